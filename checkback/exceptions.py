@@ -1,0 +1,78 @@
+"""The exceptions of Checkback, all under one root.
+
+::
+
+    CheckbackError                 retriable = False
+    ├── ConfigurationError         a setting is wrong; the message names its key
+    ├── ProtocolError              a record breaks docs/protocol.md
+    ├── InstallationError          Java, jars or a package could not be had
+    ├── BrokerStartError           the local Kafka did not come up
+    ├── ProducerClosedError        used after close()
+    ├── HalfMessageError           the half message was not written; the local transaction did not run
+    │   └── HalfMessageTimeoutError      retriable = True
+    ├── JobStoppedError            the streaming job stopped by itself, before any harm
+    │   ├── CheckpointMismatchError      checkpoint and settings or Kafka disagree
+    │   └── ProgressError                the progress offset is not one this batch may follow
+    └── StateFormatError           bytes in the state store that this version cannot read
+        └── IllegalTransitionError       a pair (state, event) the table does not have
+"""
+
+
+class CheckbackError(Exception):
+    """Root of all exceptions raised by Checkback on purpose."""
+
+    retriable: bool = False
+    """True when the same call may succeed later with nothing changed."""
+
+
+class ConfigurationError(CheckbackError):
+    """A setting is unknown, of a wrong type or contradicts another one."""
+
+
+class ProtocolError(CheckbackError):
+    """A record or an argument breaks the protocol (``docs/protocol.md``)."""
+
+
+class InstallationError(CheckbackError):
+    """Something the job needs is not installed and could not be fetched."""
+
+
+class BrokerStartError(CheckbackError):
+    """The local Kafka broker did not start; the message holds the end of its log."""
+
+
+class ProducerClosedError(CheckbackError):
+    """The producer was used after :meth:`close`."""
+
+
+class HalfMessageError(CheckbackError):
+    """The half message was not written, so the local transaction was not run."""
+
+
+class HalfMessageTimeoutError(HalfMessageError):
+    """Kafka did not acknowledge the half message in time.
+
+    It may still be in the log: then the check finds no local transaction and rolls it back.
+    """
+
+    retriable = True
+
+
+class JobStoppedError(CheckbackError):
+    """The streaming job refused to go on, before doing harm."""
+
+
+class CheckpointMismatchError(JobStoppedError):
+    """The checkpoint was made under other settings, or Kafka is not the one it knew."""
+
+
+class ProgressError(JobStoppedError):
+    """The progress offset of a state partition is not one that this batch may follow."""
+
+
+class StateFormatError(CheckbackError):
+    """State bytes that this version of Checkback cannot read."""
+
+
+class IllegalTransitionError(StateFormatError):
+    """The transition table has no row for a pair of state and event."""

@@ -1,0 +1,74 @@
+"""What an application tells a producer about its local transactions."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol, runtime_checkable
+
+from checkback.protocol import Action, CheckRequest, Headers, HalfPosition
+
+
+class LocalTransactionState(StrEnum):
+    """How a local transaction ended (RocketMQ's ``LocalTransactionState``)."""
+
+    COMMIT = Action.COMMIT
+    ROLLBACK = Action.ROLLBACK
+    UNKNOWN = Action.UNKNOWN
+    """Not known, or not ended yet: the check will ask."""
+
+
+@dataclass(frozen=True)
+class HalfMessage:
+    """A half message that Kafka has acknowledged."""
+
+    transaction_id: str
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    headers: Headers
+    position: HalfPosition
+
+
+@dataclass(frozen=True)
+class TransactionSendResult:
+    """What became of :meth:`TransactionProducer.send_in_transaction`."""
+
+    transaction_id: str
+    state: LocalTransactionState
+    half: HalfPosition
+    """Partition and offset of the half message."""
+    remark: str = ""
+    """Why the state is unknown, if it is."""
+
+
+@runtime_checkable
+class TransactionListener(Protocol):
+    """Implemented by the application (RocketMQ's ``TransactionListener``)."""
+
+    def execute_local_transaction(self, message: HalfMessage, arg: Any) -> LocalTransactionState:
+        """Run the local transaction; called once the half message is safe in Kafka.
+
+        An exception means *unknown*: the database may have committed, the check will tell.
+        """
+
+    def check_local_transaction(self, request: CheckRequest) -> LocalTransactionState:
+        """Say what became of a local transaction, of this process or of another one of the group.
+
+        Called from the check endpoint's threads. An exception means *unknown*.
+        """
+
+
+@dataclass(frozen=True)
+class CallableListener:
+    """A listener made of two functions."""
+
+    execute: Callable[[HalfMessage, Any], LocalTransactionState]
+    check: Callable[[CheckRequest], LocalTransactionState]
+
+    def execute_local_transaction(self, message: HalfMessage, arg: Any) -> LocalTransactionState:
+        """Call ``execute``."""
+        return self.execute(message, arg)
+
+    def check_local_transaction(self, request: CheckRequest) -> LocalTransactionState:
+        """Call ``check``."""
+        return self.check(request)

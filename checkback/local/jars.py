@@ -1,0 +1,47 @@
+"""The jars of the local Kafka and of Spark's Kafka connector, fetched once through jgo."""
+
+import os
+from pathlib import Path
+
+from checkback.exceptions import InstallationError
+
+KAFKA = "org.apache.kafka:kafka_2.13:4.1.0+org.slf4j:slf4j-simple:1.7.36"
+
+# The connector asks for a token provider of its own version, of which 4.0.0 is the newest that resolves;
+# Spark's settings cannot express that, a direct dependency can.
+SPARK_CONNECTOR = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+    "+org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0"
+    # without it Hadoop forks chmod and readlink for every checkpoint file, some 75 processes a batch
+    "+com.globalmentor:hadoop-bare-naked-local-fs:0.1.0"
+)
+
+# Of the resolved jars, those that Spark's own distribution lacks.
+_NOT_IN_SPARK = ("spark-sql-kafka", "spark-token-provider", "kafka-clients", "commons-pool2", "hadoop-bare-naked")
+
+
+def kafka_jars() -> list[Path]:
+    """Jars of a complete Kafka broker, for its class path."""
+    return _resolve(KAFKA)
+
+
+def spark_jars() -> list[Path]:
+    """Jars to add to Spark's own, on the class path of driver and executors."""
+    return [jar for jar in _resolve(SPARK_CONNECTOR) if jar.name.startswith(_NOT_IN_SPARK)]
+
+
+def _resolve(endpoint: str) -> list[Path]:
+    import jgo  # noqa: PLC0415  (brings a resolver that an application never needs)
+
+    # A dead proxy or a missing route would else be waited for, for minutes.
+    os.environ.setdefault("JGO_TIMEOUT", "30")
+    try:
+        folder = Path(jgo.build(endpoint).path)
+    except Exception as error:
+        raise InstallationError(
+            f"Could not fetch {endpoint.split('+', maxsplit=1)[0]} from Maven: is there a network? ({error})"
+        ) from error
+    jars = sorted(folder.glob("*/*.jar"))
+    if not jars:
+        raise InstallationError(f"{folder} holds no jars: remove that folder and try again.")
+    return jars

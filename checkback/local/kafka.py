@@ -1,0 +1,162 @@
+"""A real Kafka broker on this machine: KRaft, one node, free ports, a data folder of its own."""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from checkback.exceptions import BrokerStartError
+from checkback.local import guard
+from checkback.local.jars import kafka_jars
+from checkback.local.java import java_command
+
+_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+controller.listener.names=CONTROLLER
+log.dirs={data}
+auto.create.topics.enable=false
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+group.initial.rebalance.delay.ms=0
+"""
+
+
+class LocalKafka:
+    """A broker that lives as long as the ``with`` block, or until :meth:`stop`.
+
+    It ends with the process that started it, also when that is killed. Without ``data`` the folder is a
+    temporary one that goes with the broker; with it, topics survive and a later start finds them again.
+    """
+
+    def __init__(
+        self, data: Path | None = None, *, port: int = 0, heap_megabytes: int = 512, start_seconds: float = 60.0
+    ) -> None:
+        self._temporary = data is None
+        self._folder = data
+        self._port = port
+        self._heap_megabytes = heap_megabytes
+        self._start_seconds = start_seconds
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port`` of the broker, for any Kafka client."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def log_file(self) -> Path:
+        """What the broker printed."""
+        return self._data_folder() / "broker.log"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the guard that runs the broker, None when it does not run."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> Self:
+        """Start the broker and return when it answers.
+
+        Raises:
+            BrokerStartError: it ended, or did not answer within ``start_seconds``.
+            InstallationError: no Java or no jars.
+        """
+        class_path = os.pathsep.join(str(jar) for jar in kafka_jars())
+        java = [str(java_command()), f"-Xmx{self._heap_megabytes}m", "-cp", class_path]
+        folder = self._data_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        self._port = self._port or _free_port()
+        properties = folder / "server.properties"
+        properties.write_text(
+            _PROPERTIES.format(port=self._port, controller_port=_free_port(), data=folder / "log"), encoding="utf-8"
+        )
+        with self.log_file.open("wb") as log:
+            if not (folder / "log" / "meta.properties").exists():
+                self._format(java, properties)
+            self._process = subprocess.Popen(  # noqa: S603  (our own command line)
+                [
+                    *(sys.executable, guard.__file__, str(folder) if self._temporary else ""),
+                    *(*java, "kafka.Kafka", str(properties)),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for us: we stop the broker, in order
+            )
+        self._wait_until_it_answers()
+        return self
+
+    def stop(self) -> None:
+        """Stop the broker and wait for its end. Harmless when it does not run."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.stdin is not None:
+            process.stdin.close()
+        process.wait(guard.GRACE_SECONDS + 5)
+
+    def kill(self) -> None:
+        """End the broker with SIGKILL, as a crash would; with a ``data`` folder it can be started again."""
+        if self._process is not None:
+            self._process.kill()  # the kernel then kills the broker: see guard._die_with_guard
+            self._process.wait()
+            self._process = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def _data_folder(self) -> Path:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="checkback-kafka-"))
+        return self._folder
+
+    def _format(self, java: list[str], properties: Path) -> None:
+        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        tool = [*java, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(properties)]
+        done = subprocess.run(tool, capture_output=True, text=True, check=False)  # noqa: S603  (our own command line)
+        if done.returncode:
+            raise BrokerStartError(f"Kafka could not format {properties.parent}: {done.stdout}{done.stderr}")
+
+    def _wait_until_it_answers(self) -> None:
+        deadline = time.monotonic() + self._start_seconds
+        while time.monotonic() < deadline:
+            if self._process is None or self._process.poll() is not None:
+                break
+            if "Kafka Server started" in self._end_of_log() and _listens(self._port):
+                return
+            time.sleep(0.05)
+        log = self._end_of_log()
+        self.stop()
+        raise BrokerStartError(f"The local Kafka did not start. The end of its log:\n{log}")
+
+    def _end_of_log(self) -> str:
+        if not self.log_file.exists():
+            return "(the broker removed its folder at its end)"
+        return "\n".join(self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-30:])
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0

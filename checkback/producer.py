@@ -1,0 +1,219 @@
+"""The transactional producer: half message, local transaction, op."""
+
+import logging
+import random
+import uuid
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError, KafkaTimeoutError
+
+from checkback.exceptions import (
+    ConfigurationError,
+    HalfMessageError,
+    HalfMessageTimeoutError,
+    ProducerClosedError,
+)
+from checkback.listener import HalfMessage, LocalTransactionState, TransactionListener, TransactionSendResult
+from checkback.protocol import Action, HalfPosition, Headers, Source, Topics, half_headers, op_headers
+
+_LOGGER = logging.getLogger(__name__)
+
+_RUN_LENGTH = 64
+"""Half messages in a row to one partition, so that concurrent ones share a request."""
+
+
+class TransactionProducer:
+    """Sends messages that appear if, and only if, a local transaction commits.
+
+    One instance serves all threads of a process. ``send_in_transaction`` does everything; ``prepare`` followed by
+    ``commit`` or ``rollback`` are the same steps one by one. When the process dies between two of them, the job
+    asks the check endpoint of the producer group (:class:`checkback.CheckEndpoint`).
+
+    Args:
+        bootstrap_servers: Kafka's ``host:port``, several with commas.
+        group: the producer group: all processes that can answer for one another's transactions.
+        listener: runs and checks local transactions; needed by ``send_in_transaction`` only.
+        topics: Checkback's topics, when the job runs under another prefix than ``cb.``.
+        half_timeout_ms: how long to wait for Kafka to acknowledge a half message.
+        kafka_options: further settings of kafka-python's ``KafkaProducer`` (security and the like).
+
+    Raises:
+        ConfigurationError: Kafka does not answer, or the half topic is missing.
+    """
+
+    def __init__(  # noqa: PLR0913  (a client's settings, most of them never given)
+        self,
+        bootstrap_servers: str,
+        group: str,
+        listener: TransactionListener | None = None,
+        *,
+        topics: Topics | None = None,
+        half_timeout_ms: int = 10_000,
+        kafka_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.group = group
+        self.topics = topics or Topics()
+        self._listener = listener
+        self._half_timeout_ms = half_timeout_ms
+        self._closed = False
+        settings = {
+            "bootstrap_servers": bootstrap_servers,
+            "acks": "all",
+            "enable_idempotence": True,
+            "max_block_ms": half_timeout_ms,
+            "delivery_timeout_ms": half_timeout_ms,
+            "request_timeout_ms": half_timeout_ms // 2,
+            "allow_auto_create_topics": False,
+            **(kafka_options or {}),
+        }
+        try:
+            self._kafka = KafkaProducer(**settings)
+        except KafkaError as error:
+            raise ConfigurationError(f"No Kafka answers at {bootstrap_servers}: {error!r}.") from error
+        self._partitions = self._half_partitions()
+        self._run = _PartitionRun(self._partitions)
+
+    def send_in_transaction(  # noqa: PLR0913  (a message has so many parts)
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers = (),
+        arg: Any = None,
+        partition: int | None = None,
+    ) -> TransactionSendResult:
+        """Send a message with a local transaction.
+
+        1. Write the half message, and wait until Kafka has it (acks=all).
+        2. Run the listener's local transaction. An exception makes its outcome *unknown*.
+        3. Write the op, without waiting: if it is lost, the check finds out.
+
+        Args:
+            topic: the real topic.
+            value: the message; None is a tombstone and needs a key.
+            key: the message's key.
+            headers: the application's headers; names must not begin with ``cb-``.
+            arg: handed to ``execute_local_transaction``.
+            partition: of the real topic; by default the key decides.
+
+        Raises:
+            HalfMessageError: the half message was not written; the local transaction was not run.
+            ProtocolError: an argument breaks the protocol; nothing was written.
+            ProducerClosedError: after ``close()``.
+        """
+        if self._listener is None:
+            raise ConfigurationError("send_in_transaction needs a listener: give one to TransactionProducer().")
+        message = self.prepare(topic, value, key, headers, partition)  # 1
+        remark = ""
+        try:
+            state = LocalTransactionState(self._listener.execute_local_transaction(message, arg))  # 2
+        except Exception as error:  # whatever the application raises, the database may have committed
+            state, remark = LocalTransactionState.UNKNOWN, f"execute_local_transaction raised {error!r}"
+            _LOGGER.exception("The local transaction of %s raised: its outcome is unknown", message.transaction_id)
+        self._end(message, Action(state), remark)  # 3
+        return TransactionSendResult(message.transaction_id, state, message.position, remark)
+
+    def prepare(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+    ) -> HalfMessage:
+        """Write a half message and wait until Kafka has it. Arguments and errors as in ``send_in_transaction``."""
+        self._refuse_when_closed()
+        transaction_id = uuid.uuid4().hex
+        wire = half_headers(transaction_id, self.group, topic, headers, partition=partition)
+        try:
+            future = self._kafka.send(
+                self.topics.half, value, key, headers=wire, partition=self._run.next_partition()
+            )
+            written = future.get(timeout=self._half_timeout_ms / 1000)
+        except KafkaTimeoutError as error:
+            raise HalfMessageTimeoutError(
+                f"Kafka did not acknowledge the half message within {self._half_timeout_ms} ms, so the local "
+                f"transaction was not run. It may be in the log: then the check rolls it back. ({error})"
+            ) from error
+        except (KafkaError, ValueError, TypeError) as error:
+            raise HalfMessageError(
+                f"The half message was not written, so the local transaction was not run: {error}"
+            ) from error
+        position = HalfPosition(written.partition, written.offset)
+        return HalfMessage(transaction_id, topic, value, key, headers, position)
+
+    def commit(self, message: HalfMessage, remark: str = "") -> None:
+        """Say that the local transaction has committed: the message will be delivered. Does not wait."""
+        self._end(message, Action.COMMIT, remark)
+
+    def rollback(self, message: HalfMessage, remark: str = "") -> None:
+        """Say that the local transaction has not happened: nobody will see the message. Does not wait."""
+        self._end(message, Action.ROLLBACK, remark)
+
+    def flush(self, seconds: float = 10.0) -> None:
+        """Wait until Kafka has all ops written so far."""
+        self._kafka.flush(timeout=seconds)
+
+    def close(self, seconds: float = 10.0) -> None:
+        """Write what is waiting, for at most so long, and end. Harmless when called again."""
+        if not self._closed:
+            self._closed = True
+            self._kafka.close(timeout=seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _end(self, message: HalfMessage, action: Action, remark: str) -> None:
+        self._refuse_when_closed()
+        position = message.position
+        headers = op_headers(message.transaction_id, self.group, position, action, Source.PRODUCER)
+        try:
+            # On the half message's partition number: that is where the query looks, and what orders ops of a half.
+            future = self._kafka.send(
+                self.topics.op, remark.encode(), headers=headers, partition=position.partition
+            )
+        except (KafkaError, ValueError) as error:
+            _report_lost_op(message, action, error)
+        else:
+            future.add_errback(lambda error: _report_lost_op(message, action, error))
+
+    def _half_partitions(self) -> list[int]:
+        try:
+            return sorted(self._kafka.partitions_for(self.topics.half))
+        except (KafkaError, TypeError) as error:
+            self.close(seconds=1)
+            raise ConfigurationError(
+                f"Kafka has no topic {self.topics.half}: run 'checkback topics create' first. ({error!r})"
+            ) from error
+
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise ProducerClosedError("This TransactionProducer is closed: make a new one.")
+
+
+class _PartitionRun:
+    """Chooses half partitions: runs of one partition, so that batches fill, and all partitions in turn."""
+
+    def __init__(self, partitions: list[int]) -> None:
+        self._partitions = partitions
+        self._count = random.randrange(len(partitions)) * _RUN_LENGTH  # noqa: S311  (spreads load, hides nothing)
+
+    def next_partition(self) -> int:
+        # A race between threads costs nothing but an uneven run.
+        self._count += 1
+        return self._partitions[self._count // _RUN_LENGTH % len(self._partitions)]
+
+
+def _report_lost_op(message: HalfMessage, action: Action, error: BaseException) -> None:
+    _LOGGER.warning(
+        "The %s of transaction %s did not reach Kafka (%r); the check will repair it",
+        *(action, message.transaction_id, error),
+    )
+
+

@@ -1,0 +1,105 @@
+"""Creates and looks at Checkback's own topics."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic
+from kafka.errors import KafkaError, TopicAlreadyExistsError
+
+from checkback.exceptions import CheckpointMismatchError, ConfigurationError
+from checkback.protocol import Topics
+
+_DAY_MS = 24 * 3_600_000
+
+
+class TopicAdministration:
+    """A short-lived connection for topics; use it as a context manager."""
+
+    def __init__(self, bootstrap_servers: str, options: Mapping[str, Any] | None = None) -> None:
+        try:
+            self._admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers, **(options or {}))
+        except KafkaError as error:
+            raise ConfigurationError(
+                f"No Kafka answers at {bootstrap_servers} (kafka.bootstrap_servers): {error}."
+            ) from error
+
+    def __enter__(self) -> "TopicAdministration":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._admin.close()
+
+    def create(
+        self, topics: Topics, *, partitions: int, progress_partitions: int, replication: int, age_limit_ms: int
+    ) -> dict[str, bool]:
+        """Create Checkback's topics, those that are missing.
+
+        Half messages and ops are kept for the age limit and two days more: a decision may come until then.
+
+        Returns:
+            Each topic's name, with True when it was created now.
+        """
+        keep = {"retention.ms": str(age_limit_ms + 2 * _DAY_MS)}
+        compact = {"cleanup.policy": "compact"}
+        wanted = {
+            topics.half: (partitions, keep),
+            topics.op: (partitions, keep),
+            topics.check: (partitions, {}),
+            topics.parked: (1, {"retention.ms": "-1"}),
+            topics.rejected: (1, keep),
+            topics.status: (1, compact),
+            topics.producers: (1, compact),
+            topics.progress: (progress_partitions, {}),
+        }
+        return {
+            name: self.create_one(name, count, replication, configuration)
+            for name, (count, configuration) in wanted.items()
+        }
+
+    def create_one(
+        self, name: str, partitions: int, replication: int = 1, configuration: Mapping[str, str] | None = None
+    ) -> bool:
+        """Create one topic; False when it is there already."""
+        topic = NewTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replication,
+            topic_configs=dict(configuration or {}),
+        )
+        try:
+            self._admin.create_topics([topic])
+        except TopicAlreadyExistsError:
+            return False
+        return True
+
+    def partitions(self, names: tuple[str, ...]) -> dict[str, int]:
+        """Number of partitions of each of these topics that exists."""
+        found = self._admin.describe_topics([name for name in names if name in set(self._admin.list_topics())])
+        return {topic["name"]: len(topic["partitions"]) for topic in found}
+
+    def check(self, topics: Topics, state_partitions: int) -> int:
+        """Make sure that a job can run on these topics.
+
+        Returns:
+            The number of half partitions.
+
+        Raises:
+            ConfigurationError: a topic is missing.
+            CheckpointMismatchError: their partitions do not fit.
+        """
+        counts = self.partitions(topics.all())
+        missing = [name for name in topics.all() if name not in counts]
+        if missing:
+            raise ConfigurationError(f"Kafka has no topic {', '.join(missing)}: run 'checkback topics create' first.")
+        if counts[topics.half] != counts[topics.op]:
+            raise CheckpointMismatchError(
+                f"{topics.op} has {counts[topics.op]} partitions and {topics.half} {counts[topics.half]}: an op lies on "
+                "the partition number of its half message, so give both the same number."
+            )
+        if counts[topics.progress] < state_partitions:
+            raise CheckpointMismatchError(
+                f"{topics.progress} has {counts[topics.progress]} partitions, job.state_partitions is "
+                f"{state_partitions}: add partitions to {topics.progress}."
+            )
+        return counts[topics.half]

@@ -1,0 +1,88 @@
+"""The settings of the job and of the check service. ``conf/default.toml`` lists them all with one line each."""
+
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, HttpUrl, NonNegativeInt, PositiveInt, model_validator
+
+from conf.durations import Milliseconds
+
+Text = Annotated[str, Field(min_length=1)]
+Positive = Annotated[Milliseconds, Field(gt=0)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class KafkaSettings(_Section):
+    """Where Kafka is, and what each of the three clients needs to reach it."""
+
+    bootstrap_servers: Text = "localhost:9092"
+    topic_prefix: Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$")] = "cb."
+    source_options: dict[str, str] = {}
+    sink_options: dict[str, str] = {}
+    client_options: dict[str, str | int | bool] = {}
+
+
+class JobSettings(_Section):
+    """The streaming query."""
+
+    name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$")] = "checkback"
+    checkpoint: Text = "checkpoint"
+    master: Text = "local[*]"
+    driver_memory: Annotated[str, Field(pattern=r"^\d+[mg]$")] = "2g"
+    state_partitions: PositiveInt = 2
+    max_offsets_per_trigger: PositiveInt = 200_000
+    clock_tolerance: Positive = 600_000
+    sink_transaction_timeout: Positive = 120_000
+    metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 0
+
+
+class TransactionSettings(_Section):
+    """The rules' numbers: see ``state.Policy``."""
+
+    timeout: Positive = 6_000
+    check_interval: Positive = 30_000
+    check_max: NonNegativeInt = 15
+    check_answer_ttl: Positive = 120_000
+    unreachable_backoff_max: Positive = 300_000
+    age_limit: Positive = 259_200_000
+    early_op_ttl: Positive = 3_600_000
+    early_op_max: PositiveInt = 8_192
+    timer_slack: Positive = 1_000
+    segment_size: Annotated[int, Field(ge=64, le=65_536)] = 4_096
+
+    @model_validator(mode="after")
+    def _no_contradiction(self) -> Self:
+        for name in ("timeout", "check_interval", "check_answer_ttl"):
+            if getattr(self, name) >= self.age_limit:
+                raise ValueError(f"transactions.{name} must be shorter than transactions.age_limit")
+        if self.segment_size & (self.segment_size - 1):
+            raise ValueError("transactions.segment_size must be a power of two")
+        return self
+
+
+class CheckSettings(_Section):
+    """The check service."""
+
+    in_job: bool = True
+    ask_timeout: Positive = 3_000
+    concurrency_per_group: PositiveInt = 32
+    queue_per_group: PositiveInt = 10_000
+    endpoint_ttl: Positive = 60_000
+    endpoints: dict[str, list[HttpUrl]] = {}
+
+
+class Settings(_Section):
+    """Everything, validated before anything starts."""
+
+    kafka: KafkaSettings = KafkaSettings()
+    job: JobSettings = JobSettings()
+    transactions: TransactionSettings = TransactionSettings()
+    checks: CheckSettings = CheckSettings()
+
+    @model_validator(mode="after")
+    def _no_contradiction(self) -> Self:
+        if self.checks.ask_timeout >= self.transactions.check_answer_ttl:
+            raise ValueError("checks.ask_timeout must be shorter than transactions.check_answer_ttl")
+        return self

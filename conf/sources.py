@@ -1,0 +1,148 @@
+"""Reads settings: defaults, then one TOML file, then the environment; and tells where each value came from."""
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ValidationError
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+
+from checkback.exceptions import ConfigurationError
+from conf.settings import CheckSettings, JobSettings, KafkaSettings, Settings, TransactionSettings
+
+ENVIRONMENT_PREFIX = "CHECKBACK_"
+FILE_VARIABLE = "CHECKBACK_CONFIG"
+
+
+class Origin(StrEnum):
+    """Where a setting's value came from."""
+
+    DEFAULT = "default"
+    FILE = "file"
+    ENVIRONMENT = "environment"
+
+
+class Effective(NamedTuple):
+    """One setting as it holds."""
+
+    key: str
+    value: Any
+    origin: Origin
+
+
+class _FromEnvironment(BaseSettings):
+    """The sections, as pydantic-settings reads them from ``CHECKBACK_SECTION__KEY``."""
+
+    model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__", extra="forbid")
+
+    kafka: KafkaSettings = KafkaSettings()
+    job: JobSettings = JobSettings()
+    transactions: TransactionSettings = TransactionSettings()
+    checks: CheckSettings = CheckSettings()
+
+
+def load(file: Path | None = None) -> Settings:
+    """The effective settings. ``file`` is the TOML file; without it the one ``CHECKBACK_CONFIG`` names, if any.
+
+    Raises:
+        ConfigurationError: an unknown key, a wrong type or a contradiction; the message names every key.
+    """
+    merged = _merge(_file(file), _environment())
+    try:
+        return Settings.model_validate(merged)
+    except ValidationError as error:
+        raise ConfigurationError(_explained(error)) from None
+
+
+def origins(file: Path | None = None) -> list[Effective]:
+    """Every setting with its value and where that came from, in the order of ``default.toml``."""
+    settings = load(file).model_dump(mode="json")
+    from_file, from_environment = dict(_leaves(_file(file))), dict(_leaves(_environment()))
+
+    def origin(key: str) -> Origin:
+        if _names(from_environment, key):
+            return Origin.ENVIRONMENT
+        return Origin.FILE if _names(from_file, key) else Origin.DEFAULT
+
+    return [
+        Effective(f"{section}.{name}", value, origin(f"{section}.{name}"))
+        for section, values in settings.items()
+        for name, value in values.items()
+    ]
+
+
+def _file(file: Path | None) -> dict[str, Any]:
+    named = file or (Path(os.environ[FILE_VARIABLE]) if os.environ.get(FILE_VARIABLE) else None)
+    if named is None:
+        return {}
+    try:
+        return tomllib.loads(named.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"Cannot read the settings file {named}: {error.strerror}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{named} is not TOML: {error}.") from None
+
+
+def _environment() -> dict[str, Any]:
+    _refuse_unknown_variables()
+    try:
+        return EnvSettingsSource(_FromEnvironment)()
+    except Exception as error:
+        raise ConfigurationError(f"Environment: {error}") from error
+
+
+def _refuse_unknown_variables() -> None:
+    for variable in os.environ:
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable == FILE_VARIABLE:
+            continue
+        section = variable.removeprefix(ENVIRONMENT_PREFIX).partition("__")[0].lower()
+        if section not in Settings.model_fields:
+            raise ConfigurationError(
+                f"Unknown environment variable {variable}: settings are {ENVIRONMENT_PREFIX}SECTION__KEY, with one of "
+                f"the sections {', '.join(Settings.model_fields)}."
+            )
+
+
+def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    both = {key: _merge(below[key], above[key]) for key in below.keys() & above.keys() if _tables(below, above, key)}
+    return {**below, **above, **both}
+
+
+def _tables(below: Mapping[str, Any], above: Mapping[str, Any], key: str) -> bool:
+    return isinstance(below[key], Mapping) and isinstance(above[key], Mapping)
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _names(leaves: Mapping[str, Any], key: str) -> bool:
+    return any(leaf == key or leaf.startswith(f"{key}.") for leaf in leaves)
+
+
+def _explained(error: ValidationError) -> str:
+    lines = []
+    for problem in error.errors():
+        key = ".".join(str(part) for part in problem["loc"]) or "settings"
+        message = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            message = f"unknown key{_did_you_mean(problem['loc'])}"
+        lines.append(f"{key}: {message}")
+    return "These settings cannot be used:\n  " + "\n  ".join(lines)
+
+
+def _did_you_mean(location: tuple[int | str, ...]) -> str:
+    import difflib  # noqa: PLC0415  (for a message that is seldom needed)
+
+    model: type[BaseModel] = Settings
+    for part in location[:-1]:
+        model = model.model_fields[str(part)].annotation  # type: ignore[assignment]  # sections are models
+    close = difflib.get_close_matches(str(location[-1]), model.model_fields, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""

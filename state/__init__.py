@@ -1,0 +1,31 @@
+"""The transaction state machine: pure functions on columns. It knows no Spark, no Kafka and no clock."""
+
+from state.codec import decode, encode
+from state.outcomes import Kind
+from state.policy import Policy
+from state.rows import BROKEN_FIELDS, HALF_FIELDS, OP_FIELDS, OPEN_FIELDS, OUTCOME_FIELDS, Rows
+from state.segment import Arrivals, Evaluation, Segment, evaluate
+from state.table import DECIDED, TABLE, UNDECIDED, Event, Outcome, State
+
+__all__ = [
+    "BROKEN_FIELDS",
+    "DECIDED",
+    "HALF_FIELDS",
+    "OPEN_FIELDS",
+    "OP_FIELDS",
+    "OUTCOME_FIELDS",
+    "TABLE",
+    "UNDECIDED",
+    "Arrivals",
+    "Evaluation",
+    "Event",
+    "Kind",
+    "Outcome",
+    "Policy",
+    "Rows",
+    "Segment",
+    "State",
+    "decode",
+    "encode",
+    "evaluate",
+]

@@ -1,0 +1,154 @@
+"""What a step of a segment has to say to the world: rows to write, and counts."""
+
+from collections import Counter
+from enum import IntEnum
+
+import numpy as np
+
+from state.policy import Policy
+from state.rows import OUTCOME_FIELDS, Column, Rows, objects
+from state.table import Event, EventCodes, Outcome, OutcomeCodes
+
+CONFLICT_REASON = "it contradicts the decision already taken for its half message"
+FOREIGN_REASON = "its cb-id or cb-group is not that of the half message it points at"
+_REASONS = {
+    Event.EXHAUSTED: "checked in vain as often as check_max allows",
+    Event.AGED: "undecided for longer than the age limit",
+}
+
+
+class Kind(IntEnum):
+    """What a row of outcomes is for. Rows travel to the sink in the same batch, they are never stored."""
+
+    DELIVER = 1
+    """Write it to the real topic."""
+    CHECK = 2
+    """Write a check request."""
+    PARK = 3
+    REJECT_OP = 4
+    """Write an op to ``cb.rejected``."""
+    REJECT_RECORD = 5
+    """Write a record that breaks the protocol to ``cb.rejected``."""
+    STATUS = 6
+    """The transaction was checked and is still open."""
+    STATUS_END = 7
+    """It is no longer."""
+    COUNT = 8
+    """Not written: ``reason`` is the name of a counter, ``half_offset`` how much to add."""
+
+
+class Collector:
+    """Gathers the outcomes of one evaluation; :meth:`rows` gives them in the order they are to be written."""
+
+    def __init__(self) -> None:
+        self._parts: list[Rows] = []
+        self._counts: Counter[str] = Counter()
+
+    def broken(self, records: Rows) -> None:
+        """Records that break the protocol."""
+        if not records.count:
+            return
+        self._counts["rejected"] += records.count
+        self._add(
+            Kind.REJECT_RECORD,
+            records.count,
+            **{name: records[name] for name in ("topic", "key", "value", "headers", "reason")},
+            half_offset=records["offset"],
+        )
+
+    def count_half_messages(self, fresh: int, repeated: OutcomeCodes) -> None:
+        """Half messages taken in, and outcomes of those seen before."""
+        self._counts["half"] += fresh
+        self._counts["duplicate"] += int((repeated == Outcome.DUPLICATE).sum())
+
+    def count_ops(self, ops: Rows) -> None:
+        """Ops taken in."""
+        self._counts["op"] += ops.count
+        self._counts["unknown"] += int((ops["event"] == Event.UNKNOWN).sum())
+        self._counts["check_unknown"] += int((ops["event"] == Event.CHECK_UNKNOWN).sum())
+        self._counts["check_unreachable"] += int((ops["event"] == Event.CHECK_UNREACHABLE).sum())
+
+    def rejected_ops(self, ops: Rows, reason: str) -> None:
+        """Ops that change nothing and go to ``cb.rejected``."""
+        if not ops.count:
+            return
+        self._counts["rejected"] += ops.count
+        # The op's position, action and source travel in columns that an op has no other use for.
+        self._add(
+            Kind.REJECT_OP,
+            ops.count,
+            **{name: ops[name] for name in ("tx_id", "group", "key", "value", "headers", "half_offset")},
+            topic=ops["action"] + ("/" + ops["source"]),
+            born_ms=ops["op_offset"],
+            reason=np.full(ops.count, reason, dtype=object),
+        )
+
+    def judged(self, open_rows: Rows, rows: Column, ops: Rows, results: OutcomeCodes) -> None:
+        """Outcomes of ops; ``rows[i]`` is the open row that op i points at, -1 for none."""
+        delivered = np.sort(rows[results == Outcome.DELIVER])  # in the order of the half topic
+        if delivered.size:
+            self._counts["committed"] += delivered.size
+            self._add(Kind.DELIVER, delivered.size, **_message(open_rows.take(delivered)))
+        discarded = rows[results == Outcome.DISCARD]
+        self._counts["rolled_back"] += discarded.size
+        ended = np.sort(np.concatenate([delivered, discarded]))
+        self._status_end(open_rows.take(ended[open_rows["asked_ms"][ended] >= 0]))
+        self._counts["duplicate"] += int((results == Outcome.DUPLICATE).sum())
+        conflicts = results == Outcome.CONFLICT
+        self._counts["conflict"] += int(conflicts.sum())
+        self.rejected_ops(ops.take(conflicts), CONFLICT_REASON)
+        self.rejected_ops(ops.take(results == Outcome.REJECT), FOREIGN_REASON)
+
+    def timers(self, due: Rows, events: EventCodes, results: OutcomeCodes, policy: Policy) -> None:
+        """Outcomes of timers; ``due[i]`` is the row whose timer gave ``events[i]``."""
+        checked = due.take(results == Outcome.CHECK)
+        if checked.count:
+            self._counts["checked"] += checked.count
+            own = checked["check_max"]
+            numbers = {
+                "attempt": checked["attempts"] + 1,
+                "check_max": np.where(own >= 0, own, policy.check_max),
+            }
+            self._add(Kind.CHECK, checked.count, **_message(checked), **numbers)
+            self._add(Kind.STATUS, checked.count, **_identity(checked), **numbers)
+        given_up = results == Outcome.PARK
+        parked = due.take(given_up)
+        if parked.count:
+            self._counts["parked"] += parked.count
+            reasons = objects([_REASONS[Event(event)] for event in events[given_up]])
+            self._add(Kind.PARK, parked.count, **_message(parked), attempt=parked["attempts"], reason=reasons)
+            self._status_end(parked.take(parked["asked_ms"] >= 0))
+
+    def rows(self) -> Rows:
+        """All outcomes (``OUTCOME_FIELDS``)."""
+        counts = {name: number for name, number in self._counts.items() if number}
+        if counts:
+            self._add(
+                Kind.COUNT,
+                len(counts),
+                reason=objects(list(counts)),
+                half_offset=np.fromiter(counts.values(), np.int64, len(counts)),
+            )
+        return Rows.concat(self._parts) if self._parts else Rows.empty(OUTCOME_FIELDS)
+
+    def _status_end(self, ended: Rows) -> None:
+        if ended.count:
+            self._add(Kind.STATUS_END, ended.count, **_identity(ended))
+
+    def _add(self, kind: Kind, count: int, **columns: Column) -> None:
+        rows = Rows.blank({n: d for n, d in OUTCOME_FIELDS.items() if n not in columns}, count)
+        rows["kind"][:] = kind
+        cast = {name: columns[name].astype(OUTCOME_FIELDS[name], copy=False) for name in columns}
+        full = rows.with_columns(**cast)
+        self._parts.append(Rows({name: full[name] for name in OUTCOME_FIELDS}))
+
+
+def _identity(rows: Rows) -> dict[str, Column]:
+    return {
+        **{name: rows[name] for name in ("tx_id", "group", "topic", "born_ms")},
+        "half_offset": rows["offset"],
+    }
+
+
+def _message(rows: Rows) -> dict[str, Column]:
+    return {**_identity(rows), **{name: rows[name] for name in ("partition", "key", "value", "headers")}}

@@ -1,0 +1,141 @@
+"""Tables as plain numpy columns, and the columns of each table the state machine knows.
+
+A text or bytes column is an object array of ``str`` or ``bytes``, with None for null; all others have the
+dtype given here. A pandas frame would do the same for ten times the cost of a call on a few rows.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+Column = npt.NDArray[Any]
+Fields = Mapping[str, Any]
+
+HALF_FIELDS: Fields = {
+    "offset": np.int64,  # in the half topic
+    "tx_id": object,  # str
+    "group": object,  # str
+    "topic": object,  # str: the real topic
+    "partition": np.int32,  # of the real topic; -1: the partitioner's choice
+    "key": object,  # bytes or None
+    "value": object,  # bytes or None
+    "headers": object,  # str or None: the application's headers as Spark's to_json gives them
+    "immunity_ms": np.int64,  # -1: the policy's transaction timeout
+    "check_max": np.int32,  # -1: the policy's
+}
+"""A half message as it arrives."""
+
+OPEN_FIELDS: Fields = {
+    **HALF_FIELDS,
+    "born_ms": np.int64,  # when the query took it in
+    "deadline_ms": np.int64,  # when the next timer event is due
+    "asked_ms": np.int64,  # when the last check was asked for; -1: never
+    "attempts": np.int32,  # checks answered without a verdict
+    "misses": np.int32,  # checks in a row for which nobody could be asked
+}
+"""An undecided half message, as a segment keeps it."""
+
+OP_FIELDS: Fields = {
+    "half_offset": np.int64,
+    "op_offset": np.int64,  # in the op topic: the order in which ops of a half are judged
+    "event": np.uint8,  # a member of state.table.Event
+    "tx_id": object,  # str
+    "group": object,  # str
+    "action": object,  # str, as written
+    "source": object,  # str, as written
+    "key": object,  # bytes or None
+    "value": object,  # bytes or None: the remark
+    "headers": object,  # str or None: all headers, when they are not just the five every op has
+}
+"""An op as it arrives."""
+
+EARLY_FIELDS: Fields = {
+    **OP_FIELDS,
+    "came_ms": np.int64,  # when the query took it in
+}
+"""An op that waits for its half message, as a segment keeps it."""
+
+BROKEN_FIELDS: Fields = {
+    "topic": object,  # str: where the record came from
+    "offset": np.int64,
+    "key": object,
+    "value": object,
+    "headers": object,  # str or None: all headers
+    "reason": object,  # str
+}
+"""A record that breaks the protocol."""
+
+OUTCOME_FIELDS: Fields = {
+    "kind": np.int8,  # a member of state.outcomes.Kind
+    "tx_id": object,
+    "group": object,
+    "topic": object,
+    "partition": np.int32,
+    "key": object,
+    "value": object,
+    "headers": object,
+    "half_offset": np.int64,
+    "attempt": np.int32,
+    "check_max": np.int32,
+    "born_ms": np.int64,
+    "reason": object,
+}
+"""A thing to be written, or counted."""
+
+
+class Rows(Mapping[str, Column]):
+    """A table: columns of one length, by name. Values are replaced in place, columns are not."""
+
+    __slots__ = ("_columns",)
+
+    def __init__(self, columns: dict[str, Column]) -> None:
+        self._columns = columns
+
+    @classmethod
+    def empty(cls, fields: Fields) -> Self:
+        """No rows."""
+        return cls({name: np.empty(0, dtype) for name, dtype in fields.items()})
+
+    @classmethod
+    def blank(cls, fields: Fields, count: int) -> Self:
+        """``count`` rows of -1 in every number and None in every object."""
+        return cls({n: np.full(count, None if dtype is object else -1, dtype) for n, dtype in fields.items()})
+
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """All rows of the parts, which have the same columns, in their order."""
+        filled = [part for part in parts if part.count] or list(parts[:1])
+        if len(filled) == 1:
+            return filled[0]
+        return cls({name: np.concatenate([part[name] for part in filled]) for name in filled[0]})
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return len(next(iter(self._columns.values())))
+
+    def take(self, index: Column) -> Self:
+        """The rows that a boolean mask or integer index chooses, copied."""
+        return type(self)({name: column[index] for name, column in self._columns.items()})
+
+    def with_columns(self, **columns: Column) -> Self:
+        """The same rows with further columns."""
+        return type(self)({**self._columns, **columns})
+
+    def __getitem__(self, name: str) -> Column:
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+
+def objects(values: Sequence[Any]) -> Column:
+    """An object column, also of values numpy would make a matrix of."""
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column

@@ -1,0 +1,156 @@
+"""One segment of the half queue: its state, and its step from one batch to the next.
+
+A segment covers ``segment_size`` consecutive offsets of one half partition. Its state is a *ledger*, one
+:class:`~state.table.State` for each offset, the undecided half messages, and the ops that came before their
+half message. :func:`evaluate` is a pure function of state, arrivals, time and policy.
+"""
+
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+
+from state import outcomes
+from state.deadlines import fire_due, first_deadlines, next_timer
+from state.judge import judge
+from state.policy import Policy
+from state.rows import BROKEN_FIELDS, EARLY_FIELDS, HALF_FIELDS, OP_FIELDS, OPEN_FIELDS, Rows
+from state.table import UNDECIDED, Event, State, StateCodes, transition
+
+
+@dataclass
+class Segment:
+    """The state of one segment, kept between batches."""
+
+    first_offset: int
+    """Half offset of the ledger's first place."""
+    ledger: StateCodes
+    """uint8[segment_size]: a member of :class:`State` for each offset."""
+    open: Rows
+    """Undecided half messages (``OPEN_FIELDS``), by offset."""
+    early: Rows
+    """Ops whose half message has not been seen (``EARLY_FIELDS``)."""
+    touched_ms: int
+    """When something last came for this segment."""
+
+    @classmethod
+    def new(cls, number: int, policy: Policy) -> Self:
+        """The segment of that number in its partition, before anything came for it."""
+        return cls(
+            first_offset=number * policy.segment_size,
+            ledger=np.full(policy.segment_size, State.ABSENT, dtype=np.uint8),
+            open=Rows.empty(OPEN_FIELDS),
+            early=Rows.empty(EARLY_FIELDS),
+            touched_ms=0,
+        )
+
+    def forgettable(self, now_ms: int, policy: Policy) -> bool:
+        """Whether nothing is open and every decision is older than ``early_op_ttl_ms``."""
+        return not self.open.count and not self.early.count and now_ms - self.touched_ms >= policy.early_op_ttl_ms
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """What a batch brings for one segment."""
+
+    halves: Rows = field(default_factory=lambda: Rows.empty(HALF_FIELDS))
+    ops: Rows = field(default_factory=lambda: Rows.empty(OP_FIELDS))
+    broken: Rows = field(default_factory=lambda: Rows.empty(BROKEN_FIELDS))
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return self.halves.count + self.ops.count + self.broken.count
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What one step gives."""
+
+    segment: Segment | None
+    """The state to keep, None when there is nothing left to know."""
+    outcomes: Rows
+    """Things to be written (``OUTCOME_FIELDS``)."""
+    timer_ms: int | None
+    """When to evaluate again without arrivals, in the time of ``now_ms``."""
+
+
+def evaluate(segment: Segment, arrivals: Arrivals, now_ms: int, policy: Policy) -> Evaluation:
+    """Take in what a batch brought and let timers fire that are due by ``now_ms``.
+
+    1. Half messages open.  2. Ops are judged, each half message's in the order of the op topic; an op whose
+    half message is not there waits.  3. Timers fire: an op that is already in the log comes before them.
+
+    Arrivals of equal time may come in one batch or in several: steps 1 and 2 give the same. ``segment`` is
+    consumed: use the one returned.
+    """
+    made = outcomes.Collector()
+    made.broken(arrivals.broken)
+    _take_in(segment, arrivals.halves, now_ms, policy, made)
+    _judge_ops(segment, arrivals.ops, now_ms, policy, made)
+    fire_due(segment.open, segment.ledger, segment.first_offset, now_ms, policy, made)
+    _drop_stale_ops(segment, now_ms, policy, made)
+    undecided = np.isin(segment.ledger[segment.open["offset"] - segment.first_offset], UNDECIDED)
+    if not undecided.all():
+        segment.open = segment.open.take(undecided)
+    if arrivals.count:
+        segment.touched_ms = now_ms
+    if segment.forgettable(now_ms, policy):
+        return Evaluation(None, made.rows(), None)
+    return Evaluation(segment, made.rows(), next_timer(segment.open, segment.early, segment.touched_ms, policy))
+
+
+def _take_in(segment: Segment, halves: Rows, now_ms: int, policy: Policy, made: outcomes.Collector) -> None:
+    if not halves.count:
+        return
+    # Kafka gives an offset once, and a replayed batch starts from the state before it; a second record at an
+    # offset is still looked up in the table, like everything else.
+    places = halves["offset"] - segment.first_offset
+    _, first = np.unique(places, return_index=True)
+    again = np.ones(halves.count, dtype=bool)
+    again[first] = False
+    fresh = ~again & (segment.ledger[places] == State.ABSENT)
+    events = np.full(halves.count, Event.HALF, dtype=np.uint8)
+    following, _ = transition(segment.ledger[places[fresh]], events[fresh])
+    segment.ledger[places[fresh]] = following
+    _, repeated = transition(segment.ledger[places[~fresh]], events[~fresh])
+    made.count_half_messages(int(fresh.sum()), repeated)
+    new = halves if fresh.all() else halves.take(fresh)
+    segment.open = Rows.concat([segment.open, _opened(new, now_ms, policy)])
+
+
+def _opened(halves: Rows, now_ms: int, policy: Policy) -> Rows:
+    count = halves.count
+    opened = halves.with_columns(
+        deadline_ms=np.zeros(count, dtype=np.int64),
+        asked_ms=np.full(count, -1, dtype=np.int64),
+        attempts=np.zeros(count, dtype=np.int32),
+        misses=np.zeros(count, dtype=np.int32),
+        born_ms=np.full(count, now_ms, dtype=np.int64),
+    )
+    opened["deadline_ms"][:] = first_deadlines(opened, policy)
+    return opened
+
+
+def _judge_ops(segment: Segment, ops: Rows, now_ms: int, policy: Policy, made: outcomes.Collector) -> None:
+    made.count_ops(ops)
+    came = ops.with_columns(came_ms=np.full(ops.count, now_ms, dtype=np.int64))
+    ready = Rows.concat([segment.early, came])
+    if not ready.count:
+        return
+    there = segment.ledger[ready["half_offset"] - segment.first_offset] != State.ABSENT
+    early = ready if not there.any() else ready.take(~there)
+    kept, excess = early.take(np.s_[: policy.early_op_max]), early.take(np.s_[policy.early_op_max :])
+    made.rejected_ops(excess, "more ops wait for half messages of this segment than early_op_max allows")
+    segment.early = kept
+    if there.any():
+        judge(segment.open, segment.ledger, segment.first_offset, ready.take(there), now_ms, policy, made)
+
+
+def _drop_stale_ops(segment: Segment, now_ms: int, policy: Policy, made: outcomes.Collector) -> None:
+    if not segment.early.count:
+        return
+    stale = now_ms - segment.early["came_ms"] >= policy.early_op_ttl_ms
+    if stale.any():
+        made.rejected_ops(segment.early.take(stale), "no half message came to its position within early_op_ttl")
+        segment.early = segment.early.take(~stale)

@@ -1,0 +1,230 @@
+"""Kafka records to the columns of ``state``, as expressions that run inside the JVM.
+
+Our own SDK writes its headers first and in one order, which is read by position; anything else that keeps the
+protocol takes the slower way through a map. What breaks the protocol becomes a row with a reason.
+"""
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+
+from checkback import protocol
+from checkback.protocol import Topics
+from state import Event
+
+CLOCK_PARTITION = -1
+NO_SEGMENT = -1
+"""Key of rows that belong to no segment: the clock's, and records that break the protocol."""
+
+INGEST_TIME = "ingest_time"
+
+HALF_KIND, OP_KIND, BROKEN_KIND, CLOCK_KIND = range(4)
+
+COLUMNS = {
+    "half_partition": "int",
+    "segment": "long",
+    "kind": "tinyint",
+    "offset": "long",  # of the half message; of the record itself when that is broken
+    "op_offset": "long",
+    "event": "tinyint",
+    "tx_id": "string",
+    "group": "string",
+    "topic": "string",  # real topic of a half message, action of an op, own topic of a broken record
+    "source": "string",
+    "partition": "int",
+    "key": "binary",
+    "value": "binary",
+    "headers": "string",
+    "immunity_ms": "long",
+    "check_max": "int",
+    "reason": "string",
+}
+"""Columns of the decoded frame and their Spark types, before the ingest time."""
+
+_HALF_ORDER = (protocol.ID, protocol.GROUP, protocol.TOPIC)
+_OP_ORDER = (protocol.ID, protocol.GROUP, protocol.HALF, protocol.ACTION, protocol.SOURCE)
+_MOST = 2_147_483_647
+_KEY_SEPARATOR = "\x00"
+
+
+def decode(records: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
+    """Decode records of the half and the op topic.
+
+    Args:
+        records: what Spark's Kafka source gives with ``includeHeaders``.
+        topics: names of the two topics.
+        segment_size: offsets in a segment, a power of two.
+
+    Returns:
+        ``COLUMNS``, one row for each record; none is lost and none raises.
+    """
+    is_half = F.col("topic") == topics.half
+    keys = F.array_join(F.col("headers")["key"], _KEY_SEPARATOR)
+    read = records.select(
+        *("topic", "partition", "key", "value", "headers"),
+        F.col("offset"),
+        is_half.alias("is_half"),
+        F.when(is_half, _in_order(_HALF_ORDER, keys)).otherwise(_in_order(_OP_ORDER, keys)).alias("in_order"),
+    )
+    # Only for records that are not in our SDK's order: a pass over the headers costs as much as all the rest.
+    ours = F.filter("headers", lambda header: F.startswith(header["key"], F.lit(protocol.RESERVED_PREFIX)))
+    read = read.withColumn("ours", F.when(~F.col("in_order"), ours))
+    read = read.withColumn("found", F.map_from_entries("ours"))
+    return _checked(_fields(read), segment_size)
+
+
+def clock_rows(ticks: DataFrame) -> DataFrame:
+    """Rows that say nothing but that time passes, in the shape of :func:`decode`."""
+    values = {
+        **dict.fromkeys(COLUMNS),
+        "half_partition": CLOCK_PARTITION,
+        "segment": NO_SEGMENT,
+        "kind": CLOCK_KIND,
+    }
+    return ticks.select(*(F.lit(values[name]).cast(kind).alias(name) for name, kind in COLUMNS.items()))
+
+
+def _in_order(names: tuple[str, ...], keys: Column) -> Column:
+    """Whether headers begin with just these, and no later one is ours."""
+    prefix = _KEY_SEPARATOR.join(names)
+    at = [F.get("headers", index)["key"] == name for index, name in enumerate(names)]
+    another = F.locate(f"{_KEY_SEPARATOR}{protocol.RESERVED_PREFIX}", keys, len(prefix) + 1)
+    return F.coalesce(reduce(Column.__and__, at) & (another == 0), F.lit(False))  # noqa: FBT003
+
+
+def _fields(read: DataFrame) -> DataFrame:
+    def header(name: str, half_place: int | None, op_place: int | None) -> Column:
+        def at(place: int | None) -> Column:
+            return F.lit(None).cast("binary") if place is None else F.get("headers", place)["value"]
+
+        by_place = at(half_place) if half_place == op_place else F.when(F.col("is_half"), at(half_place)).otherwise(
+            at(op_place)
+        )
+        return F.when(F.col("in_order"), by_place).otherwise(F.col("found")[name])
+
+    def optional(name: str) -> Column:
+        return F.col("found")[name].cast("string")
+
+    application = F.filter("headers", lambda header: ~F.startswith(header["key"], F.lit(protocol.RESERVED_PREFIX)))
+    after_ours = F.slice("headers", len(_HALF_ORDER) + 1, _MOST)
+    half_headers = F.when(F.col("in_order"), after_ours).otherwise(application)
+    return read.select(
+        *("topic", "partition", "offset", "key", "value", "headers", "is_half", "in_order"),
+        (~F.col("in_order") & (F.size("ours") != F.size("found"))).alias("repeated"),
+        header(protocol.ID, 0, 0).alias("id"),
+        header(protocol.GROUP, 1, 1).alias("group"),
+        header(protocol.TOPIC, 2, None).alias("real_topic"),
+        header(protocol.HALF, None, 2).cast("string").alias("half"),
+        header(protocol.ACTION, None, 3).cast("string").alias("action"),
+        header(protocol.SOURCE, None, 4).cast("string").alias("source"),
+        optional(protocol.HEADER_VERSION).alias("version"),
+        optional(protocol.PARTITION).alias("asked_partition"),
+        optional(protocol.IMMUNITY_MS).alias("immunity"),
+        optional(protocol.CHECK_MAX).alias("asked_check_max"),
+        F.when(F.col("is_half") & (F.size(half_headers) > 0), F.to_json(half_headers)).alias("application"),
+    )
+
+
+def _checked(fields: DataFrame, segment_size: int) -> DataFrame:
+    rows = fields.select(
+        "*",
+        F.substring_index("half", ":", 1).cast("int").alias("named_partition"),
+        F.substring_index("half", ":", -1).cast("long").alias("named_offset"),
+    )
+    rows = rows.select(
+        "*",
+        _broken_reason().alias("reason"),
+        F.when(F.col("is_half"), F.col("offset")).otherwise(F.col("named_offset")).alias("half_offset"),
+    )
+    broken = F.col("reason").isNotNull()
+    is_half = F.col("is_half")
+    segment = F.shiftright("half_offset", segment_size.bit_length() - 1)
+    # An op in the five headers that every op has can be written anew from its columns; any other is kept whole.
+    whole = F.to_json("headers")
+    headers = F.when(broken | ~(is_half | F.col("in_order")), whole).otherwise(F.col("application"))
+    values = {
+        "half_partition": F.col("partition"),
+        "segment": F.when(broken, NO_SEGMENT).otherwise(segment),
+        "kind": F.when(broken, BROKEN_KIND).when(is_half, HALF_KIND).otherwise(OP_KIND),
+        "offset": F.when(broken, F.col("offset")).otherwise(F.col("half_offset")),
+        "op_offset": F.col("offset"),
+        "event": _event(),
+        "tx_id": F.when(~broken, F.col("id").cast("string")),
+        "group": F.when(~broken, F.col("group").cast("string")),
+        "topic": F.when(broken, F.col("topic"))
+        .when(is_half, F.col("real_topic").cast("string"))
+        .otherwise(F.col("action")),
+        "source": F.when(~broken, F.col("source")),
+        "partition": F.coalesce(F.col("asked_partition").cast("int"), F.lit(-1)),
+        "key": F.col("key"),
+        "value": F.col("value"),
+        "headers": headers,
+        "immunity_ms": F.coalesce(F.col("immunity").cast("long"), F.lit(-1)),
+        "check_max": F.coalesce(F.col("asked_check_max").cast("int"), F.lit(-1)),
+        "reason": F.col("reason"),
+    }
+    return rows.select(*(values[name].cast(kind).alias(name) for name, kind in COLUMNS.items()))
+
+
+def _event() -> Column:
+    action, checked = F.col("action"), F.col("source") == protocol.Source.CHECK
+    return (
+        F.when(action == protocol.Action.COMMIT, int(Event.COMMIT))
+        .when(action == protocol.Action.ROLLBACK, int(Event.ROLLBACK))
+        .when((action == protocol.Action.UNKNOWN) & checked, int(Event.CHECK_UNKNOWN))
+        .when(action == protocol.Action.UNKNOWN, int(Event.UNKNOWN))
+        .when(action == protocol.Action.UNREACHABLE, int(Event.CHECK_UNREACHABLE))
+        .otherwise(0)
+    )
+
+
+def _broken_reason() -> Column:
+    """The first thing wrong with a record, null when nothing is."""
+    is_half, is_op = F.col("is_half"), ~F.col("is_half")
+    source, action = F.col("source"), F.col("action")
+    text = {protocol.ID: ("id", protocol.MAX_ID_BYTES), protocol.GROUP: ("group", protocol.MAX_GROUP_BYTES)}
+    rules: list[tuple[Column, str]] = [(F.col("repeated"), "a cb- header is there more than once")]
+    for name, (column, most) in text.items():
+        rules += _text_rules(F.col(column), name, most)
+    version = F.col("version")
+    rules += [
+        (version.isNotNull() & ~version.rlike("^[1-9][0-9]{0,8}$"), "cb-version is not a number"),
+        (version.cast("int") > protocol.VERSION, "cb-version is later than this job's: upgrade the job"),
+    ]
+    rules += [(is_half & wrong, reason) for wrong, reason in _half_rules()]
+    named = F.concat(F.col("named_partition").cast("string"), F.lit(":"), F.col("named_offset").cast("string"))
+    plain = F.coalesce((named == F.col("half")) & (F.col("named_offset") >= 0), F.lit(False))  # noqa: FBT003
+    rules += [
+        (is_op & ~plain, "cb-half is not partition:offset"),
+        (is_op & (F.col("named_partition") != F.col("partition")), "it lies on another partition than its cb-half"),
+        (is_op & (action.isNull() | ~action.isin([a.value for a in protocol.Action])), "cb-action is not one we know"),
+        (is_op & (source.isNull() | ~source.isin([s.value for s in protocol.Source])), "cb-source is not one we know"),
+        (
+            is_op & (action == protocol.Action.UNREACHABLE) & (source != protocol.Source.CHECK),
+            "only a check can find a producer unreachable",
+        ),
+    ]
+    return F.coalesce(*(F.when(wrong, F.lit(reason)) for wrong, reason in rules))
+
+
+def _half_rules() -> list[tuple[Column, str]]:
+    topic = F.col("real_topic").cast("string")
+    legal = r"^[a-zA-Z0-9._-]{1,249}$"
+    partition, immunity = F.col("asked_partition"), F.col("immunity")
+    check_max = F.col("asked_check_max")
+    return [
+        (topic.isNull() | ~topic.rlike(legal) | topic.isin(".", ".."), "cb-topic is missing or no lawful topic name"),
+        (partition.isNotNull() & ~partition.rlike("^[0-9]{1,9}$"), "cb-partition is not a number"),
+        (immunity.isNotNull() & ~immunity.rlike("^[0-9]{1,15}$"), "cb-immunity-ms is not a number of milliseconds"),
+        (check_max.isNotNull() & ~check_max.rlike("^[0-9]{1,9}$"), "cb-check-max is not a number"),
+    ]
+
+
+def _text_rules(column: Column, name: str, most: int) -> list[tuple[Column, str]]:
+    length = F.octet_length(column)
+    return [
+        (column.isNull() | (length == 0), f"{name} is missing"),
+        (length > most, f"{name} is longer than {most} bytes"),
+        (~F.is_valid_utf8(column.cast("string")), f"{name} is not UTF-8"),
+    ]

@@ -1,0 +1,122 @@
+"""The whole job: Spark, the query, and the check service beside it."""
+
+import logging
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from checkback.exceptions import JobStoppedError
+from checkback.protocol import Topics
+from checkback.topics import TopicAdministration
+from checkers import CheckService
+from conf import Settings
+from streaming.checkpoint import Checkpoint, CheckpointFacts
+from streaming.metrics import JobMetrics
+from streaming.query import outcomes, start_query
+from streaming.session import build_session
+from streaming.sink import BatchReport, ExactlyOnceSink, SinkSettings
+
+_LOGGER = logging.getLogger(__name__)
+_OURS = "checkback.exceptions."
+
+
+class TransactionJob:
+    """Runs until stopped; use it as a context manager.
+
+    Raises on entry:
+        ConfigurationError, CheckpointMismatchError: settings, topics and checkpoint do not fit together. Nothing
+            has been read or written then.
+    """
+
+    def __init__(self, settings: Settings, observer: Callable[[BatchReport], None] | None = None) -> None:
+        self._settings = settings
+        self._observer = observer
+        self._metrics = JobMetrics(settings.job.metrics_port)
+        self._query: StreamingQuery | None = None
+        self._checks: CheckService | None = None
+
+    def start(self) -> Self:
+        """Check everything, then start the query and, if the settings say so, the check service."""
+        settings = self._settings
+        topics = Topics(settings.kafka.topic_prefix)
+        kafka = settings.kafka
+        with TopicAdministration(kafka.bootstrap_servers, kafka.client_options) as administration:
+            half_partitions = administration.check(topics, settings.job.state_partitions)
+        spark = build_session(settings)
+        checkpoint = Checkpoint(spark, settings.job.checkpoint)
+        facts = CheckpointFacts(
+            settings.transactions.segment_size, settings.job.state_partitions, half_partitions, kafka.topic_prefix
+        )
+        checkpoint.check(facts, int(time.time() * 1000), settings.job.clock_tolerance)
+        sink = ExactlyOnceSink(
+            SinkSettings(
+                kafka.bootstrap_servers, topics, settings.job.sink_transaction_timeout, dict(kafka.sink_options)
+            ),
+            checkpoint,
+            self._observe,
+        )
+        self._metrics.start()
+        self._query = start_query(outcomes(spark, settings), settings, sink)
+        if settings.checks.in_job:
+            self._checks = CheckService(settings)
+            self._checks.start()
+        return self
+
+    def wait(self, seconds: float) -> bool:
+        """Wait, up to so long, for the job to end by itself; False when it still runs.
+
+        Raises:
+            JobStoppedError: it stopped because going on would have done harm.
+        """
+        if self._query is None:
+            return True
+        if self._checks is not None:
+            self._checks.raise_if_dead()
+        try:
+            ended = bool(self._query.awaitTermination(max(1, int(seconds))))
+        except StreamingQueryException as error:
+            raise JobStoppedError(_cause(error)) from error
+        self._refuse_dropped_rows(self._query.lastProgress)
+        return ended
+
+    def stop(self) -> None:
+        """Stop the query and the check service. What is in hand is either in Kafka whole or done again next time."""
+        checks, self._checks = self._checks, None
+        query, self._query = self._query, None
+        if checks is not None:
+            checks.stop()
+        if query is not None:
+            query.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def _observe(self, report: BatchReport) -> None:
+        self._metrics.observe(report)
+        if self._observer:
+            self._observer(report)
+
+    def _refuse_dropped_rows(self, progress: Any) -> None:
+        dropped = sum(o["numRowsDroppedByWatermark"] for o in (progress or {}).get("stateOperators", []))
+        if dropped:
+            self.stop()
+            raise JobStoppedError(
+                f"Spark dropped {dropped} rows as late: the clock stepped back by more than job.clock_tolerance. Set "
+                "the clock and start with a new checkpoint folder: Kafka still has the rows."
+            )
+
+
+def _cause(error: StreamingQueryException) -> str:
+    """Our own exception's message where one of ours stopped the query, else Spark's first line."""
+    lines = str(error).splitlines()
+    for line in lines:
+        if _OURS in line:
+            return line.partition(_OURS)[2].partition(": ")[2]
+    return lines[0] if lines else repr(error)

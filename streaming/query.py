@@ -1,0 +1,71 @@
+"""The query: both topics and a clock, decoded, through the segments' state, into one sink."""
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+from pyspark.sql.streaming.query import StreamingQuery
+
+from checkback.protocol import Topics
+from conf import Settings
+from state import Policy
+from streaming.decode import INGEST_TIME, clock_rows, decode
+from streaming.segments import with_segment_state
+
+
+def policy_of(settings: Settings) -> Policy:
+    """The rules' numbers, as the settings give them."""
+    given = settings.transactions
+    return Policy(
+        transaction_timeout_ms=given.timeout,
+        check_interval_ms=given.check_interval,
+        check_max=given.check_max,
+        check_answer_ttl_ms=given.check_answer_ttl,
+        unreachable_backoff_max_ms=given.unreachable_backoff_max,
+        age_limit_ms=given.age_limit,
+        early_op_ttl_ms=given.early_op_ttl,
+        early_op_max=given.early_op_max,
+        timer_slack_ms=given.timer_slack,
+        segment_size=given.segment_size,
+    )
+
+
+def kafka_records(spark: SparkSession, settings: Settings) -> DataFrame:
+    """The half and the op topic as one stream. Records that are gone stop the query."""
+    topics = Topics(settings.kafka.topic_prefix)
+    options = {
+        "kafka.bootstrap.servers": settings.kafka.bootstrap_servers,
+        "subscribe": f"{topics.half},{topics.op}",
+        "startingOffsets": "earliest",
+        "includeHeaders": "true",
+        "failOnDataLoss": "true",
+        "maxOffsetsPerTrigger": str(settings.job.max_offsets_per_trigger),
+        "kafka.isolation.level": "read_committed",
+        # left at 500, a batch that reaches the end of the log takes two seconds longer
+        "kafka.fetch.max.wait.ms": "20",
+        **{f"kafka.{name}": value for name, value in settings.kafka.source_options.items()},
+    }
+    return spark.readStream.format("kafka").options(**options).load()
+
+
+def outcomes(spark: SparkSession, settings: Settings) -> DataFrame:
+    """Everything from Kafka to the outcomes of the state machine."""
+    decoded = decode(kafka_records(spark, settings), Topics(settings.kafka.topic_prefix), settings.transactions.segment_size)
+    # An idle stream's watermark stands still, and with it all timers: one row a second keeps time going.
+    clock = clock_rows(spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load())
+    # The batch's own time, which Spark keeps in the offset log: a replayed batch sees the same.
+    timed = decoded.unionByName(clock).withColumn(INGEST_TIME, F.current_timestamp())
+    return with_segment_state(timed, policy_of(settings), settings.job.clock_tolerance)
+
+
+def start_query(
+    frame: DataFrame, settings: Settings, sink: Callable[[DataFrame, int], None]
+) -> StreamingQuery:
+    """Start the query on the settings' checkpoint."""
+    return (
+        frame.writeStream.queryName(settings.job.name)
+        .option("checkpointLocation", settings.job.checkpoint)
+        .outputMode("append")
+        .foreachBatch(sink)
+        .start()
+    )

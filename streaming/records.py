@@ -1,0 +1,151 @@
+"""Outcome rows to Kafka records: the last step before the sink."""
+
+import json
+from base64 import b64decode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from checkback import protocol
+from checkback.protocol import CheckRequest, HalfPosition, Topics
+from state import Kind
+
+Headers = list[tuple[str, bytes | None]]
+
+RANDOM_OR_KEYED = -1
+"""Partition: the partitioner's choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the sink writes."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+def unpack_headers(packed: str | None) -> Headers:
+    """Headers of Spark's ``to_json`` of its header array, in their order; a null value is left out there."""
+    if packed is None:
+        return []
+    return [
+        (header["key"], b64decode(header["value"]) if "value" in header else None) for header in json.loads(packed)
+    ]
+
+
+class RecordBuilder:
+    """Builds the records of an outcome batch; topics named in it exist as ``partitions`` says."""
+
+    def __init__(self, topics: Topics, partitions: dict[str, int]) -> None:
+        self._topics = topics
+        self._partitions = partitions
+
+    def build(self, batch: pa.RecordBatch) -> Iterator[Record]:
+        """Records of one batch of outcomes (``OUTCOME_FIELDS`` and ``half_partition``), counts left out."""
+        kinds = batch.column("kind").to_numpy()
+        start = 0
+        while start < len(kinds):
+            kind = Kind(kinds[start])
+            end = start + 1
+            while end < len(kinds) and kinds[end] == kind:
+                end += 1
+            piece = batch.slice(start, end - start)
+            if kind == Kind.DELIVER:
+                yield from self._delivered(piece)
+            elif kind != Kind.COUNT:
+                yield from (self._other(kind, row) for row in piece.to_pylist())
+            start = end
+
+    def _delivered(self, batch: pa.RecordBatch) -> Iterator[Record]:
+        names = ("topic", "partition", "key", "value", "headers", "tx_id")
+        columns = (batch.column(name).to_pylist() for name in names)
+        for row, (topic, partition, key, value, headers, tx_id) in enumerate(zip(*columns, strict=True)):
+            if topic in self._partitions and partition < self._partitions[topic]:
+                yield Record(topic, partition, key, value, [(protocol.ID, tx_id.encode()), *unpack_headers(headers)])
+            else:
+                yield self._undeliverable(batch.slice(row, 1).to_pylist()[0])
+
+    def _other(self, kind: Kind, row: dict[str, Any]) -> Record:
+        if kind == Kind.CHECK:
+            return self._check(row)
+        if kind == Kind.PARK:
+            return self._parked(row)
+        if kind == Kind.REJECT_OP:
+            return self._rejected_op(row)
+        if kind == Kind.REJECT_RECORD:
+            return self._rejected_record(row)
+        return self._status(row, ended=kind == Kind.STATUS_END)
+
+    def _check(self, row: dict[str, Any]) -> Record:
+        request = CheckRequest(
+            transaction_id=row["tx_id"],
+            group=row["group"],
+            topic=row["topic"],
+            key=row["key"],
+            value=row["value"],
+            headers=[(name, value or b"") for name, value in unpack_headers(row["headers"])],
+            half=_half(row),
+            attempt=row["attempt"],
+            check_max=row["check_max"],
+            born_ms=row["born_ms"],
+        )
+        key, value, headers = request.to_record()
+        return Record(self._topics.check, RANDOM_OR_KEYED, key, value, list(headers))
+
+    def _undeliverable(self, row: dict[str, Any]) -> Record:
+        count = self._partitions.get(row["topic"])
+        there_is = "there is no such topic" if count is None else f"that topic has {count} partitions"
+        asked = f" partition {row['partition']}" if row["partition"] >= 0 else ""
+        return self._parked({**row, "reason": f"committed, but not deliverable to {row['topic']}{asked}: {there_is}"})
+
+    def _parked(self, row: dict[str, Any]) -> Record:
+        partition = row["partition"]
+        ours: Headers = [
+            (protocol.ID, row["tx_id"].encode()),
+            (protocol.GROUP, row["group"].encode()),
+            (protocol.TOPIC, row["topic"].encode()),
+            *([(protocol.PARTITION, str(partition).encode())] if partition >= 0 else []),
+            (protocol.HALF, str(_half(row)).encode()),
+            (protocol.REASON, row["reason"].encode()),
+        ]
+        headers = [*ours, *unpack_headers(row["headers"])]
+        return Record(self._topics.parked, RANDOM_OR_KEYED, row["key"], row["value"], headers)
+
+    def _rejected_op(self, row: dict[str, Any]) -> Record:
+        action, _, source = row["topic"].partition("/")
+        written = unpack_headers(row["headers"]) or list(
+            protocol.op_headers(
+                row["tx_id"], row["group"], _half(row), protocol.Action(action), protocol.Source(source)
+            )
+        )
+        return self._rejected(row, self._topics.op, row["born_ms"], written)
+
+    def _rejected_record(self, row: dict[str, Any]) -> Record:
+        return self._rejected(row, row["topic"], row["half_offset"], unpack_headers(row["headers"]))
+
+    def _rejected(self, row: dict[str, Any], topic: str, offset: int, written: Headers) -> Record:
+        came_from = f"{topic}:{row['half_partition']}:{offset}".encode()
+        headers: Headers = [(protocol.REASON, row["reason"].encode()), (protocol.FROM, came_from), *written]
+        return Record(self._topics.rejected, RANDOM_OR_KEYED, row["key"], row["value"], headers)
+
+    def _status(self, row: dict[str, Any], *, ended: bool) -> Record:
+        body = {
+            "id": row["tx_id"],
+            "group": row["group"],
+            "topic": row["topic"],
+            "half": str(_half(row)),
+            "attempt": row["attempt"],
+            "check_max": row["check_max"],
+            "born_ms": row["born_ms"],
+        }
+        value = None if ended else json.dumps(body).encode()
+        return Record(self._topics.status, RANDOM_OR_KEYED, row["tx_id"].encode(), value, [])
+
+
+def _half(row: dict[str, Any]) -> HalfPosition:
+    return HalfPosition(row["half_partition"], row["half_offset"])

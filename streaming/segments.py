@@ -1,0 +1,129 @@
+"""The thin adapter between ``applyInPandasWithState`` and the pure functions of ``state``."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+from pyspark.sql.types import (
+    BinaryType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from state import (
+    BROKEN_FIELDS,
+    HALF_FIELDS,
+    OP_FIELDS,
+    OUTCOME_FIELDS,
+    Arrivals,
+    Policy,
+    Rows,
+    Segment,
+    decode,
+    encode,
+    evaluate,
+)
+from streaming.decode import BROKEN_KIND, HALF_KIND, INGEST_TIME, NO_SEGMENT, OP_KIND
+from streaming.worker import prepare_worker
+
+_BINARY = frozenset({"key", "value"})
+_SPARK_TYPES: dict[Any, DataType] = {np.int8: ByteType(), np.int32: IntegerType(), np.int64: LongType()}
+
+STATE_SCHEMA = StructType([StructField("content", BinaryType())])
+
+OUTCOME_SCHEMA = StructType(
+    [StructField("half_partition", IntegerType())]
+    + [
+        StructField(name, (BinaryType() if name in _BINARY else StringType()) if kind is object else _SPARK_TYPES[kind])
+        for name, kind in OUTCOME_FIELDS.items()
+    ]
+)
+
+# An arriving row's columns under the names that state.rows gives them.
+_OP_NAMES = {"half_offset": "offset", "action": "topic"}
+
+SegmentFunction = Callable[[Any, Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
+
+
+def with_segment_state(decoded: DataFrame, policy: Policy, clock_tolerance_ms: int) -> DataFrame:
+    """Outcomes of a decoded stream that has an ``ingest_time`` column.
+
+    The watermark lies ``clock_tolerance_ms`` behind the ingest time, so that a clock that steps back makes no
+    row late; timers are set earlier by as much, so that they are on time all the same.
+    """
+    return (
+        decoded.withWatermark(INGEST_TIME, f"{clock_tolerance_ms} milliseconds")
+        .groupBy("half_partition", "segment")
+        .applyInPandasWithState(
+            segment_function(policy, clock_tolerance_ms),
+            outputStructType=OUTCOME_SCHEMA,
+            stateStructType=STATE_SCHEMA,
+            outputMode="append",
+            timeoutConf=GroupStateTimeout.EventTimeTimeout,
+        )
+    )
+
+
+def segment_function(policy: Policy, clock_tolerance_ms: int) -> SegmentFunction:
+    """The function that Spark calls for each segment that has rows, or whose timer is due."""
+
+    def step(key: Any, frames: Iterator[pd.DataFrame], group_state: GroupState) -> Iterator[pd.DataFrame]:
+        prepare_worker()
+        half_partition, number = int(key[0]), int(key[1])
+        frame = pd.concat(list(frames), ignore_index=True)
+        last_ms = group_state.getCurrentWatermarkMs() + clock_tolerance_ms
+        now_ms = _ingest_ms(frame) if len(frame) else last_ms
+        if number == NO_SEGMENT:
+            result = evaluate(Segment.new(0, policy), Arrivals(broken=_arrivals(frame).broken), now_ms, policy)
+            yield from _frames(result.outcomes, half_partition)
+            return
+        segment = decode(group_state.get[0]) if group_state.exists else Segment.new(number, policy)
+        result = evaluate(segment, _arrivals(frame), now_ms, policy)
+        if result.segment is None:
+            if group_state.exists:
+                group_state.remove()
+        else:
+            group_state.update((encode(result.segment),))
+            if result.timer_ms is not None:
+                # Spark refuses a timeout that is not after the watermark.
+                timeout_ms = max(result.timer_ms - clock_tolerance_ms, group_state.getCurrentWatermarkMs() + 1)
+                group_state.setTimeoutTimestamp(timeout_ms)
+        yield from _frames(result.outcomes, half_partition)
+
+    return step
+
+
+def _ingest_ms(frame: pd.DataFrame) -> int:
+    return int(frame[INGEST_TIME].max().timestamp() * 1000)
+
+
+def _arrivals(frame: pd.DataFrame) -> Arrivals:
+    kind = frame["kind"].to_numpy()
+    return Arrivals(
+        halves=_rows(frame, kind == HALF_KIND, HALF_FIELDS, {}),
+        ops=_rows(frame, kind == OP_KIND, OP_FIELDS, _OP_NAMES),
+        broken=_rows(frame, kind == BROKEN_KIND, BROKEN_FIELDS, {}),
+    )
+
+
+def _rows(frame: pd.DataFrame, chosen: Any, fields: Any, names: dict[str, str]) -> Rows:
+    if not chosen.any():
+        return Rows.empty(fields)
+    columns = {
+        name: frame[names.get(name, name)].to_numpy()[chosen].astype(kind, copy=False) for name, kind in fields.items()
+    }
+    return Rows(columns)
+
+
+def _frames(outcomes: Rows, half_partition: int) -> Iterator[pd.DataFrame]:
+    if outcomes.count:
+        columns = {name: outcomes[name] for name in OUTCOME_FIELDS}
+        yield pd.DataFrame({"half_partition": np.full(outcomes.count, half_partition, dtype=np.int32), **columns})

@@ -1,0 +1,53 @@
+"""The Spark session the query runs in."""
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+from checkback.local import spark_jars, use_java
+from conf import Settings
+
+_CHECKPOINT_FILES = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+
+_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # a cast that cannot be done gives null, which decode turns into a reason; it must never stop the job
+    "spark.sql.ansi.enabled": "false",
+    # repeated headers are counted, not raised on
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
+    # does in Java what Hadoop's own does by forking chmod and readlink for every file
+    "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+    "spark.python.worker.reuse": "true",
+}
+
+
+def build_session(settings: Settings) -> SparkSession:
+    """Start Spark as the settings say, with the connector's jars, fetching what is missing."""
+    use_java()
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    jars = [str(jar) for jar in spark_jars()]
+    builder = SparkSession.builder.master(settings.job.master).appName(settings.job.name)
+    for key, value in _CONF.items():
+        builder = builder.config(key, value)
+    session = (
+        builder.config("spark.driver.memory", settings.job.driver_memory)
+        .config("spark.jars", ",".join(jars))
+        .config("spark.driver.extraClassPath", os.pathsep.join(jars))
+        .config("spark.executor.extraClassPath", os.pathsep.join(jars))
+        .config("spark.sql.shuffle.partitions", str(settings.job.state_partitions))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    return session

@@ -1,0 +1,224 @@
+"""The exactly-once sink: each state partition of a batch is one Kafka transaction, with its progress in it."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+
+from checkback.protocol import Topics
+from state import Kind
+from streaming.checkpoint import Checkpoint
+from streaming.progress import Progress, Verdict, judge_progress
+from streaming.records import RecordBuilder
+from streaming.worker import prepare_worker
+
+REPORT_SCHEMA = "partition int, written long, skipped boolean, counts string"
+_METADATA_SECONDS = 30.0
+_OPERATION_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class SinkSettings:
+    """What a task needs to reach Kafka."""
+
+    bootstrap_servers: str
+    topics: Topics
+    transaction_timeout_ms: int
+    options: dict[str, str] = field(default_factory=dict)
+
+    def client(self, **more: Any) -> dict[str, Any]:
+        """Settings of a librdkafka client."""
+        # A new connection's first try falls before the socket is up: without this the next one waits 100 ms.
+        common = {"bootstrap.servers": self.bootstrap_servers, "reconnect.backoff.ms": 10, "log_level": 3}
+        return {**common, **more, **self.options}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One micro-batch, as every task of it knows it."""
+
+    query_id: str
+    number: int
+    entry_hash: str
+    first_after_start: bool
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What a batch did, for metrics and for people."""
+
+    batch: int
+    written: int
+    skipped_partitions: int
+    counts: Counter[str]
+
+
+class ExactlyOnceSink:
+    """The function ``foreachBatch`` calls: evaluates the batch once and has each partition written.
+
+    Guarantees: the records of batch n of a partition are visible to ``read_committed`` consumers once, however
+    often the batch is run; another driver or a zombie task on the same checkpoint cannot write beside it.
+    """
+
+    def __init__(
+        self, settings: SinkSettings, checkpoint: Checkpoint, observer: Callable[[BatchReport], None] | None = None
+    ) -> None:
+        self._settings = settings
+        self._checkpoint = checkpoint
+        self._observer = observer
+        self._first = True
+
+    def __call__(self, outcomes: DataFrame, number: int) -> None:
+        """Write one batch."""
+        entry_hash = self._checkpoint.entry_hash(number)
+        batch = Batch(self._checkpoint.query_id(), number, entry_hash, self._first)
+        reports = outcomes.mapInArrow(_writer(self._settings, batch), REPORT_SCHEMA).collect()
+        self._first = False
+        counts: Counter[str] = Counter()
+        for report in reports:
+            if not report.skipped:
+                counts.update(json.loads(report.counts))
+        if self._observer:
+            skipped = sum(report.skipped for report in reports)
+            self._observer(BatchReport(number, sum(report.written for report in reports), skipped, counts))
+
+
+@dataclass
+class _PartitionReport:
+    partition: int
+    written: int = 0
+    skipped: bool = False
+    counts: str = "{}"
+
+
+def _writer(settings: SinkSettings, batch: Batch) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write(outcomes: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        context = TaskContext.get()
+        partition = context.partitionId() if context else 0
+        report = write_partition(settings, batch, partition, outcomes)
+        yield pa.RecordBatch.from_pylist([asdict(report)], schema=_REPORT_ARROW)
+
+    return write
+
+
+_REPORT_ARROW = pa.schema(
+    {"partition": pa.int32(), "written": pa.int64(), "skipped": pa.bool_(), "counts": pa.string()}
+)
+
+
+def write_partition(
+    settings: SinkSettings, batch: Batch, partition: int, outcomes: Iterator[pa.RecordBatch]
+) -> _PartitionReport:
+    """Write one state partition's outcomes of one batch, once.
+
+    1. Nothing to say, and not the first batch after a start: write nothing.
+    2. A fresh producer under the partition's transactional id fences every earlier one and settles what it
+       left half done.
+    3. Only now is the progress offset read: nobody else can move it any more without being noticed.
+    4. It says skip: drain the rows, so that the state store commits.
+    5. Write all rows in one transaction.
+    6. Put the new progress offset into the same transaction, and commit.
+    """
+    report = _PartitionReport(partition)
+    filled = (rows for rows in outcomes if rows.num_rows)
+    first = next(filled, None)
+    if first is None and not batch.first_after_start:  # 1
+        return report
+    rows = chain([first] if first is not None else [], filled)
+    producer = _fresh_producer(settings, batch, partition)  # 2
+    partitions = _partitions_by_topic(producer)
+    producer.init_transactions(_OPERATION_SECONDS)
+    place = TopicPartition(settings.topics.progress, partition)
+    consumer = _progress_consumer(settings, batch.query_id)
+    progress = _read_progress(consumer, place)  # 3
+    if judge_progress(progress, batch.number, batch.entry_hash, partition) is Verdict.SKIP:  # 4
+        for _ in rows:
+            pass
+        report.skipped = True
+        return report
+    producer.begin_transaction()  # 5
+    counts: Counter[str] = Counter()
+    builder = RecordBuilder(settings.topics, partitions)
+    for piece in rows:
+        report.written += _produce(producer, builder, piece)
+        _count(piece, counts)
+    done = TopicPartition(place.topic, partition, batch.number + 1, batch.entry_hash)  # 6
+    producer.send_offsets_to_transaction([done], consumer.consumer_group_metadata(), _OPERATION_SECONDS)
+    # commit_transaction waits for delivery reports that only poll and flush take off the queue
+    producer.flush(settings.transaction_timeout_ms / 1000)
+    producer.commit_transaction(settings.transaction_timeout_ms / 1000)
+    report.counts = json.dumps(counts)
+    return report
+
+
+def _fresh_producer(settings: SinkSettings, batch: Batch, partition: int) -> Producer:
+    return Producer(
+        settings.client(
+            **{
+                "transactional.id": f"checkback-{batch.query_id}-{partition}",
+                "transaction.timeout.ms": settings.transaction_timeout_ms,
+                "partitioner": "murmur2_random",  # Java's default, which librdkafka's own is not
+                "linger.ms": 20,
+                "batch.size": 262_144,
+                "queue.buffering.max.messages": 200_000,
+                "queue.buffering.max.kbytes": 131_072,
+            }
+        )
+    )
+
+
+def _partitions_by_topic(producer: Producer) -> dict[str, int]:
+    # Asked for before init_transactions, which is quicker on a connection that is up.
+    topics = producer.list_topics(timeout=_METADATA_SECONDS).topics
+    return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
+
+
+_consumers: dict[tuple[str, str], Consumer] = {}
+
+
+def _progress_consumer(settings: SinkSettings, query_id: str) -> Consumer:
+    """One for each worker process: unlike producers, they fence nobody and can be kept across batches."""
+    key = (settings.bootstrap_servers, query_id)
+    if key not in _consumers:
+        group = {"group.id": f"checkback-{query_id}", "isolation.level": "read_committed"}
+        _consumers[key] = Consumer(settings.client(**group, **{"enable.auto.commit": False}))
+    return _consumers[key]
+
+
+def _read_progress(consumer: Consumer, place: TopicPartition) -> Progress:
+    (found,) = consumer.committed([TopicPartition(place.topic, place.partition)], timeout=_OPERATION_SECONDS)
+    return Progress(None) if found.offset < 0 else Progress(found.offset, found.metadata or "")
+
+
+def _produce(producer: Producer, builder: RecordBuilder, piece: pa.RecordBatch) -> int:
+    written = 0
+    for record in builder.build(piece):
+        while True:
+            try:
+                producer.produce(
+                    record.topic,
+                    record.value,
+                    record.key,
+                    record.partition,
+                    headers=record.headers,
+                )
+                break
+            except BufferError:  # bounded memory: wait until some are out
+                producer.poll(0.05)
+        written += 1
+    producer.poll(0)
+    return written
+
+
+def _count(piece: pa.RecordBatch, counts: Counter[str]) -> None:
+    chosen = piece.filter(pa.compute.equal(piece.column("kind"), int(Kind.COUNT)))
+    for name, number in zip(chosen.column("reason").to_pylist(), chosen.column("half_offset").to_pylist(), strict=True):
+        counts[name] += number
