@@ -102,7 +102,7 @@ class CheckEndpoint:
     job's machine reaches this process.
     """
 
-    def __init__(  # noqa: PLR0913  (a server's settings)
+    def __init__(
         self,
         bootstrap_servers: str,
         group: str,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
-from checkback.protocol import Action, CheckRequest, Headers, HalfPosition
+from checkback.protocol import Action, CheckRequest, HalfPosition, Headers
 
 
 class LocalTransactionState(StrEnum):

@@ -44,7 +44,7 @@ class TransactionProducer:
         ConfigurationError: Kafka does not answer, or the half topic is missing.
     """
 
-    def __init__(  # noqa: PLR0913  (a client's settings, most of them never given)
+    def __init__(
         self,
         bootstrap_servers: str,
         group: str,
@@ -76,7 +76,7 @@ class TransactionProducer:
         self._partitions = self._half_partitions()
         self._run = _PartitionRun(self._partitions)
 
-    def send_in_transaction(  # noqa: PLR0913  (a message has so many parts)
+    def send_in_transaction(
         self,
         topic: str,
         value: bytes | None,
@@ -129,9 +129,7 @@ class TransactionProducer:
         transaction_id = uuid.uuid4().hex
         wire = half_headers(transaction_id, self.group, topic, headers, partition=partition)
         try:
-            future = self._kafka.send(
-                self.topics.half, value, key, headers=wire, partition=self._run.next_partition()
-            )
+            future = self._kafka.send(self.topics.half, value, key, headers=wire, partition=self._run.next_partition())
             written = future.get(timeout=self._half_timeout_ms / 1000)
         except KafkaTimeoutError as error:
             raise HalfMessageTimeoutError(
@@ -175,9 +173,7 @@ class TransactionProducer:
         headers = op_headers(message.transaction_id, self.group, position, action, Source.PRODUCER)
         try:
             # On the half message's partition number: that is where the query looks, and what orders ops of a half.
-            future = self._kafka.send(
-                self.topics.op, remark.encode(), headers=headers, partition=position.partition
-            )
+            future = self._kafka.send(self.topics.op, remark.encode(), headers=headers, partition=position.partition)
         except (KafkaError, ValueError) as error:
             _report_lost_op(message, action, error)
         else:
@@ -215,5 +211,3 @@ def _report_lost_op(message: HalfMessage, action: Action, error: BaseException) 
         "The %s of transaction %s did not reach Kafka (%r); the check will repair it",
         *(action, message.transaction_id, error),
     )
-
-

@@ -1,7 +1,7 @@
 """Creates and looks at Checkback's own topics."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
@@ -24,14 +24,20 @@ class TopicAdministration:
                 f"No Kafka answers at {bootstrap_servers} (kafka.bootstrap_servers): {error}."
             ) from error
 
-    def __enter__(self) -> "TopicAdministration":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._admin.close()
 
     def create(
-        self, topics: Topics, *, partitions: int, progress_partitions: int, replication: int, age_limit_ms: int
+        self,
+        topics: Topics,
+        *,
+        partitions: int,
+        progress_partitions: int,
+        replication: int,
+        age_limit_ms: int,
     ) -> dict[str, bool]:
         """Create Checkback's topics, those that are missing.
 
@@ -94,8 +100,8 @@ class TopicAdministration:
             raise ConfigurationError(f"Kafka has no topic {', '.join(missing)}: run 'checkback topics create' first.")
         if counts[topics.half] != counts[topics.op]:
             raise CheckpointMismatchError(
-                f"{topics.op} has {counts[topics.op]} partitions and {topics.half} {counts[topics.half]}: an op lies on "
-                "the partition number of its half message, so give both the same number."
+                f"{topics.op} has {counts[topics.op]} partitions and {topics.half} {counts[topics.half]}: an op lies "
+                "on the partition number of its half message, so give both the same number."
             )
         if counts[topics.progress] < state_partitions:
             raise CheckpointMismatchError(

@@ -3,13 +3,23 @@
 from state.codec import decode, encode
 from state.outcomes import Kind
 from state.policy import Policy
-from state.rows import BROKEN_FIELDS, HALF_FIELDS, OP_FIELDS, OPEN_FIELDS, OUTCOME_FIELDS, Rows
+from state.rows import (
+    BROKEN_FIELDS,
+    EARLY_FIELDS,
+    HALF_FIELDS,
+    OP_FIELDS,
+    OPEN_FIELDS,
+    OUTCOME_FIELDS,
+    Fields,
+    Rows,
+)
 from state.segment import Arrivals, Evaluation, Segment, evaluate
 from state.table import DECIDED, TABLE, UNDECIDED, Event, Outcome, State
 
 __all__ = [
     "BROKEN_FIELDS",
     "DECIDED",
+    "EARLY_FIELDS",
     "HALF_FIELDS",
     "OPEN_FIELDS",
     "OP_FIELDS",
@@ -19,6 +29,7 @@ __all__ = [
     "Arrivals",
     "Evaluation",
     "Event",
+    "Fields",
     "Kind",
     "Outcome",
     "Policy",

@@ -52,7 +52,7 @@ def after_answer(states: StateCodes, events: Column) -> Answers:
     )
 
 
-def fire_due(  # noqa: PLR0913  (a segment's parts and what goes with every step)
+def fire_due(
     open_rows: Rows, ledger: StateCodes, first_offset: int, now_ms: int, policy: Policy, made: Collector
 ) -> None:
     """Let every timer fire whose deadline is not after ``now_ms``; changes ledger and rows in place."""
@@ -72,10 +72,8 @@ def fire_due(  # noqa: PLR0913  (a segment's parts and what goes with every step
 
 def next_timer(open_rows: Rows, early: Rows, touched_ms: int, policy: Policy) -> int:
     """When something is due in the segment, rounded up to ``timer_slack_ms`` so that timers fire together."""
-    if open_rows.count:
-        earliest = int(open_rows["deadline_ms"].min())
-    else:
-        earliest = touched_ms + policy.early_op_ttl_ms
+    forgotten_ms = touched_ms + policy.early_op_ttl_ms
+    earliest = int(open_rows["deadline_ms"].min()) if open_rows.count else forgotten_ms
     if early.count:
         earliest = min(earliest, int(early["came_ms"].min()) + policy.early_op_ttl_ms)
     slack = max(policy.timer_slack_ms, 1)
@@ -92,8 +90,10 @@ def _due_events(open_rows: Rows, due: Column, states: StateCodes, now_ms: int, p
 
 def _backoff(misses: Column, policy: Policy) -> Column:
     doubled = policy.check_interval_ms * 2 ** np.minimum(misses - 1, 20).astype(np.int64)
-    return np.minimum(doubled, max(policy.unreachable_backoff_max_ms, policy.check_interval_ms))
+    waits: Column = np.minimum(doubled, max(policy.unreachable_backoff_max_ms, policy.check_interval_ms))
+    return waits
 
 
 def _within_age(deadline_ms: Column, born_ms: Column, policy: Policy) -> Column:
-    return np.minimum(deadline_ms, born_ms + policy.age_limit_ms)
+    limited: Column = np.minimum(deadline_ms, born_ms + policy.age_limit_ms)
+    return limited

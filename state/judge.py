@@ -9,8 +9,14 @@ from state.rows import Column, Rows
 from state.table import DECIDED, UNDECIDED, Event, Outcome, StateCodes, transition
 
 
-def judge(  # noqa: PLR0913  (a segment's parts, the ops and what goes with every step)
-    open_rows: Rows, ledger: StateCodes, first_offset: int, ops: Rows, now_ms: int, policy: Policy, made: Collector
+def judge(
+    open_rows: Rows,
+    ledger: StateCodes,
+    first_offset: int,
+    ops: Rows,
+    now_ms: int,
+    policy: Policy,
+    made: Collector,
 ) -> None:
     """Apply ops whose half messages are all in the ledger, in the order of the op topic.
 

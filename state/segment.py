@@ -140,9 +140,9 @@ def _judge_ops(segment: Segment, ops: Rows, now_ms: int, policy: Policy, made: o
         return
     there = segment.ledger[ready["half_offset"] - segment.first_offset] != State.ABSENT
     early = ready if not there.any() else ready.take(~there)
-    kept, excess = early.take(np.s_[: policy.early_op_max]), early.take(np.s_[policy.early_op_max :])
-    made.rejected_ops(excess, "more ops wait for half messages of this segment than early_op_max allows")
-    segment.early = kept
+    kept = np.arange(early.count) < policy.early_op_max
+    made.rejected_ops(early.take(~kept), "more ops wait for half messages of this segment than early_op_max allows")
+    segment.early = early if kept.all() else early.take(kept)
     if there.any():
         judge(segment.open, segment.ledger, segment.first_offset, ready.take(there), now_ms, policy, made)
 

@@ -29,7 +29,7 @@ class Checkpoint:
         jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  (the only way to Hadoop's file systems)
         self._path = jvm.org.apache.hadoop.fs.Path
         self._folder = folder
-        self._files = self._path(folder).getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())  # type: ignore[attr-defined] # noqa: SLF001
+        self._files = self._path(folder).getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())  # noqa: SLF001
         self._read_all = jvm.org.apache.commons.io.IOUtils.toByteArray
         self._query_id: str | None = None
 
@@ -52,7 +52,7 @@ class Checkpoint:
         if self._exists(_FACTS_FILE):
             self._compare(json.loads(self._read(_FACTS_FILE)), facts)
         elif self._exists("metadata"):
-            raise CheckpointMismatchError(f"{self._folder} is the checkpoint of another Spark query: name an empty folder.")
+            raise CheckpointMismatchError(f"{self._folder} belongs to another Spark query: name an empty folder.")
         else:
             self._write(_FACTS_FILE, json.dumps(asdict(facts)).encode())
         last_ms = self._last_batch_ms()

@@ -98,8 +98,10 @@ def _fields(read: DataFrame) -> DataFrame:
         def at(place: int | None) -> Column:
             return F.lit(None).cast("binary") if place is None else F.get("headers", place)["value"]
 
-        by_place = at(half_place) if half_place == op_place else F.when(F.col("is_half"), at(half_place)).otherwise(
-            at(op_place)
+        by_place = (
+            at(half_place)
+            if half_place == op_place
+            else F.when(F.col("is_half"), at(half_place)).otherwise(at(op_place))
         )
         return F.when(F.col("in_order"), by_place).otherwise(F.col("found")[name])
 
@@ -197,9 +199,18 @@ def _broken_reason() -> Column:
     plain = F.coalesce((named == F.col("half")) & (F.col("named_offset") >= 0), F.lit(False))  # noqa: FBT003
     rules += [
         (is_op & ~plain, "cb-half is not partition:offset"),
-        (is_op & (F.col("named_partition") != F.col("partition")), "it lies on another partition than its cb-half"),
-        (is_op & (action.isNull() | ~action.isin([a.value for a in protocol.Action])), "cb-action is not one we know"),
-        (is_op & (source.isNull() | ~source.isin([s.value for s in protocol.Source])), "cb-source is not one we know"),
+        (
+            is_op & (F.col("named_partition") != F.col("partition")),
+            "it lies on another partition than its cb-half",
+        ),
+        (
+            is_op & (action.isNull() | ~action.isin([a.value for a in protocol.Action])),
+            "cb-action is not one we know",
+        ),
+        (
+            is_op & (source.isNull() | ~source.isin([s.value for s in protocol.Source])),
+            "cb-source is not one we know",
+        ),
         (
             is_op & (action == protocol.Action.UNREACHABLE) & (source != protocol.Source.CHECK),
             "only a check can find a producer unreachable",
@@ -214,9 +225,15 @@ def _half_rules() -> list[tuple[Column, str]]:
     partition, immunity = F.col("asked_partition"), F.col("immunity")
     check_max = F.col("asked_check_max")
     return [
-        (topic.isNull() | ~topic.rlike(legal) | topic.isin(".", ".."), "cb-topic is missing or no lawful topic name"),
+        (
+            topic.isNull() | ~topic.rlike(legal) | topic.isin(".", ".."),
+            "cb-topic is missing or no lawful topic name",
+        ),
         (partition.isNotNull() & ~partition.rlike("^[0-9]{1,9}$"), "cb-partition is not a number"),
-        (immunity.isNotNull() & ~immunity.rlike("^[0-9]{1,15}$"), "cb-immunity-ms is not a number of milliseconds"),
+        (
+            immunity.isNotNull() & ~immunity.rlike("^[0-9]{1,15}$"),
+            "cb-immunity-ms is not a number of milliseconds",
+        ),
         (check_max.isNotNull() & ~check_max.rlike("^[0-9]{1,9}$"), "cb-check-max is not a number"),
     ]
 

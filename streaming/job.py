@@ -1,5 +1,6 @@
 """The whole job: Spark, the query, and the check service beside it."""
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from checkback.exceptions import JobStoppedError
@@ -22,6 +24,7 @@ from streaming.sink import BatchReport, ExactlyOnceSink, SinkSettings
 
 _LOGGER = logging.getLogger(__name__)
 _OURS = "checkback.exceptions."
+_STOP_SECONDS = 20
 
 
 class TransactionJob:
@@ -32,9 +35,17 @@ class TransactionJob:
             has been read or written then.
     """
 
-    def __init__(self, settings: Settings, observer: Callable[[BatchReport], None] | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        observer: Callable[[BatchReport], None] | None = None,
+        spark: SparkSession | None = None,
+    ) -> None:
         self._settings = settings
         self._observer = observer
+        self._given_spark = spark
+        self._spark: SparkSession | None = None
+        self._sink: ExactlyOnceSink | None = None
         self._metrics = JobMetrics(settings.job.metrics_port)
         self._query: StreamingQuery | None = None
         self._checks: CheckService | None = None
@@ -46,21 +57,29 @@ class TransactionJob:
         kafka = settings.kafka
         with TopicAdministration(kafka.bootstrap_servers, kafka.client_options) as administration:
             half_partitions = administration.check(topics, settings.job.state_partitions)
-        spark = build_session(settings)
+        spark = self._spark = self._given_spark or build_session(settings)
         checkpoint = Checkpoint(spark, settings.job.checkpoint)
         facts = CheckpointFacts(
-            settings.transactions.segment_size, settings.job.state_partitions, half_partitions, kafka.topic_prefix
+            settings.transactions.segment_size,
+            settings.job.state_partitions,
+            half_partitions,
+            kafka.topic_prefix,
         )
         checkpoint.check(facts, int(time.time() * 1000), settings.job.clock_tolerance)
-        sink = ExactlyOnceSink(
+        self._sink = ExactlyOnceSink(
             SinkSettings(
-                kafka.bootstrap_servers, topics, settings.job.sink_transaction_timeout, dict(kafka.sink_options)
+                kafka.bootstrap_servers,
+                topics,
+                settings.job.sink_transaction_timeout,
+                dict(kafka.sink_options),
             ),
             checkpoint,
             self._observe,
         )
+        # py4j logs what a callback raises with its whole stack; the job says it in one sentence
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
         self._metrics.start()
-        self._query = start_query(outcomes(spark, settings), settings, sink)
+        self._query = start_query(outcomes(spark, settings), settings, self._sink)
         if settings.checks.in_job:
             self._checks = CheckService(settings)
             self._checks.start()
@@ -84,13 +103,19 @@ class TransactionJob:
         return ended
 
     def stop(self) -> None:
-        """Stop the query and the check service. What is in hand is either in Kafka whole or done again next time."""
+        """Finish the batch in hand, then stop. Harmless when the job does not run."""
         checks, self._checks = self._checks, None
         query, self._query = self._query, None
+        spark, self._spark = self._spark, None
         if checks is not None:
             checks.stop()
-        if query is not None:
+        if query is not None and self._sink is not None:
+            self._sink.stop_before_next_batch()
+            with contextlib.suppress(StreamingQueryException):
+                query.awaitTermination(_STOP_SECONDS)
             query.stop()
+        if spark is not None and self._given_spark is None:
+            spark.stop()
 
     def __enter__(self) -> Self:
         return self.start()

@@ -50,7 +50,11 @@ def kafka_records(spark: SparkSession, settings: Settings) -> DataFrame:
 
 def outcomes(spark: SparkSession, settings: Settings) -> DataFrame:
     """Everything from Kafka to the outcomes of the state machine."""
-    decoded = decode(kafka_records(spark, settings), Topics(settings.kafka.topic_prefix), settings.transactions.segment_size)
+    decoded = decode(
+        kafka_records(spark, settings),
+        Topics(settings.kafka.topic_prefix),
+        settings.transactions.segment_size,
+    )
     # An idle stream's watermark stands still, and with it all timers: one row a second keeps time going.
     clock = clock_rows(spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load())
     # The batch's own time, which Spark keeps in the offset log: a replayed batch sees the same.
@@ -58,9 +62,7 @@ def outcomes(spark: SparkSession, settings: Settings) -> DataFrame:
     return with_segment_state(timed, policy_of(settings), settings.job.clock_tolerance)
 
 
-def start_query(
-    frame: DataFrame, settings: Settings, sink: Callable[[DataFrame, int], None]
-) -> StreamingQuery:
+def start_query(frame: DataFrame, settings: Settings, sink: Callable[[DataFrame, int], None]) -> StreamingQuery:
     """Start the query on the settings' checkpoint."""
     return (
         frame.writeStream.queryName(settings.job.name)

@@ -1,11 +1,12 @@
 """Outcome rows to Kafka records: the last step before the sink."""
 
 import json
-from base64 import b64decode
+from binascii import a2b_base64
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from checkback import protocol
@@ -18,8 +19,7 @@ RANDOM_OR_KEYED = -1
 """Partition: the partitioner's choice."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """What the sink writes."""
 
     topic: str
@@ -33,9 +33,11 @@ def unpack_headers(packed: str | None) -> Headers:
     """Headers of Spark's ``to_json`` of its header array, in their order; a null value is left out there."""
     if packed is None:
         return []
-    return [
-        (header["key"], b64decode(header["value"]) if "value" in header else None) for header in json.loads(packed)
-    ]
+    pairs: Headers = []
+    for header in json.loads(packed):
+        value = header.get("value")
+        pairs.append((header["key"], None if value is None else a2b_base64(value)))
+    return pairs
 
 
 class RecordBuilder:
@@ -48,18 +50,14 @@ class RecordBuilder:
     def build(self, batch: pa.RecordBatch) -> Iterator[Record]:
         """Records of one batch of outcomes (``OUTCOME_FIELDS`` and ``half_partition``), counts left out."""
         kinds = batch.column("kind").to_numpy()
-        start = 0
-        while start < len(kinds):
-            kind = Kind(kinds[start])
-            end = start + 1
-            while end < len(kinds) and kinds[end] == kind:
-                end += 1
-            piece = batch.slice(start, end - start)
+        # Outcomes of a kind lie together: a segment's evaluation gives them so.
+        edges = np.flatnonzero(np.diff(kinds)) + 1
+        for start, end in pairwise([0, *edges.tolist(), len(kinds)]):
+            kind, piece = int(kinds[start]), batch.slice(start, end - start)
             if kind == Kind.DELIVER:
                 yield from self._delivered(piece)
             elif kind != Kind.COUNT:
-                yield from (self._other(kind, row) for row in piece.to_pylist())
-            start = end
+                yield from (self._other(Kind(kind), row) for row in piece.to_pylist())
 
     def _delivered(self, batch: pa.RecordBatch) -> Iterator[Record]:
         names = ("topic", "partition", "key", "value", "headers", "tx_id")

@@ -24,6 +24,7 @@ from state import (
     OP_FIELDS,
     OUTCOME_FIELDS,
     Arrivals,
+    Fields,
     Policy,
     Rows,
     Segment,
@@ -42,7 +43,10 @@ STATE_SCHEMA = StructType([StructField("content", BinaryType())])
 OUTCOME_SCHEMA = StructType(
     [StructField("half_partition", IntegerType())]
     + [
-        StructField(name, (BinaryType() if name in _BINARY else StringType()) if kind is object else _SPARK_TYPES[kind])
+        StructField(
+            name,
+            (BinaryType() if name in _BINARY else StringType()) if kind is object else _SPARK_TYPES[kind],
+        )
         for name, kind in OUTCOME_FIELDS.items()
     ]
 )
@@ -78,15 +82,16 @@ def segment_function(policy: Policy, clock_tolerance_ms: int) -> SegmentFunction
     def step(key: Any, frames: Iterator[pd.DataFrame], group_state: GroupState) -> Iterator[pd.DataFrame]:
         prepare_worker()
         half_partition, number = int(key[0]), int(key[1])
-        frame = pd.concat(list(frames), ignore_index=True)
+        pieces = [frame for frame in frames if len(frame)]
+        arrivals = _arrivals(pieces)
         last_ms = group_state.getCurrentWatermarkMs() + clock_tolerance_ms
-        now_ms = _ingest_ms(frame) if len(frame) else last_ms
+        now_ms = _ingest_ms(pieces[0]) if pieces else last_ms
         if number == NO_SEGMENT:
-            result = evaluate(Segment.new(0, policy), Arrivals(broken=_arrivals(frame).broken), now_ms, policy)
+            result = evaluate(Segment.new(0, policy), Arrivals(broken=arrivals.broken), now_ms, policy)
             yield from _frames(result.outcomes, half_partition)
             return
         segment = decode(group_state.get[0]) if group_state.exists else Segment.new(number, policy)
-        result = evaluate(segment, _arrivals(frame), now_ms, policy)
+        result = evaluate(segment, arrivals, now_ms, policy)
         if result.segment is None:
             if group_state.exists:
                 group_state.remove()
@@ -102,25 +107,27 @@ def segment_function(policy: Policy, clock_tolerance_ms: int) -> SegmentFunction
 
 
 def _ingest_ms(frame: pd.DataFrame) -> int:
-    return int(frame[INGEST_TIME].max().timestamp() * 1000)
+    # one batch, one time: see streaming.query.outcomes
+    return int(frame[INGEST_TIME].iloc[0].timestamp() * 1000)
 
 
-def _arrivals(frame: pd.DataFrame) -> Arrivals:
-    kind = frame["kind"].to_numpy()
+def _arrivals(frames: list[pd.DataFrame]) -> Arrivals:
+    # Put together as numpy columns: pandas.concat would look at every object for missing values.
     return Arrivals(
-        halves=_rows(frame, kind == HALF_KIND, HALF_FIELDS, {}),
-        ops=_rows(frame, kind == OP_KIND, OP_FIELDS, _OP_NAMES),
-        broken=_rows(frame, kind == BROKEN_KIND, BROKEN_FIELDS, {}),
+        halves=_rows(frames, HALF_KIND, HALF_FIELDS, {}),
+        ops=_rows(frames, OP_KIND, OP_FIELDS, _OP_NAMES),
+        broken=_rows(frames, BROKEN_KIND, BROKEN_FIELDS, {}),
     )
 
 
-def _rows(frame: pd.DataFrame, chosen: Any, fields: Any, names: dict[str, str]) -> Rows:
-    if not chosen.any():
-        return Rows.empty(fields)
-    columns = {
-        name: frame[names.get(name, name)].to_numpy()[chosen].astype(kind, copy=False) for name, kind in fields.items()
-    }
-    return Rows(columns)
+def _rows(frames: list[pd.DataFrame], wanted: int, fields: Fields, names: dict[str, str]) -> Rows:
+    parts = []
+    for frame in frames:
+        chosen = frame["kind"].to_numpy() == wanted
+        if chosen.any():
+            columns = {name: frame[names.get(name, name)].to_numpy()[chosen] for name in fields}
+            parts.append(Rows({name: columns[name].astype(kind, copy=False) for name, kind in fields.items()}))
+    return Rows.concat(parts) if parts else Rows.empty(fields)
 
 
 def _frames(outcomes: Rows, half_partition: int) -> Iterator[pd.DataFrame]:

@@ -2,15 +2,14 @@
 
 import os
 import sys
+from importlib import resources
 
 from pyspark.sql import SparkSession
 
 from checkback.local import spark_jars, use_java
 from conf import Settings
 
-_CHECKPOINT_FILES = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-)
+_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 _CONF = {
     "spark.ui.enabled": "false",
@@ -41,13 +40,18 @@ def build_session(settings: Settings) -> SparkSession:
     builder = SparkSession.builder.master(settings.job.master).appName(settings.job.name)
     for key, value in _CONF.items():
         builder = builder.config(key, value)
-    session = (
+    return (
         builder.config("spark.driver.memory", settings.job.driver_memory)
+        .config("spark.driver.extraJavaOptions", _java_options())
         .config("spark.jars", ",".join(jars))
         .config("spark.driver.extraClassPath", os.pathsep.join(jars))
         .config("spark.executor.extraClassPath", os.pathsep.join(jars))
         .config("spark.sql.shuffle.partitions", str(settings.job.state_partitions))
         .getOrCreate()
     )
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+
+
+def _java_options() -> str:
+    log = resources.files("conf").joinpath("log4j2.properties")
+    # The stack: on a stop Spark formats the query's plan with a regular expression that recurses for each line.
+    return f"-Dlog4j2.configurationFile={log} -Xss8m -XX:+UseParallelGC"

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
+from checkback.exceptions import CheckbackError
 from checkback.protocol import Topics
 from state import Kind
 from streaming.checkpoint import Checkpoint
@@ -36,7 +37,7 @@ class SinkSettings:
     def client(self, **more: Any) -> dict[str, Any]:
         """Settings of a librdkafka client."""
         # A new connection's first try falls before the socket is up: without this the next one waits 100 ms.
-        common = {"bootstrap.servers": self.bootstrap_servers, "reconnect.backoff.ms": 10, "log_level": 3}
+        common = {"bootstrap.servers": self.bootstrap_servers, "reconnect.backoff.ms": 10, "log_level": 2}
         return {**common, **more, **self.options}
 
 
@@ -60,6 +61,10 @@ class BatchReport:
     counts: Counter[str]
 
 
+class StopRequestedError(CheckbackError):
+    """Ends the query between two batches; nothing of the next one has been evaluated."""
+
+
 class ExactlyOnceSink:
     """The function ``foreachBatch`` calls: evaluates the batch once and has each partition written.
 
@@ -68,15 +73,25 @@ class ExactlyOnceSink:
     """
 
     def __init__(
-        self, settings: SinkSettings, checkpoint: Checkpoint, observer: Callable[[BatchReport], None] | None = None
+        self,
+        settings: SinkSettings,
+        checkpoint: Checkpoint,
+        observer: Callable[[BatchReport], None] | None = None,
     ) -> None:
         self._settings = settings
         self._checkpoint = checkpoint
         self._observer = observer
         self._first = True
+        self._stopping = False
+
+    def stop_before_next_batch(self) -> None:
+        """Let the batch in hand be finished, and end the query with :class:`StopRequestedError` at the next one."""
+        self._stopping = True
 
     def __call__(self, outcomes: DataFrame, number: int) -> None:
         """Write one batch."""
+        if self._stopping:
+            raise StopRequestedError("The job was asked to stop.")
         entry_hash = self._checkpoint.entry_hash(number)
         batch = Batch(self._checkpoint.query_id(), number, entry_hash, self._first)
         reports = outcomes.mapInArrow(_writer(self._settings, batch), REPORT_SCHEMA).collect()
@@ -200,16 +215,10 @@ def _read_progress(consumer: Consumer, place: TopicPartition) -> Progress:
 
 def _produce(producer: Producer, builder: RecordBuilder, piece: pa.RecordBatch) -> int:
     written = 0
-    for record in builder.build(piece):
+    for topic, partition, key, value, headers in builder.build(piece):
         while True:
             try:
-                producer.produce(
-                    record.topic,
-                    record.value,
-                    record.key,
-                    record.partition,
-                    headers=record.headers,
-                )
+                producer.produce(topic, value, key, partition, headers=headers)  # type: ignore[arg-type] # lists are invariant
                 break
             except BufferError:  # bounded memory: wait until some are out
                 producer.poll(0.05)

@@ -17,7 +17,13 @@ SPARK_CONNECTOR = (
 )
 
 # Of the resolved jars, those that Spark's own distribution lacks.
-_NOT_IN_SPARK = ("spark-sql-kafka", "spark-token-provider", "kafka-clients", "commons-pool2", "hadoop-bare-naked")
+_NOT_IN_SPARK = (
+    "spark-sql-kafka",
+    "spark-token-provider",
+    "kafka-clients",
+    "commons-pool2",
+    "hadoop-bare-naked",
+)
 
 
 def kafka_jars() -> list[Path]:

@@ -42,7 +42,12 @@ class LocalKafka:
     """
 
     def __init__(
-        self, data: Path | None = None, *, port: int = 0, heap_megabytes: int = 512, start_seconds: float = 60.0
+        self,
+        data: Path | None = None,
+        *,
+        port: int = 0,
+        heap_megabytes: int = 512,
+        start_seconds: float = 60.0,
     ) -> None:
         self._temporary = data is None
         self._folder = data
@@ -60,6 +65,11 @@ class LocalKafka:
     def log_file(self) -> Path:
         """What the broker printed."""
         return self._data_folder() / "broker.log"
+
+    @property
+    def running(self) -> bool:
+        """Whether the broker runs."""
+        return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int | None:
@@ -80,7 +90,8 @@ class LocalKafka:
         self._port = self._port or _free_port()
         properties = folder / "server.properties"
         properties.write_text(
-            _PROPERTIES.format(port=self._port, controller_port=_free_port(), data=folder / "log"), encoding="utf-8"
+            _PROPERTIES.format(port=self._port, controller_port=_free_port(), data=folder / "log"),
+            encoding="utf-8",
         )
         with self.log_file.open("wb") as log:
             if not (folder / "log" / "meta.properties").exists():
@@ -127,7 +138,14 @@ class LocalKafka:
 
     def _format(self, java: list[str], properties: Path) -> None:
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        tool = [*java, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(properties)]
+        tool = [
+            *java,
+            "kafka.tools.StorageTool",
+            "format",
+            f"--cluster-id={cluster_id}",
+            "-c",
+            str(properties),
+        ]
         done = subprocess.run(tool, capture_output=True, text=True, check=False)  # noqa: S603  (our own command line)
         if done.returncode:
             raise BrokerStartError(f"Kafka could not format {properties.parent}: {done.stdout}{done.stderr}")

@@ -1,0 +1,108 @@
+"""What the measurements have in common: a fresh Kafka with topics, settings for it, and ready-made backlogs."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from checkback.local import LocalKafka
+from checkback.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
+from checkback.topics import TopicAdministration
+from conf import Settings
+
+REAL_TOPIC = "orders"
+GROUP = "orders"
+HALF_PARTITIONS = 8
+STATE_PARTITIONS = 2
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """A broker of our own, and settings for a job on it."""
+
+    bootstrap_servers: str
+    settings: Settings
+
+
+@contextmanager
+def workplace(cores: int = 2) -> Iterator[Workplace]:
+    """Start a Kafka with all topics; everything is gone at the end."""
+    folder = Path(tempfile.mkdtemp(prefix="checkback-bench-"))
+    try:
+        with LocalKafka(heap_megabytes=1024) as kafka:
+            with TopicAdministration(kafka.bootstrap_servers) as administration:
+                administration.create(
+                    Topics(),
+                    partitions=HALF_PARTITIONS,
+                    progress_partitions=STATE_PARTITIONS,
+                    replication=1,
+                    age_limit_ms=1,
+                )
+                administration.create_one(REAL_TOPIC, HALF_PARTITIONS)
+            settings = Settings.model_validate(
+                {
+                    "kafka": {"bootstrap_servers": kafka.bootstrap_servers},
+                    "job": {
+                        "checkpoint": str(folder / "checkpoint"),
+                        "master": f"local[{cores}]",
+                        "state_partitions": STATE_PARTITIONS,
+                    },
+                }
+            )
+            yield Workplace(kafka.bootstrap_servers, settings)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_backlog(bootstrap_servers: str, transactions: int, value_bytes: int) -> None:
+    """Write committed transactions, all half messages first, then all ops.
+
+    Each has a value of ``value_bytes`` bytes, a key, and two application headers. The topics must be empty: the
+    half messages' offsets are counted, not asked for.
+    """
+    topics = Topics()
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "enable.idempotence": True,
+            "linger.ms": 20,
+            "batch.size": 262_144,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    value = bytes(value_bytes)
+    application = [("trace-id", b"0af7651916cd43dd"), ("content-type", b"application/json")]
+    for number in range(transactions):
+        headers = half_headers(_transaction_id(number), GROUP, REAL_TOPIC, application)
+        _produce(producer, topics.half, value, b"customer-%d" % (number % 5000), number % HALF_PARTITIONS, headers)
+    producer.flush()
+    for number in range(transactions):
+        half = HalfPosition(number % HALF_PARTITIONS, number // HALF_PARTITIONS)
+        headers = op_headers(_transaction_id(number), GROUP, half, Action.COMMIT, Source.PRODUCER)
+        _produce(producer, topics.op, b"", None, half.partition, headers)
+    producer.flush()
+
+
+def _transaction_id(number: int) -> str:
+    return f"{number:032x}"
+
+
+def _produce(
+    producer: Producer,
+    topic: str,
+    value: bytes,
+    key: bytes | None,
+    partition: int,
+    headers: Sequence[tuple[str, bytes]],
+) -> None:
+    while True:
+        try:
+            producer.produce(topic, value, key, partition, headers=list(headers))
+            break
+        except BufferError:
+            producer.poll(0.1)
+    producer.poll(0)

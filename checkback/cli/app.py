@@ -1,0 +1,40 @@
+"""The ``checkback`` command: puts the commands together and turns our errors into one clear message."""
+
+import sys
+
+import typer
+from rich.console import Console
+
+from checkback.cli.bench import bench
+from checkback.cli.config import config
+from checkback.cli.demo import demo
+from checkback.cli.kafka import kafka
+from checkback.cli.run import run_job
+from checkback.cli.topics import topics
+from checkback.exceptions import CheckbackError
+
+app = typer.Typer(
+    name="checkback",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help=(
+        "Transactional messages for Kafka: a message appears if, and only if, your database transaction commits.\n\n"
+        "Try it: checkback demo. Run it: checkback topics create, then checkback run."
+    ),
+)
+app.command("demo")(demo)
+app.command("run")(run_job)
+app.add_typer(topics, name="topics")
+app.command("config")(config)
+app.command("kafka")(kafka)
+app.add_typer(bench, name="bench")
+
+
+def run() -> None:
+    """Run the command line. Exit status 1 for an error of ours, 2 for wrong arguments."""
+    try:
+        app()
+    except CheckbackError as error:
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]{type(error).__name__}[/]: {error}", highlight=False)
+        sys.exit(1)

@@ -1,0 +1,55 @@
+"""``checkback bench``."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from bench import measure_latency, measure_throughput
+
+bench = typer.Typer(no_args_is_help=True, help="Measurements, each on a Kafka of its own.")
+
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result there, too.", show_default=False)]
+Cores = Annotated[int, typer.Option(min=1, help="Cores Spark may use.")]
+
+
+@bench.command("throughput")
+def throughput(
+    transactions: Annotated[int, typer.Option(min=1000, help="Transactions to time.")] = 300_000,
+    value_bytes: Annotated[int, typer.Option(min=0, help="Size of a message.")] = 256,
+    cores: Cores = 2,
+    json_file: JsonFile = None,
+) -> None:
+    """Transactions per second on a backlog: Kafka in and Kafka out, exactly once, warm batches only.
+
+    As many transactions again are worked off before, to warm up. Every delivery is counted and must be there once.
+    """
+    with Console(stderr=True).status("Writing the backlog, working it off, counting deliveries (minutes) ..."):
+        result = measure_throughput(transactions, value_bytes, cores)
+    _show(asdict(result), json_file)
+
+
+@bench.command("latency")
+def latency(
+    per_second: Annotated[int, typer.Option(min=1, help="Transactions per second.")] = 200,
+    seconds: Annotated[int, typer.Option(min=1, help="For how long, after 30 s of warm-up.")] = 60,
+    cores: Cores = 2,
+    json_file: JsonFile = None,
+) -> None:
+    """Time from an op's sending until a read_committed consumer has the message."""
+    with Console(stderr=True).status(f"Sending {per_second} transactions a second for {seconds + 30} s ..."):
+        result = measure_latency(per_second, seconds, cores)
+    _show(asdict(result), json_file)
+
+
+def _show(result: dict[str, Any], json_file: Path | None) -> None:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, value in result.items():
+        table.add_row(name.replace("_", " "), str(value))
+    Console().print(table)
+    if json_file is not None:
+        json_file.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

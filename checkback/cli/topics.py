@@ -1,0 +1,39 @@
+"""``checkback topics``."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from checkback.cli.options import ConfigFile
+from checkback.protocol import Topics
+from checkback.topics import TopicAdministration
+from conf import load
+
+topics = typer.Typer(no_args_is_help=True, help="Checkback's own topics.")
+
+
+@topics.callback()
+def _group() -> None:
+    """Keep ``create`` a command of its own, though it is the only one."""
+
+
+@topics.command("create")
+def create(
+    partitions: Annotated[int, typer.Option(min=1, help="Partitions of the half, op and check topics.")] = 8,
+    replication: Annotated[int, typer.Option(min=1, help="Replicas; 3 where messages must not be lost.")] = 1,
+    config: ConfigFile = None,
+) -> None:
+    """Create the topics that are missing, with the retention the age limit asks for."""
+    settings = load(config)
+    kafka = settings.kafka
+    with TopicAdministration(kafka.bootstrap_servers, kafka.client_options) as administration:
+        created = administration.create(
+            Topics(kafka.topic_prefix),
+            partitions=partitions,
+            progress_partitions=settings.job.state_partitions,
+            replication=replication,
+            age_limit_ms=settings.transactions.age_limit,
+        )
+    for name, new in created.items():
+        Console().print(f"{'created' if new else 'is there'}  {name}", highlight=False)

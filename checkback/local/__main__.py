@@ -1,0 +1,22 @@
+"""``python -m checkback.local``: find or fetch what the job and the local Kafka need, and say so."""
+
+import sys
+
+from checkback.exceptions import InstallationError
+from checkback.local.jars import kafka_jars, spark_jars
+from checkback.local.java import java_command
+
+
+def main() -> None:
+    """Fetch everything that is missing; exit status 1 with one sentence when that fails."""
+    try:
+        print("==> Looking for Java, fetching one if there is none (once)", flush=True)  # noqa: T201
+        print(f"    {java_command()}", flush=True)  # noqa: T201
+        print("==> Fetching the jars of Kafka and of Spark's connector (once)", flush=True)  # noqa: T201
+        print(f"    {len(kafka_jars())} and {len(spark_jars())} jars", flush=True)  # noqa: T201
+    except InstallationError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Makes the virtual environment of a checkout: ``python3 deploy/environment.py .venv``, called by the Makefile.
+
+1. Checks Python.  2. Makes the environment.  3. Installs the packages, pinned.  4. Finds or fetches Java and jars.
+Runs on a bare Python: nothing but the standard library here.
+"""
+
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+OLDEST = (3, 11)
+
+
+def main(folder: str) -> None:
+    """Make the environment in ``folder``, or end with one sentence that says what is missing."""
+    if sys.version_info < OLDEST:
+        sys.exit(f"Checkback needs Python 3.11 or newer, this is {sys.version.split()[0]}: make PYTHON=python3.12 ...")
+    _say(f"Making the virtual environment {folder} (once)")
+    try:
+        venv.create(folder, with_pip=True, clear=True)
+    except subprocess.CalledProcessError:
+        sys.exit("This Python cannot make virtual environments: install its venv package (Debian: python3-venv).")
+    python = str(Path(folder) / "bin" / "python")
+    _say("Installing the packages, Spark among them (once, some minutes)")
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "2"]
+    done = subprocess.run(  # noqa: S603  (our own command line)
+        [*pip, "--constraint", "constraints.txt", "--editable", ".[dev]"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]
+        sys.exit(f"The packages could not be installed: is there a network? pip said: {last}")
+    if subprocess.run([python, "-m", "checkback.local"], cwd=ROOT, check=False).returncode:  # noqa: S603  (our own)
+        sys.exit(1)
+    _say("Ready")
+
+
+def _say(text: str) -> None:
+    print(f"==> {text}", flush=True)  # noqa: T201  (this is what it is for)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
