@@ -129,7 +129,10 @@ class HalfPosition(NamedTuple):
         partition, colon, offset = text.partition(":")
         if not (colon and partition.isascii() and partition.isdigit() and offset.isascii() and offset.isdigit()):
             raise ProtocolError(f"{HALF} must be 'partition:offset' of the half message, not {text!r}.")
-        return cls(int(partition), int(offset))
+        position = cls(int(partition), int(offset))
+        if str(position) != text:
+            raise ProtocolError(f"{HALF} must have no leading zeros, not {text!r}.")
+        return position
 
 
 def half_headers(

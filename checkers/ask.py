@@ -7,7 +7,7 @@ import httpx
 from checkback.protocol import Action, CheckRequest
 
 _VERDICTS = {"commit": Action.COMMIT, "rollback": Action.ROLLBACK, "unknown": Action.UNKNOWN}
-_REMARK_BYTES = 512
+_REMARK_CHARACTERS = 512
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Asker:
         """Ask once. Never raises for what an endpoint does or fails to do."""
         try:
             response = await self._client.post(url, json=request.to_json())
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.InvalidURL, ValueError) as error:
             return Verdict(Action.UNREACHABLE, f"{url}: {error!r}")
         except httpx.HTTPError as error:
             return Verdict(Action.UNKNOWN, f"{url}: {error!r}")
@@ -41,7 +41,7 @@ def _read(url: str, response: httpx.Response) -> Verdict:
     try:
         body = response.json()
         action = _VERDICTS[body["state"]]
-        remark = str(body.get("remark", ""))
+        remark = str(body.get("remark") or "")
     except (ValueError, KeyError, TypeError, AttributeError):
         return Verdict(Action.UNKNOWN, f"{url} answered with no verdict: {response.text[:100]!r}")
-    return Verdict(action, remark[:_REMARK_BYTES])
+    return Verdict(action, remark[:_REMARK_CHARACTERS])

@@ -1,7 +1,8 @@
 """The check service: one thread reads and writes Kafka, one asyncio loop asks endpoints.
 
 Every check is asked at least once: an offset of ``cb.check`` is committed only when all checks before it have been
-answered with an op that Kafka has acknowledged. Asking twice is harmless, the state machine counts one answer.
+answered. An answer that Kafka would not take is given up: the state machine asks again. Asking twice is harmless, it
+counts one answer.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from typing import Any
 
 import httpx
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import CommitFailedError
 from kafka.structs import OffsetAndMetadata
 
 from checkback.exceptions import CheckbackError, ProtocolError
@@ -162,9 +164,18 @@ class CheckService:
             except Empty:
                 return
             headers = op_headers(request.transaction_id, request.group, request.half, verdict.action, Source.CHECK)
-            future = producer.send(
-                self._topics.op, verdict.remark.encode(), headers=headers, partition=request.half.partition
-            )
+            try:
+                future = producer.send(
+                    self._topics.op,
+                    verdict.remark.encode(errors="replace"),
+                    headers=headers,
+                    partition=request.half.partition,
+                )
+            except ValueError as error:  # a record that names a partition the op topic does not have
+                _LOGGER.warning("Skipped a record of %s: %s", self._topics.check, error)
+                if place in self._windows:
+                    self._windows[place].finish(offset)
+                continue
             self._sent.append((place, offset, future))
 
     def _commit(self, consumer: KafkaConsumer, producer: KafkaProducer) -> None:
@@ -177,8 +188,12 @@ class CheckService:
             if place in self._windows:
                 self._windows[place].finish(offset)
         offsets = {place: OffsetAndMetadata(window.committable, "", -1) for place, window in self._windows.items()}
-        if offsets:
+        if not offsets:
+            return
+        try:
             consumer.commit(offsets)
+        except CommitFailedError:  # the partitions went to another service meanwhile, which asks once more
+            self._windows.clear()
 
 
 class _Groups:

@@ -27,7 +27,7 @@ class Segment:
     ledger: StateCodes
     """uint8[segment_size]: a member of :class:`State` for each offset."""
     open: Rows
-    """Undecided half messages (``OPEN_FIELDS``), by offset."""
+    """Undecided half messages (``OPEN_FIELDS``), those of a batch by offset."""
     early: Rows
     """Ops whose half message has not been seen (``EARLY_FIELDS``)."""
     touched_ms: int
@@ -115,7 +115,7 @@ def _take_in(segment: Segment, halves: Rows, now_ms: int, policy: Policy, made: 
     segment.ledger[places[fresh]] = following
     _, repeated = transition(segment.ledger[places[~fresh]], events[~fresh])
     made.count_half_messages(int(fresh.sum()), repeated)
-    new = halves if fresh.all() else halves.take(fresh)
+    new = halves.take(np.flatnonzero(fresh)[np.argsort(places[fresh])])  # the shuffle lost their order
     segment.open = Rows.concat([segment.open, _opened(new, now_ms, policy)])
 
 
@@ -135,7 +135,7 @@ def _opened(halves: Rows, now_ms: int, policy: Policy) -> Rows:
 def _judge_ops(segment: Segment, ops: Rows, now_ms: int, policy: Policy, made: outcomes.Collector) -> None:
     made.count_ops(ops)
     came = ops.with_columns(came_ms=np.full(ops.count, now_ms, dtype=np.int64))
-    ready = Rows.concat([segment.early, came])
+    ready = Rows.concat([segment.early, came.take(np.argsort(ops["op_offset"]))])  # the shuffle lost their order
     if not ready.count:
         return
     there = segment.ledger[ready["half_offset"] - segment.first_offset] != State.ABSENT

@@ -52,14 +52,16 @@ class Checkpoint:
         if self._exists(_FACTS_FILE):
             self._compare(json.loads(self._read(_FACTS_FILE)), facts)
         elif self._exists("metadata"):
-            raise CheckpointMismatchError(f"{self._folder} belongs to another Spark query: name an empty folder.")
+            raise CheckpointMismatchError(
+                f"{self._folder} belongs to another Spark query: name an empty folder."
+            )
         else:
             self._write(_FACTS_FILE, json.dumps(asdict(facts)).encode())
         last_ms = self._last_batch_ms()
         if last_ms - now_ms > clock_tolerance_ms:
             raise CheckpointMismatchError(
-                f"This machine's clock is {(last_ms - now_ms) / 1000:.0f} s behind the checkpoint's last batch, more than "
-                f"job.clock_tolerance: Spark would drop new records as late. Set the clock, then start again."
+                f"This machine's clock is {(last_ms - now_ms) / 1000:.0f} s behind the checkpoint's last batch, more "
+                f"than job.clock_tolerance: Spark would drop new records as late. Set the clock, then start again."
             )
 
     def _compare(self, stored: dict[str, Any], facts: CheckpointFacts) -> None:

@@ -71,7 +71,7 @@ def decode(records: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
     ours = F.filter("headers", lambda header: F.startswith(header["key"], F.lit(protocol.RESERVED_PREFIX)))
     read = read.withColumn("ours", F.when(~F.col("in_order"), ours))
     read = read.withColumn("found", F.map_from_entries("ours"))
-    return _checked(_fields(read), segment_size)
+    return _checked(_fields(read), topics, segment_size)
 
 
 def clock_rows(ticks: DataFrame) -> DataFrame:
@@ -90,7 +90,10 @@ def _in_order(names: tuple[str, ...], keys: Column) -> Column:
     prefix = _KEY_SEPARATOR.join(names)
     at = [F.get("headers", index)["key"] == name for index, name in enumerate(names)]
     another = F.locate(f"{_KEY_SEPARATOR}{protocol.RESERVED_PREFIX}", keys, len(prefix) + 1)
-    return F.coalesce(reduce(Column.__and__, at) & (another == 0), F.lit(False))  # noqa: FBT003
+    found = reduce(Column.__and__, at) & (another == 0)
+    if names is _OP_ORDER:  # an op with further headers is kept whole, should it be rejected
+        found &= F.size("headers") == len(names)
+    return F.coalesce(found, F.lit(False))  # noqa: FBT003
 
 
 def _fields(read: DataFrame) -> DataFrame:
@@ -128,7 +131,7 @@ def _fields(read: DataFrame) -> DataFrame:
     )
 
 
-def _checked(fields: DataFrame, segment_size: int) -> DataFrame:
+def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
     rows = fields.select(
         "*",
         F.substring_index("half", ":", 1).cast("int").alias("named_partition"),
@@ -136,7 +139,7 @@ def _checked(fields: DataFrame, segment_size: int) -> DataFrame:
     )
     rows = rows.select(
         "*",
-        _broken_reason().alias("reason"),
+        _broken_reason(topics).alias("reason"),
         F.when(F.col("is_half"), F.col("offset")).otherwise(F.col("named_offset")).alias("half_offset"),
     )
     broken = F.col("reason").isNotNull()
@@ -181,7 +184,7 @@ def _event() -> Column:
     )
 
 
-def _broken_reason() -> Column:
+def _broken_reason(topics: Topics) -> Column:
     """The first thing wrong with a record, null when nothing is."""
     is_half, is_op = F.col("is_half"), ~F.col("is_half")
     source, action = F.col("source"), F.col("action")
@@ -191,10 +194,10 @@ def _broken_reason() -> Column:
         rules += _text_rules(F.col(column), name, most)
     version = F.col("version")
     rules += [
-        (version.isNotNull() & ~version.rlike("^[1-9][0-9]{0,8}$"), "cb-version is not a number"),
+        (version.isNotNull() & ~version.rlike(r"^[1-9][0-9]{0,8}\z"), "cb-version is not a number"),
         (version.cast("int") > protocol.VERSION, "cb-version is later than this job's: upgrade the job"),
     ]
-    rules += [(is_half & wrong, reason) for wrong, reason in _half_rules()]
+    rules += [(is_half & wrong, reason) for wrong, reason in _half_rules(topics)]
     named = F.concat(F.col("named_partition").cast("string"), F.lit(":"), F.col("named_offset").cast("string"))
     plain = F.coalesce((named == F.col("half")) & (F.col("named_offset") >= 0), F.lit(False))  # noqa: FBT003
     rules += [
@@ -219,9 +222,9 @@ def _broken_reason() -> Column:
     return F.coalesce(*(F.when(wrong, F.lit(reason)) for wrong, reason in rules))
 
 
-def _half_rules() -> list[tuple[Column, str]]:
+def _half_rules(topics: Topics) -> list[tuple[Column, str]]:
     topic = F.col("real_topic").cast("string")
-    legal = r"^[a-zA-Z0-9._-]{1,249}$"
+    legal = r"^[a-zA-Z0-9._-]{1,249}\z"
     partition, immunity = F.col("asked_partition"), F.col("immunity")
     check_max = F.col("asked_check_max")
     return [
@@ -229,12 +232,13 @@ def _half_rules() -> list[tuple[Column, str]]:
             topic.isNull() | ~topic.rlike(legal) | topic.isin(".", ".."),
             "cb-topic is missing or no lawful topic name",
         ),
-        (partition.isNotNull() & ~partition.rlike("^[0-9]{1,9}$"), "cb-partition is not a number"),
+        (topic.isin(*topics.all()) | topic.startswith("__"), "cb-topic is one of Checkback's or Kafka's own"),
+        (partition.isNotNull() & ~partition.rlike(r"^[0-9]{1,9}\z"), "cb-partition is not a number"),
         (
-            immunity.isNotNull() & ~immunity.rlike("^[0-9]{1,15}$"),
+            immunity.isNotNull() & ~immunity.rlike(r"^[0-9]{1,15}\z"),
             "cb-immunity-ms is not a number of milliseconds",
         ),
-        (check_max.isNotNull() & ~check_max.rlike("^[0-9]{1,9}$"), "cb-check-max is not a number"),
+        (check_max.isNotNull() & ~check_max.rlike(r"^[0-9]{1,9}\z"), "cb-check-max is not a number"),
     ]
 
 

@@ -99,7 +99,8 @@ class TransactionJob:
             ended = bool(self._query.awaitTermination(max(1, int(seconds))))
         except StreamingQueryException as error:
             raise JobStoppedError(_cause(error)) from error
-        self._refuse_dropped_rows(self._query.lastProgress)
+        for progress in self._query.recentProgress:
+            self._refuse_dropped_rows(progress)
         return ended
 
     def stop(self) -> None:
@@ -134,7 +135,8 @@ class TransactionJob:
             self.stop()
             raise JobStoppedError(
                 f"Spark dropped {dropped} rows as late: the clock stepped back by more than job.clock_tolerance. Set "
-                "the clock and start with a new checkpoint folder: Kafka still has the rows."
+                "the clock. Kafka still has the rows; a new checkpoint folder reads them, and delivers everything "
+                "that Kafka still has once more: consumers must drop what they know by its cb-id."
             )
 
 

@@ -36,7 +36,8 @@ def judge_progress(progress: Progress, batch_id: int, entry_hash: str, partition
             return Verdict.WRITE
         raise ProgressError(
             f"State partition {partition} has no progress offset, but the checkpoint is at batch {batch_id}: the "
-            "offset has expired or Kafka was set up anew. Start with a new checkpoint folder."
+            "offset has expired or Kafka was set up anew. A new checkpoint folder starts afresh, and delivers what the "
+            "half topic still has once more: consumers must drop what they know by its cb-id."
         )
     if progress.offset <= batch_id:
         return Verdict.WRITE

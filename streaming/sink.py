@@ -8,9 +8,10 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
+from tenacity import retry, retry_if_exception, stop_after_delay, wait_exponential
 
 from checkback.exceptions import CheckbackError
 from checkback.protocol import Topics
@@ -36,8 +37,7 @@ class SinkSettings:
 
     def client(self, **more: Any) -> dict[str, Any]:
         """Settings of a librdkafka client."""
-        # A new connection's first try falls before the socket is up: without this the next one waits 100 ms.
-        common = {"bootstrap.servers": self.bootstrap_servers, "reconnect.backoff.ms": 10, "log_level": 2}
+        common = {"bootstrap.servers": self.bootstrap_servers, "log_level": 2}
         return {**common, **more, **self.options}
 
 
@@ -180,8 +180,12 @@ def _fresh_producer(settings: SinkSettings, batch: Batch, partition: int) -> Pro
             **{
                 "transactional.id": f"checkback-{batch.query_id}-{partition}",
                 "transaction.timeout.ms": settings.transaction_timeout_ms,
+                # the first try falls before the socket is up: without this the next one waits 100 ms
+                "reconnect.backoff.ms": 10,
                 "partitioner": "murmur2_random",  # Java's default, which librdkafka's own is not
                 "linger.ms": 20,
+                # librdkafka's default is below Kafka's own; what a topic takes is for the broker to say
+                "message.max.bytes": 100_000_000,
                 "batch.size": 262_144,
                 "queue.buffering.max.messages": 200_000,
                 "queue.buffering.max.kbytes": 131_072,
@@ -208,6 +212,25 @@ def _progress_consumer(settings: SinkSettings, query_id: str) -> Consumer:
     return _consumers[key]
 
 
+# A coordinator that moves or has just started says so for a moment.
+_PASSING = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError._WAIT_COORD,  # noqa: SLF001  (librdkafka's own codes have a leading underscore)
+        KafkaError._TRANSPORT,  # noqa: SLF001
+    }
+)
+
+
+@retry(
+    retry=retry_if_exception(lambda error: isinstance(error, KafkaException) and error.args[0].code() in _PASSING),
+    wait=wait_exponential(0.05, max=1),
+    stop=stop_after_delay(_OPERATION_SECONDS),
+    reraise=True,
+)
 def _read_progress(consumer: Consumer, place: TopicPartition) -> Progress:
     (found,) = consumer.committed([TopicPartition(place.topic, place.partition)], timeout=_OPERATION_SECONDS)
     return Progress(None) if found.offset < 0 else Progress(found.offset, found.metadata or "")

@@ -1,0 +1,55 @@
+"""One broker and one Spark session for the whole run; fresh topics for each test."""
+
+import logging
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from checkback.local import LocalKafka
+from checkback.protocol import Topics
+from checkback.topics import TopicAdministration
+from conf import Settings
+from streaming import build_session
+from tests.place import HALF_PARTITIONS, STATE_PARTITIONS, Place
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quiet_clients() -> None:
+    # kafka-python logs every connection that ends with its broker
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[LocalKafka]:
+    """A real Kafka, started when the first test asks for it."""
+    with LocalKafka() as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A real Spark, started when the first test asks for it."""
+    job = {"master": "local[2]", "driver_memory": "1g", "state_partitions": STATE_PARTITIONS}
+    session = build_session(Settings.model_validate({"job": job}))
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def place(broker: LocalKafka, tmp_path: Path) -> Place:
+    """Fresh topics on the broker, and settings for a job on them."""
+    prefix = f"t{uuid.uuid4().hex[:12]}."
+    made = Place(broker.bootstrap_servers, Topics(prefix), f"{prefix}orders", tmp_path)
+    with TopicAdministration(broker.bootstrap_servers) as administration:
+        administration.create(
+            made.topics,
+            partitions=HALF_PARTITIONS,
+            progress_partitions=STATE_PARTITIONS,
+            replication=1,
+            age_limit_ms=3_600_000,
+        )
+        administration.create_one(made.real_topic, 4)
+    return made

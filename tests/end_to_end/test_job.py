@@ -1,0 +1,178 @@
+"""The whole way: producer, Kafka, the query, the check service, a read_committed consumer."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from checkback import (
+    CallableListener,
+    CheckEndpoint,
+    CheckRequest,
+    HalfMessage,
+    LocalTransactionState,
+    TransactionProducer,
+)
+from checkback.exceptions import CheckpointMismatchError, ConfigurationError
+from streaming import BatchReport, TransactionJob
+from tests.place import Place, wait_until
+
+COMMIT, ROLLBACK, UNKNOWN = LocalTransactionState.COMMIT, LocalTransactionState.ROLLBACK, LocalTransactionState.UNKNOWN
+
+
+class Shop:
+    """Answers as it is told; remembers what it was asked."""
+
+    def __init__(self, checked: LocalTransactionState = UNKNOWN) -> None:
+        self.checked = checked
+        self.requests: list[CheckRequest] = []
+
+    def execute_local_transaction(self, message: HalfMessage, arg: Any) -> LocalTransactionState:
+        return LocalTransactionState(arg)
+
+    def check_local_transaction(self, request: CheckRequest) -> LocalTransactionState:
+        self.requests.append(request)
+        return self.checked
+
+
+@contextmanager
+def running(place: Place, spark: SparkSession, **sections: dict[str, Any]) -> Iterator[Counter[str]]:
+    """The job, and its counts as they grow."""
+    counts: Counter[str] = Counter()
+
+    def observe(report: BatchReport) -> None:
+        counts.update(report.counts)
+
+    with TransactionJob(place.settings(**sections), observe, spark) as job:
+        yield counts
+        job.wait(1)
+
+
+def test_committed_messages_arrive_as_they_were_and_no_other(place: Place, spark: SparkSession) -> None:
+    headers = [("b", b"\x00\xff"), ("a", b""), ("b", b"2")]
+    with TransactionProducer(place.bootstrap_servers, "shop", Shop(), topics=place.topics) as producer:
+        whole = producer.send_in_transaction(place.real_topic, b"\x00whole", b"key", headers, arg=COMMIT)
+        tombstone = producer.send_in_transaction(place.real_topic, None, b"gone", arg=COMMIT)
+        keyless = producer.send_in_transaction(place.real_topic, b"keyless", arg=COMMIT, partition=3)
+        producer.send_in_transaction(place.real_topic, b"rolled back", arg=ROLLBACK)
+        producer.prepare(place.real_topic, b"open")
+        producer.flush()
+        with running(place, spark, transactions={"timeout": "1h"}) as counts:
+            wait_until(lambda: counts["committed"] == 3 and counts["rolled_back"] == 1 and counts["half"] == 5)
+    for isolation_level in ("read_committed", "read_uncommitted"):
+        records = place.read(place.real_topic, isolation_level)
+        assert {record.key: (record.value, record.headers) for record in records} == {
+            b"key": (b"\x00whole", [("cb-id", whole.transaction_id.encode()), *headers]),
+            b"gone": (None, [("cb-id", tombstone.transaction_id.encode())]),
+            None: (b"keyless", [("cb-id", keyless.transaction_id.encode())]),
+        }
+    assert [record.partition for record in records if record.key is None] == [3]
+
+
+def test_a_crashed_producers_transaction_is_decided_by_check_back(place: Place, spark: SparkSession) -> None:
+    shop = Shop(COMMIT)
+    with (
+        running(place, spark) as counts,
+        CheckEndpoint(place.bootstrap_servers, "shop", shop, topics=place.topics),
+        TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer,
+    ):
+        message = producer.prepare(place.real_topic, b"value", b"key", [("h", b"1")])
+        wait_until(lambda: counts["committed"] == 1)
+    assert [record.value for record in place.read(place.real_topic)] == [b"value"]
+    (request,) = shop.requests
+    assert (request.transaction_id, request.half) == (message.transaction_id, message.position)
+    assert (request.key, request.value, list(request.headers)) == (b"key", b"value", [("h", b"1")])
+    assert (request.attempt, request.check_max) == (1, 15)
+    status = place.read(place.topics.status)
+    assert [record.value is None for record in status] == [False, True]
+
+
+def test_checked_in_vain_it_is_parked(place: Place, spark: SparkSession) -> None:
+    shop = Shop(UNKNOWN)
+    times = {"timeout": "500ms", "check_interval": "500ms", "check_max": 2}
+    with (
+        running(place, spark, transactions=times) as counts,
+        CheckEndpoint(place.bootstrap_servers, "shop", shop, topics=place.topics),
+        TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer,
+    ):
+        producer.prepare(place.real_topic, b"value", b"key", [("h", b"1")])
+        wait_until(lambda: counts["parked"] == 1)
+    assert [request.attempt for request in shop.requests] == [1, 2]
+    (parked,) = place.read(place.topics.parked)
+    assert (parked.key, parked.value) == (b"key", b"value")
+    assert parked.headers[-1] == ("h", b"1")
+    assert b"check_max" in dict(parked.headers)["cb-reason"]
+    assert place.read(place.real_topic, "read_uncommitted") == []
+
+
+def test_records_that_break_the_protocol_go_whole_to_rejected(place: Place, spark: SparkSession) -> None:
+    broken = [("cb-id", b"tx"), ("mine", b"\xff")]
+    with (
+        place.producer() as kafka,
+        TransactionProducer(place.bootstrap_servers, "shop", Shop(), topics=place.topics) as producer,
+    ):
+        kafka.send(place.topics.half, b"value", b"key", headers=broken, partition=1).get(10)
+        kafka.send(place.topics.op, b"junk", b"k", headers=[("\u00fc", b"1")], partition=0).get(10)
+        producer.send_in_transaction(place.real_topic, b"good", arg=COMMIT)
+        producer.flush()
+        with running(place, spark) as counts:
+            wait_until(lambda: counts["rejected"] == 2 and counts["committed"] == 1)
+    rejected = {record.key: record for record in place.read(place.topics.rejected)}
+    assert rejected[b"key"].value == b"value"
+    assert rejected[b"key"].headers == [
+        ("cb-reason", b"cb-group is missing"),
+        ("cb-from", f"{place.topics.half}:1:0".encode()),
+        *broken,
+    ]
+    assert rejected[b"k"].headers[-1] == ("\u00fc", b"1")
+    assert [record.value for record in place.read(place.real_topic)] == [b"good"]
+
+
+def test_a_stopped_job_goes_on_where_it_was(place: Place, spark: SparkSession) -> None:
+    with TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer:
+        messages = [producer.prepare(place.real_topic, b"%d" % number) for number in range(10)]
+        with running(place, spark, transactions={"timeout": "1h"}) as counts:
+            producer.commit(messages[0])
+            wait_until(lambda: counts["committed"] == 1)
+        for message in messages[1:]:
+            producer.commit(message)
+        producer.flush()
+        with running(place, spark, transactions={"timeout": "1h"}) as counts:
+            wait_until(lambda: counts["committed"] == 9)
+    assert sorted(record.value for record in place.read(place.real_topic)) == [b"%d" % n for n in range(10)]
+
+
+def test_a_job_that_does_not_fit_its_checkpoint_does_not_start(place: Place, spark: SparkSession) -> None:
+    with running(place, spark):
+        pass
+    with (
+        pytest.raises(CheckpointMismatchError, match="segment_size = 4096, now it is 64"),
+        running(place, spark, transactions={"segment_size": 64}),
+    ):
+        pass
+
+
+def test_missing_topics_are_named(place: Place, spark: SparkSession) -> None:
+    with (
+        pytest.raises(ConfigurationError, match="checkback topics create"),
+        running(place, spark, kafka={"topic_prefix": "nothing."}),
+    ):
+        pass
+
+
+def test_stopping_is_quick_and_leaves_nothing_half_done(place: Place, spark: SparkSession) -> None:
+    job = TransactionJob(place.settings(), None, spark).start()
+    started = time.monotonic()
+    job.stop()
+    assert time.monotonic() - started < 30
+    assert all(query.name != place.topics.prefix.rstrip(".") for query in spark.streams.active)
+
+
+def test_a_listener_of_two_functions(place: Place) -> None:
+    listener = CallableListener(lambda _message, arg: arg, lambda _request: UNKNOWN)
+    with TransactionProducer(place.bootstrap_servers, "shop", listener, topics=place.topics) as producer:
+        assert producer.send_in_transaction(place.real_topic, b"v", arg=COMMIT).state is COMMIT

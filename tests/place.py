@@ -1,0 +1,76 @@
+"""A place of its own for each test: topics, settings, and what consumers find there."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from checkback.protocol import Topics
+from conf import Settings
+
+HALF_PARTITIONS = 2
+STATE_PARTITIONS = 2
+
+
+@dataclass(frozen=True)
+class Place:
+    """Topics of one test."""
+
+    bootstrap_servers: str
+    topics: Topics
+    real_topic: str
+    folder: Path
+    transactions: dict[str, Any] = field(
+        default_factory=lambda: {"timeout": "2s", "check_interval": "2s", "timer_slack": "100ms"}
+    )
+
+    def settings(self, **sections: dict[str, Any]) -> Settings:
+        """Settings of a job on these topics; ``sections`` are laid over them."""
+        given: dict[str, dict[str, Any]] = {
+            "kafka": {"bootstrap_servers": self.bootstrap_servers, "topic_prefix": self.topics.prefix},
+            "job": {
+                "checkpoint": str(self.folder / "checkpoint"),
+                "master": "local[2]",
+                "state_partitions": STATE_PARTITIONS,
+                "name": self.topics.prefix.rstrip("."),
+            },
+            "transactions": self.transactions,
+        }
+        return Settings.model_validate(
+            {name: {**given.get(name, {}), **sections.get(name, {})} for name in given | sections}
+        )
+
+    def producer(self) -> KafkaProducer:
+        """A plain Kafka producer, for records our SDK would not write."""
+        return KafkaProducer(bootstrap_servers=self.bootstrap_servers, acks="all")
+
+    def read(self, topic: str, isolation_level: str = "read_committed") -> list[Any]:
+        """All records of a topic that a consumer may see now, partition by partition."""
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.bootstrap_servers,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            isolation_level=isolation_level,
+        )
+        found: list[Any] = []
+        try:
+            places = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
+            consumer.assign(places)
+            ends = consumer.end_offsets(places)
+            while any(consumer.position(place) < ends[place] for place in places):
+                for records in consumer.poll(timeout_ms=100).values():
+                    found += records
+        finally:
+            consumer.close()
+        return found
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 90.0, what: str = "the condition") -> None:
+    """Wait for a condition, with a deadline."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"{what} did not hold within {seconds} s"
+        time.sleep(0.1)

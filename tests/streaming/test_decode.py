@@ -1,0 +1,155 @@
+"""Decoding, on a real Spark: what the protocol allows becomes columns, everything else a row with a reason."""
+
+from typing import Any
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from checkback import protocol
+from checkback.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
+from state import Event
+from streaming.decode import BROKEN_KIND, HALF_KIND, OP_KIND, decode
+
+TOPICS = Topics()
+SCHEMA = (
+    "topic string, partition int, offset long, key binary, value binary, "
+    "headers array<struct<key: string, value: binary>>"
+)
+SIZE = 64
+
+Headers = list[tuple[str, bytes | None]]
+
+
+def decoded(spark: SparkSession, *records: tuple[str, Headers | None]) -> list[Row]:
+    """Decode records of the half topic (``half``) or the op topic (``op``), all on partition 1, offsets from 100."""
+    rows = [
+        (TOPICS.half if kind == "half" else TOPICS.op, 1, 100 + at, b"key", b"value", headers)
+        for at, (kind, headers) in enumerate(records)
+    ]
+    return sorted(decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE).collect(), key=lambda row: row.op_offset)
+
+
+def half(*more: tuple[str, bytes | None], **changed: bytes | None) -> tuple[str, Headers | None]:
+    """A half message with further headers; a keyword changes one of ours (``id=b""``), None leaves it out."""
+    ours: dict[str, bytes | None] = {"id": b"tx-1", "group": b"shop", "topic": b"orders", **changed}
+    return "half", [(f"cb-{name}", value) for name, value in ours.items() if value is not None] + list(more)
+
+
+def op(*more: tuple[str, bytes | None], **changed: bytes | None) -> tuple[str, Headers | None]:
+    """An op for the half message 1:70, changed likewise."""
+    ours: dict[str, bytes | None] = {"id": b"tx-1", "group": b"shop", "half": b"1:70"}
+    ours |= {"action": b"commit", "source": b"producer", **changed}
+    return "op", [(f"cb-{name}", value) for name, value in ours.items() if value is not None] + list(more)
+
+
+def test_the_sdks_own_headers(spark: SparkSession) -> None:
+    application = [("trace", b"1"), ("trace", b"\xff\x00"), ("empty", b"")]
+    (row,) = decoded(spark, ("half", list(half_headers("tx-1", "shop", "orders", application))))
+    assert (row.kind, row.half_partition, row.segment, row.offset) == (HALF_KIND, 1, 1, 100)
+    assert (row.tx_id, row.group, row.topic, row.partition) == ("tx-1", "shop", "orders", -1)
+    assert (row.immunity_ms, row.check_max, row.reason) == (-1, -1, None)
+    assert row.headers == '[{"key":"trace","value":"MQ=="},{"key":"trace","value":"/wA="},{"key":"empty","value":""}]'
+
+
+def test_headers_in_any_order_give_the_same(spark: SparkSession) -> None:
+    ours = half_headers("tx-1", "shop", "orders")
+    application: Headers = [("a", b"1"), ("b", None), ("a", b"2")]
+    mixed = [application[0], ours[2], application[1], ours[0], ours[1], application[2]]
+    first, second = decoded(spark, ("half", [*ours, *application]), ("half", mixed))
+    unlike = {"offset", "op_offset"}
+    assert {k: v for k, v in first.asDict().items() if k not in unlike} == {
+        k: v for k, v in second.asDict().items() if k not in unlike
+    }
+
+
+def test_optional_headers_and_unknown_ones_of_ours(spark: SparkSession) -> None:
+    more = [("cb-partition", b"3"), ("x", b"1"), ("cb-immunity-ms", b"60000"), ("cb-check-max", b"4"), ("cb-new", b"?")]
+    (row,) = decoded(spark, half(*more))
+    assert (row.partition, row.immunity_ms, row.check_max) == (3, 60000, 4)
+    assert row.headers == '[{"key":"x","value":"MQ=="}]'
+
+
+@pytest.mark.parametrize(
+    ("action", "source", "event"),
+    [
+        (Action.COMMIT, Source.PRODUCER, Event.COMMIT),
+        (Action.COMMIT, Source.CHECK, Event.COMMIT),
+        (Action.ROLLBACK, Source.CHECK, Event.ROLLBACK),
+        (Action.UNKNOWN, Source.PRODUCER, Event.UNKNOWN),
+        (Action.UNKNOWN, Source.CHECK, Event.CHECK_UNKNOWN),
+        (Action.UNREACHABLE, Source.CHECK, Event.CHECK_UNREACHABLE),
+    ],
+)
+def test_ops(spark: SparkSession, action: Action, source: Source, event: Event) -> None:
+    (row,) = decoded(spark, ("op", list(op_headers("tx-1", "shop", HalfPosition(1, 70), action, source))))
+    assert (row.kind, row.half_partition, row.segment, row.offset, row.op_offset) == (OP_KIND, 1, 1, 70, 100)
+    assert (row.event, row.tx_id, row.group, row.headers) == (event, "tx-1", "shop", None)
+
+
+WRONG: dict[str, tuple[str, Headers | None]] = {
+    "cb-id is missing": half(id=None),
+    "cb-id is longer than 64 bytes": half(id=b"x" * 65),
+    "cb-id is not UTF-8": half(id=b"\xff\xfe"),
+    "cb-group is missing": half(group=b""),
+    "cb-group is longer than 255 bytes": half(group=b"x" * 256),
+    "cb-topic is missing or no lawful topic name": half(topic=b"no topic!"),
+    "cb-topic is one of Checkback's or Kafka's own": half(topic=b"cb.half"),
+    "a cb- header is there more than once": half(("cb-id", b"tx-2")),
+    "cb-version is later than this job's: upgrade the job": half(("cb-version", b"2")),
+    "cb-version is not a number": half(("cb-version", b"one")),
+    "cb-partition is not a number": half(("cb-partition", b"-1")),
+    "cb-immunity-ms is not a number of milliseconds": half(("cb-immunity-ms", b"1s")),
+    "cb-check-max is not a number": half(("cb-check-max", b"")),
+    "cb-half is not partition:offset": op(half=b"1:-70"),
+    "it lies on another partition than its cb-half": op(half=b"0:70"),
+    "cb-action is not one we know": op(action=b"maybe"),
+    "cb-source is not one we know": op(source=b"me"),
+    "only a check can find a producer unreachable": op(action=b"unreachable"),
+}
+
+ALSO_WRONG: list[tuple[str, tuple[str, Headers | None]]] = [
+    ("cb-topic is missing or no lawful topic name", half(topic=b"orders\n")),
+    ("cb-topic is missing or no lawful topic name", half(topic=b"..")),
+    ("cb-topic is one of Checkback's or Kafka's own", half(topic=b"__consumer_offsets")),
+    ("cb-partition is not a number", half(("cb-partition", b"3\n"))),
+    ("cb-half is not partition:offset", op(half=b"01:70")),
+    ("cb-half is not partition:offset", op(half=b"1:70:2")),
+    ("cb-half is not partition:offset", op(half=b"1:99999999999999999999")),
+    ("cb-id is missing", ("half", None)),
+    ("cb-id is missing", ("op", [])),
+]
+
+
+def test_what_breaks_the_protocol_is_kept_whole_with_its_reason(spark: SparkSession) -> None:
+    cases = [*WRONG.items(), *ALSO_WRONG]
+    rows = decoded(spark, *(record for _, record in cases))
+    assert [row.reason for row in rows] == [reason for reason, _ in cases]
+    for row, (_, (kind, headers)) in zip(rows, cases, strict=True):
+        assert (row.kind, row.segment, row.offset) == (BROKEN_KIND, -1, row.op_offset)
+        assert (row.topic, row.key, row.value) == (
+            TOPICS.half if kind == "half" else TOPICS.op,
+            b"key",
+            b"value",
+        )
+        assert unpacked(row.headers) == (headers or [])
+
+
+def test_an_op_with_further_headers_is_kept_whole(spark: SparkSession) -> None:
+    (row,) = decoded(spark, op(("note", b"by hand")))
+    assert row.reason is None
+    assert unpacked(row.headers)[-1] == ("note", b"by hand")
+
+
+def test_a_good_record_beside_broken_ones_is_decoded(spark: SparkSession) -> None:
+    rows = decoded(spark, half(id=None), half(), op(half=b"?"), op())
+    assert [row.kind for row in rows] == [BROKEN_KIND, HALF_KIND, BROKEN_KIND, OP_KIND]
+
+
+def unpacked(packed: str | None) -> list[Any]:
+    from streaming.records import unpack_headers  # noqa: PLC0415  (named here, where it is read)
+
+    return unpack_headers(packed)
+
+
+def test_the_reserved_prefix_is_the_protocols() -> None:
+    assert protocol.RESERVED_PREFIX == "cb-"

@@ -1,0 +1,164 @@
+"""The sink's task, on a real Kafka: once, whole, on the right partition, and fenced."""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaException
+from kafka.partitioner.default import murmur2
+
+from checkback.exceptions import ProgressError
+from state import Kind
+from streaming.sink import Batch, SinkSettings, _fresh_producer, write_partition
+from tests.place import Place
+
+SCHEMA = pa.schema(
+    {
+        "half_partition": pa.int32(),
+        "kind": pa.int8(),
+        "tx_id": pa.string(),
+        "group": pa.string(),
+        "topic": pa.string(),
+        "partition": pa.int32(),
+        "key": pa.binary(),
+        "value": pa.binary(),
+        "headers": pa.string(),
+        "half_offset": pa.int64(),
+        "attempt": pa.int32(),
+        "check_max": pa.int32(),
+        "born_ms": pa.int64(),
+        "reason": pa.string(),
+    }
+)
+
+
+def outcome(topic: str, **columns: Any) -> dict[str, Any]:
+    """One row of outcomes: a delivery, unless the columns say otherwise."""
+    row = {"half_partition": 0, "kind": Kind.DELIVER, "tx_id": "tx-1", "group": "shop", "topic": topic}
+    rest = {"partition": -1, "key": None, "value": b"v", "headers": None, "half_offset": 7, "attempt": 1}
+    return {**row, **rest, "check_max": 15, "born_ms": 0, "reason": "", **columns}
+
+
+def rows(*outcomes: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    """Outcomes as a task gets them."""
+    yield pa.RecordBatch.from_pylist(list(outcomes), schema=SCHEMA)
+
+
+@pytest.fixture
+def settings(place: Place) -> SinkSettings:
+    return SinkSettings(place.bootstrap_servers, place.topics, 60_000)
+
+
+def batch(number: int, query_id: str, entry_hash: str = "hash", *, first: bool = False) -> Batch:
+    return Batch(query_id, number, entry_hash, first)
+
+
+@pytest.fixture
+def query_id() -> str:
+    return uuid.uuid4().hex
+
+
+def values(place: Place) -> list[bytes]:
+    return sorted(record.value for record in place.read(place.real_topic))
+
+
+def test_a_replayed_batch_is_skipped(place: Place, settings: SinkSettings, query_id: str) -> None:
+    for _ in range(2):
+        report = write_partition(settings, batch(0, query_id), 0, rows(outcome(place.real_topic)))
+    assert report.skipped
+    assert values(place) == [b"v"]
+
+
+def test_another_batch_of_the_same_number_stops_the_job(place: Place, settings: SinkSettings, query_id: str) -> None:
+    write_partition(settings, batch(0, query_id), 0, rows(outcome(place.real_topic)))
+    with pytest.raises(ProgressError):
+        write_partition(settings, batch(0, query_id, "another"), 0, rows(outcome(place.real_topic)))
+    assert values(place) == [b"v"]
+
+
+def test_an_idle_partition_writes_its_progress_in_the_first_batch_only(
+    place: Place, settings: SinkSettings, query_id: str
+) -> None:
+    write_partition(settings, batch(0, query_id, first=True), 0, rows())
+    write_partition(settings, batch(1, query_id), 0, rows())
+    report = write_partition(settings, batch(2, query_id), 0, rows(outcome(place.real_topic)))
+    assert (report.skipped, report.written) == (False, 1)
+
+
+def test_a_task_that_sleeps_in_its_transaction_is_fenced(place: Place, settings: SinkSettings, query_id: str) -> None:
+    zombie = _fresh_producer(settings, batch(0, query_id), 0)
+    zombie.init_transactions(30)
+    zombie.begin_transaction()
+    zombie.produce(place.real_topic, b"from the zombie")
+    zombie.flush(30)
+    write_partition(settings, batch(0, query_id), 0, rows(outcome(place.real_topic, value=b"once")))
+    with pytest.raises(KafkaException):
+        zombie.commit_transaction(30)
+    assert values(place) == [b"once"]
+
+
+def test_two_partitions_of_a_batch_do_not_fence_each_other(place: Place, settings: SinkSettings, query_id: str) -> None:
+    for partition in (0, 1):
+        write_partition(settings, batch(0, query_id), partition, rows(outcome(place.real_topic)))
+    assert values(place) == [b"v", b"v"]
+
+
+def test_a_failing_task_leaves_nothing_readable(place: Place, settings: SinkSettings, query_id: str) -> None:
+    def torn() -> Iterator[pa.RecordBatch]:
+        yield from rows(outcome(place.real_topic, value=b"torn"))
+        raise RuntimeError("the state function failed")
+
+    with pytest.raises(RuntimeError):
+        write_partition(settings, batch(0, query_id), 0, torn())
+    write_partition(settings, batch(0, query_id), 0, rows(outcome(place.real_topic, value=b"whole")))
+    assert values(place) == [b"whole"]
+
+
+def test_keyed_messages_lie_where_javas_partitioner_puts_them(
+    place: Place, settings: SinkSettings, query_id: str
+) -> None:
+    keys = [b"customer-%d" % number for number in range(50)] + [b"", b"\x00\xff", "Müller".encode()]
+    write_partition(settings, batch(0, query_id), 0, rows(*(outcome(place.real_topic, key=key) for key in keys)))
+    placed = {record.key: record.partition for record in place.read(place.real_topic)}
+    assert placed == {key: (murmur2(key) & 0x7FFFFFFF) % 4 for key in keys}
+
+
+def test_the_partition_asked_for(place: Place, settings: SinkSettings, query_id: str) -> None:
+    asked = [outcome(place.real_topic, partition=number, key=b"same") for number in range(4)]
+    write_partition(settings, batch(0, query_id), 0, rows(*asked))
+    assert sorted(record.partition for record in place.read(place.real_topic)) == [0, 1, 2, 3]
+
+
+def test_every_byte_arrives(place: Place, settings: SinkSettings, query_id: str) -> None:
+    packed = '[{"key":"b","value":"AP8="},{"key":"a","value":""},{"key":"b","value":"MQ=="},{"key":"n"}]'
+    cases = [
+        outcome(place.real_topic, key=b"tombstone", value=None),
+        outcome(place.real_topic, key=None, value=b"\x00\xff"),
+        outcome(place.real_topic, key=b"", value=b"", headers=packed),
+    ]
+    write_partition(settings, batch(0, query_id), 0, rows(*cases))
+    found = {record.key: (record.value, record.headers) for record in place.read(place.real_topic)}
+    ours = ("cb-id", b"tx-1")
+    assert found == {
+        b"tombstone": (None, [ours]),
+        None: (b"\x00\xff", [ours]),
+        b"": (b"", [ours, ("b", b"\x00\xff"), ("a", b""), ("b", b"1"), ("n", None)]),
+    }
+
+
+def test_what_cannot_be_delivered_is_parked_and_the_rest_delivered(
+    place: Place, settings: SinkSettings, query_id: str
+) -> None:
+    cases = [
+        outcome("no-such-topic", tx_id="lost"),
+        outcome(place.real_topic, partition=4, tx_id="beyond"),
+        outcome(place.real_topic, value=b"good"),
+    ]
+    write_partition(settings, batch(0, query_id), 0, rows(*cases))
+    parked = {dict(record.headers)["cb-id"]: dict(record.headers) for record in place.read(place.topics.parked)}
+    assert parked.keys() == {b"lost", b"beyond"}
+    assert b"no such topic" in parked[b"lost"]["cb-reason"]
+    assert b"4 partitions" in parked[b"beyond"]["cb-reason"]
+    assert values(place) == [b"good"]
