@@ -2,14 +2,18 @@ r"""A segment's state as bytes, and back.
 
 ::
 
-    version (1 byte) | touched_ms, first_offset, size, length of the ledger (int64 each, little-endian)
-    | ledger (zlib over one byte an offset) | length of open (int64) | open (Arrow IPC stream) | early (the same)
+    version (1 byte) | CRC-32 of all that follows (uint32, little-endian, as are all numbers)
+    | touched_ms, first_offset, places of the ledger (int64 each)
+    | bytes of the ledger, of open and of early (int64 each)
+    | ledger (zlib over one byte an offset) | open (Arrow IPC stream) | early (Arrow IPC stream)
 
-An empty table has no bytes. Versions are only ever added; a reader of the one before is kept.
+The checksum is there because Arrow does not check the offsets it reads. An empty table has no bytes. Versions are
+only ever added; a reader of the one before is kept.
 """
 
 import struct
 import zlib
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -20,51 +24,44 @@ from state.segment import Segment
 
 VERSION = 1
 
-_HEAD = struct.Struct("<Bqqqq")
-_LENGTH = struct.Struct("<q")
+_MARK = struct.Struct("<BI")
+_HEAD = struct.Struct("<6q")
 _BINARY = frozenset({"key", "value"})
 
 
 def encode(segment: Segment) -> bytes:
     """Bytes of a segment's state, of this version."""
     ledger = zlib.compress(segment.ledger.tobytes(), 1)
-    table = _to_stream(segment.open, OPEN_FIELDS)
-    head = _HEAD.pack(VERSION, segment.touched_ms, segment.first_offset, len(segment.ledger), len(ledger))
-    return b"".join([head, ledger, _LENGTH.pack(len(table)), table, _to_stream(segment.early, EARLY_FIELDS)])
+    open_rows, early = _to_stream(segment.open, OPEN_FIELDS), _to_stream(segment.early, EARLY_FIELDS)
+    times = (segment.touched_ms, segment.first_offset, len(segment.ledger))
+    body = b"".join([_HEAD.pack(*times, len(ledger), len(open_rows), len(early)), ledger, open_rows, early])
+    return _MARK.pack(VERSION, zlib.crc32(body)) + body
 
 
 def decode(content: bytes) -> Segment:
     """Read the state of a segment.
 
     Raises:
-        StateFormatError: written by a later version, or torn.
+        StateFormatError: written by a later version, or damaged.
     """
     if not content or content[0] != VERSION:
         raise StateFormatError(
             f"State of version {content[0] if content else 'none'}, this Checkback reads version {VERSION}: "
             "start the version that wrote the checkpoint, or a later one. Nothing was changed."
         )
-    try:
-        _, touched_ms, first_offset, size, length = _HEAD.unpack_from(content)
-        at = _HEAD.size + length
-        ledger = np.frombuffer(zlib.decompress(content[_HEAD.size : at]), dtype=np.uint8).copy()
-        (length,) = _LENGTH.unpack_from(content, at)
-        at += _LENGTH.size
-        return Segment(
-            first_offset=first_offset,
-            ledger=_sized(ledger, size),
-            open=_from_stream(content[at : at + length], OPEN_FIELDS),
-            early=_from_stream(content[at + length :], EARLY_FIELDS),
-            touched_ms=touched_ms,
-        )
-    except (struct.error, zlib.error, pa.ArrowException, KeyError) as error:
-        raise StateFormatError(f"The state of a segment cannot be read, its bytes are damaged: {error}") from error
-
-
-def _sized(ledger: np.ndarray[tuple[int], np.dtype[np.uint8]], size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    if len(ledger) != size:
-        raise StateFormatError(f"A ledger of {len(ledger)} places where {size} were written.")
-    return ledger
+    body = content[_MARK.size :]
+    if len(body) < _HEAD.size or _MARK.unpack_from(content)[1] != zlib.crc32(body):
+        raise StateFormatError("The state of a segment is damaged: its checksum does not fit. Restore the checkpoint.")
+    touched_ms, first_offset, places, *lengths = _HEAD.unpack_from(body)
+    ends = list(accumulate([_HEAD.size, *lengths]))
+    ledger, open_rows, early = (body[start:end] for start, end in pairwise(ends))
+    return Segment(
+        first_offset=first_offset,
+        ledger=np.frombuffer(zlib.decompress(ledger, bufsize=places), dtype=np.uint8).copy(),
+        open=_from_stream(open_rows, OPEN_FIELDS),
+        early=_from_stream(early, EARLY_FIELDS),
+        touched_ms=touched_ms,
+    )
 
 
 def _schema(fields: Fields) -> pa.Schema:

@@ -31,7 +31,7 @@ class Segment:
     early: Rows
     """Ops whose half message has not been seen (``EARLY_FIELDS``)."""
     touched_ms: int
-    """When something last came for this segment."""
+    """When something last came for this segment, or was last decided in it."""
 
     @classmethod
     def new(cls, number: int, policy: Policy) -> Self:
@@ -93,7 +93,7 @@ def evaluate(segment: Segment, arrivals: Arrivals, now_ms: int, policy: Policy) 
     undecided = np.isin(segment.ledger[segment.open["offset"] - segment.first_offset], UNDECIDED)
     if not undecided.all():
         segment.open = segment.open.take(undecided)
-    if arrivals.count:
+    if arrivals.count or not undecided.all():
         segment.touched_ms = now_ms
     if segment.forgettable(now_ms, policy):
         return Evaluation(None, made.rows(), None)

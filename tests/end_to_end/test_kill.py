@@ -15,7 +15,7 @@ from checkback import TransactionProducer
 from checkback.protocol import ID
 from tests.place import Place, wait_until
 
-ROUNDS = 3
+ROUNDS = 2
 
 
 class Job:
@@ -30,7 +30,7 @@ class Job:
             "CHECKBACK_JOB__CHECKPOINT": str(place.folder / "checkpoint"),
             "CHECKBACK_JOB__MASTER": "local[2]",
             "CHECKBACK_JOB__DRIVER_MEMORY": "1g",
-            "CHECKBACK_JOB__MAX_OFFSETS_PER_TRIGGER": "400",
+            "CHECKBACK_JOB__MAX_OFFSETS_PER_TRIGGER": "2000",
         }
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -69,7 +69,7 @@ class Producing(threading.Thread):
         place = self._place
         with TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer:
             number = 0
-            while not self._stopping.wait(0.005):
+            while not self._stopping.wait(0.02):
                 number += 1
                 value = b"message %d" % number
                 message = producer.prepare(place.real_topic, value, b"key-%d" % (number % 7))
@@ -98,7 +98,7 @@ def test_kill_9_neither_loses_nor_repeats(place: Place) -> None:
             job.kill()
         producing.stop()
         job.start()
-        wait_until(lambda: len(place.read(place.real_topic)) >= len(producing.committed), what=job.said())
+        wait_until(lambda: len(place.read(place.real_topic)) >= len(producing.committed), what="delivery")
         assert job.terminate() == 0, job.said()
     finally:
         producing.stop()

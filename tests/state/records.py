@@ -1,0 +1,246 @@
+"""Half messages, ops and what follows from them as plain records, and the way to columns and back."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from state import (
+    BROKEN_FIELDS,
+    HALF_FIELDS,
+    OP_FIELDS,
+    Arrivals,
+    Event,
+    Kind,
+    Policy,
+    Rows,
+    Segment,
+    State,
+    decode,
+    encode,
+    evaluate,
+)
+from state.rows import Fields, objects
+
+OP_EVENTS = {
+    "commit": Event.COMMIT,
+    "rollback": Event.ROLLBACK,
+    "unknown": Event.UNKNOWN,
+    "check_unknown": Event.CHECK_UNKNOWN,
+    "check_unreachable": Event.CHECK_UNREACHABLE,
+}
+"""What an op can say, in the words of these tests."""
+
+
+@dataclass(frozen=True)
+class Half:
+    """A half message."""
+
+    offset: int = 0
+    tx_id: str = "tx"
+    group: str = "orders"
+    topic: str = "paid"
+    partition: int = -1
+    key: bytes | None = b"key"
+    value: bytes | None = b"value"
+    headers: str | None = None
+    immunity_ms: int = -1
+    check_max: int = -1
+
+
+@dataclass(frozen=True)
+class Op:
+    """An op; ``says`` is a key of ``OP_EVENTS``."""
+
+    says: str = "commit"
+    half_offset: int = 0
+    op_offset: int = 0
+    tx_id: str = "tx"
+    group: str = "orders"
+    source: str = "producer"
+    key: bytes | None = None
+    value: bytes | None = b""
+    headers: str | None = None
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A record that breaks the protocol."""
+
+    topic: str = "cb.op"
+    offset: int = 0
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: str | None = None
+    reason: str = "cb-id is missing"
+
+
+class Message(NamedTuple):
+    """What is written of a half message that is delivered, parked or asked about."""
+
+    offset: int
+    tx_id: str
+    group: str
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: str | None
+    born_ms: int
+
+
+class Check(NamedTuple):
+    message: Message
+    attempt: int
+    check_max: int
+
+
+class Parked(NamedTuple):
+    message: Message
+    attempts: int
+    reason: str
+
+
+class Rejected(NamedTuple):
+    """An op that changed nothing."""
+
+    half_offset: int
+    op_offset: int
+    tx_id: str
+    group: str
+    action_and_source: str
+    key: bytes | None
+    value: bytes | None
+    headers: str | None
+    reason: str
+
+
+class Status(NamedTuple):
+    """A row of the status topic; ``attempt`` and ``check_max`` are -1 when the transaction is over."""
+
+    offset: int
+    tx_id: str
+    group: str
+    topic: str
+    born_ms: int
+    attempt: int
+    check_max: int
+
+
+@dataclass
+class Said:
+    """What one step of a segment says, and what it leaves."""
+
+    delivered: list[Message] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    parked: list[Parked] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+    broken: list[Broken] = field(default_factory=list)
+    statuses: list[Status] = field(default_factory=list)
+    ended: list[Status] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    timer_ms: int | None = None
+    ledger: dict[int, str] = field(default_factory=dict)
+    """State of each offset that has one, in lower case; empty when the segment is forgotten."""
+    forgotten: bool = False
+
+    def in_any_order(self) -> dict[str, Any]:
+        """The same with lists sorted, to compare where order means nothing."""
+        lists = {name: sorted(made, key=repr) for name, made in vars(self).items() if isinstance(made, list)}
+        return {
+            **vars(self),
+            **lists,
+            "counts": {name: count for name, count in self.counts.items() if count},
+        }
+
+    def add(self, other: "Said") -> None:
+        """What a later step said; its timer and ledger replace those of this one."""
+        for name, value in vars(other).items():
+            mine = getattr(self, name)
+            setattr(self, name, mine + value if isinstance(value, list | Counter) else value)
+
+
+def _rows(fields: Fields, records: Sequence[Mapping[str, Any]]) -> Rows:
+    columns = {name: [record[name] for record in records] for name in fields}
+    return Rows({n: objects(v) if fields[n] is object else np.array(v, dtype=fields[n]) for n, v in columns.items()})
+
+
+def arrivals(halves: Sequence[Half] = (), ops: Sequence[Op] = (), broken: Sequence[Broken] = ()) -> Arrivals:
+    """Columns of these records."""
+    return Arrivals(
+        halves=_rows(HALF_FIELDS, [vars(half) for half in halves]),
+        ops=_rows(OP_FIELDS, [{**vars(op), "event": OP_EVENTS[op.says], "action": op.says} for op in ops]),
+        broken=_rows(BROKEN_FIELDS, [vars(record) for record in broken]),
+    )
+
+
+class Driver:
+    """One segment, step by step, in records."""
+
+    def __init__(self, policy: Policy, *, stored: bool = False) -> None:
+        self.policy = policy
+        self.stored = stored
+        """Whether the state goes through its bytes after each step."""
+        self.segment = Segment.new(0, policy)
+
+    def step(self, now_ms: int, *came: Half | Op | Broken) -> Said:
+        """Let one batch of records come, in this order."""
+        batch = arrivals(
+            [record for record in came if isinstance(record, Half)],
+            [record for record in came if isinstance(record, Op)],
+            [record for record in came if isinstance(record, Broken)],
+        )
+        result = evaluate(self.segment, batch, now_ms, self.policy)
+        said = _said(result.outcomes)
+        said.timer_ms = result.timer_ms
+        said.forgotten = result.segment is None
+        self.segment = result.segment or Segment.new(0, self.policy)
+        if self.stored:
+            self.segment = decode(encode(self.segment))
+        states = enumerate(self.segment.ledger.tolist())
+        said.ledger = {place: State(state).name.lower() for place, state in states if state != State.ABSENT}
+        return said
+
+
+def _said(outcomes: Rows) -> Said:
+    said = Said()
+    for index in range(outcomes.count):
+        row = {name: outcomes[name][index] for name in outcomes}
+        row = {name: value.item() if isinstance(value, np.generic) else value for name, value in row.items()}
+        _ADD[Kind(row["kind"])](said, row)
+    return said
+
+
+def _message(row: Mapping[str, Any]) -> Message:
+    return Message(row["half_offset"], *(row[name] for name in Message._fields[1:]))
+
+
+def _status(row: Mapping[str, Any]) -> Status:
+    return Status(row["half_offset"], *(row[name] for name in Status._fields[1:]))
+
+
+def _rejected(row: Mapping[str, Any]) -> Rejected:
+    words = [row[name] for name in ("tx_id", "group", "topic", "key", "value", "headers", "reason")]
+    return Rejected(row["half_offset"], row["born_ms"], *words)
+
+
+def _broken(row: Mapping[str, Any]) -> Broken:
+    return Broken(row["topic"], row["half_offset"], row["key"], row["value"], row["headers"], row["reason"])
+
+
+def _count(said: Said, row: Mapping[str, Any]) -> None:
+    said.counts[row["reason"]] += row["half_offset"]
+
+
+_ADD: dict[Kind, Any] = {
+    Kind.DELIVER: lambda said, row: said.delivered.append(_message(row)),
+    Kind.CHECK: lambda said, row: said.checks.append(Check(_message(row), row["attempt"], row["check_max"])),
+    Kind.PARK: lambda said, row: said.parked.append(Parked(_message(row), row["attempt"], row["reason"])),
+    Kind.REJECT_OP: lambda said, row: said.rejected.append(_rejected(row)),
+    Kind.REJECT_RECORD: lambda said, row: said.broken.append(_broken(row)),
+    Kind.STATUS: lambda said, row: said.statuses.append(_status(row)),
+    Kind.STATUS_END: lambda said, row: said.ended.append(_status(row)),
+    Kind.COUNT: _count,
+}

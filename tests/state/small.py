@@ -1,0 +1,45 @@
+"""The small cases that tests of single rules begin with."""
+
+from state import Policy
+from tests.state.records import Driver, Half, Op, Said
+
+SECOND = 1_000
+POLICY = Policy(
+    transaction_timeout_ms=6 * SECOND,
+    check_interval_ms=30 * SECOND,
+    check_max=3,
+    check_answer_ttl_ms=120 * SECOND,
+    unreachable_backoff_max_ms=100 * SECOND,
+    age_limit_ms=3_600 * SECOND,
+    early_op_ttl_ms=600 * SECOND,
+    early_op_max=2,
+    timer_slack_ms=1,
+    segment_size=64,
+)
+
+COMMIT, ROLLBACK, UNKNOWN = Op("commit"), Op("rollback"), Op("unknown")
+CHECK_UNKNOWN, UNREACHABLE = (
+    Op("check_unknown", source="check"),
+    Op("check_unreachable", source="check"),
+)
+
+
+def opened(policy: Policy = POLICY, half: Half | None = None) -> Driver:
+    """A segment whose half message at offset 0 came at 0."""
+    driver = Driver(policy)
+    driver.step(0, half or Half())
+    return driver
+
+
+def checking(policy: Policy = POLICY) -> tuple[Driver, int]:
+    """The same when its first check has just been asked for, and the time of that."""
+    driver = opened(policy)
+    now_ms = policy.transaction_timeout_ms
+    assert driver.step(now_ms).checks
+    return driver, now_ms
+
+
+def says_nothing(said: Said) -> bool:
+    """Whether nothing is written, counts apart."""
+    lists = (said.delivered, said.checks, said.parked, said.rejected, said.broken, said.statuses, said.ended)
+    return not any(lists)

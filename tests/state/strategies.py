@@ -1,0 +1,163 @@
+"""Random histories of one segment: few offsets and short times, so that much happens to each transaction."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from hypothesis import strategies as st
+
+from state import Policy
+from tests.state.records import Broken, Half, Message, Op
+
+Records = tuple[Half | Op, ...]
+Came = tuple[Half | Op | Broken, ...]
+
+_MOST_OPS = 10
+"""In a batch, answers apart."""
+
+_OFFSETS = range(4)
+_BODIES = (
+    (None, None, None),
+    (b"", b"", None),
+    (b"k", None, '[{"key":"trace","value":"AQ=="}]'),
+    (None, b"\x00\xff", "Größe"),
+)
+"""Key, value and headers."""
+_IMMUNITY_AND_CHECK_MAX = ((-1, -1), (-1, 5), (0, -1), (3, 1), (20, 0), (200, -1))
+_SAYS = (
+    "check_unknown",
+    "check_unreachable",
+    "check_unknown",
+    "commit",
+    "check_unknown",
+    "rollback",
+    "check_unreachable",
+    "unknown",
+)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What comes at one time."""
+
+    step_ms: int | None
+    """Time since the batch before; None: when the timer is due that the batch before asked for."""
+    came: Came
+    answer: str | None
+    """What the producers say of every check that is outstanding, beside ``came``; None: nothing."""
+    first_op_offset: int
+    stored: bool
+    """Whether the state goes through its bytes after this batch."""
+
+    def all_came(self, outstanding: Iterable[Message]) -> Came:
+        """``came`` and the answers to checks of these messages."""
+        if self.answer is None:
+            return self.came
+        at = self.first_op_offset + _MOST_OPS
+        return *self.came, *(
+            Op(self.answer, message.offset, at + number, message.tx_id, message.group, "check")
+            for number, message in enumerate(outstanding)
+        )
+
+
+@dataclass(frozen=True)
+class History:
+    policy: Policy
+    batches: tuple[Batch, ...]
+
+
+def tx_id(offset: int) -> str:
+    """The transaction whose half message is at that offset."""
+    return f"tx-{offset}"
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> Policy:
+    """Times of a few to a few dozen ms."""
+    return Policy(
+        transaction_timeout_ms=draw(st.integers(0, 12)),
+        check_interval_ms=draw(st.integers(1, 12)),
+        check_max=draw(st.integers(0, 3)),
+        check_answer_ttl_ms=draw(st.integers(1, 25)),
+        unreachable_backoff_max_ms=draw(st.integers(1, 60)),
+        age_limit_ms=draw(st.sampled_from([30, 150, 10_000])),
+        early_op_ttl_ms=draw(st.integers(1, 60)),
+        early_op_max=draw(st.integers(1, 6)),
+        timer_slack_ms=draw(st.integers(0, 7)),
+        segment_size=64,
+    )
+
+
+def _all_halves() -> list[Half]:
+    """All kinds of half messages; one in twelve is another one than the first at its offset."""
+    made = []
+    for offset, body, numbers, again in product(_OFFSETS, _BODIES, _IMMUNITY_AND_CHECK_MAX, range(12)):
+        name = tx_id(offset) if again < 11 else "again"
+        key, value, headers = body
+        immunity_ms, check_max = numbers
+        first = Half(offset=offset, tx_id=name, partition=again % 2, key=key, value=value, headers=headers)
+        made.append(replace(first, immunity_ms=immunity_ms, check_max=check_max))
+    return made
+
+
+def _all_ops() -> list[Op]:
+    """All kinds of ops, most of them answers to checks; one in five is not its half message's."""
+    made = []
+    for says, offset, body, named in product(_SAYS, _OFFSETS, _BODIES, range(10)):
+        name, group = (tx_id(offset), "orders") if named < 8 else ("stranger", "orders")
+        if named == 9:
+            name, group = tx_id(offset), "others"
+        source = "check" if says.startswith("check") else "producer"
+        key, value, headers = body
+        made.append(Op(says, offset, 0, name, group, source, key, value, headers))
+    return made
+
+
+# One draw for a record, from a list of all: nothing here takes as long as drawing.
+HALVES = st.sampled_from(_all_halves())
+OPS = st.sampled_from(_all_ops())
+
+_SEVERAL_HALVES = st.lists(HALVES, max_size=3)
+_SEVERAL_OPS = st.lists(OPS, max_size=4)
+_ONCE_IN_EIGHT = st.sampled_from([False] * 7 + [True])
+_STEPS_MS = st.sampled_from([*[None] * 6, 0, 0, 1, 2, 3, 4, 5, 8, 20, 40, 200, 5_000])
+_ANSWERS = st.sampled_from([None, "check_unknown", "check_unknown", "check_unreachable", "check_unreachable", "commit"])
+_ORDERS = st.sampled_from([(0, 1), (1, 1), (0, -1)])
+"""From which op a batch starts, going round, and in which direction."""
+
+
+@st.composite
+def batches(draw: st.DrawFn, first_op_offset: int) -> Batch:
+    """Records of one batch in any order; ops have offsets from ``first_op_offset`` on, some come twice."""
+    came_ops = draw(_SEVERAL_OPS)
+    if draw(_ONCE_IN_EIGHT):
+        came_ops = came_ops + came_ops[:1]
+    numbered = [replace(op, op_offset=first_op_offset + at) for at, op in enumerate(came_ops)]
+    start, direction = draw(_ORDERS)
+    came: list[Half | Op | Broken] = [*draw(_SEVERAL_HALVES), *(numbered[start:] + numbered[:start])[::direction]]
+    if draw(_ONCE_IN_EIGHT):
+        came.append(Broken(key=b"k", headers="[]"))
+    return Batch(draw(_STEPS_MS), tuple(came), draw(_ANSWERS), first_op_offset, draw(st.booleans()))
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> History:
+    """Up to a dozen batches under one policy. Ops keep the order of their topic from batch to batch."""
+    count = draw(st.integers(2, 12))
+    return History(draw(policies()), tuple(draw(batches(first_op_offset=100 * at)) for at in range(count)))
+
+
+@st.composite
+def splits(draw: st.DrawFn) -> tuple[Records, tuple[Records, ...]]:
+    """One batch, and the same as several; half messages and ops each keep the order of their topic."""
+    came_halves = [half for half in draw(st.lists(HALVES, max_size=5)) if half.immunity_ms != 0]
+    came_ops = [replace(op, op_offset=at) for at, op in enumerate(draw(st.lists(OPS, max_size=8)))]
+    parts: list[list[Half | Op]] = [[] for _ in range(draw(st.integers(2, 4)))]
+    both: tuple[Sequence[Half | Op], ...] = (came_halves, came_ops)
+    for records in both:
+        size = len(records)
+        places = sorted(draw(st.lists(st.integers(0, len(parts) - 1), min_size=size, max_size=size)))
+        for place, record in zip(places, records, strict=True):
+            parts[place].append(record)
+    whole: Records = (*came_halves, *draw(st.permutations(came_ops)))
+    return whole, tuple(tuple(part) for part in parts)

@@ -1,0 +1,176 @@
+"""The bytes of a segment's state."""
+
+import struct
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkback.exceptions import StateFormatError
+from state import Policy, Segment, decode, encode
+from state.codec import VERSION
+from state.rows import EARLY_FIELDS, OPEN_FIELDS, Fields, Rows, objects
+from tests.state.records import Driver, Half, Op
+
+POLICY = Policy(segment_size=64)
+_BYTES = ("key", "value")
+
+
+def assert_same(actual: Segment, expected: Segment) -> None:
+    assert (actual.first_offset, actual.touched_ms) == (expected.first_offset, expected.touched_ms)
+    assert actual.ledger.dtype == np.uint8
+    assert actual.ledger.tolist() == expected.ledger.tolist()
+    for rows, others, fields in (
+        (actual.open, expected.open, OPEN_FIELDS),
+        (actual.early, expected.early, EARLY_FIELDS),
+    ):
+        assert list(rows) == list(fields)
+        for name, kind in fields.items():
+            assert rows[name].dtype == np.dtype(kind), name
+            assert rows[name].tolist() == others[name].tolist(), name
+
+
+def full_segment() -> Segment:
+    """Two messages open, one of them checked, one decided, one op that waits."""
+    driver = Driver(POLICY)
+    halves = [Half(offset=at, tx_id=f"tx-{at}", value=b"v" * 50) for at in range(3)]
+    driver.step(1, *halves, Op(half_offset=2, tx_id="tx-2"), Op(half_offset=9, tx_id="tx-9", value=b"remark"))
+    driver.step(POLICY.transaction_timeout_ms + 1)
+    driver.step(POLICY.transaction_timeout_ms + 2, Op("check_unknown", half_offset=1, tx_id="tx-1"))
+    return driver.segment
+
+
+def test_a_new_segment_comes_back() -> None:
+    segment = Segment.new(7, POLICY)
+    assert segment.first_offset == 7 * 64
+    assert_same(decode(encode(segment)), segment)
+
+
+def test_a_full_segment_comes_back() -> None:
+    segment = full_segment()
+    assert segment.open.count == 2
+    assert segment.early.count == 1
+    assert_same(decode(encode(segment)), segment)
+
+
+def _column(draw: st.DrawFn, name: str, kind: type, count: int) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
+    if kind is object:
+        texts: st.SearchStrategy[bytes | str] = st.binary(max_size=8) if name in _BYTES else st.text(max_size=8)
+        return objects(draw(st.lists(st.none() | texts, min_size=count, max_size=count)))
+    bounds = np.iinfo(kind)
+    numbers = st.sampled_from([int(bounds.min), 0, 1, int(bounds.max)])
+    return np.array(draw(st.lists(numbers, min_size=count, max_size=count)), dtype=kind)
+
+
+@st.composite
+def segments(draw: st.DrawFn) -> Segment:
+    """Any content a segment's fields can hold, be it lawful or not."""
+
+    def rows(fields: Fields) -> Rows:
+        count = draw(st.integers(0, 3))
+        return Rows({name: _column(draw, name, kind, count) for name, kind in fields.items()})
+
+    return Segment(
+        first_offset=draw(st.integers(0, 2**63 - 1)),
+        ledger=np.frombuffer(draw(st.binary(min_size=1, max_size=64)), dtype=np.uint8).copy(),
+        open=rows(OPEN_FIELDS),
+        early=rows(EARLY_FIELDS),
+        touched_ms=draw(st.integers(0, 2**63 - 1)),
+    )
+
+
+@settings(max_examples=50, deadline=None, database=None)
+@given(segments())
+def test_any_segment_comes_back(segment: Segment) -> None:
+    assert_same(decode(encode(segment)), segment)
+
+
+@pytest.mark.parametrize("text", ["", "ä", "事务", "\U0001f4e8", "\x00", None])
+def test_text_comes_back(text: str | None) -> None:
+    driver = Driver(POLICY)
+    driver.step(1, Half(tx_id=text or "", headers=text), Op(half_offset=5, tx_id=text or "", headers=text))
+    segment = decode(encode(driver.segment))
+    assert segment.open["headers"].tolist() == [text]
+    assert segment.early["tx_id"].tolist() == [text or ""]
+
+
+def test_what_comes_back_can_be_changed() -> None:
+    segment = decode(encode(full_segment()))
+    columns = [segment.ledger, *segment.open.values(), *segment.early.values()]
+    assert all(column.flags.writeable for column in columns)
+
+
+def test_the_same_segment_gives_the_same_bytes() -> None:
+    assert encode(full_segment()) == encode(full_segment())
+
+
+def test_the_version_is_the_first_byte() -> None:
+    assert encode(full_segment())[0] == VERSION
+
+
+@pytest.mark.parametrize("version", [0, VERSION + 1, 255])
+def test_another_version_is_refused_by_name(version: int) -> None:
+    with pytest.raises(StateFormatError, match=rf"version {version}\b.*reads version {VERSION}\b"):
+        decode(bytes([version]) + encode(full_segment())[1:])
+
+
+def test_empty_bytes_are_refused() -> None:
+    with pytest.raises(StateFormatError):
+        decode(b"")
+
+
+@settings(max_examples=200, deadline=None, database=None)
+@given(st.binary(max_size=200))
+def test_garbage_is_refused(garbage: bytes) -> None:
+    with pytest.raises(StateFormatError):
+        decode(bytes([VERSION]) + garbage)
+
+
+def test_a_cut_in_head_or_ledger_is_refused() -> None:
+    segment = full_segment()
+    content = encode(segment)
+    for length in range(33 + len(zlib.compress(segment.ledger.tobytes(), 1))):
+        with pytest.raises(StateFormatError):
+            decode(content[:length])
+
+
+def test_a_ledger_of_another_length_than_written_is_refused() -> None:
+    content = encode(full_segment())
+    # the size stands after version, touched_ms and first_offset
+    torn = content[:17] + struct.pack("<q", 63) + content[25:]
+    with pytest.raises(StateFormatError):
+        decode(torn)
+
+
+_CUT = "BUG in state/codec.py: Arrow's OSError gets out, and a cut between two tables loses rows in silence"
+
+
+@pytest.mark.parametrize("without", ["nothing", "open", "early"])
+def test_a_cut_anywhere_is_refused(without: str) -> None:
+    segment = full_segment()
+    if without == "open":
+        segment = replace(segment, open=Rows.empty(OPEN_FIELDS))
+    if without == "early":
+        segment = replace(segment, early=Rows.empty(EARLY_FIELDS))
+    content = encode(segment)
+    for length in range(len(content)):
+        with pytest.raises(StateFormatError):
+            decode(content[:length])
+
+
+def test_bytes_behind_the_end_are_refused() -> None:
+    with pytest.raises(StateFormatError):
+        decode(encode(full_segment()) + b"\x00")
+
+
+# Not run, because Arrow reads damaged offsets unchecked: some of these changes end the process.
+def test_a_changed_byte_anywhere_is_refused() -> None:
+    content = encode(full_segment())
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 0x81
+        with pytest.raises(StateFormatError):
+            decode(bytes(changed))

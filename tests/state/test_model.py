@@ -1,0 +1,105 @@
+"""The columnar segment against the row-at-a-time reference, on random histories."""
+
+import os
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from state import Policy
+from tests.state.records import Driver, Half, Op, Said
+from tests.state.reference import Reference
+from tests.state.strategies import History, Records, histories, splits, tx_id
+
+HISTORIES = int(os.environ.get("CHECKBACK_HISTORIES", "500"))
+
+_SETTINGS = settings(
+    max_examples=HISTORIES,
+    deadline=None,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example, HealthCheck.data_too_large],
+)
+
+
+@_SETTINGS
+@given(histories())
+def test_a_segment_does_what_the_reference_does(history: History) -> None:
+    segment, reference = Driver(history.policy), Reference(history.policy)
+    now_ms, timer_ms = 1_000, None
+    for batch in history.batches:
+        if batch.step_ms is not None:
+            now_ms += batch.step_ms
+        elif timer_ms is not None:
+            now_ms = max(now_ms, timer_ms)
+        came = batch.all_came(reference.outstanding())
+        segment.stored = batch.stored
+        actual = segment.step(now_ms, *came)
+        expected = reference.step(now_ms, *came)
+        assert actual.in_any_order() == expected.in_any_order()
+        assert actual.timer_ms is None or actual.timer_ms > now_ms, "something due was left"
+        timer_ms = actual.timer_ms
+
+
+# Patient enough for nothing to be due while the batch that is split comes.
+_PATIENT = Policy(
+    transaction_timeout_ms=10,
+    check_interval_ms=20,
+    check_max=2,
+    check_answer_ttl_ms=30,
+    unreachable_backoff_max_ms=40,
+    age_limit_ms=1_000,
+    early_op_ttl_ms=100,
+    timer_slack_ms=1,
+    segment_size=64,
+)
+
+
+def _begun() -> Driver:
+    """A segment with checks to be answered at offsets 0 and 1, one answered at 2, and an early op for 3."""
+    driver = Driver(_PATIENT)
+    halves = [Half(offset=offset, tx_id=tx_id(offset)) for offset in range(3)]
+    driver.step(0, *halves, Op("commit", half_offset=3, op_offset=-2, tx_id=tx_id(3)))
+    driver.step(10)
+    driver.step(11, Op("check_unknown", half_offset=2, op_offset=-1, tx_id=tx_id(2)))
+    return driver
+
+
+def _all_said(driver: Driver, batches: tuple[Records, ...]) -> list[Said]:
+    """What is said in batches of one time, taken together, and then in a long while without any."""
+    together = Said()
+    for batch in batches:
+        together.add(driver.step(11, *batch))
+    return [together, *(driver.step(11 + later) for later in (9, 20, 50, 100, 2_000))]
+
+
+@settings(_SETTINGS, max_examples=max(HISTORIES // 3, 1))
+@given(splits())
+def test_arrivals_of_one_time_may_come_in_several_batches(
+    split: tuple[Records, tuple[Records, ...]],
+) -> None:
+    whole, parts = split
+    at_once = _all_said(_begun(), (whole,))
+    in_parts = _all_said(_begun(), parts)
+    assert [said.in_any_order() for said in in_parts] == [said.in_any_order() for said in at_once]
+
+
+@settings(_SETTINGS, max_examples=max(HISTORIES // 5, 1))
+@given(histories(), st.data())
+def test_the_order_of_records_in_a_batch_means_nothing_but_for_repeated_offsets(
+    history: History, data: st.DataObject
+) -> None:
+    """A shuffle may hand over the records of a batch in any order."""
+    in_order, shuffled = Driver(history.policy), Driver(history.policy)
+    now_ms = 0
+    for batch in history.batches:
+        now_ms += batch.step_ms or 0
+        came = [record for record in batch.came if isinstance(record, Op)]
+        seen: dict[int, Half] = {}
+        for record in batch.came:
+            if isinstance(record, Half):
+                seen.setdefault(record.offset, record)
+        records: list[Half | Op] = [*came, *seen.values()]
+        one = in_order.step(now_ms, *records)
+        other = shuffled.step(now_ms, *data.draw(st.permutations(records)))
+        assert other.in_any_order() == one.in_any_order()
+        assert other.delivered == one.delivered, "the order of delivery is that of the half topic"
