@@ -10,6 +10,7 @@
     ├── ProducerClosedError        used after close()
     ├── HalfMessageError           the half message was not written; the local transaction did not run
     │   └── HalfMessageTimeoutError      retriable = True
+    ├── JobFailedError             retriable = True; the streaming job failed, Kafka being away, for example
     ├── JobStoppedError            the streaming job stopped by itself, before any harm
     │   ├── CheckpointMismatchError      checkpoint and settings or Kafka disagree
     │   └── ProgressError                the progress offset is not one this batch may follow
@@ -54,6 +55,12 @@ class HalfMessageTimeoutError(HalfMessageError):
 
     It may still be in the log: then the check finds no local transaction and rolls it back.
     """
+
+    retriable = True
+
+
+class JobFailedError(CheckbackError):
+    """The streaming job failed. Started again, it goes on where it was."""
 
     retriable = True
 

@@ -52,9 +52,7 @@ class Checkpoint:
         if self._exists(_FACTS_FILE):
             self._compare(json.loads(self._read(_FACTS_FILE)), facts)
         elif self._exists("metadata"):
-            raise CheckpointMismatchError(
-                f"{self._folder} belongs to another Spark query: name an empty folder."
-            )
+            raise CheckpointMismatchError(f"{self._folder} belongs to another Spark query: name an empty folder.")
         else:
             self._write(_FACTS_FILE, json.dumps(asdict(facts)).encode())
         last_ms = self._last_batch_ms()

@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from checkback.exceptions import JobStoppedError
+from checkback.exceptions import CheckbackError, JobFailedError, JobStoppedError
 from checkback.protocol import Topics
 from checkback.topics import TopicAdministration
 from checkers import CheckService
@@ -90,6 +90,7 @@ class TransactionJob:
 
         Raises:
             JobStoppedError: it stopped because going on would have done harm.
+            JobFailedError: something failed that may be well again later.
         """
         if self._query is None:
             return True
@@ -98,7 +99,7 @@ class TransactionJob:
         try:
             ended = bool(self._query.awaitTermination(max(1, int(seconds))))
         except StreamingQueryException as error:
-            raise JobStoppedError(_cause(error)) from error
+            raise _explained(error) from error
         for progress in self._query.recentProgress:
             self._refuse_dropped_rows(progress)
         return ended
@@ -140,10 +141,10 @@ class TransactionJob:
             )
 
 
-def _cause(error: StreamingQueryException) -> str:
+def _explained(error: StreamingQueryException) -> CheckbackError:
     """Our own exception's message where one of ours stopped the query, else Spark's first line."""
     lines = str(error).splitlines()
     for line in lines:
         if _OURS in line:
-            return line.partition(_OURS)[2].partition(": ")[2]
-    return lines[0] if lines else repr(error)
+            return JobStoppedError(line.partition(_OURS)[2].partition(": ")[2])
+    return JobFailedError(f"The query failed; started again, it goes on where it was. {lines[0] if lines else error!r}")

@@ -29,6 +29,7 @@ _CONF = {
     # does in Java what Hadoop's own does by forking chmod and readlink for every file
     "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "streaming.daemon",
     # guards against results of retried stages that differ; ours are deterministic, and it reads every byte once more
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
     "spark.shuffle.checksum.enabled": "false",

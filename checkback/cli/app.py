@@ -13,6 +13,8 @@ from checkback.cli.run import run_job
 from checkback.cli.topics import topics
 from checkback.exceptions import CheckbackError
 
+_TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h
+
 app = typer.Typer(
     name="checkback",
     no_args_is_help=True,
@@ -32,9 +34,9 @@ app.add_typer(bench, name="bench")
 
 
 def run() -> None:
-    """Run the command line. Exit status 1 for an error of ours, 2 for wrong arguments."""
+    """Run the command line. Exit status 2 for wrong arguments, 75 for an error that may pass, 1 for any other."""
     try:
         app()
     except CheckbackError as error:
         Console(stderr=True, soft_wrap=True).print(f"[bold red]{type(error).__name__}[/]: {error}", highlight=False)
-        sys.exit(1)
+        sys.exit(_TRY_AGAIN if error.retriable else 1)

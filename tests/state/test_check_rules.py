@@ -105,6 +105,7 @@ def test_parked_after_check_max_answers_be_it_the_policy_s_or_the_message_s_own(
         assert said.timer_ms is not None
         now_ms = said.timer_ms
         said = driver.step(now_ms)
+        assert said.checks or said.parked
         if said.checks:
             attempts += [(check.attempt, check.check_max) for check in said.checks]
             said = driver.step(now_ms, CHECK_UNKNOWN)

@@ -240,9 +240,7 @@ def test_a_segment_with_a_message_open_is_not_forgotten() -> None:
 
 
 def test_a_parked_message_is_remembered() -> None:
-    # Segment.forgettable: "every decision is older than early_op_ttl_ms". A message is parked long after anything
-    # came, so its segment is forgotten in the same step; a late commit then waits for a half message
-    # for early_op_ttl, and is rejected with a reason that is not the true one.
+    # Parked long after anything came: a late commit is a conflict, not an op that waits for its half message.
     driver = opened(replace(POLICY, age_limit_ms=2 * POLICY.early_op_ttl_ms))
     parked = driver.step(2 * POLICY.early_op_ttl_ms)
     assert parked.parked
