@@ -12,13 +12,14 @@ from typing import Any, Self
 
 import uvicorn
 from kafka import KafkaProducer
+from kafka.errors import KafkaError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from checkback.exceptions import CheckbackError, ProtocolError
+from checkback.exceptions import CheckbackError, ConfigurationError, ProtocolError
 from checkback.listener import LocalTransactionState, TransactionListener
 from checkback.protocol import Announcement, CheckRequest, Topics, announcement_key
 
@@ -37,7 +38,7 @@ def check_app(listener: TransactionListener, group: str) -> Starlette:
     async def answer(request: Request) -> Response:
         try:
             check = CheckRequest.from_json(json.loads(await request.body()))
-        except (ProtocolError, ValueError) as error:
+        except (ProtocolError, ValueError, RecursionError) as error:
             return JSONResponse({"error": str(error)}, status_code=400)
         if check.group != group:
             return JSONResponse({"error": f"This endpoint answers for group {group}."}, status_code=404)
@@ -71,9 +72,19 @@ class EndpointAnnouncer:
         self._instance = uuid.uuid4().hex
         self._url = url
         self._topic = (topics or Topics()).producers
-        self._kafka = KafkaProducer(bootstrap_servers=bootstrap_servers, acks="all", **(kafka_options or {}))
+        settings = {"acks": "all", "allow_auto_create_topics": False, "max_block_ms": int(_START_SECONDS * 1000)}
+        try:
+            self._kafka = KafkaProducer(bootstrap_servers=bootstrap_servers, **{**settings, **(kafka_options or {})})
+        except KafkaError as error:
+            raise ConfigurationError(f"No Kafka answers at {bootstrap_servers}: {error!r}.") from error
         self._closing = threading.Event()
-        self._announce().get(timeout=_START_SECONDS)
+        try:
+            self._announce().get(timeout=_START_SECONDS)
+        except KafkaError as error:
+            self._kafka.close(timeout=1)
+            raise ConfigurationError(
+                f"Kafka has no topic {self._topic}: run 'checkback topics create' first. ({error!r})"
+            ) from error
         self._thread = threading.Thread(target=self._beat, name="checkback-heartbeat", daemon=True)
         self._thread.start()
 
@@ -92,7 +103,10 @@ class EndpointAnnouncer:
 
     def _beat(self) -> None:
         while not self._closing.wait(_HEARTBEAT_SECONDS):
-            self._announce()
+            try:
+                self._announce()
+            except KafkaError as error:
+                _LOGGER.warning("A heartbeat of group %s did not reach Kafka: %r", self._group, error)
 
 
 class CheckEndpoint:
@@ -137,7 +151,11 @@ class CheckEndpoint:
             if time.monotonic() > deadline or not self._thread.is_alive():
                 raise CheckbackError("The check endpoint's server did not start.")
             time.sleep(0.01)
-        self._announcer = EndpointAnnouncer(*self._announce_to, self.url, **self._announce_with)  # type: ignore[arg-type] # mypy cannot see through the dict
+        try:
+            self._announcer = EndpointAnnouncer(*self._announce_to, self.url, **self._announce_with)  # type: ignore[arg-type] # mypy cannot see through the dict
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def stop(self) -> None:

@@ -5,6 +5,7 @@ Headers are ``(str, bytes)`` pairs in the order in which they are written.
 """
 
 import json
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,6 +36,9 @@ RESERVED_PREFIX = "cb-"
 MAX_ID_BYTES = 64
 MAX_GROUP_BYTES = 255
 MAX_TOPIC_BYTES = 249
+MAX_PARTITION_DIGITS = 9
+MAX_DIGITS = 19
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 
 Headers = Sequence[tuple[str, bytes]]
 
@@ -129,6 +133,8 @@ class HalfPosition(NamedTuple):
         partition, colon, offset = text.partition(":")
         if not (colon and partition.isascii() and partition.isdigit() and offset.isascii() and offset.isdigit()):
             raise ProtocolError(f"{HALF} must be 'partition:offset' of the half message, not {text!r}.")
+        if max(len(partition), len(offset)) > MAX_DIGITS:
+            raise ProtocolError(f"{HALF} must have at most {MAX_DIGITS} digits in a number.")
         position = cls(int(partition), int(offset))
         if str(position) != text:
             raise ProtocolError(f"{HALF} must have no leading zeros, not {text!r}.")
@@ -147,13 +153,17 @@ def half_headers(
     _bounded(ID, transaction_id, MAX_ID_BYTES)
     _bounded(GROUP, group, MAX_GROUP_BYTES)
     _bounded(TOPIC, topic, MAX_TOPIC_BYTES)
+    if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
+        raise ProtocolError(f"{TOPIC} must be a name Kafka allows (a-z A-Z 0-9 . _ -), not {topic!r}.")
     for name, _ in application:
         if name.startswith(RESERVED_PREFIX):
             raise ProtocolError(f"Header {name!r}: names beginning with {RESERVED_PREFIX!r} are Checkback's own.")
     ours = [(ID, transaction_id.encode()), (GROUP, group.encode()), (TOPIC, topic.encode())]
     if partition is not None:
-        if partition < 0:
-            raise ProtocolError(f"{PARTITION} must not be negative, got {partition}.")
+        if not 0 <= partition < 10**MAX_PARTITION_DIGITS:
+            raise ProtocolError(
+                f"{PARTITION} must have 1 to {MAX_PARTITION_DIGITS} digits and no sign, got {partition}."
+            )
         ours.append((PARTITION, str(partition).encode()))
     return [*ours, *application]
 
@@ -225,7 +235,7 @@ class CheckRequest:
                 check_max=int(body["check_max"]),
                 born_ms=int(body["born_ms"]),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ProtocolError(f"Not a check request: {error!r}.") from error
 
     def to_record(self) -> tuple[bytes, bytes | None, list[tuple[str, bytes]]]:
@@ -264,7 +274,7 @@ class CheckRequest:
                 check_max=int(ours[CHECK_MAX]),
                 born_ms=int(ours[BORN_MS]),
             )
-        except (KeyError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"Not a record of a check: {error!r}.") from error
 
 
@@ -293,7 +303,7 @@ class Announcement:
         try:
             body = json.loads(value)
             return cls(str(body["group"]), str(body["instance"]), str(body["url"]), int(body["time_ms"]))
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise ProtocolError(f"Not an announcement of a producer: {error!r}.") from error
 
 

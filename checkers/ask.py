@@ -28,10 +28,12 @@ class Asker:
         """Ask once. Never raises for what an endpoint does or fails to do."""
         try:
             response = await self._client.post(url, json=request.to_json())
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.InvalidURL, ValueError) as error:
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
             return Verdict(Action.UNREACHABLE, f"{url}: {error!r}")
         except httpx.HTTPError as error:
             return Verdict(Action.UNKNOWN, f"{url}: {error!r}")
+        except Exception as error:  # noqa: BLE001  (a URL that is none fails in many ways, before anything is sent)
+            return Verdict(Action.UNREACHABLE, f"{url}: {error!r}")
         return _read(url, response)
 
 
@@ -42,6 +44,7 @@ def _read(url: str, response: httpx.Response) -> Verdict:
         body = response.json()
         action = _VERDICTS[body["state"]]
         remark = str(body.get("remark") or "")
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return Verdict(Action.UNKNOWN, f"{url} answered with no verdict: {response.text[:100]!r}")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        said = response.content[:100].decode(errors="replace")  # .text would trust the charset it names
+        return Verdict(Action.UNKNOWN, f"{url} answered with no verdict: {said!r}")
     return Verdict(action, remark[:_REMARK_CHARACTERS])

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -217,6 +217,9 @@ class _Groups:
         try:
             async with slot:
                 return await self._ask_one_of(endpoints, request)
+        except Exception as error:  # an answer must come in any case: the offset waits for it
+            _LOGGER.exception("Asking for %s failed", request.transaction_id)
+            return Verdict(Action.UNKNOWN, f"asking failed: {error!r}")
         finally:
             self._waiting[group] -= 1
 
@@ -224,10 +227,18 @@ class _Groups:
         asker = Asker(self._http())
         verdict = Verdict(Action.UNREACHABLE, "")
         for url in endpoints:
-            verdict = await asker.ask(url, request)
+            verdict = await self._within_time(asker.ask(url, request), url)
             if verdict.action is not Action.UNREACHABLE:
                 break
         return verdict
+
+    async def _within_time(self, asking: Coroutine[Any, Any, Verdict], url: str) -> Verdict:
+        # httpx bounds each wait for bytes, not their sum; connecting has its own bound, hence twice
+        seconds = 2 * self._checks.ask_timeout / 1000
+        try:
+            return await asyncio.wait_for(asking, seconds)
+        except TimeoutError:
+            return Verdict(Action.UNKNOWN, f"{url}: no complete answer within {seconds} s")
 
     def _http(self) -> httpx.AsyncClient:
         if self._client is None:

@@ -82,7 +82,7 @@ def _file(file: Path | None) -> dict[str, Any]:
         return tomllib.loads(named.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(f"Cannot read the settings file {named}: {error.strerror}.") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{named} is not TOML: {error}.") from None
 
 

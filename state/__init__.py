@@ -5,6 +5,7 @@ from state.outcomes import Kind
 from state.policy import Policy
 from state.rows import (
     BROKEN_FIELDS,
+    BYTES,
     EARLY_FIELDS,
     HALF_FIELDS,
     OP_FIELDS,
@@ -18,6 +19,7 @@ from state.table import DECIDED, TABLE, UNDECIDED, Event, Outcome, State
 
 __all__ = [
     "BROKEN_FIELDS",
+    "BYTES",
     "DECIDED",
     "EARLY_FIELDS",
     "HALF_FIELDS",

@@ -19,14 +19,13 @@ import numpy as np
 import pyarrow as pa
 
 from checkback.exceptions import StateFormatError
-from state.rows import EARLY_FIELDS, OPEN_FIELDS, Fields, Rows
+from state.rows import BYTES, EARLY_FIELDS, OPEN_FIELDS, Fields, Rows
 from state.segment import Segment
 
 VERSION = 1
 
 _MARK = struct.Struct("<BI")
 _HEAD = struct.Struct("<6q")
-_BINARY = frozenset({"key", "value"})
 
 
 def encode(segment: Segment) -> bytes:
@@ -66,7 +65,7 @@ def decode(content: bytes) -> Segment:
 
 def _schema(fields: Fields) -> pa.Schema:
     types = {
-        name: pa.from_numpy_dtype(dtype) if dtype is not object else pa.binary() if name in _BINARY else pa.string()
+        name: pa.from_numpy_dtype(dtype) if dtype is not object else pa.binary() if name in BYTES else pa.string()
         for name, dtype in fields.items()
     }
     return pa.schema(types)

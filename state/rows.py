@@ -13,6 +13,9 @@ import numpy.typing as npt
 Column = npt.NDArray[Any]
 Fields = Mapping[str, Any]
 
+BYTES = frozenset({"key", "value"})
+"""Which object columns hold bytes; all others hold text."""
+
 HALF_FIELDS: Fields = {
     "offset": np.int64,  # in the half topic
     "tx_id": object,  # str
@@ -100,8 +103,15 @@ class Rows(Mapping[str, Column]):
 
     @classmethod
     def blank(cls, fields: Fields, count: int) -> Self:
-        """``count`` rows of -1 in every number and None in every object."""
-        return cls({n: np.full(count, None if dtype is object else -1, dtype) for n, dtype in fields.items()})
+        """``count`` rows of -1 in every number, "" in every text and None in every bytes column.
+
+        Not None in texts: pandas looks through a column that begins with None for anything that is not.
+        """
+
+        def nothing(name: str) -> object:
+            return -1 if fields[name] is not object else None if name in BYTES else ""
+
+        return cls({name: np.full(count, nothing(name), dtype) for name, dtype in fields.items()})
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:

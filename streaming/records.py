@@ -31,7 +31,7 @@ class Record(NamedTuple):
 
 def unpack_headers(packed: str | None) -> Headers:
     """Headers of Spark's ``to_json`` of its header array, in their order; a null value is left out there."""
-    if packed is None:
+    if not packed:
         return []
     pairs: Headers = []
     for header in json.loads(packed):

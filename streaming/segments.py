@@ -20,6 +20,7 @@ from pyspark.sql.types import (
 
 from state import (
     BROKEN_FIELDS,
+    BYTES,
     HALF_FIELDS,
     OP_FIELDS,
     OUTCOME_FIELDS,
@@ -35,7 +36,6 @@ from state import (
 from streaming.decode import BROKEN_KIND, HALF_KIND, INGEST_TIME, NO_SEGMENT, OP_KIND
 from streaming.worker import prepare_worker
 
-_BINARY = frozenset({"key", "value"})
 _SPARK_TYPES: dict[Any, DataType] = {np.int8: ByteType(), np.int32: IntegerType(), np.int64: LongType()}
 
 STATE_SCHEMA = StructType([StructField("content", BinaryType())])
@@ -45,7 +45,7 @@ OUTCOME_SCHEMA = StructType(
     + [
         StructField(
             name,
-            (BinaryType() if name in _BINARY else StringType()) if kind is object else _SPARK_TYPES[kind],
+            (BinaryType() if name in BYTES else StringType()) if kind is object else _SPARK_TYPES[kind],
         )
         for name, kind in OUTCOME_FIELDS.items()
     ]

@@ -4,6 +4,7 @@ import sys
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from checkback.cli.bench import bench
 from checkback.cli.config import config
@@ -38,5 +39,7 @@ def run() -> None:
     try:
         app()
     except CheckbackError as error:
-        Console(stderr=True, soft_wrap=True).print(f"[bold red]{type(error).__name__}[/]: {error}", highlight=False)
+        Console(stderr=True, soft_wrap=True).print(
+            f"[bold red]{type(error).__name__}[/]: {escape(str(error))}", highlight=False
+        )
         sys.exit(_TRY_AGAIN if error.retriable else 1)

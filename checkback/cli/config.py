@@ -3,6 +3,7 @@
 import json
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from checkback.cli.options import ConfigFile
@@ -16,5 +17,5 @@ def config(config: ConfigFile = None) -> None:
     table = Table("setting", "value", "from", box=None, pad_edge=False)
     for key, value, origin in origins(config):
         shown = value if isinstance(value, str) else json.dumps(value)
-        table.add_row(key, shown, f"[{_STYLES[origin]}]{origin}[/]")
+        table.add_row(key, escape(shown), f"[{_STYLES[origin]}]{origin}[/]")
     Console().print(table)

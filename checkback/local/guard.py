@@ -44,7 +44,8 @@ def main(remove: str, command: list[str]) -> int:
             pass
         _stop(program)
 
-    signal.signal(signal.SIGTERM, lambda *_: _stop(program))
+    # in a thread of its own: the handler runs inside wait() below, whose lock it would wait for in vain
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=_stop, args=(program,), daemon=True).start())
     threading.Thread(target=wait_for_starter, daemon=True).start()
     status = program.wait()
     if remove:

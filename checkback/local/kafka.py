@@ -10,7 +10,7 @@ import uuid
 from base64 import urlsafe_b64encode
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 from checkback.exceptions import BrokerStartError
 from checkback.local import guard
@@ -106,7 +106,8 @@ class LocalKafka:
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for us: we stop the broker, in order
             )
-        self._wait_until_it_answers()
+        with self.log_file.open("rb") as log:  # held open: a broker that ends may remove its folder
+            self._wait_until_it_answers(log)
         return self
 
     def stop(self) -> None:
@@ -150,22 +151,28 @@ class LocalKafka:
         if done.returncode:
             raise BrokerStartError(f"Kafka could not format {properties.parent}: {done.stdout}{done.stderr}")
 
-    def _wait_until_it_answers(self) -> None:
+    def _wait_until_it_answers(self, log: BinaryIO) -> None:
         deadline = time.monotonic() + self._start_seconds
         while time.monotonic() < deadline:
             if self._process is None or self._process.poll() is not None:
                 break
-            if "Kafka Server started" in self._end_of_log() and _listens(self._port):
+            if "Kafka Server started" in _text(log) and _listens(self._port):
                 return
             time.sleep(0.05)
-        log = self._end_of_log()
         self.stop()
-        raise BrokerStartError(f"The local Kafka did not start. The end of its log:\n{log}")
+        raise BrokerStartError(f"The local Kafka did not start. The end of its log:\n{_reasons(_text(log))}")
 
-    def _end_of_log(self) -> str:
-        if not self.log_file.exists():
-            return "(the broker removed its folder at its end)"
-        return "\n".join(self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-30:])
+
+def _text(log: BinaryIO) -> str:
+    log.seek(0)
+    return log.read().decode(errors="replace")
+
+
+def _reasons(log: str) -> str:
+    """The errors, each once; without any the last lines. A broker that gives up says much more on its way out."""
+    lines = log.splitlines()
+    errors = dict.fromkeys(line for line in lines if " ERROR " in line or line.startswith("Caused by: "))
+    return "\n".join([*errors, *lines[-10:]] if errors else lines[-30:])
 
 
 def _free_port() -> int:

@@ -79,7 +79,9 @@ def test_unreachable_uses_no_attempt_and_backs_off_up_to_a_cap() -> None:
     driver, now_ms = checking()
     pauses = []
     for _ in range(6):
-        timer_ms = driver.step(now_ms, UNREACHABLE).timer_ms
+        answered = driver.step(now_ms, UNREACHABLE)
+        assert answered.ledger == {0: "open"}
+        timer_ms = answered.timer_ms
         assert timer_ms is not None
         assert says_nothing(driver.step(timer_ms - 1))
         assert [check.attempt for check in driver.step(timer_ms).checks] == [1]

@@ -271,3 +271,10 @@ def test_the_timer_is_the_earliest_deadline() -> None:
         assert len(said.checks) == 1
     assert timers == sorted(immunities)
     assert all(earlier < later for earlier, later in pairwise(timers))
+
+
+def test_an_op_that_waits_has_a_timer_beside_those_of_open_messages() -> None:
+    driver = Driver(POLICY)
+    driver.step(0, Op(half_offset=1))
+    said = driver.step(1, Half(immunity_ms=2 * POLICY.early_op_ttl_ms))
+    assert said.timer_ms == POLICY.early_op_ttl_ms

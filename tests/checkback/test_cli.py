@@ -1,0 +1,167 @@
+"""The command line: its help, its settings, its topics and its errors."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from checkback.cli import app, run
+from checkback.exceptions import CheckbackError, CheckpointMismatchError, HalfMessageTimeoutError, JobFailedError
+from checkback.local import LocalKafka
+from checkback.protocol import Topics
+from checkback.topics import TopicAdministration
+from tests.place import Place
+
+ROOT = Path(__file__).parents[2]
+COMMANDS: dict[tuple[str, ...], str] = {
+    (): "a message appears if, and only if",
+    ("demo",): "A shop sends orders",
+    ("run",): "Run the job",
+    ("topics",): "Checkback's own topics",
+    ("topics", "create"): "Create the topics that are missing",
+    ("config",): "Print every setting",
+    ("kafka",): "Start a real Kafka",
+    ("bench",): "Measurements",
+    ("bench", "throughput"): "Transactions per second",
+    ("bench", "latency"): "Time from an op's sending",
+}
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in [name for name in os.environ if name.upper().startswith("CHECKBACK_")]:
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("COLUMNS", "160")
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def commands(group: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield path
+    for name, command in getattr(group, "commands", {}).items():
+        yield from commands(command, (*path, name))
+
+
+def test_the_commands_are_these() -> None:
+    assert set(commands(typer.main.get_command(app))) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_says_what_it_does(path: tuple[str, ...]) -> None:
+    said = invoke(*path, "--help")
+    assert said.exit_code == 0
+    assert COMMANDS[path] in said.output
+
+
+@pytest.mark.parametrize("path", [path for path in COMMANDS if path], ids=" ".join)
+def test_every_option_says_what_it_is_for(path: tuple[str, ...]) -> None:
+    command: object = typer.main.get_command(app)
+    for name in path:
+        command = command.commands[name]  # type: ignore[attr-defined]  # groups have them
+    mute = [option.name for option in command.params if not getattr(option, "help", None)]  # type: ignore[attr-defined]
+    assert mute == []
+
+
+@pytest.mark.parametrize("arguments", [["no-such-command"], ["config", "--no-such-option"], ["kafka", "--port", "x"]])
+def test_wrong_arguments_end_with_status_2(arguments: list[str]) -> None:
+    assert invoke(*arguments).exit_code == 2
+
+
+def test_config_prints_values_and_where_they_came_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[transactions]\ntimeout = "9s"\n[checks.endpoints]\norders = ["http://one:80/x"]\n')
+    monkeypatch.setenv("CHECKBACK_JOB__MASTER", "local[3]")
+    said = invoke("config", "--config", str(file))
+    assert said.exit_code == 0
+    rows = {row[0]: row[1:] for row in (line.split() for line in said.output.splitlines())}
+    assert rows["setting"] == ["value", "from"]
+    assert rows["transactions.timeout"] == ["9s", "file"]
+    assert rows["checks.endpoints"] == ['{"orders":', '["http://one/x"]}', "file"]
+    assert rows["job.master"] == ["local[3]", "environment"]
+    assert rows["transactions.check_max"] == ["15", "default"]
+    assert rows["checks.in_job"] == ["true", "default"]
+
+
+def test_config_prints_brackets_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHECKBACK_JOB__CHECKPOINT", "/data/[bold]/[/end]")
+    said = invoke("config")
+    assert said.exit_code == 0
+    assert "/data/[bold]/[/end]" in said.output
+
+
+def test_a_wrong_settings_file_ends_with_status_1_and_the_keys_name(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('[transactions]\ntimeot = "6s"\n')
+    done = subprocess.run(
+        [sys.executable, "-m", "checkback", "config", "--config", str(file)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "ConfigurationError: " in done.stderr
+    assert "transactions.timeot: unknown key (did you mean timeout?)" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["missing.toml", "[draft].toml", "[", "[/bold]"])
+def test_an_error_is_told_as_it_is(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / name
+    monkeypatch.setattr(sys, "argv", ["checkback", "config", "-c", str(missing)])
+    with pytest.raises(SystemExit) as ended:
+        run()
+    assert ended.value.code == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == f"ConfigurationError: Cannot read the settings file {missing}: No such file or directory.\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(CheckpointMismatchError("two"), 1), (HalfMessageTimeoutError("late"), 75), (JobFailedError("no Kafka"), 75)],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_that_may_pass_has_a_status_of_its_own(
+    error: CheckbackError, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setitem(run.__globals__, "app", fail)
+    with pytest.raises(SystemExit) as ended:
+        run()
+    assert ended.value.code == status
+    assert capsys.readouterr().err == f"{type(error).__name__}: {error}\n"
+
+
+def test_topics_are_created_once(broker: LocalKafka, place: Place, tmp_path: Path) -> None:
+    topics = Topics("made-" + place.topics.prefix)
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        f'[kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\ntopic_prefix = "{topics.prefix}"\n'
+        "[job]\nstate_partitions = 5\n"
+    )
+    first = invoke("topics", "create", "--partitions", "3", "--config", str(file))
+    assert first.exit_code == 0
+    assert first.output.splitlines() == [f"created  {name}" for name in topics.all()]
+    second = invoke("topics", "create", "--config", str(file))
+    assert second.exit_code == 0
+    assert second.output.splitlines() == [f"is there  {name}" for name in topics.all()]
+    with TopicAdministration(broker.bootstrap_servers) as administration:
+        assert administration.partitions(topics.all()) == {
+            **dict.fromkeys((topics.half, topics.op, topics.check), 3),
+            **dict.fromkeys((topics.parked, topics.rejected, topics.status, topics.producers), 1),
+            topics.progress: 5,
+        }

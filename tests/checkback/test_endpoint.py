@@ -1,0 +1,228 @@
+"""The check endpoint: its answers over HTTP, and its announcement in a real Kafka."""
+
+import asyncio
+import json
+import socket
+import threading
+from typing import Any
+
+import httpx
+import pytest
+from kafka.errors import KafkaTimeoutError
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from checkback import (
+    CallableListener,
+    CheckEndpoint,
+    CheckRequest,
+    ConfigurationError,
+    EndpointAnnouncer,
+    HalfPosition,
+    LocalTransactionState,
+    check_app,
+    endpoint,
+)
+from checkback.protocol import Announcement, announcement_key
+from tests.place import Place, wait_until
+
+REQUEST = CheckRequest("tx", "orders", "paid", b"k", b"v", [("a", b"\x00")], HalfPosition(1, 2), 1, 15, 1_000)
+
+
+class Answerer:
+    """A listener that answers with whatever it is given, and raises an exception it is given."""
+
+    def __init__(self, answer: Any = LocalTransactionState.COMMIT) -> None:
+        self.asked: list[CheckRequest] = []
+        self._answer = answer
+
+    def execute_local_transaction(self, message: object, arg: object) -> LocalTransactionState:
+        raise NotImplementedError
+
+    def check_local_transaction(self, request: CheckRequest) -> LocalTransactionState:
+        self.asked.append(request)
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer  # type: ignore[no-any-return]  # some tests give what is no state
+
+
+def request(app: Any, body: Any, method: str = "POST", path: str = "/") -> httpx.Response:
+    """Send a body, as JSON unless it is bytes, to an application without a network."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+
+    async def sent() -> httpx.Response:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
+            return await client.request(method, path, content=content)
+
+    return asyncio.run(sent())
+
+
+@pytest.mark.parametrize("state", [*LocalTransactionState, "commit", "rollback"])
+def test_the_listeners_answer_is_given(state: str) -> None:
+    listener = Answerer(state)
+    answer = request(check_app(listener, "orders"), REQUEST.to_json())
+    assert answer.status_code == 200
+    assert answer.json() == {"state": str(state), "remark": ""}
+    assert listener.asked == [REQUEST]
+
+
+@pytest.mark.parametrize(
+    ("raised", "remark"),
+    [
+        (LookupError("no such row"), "check_local_transaction raised LookupError('no such row')"),
+        (LookupError("\ud800"), r"check_local_transaction raised LookupError('\ud800')"),
+    ],
+)
+def test_an_exception_is_unknown_and_told(raised: Exception, remark: str, caplog: pytest.LogCaptureFixture) -> None:
+    answer = request(check_app(Answerer(raised), "orders"), REQUEST.to_json())
+    assert answer.status_code == 200
+    assert answer.json() == {"state": "unknown", "remark": remark}
+    assert "The check of tx raised" in caplog.text
+
+
+@pytest.mark.parametrize("nothing", [None, "perhaps", 1])
+def test_an_answer_that_is_none_is_unknown(nothing: Any) -> None:
+    answer = request(check_app(Answerer(nothing), "orders"), REQUEST.to_json())
+    assert answer.status_code == 200
+    assert answer.json()["state"] == "unknown"
+    assert "check_local_transaction raised ValueError" in answer.json()["remark"]
+
+
+def test_another_group_is_not_answered_for() -> None:
+    listener = Answerer()
+    answer = request(check_app(listener, "invoices"), REQUEST.to_json())
+    assert answer.status_code == 404
+    assert answer.json() == {"error": "This endpoint answers for group invoices."}
+    assert listener.asked == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"commit", b"\xff", b"[" * 100_000),
+        *([], None, {}),
+        {**REQUEST.to_json(), "version": 2},
+        {**REQUEST.to_json(), "half": "1"},
+        {**REQUEST.to_json(), "payload": "no base64!"},
+        {**REQUEST.to_json(), "attempt": float("inf")},
+    ],
+    ids=lambda body: str(body)[:20],
+)
+def test_what_is_no_check_is_refused(body: Any) -> None:
+    listener = Answerer()
+    answer = request(check_app(listener, "orders"), body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]
+    assert listener.asked == []
+
+
+def test_it_takes_posts_only() -> None:
+    assert request(check_app(Answerer(), "orders"), REQUEST.to_json(), "GET").status_code == 405
+
+
+def test_two_checks_are_answered_side_by_side() -> None:
+    together = threading.Barrier(2)
+
+    def check(_: CheckRequest) -> LocalTransactionState:
+        together.wait(10)
+        return LocalTransactionState.COMMIT
+
+    app = check_app(CallableListener(lambda *_: LocalTransactionState.UNKNOWN, check), "orders")
+
+    async def both() -> list[httpx.Response]:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
+            return await asyncio.gather(*(client.post("/", json=REQUEST.to_json()) for _ in range(2)))
+
+    assert [answer.json()["state"] for answer in asyncio.run(both())] == ["commit", "commit"]
+
+
+def test_it_may_be_mounted_in_another_application() -> None:
+    app = Starlette(routes=[Mount("/checkback", check_app(Answerer(), "orders"))])
+    assert request(app, REQUEST.to_json(), path="/checkback/").json()["state"] == "commit"
+    # without the slash the application redirects, which the check service does not follow: docs/protocol.md
+    assert request(app, REQUEST.to_json(), path="/checkback").status_code == 307
+
+
+def announcements(place: Place) -> list[tuple[bytes, bytes | None]]:
+    return [(record.key, record.value) for record in place.read(place.topics.producers)]
+
+
+def test_an_endpoint_announces_itself_answers_and_takes_it_back(place: Place) -> None:
+    listener = Answerer()
+    with CheckEndpoint(place.bootstrap_servers, "orders", listener, topics=place.topics) as served:
+        [(key, value)] = announcements(place)
+        announced = Announcement.from_record(value or b"")
+        assert (announced.group, announced.url) == ("orders", served.url)
+        assert key == announcement_key("orders", announced.instance)
+        answer = httpx.post(announced.url, json=REQUEST.to_json(), trust_env=False)
+        assert answer.json() == {"state": "commit", "remark": ""}
+        assert listener.asked == [REQUEST]
+        assert len(announcements(place)) == 1
+    assert announcements(place)[1:] == [(key, None)]
+    with pytest.raises(httpx.ConnectError):
+        httpx.post(announced.url, json=REQUEST.to_json(), trust_env=False)
+
+
+def test_stopping_again_is_harmless(place: Place) -> None:
+    served = CheckEndpoint(place.bootstrap_servers, "orders", Answerer(), topics=place.topics).start()
+    served.stop()
+    served.stop()
+    assert len(announcements(place)) == 2
+
+
+def test_two_endpoints_of_a_group_do_not_replace_each_other(place: Place) -> None:
+    with (
+        CheckEndpoint(place.bootstrap_servers, "orders", Answerer(), topics=place.topics) as one,
+        CheckEndpoint(place.bootstrap_servers, "orders", Answerer(), topics=place.topics) as other,
+    ):
+        said = dict(announcements(place))
+        assert {Announcement.from_record(value or b"").url for value in said.values()} == {one.url, other.url}
+
+
+def test_an_application_with_a_server_of_its_own_announces_that(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "_HEARTBEAT_SECONDS", 0.05)
+    announcer = EndpointAnnouncer(place.bootstrap_servers, "orders", "http://shop:80/checks/", topics=place.topics)
+    wait_until(lambda: len(announcements(place)) >= 3, 20, "two heartbeats")
+    announcer.close()
+    announcer.close()
+    *beats, (last_key, last_value) = announcements(place)
+    assert {key for key, _ in beats} == {last_key}
+    assert {Announcement.from_record(value or b"").url for _, value in beats} == {"http://shop:80/checks/"}
+    assert last_value is None
+
+
+def test_a_heartbeat_that_fails_is_not_the_last(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "_HEARTBEAT_SECONDS", 0.05)
+    announcer = EndpointAnnouncer(place.bootstrap_servers, "orders", "http://shop:80/", topics=place.topics)
+    failed = threading.Event()
+    send = announcer._kafka.send
+
+    def send_but_once(*arguments: Any) -> Any:
+        if not failed.is_set():
+            failed.set()
+            raise KafkaTimeoutError("no room in the buffer")
+        return send(*arguments)
+
+    monkeypatch.setattr(announcer._kafka, "send", send_but_once)
+    try:
+        assert failed.wait(10)
+        before = len(announcements(place))
+        wait_until(lambda: len(announcements(place)) > before, 5, "another heartbeat")
+    finally:
+        announcer.close()
+
+
+def test_without_kafka_it_says_so_and_leaves_nothing_behind() -> None:
+    before = set(threading.enumerate())
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # and nobody listens
+        server = f"127.0.0.1:{bound.getsockname()[1]}"
+        served = CheckEndpoint(server, "orders", Answerer(), kafka_options={"bootstrap_timeout_ms": 300})
+        try:
+            with pytest.raises(ConfigurationError, match=f"No Kafka answers at {server}"):
+                served.start()
+            left = {thread.name for thread in set(threading.enumerate()) - before if thread.is_alive()}
+        finally:
+            served.stop()
+    assert "checkback-endpoint" not in left

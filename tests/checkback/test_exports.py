@@ -1,0 +1,56 @@
+"""What the packages export, and what importing them brings along."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = [
+    *("checkback", "checkback.cli", "checkback.demo", "checkback.local"),
+    *("state", "checkers", "conf", "streaming", "bench"),
+]
+# What pyproject.toml has in the extra "job": an application does without.
+EXTRAS = [
+    *("pyspark", "pandas", "numpy", "pyarrow", "confluent_kafka", "prometheus_client", "py4j"),
+    *("httpx", "jgo", "cjdk", "pydantic", "pydantic_settings", "rich", "typer"),
+]
+
+
+def in_order(name: str) -> tuple[int, str]:
+    """Constants, then classes, then functions."""
+    return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_exported_name_is_there_once_and_in_order(package: str) -> None:
+    module = importlib.import_module(package)
+    names = list(module.__all__)
+    assert [name for name in names if not hasattr(module, name)] == []
+    assert names == sorted(set(names), key=in_order)
+
+
+@pytest.mark.parametrize("package", [name for name in PACKAGES if name != "checkback.cli"])
+def test_a_package_only_re_exports(package: str) -> None:
+    source = Path(importlib.import_module(package).__file__ or "").read_text(encoding="utf-8")
+    assert "def " not in source
+    assert "class " not in source
+
+
+def brought_along(package: str, unwanted: list[str]) -> str:
+    """What of the unwanted a fresh interpreter has after importing this package."""
+    program = f"import {package}, sys; print(*sorted(set({unwanted!r}) & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_an_application_imports_nothing_of_the_jobs() -> None:
+    assert brought_along("checkback", EXTRAS) == ""
+
+
+def test_the_state_machine_imports_no_spark() -> None:
+    assert brought_along("state", ["pyspark", "confluent_kafka", "streaming", "conf", "checkers"]) == ""

@@ -1,0 +1,143 @@
+"""The local Kafka: it ends with whoever started it, keeps what it is told to keep, and says why it cannot start."""
+
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from kafka import KafkaProducer
+
+from checkback.exceptions import BrokerStartError
+from checkback.local import LocalKafka, guard
+from checkback.topics import TopicAdministration
+from tests.place import wait_until
+
+ROOT = Path(__file__).parents[2]
+SLEEP = [sys.executable, "-c", "import sys; sys.stdin.read(); import signal; signal.pause()"]
+STARTER = """
+from checkback.local import LocalKafka
+kafka = LocalKafka(heap_megabytes=256).start()
+print(kafka.pid, kafka.log_file.parent, flush=True)
+input()
+"""
+
+
+def gone(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+@contextmanager
+def guarded(remove: str, *command: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A guard with a small program in the broker's place."""
+    with subprocess.Popen([sys.executable, guard.__file__, remove, *command], stdin=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def program_of(process: subprocess.Popen[bytes]) -> psutil.Process:
+    children: list[psutil.Process] = []
+
+    def started() -> bool:
+        children[:] = psutil.Process(process.pid).children()
+        # before exec the child still looks like the guard itself
+        return bool(children) and guard.__file__ not in children[0].cmdline()
+
+    wait_until(started, 20, "the guarded program")
+    return children[0]
+
+
+class TestGuard:
+    def test_it_ends_the_program_and_removes_the_folder_when_the_starter_is_gone(self, tmp_path: Path) -> None:
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        (folder / "file").touch()
+        with guarded(str(folder), *SLEEP) as process:
+            program = program_of(process)
+            assert process.stdin is not None
+            process.stdin.close()  # what the kernel does at the starter's death
+            process.wait(20)
+            assert gone(program)
+        assert not folder.exists()
+
+    def test_it_leaves_the_folder_it_is_not_told_to_remove(self, tmp_path: Path) -> None:
+        with guarded("", *SLEEP) as process:
+            program = program_of(process)
+            process.send_signal(signal.SIGTERM)
+            process.wait(guard.GRACE_SECONDS / 2)  # the grace is for programs that do not end
+            assert gone(program)
+        assert tmp_path.exists()
+
+    def test_its_status_is_the_programs(self) -> None:
+        with guarded("", sys.executable, "-c", "raise SystemExit(7)") as process:
+            assert process.wait(20) == 7
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's part in it is Linux's")
+    def test_the_program_ends_though_the_guard_is_killed(self) -> None:
+        with guarded("", *SLEEP) as process:
+            program = program_of(process)
+            process.kill()
+            process.wait(20)
+            wait_until(lambda: gone(program), 20, "the end of the program")
+
+
+def test_a_killed_starter_leaves_no_broker_and_no_folder() -> None:
+    command = [sys.executable, "-c", STARTER]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as starter:
+        try:
+            assert starter.stdout is not None
+            said = starter.stdout.readline().split()
+            the_guard, folder = psutil.Process(int(said[0])), Path(said[1])
+            [broker] = the_guard.children()
+            assert folder.is_dir()
+            assert "kafka.Kafka" in broker.cmdline()
+        finally:
+            starter.kill()
+    wait_until(lambda: gone(broker) and gone(the_guard) and not folder.exists(), 30, "the broker's end")
+
+
+def test_a_data_folder_survives_a_crash_and_a_restart(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    first = LocalKafka(data, heap_megabytes=256).start()
+    try:
+        broker = psutil.Process(first.pid).children()[0]
+        with TopicAdministration(first.bootstrap_servers) as administration:
+            assert administration.create_one("kept", 3)
+        producer = KafkaProducer(bootstrap_servers=first.bootstrap_servers, acks="all")
+        assert producer.send("kept", b"value", partition=2).get(20).offset == 0
+        producer.close()
+    finally:
+        first.kill()
+    assert not first.running
+    wait_until(lambda: gone(broker), 20, "the end of the killed broker")
+    with LocalKafka(data, heap_megabytes=256) as second:
+        assert second.running
+        with TopicAdministration(second.bootstrap_servers) as administration:
+            assert administration.partitions(("kept", "other")) == {"kept": 3}
+        producer = KafkaProducer(bootstrap_servers=second.bootstrap_servers, acks="all")
+        assert producer.send("kept", b"value", partition=2).get(20).offset == 1
+        producer.close()
+        broker = psutil.Process(second.pid).children()[0]
+    assert gone(broker)
+    assert not second.running
+    assert second.pid is None
+    second.stop()  # harmless
+    assert (data / "log" / "meta.properties").exists()
+
+
+def test_a_broker_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        kafka = LocalKafka(port=taken.getsockname()[1], heap_megabytes=256)
+        with pytest.raises(BrokerStartError, match="did not start") as raised:
+            kafka.start()
+    assert "Address already in use" in str(raised.value)
+    assert not kafka.running
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,308 @@
+"""The producer on a real Kafka: half message, local transaction, op, in this order or not at all."""
+
+import logging
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from checkback import (
+    CallableListener,
+    CheckRequest,
+    ConfigurationError,
+    HalfMessage,
+    HalfMessageError,
+    HalfMessageTimeoutError,
+    LocalTransactionState,
+    ProducerClosedError,
+    ProtocolError,
+    Topics,
+    TransactionProducer,
+)
+from checkback.producer import _PartitionRun
+from checkback.protocol import Action, HalfPosition, Source, half_headers, op_headers
+from tests.place import HALF_PARTITIONS, Place
+
+COMMIT, UNKNOWN = LocalTransactionState.COMMIT, LocalTransactionState.UNKNOWN
+TOO_LARGE = 2_000_000
+
+
+def listener(execute: Callable[[HalfMessage, Any], LocalTransactionState]) -> CallableListener:
+    def check(_: CheckRequest) -> LocalTransactionState:
+        raise NotImplementedError
+
+    return CallableListener(execute, check)
+
+
+class Recorder:
+    """Local transactions that commit, and are remembered."""
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[HalfMessage, Any]] = []
+
+    def __call__(self, message: HalfMessage, arg: Any) -> LocalTransactionState:
+        self.ran.append((message, arg))
+        return COMMIT
+
+
+@pytest.fixture
+def ran() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def producer(place: Place, ran: Recorder) -> Iterator[TransactionProducer]:
+    with TransactionProducer(place.bootstrap_servers, "orders", listener(ran), topics=place.topics) as made:
+        yield made
+
+
+def half_at(place: Place, position: HalfPosition) -> Any:
+    """The half message that lies at a position."""
+    [half] = [half for half in place.read(place.topics.half) if (half.partition, half.offset) == position]
+    return half
+
+
+def only_op(place: Place, producer: TransactionProducer) -> Any:
+    producer.flush()
+    [op] = place.read(place.topics.op)
+    return op
+
+
+def test_the_half_message_is_in_kafka_before_the_local_transaction(place: Place) -> None:
+    seen: list[Any] = []
+
+    def execute(message: HalfMessage, _: Any) -> LocalTransactionState:
+        seen.append(half_at(place, message.position))
+        assert place.read(place.topics.op) == []
+        return COMMIT
+
+    headers = [("trace", b"\x00"), ("again", b"1"), ("again", b"")]
+    with TransactionProducer(place.bootstrap_servers, "orders", listener(execute), topics=place.topics) as producer:
+        result = producer.send_in_transaction("paid", b"value", b"key", headers)
+        assert result.state is COMMIT
+        [half] = seen
+        assert (half.partition, half.offset) == result.half
+        assert (half.key, half.value) == (b"key", b"value")
+        assert list(half.headers) == half_headers(result.transaction_id, "orders", "paid", headers)
+
+
+def test_the_local_transaction_gets_message_and_argument(producer: TransactionProducer, ran: Recorder) -> None:
+    argument = object()
+    result = producer.send_in_transaction("paid", b"value", b"key", [("a", b"1")], argument)
+    [(message, given)] = ran.ran
+    assert given is argument
+    assert message == HalfMessage(result.transaction_id, "paid", b"value", b"key", [("a", b"1")], result.half)
+
+
+@pytest.mark.parametrize("state", LocalTransactionState)
+def test_the_op_says_how_it_ended_on_the_halfs_partition(place: Place, state: LocalTransactionState) -> None:
+    execute = listener(lambda *_: state)
+    with TransactionProducer(place.bootstrap_servers, "orders", execute, topics=place.topics) as producer:
+        results = [producer.send_in_transaction("paid", b"%d" % number) for number in range(70)]
+        producer.flush()
+        ops = {dict(op.headers)["cb-id"].decode(): op for op in place.read(place.topics.op)}
+    assert {result.half.partition for result in results} == set(range(HALF_PARTITIONS))
+    for result in results:
+        op = ops.pop(result.transaction_id)
+        assert (result.state, result.remark) == (state, "")
+        assert op.partition == result.half.partition
+        assert (op.key, op.value) == (None, b"")
+        assert list(op.headers) == op_headers(
+            *(result.transaction_id, "orders", result.half, Action(state.value), Source.PRODUCER)
+        )
+    assert ops == {}
+
+
+def test_an_exception_makes_the_outcome_unknown(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    def execute(*_: Any) -> LocalTransactionState:
+        raise LookupError("the database went away")
+
+    with TransactionProducer(place.bootstrap_servers, "orders", listener(execute), topics=place.topics) as producer:
+        result = producer.send_in_transaction("paid", b"value")
+        op = only_op(place, producer)
+    assert result.state is UNKNOWN
+    assert result.remark == "execute_local_transaction raised LookupError('the database went away')"
+    assert dict(op.headers)["cb-action"] == b"unknown"
+    assert op.value == result.remark.encode()
+    assert result.transaction_id in caplog.text
+
+
+@pytest.mark.parametrize("answer", [None, "perhaps", True])
+def test_an_answer_that_is_none_is_unknown(place: Place, answer: Any) -> None:
+    with TransactionProducer(
+        place.bootstrap_servers, "orders", listener(lambda *_: answer), topics=place.topics
+    ) as producer:
+        assert producer.send_in_transaction("paid", b"value").state is UNKNOWN
+
+
+def test_the_death_of_the_process_writes_no_op(place: Place) -> None:
+    class Death(BaseException):
+        pass
+
+    def execute(*_: Any) -> LocalTransactionState:
+        raise Death
+
+    with TransactionProducer(place.bootstrap_servers, "orders", listener(execute), topics=place.topics) as producer:
+        with pytest.raises(Death):
+            producer.send_in_transaction("paid", b"value")
+        producer.flush()
+        assert place.read(place.topics.op) == []
+        assert len(place.read(place.topics.half)) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"value": b"x" * TOO_LARGE}, HalfMessageError),
+        ({"value": None}, HalfMessageError),
+        ({"value": "text"}, HalfMessageError),
+        ({"headers": [("a", None)]}, HalfMessageError),
+        ({"headers": [("cb-id", b"mine")]}, ProtocolError),
+        ({"topic": ""}, ProtocolError),
+        ({"topic": "x" * 250}, ProtocolError),
+        ({"topic": "two words"}, ProtocolError),
+        ({"partition": -1}, ProtocolError),
+    ],
+    ids=lambda given: str(given)[:30],
+)
+def test_without_a_half_message_the_local_transaction_does_not_run(
+    arguments: dict[str, Any], error: type[Exception], place: Place, producer: TransactionProducer, ran: Recorder
+) -> None:
+    with pytest.raises(error) as raised:
+        producer.send_in_transaction(**{"topic": "paid", "value": b"value", **arguments})
+    assert not isinstance(raised.value, HalfMessageTimeoutError)
+    producer.flush()
+    assert ran.ran == []
+    assert place.read(place.topics.half) == place.read(place.topics.op) == []
+
+
+def test_a_half_message_not_acknowledged_in_time_may_be_tried_again(
+    producer: TransactionProducer, ran: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer, "_half_timeout_ms", 0)
+    with pytest.raises(HalfMessageTimeoutError, match="the local transaction was not run") as raised:
+        producer.send_in_transaction("paid", b"value")
+    assert raised.value.retriable
+    assert ran.ran == []
+
+
+def test_a_tombstone_with_its_key(place: Place, producer: TransactionProducer) -> None:
+    half = half_at(place, producer.send_in_transaction("paid", None, b"key").half)
+    assert (half.key, half.value) == (b"key", None)
+
+
+def test_a_partition_of_the_real_topic(place: Place, producer: TransactionProducer) -> None:
+    half = half_at(place, producer.send_in_transaction("paid", b"value", partition=3).half)
+    assert dict(half.headers)["cb-partition"] == b"3"
+
+
+@pytest.mark.parametrize("action", [Action.COMMIT, Action.ROLLBACK])
+def test_the_plain_steps_need_no_listener(place: Place, action: Action) -> None:
+    with TransactionProducer(place.bootstrap_servers, "orders", topics=place.topics) as producer:
+        message = producer.prepare("paid", b"value", b"key")
+        assert half_at(place, message.position).value == b"value"
+        end = producer.commit if action is Action.COMMIT else producer.rollback
+        end(message, "by hand: größe")
+        op = only_op(place, producer)
+    assert list(op.headers) == op_headers(message.transaction_id, "orders", message.position, action, Source.PRODUCER)
+    assert (op.partition, op.value) == (message.position.partition, "by hand: größe".encode())
+
+
+def test_the_composed_step_needs_a_listener(place: Place) -> None:
+    with TransactionProducer(place.bootstrap_servers, "orders", topics=place.topics) as producer:
+        with pytest.raises(ConfigurationError, match="needs a listener"):
+            producer.send_in_transaction("paid", b"value")
+        assert place.read(place.topics.half) == []
+
+
+def test_an_op_that_cannot_be_written_is_left_to_the_check(
+    place: Place, producer: TransactionProducer, caplog: pytest.LogCaptureFixture
+) -> None:
+    message = producer.prepare("paid", b"value")
+    with caplog.at_level(logging.WARNING, "checkback"):
+        producer.commit(message, "x" * TOO_LARGE)
+        producer.flush()
+    assert f"The commit of transaction {message.transaction_id} did not reach Kafka" in caplog.text
+    assert place.read(place.topics.op) == []
+
+
+def test_nothing_is_sent_after_close(place: Place, producer: TransactionProducer, ran: Recorder) -> None:
+    message = producer.prepare("paid", b"value")
+    producer.close()
+    producer.close()
+    for use in (
+        lambda: producer.send_in_transaction("paid", b"value"),
+        lambda: producer.prepare("paid", b"value"),
+        lambda: producer.commit(message),
+        lambda: producer.rollback(message),
+    ):
+        with pytest.raises(ProducerClosedError):
+            use()
+    assert ran.ran == []
+    assert len(place.read(place.topics.half)) == 1
+
+
+def test_closing_writes_what_is_waiting(place: Place) -> None:
+    with TransactionProducer(place.bootstrap_servers, "orders", topics=place.topics) as producer:
+        messages = [producer.prepare("paid", b"value") for _ in range(10)]
+        for message in messages:
+            producer.commit(message)
+    written = {dict(op.headers)["cb-id"].decode() for op in place.read(place.topics.op)}
+    assert written == {message.transaction_id for message in messages}
+
+
+def test_two_threads_share_one_producer(place: Place, producer: TransactionProducer, ran: Recorder) -> None:
+    each, together = 60, threading.Barrier(2)
+
+    def send(_: int) -> list[str]:
+        together.wait(10)
+        return [producer.send_in_transaction("paid", b"value").transaction_id for _ in range(each)]
+
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(send, range(2))
+    producer.flush()
+    ids = {*first, *second}
+    halves = {dict(half.headers)["cb-id"].decode(): half for half in place.read(place.topics.half)}
+    ops = place.read(place.topics.op)
+    assert len(ids) == len(ran.ran) == len(ops) == 2 * each
+    assert halves.keys() == ids
+    for op in ops:
+        half = halves.pop(dict(op.headers)["cb-id"].decode())
+        assert dict(op.headers)["cb-half"] == b"%d:%d" % (half.partition, half.offset)
+        assert op.partition == half.partition
+    assert halves == {}
+
+
+def test_half_messages_go_to_all_partitions_in_runs() -> None:
+    run = _PartitionRun([0, 1, 2])
+    chosen = [run.next_partition() for _ in range(6 * 64)]
+    assert Counter(chosen) == dict.fromkeys(range(3), 2 * 64)
+    changes = sum(one != other for one, other in pairwise(chosen))
+    assert changes <= 6
+
+
+def test_a_missing_half_topic_is_a_mistake_of_configuration(place: Place) -> None:
+    missing = Topics("missing." + place.topics.prefix)
+    with pytest.raises(ConfigurationError, match=rf"no topic {missing.half}.*checkback topics create"):
+        TransactionProducer(place.bootstrap_servers, "orders", topics=missing, half_timeout_ms=500)
+
+
+def test_without_kafka_it_says_so_quickly() -> None:
+    threads = set(threading.enumerate())
+    since = time.monotonic()
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # and nobody listens
+        server = f"127.0.0.1:{bound.getsockname()[1]}"
+        with pytest.raises(ConfigurationError, match=f"No Kafka answers at {server}"):
+            TransactionProducer(server, "orders", kafka_options={"bootstrap_timeout_ms": 300})
+    assert time.monotonic() - since < 5
+    left = set(threading.enumerate()) - threads
+    for thread in left:
+        thread.join(5)
+    assert not any(thread.is_alive() for thread in left)

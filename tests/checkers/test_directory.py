@@ -1,0 +1,128 @@
+"""Which endpoints are live, and in which order they are asked."""
+
+import pytest
+
+from checkback.protocol import Announcement, announcement_key
+from checkers import EndpointDirectory
+
+TTL_MS = 1_000
+ONE, TWO, FIXED = "http://one/", "http://two/", "http://fixed/"
+
+
+def directory(**fixed: list[str]) -> EndpointDirectory:
+    return EndpointDirectory(fixed, TTL_MS)
+
+
+def hear(heard: EndpointDirectory, group: str, instance: str, url: str, now_ms: int) -> None:
+    # the announcing clock is far off: nothing may be decided by it
+    heard.hear(*Announcement(group, instance, url, time_ms=-1).to_record(), now_ms)
+
+
+def test_nobody_is_known_at_first() -> None:
+    assert directory().endpoints("orders", 0) == []
+
+
+def test_an_announced_endpoint_is_its_own_groups() -> None:
+    heard = directory()
+    hear(heard, "orders", "a", ONE, 0)
+    assert heard.endpoints("orders", 0) == [ONE]
+    assert heard.endpoints("invoices", 0) == []
+
+
+def test_the_one_heard_from_last_comes_first() -> None:
+    heard = directory()
+    hear(heard, "orders", "a", ONE, 1)
+    hear(heard, "orders", "b", TWO, 2)
+    assert heard.endpoints("orders", 3) == [TWO, ONE]
+    hear(heard, "orders", "a", ONE, 3)
+    assert heard.endpoints("orders", 3) == [ONE, TWO]
+
+
+def test_without_a_heartbeat_it_is_asked_no_longer() -> None:
+    heard = directory()
+    hear(heard, "orders", "a", ONE, 50)
+    assert heard.endpoints("orders", 50 + TTL_MS - 1) == [ONE]
+    assert heard.endpoints("orders", 50 + TTL_MS) == []
+
+
+def test_a_heartbeat_keeps_it_alive() -> None:
+    heard = directory()
+    hear(heard, "orders", "a", ONE, 0)
+    hear(heard, "orders", "a", ONE, TTL_MS - 1)
+    assert heard.endpoints("orders", 2 * TTL_MS - 2) == [ONE]
+
+
+def test_a_silent_one_may_come_back() -> None:
+    heard = directory()
+    hear(heard, "orders", "a", ONE, 0)
+    assert heard.endpoints("orders", TTL_MS) == []
+    hear(heard, "orders", "a", ONE, 5 * TTL_MS)
+    assert heard.endpoints("orders", 5 * TTL_MS) == [ONE]
+
+
+def test_a_new_address_replaces_the_old_one() -> None:
+    heard = directory()
+    hear(heard, "orders", "a", ONE, 0)
+    hear(heard, "orders", "a", TWO, 1)
+    assert heard.endpoints("orders", 1) == [TWO]
+
+
+def test_a_tombstone_takes_one_instance_back() -> None:
+    heard = directory()
+    hear(heard, "orders", "a", ONE, 0)
+    hear(heard, "orders", "b", TWO, 0)
+    heard.hear(announcement_key("orders", "a"), None, 1)
+    assert heard.endpoints("orders", 1) == [TWO]
+
+
+def test_a_tombstone_of_somebody_never_heard_of_is_harmless() -> None:
+    heard = directory()
+    heard.hear(announcement_key("orders", "a"), None, 0)
+    assert heard.endpoints("orders", 0) == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"not json",
+        b"\xff\xfe",
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"group": "orders", "instance": "a", "url": "http://x/"}',
+        b'{"group": "orders", "instance": "a", "url": "http://x/", "time_ms": "soon"}',
+        b'{"group": "orders", "instance": "a", "url": "http://x/", "time_ms": []}',
+        b'{"group": "orders", "instance": "a", "url": "http://x/", "time_ms": Infinity}',
+        b"[" * 100_000,
+    ],
+    ids=lambda value: repr(value[:20]) if len(value) < 100 else "deep",
+)
+def test_an_unreadable_announcement_takes_back_what_was_there(value: bytes) -> None:
+    heard = directory()
+    hear(heard, "orders", "a", ONE, 0)
+    hear(heard, "orders", "b", TWO, 0)
+    heard.hear(announcement_key("orders", "a"), value, 1)
+    assert heard.endpoints("orders", 1) == [TWO]
+
+
+def test_fixed_endpoints_never_grow_old_and_come_last_in_their_order() -> None:
+    heard = directory(orders=[FIXED, ONE])
+    assert heard.endpoints("orders", 10**15) == [FIXED, ONE]
+    hear(heard, "orders", "b", TWO, 10**15)
+    assert heard.endpoints("orders", 10**15) == [TWO, FIXED, ONE]
+    assert heard.endpoints("invoices", 10**15) == []
+
+
+def test_nobody_is_asked_twice() -> None:
+    heard = directory(orders=[FIXED, ONE])
+    hear(heard, "orders", "a", ONE, 0)
+    hear(heard, "orders", "b", ONE, 1)
+    assert heard.endpoints("orders", 1) == [ONE, FIXED]
+
+
+def test_the_settings_given_may_change_without_effect() -> None:
+    fixed = {"orders": [FIXED]}
+    heard = EndpointDirectory(fixed, TTL_MS)
+    fixed["orders"].append(ONE)
+    assert heard.endpoints("orders", 0) == [FIXED]
