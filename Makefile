@@ -13,7 +13,7 @@ demo: $(READY)
 	@$(BIN)/checkback demo
 
 test: $(READY)
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -q --durations=5
 
 check: $(READY)
 	@$(BIN)/ruff check .

@@ -145,10 +145,12 @@ class TransactionProducer:
 
     def commit(self, message: HalfMessage, remark: str = "") -> None:
         """Say that the local transaction has committed: the message will be delivered. Does not wait."""
+        self._refuse_when_closed()
         self._end(message, Action.COMMIT, remark)
 
     def rollback(self, message: HalfMessage, remark: str = "") -> None:
         """Say that the local transaction has not happened: nobody will see the message. Does not wait."""
+        self._refuse_when_closed()
         self._end(message, Action.ROLLBACK, remark)
 
     def flush(self, seconds: float = 10.0) -> None:
@@ -168,13 +170,12 @@ class TransactionProducer:
         self.close()
 
     def _end(self, message: HalfMessage, action: Action, remark: str) -> None:
-        self._refuse_when_closed()
         position = message.position
         headers = op_headers(message.transaction_id, self.group, position, action, Source.PRODUCER)
         try:
             # On the half message's partition number: that is where the query looks, and what orders ops of a half.
             future = self._kafka.send(self.topics.op, remark.encode(), headers=headers, partition=position.partition)
-        except (KafkaError, ValueError) as error:
+        except (KafkaError, ValueError) as error:  # closed meanwhile, too: the check repairs it
             _report_lost_op(message, action, error)
         else:
             future.add_errback(lambda error: _report_lost_op(message, action, error))

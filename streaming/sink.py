@@ -1,6 +1,7 @@
 """The exactly-once sink: each state partition of a batch is one Kafka transaction, with its progress in it."""
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -23,6 +24,7 @@ from streaming.worker import prepare_worker
 
 REPORT_SCHEMA = "partition int, written long, skipped boolean, counts string"
 _METADATA_SECONDS = 30.0
+_DAY_SECONDS = 24 * 3600.0
 _OPERATION_SECONDS = 60.0
 
 
@@ -48,7 +50,8 @@ class Batch:
     query_id: str
     number: int
     entry_hash: str
-    first_after_start: bool
+    every_partition_writes: bool
+    """The first batch after a start, and one a day: so that progress offsets are there, and never expire."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class ExactlyOnceSink:
         self._settings = settings
         self._checkpoint = checkpoint
         self._observer = observer
-        self._first = True
+        self._all_wrote_at: float | None = None
         self._stopping = False
 
     def stop_before_next_batch(self) -> None:
@@ -93,9 +96,12 @@ class ExactlyOnceSink:
         if self._stopping:
             raise StopRequestedError("The job was asked to stop.")
         entry_hash = self._checkpoint.entry_hash(number)
-        batch = Batch(self._checkpoint.query_id(), number, entry_hash, self._first)
+        now = time.monotonic()
+        every_partition = self._all_wrote_at is None or now - self._all_wrote_at >= _DAY_SECONDS
+        batch = Batch(self._checkpoint.query_id(), number, entry_hash, every_partition)
         reports = outcomes.mapInArrow(_writer(self._settings, batch), REPORT_SCHEMA).collect()
-        self._first = False
+        if every_partition:
+            self._all_wrote_at = now
         counts: Counter[str] = Counter()
         for report in reports:
             if not report.skipped:
@@ -134,7 +140,7 @@ def write_partition(
 ) -> _PartitionReport:
     """Write one state partition's outcomes of one batch, once.
 
-    1. Nothing to say, and not the first batch after a start: write nothing.
+    1. Nothing to say, and not a batch in which every partition writes: write nothing.
     2. A fresh producer under the partition's transactional id fences every earlier one and settles what it
        left half done.
     3. Only now is the progress offset read: nobody else can move it any more without being noticed.
@@ -145,7 +151,7 @@ def write_partition(
     report = _PartitionReport(partition)
     filled = (rows for rows in outcomes if rows.num_rows)
     first = next(filled, None)
-    if first is None and not batch.first_after_start:  # 1
+    if first is None and not batch.every_partition_writes:  # 1
         return report
     rows = chain([first] if first is not None else [], filled)
     producer = _fresh_producer(settings, batch, partition)  # 2
