@@ -33,8 +33,9 @@ def main(folder: str) -> None:
         check=False,
     )
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]
-        sys.exit(f"The packages could not be installed: is there a network? pip said: {last}")
+        said = [line.strip() for line in done.stderr.splitlines() if line.strip().startswith("ERROR: ")]
+        told = said[-1] if said else "nothing"
+        sys.exit(f"The packages could not be installed: is there a network? pip said: {told}")
     if subprocess.run([python, "-m", "checkback.local"], cwd=ROOT, check=False).returncode:  # noqa: S603  (our own)
         sys.exit(1)
     _say("Ready")
