@@ -2,14 +2,16 @@
 
 import threading
 import time
+import uuid
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
-from bench.workload import GROUP, REAL_TOPIC, workplace
+from bench.workload import GROUP, HALF_PARTITIONS, REAL_TOPIC, workplace
 from checkback import protocol
-from checkback.producer import TransactionProducer
+from checkback.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
 from streaming import TransactionJob
 
 _WARM_UP_SECONDS = 30
@@ -34,10 +36,9 @@ def measure_latency(per_second: int = 200, seconds: int = 60, cores: int = 2) ->
     with workplace(cores) as place, TransactionJob(place.settings) as job:
         reader = _Reader(place.bootstrap_servers, read)
         reader.start()
-        with TransactionProducer(place.bootstrap_servers, GROUP) as producer:
-            _send(producer, per_second, _WARM_UP_SECONDS, {})
-            _send(producer, per_second, seconds, sent)
-            producer.flush()
+        sender = _Sender(place.bootstrap_servers)
+        sender.send(per_second, _WARM_UP_SECONDS, {})
+        sender.send(per_second, seconds, sent)
         deadline = time.monotonic() + _DRAIN_SECONDS
         while sent.keys() - read.keys() and time.monotonic() < deadline:
             job.wait(1)
@@ -47,13 +48,37 @@ def measure_latency(per_second: int = 200, seconds: int = 60, cores: int = 2) ->
     return LatencyResult(p50, p90, p99, len(times), per_second)
 
 
-def _send(producer: TransactionProducer, per_second: int, seconds: int, sent: dict[object, float]) -> None:
-    start = time.monotonic()
-    for number in range(per_second * seconds):
-        time.sleep(max(0.0, start + number / per_second - time.monotonic()))
-        message = producer.prepare(REAL_TOPIC, bytes(256), b"customer-%d" % number)
-        sent[message.transaction_id.encode()] = time.monotonic()
-        producer.commit(message)
+class _Sender:
+    """Half message, and as soon as Kafka has it, its op: by librdkafka, which leaves the cores to the job."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._producer = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "linger.ms": 0})
+        self._topics = Topics()
+
+    def send(self, per_second: int, seconds: int, sent: dict[object, float]) -> None:
+        """Send at a steady rate; ``sent`` gets each op's time of sending (s, monotonic) under its transaction id."""
+        start = time.monotonic()
+        for number in range(per_second * seconds):
+            while (pause := start + number / per_second - time.monotonic()) > 0:
+                self._producer.poll(pause)
+            transaction_id = uuid.uuid4().hex
+            self._producer.produce(
+                self._topics.half,
+                bytes(256),
+                b"customer-%d" % number,
+                number % HALF_PARTITIONS,
+                headers=list(half_headers(transaction_id, GROUP, REAL_TOPIC, ())),
+                on_delivery=partial(self._commit, transaction_id, sent),
+            )
+        self._producer.flush()
+
+    def _commit(self, transaction_id: str, sent: dict[object, float], error: KafkaError | None, half: Message) -> None:
+        if error is not None:
+            raise KafkaException(error)
+        position = HalfPosition(half.partition() or 0, half.offset() or 0)
+        headers = op_headers(transaction_id, GROUP, position, Action.COMMIT, Source.PRODUCER)
+        sent[transaction_id.encode()] = time.monotonic()
+        self._producer.produce(self._topics.op, b"", None, position.partition, headers=list(headers))
 
 
 class _Reader(threading.Thread):

@@ -24,7 +24,7 @@ HALF_FIELDS: Fields = {
     "partition": np.int32,  # of the real topic; -1: the partitioner's choice
     "key": object,  # bytes or None
     "value": object,  # bytes or None
-    "headers": object,  # str or None: the application's headers as Spark's to_json gives them
+    "headers": object,  # str or None: headers as Spark's to_json gives them; the protocol's own are for nobody to see
     "immunity_ms": np.int64,  # -1: the policy's transaction timeout
     "check_max": np.int32,  # -1: the policy's
 }

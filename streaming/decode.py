@@ -45,7 +45,7 @@ COLUMNS = {
 _HALF_ORDER = (protocol.ID, protocol.GROUP, protocol.TOPIC)
 _OP_ORDER = (protocol.ID, protocol.GROUP, protocol.HALF, protocol.ACTION, protocol.SOURCE)
 _MOST = 2_147_483_647
-_KEY_SEPARATOR = "\x00"
+_NAME_SEPARATOR = "\x00"
 
 
 def decode(records: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
@@ -60,17 +60,16 @@ def decode(records: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
         ``COLUMNS``, one row for each record; none is lost and none raises.
     """
     is_half = F.col("topic") == topics.half
-    keys = F.array_join(F.col("headers")["key"], _KEY_SEPARATOR)
+    names = F.array_join(F.col("headers")["key"], _NAME_SEPARATOR)
     read = records.select(
         *("topic", "partition", "key", "value", "headers"),
         F.col("offset"),
         is_half.alias("is_half"),
-        F.when(is_half, _in_order(_HALF_ORDER, keys)).otherwise(_in_order(_OP_ORDER, keys)).alias("in_order"),
+        F.when(is_half, _in_order(_HALF_ORDER, names)).otherwise(_in_order(_OP_ORDER, names)).alias("in_order"),
     )
-    # Only for records that are not in our SDK's order: a pass over the headers costs as much as all the rest.
-    ours = F.filter("headers", lambda header: F.startswith(header["key"], F.lit(protocol.RESERVED_PREFIX)))
-    read = read.withColumn("ours", F.when(~F.col("in_order"), ours))
-    read = read.withColumn("found", F.map_from_entries("ours"))
+    # Only for records that are not in our SDK's order. No lambda here, nor anywhere in this module: it would take
+    # the whole step out of Spark's code generation, and each task would then write Java code anew (30 ms).
+    read = read.withColumn("found", F.when(~F.col("in_order"), F.map_from_entries("headers")))
     return _checked(_fields(read), topics, segment_size)
 
 
@@ -86,11 +85,11 @@ def clock_rows(ticks: DataFrame) -> DataFrame:
     return ticks.select(*(F.lit(values[name]).cast(kind).alias(name) for name, kind in COLUMNS.items()))
 
 
-def _in_order(names: tuple[str, ...], keys: Column) -> Column:
+def _in_order(names: tuple[str, ...], all_names: Column) -> Column:
     """Whether headers begin with just these, and no later one is ours."""
-    prefix = _KEY_SEPARATOR.join(names)
+    prefix = _NAME_SEPARATOR.join(names)
     at = [F.get("headers", index)["key"] == name for index, name in enumerate(names)]
-    another = F.locate(f"{_KEY_SEPARATOR}{protocol.RESERVED_PREFIX}", keys, len(prefix) + 1)
+    another = F.locate(f"{_NAME_SEPARATOR}{protocol.RESERVED_PREFIX}", all_names, len(prefix) + 1)
     found = reduce(Column.__and__, at) & (another == 0)
     if names is _OP_ORDER:  # an op with further headers is kept whole, should it be rejected
         found &= F.size("headers") == len(names)
@@ -112,12 +111,10 @@ def _fields(read: DataFrame) -> DataFrame:
     def optional(name: str) -> Column:
         return F.col("found")[name].cast("string")
 
-    application = F.filter("headers", lambda header: ~F.startswith(header["key"], F.lit(protocol.RESERVED_PREFIX)))
-    after_ours = F.slice("headers", len(_HALF_ORDER) + 1, _MOST)
-    half_headers = F.when(F.col("in_order"), after_ours).otherwise(application)
+    repeated = _count_of_ours(F.col("headers")["key"]) != _count_of_ours(F.map_keys("found"))
     return read.select(
         *("topic", "partition", "offset", "key", "value", "headers", "is_half", "in_order"),
-        (~F.col("in_order") & (F.size("ours") != F.size("found"))).alias("repeated"),
+        F.when(~F.col("in_order"), repeated).alias("repeated"),
         header(protocol.ID, 0, 0).alias("id"),
         header(protocol.GROUP, 1, 1).alias("group"),
         header(protocol.TOPIC, 2, None).alias("real_topic"),
@@ -128,8 +125,14 @@ def _fields(read: DataFrame) -> DataFrame:
         optional(protocol.PARTITION).alias("asked_partition"),
         optional(protocol.IMMUNITY_MS).alias("immunity"),
         optional(protocol.CHECK_MAX).alias("asked_check_max"),
-        F.when(F.col("is_half") & (F.size(half_headers) > 0), F.to_json(half_headers)).alias("application"),
     )
+
+
+def _count_of_ours(names: Column) -> Column:
+    """How many names are reserved for the protocol."""
+    text = F.concat(F.lit(_NAME_SEPARATOR), F.array_join(names, _NAME_SEPARATOR))
+    mark = f"{_NAME_SEPARATOR}{protocol.RESERVED_PREFIX}"
+    return F.length(text) - F.length(F.replace(text, F.lit(mark), F.lit(mark[1:])))
 
 
 def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
@@ -147,8 +150,8 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
     is_half = F.col("is_half")
     segment = F.shiftright("half_offset", segment_size.bit_length() - 1)
     # An op in the five headers that every op has can be written anew from its columns; any other is kept whole.
-    whole = F.to_json("headers")
-    headers = F.when(broken | ~(is_half | F.col("in_order")), whole).otherwise(F.col("application"))
+    application = F.slice("headers", len(_HALF_ORDER) + 1, _MOST)
+    kept = F.when(broken | ~F.col("in_order"), F.col("headers")).when(is_half, application)
     values = {
         "half_partition": F.col("partition"),
         "segment": F.when(broken, NO_SEGMENT).otherwise(segment),
@@ -165,7 +168,7 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
         "partition": F.coalesce(F.col("asked_partition").cast("int"), F.lit(-1)),
         "key": F.col("key"),
         "value": F.col("value"),
-        "headers": headers,
+        "headers": F.when(F.size(kept) > 0, F.to_json(kept)),
         "immunity_ms": F.coalesce(F.col("immunity").cast("long"), F.lit(-1)),
         "check_max": F.coalesce(F.col("asked_check_max").cast("int"), F.lit(-1)),
         "reason": F.col("reason"),

@@ -42,7 +42,7 @@ def kafka_records(spark: SparkSession, settings: Settings) -> DataFrame:
         "maxOffsetsPerTrigger": str(settings.job.max_offsets_per_trigger),
         "kafka.isolation.level": "read_committed",
         # left at 500, a batch that reaches the end of the log takes two seconds longer
-        "kafka.fetch.max.wait.ms": "20",
+        "kafka.fetch.max.wait.ms": "1",
         **{f"kafka.{name}": value for name, value in settings.kafka.source_options.items()},
     }
     return spark.readStream.format("kafka").options(**options).load()
@@ -67,7 +67,7 @@ def outcomes(spark: SparkSession, settings: Settings) -> DataFrame:
     )
     # An idle stream's watermark stands still, and with it all timers: one row a second keeps time going.
     clock = clock_rows(spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load())
-    timed = decoded.unionByName(clock).withColumn(INGEST_TIME, _batch_time())
+    timed = decoded.unionByName(clock).coalesce(settings.job.state_partitions).withColumn(INGEST_TIME, _batch_time())
     return with_segment_state(timed, policy_of(settings), settings.job.clock_tolerance)
 
 

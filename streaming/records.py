@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import orjson
 import pyarrow as pa
 
 from checkback import protocol
@@ -34,10 +35,15 @@ def unpack_headers(packed: str | None) -> Headers:
     if not packed:
         return []
     pairs: Headers = []
-    for header in json.loads(packed):
+    for header in orjson.loads(packed):
         value = header.get("value")
         pairs.append((header["key"], None if value is None else a2b_base64(value)))
     return pairs
+
+
+def application_headers(packed: str | None) -> Headers:
+    """Those that consumers shall see: a half message not in our SDK's order is kept with the protocol's own."""
+    return [pair for pair in unpack_headers(packed) if not pair[0].startswith(protocol.RESERVED_PREFIX)]
 
 
 class RecordBuilder:
@@ -64,7 +70,7 @@ class RecordBuilder:
         columns = (batch.column(name).to_pylist() for name in names)
         for row, (topic, partition, key, value, headers, tx_id) in enumerate(zip(*columns, strict=True)):
             if topic in self._partitions and partition < self._partitions[topic]:
-                yield Record(topic, partition, key, value, [(protocol.ID, tx_id.encode()), *unpack_headers(headers)])
+                yield Record(topic, partition, key, value, [(protocol.ID, tx_id.encode()), *application_headers(headers)])
             else:
                 yield self._undeliverable(batch.slice(row, 1).to_pylist()[0])
 
@@ -86,7 +92,7 @@ class RecordBuilder:
             topic=row["topic"],
             key=row["key"],
             value=row["value"],
-            headers=[(name, value or b"") for name, value in unpack_headers(row["headers"])],
+            headers=[(name, value or b"") for name, value in application_headers(row["headers"])],
             half=_half(row),
             attempt=row["attempt"],
             check_max=row["check_max"],
@@ -111,7 +117,7 @@ class RecordBuilder:
             (protocol.HALF, str(_half(row)).encode()),
             (protocol.REASON, row["reason"].encode()),
         ]
-        headers = [*ours, *unpack_headers(row["headers"])]
+        headers = [*ours, *application_headers(row["headers"])]
         return Record(self._topics.parked, RANDOM_OR_KEYED, row["key"], row["value"], headers)
 
     def _rejected_op(self, row: dict[str, Any]) -> Record:

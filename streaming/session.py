@@ -60,4 +60,4 @@ def build_session(settings: Settings) -> SparkSession:
 def _java_options() -> str:
     log = resources.files("conf").joinpath("log4j2.properties")
     # The stack: on a stop Spark formats the query's plan with a regular expression that recurses for each line.
-    return f"-Dlog4j2.configurationFile={log} -Xss8m -XX:+UseParallelGC"
+    return f"-Dlog4j2.configurationFile={log} -Xss8m -XX:+UseParallelGC -XX:-DontCompileHugeMethods"
