@@ -14,7 +14,7 @@ from checkback import protocol
 from checkback.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
 from streaming import TransactionJob
 
-_WARM_UP_SECONDS = 30
+_WARM_UP_SECONDS = 60  # batches get quicker for as long: the JIT compiles Spark's planner, too
 _DRAIN_SECONDS = 30.0
 
 
@@ -52,7 +52,7 @@ class _Sender:
     """Half message, and as soon as Kafka has it, its op: by librdkafka, which leaves the cores to the job."""
 
     def __init__(self, bootstrap_servers: str) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "linger.ms": 0})
+        self._producer = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "log_level": 2})
         self._topics = Topics()
 
     def send(self, per_second: int, seconds: int, sent: dict[object, float]) -> None:

@@ -70,6 +70,7 @@ def write_backlog(bootstrap_servers: str, transactions: int, value_bytes: int) -
             "bootstrap.servers": bootstrap_servers,
             "enable.idempotence": True,
             "linger.ms": 20,
+            "log_level": 2,
             "batch.size": 262_144,
             "queue.buffering.max.messages": 1_000_000,
         }

