@@ -1,13 +1,12 @@
 """``checkback kafka``."""
 
-import signal
-import threading
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from checkback.cli.signals import stop_on_signals
 from checkback.exceptions import BrokerStartError
 from checkback.local import LocalKafka
 
@@ -20,9 +19,7 @@ def kafka(
 ) -> None:
     """Start a real Kafka on this machine, for development, until Ctrl-C."""
     console = Console(soft_wrap=True)
-    stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
+    stopping = stop_on_signals()
     with console.status("Starting Kafka (the first time its jars are fetched) ..."):
         broker = LocalKafka(data, port=port).start()
     try:

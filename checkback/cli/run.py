@@ -1,11 +1,9 @@
 """``checkback run``."""
 
-import signal
-import threading
-
 from rich.console import Console
 
 from checkback.cli.options import ConfigFile
+from checkback.cli.signals import stop_on_signals
 from conf import load
 from streaming import BatchReport, TransactionJob
 
@@ -17,9 +15,7 @@ def run_job(config: ConfigFile = None) -> None:
     """
     settings = load(config)
     console = Console(soft_wrap=True)
-    stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
+    stopping = stop_on_signals()
     console.print(f"Starting Spark ({settings.job.master}) for {settings.kafka.bootstrap_servers} ...", highlight=False)
 
     def show(report: BatchReport) -> None:

@@ -1,6 +1,5 @@
 """Decoding, on a real Spark: what the protocol allows becomes columns, everything else a row with a reason."""
 
-
 import pytest
 from pyspark.sql import Row, SparkSession
 
