@@ -2,32 +2,37 @@
 
 from state.codec import decode, encode
 from state.outcomes import Kind
-from state.policy import Policy
+from state.policy import AfterCheckMax, Always, Policy
 from state.rows import (
     BROKEN_FIELDS,
+    BUNDLE,
     BYTES,
     EARLY_FIELDS,
     HALF_FIELDS,
+    MESSAGE_FIELDS,
     OP_FIELDS,
-    OPEN_FIELDS,
     OUTCOME_FIELDS,
     Fields,
     Rows,
 )
 from state.segment import Arrivals, Evaluation, Segment, evaluate
-from state.table import DECIDED, TABLE, UNDECIDED, Event, Outcome, State
+from state.table import KEPT, SETTLED, TABLE, UNDECIDED, Event, Outcome, State
 
 __all__ = [
     "BROKEN_FIELDS",
+    "BUNDLE",
     "BYTES",
-    "DECIDED",
     "EARLY_FIELDS",
     "HALF_FIELDS",
-    "OPEN_FIELDS",
+    "KEPT",
+    "MESSAGE_FIELDS",
     "OP_FIELDS",
     "OUTCOME_FIELDS",
+    "SETTLED",
     "TABLE",
     "UNDECIDED",
+    "AfterCheckMax",
+    "Always",
     "Arrivals",
     "Evaluation",
     "Event",

@@ -4,11 +4,12 @@ r"""A segment's state as bytes, and back.
 
     version (1 byte) | CRC-32 of all that follows (uint32, little-endian, as are all numbers)
     | touched_ms, first_offset, places of the ledger (int64 each)
-    | bytes of the ledger, of open and of early (int64 each)
-    | ledger (zlib over one byte an offset) | open (Arrow IPC stream) | early (Arrow IPC stream)
+    | bytes of the ledger, of messages and of early (int64 each)
+    | ledger (zlib over one byte an offset) | messages (Arrow IPC stream) | early (Arrow IPC stream)
 
-The checksum is there because Arrow does not check the offsets it reads. An empty table has no bytes. Versions are
-only ever added; a reader of the one before is kept.
+The checksum is there because Arrow does not check the offsets it reads. An empty table has no bytes. A new
+version keeps the reader of the one before; version 1 had no ``deliver_at_ms``, kept no parked messages,
+and had no event of its own for a check's verdict or an operator's.
 """
 
 import struct
@@ -19,10 +20,12 @@ import numpy as np
 import pyarrow as pa
 
 from checkback.exceptions import StateFormatError
-from state.rows import BYTES, EARLY_FIELDS, OPEN_FIELDS, Fields, Rows
+from state.rows import BYTES, EARLY_FIELDS, MESSAGE_FIELDS, Fields, Rows
 from state.segment import Segment
+from state.table import Event, State, StateCodes
 
-VERSION = 1
+VERSION = 2
+OLDEST_VERSION = 1
 
 _MARK = struct.Struct("<BI")
 _HEAD = struct.Struct("<6q")
@@ -31,36 +34,67 @@ _HEAD = struct.Struct("<6q")
 def encode(segment: Segment) -> bytes:
     """Bytes of a segment's state, of this version."""
     ledger = zlib.compress(segment.ledger.tobytes(), 1)
-    open_rows, early = _to_stream(segment.open, OPEN_FIELDS), _to_stream(segment.early, EARLY_FIELDS)
+    messages, early = _to_stream(segment.messages, MESSAGE_FIELDS), _to_stream(segment.early, EARLY_FIELDS)
     times = (segment.touched_ms, segment.first_offset, len(segment.ledger))
-    body = b"".join([_HEAD.pack(*times, len(ledger), len(open_rows), len(early)), ledger, open_rows, early])
+    body = b"".join([_HEAD.pack(*times, len(ledger), len(messages), len(early)), ledger, messages, early])
     return _MARK.pack(VERSION, zlib.crc32(body)) + body
 
 
 def decode(content: bytes) -> Segment:
-    """Read the state of a segment.
+    """Read the state of a segment, of this version or the one before.
 
     Raises:
         StateFormatError: written by a later version, or damaged.
     """
-    if not content or content[0] != VERSION:
+    if not content or not OLDEST_VERSION <= content[0] <= VERSION:
         raise StateFormatError(
-            f"State of version {content[0] if content else 'none'}, this Checkback reads version {VERSION}: "
-            "start the version that wrote the checkpoint, or a later one. Nothing was changed."
+            f"State of version {content[0] if content else 'none'}, this Checkback reads version {OLDEST_VERSION} to "
+            f"{VERSION}: start the version that wrote the checkpoint, or a later one. Nothing was changed."
         )
     body = content[_MARK.size :]
     if len(body) < _HEAD.size or _MARK.unpack_from(content)[1] != zlib.crc32(body):
         raise StateFormatError("The state of a segment is damaged: its checksum does not fit. Restore the checkpoint.")
     touched_ms, first_offset, places, *lengths = _HEAD.unpack_from(body)
     ends = list(accumulate([_HEAD.size, *lengths]))
-    ledger, open_rows, early = (body[start:end] for start, end in pairwise(ends))
+    ledger, messages, early = (body[start:end] for start, end in pairwise(ends))
     return Segment(
         first_offset=first_offset,
-        ledger=np.frombuffer(zlib.decompress(ledger, bufsize=places), dtype=np.uint8).copy(),
-        open=_from_stream(open_rows, OPEN_FIELDS),
-        early=_from_stream(early, EARLY_FIELDS),
+        ledger=_ledger(content[0], zlib.decompress(ledger, bufsize=places)),
+        messages=_messages(content[0], messages),
+        early=_early(content[0], early),
         touched_ms=touched_ms,
     )
+
+
+def _ledger(version: int, content: bytes) -> StateCodes:
+    ledger = np.frombuffer(content, dtype=np.uint8).copy()
+    if version < VERSION:
+        ledger[ledger == State.PARKED] = State.ABANDONED
+    return ledger
+
+
+def _messages(version: int, content: bytes) -> Rows:
+    if version == VERSION:
+        return _from_stream(content, MESSAGE_FIELDS)
+    rows = _from_stream(content, {n: kind for n, kind in MESSAGE_FIELDS.items() if n != "deliver_at_ms"})
+    added = rows.with_columns(deliver_at_ms=np.full(rows.count, -1, dtype=np.int64))
+    return Rows({name: added[name] for name in MESSAGE_FIELDS})
+
+
+def _early(version: int, content: bytes) -> Rows:
+    rows = _from_stream(content, EARLY_FIELDS)
+    if version < VERSION:
+        for (event, source), following in _EVENTS_SINCE_2.items():
+            rows["event"][(rows["event"] == event) & (rows["source"] == source)] = following
+    return rows
+
+
+_EVENTS_SINCE_2 = {
+    (Event.COMMIT, "check"): Event.CHECK_COMMIT,
+    (Event.ROLLBACK, "check"): Event.CHECK_ROLLBACK,
+    (Event.COMMIT, "operator"): Event.OPERATOR_COMMIT,
+    (Event.ROLLBACK, "operator"): Event.OPERATOR_ROLLBACK,
+}
 
 
 def _schema(fields: Fields) -> pa.Schema:
@@ -71,7 +105,7 @@ def _schema(fields: Fields) -> pa.Schema:
     return pa.schema(types)
 
 
-_SCHEMAS = {id(fields): _schema(fields) for fields in (OPEN_FIELDS, EARLY_FIELDS)}
+_SCHEMAS = {id(fields): _schema(fields) for fields in (MESSAGE_FIELDS, EARLY_FIELDS)}
 
 
 def _to_stream(rows: Rows, fields: Fields) -> bytes:

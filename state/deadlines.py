@@ -7,18 +7,43 @@ import numpy as np
 from state.outcomes import Collector
 from state.policy import Policy
 from state.rows import Column, Rows
-from state.table import Event, EventCodes, Outcome, State, StateCodes, transition
+from state.table import KEPT, Event, EventCodes, Outcome, OutcomeCodes, State, StateCodes, delivers, transition
 
 
-def first_deadlines(open_rows: Rows, policy: Policy) -> Column:
+def first_deadlines(messages: Rows, policy: Policy) -> Column:
     """int64[n] ms: when half messages just taken in are checked first.
 
     A message's own check immunity goes before the transaction timeout (RocketMQ's
     ``CHECK_IMMUNITY_TIME_IN_SECONDS``).
     """
-    immunity = open_rows["immunity_ms"]
+    immunity = messages["immunity_ms"]
     wait = np.where(immunity >= 0, immunity, policy.transaction_timeout_ms)
-    return _within_age(open_rows["born_ms"] + wait, open_rows["born_ms"], policy)
+    return _within_age(messages["born_ms"] + wait, messages["born_ms"], policy)
+
+
+def postponed(messages: Rows, rows: Column, states: StateCodes, events: EventCodes, now_ms: int) -> EventCodes:
+    """The events, with ``POSTPONED`` for each commit of a message that is to be delivered after ``now_ms``.
+
+    ``rows[i]`` is the message that event i happens to, -1 for none.
+    """
+    later = delivers(states, events) & (events != Event.DUE) & (rows >= 0)
+    later[later] = messages["deliver_at_ms"][rows[later]] > now_ms
+    return np.where(later, np.uint8(Event.POSTPONED), events)
+
+
+def settle(messages: Rows, rows: Column, results: OutcomeCodes, now_ms: int, policy: Policy) -> None:
+    """Set the next deadline of messages that are kept after such a result; changes them in place."""
+    delayed, parked = rows[results == Outcome.DELAY], rows[results == Outcome.PARK]
+    messages["deadline_ms"][delayed] = messages["deliver_at_ms"][delayed]
+    messages["deadline_ms"][parked] = now_ms + policy.parked_ttl_ms
+    resumed = rows[results == Outcome.RESUME]
+    for name, value in (("born_ms", now_ms), ("deadline_ms", now_ms), ("attempts", 0), ("misses", 0)):
+        messages[name][resumed] = value
+
+
+def end_status(messages: Rows, rows: Column, results: OutcomeCodes) -> None:
+    """Note of messages that are kept, but not checked any more, that their status row has ended."""
+    messages["asked_ms"][rows[np.isin(results, (Outcome.DELAY, Outcome.PARK))]] = -1
 
 
 @dataclass(frozen=True)
@@ -28,19 +53,20 @@ class Answers:
     unknown: Column
     unreachable: Column
 
-    def apply(self, open_rows: Rows, rows: Column, now_ms: int, policy: Policy) -> None:
+    def apply(self, messages: Rows, rows: Column, now_ms: int, policy: Policy) -> None:
         """Count attempts and set the next deadline of the rows that were answered."""
         if self.unknown.any():
             asked = rows[self.unknown]
-            open_rows["attempts"][asked] += 1
-            open_rows["misses"][asked] = 0
-            following = open_rows["asked_ms"][asked] + policy.check_interval_ms
-            open_rows["deadline_ms"][asked] = _within_age(following, open_rows["born_ms"][asked], policy)
+            messages["attempts"][asked] += 1
+            messages["misses"][asked] = 0
+            pause = _doubled(policy.check_interval_ms, messages["attempts"][asked], policy.check_interval_max_ms)
+            following = messages["asked_ms"][asked] + pause
+            messages["deadline_ms"][asked] = _within_age(following, messages["born_ms"][asked], policy)
         if self.unreachable.any():
             missed = rows[self.unreachable]
-            open_rows["misses"][missed] += 1
-            following = now_ms + _backoff(open_rows["misses"][missed], policy)
-            open_rows["deadline_ms"][missed] = _within_age(following, open_rows["born_ms"][missed], policy)
+            messages["misses"][missed] += 1
+            pause = _doubled(policy.check_interval_ms, messages["misses"][missed], policy.unreachable_backoff_max_ms)
+            messages["deadline_ms"][missed] = _within_age(now_ms + pause, messages["born_ms"][missed], policy)
 
 
 def after_answer(states: StateCodes, events: Column) -> Answers:
@@ -53,44 +79,55 @@ def after_answer(states: StateCodes, events: Column) -> Answers:
 
 
 def fire_due(
-    open_rows: Rows, ledger: StateCodes, first_offset: int, now_ms: int, policy: Policy, made: Collector
+    messages: Rows, ledger: StateCodes, first_offset: int, now_ms: int, policy: Policy, made: Collector
 ) -> None:
-    """Let every timer fire whose deadline is not after ``now_ms``; changes ledger and rows in place."""
-    places = open_rows["offset"] - first_offset
-    due = np.flatnonzero((open_rows["deadline_ms"] <= now_ms) & np.isin(ledger[places], (State.OPEN, State.CHECKING)))
+    """Let every timer fire whose deadline is not after ``now_ms``; changes ledger and messages in place."""
+    places = messages["offset"] - first_offset
+    due = np.flatnonzero((messages["deadline_ms"] <= now_ms) & np.isin(ledger[places], KEPT))
     if not due.size:
         return
-    events = _due_events(open_rows, due, ledger[places[due]], now_ms, policy)
-    following, results = transition(ledger[places[due]], events)
-    ledger[places[due]] = following
+    states = ledger[places[due]]
+    events = _due_events(messages, due, states, now_ms, policy)
+    events = postponed(messages, due, states, events, now_ms)
+    ledger[places[due]], results = transition(states, events)
+    made.given_up(messages, due, events, results)
+    made.decided(messages, due, results)
     asked = due[results == Outcome.CHECK]
-    open_rows["asked_ms"][asked] = now_ms
+    messages["asked_ms"][asked] = now_ms
     answer_by = np.full(asked.size, now_ms + policy.check_answer_ttl_ms)
-    open_rows["deadline_ms"][asked] = _within_age(answer_by, open_rows["born_ms"][asked], policy)
-    made.timers(open_rows.take(due), events, results, policy)
+    messages["deadline_ms"][asked] = _within_age(answer_by, messages["born_ms"][asked], policy)
+    made.checks(messages.take(asked), policy)
+    settle(messages, due, results, now_ms, policy)
+    end_status(messages, due, results)
 
 
-def next_timer(open_rows: Rows, early: Rows, touched_ms: int, policy: Policy) -> int:
+def next_timer(messages: Rows, early: Rows, touched_ms: int, policy: Policy) -> int:
     """When something is due in the segment, rounded up to ``timer_slack_ms`` so that timers fire together."""
     forgotten_ms = touched_ms + policy.early_op_ttl_ms
-    earliest = int(open_rows["deadline_ms"].min()) if open_rows.count else forgotten_ms
+    earliest = int(messages["deadline_ms"].min()) if messages.count else forgotten_ms
     if early.count:
         earliest = min(earliest, int(early["came_ms"].min()) + policy.early_op_ttl_ms)
     slack = max(policy.timer_slack_ms, 1)
     return -(-earliest // slack) * slack
 
 
-def _due_events(open_rows: Rows, due: Column, states: StateCodes, now_ms: int, policy: Policy) -> EventCodes:
-    own = open_rows["check_max"][due]
+def _due_events(messages: Rows, due: Column, states: StateCodes, now_ms: int, policy: Policy) -> EventCodes:
+    own = messages["check_max"][due]
     check_max = np.where(own >= 0, own, policy.check_max)
-    exhausted = (open_rows["attempts"][due] >= check_max) & (states == State.OPEN)
-    aged = now_ms - open_rows["born_ms"][due] >= policy.age_limit_ms
-    return np.select([aged, exhausted], [Event.AGED, Event.EXHAUSTED], Event.DUE).astype(np.uint8)
+    checked = np.isin(states, (State.OPEN, State.CHECKING))
+    aged = checked & (now_ms - messages["born_ms"][due] >= policy.age_limit_ms)
+    exhausted = ~aged & (states == State.OPEN) & (messages["attempts"][due] >= check_max)
+    expired = states == State.PARKED
+    events = np.select([aged, expired], [Event.AGED, Event.EXPIRED], Event.DUE).astype(np.uint8)
+    if exhausted.any():
+        events[exhausted] = policy.after_check_max(messages.take(due[exhausted]))
+    return events
 
 
-def _backoff(misses: Column, policy: Policy) -> Column:
-    doubled = policy.check_interval_ms * 2 ** np.minimum(misses - 1, 20).astype(np.int64)
-    waits: Column = np.minimum(doubled, max(policy.unreachable_backoff_max_ms, policy.check_interval_ms))
+def _doubled(first_ms: int, times: Column, most_ms: int) -> Column:
+    """int64[n] ms: ``first_ms`` for the first time, twice that for the second, ..., up to ``most_ms``."""
+    doubled = first_ms * 2 ** np.minimum(times - 1, 20).astype(np.int64)
+    waits: Column = np.minimum(doubled, max(most_ms, first_ms))
     return waits
 
 

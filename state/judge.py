@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from state.deadlines import after_answer
+from state.deadlines import after_answer, end_status, postponed, settle
 from state.outcomes import Collector
 from state.policy import Policy
 from state.rows import Column, Rows
-from state.table import DECIDED, UNDECIDED, Event, Outcome, StateCodes, transition
+from state.table import KEPT, SETTLED, UNDECIDED, Event, EventCodes, Outcome, StateCodes, transition
 
 
 def judge(
-    open_rows: Rows,
+    messages: Rows,
     ledger: StateCodes,
     first_offset: int,
     ops: Rows,
@@ -20,44 +20,58 @@ def judge(
 ) -> None:
     """Apply ops whose half messages are all in the ledger, in the order of the op topic.
 
-    Changes ``ledger`` and the counters of ``open_rows`` in place; what follows goes to ``made``.
+    Changes ``ledger`` and the counters of ``messages`` in place; what follows goes to ``made``.
     """
     places = ops["half_offset"] - first_offset
     order = np.lexsort((ops["op_offset"], places))
     ops, places = ops.take(order), places[order]
-    rows = _row_of_place(open_rows, ledger, first_offset)[places]
-    foreign = _foreign(open_rows, rows, ops)
+    rows = _row_of_place(messages, ledger, first_offset)[places]
+    foreign = _foreign(messages, rows, ops)
     remaining, rank = np.arange(ops.count), _rank(places)
     results = np.full(ops.count, Outcome.NONE, dtype=np.uint8)
     turn = 0
     while remaining.size:
-        # A decided half message stays as it is, so all its further ops can be looked up together.
-        settled = np.isin(ledger[places[remaining]], DECIDED)
+        # No op leaves such a state, so all further ops of the half message can be looked up together.
+        settled = np.isin(ledger[places[remaining]], SETTLED)
         now = remaining[settled | (rank[remaining] == turn)]
         states = ledger[places[now]]
-        events = np.where(foreign[now] & np.isin(states, UNDECIDED), Event.FOREIGN, ops["event"][now])
-        following, results[now] = transition(states, events.astype(np.uint8))
+        events = np.where(foreign[now] & np.isin(states, KEPT), np.uint8(Event.FOREIGN), ops["event"][now])
+        if policy.late_end_needs_check:
+            events[_late(messages, rows[now], states, events, now_ms)] = Event.LATE
+        events = postponed(messages, rows[now], states, events, now_ms)
+        following, results[now] = transition(states, events)
         answered = after_answer(states, events)
         ledger[places[now]] = following
-        answered.apply(open_rows, rows[now], now_ms, policy)
+        answered.apply(messages, rows[now], now_ms, policy)
+        settle(messages, rows[now], results[now], now_ms, policy)
         remaining = remaining[~settled & (rank[remaining] != turn)]
         turn += 1
-    made.judged(open_rows, rows, ops, results)
+    made.decided(messages, rows, results)
+    end_status(messages, rows, results)
+    made.refused(ops, results, foreign)
 
 
-def _row_of_place(open_rows: Rows, ledger: StateCodes, first_offset: int) -> Column:
-    """int64[segment_size]: which row of ``open_rows`` a place of the ledger is, -1 for none."""
+def _late(messages: Rows, rows: Column, states: StateCodes, events: EventCodes, now_ms: int) -> Column:
+    """bool[n]: a producer's decision on an undecided message whose own check immunity is over."""
+    late: Column = np.isin(events, (Event.COMMIT, Event.ROLLBACK)) & np.isin(states, UNDECIDED)
+    immunity, born_ms = messages["immunity_ms"][rows[late]], messages["born_ms"][rows[late]]
+    late[late] = (immunity >= 0) & (now_ms - born_ms > immunity)
+    return late
+
+
+def _row_of_place(messages: Rows, ledger: StateCodes, first_offset: int) -> Column:
+    """int64[segment_size]: which row of ``messages`` a place of the ledger is, -1 for none."""
     rows = np.full(len(ledger), -1, dtype=np.int64)
-    rows[open_rows["offset"] - first_offset] = np.arange(open_rows.count)
+    rows[messages["offset"] - first_offset] = np.arange(messages.count)
     return rows
 
 
-def _foreign(open_rows: Rows, rows: Column, ops: Rows) -> Column:
-    """bool[ops]: the op names another transaction id or group than the undecided half message it points at."""
+def _foreign(messages: Rows, rows: Column, ops: Rows) -> Column:
+    """bool[ops]: the op names another transaction id or group than the half message it points at, if that is kept."""
     foreign = np.zeros(ops.count, dtype=bool)
     known = rows >= 0
-    foreign[known] = (open_rows["tx_id"][rows[known]] != ops["tx_id"][known]) | (
-        open_rows["group"][rows[known]] != ops["group"][known]
+    foreign[known] = (messages["tx_id"][rows[known]] != ops["tx_id"][known]) | (
+        messages["group"][rows[known]] != ops["group"][known]
     )
     return foreign
 

@@ -6,11 +6,19 @@ from enum import IntEnum
 import numpy as np
 
 from state.policy import Policy
-from state.rows import OUTCOME_FIELDS, Column, Rows, objects
+from state.rows import BUNDLE, OUTCOME_FIELDS, Column, Rows, objects
 from state.table import Event, EventCodes, Outcome, OutcomeCodes
 
 CONFLICT_REASON = "it contradicts the decision already taken for its half message"
 FOREIGN_REASON = "its cb-id or cb-group is not that of the half message it points at"
+LATE_REASON = "its check immunity is over: only a check decides now (late_end_transaction)"
+_COUNTED = {
+    Outcome.DISCARD: "rolled_back",
+    Outcome.DELAY: "delayed",
+    Outcome.PARK: "parked",
+    Outcome.RESUME: "resumed",
+    Outcome.FORGET: "abandoned",
+}
 _REASONS = {
     Event.EXHAUSTED: "checked in vain as often as check_max allows",
     Event.AGED: "undecided for longer than the age limit",
@@ -35,6 +43,8 @@ class Kind(IntEnum):
     """It is no longer."""
     COUNT = 8
     """Not written: ``reason`` is the name of a counter, ``half_offset`` how much to add."""
+    DELIVER_BUNDLE = 9
+    """Write the messages that its value holds to their real topics."""
 
 
 class Collector:
@@ -83,41 +93,53 @@ class Collector:
             reason=np.full(ops.count, reason, dtype=object),
         )
 
-    def judged(self, open_rows: Rows, rows: Column, ops: Rows, results: OutcomeCodes) -> None:
-        """Outcomes of ops; ``rows[i]`` is the open row that op i points at, -1 for none."""
+    def decided(self, messages: Rows, rows: Column, results: OutcomeCodes) -> None:
+        """Messages that a step ended or put off; ``rows[i]`` is the one that ``results[i]`` is about, -1 for none."""
         delivered = np.sort(rows[results == Outcome.DELIVER])  # in the order of the half topic
         if delivered.size:
             self._counts["committed"] += delivered.size
-            self._add(Kind.DELIVER, delivered.size, **_message(open_rows.take(delivered)))
-        discarded = rows[results == Outcome.DISCARD]
-        self._counts["rolled_back"] += discarded.size
-        ended = np.sort(np.concatenate([delivered, discarded]))
-        self._status_end(open_rows.take(ended[open_rows["asked_ms"][ended] >= 0]))
+            whole = messages.take(delivered)
+            bundled = whole["partition"] == BUNDLE
+            for kind, chosen in ((Kind.DELIVER, ~bundled), (Kind.DELIVER_BUNDLE, bundled)):
+                if chosen.any():
+                    self._add(kind, int(chosen.sum()), **_message(whole.take(chosen)))
+        ended = [delivered]
+        for outcome, name in _COUNTED.items():
+            found = rows[results == outcome]
+            self._counts[name] += found.size
+            ended.append(found)
+        over = np.sort(np.concatenate(ended))
+        self._status_end(messages.take(over[messages["asked_ms"][over] >= 0]))
+
+    def given_up(self, messages: Rows, rows: Column, events: EventCodes, results: OutcomeCodes) -> None:
+        """Messages to be parked, among those that timers were due for."""
+        chosen = results == Outcome.PARK
+        if chosen.any():
+            parked = messages.take(rows[chosen])
+            reasons = objects([_REASONS[Event(event)] for event in events[chosen]])
+            self._add(Kind.PARK, parked.count, **_message(parked), attempt=parked["attempts"], reason=reasons)
+
+    def refused(self, ops: Rows, results: OutcomeCodes, foreign: Column) -> None:
+        """Ops that changed nothing."""
         self._counts["duplicate"] += int((results == Outcome.DUPLICATE).sum())
-        conflicts = results == Outcome.CONFLICT
+        conflicts, refused = results == Outcome.CONFLICT, results == Outcome.REJECT
         self._counts["conflict"] += int(conflicts.sum())
         self.rejected_ops(ops.take(conflicts), CONFLICT_REASON)
-        self.rejected_ops(ops.take(results == Outcome.REJECT), FOREIGN_REASON)
+        self.rejected_ops(ops.take(refused & foreign), FOREIGN_REASON)
+        self.rejected_ops(ops.take(refused & ~foreign), LATE_REASON)
 
-    def timers(self, due: Rows, events: EventCodes, results: OutcomeCodes, policy: Policy) -> None:
-        """Outcomes of timers; ``due[i]`` is the row whose timer gave ``events[i]``."""
-        checked = due.take(results == Outcome.CHECK)
-        if checked.count:
-            self._counts["checked"] += checked.count
-            own = checked["check_max"]
-            numbers = {
-                "attempt": checked["attempts"] + 1,
-                "check_max": np.where(own >= 0, own, policy.check_max),
-            }
-            self._add(Kind.CHECK, checked.count, **_message(checked), **numbers)
-            self._add(Kind.STATUS, checked.count, **_identity(checked), **numbers)
-        given_up = results == Outcome.PARK
-        parked = due.take(given_up)
-        if parked.count:
-            self._counts["parked"] += parked.count
-            reasons = objects([_REASONS[Event(event)] for event in events[given_up]])
-            self._add(Kind.PARK, parked.count, **_message(parked), attempt=parked["attempts"], reason=reasons)
-            self._status_end(parked.take(parked["asked_ms"] >= 0))
+    def checks(self, checked: Rows, policy: Policy) -> None:
+        """Messages whose producers are to be asked."""
+        if not checked.count:
+            return
+        self._counts["checked"] += checked.count
+        own = checked["check_max"]
+        numbers = {
+            "attempt": checked["attempts"] + 1,
+            "check_max": np.where(own >= 0, own, policy.check_max),
+        }
+        self._add(Kind.CHECK, checked.count, **_message(checked), **numbers)
+        self._add(Kind.STATUS, checked.count, **_identity(checked), **numbers)
 
     def rows(self) -> Rows:
         """All outcomes (``OUTCOME_FIELDS``)."""

@@ -1,9 +1,31 @@
-"""The numbers the rules go by."""
+"""The numbers and choices the rules go by."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+import numpy as np
+
+from state.rows import Rows
+from state.table import Event, EventCodes
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
+
+AfterCheckMax = Callable[[Rows], EventCodes]
+"""What becomes of messages whose attempts are used up: from n rows (``MESSAGE_FIELDS``) to uint8[n], each
+``EXHAUSTED`` (park), ``EXHAUSTED_COMMIT`` or ``EXHAUSTED_ROLLBACK``. A batch may be run again: the answer
+must depend on the message alone."""
+
+
+@dataclass(frozen=True)
+class Always:
+    """The same for every message."""
+
+    event: Event
+
+    def __call__(self, messages: Rows) -> EventCodes:
+        """uint8[n] of ``event``."""
+        return np.full(messages.count, self.event, dtype=np.uint8)
 
 
 @dataclass(frozen=True)
@@ -14,14 +36,22 @@ class Policy:
     """From half message to first check (``transactionTimeOut``)."""
     check_interval_ms: int = 30_000
     """From one check to the next (``transactionCheckInterval``)."""
+    check_interval_max_ms: int = 30_000
+    """The pause doubles with each answer without a verdict, up to this; equal to the interval, it is fixed."""
     check_max: int = 15
-    """Answers without a verdict, after which a message is parked (``transactionCheckMax``)."""
+    """Answers without a verdict, after which ``after_check_max`` decides (``transactionCheckMax``)."""
+    after_check_max: AfterCheckMax = Always(Event.EXHAUSTED)
+    """RocketMQ's ``AbstractTransactionalMessageCheckListener.resolveDiscardMsg``; parks as that does."""
+    late_end_needs_check: bool = False
+    """After a message's own check immunity only a check or an operator decides (``rejectCommitOrRollback``)."""
     check_answer_ttl_ms: int = 2 * MINUTE_MS
     """A check not answered for so long is asked once more."""
     unreachable_backoff_max_ms: int = 5 * MINUTE_MS
     """Longest pause between two attempts to reach a producer group that nobody answers for."""
     age_limit_ms: int = 72 * HOUR_MS
     """A message undecided for so long is parked (``fileReservedTime``)."""
+    parked_ttl_ms: int = 7 * 24 * HOUR_MS
+    """A parked message is kept so long for an operator to decide on, or to resume; more than 0."""
     early_op_ttl_ms: int = HOUR_MS
     """An op waits so long for its half message, and a decision is remembered so long."""
     early_op_max: int = 8_192

@@ -13,6 +13,9 @@ import numpy.typing as npt
 Column = npt.NDArray[Any]
 Fields = Mapping[str, Any]
 
+BUNDLE = -2
+"""Partition of a half message whose value is several messages, each with a topic and partition of its own."""
+
 BYTES = frozenset({"key", "value"})
 """Which object columns hold bytes; all others hold text."""
 
@@ -21,24 +24,25 @@ HALF_FIELDS: Fields = {
     "tx_id": object,  # str
     "group": object,  # str
     "topic": object,  # str: the real topic
-    "partition": np.int32,  # of the real topic; -1: the partitioner's choice
+    "partition": np.int32,  # of the real topic; -1: the partitioner's choice; BUNDLE: see there
     "key": object,  # bytes or None
     "value": object,  # bytes or None
     "headers": object,  # str or None: headers as Spark's to_json gives them; the protocol's own are for nobody to see
     "immunity_ms": np.int64,  # -1: the policy's transaction timeout
     "check_max": np.int32,  # -1: the policy's
+    "deliver_at_ms": np.int64,  # not to be delivered before; -1: at once
 }
 """A half message as it arrives."""
 
-OPEN_FIELDS: Fields = {
+MESSAGE_FIELDS: Fields = {
     **HALF_FIELDS,
     "born_ms": np.int64,  # when the query took it in
     "deadline_ms": np.int64,  # when the next timer event is due
-    "asked_ms": np.int64,  # when the last check was asked for; -1: never
+    "asked_ms": np.int64,  # when the last check was asked for; -1: never, or parked or delayed since
     "attempts": np.int32,  # checks answered without a verdict
     "misses": np.int32,  # checks in a row for which nobody could be asked
 }
-"""An undecided half message, as a segment keeps it."""
+"""A half message that is undecided, parked or delayed, as a segment keeps it."""
 
 OP_FIELDS: Fields = {
     "half_offset": np.int64,

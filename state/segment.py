@@ -1,8 +1,8 @@
 """One segment of the half queue: its state, and its step from one batch to the next.
 
 A segment covers ``segment_size`` consecutive offsets of one half partition. Its state is a *ledger*, one
-:class:`~state.table.State` for each offset, the undecided half messages, and the ops that came before their
-half message. :func:`evaluate` is a pure function of state, arrivals, time and policy.
+:class:`~state.table.State` for each offset, the half messages that may still be wanted, and the ops that came
+before their half message. :func:`evaluate` is a pure function of state, arrivals, time and policy.
 """
 
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ from state import outcomes
 from state.deadlines import fire_due, first_deadlines, next_timer
 from state.judge import judge
 from state.policy import Policy
-from state.rows import BROKEN_FIELDS, EARLY_FIELDS, HALF_FIELDS, OP_FIELDS, OPEN_FIELDS, Rows
-from state.table import UNDECIDED, Event, State, StateCodes, transition
+from state.rows import BROKEN_FIELDS, EARLY_FIELDS, HALF_FIELDS, MESSAGE_FIELDS, OP_FIELDS, Rows
+from state.table import KEPT, Event, State, StateCodes, transition
 
 
 @dataclass
@@ -26,8 +26,8 @@ class Segment:
     """Half offset of the ledger's first place."""
     ledger: StateCodes
     """uint8[segment_size]: a member of :class:`State` for each offset."""
-    open: Rows
-    """Undecided half messages (``OPEN_FIELDS``), those of a batch by offset."""
+    messages: Rows
+    """Half messages that are undecided, parked or delayed (``MESSAGE_FIELDS``), those of a batch by offset."""
     early: Rows
     """Ops whose half message has not been seen (``EARLY_FIELDS``)."""
     touched_ms: int
@@ -39,14 +39,14 @@ class Segment:
         return cls(
             first_offset=number * policy.segment_size,
             ledger=np.full(policy.segment_size, State.ABSENT, dtype=np.uint8),
-            open=Rows.empty(OPEN_FIELDS),
+            messages=Rows.empty(MESSAGE_FIELDS),
             early=Rows.empty(EARLY_FIELDS),
             touched_ms=0,
         )
 
     def forgettable(self, now_ms: int, policy: Policy) -> bool:
-        """Whether nothing is open and every decision is older than ``early_op_ttl_ms``."""
-        return not self.open.count and not self.early.count and now_ms - self.touched_ms >= policy.early_op_ttl_ms
+        """Whether no message is kept and every decision is older than ``early_op_ttl_ms``."""
+        return not self.messages.count and not self.early.count and now_ms - self.touched_ms >= policy.early_op_ttl_ms
 
 
 @dataclass(frozen=True)
@@ -88,16 +88,16 @@ def evaluate(segment: Segment, arrivals: Arrivals, now_ms: int, policy: Policy) 
     made.broken(arrivals.broken)
     _take_in(segment, arrivals.halves, now_ms, policy, made)
     _judge_ops(segment, arrivals.ops, now_ms, policy, made)
-    fire_due(segment.open, segment.ledger, segment.first_offset, now_ms, policy, made)
+    fire_due(segment.messages, segment.ledger, segment.first_offset, now_ms, policy, made)
     _drop_stale_ops(segment, now_ms, policy, made)
-    undecided = np.isin(segment.ledger[segment.open["offset"] - segment.first_offset], UNDECIDED)
-    if not undecided.all():
-        segment.open = segment.open.take(undecided)
-    if arrivals.count or not undecided.all():
+    kept = np.isin(segment.ledger[segment.messages["offset"] - segment.first_offset], KEPT)
+    if not kept.all():
+        segment.messages = segment.messages.take(kept)
+    if arrivals.count or not kept.all():
         segment.touched_ms = now_ms
     if segment.forgettable(now_ms, policy):
         return Evaluation(None, made.rows(), None)
-    return Evaluation(segment, made.rows(), next_timer(segment.open, segment.early, segment.touched_ms, policy))
+    return Evaluation(segment, made.rows(), next_timer(segment.messages, segment.early, segment.touched_ms, policy))
 
 
 def _take_in(segment: Segment, halves: Rows, now_ms: int, policy: Policy, made: outcomes.Collector) -> None:
@@ -116,7 +116,7 @@ def _take_in(segment: Segment, halves: Rows, now_ms: int, policy: Policy, made: 
     _, repeated = transition(segment.ledger[places[~fresh]], events[~fresh])
     made.count_half_messages(int(fresh.sum()), repeated)
     new = halves.take(np.flatnonzero(fresh)[np.argsort(places[fresh])])  # the shuffle lost their order
-    segment.open = Rows.concat([segment.open, _opened(new, now_ms, policy)])
+    segment.messages = Rows.concat([segment.messages, _opened(new, now_ms, policy)])
 
 
 def _opened(halves: Rows, now_ms: int, policy: Policy) -> Rows:
@@ -144,7 +144,7 @@ def _judge_ops(segment: Segment, ops: Rows, now_ms: int, policy: Policy, made: o
     made.rejected_ops(early.take(~kept), "more ops wait for half messages of this segment than early_op_max allows")
     segment.early = early if kept.all() else early.take(kept)
     if there.any():
-        judge(segment.open, segment.ledger, segment.first_offset, ready.take(there), now_ms, policy, made)
+        judge(segment.messages, segment.ledger, segment.first_offset, ready.take(there), now_ms, policy, made)
 
 
 def _drop_stale_ops(segment: Segment, now_ms: int, policy: Policy, made: outcomes.Collector) -> None:

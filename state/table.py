@@ -2,6 +2,7 @@
 
 Nothing here does I/O, knows a clock or Spark. :mod:`state.segment` turns records and deadlines into the
 events named here and looks them up, thousands at a time, through :data:`NEXT` and :data:`OUTCOME`.
+``docs/semantics.md`` shows the same table to people; its tables are made from this module.
 
 States and rules follow RocketMQ 5 (``TransactionalMessageServiceImpl``, ``EndTransactionProcessor``), but
 for what its users complain about: the first decision wins, an unreachable producer uses up no attempt, and
@@ -26,20 +27,28 @@ class State(IntEnum):
     CHECKING = 2
     """A check has been asked for and not been answered."""
     COMMITTED = 3
+    """Delivered."""
     ROLLED_BACK = 4
+    """Never delivered."""
     PARKED = 5
-    """Given up on: checked in vain, or too old."""
+    """Given up on, checked in vain or too old: only an operator decides it now."""
+    DELAYED = 6
+    """Committed, and kept until the time it is to be delivered at."""
+    ABANDONED = 7
+    """Parked for longer than parked messages are kept."""
 
 
 class Event(IntEnum):
-    """What can happen to a half message."""
+    """What can happen to a half message. The numbers of ops are stored with those that wait: never renumber."""
 
     HALF = 0
     """The half message itself was read."""
     COMMIT = 1
+    """The producer says that its local transaction has committed."""
     ROLLBACK = 2
+    """The producer says that its local transaction has not happened."""
     UNKNOWN = 3
-    """The producer ended its local transaction without knowing the outcome."""
+    """The producer, or an operator, ended the transaction without knowing the outcome."""
     CHECK_UNKNOWN = 4
     """A check was answered, but without a verdict: this uses up an attempt."""
     CHECK_UNREACHABLE = 5
@@ -47,17 +56,36 @@ class Event(IntEnum):
     FOREIGN = 6
     """An op that names this half message under another transaction id or producer group."""
     DUE = 7
-    """The transaction timeout, the check interval or the wait for an answer has passed."""
+    """The transaction timeout, the check interval, the wait for an answer or the delay has passed."""
     EXHAUSTED = 8
-    """Due again, with all attempts used up."""
+    """Due again with all attempts used up, and the policy for that is to park."""
     AGED = 9
     """Older than the age limit."""
+    CHECK_COMMIT = 10
+    """A check was answered: committed."""
+    CHECK_ROLLBACK = 11
+    """A check was answered: not committed, and never will be."""
+    OPERATOR_COMMIT = 12
+    OPERATOR_ROLLBACK = 13
+    RESUME = 14
+    """An operator wants a parked message checked again."""
+    LATE = 15
+    """A producer's commit or rollback after its check immunity, where the policy is to wait for the check."""
+    EXHAUSTED_COMMIT = 16
+    """Due again with all attempts used up, and the policy for that is to commit."""
+    EXHAUSTED_ROLLBACK = 17
+    """Due again with all attempts used up, and the policy for that is to roll back."""
+    POSTPONED = 18
+    """Any of the commits, of a message that is to be delivered later."""
+    EXPIRED = 19
+    """Parked for as long as parked messages are kept."""
 
 
 class Outcome(IntEnum):
     """What follows from an event, beside the next state."""
 
     NONE = 0
+    """Nothing but the next state."""
     DELIVER = 1
     """Write the message to its real topic."""
     DISCARD = 2
@@ -65,25 +93,57 @@ class Outcome(IntEnum):
     CHECK = 3
     """Ask the producer group."""
     PARK = 4
-    """Write the message to ``cb.parked``."""
+    """Write the message to ``cb.parked``, and keep it for an operator."""
     REJECT = 5
-    """Write the op to ``cb.rejected``: it is not this half message's."""
+    """Write the op to ``cb.rejected``: it is not this half message's, or not entitled to decide it."""
     DUPLICATE = 6
-    """Count it: the same decision once more."""
+    """Count it: it says what is known."""
     CONFLICT = 7
     """Count it and write the op to ``cb.rejected``: it contradicts the decision."""
+    DELAY = 8
+    """Keep the message until its time."""
+    RESUME = 9
+    """Begin again, with fresh attempts and a new age."""
+    FORGET = 10
+    """Keep the parked message no longer; ``cb.parked`` still has it."""
 
 
 UNDECIDED = (State.OPEN, State.CHECKING)
+"""States in which checks are made."""
+
+KEPT = (*UNDECIDED, State.PARKED, State.DELAYED)
 """States in which the message itself is kept."""
 
-DECIDED = (State.COMMITTED, State.ROLLED_BACK, State.PARKED)
-"""States that no event leaves."""
+SETTLED = (State.COMMITTED, State.ROLLED_BACK, State.DELAYED, State.ABANDONED)
+"""States that no op leaves."""
 
 _DECIDED_BY_OPS = {
     Event.COMMIT: (State.COMMITTED, Outcome.DELIVER),
+    Event.CHECK_COMMIT: (State.COMMITTED, Outcome.DELIVER),
+    Event.OPERATOR_COMMIT: (State.COMMITTED, Outcome.DELIVER),
+    Event.POSTPONED: (State.DELAYED, Outcome.DELAY),
     Event.ROLLBACK: (State.ROLLED_BACK, Outcome.DISCARD),
+    Event.CHECK_ROLLBACK: (State.ROLLED_BACK, Outcome.DISCARD),
+    Event.OPERATOR_ROLLBACK: (State.ROLLED_BACK, Outcome.DISCARD),
 }
+
+
+def _decided(state: State, commit: Outcome, rollback: Outcome) -> dict[Event, tuple[State, Outcome]]:
+    """A state that no op leaves: what each of them counts as."""
+    return {
+        Event.HALF: (state, Outcome.DUPLICATE),
+        Event.COMMIT: (state, commit),
+        Event.CHECK_COMMIT: (state, commit),
+        Event.OPERATOR_COMMIT: (state, commit),
+        Event.ROLLBACK: (state, rollback),
+        Event.CHECK_ROLLBACK: (state, rollback),
+        Event.OPERATOR_ROLLBACK: (state, rollback),
+        Event.UNKNOWN: (state, Outcome.NONE),
+        Event.CHECK_UNKNOWN: (state, Outcome.NONE),
+        Event.CHECK_UNREACHABLE: (state, Outcome.NONE),
+        Event.RESUME: (state, Outcome.CONFLICT),
+    }
+
 
 TABLE: dict[State, dict[Event, tuple[State, Outcome]]] = {
     State.ABSENT: {
@@ -95,9 +155,13 @@ TABLE: dict[State, dict[Event, tuple[State, Outcome]]] = {
         Event.UNKNOWN: (State.OPEN, Outcome.NONE),
         Event.CHECK_UNKNOWN: (State.OPEN, Outcome.DUPLICATE),  # an answer given up on came after all
         Event.CHECK_UNREACHABLE: (State.OPEN, Outcome.DUPLICATE),
+        Event.RESUME: (State.OPEN, Outcome.DUPLICATE),
         Event.FOREIGN: (State.OPEN, Outcome.REJECT),
+        Event.LATE: (State.OPEN, Outcome.REJECT),
         Event.DUE: (State.CHECKING, Outcome.CHECK),
         Event.EXHAUSTED: (State.PARKED, Outcome.PARK),
+        Event.EXHAUSTED_COMMIT: (State.COMMITTED, Outcome.DELIVER),
+        Event.EXHAUSTED_ROLLBACK: (State.ROLLED_BACK, Outcome.DISCARD),
         Event.AGED: (State.PARKED, Outcome.PARK),
     },
     State.CHECKING: {
@@ -106,34 +170,29 @@ TABLE: dict[State, dict[Event, tuple[State, Outcome]]] = {
         Event.UNKNOWN: (State.CHECKING, Outcome.NONE),
         Event.CHECK_UNKNOWN: (State.OPEN, Outcome.NONE),
         Event.CHECK_UNREACHABLE: (State.OPEN, Outcome.NONE),
+        Event.RESUME: (State.CHECKING, Outcome.DUPLICATE),
         Event.FOREIGN: (State.CHECKING, Outcome.REJECT),
+        Event.LATE: (State.CHECKING, Outcome.REJECT),
         Event.DUE: (State.CHECKING, Outcome.CHECK),  # the answer is lost: ask again
         Event.AGED: (State.PARKED, Outcome.PARK),
     },
-    State.COMMITTED: {
-        Event.HALF: (State.COMMITTED, Outcome.DUPLICATE),
-        Event.COMMIT: (State.COMMITTED, Outcome.DUPLICATE),
-        Event.ROLLBACK: (State.COMMITTED, Outcome.CONFLICT),
-        Event.UNKNOWN: (State.COMMITTED, Outcome.NONE),
-        Event.CHECK_UNKNOWN: (State.COMMITTED, Outcome.NONE),
-        Event.CHECK_UNREACHABLE: (State.COMMITTED, Outcome.NONE),
-    },
-    State.ROLLED_BACK: {
-        Event.HALF: (State.ROLLED_BACK, Outcome.DUPLICATE),
-        Event.COMMIT: (State.ROLLED_BACK, Outcome.CONFLICT),
-        Event.ROLLBACK: (State.ROLLED_BACK, Outcome.DUPLICATE),
-        Event.UNKNOWN: (State.ROLLED_BACK, Outcome.NONE),
-        Event.CHECK_UNKNOWN: (State.ROLLED_BACK, Outcome.NONE),
-        Event.CHECK_UNREACHABLE: (State.ROLLED_BACK, Outcome.NONE),
-    },
+    State.COMMITTED: _decided(State.COMMITTED, commit=Outcome.DUPLICATE, rollback=Outcome.CONFLICT),
+    State.ROLLED_BACK: _decided(State.ROLLED_BACK, commit=Outcome.CONFLICT, rollback=Outcome.DUPLICATE),
     State.PARKED: {
-        Event.HALF: (State.PARKED, Outcome.DUPLICATE),
-        Event.COMMIT: (State.PARKED, Outcome.CONFLICT),
-        Event.ROLLBACK: (State.PARKED, Outcome.CONFLICT),
-        Event.UNKNOWN: (State.PARKED, Outcome.NONE),
-        Event.CHECK_UNKNOWN: (State.PARKED, Outcome.NONE),
-        Event.CHECK_UNREACHABLE: (State.PARKED, Outcome.NONE),
+        **_decided(State.PARKED, commit=Outcome.CONFLICT, rollback=Outcome.CONFLICT),
+        Event.OPERATOR_COMMIT: (State.COMMITTED, Outcome.DELIVER),
+        Event.POSTPONED: (State.DELAYED, Outcome.DELAY),
+        Event.OPERATOR_ROLLBACK: (State.ROLLED_BACK, Outcome.DISCARD),
+        Event.RESUME: (State.OPEN, Outcome.RESUME),
+        Event.FOREIGN: (State.PARKED, Outcome.REJECT),
+        Event.EXPIRED: (State.ABANDONED, Outcome.FORGET),
     },
+    State.DELAYED: {
+        **_decided(State.DELAYED, commit=Outcome.DUPLICATE, rollback=Outcome.CONFLICT),
+        Event.FOREIGN: (State.DELAYED, Outcome.REJECT),
+        Event.DUE: (State.COMMITTED, Outcome.DELIVER),
+    },
+    State.ABANDONED: _decided(State.ABANDONED, commit=Outcome.CONFLICT, rollback=Outcome.CONFLICT),
 }
 
 _NO_ROW = 255
@@ -178,3 +237,9 @@ def transition(states: StateCodes, events: EventCodes) -> tuple[StateCodes, Outc
             f"No rule for event {Event(events[first]).name} in state {State(states[first]).name}."
         )
     return following, OUTCOME[states, events]
+
+
+def delivers(states: StateCodes, events: EventCodes) -> npt.NDArray[np.bool_]:
+    """bool[n]: the pairs that the table delivers on."""
+    found: npt.NDArray[np.bool_] = OUTCOME[states, events] == Outcome.DELIVER
+    return found

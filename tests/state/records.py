@@ -30,6 +30,11 @@ OP_EVENTS = {
     "unknown": Event.UNKNOWN,
     "check_unknown": Event.CHECK_UNKNOWN,
     "check_unreachable": Event.CHECK_UNREACHABLE,
+    "check_commit": Event.CHECK_COMMIT,
+    "check_rollback": Event.CHECK_ROLLBACK,
+    "operator_commit": Event.OPERATOR_COMMIT,
+    "operator_rollback": Event.OPERATOR_ROLLBACK,
+    "resume": Event.RESUME,
 }
 """What an op can say, in the words of these tests."""
 
@@ -48,6 +53,7 @@ class Half:
     headers: str | None = None
     immunity_ms: int = -1
     check_max: int = -1
+    deliver_at_ms: int = -1
 
 
 @dataclass(frozen=True)
@@ -134,6 +140,8 @@ class Said:
     """What one step of a segment says, and what it leaves."""
 
     delivered: list[Message] = field(default_factory=list)
+    bundles: list[Message] = field(default_factory=list)
+    """Messages delivered whose value is several."""
     checks: list[Check] = field(default_factory=list)
     parked: list[Parked] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
@@ -236,6 +244,7 @@ def _count(said: Said, row: Mapping[str, Any]) -> None:
 
 _ADD: dict[Kind, Any] = {
     Kind.DELIVER: lambda said, row: said.delivered.append(_message(row)),
+    Kind.DELIVER_BUNDLE: lambda said, row: said.bundles.append(_message(row)),
     Kind.CHECK: lambda said, row: said.checks.append(Check(_message(row), row["attempt"], row["check_max"])),
     Kind.PARK: lambda said, row: said.parked.append(Parked(_message(row), row["attempt"], row["reason"])),
     Kind.REJECT_OP: lambda said, row: said.rejected.append(_rejected(row)),

@@ -7,11 +7,12 @@ table is checked as well. The tests compare it with :func:`state.evaluate` on ra
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from state import Policy
+from state import Event, Policy
 from tests.state.records import Broken, Check, Half, Message, Op, Parked, Rejected, Said, Status
 
 FOREIGN = "its cb-id or cb-group is not that of the half message it points at"
 CONFLICT = "it contradicts the decision already taken for its half message"
+LATE = "its check immunity is over: only a check decides now (late_end_transaction)"
 TOO_MANY = "more ops wait for half messages of this segment than early_op_max allows"
 TOO_LATE = "no half message came to its position within early_op_ttl"
 EXHAUSTED = "checked in vain as often as check_max allows"
@@ -32,8 +33,12 @@ class Transaction:
     misses: int = 0
 
     @property
-    def decided(self) -> bool:
-        return self.state in {"committed", "rolled_back", "parked"}
+    def undecided(self) -> bool:
+        return self.state in {"open", "checking"}
+
+    @property
+    def kept(self) -> bool:
+        return self.state in {"open", "checking", "parked", "delayed"}
 
     def message(self) -> Message:
         half = self.half
@@ -74,9 +79,9 @@ class Reference:
             if isinstance(record, Half):
                 self._take_in(record, now_ms, said)
         self._take_ops([record for record in came if isinstance(record, Op)], now_ms, said)
-        parked = self._fire_timers(now_ms, said)
+        left = self._fire_timers(now_ms, said)
         self._drop_stale_ops(now_ms, said)
-        if came or parked:
+        if came or left:
             self.touched_ms = now_ms
         self._look_ahead(now_ms, said)
         return said
@@ -99,7 +104,7 @@ class Reference:
     def _take_ops(self, ops: Sequence[Op], now_ms: int, said: Said) -> None:
         for op in ops:
             said.counts["op"] += 1
-            if op.says not in {"commit", "rollback"}:
+            if op.says in {"unknown", "check_unknown", "check_unreachable"}:
                 said.counts[op.says] += 1
         ready: list[Op] = []
         early: list[Waiting] = []
@@ -116,29 +121,56 @@ class Reference:
             self._judge(self.transactions[op.half_offset], op, now_ms, said)
 
     def _judge(self, transaction: Transaction, op: Op, now_ms: int, said: Said) -> None:
-        if transaction.decided:
-            if op.says in {"commit", "rollback"}:
-                self._judge_again(transaction, op, said)
-        elif (op.tx_id, op.group) != (transaction.half.tx_id, transaction.half.group):
+        decision = "commit" if op.says.endswith("commit") else "rollback" if op.says.endswith("rollback") else None
+        if transaction.kept and (op.tx_id, op.group) != (transaction.half.tx_id, transaction.half.group):
             self._reject(op, FOREIGN, said)
-        elif op.says == "commit":
-            transaction.state = "committed"
-            said.counts["committed"] += 1
-            said.delivered.append(transaction.message())
-            self._end_status(transaction, said)
-        elif op.says == "rollback":
-            transaction.state = "rolled_back"
-            said.counts["rolled_back"] += 1
-            self._end_status(transaction, said)
+        elif transaction.undecided:
+            self._judge_undecided(transaction, op, decision, now_ms, said)
+        elif transaction.state == "parked" and op.says == "resume":
+            said.counts["resumed"] += 1
+            transaction.state = "open"
+            transaction.born_ms = transaction.deadline_ms = now_ms
+            transaction.attempts = transaction.misses = 0
+        elif transaction.state == "parked" and decision and op.says.startswith("operator"):
+            self._decide(transaction, decision, now_ms, said)
+        elif decision or op.says == "resume":
+            stands = {"committed": "commit", "delayed": "commit", "rolled_back": "rollback"}.get(transaction.state)
+            if decision and decision == stands:
+                said.counts["duplicate"] += 1
+            else:
+                said.counts["conflict"] += 1
+                self._reject(op, CONFLICT, said)
+
+    def _judge_undecided(self, transaction: Transaction, op: Op, decision: str | None, now_ms: int, said: Said) -> None:
+        if decision == op.says and self._too_late(transaction, now_ms):
+            self._reject(op, LATE, said)
+        elif decision:
+            self._decide(transaction, decision, now_ms, said)
+        elif op.says == "resume":
+            said.counts["duplicate"] += 1
         elif op.says != "unknown":  # an answer to a check
             self._take_answer(transaction, op, now_ms, said)
 
-    def _judge_again(self, transaction: Transaction, op: Op, said: Said) -> None:
-        if {"commit": "committed", "rollback": "rolled_back"}[op.says] == transaction.state:
-            said.counts["duplicate"] += 1
+    def _too_late(self, transaction: Transaction, now_ms: int) -> bool:
+        immunity_ms = transaction.half.immunity_ms
+        return self.policy.late_end_needs_check and 0 <= immunity_ms < now_ms - transaction.born_ms
+
+    def _decide(self, transaction: Transaction, decision: str, now_ms: int, said: Said) -> None:
+        if decision == "rollback":
+            transaction.state = "rolled_back"
+            said.counts["rolled_back"] += 1
+        elif transaction.half.deliver_at_ms > now_ms:
+            transaction.state = "delayed"
+            transaction.deadline_ms = transaction.half.deliver_at_ms
+            said.counts["delayed"] += 1
         else:
-            said.counts["conflict"] += 1
-            self._reject(op, CONFLICT, said)
+            self._deliver(transaction, said)
+        self._end_status(transaction, said)
+
+    def _deliver(self, transaction: Transaction, said: Said) -> None:
+        transaction.state = "committed"
+        said.counts["committed"] += 1
+        (said.bundles if transaction.half.partition == -2 else said.delivered).append(transaction.message())
 
     def _take_answer(self, transaction: Transaction, op: Op, now_ms: int, said: Said) -> None:
         if transaction.state != "checking" or transaction.asked_ms is None:
@@ -148,7 +180,10 @@ class Reference:
         if op.says == "check_unknown":
             transaction.attempts += 1
             transaction.misses = 0
-            self._wait_until(transaction, transaction.asked_ms + self.policy.check_interval_ms)
+            pause = self.policy.check_interval_ms
+            for _ in range(transaction.attempts - 1):
+                pause = max(pause, min(2 * pause, self.policy.check_interval_max_ms))
+            self._wait_until(transaction, transaction.asked_ms + pause)
             return
         pause = self.policy.check_interval_ms
         for _ in range(transaction.misses):
@@ -158,22 +193,34 @@ class Reference:
         self._wait_until(transaction, now_ms + min(pause, most))
 
     def _fire_timers(self, now_ms: int, said: Said) -> bool:
-        parked = False
+        """Whether a message left that was kept."""
+        left = False
         for transaction in self.transactions.values():
-            if transaction.decided or now_ms < transaction.deadline_ms:
-                continue
-            if now_ms - transaction.born_ms >= self.policy.age_limit_ms:
-                self._park(transaction, AGED, said)
-                parked = True
-            elif transaction.state == "open" and transaction.attempts >= transaction.check_max:
-                self._park(transaction, EXHAUSTED, said)
-                parked = True
-            else:
-                self._ask(transaction, now_ms, said)
-        return parked
+            if transaction.kept and now_ms >= transaction.deadline_ms:
+                self._fire(transaction, now_ms, said)
+                left |= not transaction.kept
+        return left
 
-    def _park(self, transaction: Transaction, reason: str, said: Said) -> None:
+    def _fire(self, transaction: Transaction, now_ms: int, said: Said) -> None:
+        if transaction.state == "parked":
+            transaction.state = "abandoned"
+            said.counts["abandoned"] += 1
+        elif transaction.state == "delayed":
+            self._deliver(transaction, said)
+        elif now_ms - transaction.born_ms >= self.policy.age_limit_ms:
+            self._park(transaction, AGED, now_ms, said)
+        elif transaction.state == "open" and transaction.attempts >= transaction.check_max:
+            after = getattr(self.policy.after_check_max, "event")  # noqa: B009  (an AfterCheckMax need not have it)
+            if after == Event.EXHAUSTED:
+                self._park(transaction, EXHAUSTED, now_ms, said)
+            else:
+                self._decide(transaction, {16: "commit", 17: "rollback"}[after], now_ms, said)
+        else:
+            self._ask(transaction, now_ms, said)
+
+    def _park(self, transaction: Transaction, reason: str, now_ms: int, said: Said) -> None:
         transaction.state = "parked"
+        transaction.deadline_ms = now_ms + self.policy.parked_ttl_ms
         said.counts["parked"] += 1
         said.parked.append(Parked(transaction.message(), transaction.attempts, reason))
         self._end_status(transaction, said)
@@ -197,7 +244,7 @@ class Reference:
         self.waiting = fresh
 
     def _look_ahead(self, now_ms: int, said: Said) -> None:
-        deadlines = [t.deadline_ms for t in self.transactions.values() if not t.decided]
+        deadlines = [t.deadline_ms for t in self.transactions.values() if t.kept]
         deadlines += [waiting.came_ms + self.policy.early_op_ttl_ms for waiting in self.waiting]
         forget_at = self.touched_ms + self.policy.early_op_ttl_ms
         if not deadlines and now_ms >= forget_at:
@@ -216,6 +263,7 @@ class Reference:
     def _end_status(self, transaction: Transaction, said: Said) -> None:
         if transaction.asked_ms is not None:
             said.ended.append(transaction.status())
+            transaction.asked_ms = None
 
     def _reject(self, op: Op, reason: str, said: Said) -> None:
         said.counts["rejected"] += 1

@@ -7,16 +7,22 @@ SECOND = 1_000
 POLICY = Policy(
     transaction_timeout_ms=6 * SECOND,
     check_interval_ms=30 * SECOND,
+    check_interval_max_ms=30 * SECOND,
     check_max=3,
     check_answer_ttl_ms=120 * SECOND,
     unreachable_backoff_max_ms=100 * SECOND,
     age_limit_ms=3_600 * SECOND,
+    parked_ttl_ms=7_200 * SECOND,
     early_op_ttl_ms=600 * SECOND,
     early_op_max=2,
     timer_slack_ms=1,
     segment_size=64,
 )
 
+CHECK_COMMIT, CHECK_ROLLBACK = Op("check_commit", source="check"), Op("check_rollback", source="check")
+OPERATOR_COMMIT, OPERATOR_ROLLBACK, RESUME = (
+    Op(says, source="operator") for says in ("operator_commit", "operator_rollback", "resume")
+)
 COMMIT, ROLLBACK, UNKNOWN = Op("commit"), Op("rollback"), Op("unknown")
 CHECK_UNKNOWN, UNREACHABLE = (
     Op("check_unknown", source="check"),
@@ -41,5 +47,22 @@ def checking(policy: Policy = POLICY) -> tuple[Driver, int]:
 
 def says_nothing(said: Said) -> bool:
     """Whether nothing is written, counts apart."""
-    lists = (said.delivered, said.checks, said.parked, said.rejected, said.broken, said.statuses, said.ended)
+    lists = (
+        said.delivered,
+        said.bundles,
+        said.checks,
+        said.parked,
+        said.rejected,
+        said.broken,
+        said.statuses,
+        said.ended,
+    )
     return not any(lists)
+
+
+def parked(policy: Policy = POLICY, half: Half | None = None) -> tuple[Driver, int]:
+    """A segment whose half message at offset 0 has just been parked for its age, and the time of that."""
+    driver = opened(policy, half)
+    now_ms = policy.age_limit_ms
+    assert driver.step(now_ms).parked
+    return driver, now_ms

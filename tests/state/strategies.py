@@ -6,7 +6,7 @@ from itertools import product
 
 from hypothesis import strategies as st
 
-from state import Policy
+from state import Always, Event, Policy
 from tests.state.records import Broken, Half, Message, Op
 
 Records = tuple[Half | Op, ...]
@@ -25,14 +25,14 @@ _BODIES = (
 """Key, value and headers."""
 _IMMUNITY_AND_CHECK_MAX = ((-1, -1), (-1, 5), (0, -1), (3, 1), (20, 0), (200, -1))
 _SAYS = (
-    "check_unknown",
-    "check_unreachable",
-    "check_unknown",
-    "commit",
-    "check_unknown",
-    "rollback",
-    "check_unreachable",
-    "unknown",
+    *("check_unknown", "check_unreachable", "check_unknown", "commit", "check_unknown", "rollback"),
+    *("check_unreachable", "unknown", "check_commit", "check_rollback", "resume", "operator_commit"),
+    *("operator_rollback", "resume"),
+)
+_DELIVER_AT = (-1, -1, -1, 900, 1_010, 1_060, 3_000)
+"""Histories begin at 1,000 ms."""
+_AFTER_CHECK_MAX = st.sampled_from(
+    [Always(event) for event in (Event.EXHAUSTED, Event.EXHAUSTED, Event.EXHAUSTED_COMMIT, Event.EXHAUSTED_ROLLBACK)]
 )
 
 
@@ -80,7 +80,11 @@ def policies(draw: st.DrawFn) -> Policy:
         check_max=draw(st.integers(0, 3)),
         check_answer_ttl_ms=draw(st.integers(1, 25)),
         unreachable_backoff_max_ms=draw(st.integers(1, 60)),
+        check_interval_max_ms=draw(st.integers(1, 40)),
+        after_check_max=draw(_AFTER_CHECK_MAX),
+        late_end_needs_check=draw(st.booleans()),
         age_limit_ms=draw(st.sampled_from([30, 150, 10_000])),
+        parked_ttl_ms=draw(st.sampled_from([1, 20, 1_000])),
         early_op_ttl_ms=draw(st.integers(1, 60)),
         early_op_max=draw(st.integers(1, 6)),
         timer_slack_ms=draw(st.integers(0, 7)),
@@ -95,9 +99,13 @@ def _all_halves() -> list[Half]:
         name = tx_id(offset) if again < 11 else "again"
         key, value, headers = body
         immunity_ms, check_max = numbers
-        first = Half(offset=offset, tx_id=name, partition=again % 2, key=key, value=value, headers=headers)
-        made.append(replace(first, immunity_ms=immunity_ms, check_max=check_max))
+        first = Half(offset=offset, tx_id=name, partition=again % 4 - 2, key=key, value=value, headers=headers)
+        deliver_at_ms = _DELIVER_AT[len(made) % len(_DELIVER_AT)]
+        made.append(replace(first, immunity_ms=immunity_ms, check_max=check_max, deliver_at_ms=deliver_at_ms))
     return made
+
+
+_BY_OPERATORS = ("resume", "operator_commit", "operator_rollback")
 
 
 def _all_ops() -> list[Op]:
@@ -107,7 +115,7 @@ def _all_ops() -> list[Op]:
         name, group = (tx_id(offset), "orders") if named < 8 else ("stranger", "orders")
         if named == 9:
             name, group = tx_id(offset), "others"
-        source = "check" if says.startswith("check") else "producer"
+        source = "check" if says.startswith("check") else "operator" if says in _BY_OPERATORS else "producer"
         key, value, headers = body
         made.append(Op(says, offset, 0, name, group, source, key, value, headers))
     return made

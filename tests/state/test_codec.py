@@ -1,6 +1,7 @@
 """The bytes of a segment's state."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkback.exceptions import StateFormatError
-from state import Policy, Segment, decode, encode
-from state.codec import VERSION
-from state.rows import EARLY_FIELDS, OPEN_FIELDS, Fields, Rows, objects
+from state import Event, Policy, Segment, State, decode, encode
+from state.codec import OLDEST_VERSION, VERSION
+from state.rows import EARLY_FIELDS, MESSAGE_FIELDS, Fields, Rows, objects
 from tests.state.records import Driver, Half, Op
+from tests.state.small import POLICY as SMALL
 
 POLICY = Policy(segment_size=64)
 _BYTES = ("key", "value")
@@ -22,7 +24,7 @@ def assert_same(actual: Segment, expected: Segment) -> None:
     assert actual.ledger.dtype == np.uint8
     assert actual.ledger.tolist() == expected.ledger.tolist()
     for rows, others, fields in (
-        (actual.open, expected.open, OPEN_FIELDS),
+        (actual.messages, expected.messages, MESSAGE_FIELDS),
         (actual.early, expected.early, EARLY_FIELDS),
     ):
         assert list(rows) == list(fields)
@@ -49,7 +51,7 @@ def test_a_new_segment_comes_back() -> None:
 
 def test_a_full_segment_comes_back() -> None:
     segment = full_segment()
-    assert segment.open.count == 2
+    assert segment.messages.count == 2
     assert segment.early.count == 1
     assert_same(decode(encode(segment)), segment)
 
@@ -74,7 +76,7 @@ def segments(draw: st.DrawFn) -> Segment:
     return Segment(
         first_offset=draw(st.integers(0, 2**63 - 1)),
         ledger=np.frombuffer(draw(st.binary(min_size=1, max_size=64)), dtype=np.uint8).copy(),
-        open=rows(OPEN_FIELDS),
+        messages=rows(MESSAGE_FIELDS),
         early=rows(EARLY_FIELDS),
         touched_ms=draw(st.integers(0, 2**63 - 1)),
     )
@@ -91,13 +93,13 @@ def test_text_comes_back(text: str | None) -> None:
     driver = Driver(POLICY)
     driver.step(1, Half(tx_id=text or "", headers=text), Op(half_offset=5, tx_id=text or "", headers=text))
     segment = decode(encode(driver.segment))
-    assert segment.open["headers"].tolist() == [text]
+    assert segment.messages["headers"].tolist() == [text]
     assert segment.early["tx_id"].tolist() == [text or ""]
 
 
 def test_what_comes_back_can_be_changed() -> None:
     segment = decode(encode(full_segment()))
-    columns = [segment.ledger, *segment.open.values(), *segment.early.values()]
+    columns = [segment.ledger, *segment.messages.values(), *segment.early.values()]
     assert all(column.flags.writeable for column in columns)
 
 
@@ -111,7 +113,7 @@ def test_the_version_is_the_first_byte() -> None:
 
 @pytest.mark.parametrize("version", [0, VERSION + 1, 255])
 def test_another_version_is_refused_by_name(version: int) -> None:
-    with pytest.raises(StateFormatError, match=rf"version {version}\b.*reads version {VERSION}\b"):
+    with pytest.raises(StateFormatError, match=rf"version {version}\b.*reads version {OLDEST_VERSION} to {VERSION}\b"):
         decode(bytes([version]) + encode(full_segment())[1:])
 
 
@@ -131,7 +133,7 @@ def test_garbage_is_refused(garbage: bytes) -> None:
 def test_a_cut_anywhere_is_refused(without: str) -> None:
     segment = full_segment()
     if without == "open":
-        segment = replace(segment, open=Rows.empty(OPEN_FIELDS))
+        segment = replace(segment, messages=Rows.empty(MESSAGE_FIELDS))
     if without == "early":
         segment = replace(segment, early=Rows.empty(EARLY_FIELDS))
     content = encode(segment)
@@ -152,3 +154,33 @@ def test_a_changed_byte_anywhere_is_refused() -> None:
         changed[place] ^= 0x81
         with pytest.raises(StateFormatError):
             decode(bytes(changed))
+
+
+def test_state_of_version_1_is_read() -> None:
+    """The sample was written by the last Checkback that wrote version 1."""
+    segment = decode((Path(__file__).parent / "samples" / "segment-1.bin").read_bytes())
+    states = [State(code) for code in segment.ledger[:7]]
+    checking, decided = [State.CHECKING] * 2, [State.ABANDONED, State.COMMITTED, State.ROLLED_BACK, State.ABSENT]
+    assert states == [State.OPEN, *checking, *decided], "what version 1 parked was not kept"
+    assert list(segment.messages) == list(MESSAGE_FIELDS)
+    assert segment.messages["tx_id"].tolist() == ["tx-0", "tx-1", "tx-2"]
+    assert segment.messages["key"].tolist() == [b"k0", None, b"k2"]
+    assert segment.messages["value"].tolist() == [b"v0", b"v1", None]
+    assert segment.messages["headers"].tolist() == [None, '[{"key":"a","value":"MQ=="}]', None]
+    assert segment.messages["deadline_ms"].tolist() == [101_000, 127_000, 158_000]
+    assert segment.messages["misses"].tolist() == [0, 0, 1]
+    assert segment.messages["deliver_at_ms"].tolist() == [-1, -1, -1]
+    assert segment.early["event"].tolist() == [Event.CHECK_COMMIT, Event.OPERATOR_ROLLBACK]
+    assert segment.early["value"].tolist() == [b"", b"by hand"]
+    assert segment.touched_ms == 38_000
+    assert_same(decode(encode(segment)), segment)
+
+
+def test_a_segment_of_version_1_goes_on() -> None:
+    driver = Driver(SMALL)
+    driver.segment = decode((Path(__file__).parent / "samples" / "segment-1.bin").read_bytes())
+    ops = [Op("commit", 0, 6, "tx-0"), Op("check_commit", 1, 7, "tx-1", source="check"), Op("commit", 3, 8, "tx-3")]
+    said = driver.step(39_000, Half(offset=9, tx_id="tx-9"), *ops)
+    assert [message.offset for message in said.delivered] == [0, 1, 9]
+    assert [rejected.half_offset for rejected in said.rejected] == [3]
+    assert said.ledger[9] == "committed"

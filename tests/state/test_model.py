@@ -10,7 +10,7 @@ from tests.state.records import Driver, Half, Op, Said
 from tests.state.reference import Reference
 from tests.state.strategies import History, Records, histories, splits, tx_id
 
-HISTORIES = int(os.environ.get("CHECKBACK_HISTORIES", "500"))
+HISTORIES = int(os.environ.get("CHECKBACK_HISTORIES", "2000"))
 
 _SETTINGS = settings(
     max_examples=HISTORIES,

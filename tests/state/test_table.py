@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 
 from checkback.exceptions import IllegalTransitionError
-from state.table import DECIDED, NEXT, OUTCOME, TABLE, UNDECIDED, Event, Outcome, State, transition
+from state.table import KEPT, NEXT, OUTCOME, SETTLED, TABLE, UNDECIDED, Event, Outcome, State, transition
 
 RULES = [(state, event) for state, row in TABLE.items() for event in row]
+OPERATORS = (Event.OPERATOR_COMMIT, Event.OPERATOR_ROLLBACK, Event.RESUME)
+OPS = (
+    *(Event.COMMIT, Event.ROLLBACK, Event.UNKNOWN, Event.CHECK_UNKNOWN, Event.CHECK_UNREACHABLE),
+    *(Event.CHECK_COMMIT, Event.CHECK_ROLLBACK, *OPERATORS),
+)
 HOLES = sorted(set(product(State, Event)) - set(RULES))
 
 
@@ -24,6 +29,8 @@ def test_numbers_that_are_stored_never_change() -> None:
         ("COMMITTED", 3),
         ("ROLLED_BACK", 4),
         ("PARKED", 5),
+        ("DELAYED", 6),
+        ("ABANDONED", 7),
     ]
     # ops that wait for their half message are stored with their event
     assert [(event.name, int(event)) for event in Event][:6] == [
@@ -33,6 +40,13 @@ def test_numbers_that_are_stored_never_change() -> None:
         ("UNKNOWN", 3),
         ("CHECK_UNKNOWN", 4),
         ("CHECK_UNREACHABLE", 5),
+    ]
+    assert [(event.name, int(event)) for event in Event][10:15] == [
+        ("CHECK_COMMIT", 10),
+        ("CHECK_ROLLBACK", 11),
+        ("OPERATOR_COMMIT", 12),
+        ("OPERATOR_ROLLBACK", 13),
+        ("RESUME", 14),
     ]
 
 
@@ -68,38 +82,46 @@ def test_the_first_impossible_pair_is_named() -> None:
         transition(states, _codes(Event.COMMIT, Event.ROLLBACK, Event.DUE))
 
 
-def test_states_are_absent_undecided_or_decided() -> None:
-    assert sorted([State.ABSENT, *UNDECIDED, *DECIDED]) == list(State)
+def test_every_state_is_absent_or_left_by_ops_or_settled() -> None:
+    assert sorted([State.ABSENT, *UNDECIDED, State.PARKED, *SETTLED]) == list(State)
     assert set(TABLE) == set(State)
 
 
-@pytest.mark.parametrize("state", DECIDED)
-def test_a_decided_state_is_left_by_no_event(state: State) -> None:
-    assert {following for following, _ in TABLE[state].values()} == {state}
+@pytest.mark.parametrize("state", SETTLED)
+@pytest.mark.parametrize("event", OPS)
+def test_a_settled_state_is_left_by_no_op_and_writes_nothing_but_a_refusal(state: State, event: Event) -> None:
+    following, outcome = TABLE[state][event]
+    assert following == state
+    assert outcome in {Outcome.NONE, Outcome.DUPLICATE, Outcome.CONFLICT}
 
 
-@pytest.mark.parametrize("state", DECIDED)
-def test_in_a_decided_state_nothing_is_written_but_a_conflicting_op(state: State) -> None:
-    assert {outcome for _, outcome in TABLE[state].values()} <= {
-        Outcome.NONE,
-        Outcome.DUPLICATE,
-        Outcome.CONFLICT,
-    }
+@pytest.mark.parametrize("event", OPS)
+def test_a_parked_message_is_left_by_operators_only(event: Event) -> None:
+    following, _ = TABLE[State.PARKED][event]
+    assert (following != State.PARKED) == (event in OPERATORS)
 
 
 @pytest.mark.parametrize("state", UNDECIDED)
-def test_an_undecided_state_is_left_for_a_decided_one_by_four_events_only(state: State) -> None:
-    leaving = {event for event, (following, _) in TABLE[state].items() if following in DECIDED}
-    assert leaving <= {Event.COMMIT, Event.ROLLBACK, Event.EXHAUSTED, Event.AGED}
-    assert {Event.COMMIT, Event.ROLLBACK, Event.AGED} <= leaving
+def test_an_undecided_state_is_left_for_a_decided_one_by_decisions_and_limits_only(state: State) -> None:
+    leaving = {event for event, (following, _) in TABLE[state].items() if following not in UNDECIDED}
+    decisions = {event for event in Event if event.name.endswith(("COMMIT", "ROLLBACK"))}
+    assert leaving <= {*decisions, Event.POSTPONED, Event.EXHAUSTED, Event.AGED}
+    assert {*OPS} & decisions <= leaving
+    assert {Event.POSTPONED, Event.AGED} <= leaving
 
 
-def test_message_leaves_the_state_with_the_outcome_that_says_so() -> None:
-    decided_by = {Outcome.DELIVER: State.COMMITTED, Outcome.DISCARD: State.ROLLED_BACK, Outcome.PARK: State.PARKED}
+def test_a_message_is_kept_until_the_outcome_that_says_so() -> None:
+    ending = {Outcome.DELIVER: State.COMMITTED, Outcome.DISCARD: State.ROLLED_BACK, Outcome.FORGET: State.ABANDONED}
     for state, event in RULES:
         following, outcome = TABLE[state][event]
-        assert (state not in DECIDED and following in DECIDED) == (outcome in decided_by)
-        assert following == decided_by.get(outcome, following)
+        assert (state in KEPT and following not in KEPT) == (outcome in ending)
+        assert following == ending.get(outcome, following)
+
+
+def test_commits_are_postponed_wherever_they_deliver() -> None:
+    for row in TABLE.values():
+        delivers = {event for event, (_, outcome) in row.items() if outcome == Outcome.DELIVER} - {Event.DUE}
+        assert (Event.POSTPONED in row) == bool(delivers)
 
 
 def test_every_event_outcome_and_state_is_used() -> None:
@@ -109,7 +131,7 @@ def test_every_event_outcome_and_state_is_used() -> None:
     assert {following for following, _ in results} == set(State) - {State.ABSENT}
 
 
-@pytest.mark.parametrize("state", [*UNDECIDED, *DECIDED])
-@pytest.mark.parametrize("event", list(Event)[:6])
+@pytest.mark.parametrize("state", [state for state in State if state != State.ABSENT])
+@pytest.mark.parametrize("event", [Event.HALF, *OPS])
 def test_every_record_can_come_in_every_state_with_a_half_message(state: State, event: Event) -> None:
     assert event in TABLE[state]
