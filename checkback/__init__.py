@@ -1,5 +1,6 @@
 """Transactional (half) messages with check-back for Kafka: what applications import."""
 
+from checkback.check_protocol import CheckRequest
 from checkback.endpoint import CheckEndpoint, EndpointAnnouncer, check_app
 from checkback.exceptions import (
     CheckbackError,
@@ -9,6 +10,7 @@ from checkback.exceptions import (
     ProducerClosedError,
     ProtocolError,
 )
+from checkback.exhausted import Decision, ExhaustedListener, ExhaustedMessage
 from checkback.listener import (
     CallableListener,
     HalfMessage,
@@ -16,8 +18,8 @@ from checkback.listener import (
     TransactionListener,
     TransactionSendResult,
 )
-from checkback.producer import TransactionProducer
-from checkback.protocol import CheckRequest, HalfPosition, Topics
+from checkback.producer import Transaction, TransactionProducer
+from checkback.protocol import HalfPosition, Message, Topics, TransactionOptions
 
 __all__ = [
     "CallableListener",
@@ -25,16 +27,22 @@ __all__ = [
     "CheckRequest",
     "CheckbackError",
     "ConfigurationError",
+    "Decision",
     "EndpointAnnouncer",
+    "ExhaustedListener",
+    "ExhaustedMessage",
     "HalfMessage",
     "HalfMessageError",
     "HalfMessageTimeoutError",
     "HalfPosition",
     "LocalTransactionState",
+    "Message",
     "ProducerClosedError",
     "ProtocolError",
     "Topics",
+    "Transaction",
     "TransactionListener",
+    "TransactionOptions",
     "TransactionProducer",
     "TransactionSendResult",
     "check_app",

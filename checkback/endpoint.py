@@ -19,9 +19,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from checkback.check_protocol import Announcement, CheckRequest, announcement_key
 from checkback.exceptions import CheckbackError, ConfigurationError, ProtocolError
 from checkback.listener import LocalTransactionState, TransactionListener
-from checkback.protocol import Announcement, CheckRequest, Topics, announcement_key
+from checkback.protocol import Topics
 
 _LOGGER = logging.getLogger(__name__)
 _HEARTBEAT_SECONDS = 10.0

@@ -59,6 +59,10 @@ class HalfMessageTimeoutError(HalfMessageError):
     retriable = True
 
 
+class OperatorError(CheckbackError):
+    """What an operator asked for was not done, or not all of it."""
+
+
 class JobFailedError(CheckbackError):
     """The streaming job failed. Started again, it goes on where it was."""
 

@@ -1,11 +1,12 @@
 """What an application tells a producer about its local transactions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
-from checkback.protocol import Action, CheckRequest, HalfPosition, Headers
+from checkback.check_protocol import CheckRequest
+from checkback.protocol import Action, HalfPosition, Headers, Message
 
 
 class LocalTransactionState(StrEnum):
@@ -27,6 +28,8 @@ class HalfMessage:
     key: bytes | None
     headers: Headers
     position: HalfPosition
+    messages: Sequence[Message] = ()
+    """All messages, when the transaction has several; ``topic`` is the first one's then, the rest is empty."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import logging
 import random
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,7 +17,18 @@ from checkback.exceptions import (
     ProducerClosedError,
 )
 from checkback.listener import HalfMessage, LocalTransactionState, TransactionListener, TransactionSendResult
-from checkback.protocol import Action, HalfPosition, Headers, Source, Topics, half_headers, op_headers
+from checkback.protocol import (
+    Action,
+    HalfPosition,
+    Headers,
+    Message,
+    Source,
+    Topics,
+    TransactionOptions,
+    half_headers,
+    op_headers,
+    pack,
+)
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -74,7 +85,7 @@ class TransactionProducer:
         except KafkaError as error:
             raise ConfigurationError(f"No Kafka answers at {bootstrap_servers}: {error!r}.") from error
         self._partitions = self._half_partitions()
-        self._run = _PartitionRun(self._partitions)
+        self._partition_run = _PartitionRun(self._partitions)
 
     def send_in_transaction(
         self,
@@ -84,6 +95,7 @@ class TransactionProducer:
         headers: Headers = (),
         arg: Any = None,
         partition: int | None = None,
+        options: TransactionOptions | None = None,
     ) -> TransactionSendResult:
         """Send a message with a local transaction.
 
@@ -98,23 +110,30 @@ class TransactionProducer:
             headers: the application's headers; names must not begin with ``cb-``.
             arg: handed to ``execute_local_transaction``.
             partition: of the real topic; by default the key decides.
+            options: check immunity, check max, time of delivery.
 
         Raises:
             HalfMessageError: the half message was not written; the local transaction was not run.
             ProtocolError: an argument breaks the protocol; nothing was written.
             ProducerClosedError: after ``close()``.
         """
-        if self._listener is None:
-            raise ConfigurationError("send_in_transaction needs a listener: give one to TransactionProducer().")
-        message = self.prepare(topic, value, key, headers, partition)  # 1
-        remark = ""
-        try:
-            state = LocalTransactionState(self._listener.execute_local_transaction(message, arg))  # 2
-        except Exception as error:  # whatever the application raises, the database may have committed
-            state, remark = LocalTransactionState.UNKNOWN, f"execute_local_transaction raised {error!r}"
-            _LOGGER.exception("The local transaction of %s raised: its outcome is unknown", message.transaction_id)
-        self._end(message, Action(state), remark)  # 3
-        return TransactionSendResult(message.transaction_id, state, message.position, remark)
+        self._the_listener()
+        return self._run(self.prepare(topic, value, key, headers, partition, options), arg)  # 1
+
+    def begin(self, options: TransactionOptions | None = None) -> "Transaction":
+        """Begin a transaction of several messages: ``begin().add(...).add(...).send(arg)``.
+
+        There is one local transaction and one decision: all of them are delivered, or none.
+        """
+        self._refuse_when_closed()
+        return Transaction(self, options)
+
+    def send_several_in_transaction(
+        self, messages: Sequence[Message], arg: Any = None, options: TransactionOptions | None = None
+    ) -> TransactionSendResult:
+        """As ``send_in_transaction``, for several messages that are delivered together or not at all."""
+        self._the_listener()
+        return self._run(self.prepare_several(messages, options), arg)
 
     def prepare(
         self,
@@ -123,13 +142,32 @@ class TransactionProducer:
         key: bytes | None = None,
         headers: Headers = (),
         partition: int | None = None,
+        options: TransactionOptions | None = None,
     ) -> HalfMessage:
         """Write a half message and wait until Kafka has it. Arguments and errors as in ``send_in_transaction``."""
         self._refuse_when_closed()
         transaction_id = uuid.uuid4().hex
-        wire = half_headers(transaction_id, self.group, topic, headers, partition=partition)
+        wire = half_headers(transaction_id, self.group, topic, headers, partition=partition, options=options)
+        position = self._write_half(value, key, wire)
+        return HalfMessage(transaction_id, topic, value, key, headers, position)
+
+    def prepare_several(self, messages: Sequence[Message], options: TransactionOptions | None = None) -> HalfMessage:
+        """Write several messages as one half message, and wait until Kafka has it.
+
+        All of them together must fit into a record of the half topic. Errors as in ``send_in_transaction``.
+        """
+        self._refuse_when_closed()
+        transaction_id = uuid.uuid4().hex
+        value = pack(messages)
+        topic = messages[0].topic
+        wire = half_headers(transaction_id, self.group, topic, options=options, messages=len(messages))
+        position = self._write_half(value, None, wire)
+        return HalfMessage(transaction_id, topic, None, None, (), position, tuple(messages))
+
+    def _write_half(self, value: bytes | None, key: bytes | None, wire: Headers) -> HalfPosition:
+        partition = self._partition_run.next_partition()
         try:
-            future = self._kafka.send(self.topics.half, value, key, headers=wire, partition=self._run.next_partition())
+            future = self._kafka.send(self.topics.half, value, key, headers=list(wire), partition=partition)
             written = future.get(timeout=self._half_timeout_ms / 1000)
         except KafkaTimeoutError as error:
             raise HalfMessageTimeoutError(
@@ -140,8 +178,7 @@ class TransactionProducer:
             raise HalfMessageError(
                 f"The half message was not written, so the local transaction was not run: {error}"
             ) from error
-        position = HalfPosition(written.partition, written.offset)
-        return HalfMessage(transaction_id, topic, value, key, headers, position)
+        return HalfPosition(written.partition, written.offset)
 
     def commit(self, message: HalfMessage, remark: str = "") -> None:
         """Say that the local transaction has committed: the message will be delivered. Does not wait."""
@@ -169,6 +206,16 @@ class TransactionProducer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
+    def _run(self, message: HalfMessage, arg: Any) -> TransactionSendResult:
+        remark = ""
+        try:
+            state = LocalTransactionState(self._the_listener().execute_local_transaction(message, arg))  # 2
+        except Exception as error:  # whatever the application raises, the database may have committed
+            state, remark = LocalTransactionState.UNKNOWN, f"execute_local_transaction raised {error!r}"
+            _LOGGER.exception("The local transaction of %s raised: its outcome is unknown", message.transaction_id)
+        self._end(message, Action(state), remark)  # 3
+        return TransactionSendResult(message.transaction_id, state, message.position, remark)
+
     def _end(self, message: HalfMessage, action: Action, remark: str) -> None:
         position = message.position
         headers = op_headers(message.transaction_id, self.group, position, action, Source.PRODUCER)
@@ -189,9 +236,46 @@ class TransactionProducer:
                 f"Kafka has no topic {self.topics.half}: run 'checkback topics create' first. ({error!r})"
             ) from error
 
+    def _the_listener(self) -> TransactionListener:
+        if self._listener is None:
+            raise ConfigurationError("send_in_transaction needs a listener: give one to TransactionProducer().")
+        return self._listener
+
     def _refuse_when_closed(self) -> None:
         if self._closed:
             raise ProducerClosedError("This TransactionProducer is closed: make a new one.")
+
+
+class Transaction:
+    """Several messages, to several topics, that one local transaction decides; made by ``TransactionProducer.begin``.
+
+    Messages of one topic and one key are delivered in the order in which they were added.
+    """
+
+    def __init__(self, producer: TransactionProducer, options: TransactionOptions | None = None) -> None:
+        self._producer = producer
+        self._options = options
+        self._messages: list[Message] = []
+
+    def add(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+    ) -> Self:
+        """Add a message; arguments as in ``send_in_transaction``. Nothing is written yet."""
+        self._messages.append(Message(topic, value, key, headers, partition))
+        return self
+
+    def prepare(self) -> HalfMessage:
+        """Write the half message; ``producer.commit`` or ``producer.rollback`` ends the transaction."""
+        return self._producer.prepare_several(self._messages, self._options)
+
+    def send(self, arg: Any = None) -> TransactionSendResult:
+        """Write the half message, run the listener's local transaction, write the op."""
+        return self._producer.send_several_in_transaction(self._messages, arg, self._options)
 
 
 class _PartitionRun:

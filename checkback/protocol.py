@@ -22,6 +22,8 @@ TOPIC = "cb-topic"
 PARTITION = "cb-partition"
 IMMUNITY_MS = "cb-immunity-ms"
 CHECK_MAX = "cb-check-max"
+DELIVER_AT = "cb-deliver-at"
+MESSAGES = "cb-messages"
 HEADER_VERSION = "cb-version"
 HALF = "cb-half"
 ACTION = "cb-action"
@@ -32,11 +34,15 @@ ATTEMPT = "cb-attempt"
 BORN_MS = "cb-born-ms"
 FROM = "cb-from"
 
+UNDELIVERABLE = "committed, but not deliverable to"
+"""How the reason of a parked record begins that nobody can decide any more."""
+
 RESERVED_PREFIX = "cb-"
 MAX_ID_BYTES = 64
 MAX_GROUP_BYTES = 255
 MAX_TOPIC_BYTES = 249
-MAX_PARTITION_DIGITS = 9
+MAX_COUNT_DIGITS = 9
+MAX_MS_DIGITS = 15
 MAX_DIGITS = 19
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -50,6 +56,7 @@ class Action(StrEnum):
     ROLLBACK = "rollback"
     UNKNOWN = "unknown"
     UNREACHABLE = "unreachable"
+    RESUME = "resume"
 
 
 class Source(StrEnum):
@@ -141,30 +148,96 @@ class HalfPosition(NamedTuple):
         return position
 
 
+@dataclass(frozen=True)
+class TransactionOptions:
+    """What a transaction may want otherwise than the job's settings say."""
+
+    check_immunity_ms: int | None = None
+    """No check for so long after the half message; without it the job's transaction timeout."""
+    check_max: int | None = None
+    """Checks without a verdict before the message is given up on; 0: not checked at all."""
+    deliver_at_ms: int | None = None
+    """Not delivered before this time, in ms since 1970 by the job's clock."""
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        """The headers that say so.
+
+        Raises:
+            ProtocolError: a number that is negative or has too many digits.
+        """
+        numbers = (
+            (IMMUNITY_MS, self.check_immunity_ms, MAX_MS_DIGITS),
+            (CHECK_MAX, self.check_max, MAX_COUNT_DIGITS),
+            (DELIVER_AT, self.deliver_at_ms, MAX_MS_DIGITS),
+        )
+        return [(name, _number(name, value, digits)) for name, value, digits in numbers if value is not None]
+
+
+class Message(NamedTuple):
+    """One of several messages of a transaction."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    partition: int | None = None
+
+
+def pack(messages: Sequence[Message]) -> bytes:
+    """Value of a half message that holds several: JSON, all bytes in base64.
+
+    Raises:
+        ProtocolError: no message, or one with an unlawful topic, partition or header name.
+    """
+    if not messages:
+        raise ProtocolError("A transaction of several messages needs at least one.")
+    return json.dumps({"messages": [message_to_json(message) for message in messages]}).encode()
+
+
+def unpack(value: bytes | None) -> tuple[Message, ...]:
+    """Read what :func:`pack` made.
+
+    Raises:
+        ProtocolError: it is something else.
+    """
+    try:
+        messages = tuple(message_from_json(body) for body in json.loads(value or b"")["messages"])
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise ProtocolError(f"Not a value of several messages: {error!r}.") from error
+    if not messages:
+        raise ProtocolError("Not a value of several messages: it holds none.")
+    return messages
+
+
 def half_headers(
-    transaction_id: str, group: str, topic: str, application: Headers = (), *, partition: int | None = None
+    transaction_id: str,
+    group: str,
+    topic: str,
+    application: Headers = (),
+    *,
+    partition: int | None = None,
+    options: TransactionOptions | None = None,
+    messages: int | None = None,
 ) -> list[tuple[str, bytes]]:
     """Headers of a half message: ours first, in the order the query decodes fastest, then the application's.
 
+    ``messages`` is how many the value holds, when :func:`pack` made it.
+
     Raises:
-        ProtocolError: an id, group or topic that is empty or too long, or an application header that uses
-            the reserved prefix.
+        ProtocolError: an id, group or topic that is empty or too long, a number out of range, or an application
+            header that uses the reserved prefix.
     """
     _bounded(ID, transaction_id, MAX_ID_BYTES)
     _bounded(GROUP, group, MAX_GROUP_BYTES)
-    _bounded(TOPIC, topic, MAX_TOPIC_BYTES)
-    if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
-        raise ProtocolError(f"{TOPIC} must be a name Kafka allows (a-z A-Z 0-9 . _ -), not {topic!r}.")
-    for name, _ in application:
-        if name.startswith(RESERVED_PREFIX):
-            raise ProtocolError(f"Header {name!r}: names beginning with {RESERVED_PREFIX!r} are Checkback's own.")
+    _lawful_topic(topic)
+    _lawful_names(application)
     ours = [(ID, transaction_id.encode()), (GROUP, group.encode()), (TOPIC, topic.encode())]
     if partition is not None:
-        if not 0 <= partition < 10**MAX_PARTITION_DIGITS:
-            raise ProtocolError(
-                f"{PARTITION} must have 1 to {MAX_PARTITION_DIGITS} digits and no sign, got {partition}."
-            )
-        ours.append((PARTITION, str(partition).encode()))
+        ours.append((PARTITION, _number(PARTITION, partition, MAX_COUNT_DIGITS)))
+    if options is not None:
+        ours += options.headers()
+    if messages is not None:
+        ours.append((MESSAGES, _number(MESSAGES, messages, MAX_COUNT_DIGITS)))
     return [*ours, *application]
 
 
@@ -181,145 +254,64 @@ def op_headers(
     ]
 
 
-@dataclass(frozen=True)
-class CheckRequest:
-    """One question to a producer group: what became of this transaction?"""
-
-    transaction_id: str
-    group: str
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    half: HalfPosition
-    attempt: int
-    check_max: int
-    born_ms: int
-    """When the half message was taken in by the query, in ms since 1970."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Body of the check request over HTTP; bytes in base64."""
-        return {
-            "version": VERSION,
-            "id": self.transaction_id,
-            "group": self.group,
-            "topic": self.topic,
-            "key": _base64(self.key),
-            "payload": _base64(self.value),
-            "headers": [[name, _base64(value)] for name, value in self.headers],
-            "half": str(self.half),
-            "attempt": self.attempt,
-            "check_max": self.check_max,
-            "born_ms": self.born_ms,
-        }
-
-    @classmethod
-    def from_json(cls, body: dict[str, Any]) -> Self:
-        """Read the body of a check request.
-
-        Raises:
-            ProtocolError: a field is missing or of a wrong type, or the version is a later one.
-        """
-        try:
-            if body.get("version", VERSION) > VERSION:
-                raise ProtocolError(f"This check request is of version {body['version']}, we speak {VERSION}.")
-            return cls(
-                transaction_id=str(body["id"]),
-                group=str(body["group"]),
-                topic=str(body["topic"]),
-                key=_bytes(body["key"]),
-                value=_bytes(body["payload"]),
-                headers=[(str(name), _bytes(value) or b"") for name, value in body["headers"]],
-                half=HalfPosition.parse(body["half"]),
-                attempt=int(body["attempt"]),
-                check_max=int(body["check_max"]),
-                born_ms=int(body["born_ms"]),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise ProtocolError(f"Not a check request: {error!r}.") from error
-
-    def to_record(self) -> tuple[bytes, bytes | None, list[tuple[str, bytes]]]:
-        """Key, value and headers of the record in ``cb.check``."""
-        ours = [
-            (ID, self.transaction_id.encode()),
-            (GROUP, self.group.encode()),
-            (TOPIC, self.topic.encode()),
-            (HALF, str(self.half).encode()),
-            (ATTEMPT, str(self.attempt).encode()),
-            (CHECK_MAX, str(self.check_max).encode()),
-            (BORN_MS, str(self.born_ms).encode()),
-        ]
-        if self.key is not None:
-            ours.append((KEY, self.key))
-        return self.transaction_id.encode(), self.value, [*ours, *self.headers]
-
-    @classmethod
-    def from_record(cls, value: bytes | None, headers: Headers) -> Self:
-        """Read a record of ``cb.check``.
-
-        Raises:
-            ProtocolError: a header is missing or unreadable.
-        """
-        ours = {name: content for name, content in headers if name.startswith(RESERVED_PREFIX)}
-        try:
-            return cls(
-                transaction_id=ours[ID].decode(),
-                group=ours[GROUP].decode(),
-                topic=ours[TOPIC].decode(),
-                key=ours.get(KEY),
-                value=value,
-                headers=[(name, content) for name, content in headers if not name.startswith(RESERVED_PREFIX)],
-                half=HalfPosition.parse(ours[HALF].decode()),
-                attempt=int(ours[ATTEMPT]),
-                check_max=int(ours[CHECK_MAX]),
-                born_ms=int(ours[BORN_MS]),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ProtocolError(f"Not a record of a check: {error!r}.") from error
-
-
-@dataclass(frozen=True)
-class Announcement:
-    """A producer's check endpoint, as a record of ``cb.producers`` says it."""
-
-    group: str
-    instance: str
-    url: str
-    time_ms: int
-    """The announcing process's clock, for people to read; nothing is decided by it."""
-
-    def to_record(self) -> tuple[bytes, bytes]:
-        """Key and value of the record."""
-        body = {"group": self.group, "instance": self.instance, "url": self.url, "time_ms": self.time_ms}
-        return announcement_key(self.group, self.instance), json.dumps(body).encode()
-
-    @classmethod
-    def from_record(cls, value: bytes) -> Self:
-        """Read a record's value.
-
-        Raises:
-            ProtocolError: not JSON, or a field is missing.
-        """
-        try:
-            body = json.loads(value)
-            return cls(str(body["group"]), str(body["instance"]), str(body["url"]), int(body["time_ms"]))
-        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise ProtocolError(f"Not an announcement of a producer: {error!r}.") from error
-
-
-def announcement_key(group: str, instance: str) -> bytes:
-    """Key of a producer's announcement; a record with it and no value takes the announcement back."""
-    return f"{group}/{instance}".encode()
-
-
 def _bounded(name: str, text: str, most: int) -> None:
     if not 0 < len(text.encode()) <= most:
         raise ProtocolError(f"{name} must have 1 to {most} bytes in UTF-8, got {len(text.encode())}.")
 
 
-def _base64(content: bytes | None) -> str | None:
+def _number(name: str, value: int, digits: int) -> bytes:
+    if not 0 <= value < 10**digits:
+        raise ProtocolError(f"{name} must have 1 to {digits} digits and no sign, got {value}.")
+    return str(value).encode()
+
+
+def _lawful_topic(topic: str) -> None:
+    _bounded(TOPIC, topic, MAX_TOPIC_BYTES)
+    if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
+        raise ProtocolError(f"{TOPIC} must be a name Kafka allows (a-z A-Z 0-9 . _ -), not {topic!r}.")
+
+
+def _lawful_names(headers: Headers) -> None:
+    for name, _ in headers:
+        if name.startswith(RESERVED_PREFIX):
+            raise ProtocolError(f"Header {name!r}: names beginning with {RESERVED_PREFIX!r} are Checkback's own.")
+
+
+def message_to_json(message: Message) -> dict[str, Any]:
+    """A message as JSON spells it, bytes in base64; raises ProtocolError where it breaks the protocol."""
+    _lawful_topic(message.topic)
+    _lawful_names(message.headers)
+    if message.partition is not None:
+        _number(PARTITION, message.partition, MAX_COUNT_DIGITS)
+    return {
+        "topic": message.topic,
+        "partition": message.partition,
+        "key": to_base64(message.key),
+        "payload": to_base64(message.value),
+        "headers": [[name, to_base64(value)] for name, value in message.headers],
+    }
+
+
+def message_from_json(body: dict[str, Any]) -> Message:
+    """Read what :func:`message_to_json` made; raises any of KeyError, TypeError, ValueError where it is not."""
+    partition = body.get("partition")
+    headers = [(str(name), from_base64(value)) for name, value in body["headers"]]
+    message = Message(
+        topic=body["topic"],
+        value=from_base64(body["payload"]),
+        key=from_base64(body["key"]),
+        headers=headers,  # type: ignore[arg-type] # a null value is delivered as it is
+        partition=None if partition is None else int(partition),
+    )
+    message_to_json(message)
+    return message
+
+
+def to_base64(content: bytes | None) -> str | None:
+    """Bytes as JSON spells them."""
     return None if content is None else b64encode(content).decode()
 
 
-def _bytes(text: str | None) -> bytes | None:
+def from_base64(text: str | None) -> bytes | None:
+    """Read what :func:`to_base64` made; raises TypeError or ValueError where it is not."""
     return None if text is None else b64decode(text, validate=True)

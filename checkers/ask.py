@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import httpx
 
-from checkback.protocol import Action, CheckRequest
+from checkback.check_protocol import CheckRequest
+from checkback.protocol import Action
 
 _VERDICTS = {"commit": Action.COMMIT, "rollback": Action.ROLLBACK, "unknown": Action.UNKNOWN}
 _REMARK_CHARACTERS = 512

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from checkback.check_protocol import Announcement
 from checkback.exceptions import ProtocolError
-from checkback.protocol import Announcement
 
 
 class EndpointDirectory:

@@ -19,8 +19,9 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import CommitFailedError
 from kafka.structs import OffsetAndMetadata
 
+from checkback.check_protocol import CheckRequest
 from checkback.exceptions import CheckbackError, ProtocolError
-from checkback.protocol import Action, CheckRequest, Source, Topics, op_headers
+from checkback.protocol import Action, Source, Topics, op_headers
 from checkers.ask import Asker, Verdict
 from checkers.directory import EndpointDirectory
 from checkers.window import OffsetWindow

@@ -22,7 +22,7 @@ def parse(text: Any) -> int:
 
 
 def spell(milliseconds: int) -> str:
-    """The shortest spelling that :func:`parse` reads back."""
+    """The duration in the largest unit that leaves a whole number."""
     for unit, size in sorted(_UNITS_MS.items(), key=lambda item: -item[1]):
         if milliseconds and milliseconds % size == 0:
             return f"{milliseconds // size}{unit}"

@@ -1,6 +1,6 @@
 """The settings of the job and of the check service. ``conf/default.toml`` lists them all with one line each."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, HttpUrl, NonNegativeInt, PositiveInt, model_validator
 
@@ -8,6 +8,8 @@ from conf.durations import Milliseconds
 
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[Milliseconds, Field(gt=0)]
+
+_AFTER_CHECK_MAX = r"^(park|commit|rollback|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
 
 
 class _Section(BaseModel):
@@ -42,11 +44,15 @@ class TransactionSettings(_Section):
     """The rules' numbers: see ``state.Policy``."""
 
     timeout: Positive = 6_000
+    late_end_transaction: Literal["accept", "require_check"] = "accept"
     check_interval: Positive = 30_000
+    check_interval_max: Positive = 30_000
     check_max: NonNegativeInt = 15
+    after_check_max: Annotated[str, Field(pattern=_AFTER_CHECK_MAX)] = "park"
     check_answer_ttl: Positive = 120_000
     unreachable_backoff_max: Positive = 300_000
     age_limit: Positive = 259_200_000
+    parked_ttl: Positive = 604_800_000
     early_op_ttl: Positive = 3_600_000
     early_op_max: PositiveInt = 8_192
     timer_slack: Positive = 1_000

@@ -32,15 +32,16 @@ COLUMNS = {
     "group": "string",
     "topic": "string",  # real topic of a half message, action of an op, own topic of a broken record
     "source": "string",
-    "partition": "int",
     "key": "binary",
     "value": "binary",
     "headers": "string",
-    "immunity_ms": "long",
-    "check_max": "int",
+    "options": "string",  # of a half message: what OPTIONS names, with commas between; null when none is given
     "reason": "string",
 }
 """Columns of the decoded frame and their Spark types, before the ingest time."""
+
+OPTIONS = (protocol.PARTITION, protocol.IMMUNITY_MS, protocol.CHECK_MAX, protocol.DELIVER_AT, protocol.MESSAGES)
+"""Optional headers of a half message, all of them numbers."""
 
 _HALF_ORDER = (protocol.ID, protocol.GROUP, protocol.TOPIC)
 _OP_ORDER = (protocol.ID, protocol.GROUP, protocol.HALF, protocol.ACTION, protocol.SOURCE)
@@ -122,9 +123,7 @@ def _fields(read: DataFrame) -> DataFrame:
         header(protocol.ACTION, None, 3).cast("string").alias("action"),
         header(protocol.SOURCE, None, 4).cast("string").alias("source"),
         optional(protocol.HEADER_VERSION).alias("version"),
-        optional(protocol.PARTITION).alias("asked_partition"),
-        optional(protocol.IMMUNITY_MS).alias("immunity"),
-        optional(protocol.CHECK_MAX).alias("asked_check_max"),
+        *(optional(name).alias(name) for name in OPTIONS),
     )
 
 
@@ -152,6 +151,8 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
     # An op in the five headers that every op has can be written anew from its columns; any other is kept whole.
     application = F.slice("headers", len(_HALF_ORDER) + 1, _MOST)
     kept = F.when(broken | ~F.col("in_order"), F.col("headers")).when(is_half, application)
+    given = [F.col(f"`{name}`") for name in OPTIONS]
+    spelled = [F.coalesce(column, F.lit("")) for column in given]
     values = {
         "half_partition": F.col("partition"),
         "segment": F.when(broken, NO_SEGMENT).otherwise(segment),
@@ -165,27 +166,35 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
         .when(is_half, F.col("real_topic").cast("string"))
         .otherwise(F.col("action")),
         "source": F.when(~broken, F.col("source")),
-        "partition": F.coalesce(F.col("asked_partition").cast("int"), F.lit(-1)),
         "key": F.col("key"),
         "value": F.col("value"),
         "headers": F.when(F.size(kept) > 0, F.to_json(kept)),
-        "immunity_ms": F.coalesce(F.col("immunity").cast("long"), F.lit(-1)),
-        "check_max": F.coalesce(F.col("asked_check_max").cast("int"), F.lit(-1)),
+        "options": F.when(is_half & ~F.col("in_order") & F.coalesce(*given).isNotNull(), F.concat_ws(",", *spelled)),
         "reason": F.col("reason"),
     }
     return rows.select(*(values[name].cast(kind).alias(name) for name, kind in COLUMNS.items()))
 
 
+_EVENTS = {
+    (protocol.Action.COMMIT, protocol.Source.PRODUCER): Event.COMMIT,
+    (protocol.Action.COMMIT, protocol.Source.CHECK): Event.CHECK_COMMIT,
+    (protocol.Action.COMMIT, protocol.Source.OPERATOR): Event.OPERATOR_COMMIT,
+    (protocol.Action.ROLLBACK, protocol.Source.PRODUCER): Event.ROLLBACK,
+    (protocol.Action.ROLLBACK, protocol.Source.CHECK): Event.CHECK_ROLLBACK,
+    (protocol.Action.ROLLBACK, protocol.Source.OPERATOR): Event.OPERATOR_ROLLBACK,
+    (protocol.Action.UNKNOWN, protocol.Source.PRODUCER): Event.UNKNOWN,
+    (protocol.Action.UNKNOWN, protocol.Source.CHECK): Event.CHECK_UNKNOWN,
+    (protocol.Action.UNKNOWN, protocol.Source.OPERATOR): Event.UNKNOWN,
+    (protocol.Action.UNREACHABLE, protocol.Source.CHECK): Event.CHECK_UNREACHABLE,
+    (protocol.Action.RESUME, protocol.Source.OPERATOR): Event.RESUME,
+}
+"""What an op says and who says it; other pairs break the protocol."""
+
+
 def _event() -> Column:
-    action, checked = F.col("action"), F.col("source") == protocol.Source.CHECK
-    return (
-        F.when(action == protocol.Action.COMMIT, int(Event.COMMIT))
-        .when(action == protocol.Action.ROLLBACK, int(Event.ROLLBACK))
-        .when((action == protocol.Action.UNKNOWN) & checked, int(Event.CHECK_UNKNOWN))
-        .when(action == protocol.Action.UNKNOWN, int(Event.UNKNOWN))
-        .when(action == protocol.Action.UNREACHABLE, int(Event.CHECK_UNREACHABLE))
-        .otherwise(0)
-    )
+    action, source = F.col("action"), F.col("source")
+    known = (F.when((action == said) & (source == by), int(event)) for (said, by), event in _EVENTS.items())
+    return F.coalesce(*known, F.lit(0))
 
 
 def _broken_reason(topics: Topics) -> Column:
@@ -222,6 +231,10 @@ def _broken_reason(topics: Topics) -> Column:
             is_op & (action == protocol.Action.UNREACHABLE) & (source != protocol.Source.CHECK),
             "only a check can find a producer unreachable",
         ),
+        (
+            is_op & (action == protocol.Action.RESUME) & (source != protocol.Source.OPERATOR),
+            "only an operator can resume",
+        ),
     ]
     return F.coalesce(*(F.when(wrong, F.lit(reason)) for wrong, reason in rules))
 
@@ -229,8 +242,7 @@ def _broken_reason(topics: Topics) -> Column:
 def _half_rules(topics: Topics) -> list[tuple[Column, str]]:
     topic = F.col("real_topic").cast("string")
     legal = r"^[a-zA-Z0-9._-]{1,249}\z"
-    partition, immunity = F.col("asked_partition"), F.col("immunity")
-    check_max = F.col("asked_check_max")
+    partition, immunity, check_max, deliver_at, messages = (F.col(f"`{name}`") for name in OPTIONS)
     return [
         (
             topic.isNull() | ~topic.rlike(legal) | topic.isin(".", ".."),
@@ -243,6 +255,12 @@ def _half_rules(topics: Topics) -> list[tuple[Column, str]]:
             "cb-immunity-ms is not a number of milliseconds",
         ),
         (check_max.isNotNull() & ~check_max.rlike(r"^[0-9]{1,9}\z"), "cb-check-max is not a number"),
+        (
+            deliver_at.isNotNull() & ~deliver_at.rlike(r"^[0-9]{1,15}\z"),
+            "cb-deliver-at is not a number of milliseconds",
+        ),
+        (messages.isNotNull() & ~messages.rlike(r"^[0-9]{1,9}\z"), "cb-messages is not a number"),
+        (messages.isNotNull() & partition.isNotNull(), "cb-partition is for one message, not for several"),
     ]
 
 

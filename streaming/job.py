@@ -18,7 +18,7 @@ from checkers import CheckService
 from conf import Settings
 from streaming.checkpoint import Checkpoint, CheckpointFacts
 from streaming.metrics import JobMetrics
-from streaming.query import outcomes, start_query
+from streaming.query import outcomes, policy_of, start_query
 from streaming.session import build_session
 from streaming.sink import BatchReport, ExactlyOnceSink, SinkSettings
 
@@ -53,6 +53,7 @@ class TransactionJob:
     def start(self) -> Self:
         """Check everything, then start the query and, if the settings say so, the check service."""
         settings = self._settings
+        policy_of(settings)  # raises on a class of the user's that cannot be used
         topics = Topics(settings.kafka.topic_prefix)
         kafka = settings.kafka
         with TopicAdministration(kafka.bootstrap_servers, kafka.client_options) as administration:

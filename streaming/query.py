@@ -9,20 +9,29 @@ from pyspark.sql.streaming.query import StreamingQuery
 from checkback.protocol import Topics
 from conf import Settings
 from state import Policy
+from streaming.after_check_max import after_check_max
 from streaming.decode import INGEST_TIME, clock_rows, decode
 from streaming.segments import with_segment_state
 
 
 def policy_of(settings: Settings) -> Policy:
-    """The rules' numbers, as the settings give them."""
+    """The rules' numbers and choices, as the settings give them.
+
+    Raises:
+        ConfigurationError: the class that ``after_check_max`` names cannot be used.
+    """
     given = settings.transactions
     return Policy(
         transaction_timeout_ms=given.timeout,
         check_interval_ms=given.check_interval,
+        check_interval_max_ms=given.check_interval_max,
         check_max=given.check_max,
+        after_check_max=after_check_max(given.after_check_max),
+        late_end_needs_check=given.late_end_transaction == "require_check",
         check_answer_ttl_ms=given.check_answer_ttl,
         unreachable_backoff_max_ms=given.unreachable_backoff_max,
         age_limit_ms=given.age_limit,
+        parked_ttl_ms=given.parked_ttl,
         early_op_ttl_ms=given.early_op_ttl,
         early_op_max=given.early_op_max,
         timer_slack_ms=given.timer_slack,
@@ -60,15 +69,12 @@ def _batch_time() -> Column:
 
 def outcomes(spark: SparkSession, settings: Settings) -> DataFrame:
     """Everything from Kafka to the outcomes of the state machine."""
-    decoded = decode(
-        kafka_records(spark, settings),
-        Topics(settings.kafka.topic_prefix),
-        settings.transactions.segment_size,
-    )
+    topics = Topics(settings.kafka.topic_prefix)
+    decoded = decode(kafka_records(spark, settings), topics, settings.transactions.segment_size)
     # An idle stream's watermark stands still, and with it all timers: one row a second keeps time going.
     clock = clock_rows(spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load())
     timed = decoded.unionByName(clock).coalesce(settings.job.state_partitions).withColumn(INGEST_TIME, _batch_time())
-    return with_segment_state(timed, policy_of(settings), settings.job.clock_tolerance)
+    return with_segment_state(timed, policy_of(settings), topics, settings.job.clock_tolerance)
 
 
 def start_query(frame: DataFrame, settings: Settings, sink: Callable[[DataFrame, int], None]) -> StreamingQuery:

@@ -11,8 +11,9 @@ import orjson
 import pyarrow as pa
 
 from checkback import protocol
-from checkback.protocol import CheckRequest, HalfPosition, Topics
-from state import Kind
+from checkback.check_protocol import CheckRequest
+from checkback.protocol import HalfPosition, Topics
+from state import BUNDLE, Kind
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -62,6 +63,9 @@ class RecordBuilder:
             kind, piece = int(kinds[start]), batch.slice(start, end - start)
             if kind == Kind.DELIVER:
                 yield from self._delivered(piece)
+            elif kind == Kind.DELIVER_BUNDLE:
+                for row in piece.to_pylist():
+                    yield from self._bundle(row)
             elif kind != Kind.COUNT:
                 yield from (self._other(Kind(kind), row) for row in piece.to_pylist())
 
@@ -74,7 +78,19 @@ class RecordBuilder:
                     topic, partition, key, value, [(protocol.ID, tx_id.encode()), *application_headers(headers)]
                 )
             else:
-                yield self._undeliverable(batch.slice(row, 1).to_pylist()[0])
+                yield self._undeliverable(batch.slice(row, 1).to_pylist()[0], application_headers(headers))
+
+    def _bundle(self, row: dict[str, Any]) -> Iterator[Record]:
+        """All messages of one transaction, in the order they were added; each has an id of its own."""
+        for number, message in enumerate(protocol.unpack(row["value"]), start=1):
+            partition = RANDOM_OR_KEYED if message.partition is None else message.partition
+            one = {**row, "tx_id": f"{row['tx_id']}#{number}", "topic": message.topic, "partition": partition}
+            headers = [*message.headers, *application_headers(row["headers"])]
+            if message.topic in self._partitions and partition < self._partitions[message.topic]:
+                named = (protocol.ID, one["tx_id"].encode())
+                yield Record(message.topic, partition, message.key, message.value, [named, *headers])
+            else:
+                yield self._undeliverable({**one, "key": message.key, "value": message.value}, headers)
 
     def _other(self, kind: Kind, row: dict[str, Any]) -> Record:
         if kind == Kind.CHECK:
@@ -88,28 +104,37 @@ class RecordBuilder:
         return self._status(row, ended=kind == Kind.STATUS_END)
 
     def _check(self, row: dict[str, Any]) -> Record:
+        several = protocol.unpack(row["value"]) if row["partition"] == BUNDLE else ()
         request = CheckRequest(
             transaction_id=row["tx_id"],
             group=row["group"],
             topic=row["topic"],
             key=row["key"],
-            value=row["value"],
+            value=None if several else row["value"],
             headers=[(name, value or b"") for name, value in application_headers(row["headers"])],
             half=_half(row),
             attempt=row["attempt"],
             check_max=row["check_max"],
             born_ms=row["born_ms"],
+            messages=several,
         )
         key, value, headers = request.to_record()
         return Record(self._topics.check, RANDOM_OR_KEYED, key, value, list(headers))
 
-    def _undeliverable(self, row: dict[str, Any]) -> Record:
+    def _undeliverable(self, row: dict[str, Any], headers: Headers) -> Record:
         count = self._partitions.get(row["topic"])
         there_is = "there is no such topic" if count is None else f"that topic has {count} partitions"
         asked = f" partition {row['partition']}" if row["partition"] >= 0 else ""
-        return self._parked({**row, "reason": f"committed, but not deliverable to {row['topic']}{asked}: {there_is}"})
+        reason = f"{protocol.UNDELIVERABLE} {row['topic']}{asked}: {there_is}"
+        return self._to_parked({**row, "reason": reason}, headers)
 
     def _parked(self, row: dict[str, Any]) -> Record:
+        headers = application_headers(row["headers"])
+        if row["partition"] == BUNDLE:
+            headers = [(protocol.MESSAGES, str(len(protocol.unpack(row["value"]))).encode()), *headers]
+        return self._to_parked(row, headers)
+
+    def _to_parked(self, row: dict[str, Any], headers: Headers) -> Record:
         partition = row["partition"]
         ours: Headers = [
             (protocol.ID, row["tx_id"].encode()),
@@ -119,8 +144,7 @@ class RecordBuilder:
             (protocol.HALF, str(_half(row)).encode()),
             (protocol.REASON, row["reason"].encode()),
         ]
-        headers = [*ours, *application_headers(row["headers"])]
-        return Record(self._topics.parked, RANDOM_OR_KEYED, row["key"], row["value"], headers)
+        return Record(self._topics.parked, RANDOM_OR_KEYED, row["key"], row["value"], [*ours, *headers])
 
     def _rejected_op(self, row: dict[str, Any]) -> Record:
         action, _, source = row["topic"].partition("/")

@@ -18,14 +18,11 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from checkback.protocol import Topics
 from state import (
-    BROKEN_FIELDS,
     BYTES,
-    HALF_FIELDS,
-    OP_FIELDS,
     OUTCOME_FIELDS,
     Arrivals,
-    Fields,
     Policy,
     Rows,
     Segment,
@@ -33,7 +30,8 @@ from state import (
     encode,
     evaluate,
 )
-from streaming.decode import BROKEN_KIND, HALF_KIND, INGEST_TIME, NO_SEGMENT, OP_KIND
+from streaming.arrivals import arrivals_of
+from streaming.decode import INGEST_TIME, NO_SEGMENT
 from streaming.worker import prepare_worker
 
 _SPARK_TYPES: dict[Any, DataType] = {np.int8: ByteType(), np.int32: IntegerType(), np.int64: LongType()}
@@ -51,13 +49,10 @@ OUTCOME_SCHEMA = StructType(
     ]
 )
 
-# An arriving row's columns under the names that state.rows gives them.
-_OP_NAMES = {"half_offset": "offset", "action": "topic"}
-
 SegmentFunction = Callable[[Any, Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
 
 
-def with_segment_state(decoded: DataFrame, policy: Policy, clock_tolerance_ms: int) -> DataFrame:
+def with_segment_state(decoded: DataFrame, policy: Policy, topics: Topics, clock_tolerance_ms: int) -> DataFrame:
     """Outcomes of a decoded stream that has an ``ingest_time`` column.
 
     The watermark lies ``clock_tolerance_ms`` behind the ingest time, so that a clock that steps back makes no
@@ -67,7 +62,7 @@ def with_segment_state(decoded: DataFrame, policy: Policy, clock_tolerance_ms: i
         decoded.withWatermark(INGEST_TIME, f"{clock_tolerance_ms} milliseconds")
         .groupBy("half_partition", "segment")
         .applyInPandasWithState(
-            segment_function(policy, clock_tolerance_ms),
+            segment_function(policy, topics, clock_tolerance_ms),
             outputStructType=OUTCOME_SCHEMA,
             stateStructType=STATE_SCHEMA,
             outputMode="append",
@@ -76,14 +71,14 @@ def with_segment_state(decoded: DataFrame, policy: Policy, clock_tolerance_ms: i
     )
 
 
-def segment_function(policy: Policy, clock_tolerance_ms: int) -> SegmentFunction:
+def segment_function(policy: Policy, topics: Topics, clock_tolerance_ms: int) -> SegmentFunction:
     """The function that Spark calls for each segment that has rows, or whose timer is due."""
 
     def step(key: Any, frames: Iterator[pd.DataFrame], group_state: GroupState) -> Iterator[pd.DataFrame]:
         prepare_worker()
         half_partition, number = int(key[0]), int(key[1])
         pieces = [frame for frame in frames if len(frame)]
-        arrivals = _arrivals(pieces)
+        arrivals = arrivals_of(pieces, topics)
         last_ms = group_state.getCurrentWatermarkMs() + clock_tolerance_ms
         now_ms = _ingest_ms(pieces[0]) if pieces else last_ms
         if number == NO_SEGMENT:
@@ -109,25 +104,6 @@ def segment_function(policy: Policy, clock_tolerance_ms: int) -> SegmentFunction
 def _ingest_ms(frame: pd.DataFrame) -> int:
     # one batch, one time: see streaming.query.outcomes
     return int(frame[INGEST_TIME].iloc[0].timestamp() * 1000)
-
-
-def _arrivals(frames: list[pd.DataFrame]) -> Arrivals:
-    # Put together as numpy columns: pandas.concat would look at every object for missing values.
-    return Arrivals(
-        halves=_rows(frames, HALF_KIND, HALF_FIELDS, {}),
-        ops=_rows(frames, OP_KIND, OP_FIELDS, _OP_NAMES),
-        broken=_rows(frames, BROKEN_KIND, BROKEN_FIELDS, {}),
-    )
-
-
-def _rows(frames: list[pd.DataFrame], wanted: int, fields: Fields, names: dict[str, str]) -> Rows:
-    parts = []
-    for frame in frames:
-        chosen = frame["kind"].to_numpy() == wanted
-        if chosen.any():
-            columns = {name: frame[names.get(name, name)].to_numpy()[chosen] for name in fields}
-            parts.append(Rows({name: columns[name].astype(kind, copy=False) for name, kind in fields.items()}))
-    return Rows.concat(parts) if parts else Rows.empty(fields)
 
 
 def _frames(outcomes: Rows, half_partition: int) -> Iterator[pd.DataFrame]:

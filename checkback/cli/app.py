@@ -10,6 +10,7 @@ from checkback.cli.bench import bench
 from checkback.cli.config import config
 from checkback.cli.demo import demo
 from checkback.cli.kafka import kafka
+from checkback.cli.parked import parked
 from checkback.cli.run import run_job
 from checkback.cli.topics import topics
 from checkback.exceptions import CheckbackError
@@ -29,6 +30,7 @@ app = typer.Typer(
 app.command("demo")(demo)
 app.command("run")(run_job)
 app.add_typer(topics, name="topics")
+app.add_typer(parked, name="parked")
 app.command("config")(config)
 app.command("kafka")(kafka)
 app.add_typer(bench, name="bench")

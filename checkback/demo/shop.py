@@ -9,9 +9,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from checkback.check_protocol import CheckRequest
 from checkback.listener import HalfMessage, LocalTransactionState
 from checkback.producer import TransactionProducer
-from checkback.protocol import CheckRequest
 
 TOPIC = "orders"
 GROUP = "shop"

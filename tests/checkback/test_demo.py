@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from checkback import LocalTransactionState, TransactionProducer
+from checkback.check_protocol import CheckRequest
 from checkback.demo import Fate, Proof, Shop, make_orders, prove
-from checkback.protocol import CheckRequest, HalfPosition
+from checkback.protocol import HalfPosition
 from tests.place import Place
 
 

@@ -23,7 +23,7 @@ from checkback import (
     check_app,
     endpoint,
 )
-from checkback.protocol import Announcement, announcement_key
+from checkback.check_protocol import Announcement, announcement_key
 from tests.place import Place, wait_until
 
 REQUEST = CheckRequest("tx", "orders", "paid", b"k", b"v", [("a", b"\x00")], HalfPosition(1, 2), 1, 15, 1_000)

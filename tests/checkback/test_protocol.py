@@ -9,16 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkback import CheckRequest, HalfPosition, ProtocolError, Topics
-from checkback.protocol import (
-    VERSION,
-    Action,
-    Announcement,
-    Headers,
-    Source,
-    announcement_key,
-    half_headers,
-    op_headers,
-)
+from checkback.check_protocol import Announcement, announcement_key
+from checkback.protocol import VERSION, Action, Headers, Source, half_headers, op_headers
 
 REQUEST = CheckRequest(
     transaction_id="tx-17",

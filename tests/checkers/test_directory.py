@@ -2,7 +2,7 @@
 
 import pytest
 
-from checkback.protocol import Announcement, announcement_key
+from checkback.check_protocol import Announcement, announcement_key
 from checkers import EndpointDirectory
 
 TTL_MS = 1_000

@@ -15,9 +15,13 @@ from checkback import (
     CheckRequest,
     HalfMessage,
     LocalTransactionState,
+    Message,
+    TransactionOptions,
     TransactionProducer,
 )
 from checkback.exceptions import CheckpointMismatchError, ConfigurationError
+from checkback.parked import ParkedMessages
+from checkback.protocol import Action
 from streaming import BatchReport, TransactionJob
 from tests.place import Place, wait_until
 
@@ -176,3 +180,106 @@ def test_a_listener_of_two_functions(place: Place) -> None:
     listener = CallableListener(lambda _message, arg: arg, lambda _request: UNKNOWN)
     with TransactionProducer(place.bootstrap_servers, "shop", listener, topics=place.topics) as producer:
         assert producer.send_in_transaction(place.real_topic, b"v", arg=COMMIT).state is COMMIT
+
+
+def test_several_messages_are_delivered_together_in_their_order_or_not_at_all(
+    place: Place, spark: SparkSession
+) -> None:
+    with TransactionProducer(place.bootstrap_servers, "shop", Shop(), topics=place.topics) as producer:
+        transaction = producer.begin()
+        for number in range(20):
+            transaction.add(place.real_topic, b"%d" % number, b"key", [("n", b"%d" % number)])
+        transaction.add(place.real_topic, None, b"gone", partition=1).add("no-such-topic", b"nowhere", b"k")
+        sent = transaction.send(COMMIT)
+        producer.begin().add(place.real_topic, b"rolled back").add(place.real_topic, b"too").send(ROLLBACK)
+        producer.begin().add(place.real_topic, b"open").prepare()
+        producer.flush()
+        with running(place, spark, transactions={"timeout": "1h"}) as counts:
+            wait_until(lambda: counts["committed"] == 1 and counts["rolled_back"] == 1 and counts["half"] == 3)
+    records = place.read(place.real_topic, "read_uncommitted")
+    keyed = [record for record in records if record.key == b"key"]
+    assert [record.value for record in keyed] == [b"%d" % number for number in range(20)]
+    assert len({record.partition for record in keyed}) == 1
+    assert [record.headers for record in keyed[:2]] == [
+        [("cb-id", f"{sent.transaction_id}#{number + 1}".encode()), ("n", b"%d" % number)] for number in range(2)
+    ]
+    (tombstone,) = [record for record in records if record.key != b"key"]
+    assert (tombstone.key, tombstone.value, tombstone.partition) == (b"gone", None, 1)
+    (nowhere,) = place.read(place.topics.parked)
+    assert (nowhere.key, nowhere.value) == (b"k", b"nowhere")
+    assert dict(nowhere.headers)["cb-topic"] == b"no-such-topic"
+
+
+def test_one_check_answers_for_all_messages_of_a_transaction(place: Place, spark: SparkSession) -> None:
+    shop = Shop(COMMIT)
+    with (
+        running(place, spark) as counts,
+        CheckEndpoint(place.bootstrap_servers, "shop", shop, topics=place.topics),
+        TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer,
+    ):
+        message = (
+            producer.begin().add(place.real_topic, b"1", b"k", [("h", b"1")]).add(place.real_topic, b"2").prepare()
+        )
+        wait_until(lambda: counts["committed"] == 1)
+    assert sorted(record.value for record in place.read(place.real_topic)) == [b"1", b"2"]
+    (request,) = shop.requests
+    assert (request.transaction_id, request.topic, request.value) == (message.transaction_id, place.real_topic, None)
+    assert request.messages == (
+        Message(place.real_topic, b"1", b"k", [("h", b"1")]),
+        Message(place.real_topic, b"2", None, []),
+    )
+
+
+def test_a_delayed_message_is_delivered_at_its_time_also_after_a_restart(place: Place, spark: SparkSession) -> None:
+    at_ms = int(time.time() * 1000) + 25_000
+    options = TransactionOptions(deliver_at_ms=at_ms)
+    with TransactionProducer(place.bootstrap_servers, "shop", Shop(), topics=place.topics) as producer:
+        producer.send_in_transaction(place.real_topic, b"later", arg=COMMIT, options=options)
+        producer.send_in_transaction(place.real_topic, b"now", arg=COMMIT)
+        producer.flush()
+        with running(place, spark) as counts:
+            wait_until(lambda: counts["delayed"] == 1 and counts["committed"] == 1)
+        assert [record.value for record in place.read(place.real_topic)] == [b"now"]
+        with running(place, spark) as counts:
+            wait_until(lambda: counts["committed"] == 1)
+    (later,) = [record for record in place.read(place.real_topic) if record.value == b"later"]
+    assert at_ms <= later.timestamp, "the broker's clock is this machine's"
+
+
+def test_an_operator_resumes_commits_and_rolls_back_what_was_parked(place: Place, spark: SparkSession) -> None:
+    shop = Shop(COMMIT)
+    with (
+        running(place, spark, transactions={"timeout": "500ms", "check_max": 0}) as counts,
+        TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer,
+        ParkedMessages(place.bootstrap_servers, place.topics) as parked,
+    ):
+        options = TransactionOptions(check_max=0)
+        names = [producer.prepare(place.real_topic, b"%d" % n, options=options).transaction_id for n in range(2)]
+        again = producer.prepare(place.real_topic, b"again", options=TransactionOptions(500, 1)).transaction_id
+        wait_until(lambda: counts["parked"] >= 2)
+        listed = {message.transaction_id: message for message in parked.read()}
+        parked.end([listed[names[0]]], Action.COMMIT, "by hand")
+        parked.end([listed[names[1]]], Action.ROLLBACK)
+        wait_until(lambda: counts["committed"] == 1 and counts["rolled_back"] == 1)
+        assert counts["parked"] == 2, "the third waits for somebody to ask"
+        with CheckEndpoint(place.bootstrap_servers, "shop", shop, topics=place.topics):
+            wait_until(lambda: counts["committed"] == 2)
+    assert [request.transaction_id for request in shop.requests] == [again]
+    assert sorted(record.value for record in place.read(place.real_topic)) == [b"0", b"again"]
+
+
+def test_an_operator_resumes_a_parked_message(place: Place, spark: SparkSession) -> None:
+    shop = Shop(UNKNOWN)
+    with (
+        running(place, spark, transactions={"timeout": "500ms", "check_interval": "500ms", "check_max": 1}) as counts,
+        CheckEndpoint(place.bootstrap_servers, "shop", shop, topics=place.topics),
+        TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer,
+        ParkedMessages(place.bootstrap_servers, place.topics) as parked,
+    ):
+        producer.prepare(place.real_topic, b"value")
+        wait_until(lambda: counts["parked"] == 1)
+        shop.checked = COMMIT
+        parked.end(parked.read(), Action.RESUME)
+        wait_until(lambda: counts["committed"] == 1)
+    assert [request.attempt for request in shop.requests] == [1, 1]
+    assert [record.value for record in place.read(place.real_topic)] == [b"value"]

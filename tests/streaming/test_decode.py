@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from checkback import protocol
-from checkback.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
+from checkback.protocol import Action, HalfPosition, Source, Topics, TransactionOptions, half_headers, op_headers
 from state import Event
 from streaming.decode import BROKEN_KIND, HALF_KIND, OP_KIND, decode
 from streaming.records import application_headers, unpack_headers
@@ -45,8 +45,8 @@ def test_the_sdks_own_headers(spark: SparkSession) -> None:
     application = [("trace", b"1"), ("trace", b"\xff\x00"), ("empty", b"")]
     (row,) = decoded(spark, ("half", list(half_headers("tx-1", "shop", "orders", application))))
     assert (row.kind, row.half_partition, row.segment, row.offset) == (HALF_KIND, 1, 1, 100)
-    assert (row.tx_id, row.group, row.topic, row.partition) == ("tx-1", "shop", "orders", -1)
-    assert (row.immunity_ms, row.check_max, row.reason) == (-1, -1, None)
+    assert (row.tx_id, row.group, row.topic) == ("tx-1", "shop", "orders")
+    assert (row.options, row.reason) == (None, None)
     assert row.headers == '[{"key":"trace","value":"MQ=="},{"key":"trace","value":"/wA="},{"key":"empty","value":""}]'
 
 
@@ -65,16 +65,29 @@ def test_headers_in_any_order_give_the_same(spark: SparkSession) -> None:
 def test_optional_headers_and_unknown_ones_of_ours(spark: SparkSession) -> None:
     more = [("cb-partition", b"3"), ("x", b"1"), ("cb-immunity-ms", b"60000"), ("cb-check-max", b"4"), ("cb-new", b"?")]
     (row,) = decoded(spark, half(*more))
-    assert (row.partition, row.immunity_ms, row.check_max) == (3, 60000, 4)
+    assert row.options == "3,60000,4,,"
     assert application_headers(row.headers) == [("x", b"1")]
+
+
+def test_options_are_spelled_in_their_order(spark: SparkSession) -> None:
+    options = TransactionOptions(check_immunity_ms=60_000, check_max=0, deliver_at_ms=1_767_225_600_000)
+    wire = half_headers("tx-1", "shop", "orders", [("a", b"1")], options=options, messages=2)
+    (row,) = decoded(spark, ("half", list(wire)))
+    assert (row.reason, row.options) == (None, ",60000,0,1767225600000,2")
+    assert application_headers(row.headers) == [("a", b"1")]
 
 
 @pytest.mark.parametrize(
     ("action", "source", "event"),
     [
         (Action.COMMIT, Source.PRODUCER, Event.COMMIT),
-        (Action.COMMIT, Source.CHECK, Event.COMMIT),
-        (Action.ROLLBACK, Source.CHECK, Event.ROLLBACK),
+        (Action.COMMIT, Source.CHECK, Event.CHECK_COMMIT),
+        (Action.COMMIT, Source.OPERATOR, Event.OPERATOR_COMMIT),
+        (Action.ROLLBACK, Source.PRODUCER, Event.ROLLBACK),
+        (Action.ROLLBACK, Source.CHECK, Event.CHECK_ROLLBACK),
+        (Action.ROLLBACK, Source.OPERATOR, Event.OPERATOR_ROLLBACK),
+        (Action.RESUME, Source.OPERATOR, Event.RESUME),
+        (Action.UNKNOWN, Source.OPERATOR, Event.UNKNOWN),
         (Action.UNKNOWN, Source.PRODUCER, Event.UNKNOWN),
         (Action.UNKNOWN, Source.CHECK, Event.CHECK_UNKNOWN),
         (Action.UNREACHABLE, Source.CHECK, Event.CHECK_UNREACHABLE),
@@ -100,11 +113,15 @@ WRONG: dict[str, tuple[str, Headers | None]] = {
     "cb-partition is not a number": half(("cb-partition", b"-1")),
     "cb-immunity-ms is not a number of milliseconds": half(("cb-immunity-ms", b"1s")),
     "cb-check-max is not a number": half(("cb-check-max", b"")),
+    "cb-deliver-at is not a number of milliseconds": half(("cb-deliver-at", b"tomorrow")),
+    "cb-messages is not a number": half(("cb-messages", b"")),
+    "cb-partition is for one message, not for several": half(("cb-messages", b"2"), ("cb-partition", b"1")),
     "cb-half is not partition:offset": op(half=b"1:-70"),
     "it lies on another partition than its cb-half": op(half=b"0:70"),
     "cb-action is not one we know": op(action=b"maybe"),
     "cb-source is not one we know": op(source=b"me"),
     "only a check can find a producer unreachable": op(action=b"unreachable"),
+    "only an operator can resume": op(action=b"resume"),
 }
 
 ALSO_WRONG: list[tuple[str, tuple[str, Headers | None]]] = [

@@ -1,6 +1,7 @@
 """The adapter around ``state``, on a real Spark with injected time: nothing sleeps for a timer."""
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from state import Event, Kind, Policy
+from checkback.protocol import Message, Topics, pack
+from state import BUNDLE, Event, Kind, Policy
 from streaming.decode import BROKEN_KIND, CLOCK_KIND, COLUMNS, HALF_KIND, INGEST_TIME, OP_KIND
 from streaming.segments import with_segment_state
 
@@ -41,7 +43,7 @@ class Stream:
         )
         timed = files.withColumn(INGEST_TIME, F.timestamp_millis("ingest_ms")).drop("ingest_ms")
         self._query = (
-            with_segment_state(timed, POLICY, TOLERANCE_MS)
+            with_segment_state(timed, POLICY, Topics(), TOLERANCE_MS)
             .writeStream.option("checkpointLocation", str(self._checkpoint))
             .foreachBatch(self._collect)
             .start()
@@ -68,7 +70,7 @@ class Stream:
 
 def _row(**columns: Any) -> dict[str, Any]:
     blank = dict.fromkeys(COLUMNS)
-    common = {"half_partition": 0, "segment": 0, "partition": -1, "immunity_ms": -1, "check_max": -1, "event": 0}
+    common = {"half_partition": 0, "segment": 0, "event": 0}
     return {**blank, **common, **columns}
 
 
@@ -149,3 +151,38 @@ def test_the_ingest_time_is_the_batchs(stream: Stream) -> None:
     assert datetime.fromtimestamp(check["born_ms"] / 1000, UTC) == datetime.fromtimestamp(
         (START_MS + 123_456) / 1000, UTC
     )
+
+
+def test_options_of_a_half_message_are_taken(stream: Stream) -> None:
+    stream.feed(0, half(1, options=f"3,1000,7,{START_MS + 20_000},"), half(2, options=",,0,,"))
+    assert kinds(stream.feed(1_001)) == [(Kind.CHECK, "tx-1"), (Kind.STATUS, "tx-1")]
+    check = next(row for row in stream.outcomes if row["kind"] == Kind.CHECK)
+    assert (check["partition"], check["check_max"]) == (3, 7)
+    assert kinds(stream.feed(6_001, op(1, Event.CHECK_COMMIT))) == [(Kind.PARK, "tx-2"), (Kind.STATUS_END, "tx-1")]
+    assert kinds(stream.feed(20_001)) == [(Kind.DELIVER, "tx-1")]
+
+
+@pytest.mark.parametrize(
+    ("value", "count", "reason"),
+    [
+        (None, 1, "Not a value of several messages"),
+        (b"[]", 1, "Not a value of several messages"),
+        (pack([Message("a", b"1")]), 2, "cb-messages says 2, its value holds 1"),
+        (pack([Message("a", b"1"), Message("cb.op", b"1")]), 2, "a message's topic is one of Checkback's"),
+    ],
+)
+def test_a_value_that_is_not_several_messages_is_rejected_whole(
+    stream: Stream, value: bytes | None, count: int, reason: str
+) -> None:
+    encoded = None if value is None else b64encode(value).decode()
+    good = half(2, options=",,,,1", value=b64encode(pack([Message("a", b"1")])).decode())
+    outcomes = stream.feed(0, half(1, options=f",,,,{count}", value=encoded, headers="[]"), good, op(2, Event.COMMIT))
+    by_kind = {Kind(row["kind"]): row for row in outcomes}
+    rejected = by_kind.pop(Kind.REJECT_RECORD)
+    assert rejected["reason"].startswith(reason)
+    assert (rejected["topic"], rejected["half_offset"], rejected["value"], rejected["headers"]) == (
+        *("cb.half", 1, value, "[]"),
+    )
+    assert [(kind, row["tx_id"], row["partition"]) for kind, row in by_kind.items()] == [
+        (Kind.DELIVER_BUNDLE, "tx-2", BUNDLE)
+    ]

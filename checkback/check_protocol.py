@@ -1,0 +1,171 @@
+"""The wire protocol's second half: what job, check service and check endpoints say to each other.
+
+``docs/protocol.md`` specifies it; names of headers and topics are in :mod:`checkback.protocol`.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Self
+
+from checkback.exceptions import ProtocolError
+from checkback.protocol import (
+    ATTEMPT,
+    BORN_MS,
+    CHECK_MAX,
+    GROUP,
+    HALF,
+    ID,
+    KEY,
+    MESSAGES,
+    RESERVED_PREFIX,
+    TOPIC,
+    VERSION,
+    HalfPosition,
+    Headers,
+    Message,
+    from_base64,
+    message_from_json,
+    message_to_json,
+    pack,
+    to_base64,
+    unpack,
+)
+
+
+@dataclass(frozen=True)
+class CheckRequest:
+    """One question to a producer group: what became of this transaction?"""
+
+    transaction_id: str
+    group: str
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    half: HalfPosition
+    attempt: int
+    check_max: int
+    born_ms: int
+    """When the half message was taken in by the query, in ms since 1970."""
+    messages: tuple[Message, ...] = ()
+    """All messages of the transaction, when it has several; key and value are None then."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Body of the check request over HTTP; bytes in base64."""
+        return {
+            "version": VERSION,
+            "id": self.transaction_id,
+            "group": self.group,
+            "topic": self.topic,
+            "key": to_base64(self.key),
+            "payload": to_base64(self.value),
+            "headers": [[name, to_base64(value)] for name, value in self.headers],
+            "half": str(self.half),
+            "attempt": self.attempt,
+            "check_max": self.check_max,
+            "born_ms": self.born_ms,
+            **({"messages": [message_to_json(message) for message in self.messages]} if self.messages else {}),
+        }
+
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> Self:
+        """Read the body of a check request.
+
+        Raises:
+            ProtocolError: a field is missing or of a wrong type, or the version is a later one.
+        """
+        try:
+            if body.get("version", VERSION) > VERSION:
+                raise ProtocolError(f"This check request is of version {body['version']}, we speak {VERSION}.")
+            return cls(
+                transaction_id=str(body["id"]),
+                group=str(body["group"]),
+                topic=str(body["topic"]),
+                key=from_base64(body["key"]),
+                value=from_base64(body["payload"]),
+                headers=[(str(name), from_base64(value) or b"") for name, value in body["headers"]],
+                half=HalfPosition.parse(body["half"]),
+                attempt=int(body["attempt"]),
+                check_max=int(body["check_max"]),
+                born_ms=int(body["born_ms"]),
+                messages=tuple(message_from_json(message) for message in body.get("messages", ())),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise ProtocolError(f"Not a check request: {error!r}.") from error
+
+    def to_record(self) -> tuple[bytes, bytes | None, list[tuple[str, bytes]]]:
+        """Key, value and headers of the record in ``cb.check``."""
+        ours = [
+            (ID, self.transaction_id.encode()),
+            (GROUP, self.group.encode()),
+            (TOPIC, self.topic.encode()),
+            (HALF, str(self.half).encode()),
+            (ATTEMPT, str(self.attempt).encode()),
+            (CHECK_MAX, str(self.check_max).encode()),
+            (BORN_MS, str(self.born_ms).encode()),
+        ]
+        if self.key is not None:
+            ours.append((KEY, self.key))
+        if self.messages:
+            ours.append((MESSAGES, str(len(self.messages)).encode()))
+        value = pack(self.messages) if self.messages else self.value
+        return self.transaction_id.encode(), value, [*ours, *self.headers]
+
+    @classmethod
+    def from_record(cls, value: bytes | None, headers: Headers) -> Self:
+        """Read a record of ``cb.check``.
+
+        Raises:
+            ProtocolError: a header is missing or unreadable.
+        """
+        ours = {name: content for name, content in headers if name.startswith(RESERVED_PREFIX)}
+        try:
+            return cls(
+                transaction_id=ours[ID].decode(),
+                group=ours[GROUP].decode(),
+                topic=ours[TOPIC].decode(),
+                key=ours.get(KEY),
+                value=None if MESSAGES in ours else value,
+                headers=[(name, content) for name, content in headers if not name.startswith(RESERVED_PREFIX)],
+                half=HalfPosition.parse(ours[HALF].decode()),
+                attempt=int(ours[ATTEMPT]),
+                check_max=int(ours[CHECK_MAX]),
+                born_ms=int(ours[BORN_MS]),
+                messages=unpack(value) if MESSAGES in ours else (),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ProtocolError(f"Not a record of a check: {error!r}.") from error
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """A producer's check endpoint, as a record of ``cb.producers`` says it."""
+
+    group: str
+    instance: str
+    url: str
+    time_ms: int
+    """The announcing process's clock, for people to read; nothing is decided by it."""
+
+    def to_record(self) -> tuple[bytes, bytes]:
+        """Key and value of the record."""
+        body = {"group": self.group, "instance": self.instance, "url": self.url, "time_ms": self.time_ms}
+        return announcement_key(self.group, self.instance), json.dumps(body).encode()
+
+    @classmethod
+    def from_record(cls, value: bytes) -> Self:
+        """Read a record's value.
+
+        Raises:
+            ProtocolError: not JSON, or a field is missing.
+        """
+        try:
+            body = json.loads(value)
+            return cls(str(body["group"]), str(body["instance"]), str(body["url"]), int(body["time_ms"]))
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise ProtocolError(f"Not an announcement of a producer: {error!r}.") from error
+
+
+def announcement_key(group: str, instance: str) -> bytes:
+    """Key of a producer's announcement; a record with it and no value takes the announcement back."""
+    return f"{group}/{instance}".encode()

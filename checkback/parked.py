@@ -1,0 +1,114 @@
+"""Parked messages, for operators: what lies in ``cb.parked``, and the ops that decide about it."""
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError
+
+from checkback import protocol
+from checkback.exceptions import ConfigurationError, OperatorError
+from checkback.protocol import Action, HalfPosition, Source, Topics, op_headers
+
+_POLL_MS = 500
+
+
+class ParkedMessage(NamedTuple):
+    """A record of ``cb.parked``."""
+
+    transaction_id: str
+    group: str
+    topic: str
+    half: HalfPosition
+    reason: str
+    key: bytes | None
+    value: bytes | None
+    time_ms: int
+    """When it was parked, in ms since 1970."""
+
+    @property
+    def undecided(self) -> bool:
+        """Whether an operator can decide it; False for one that was committed, but could not be delivered."""
+        return not self.reason.startswith(protocol.UNDELIVERABLE)
+
+
+class ParkedMessages:
+    """Reads ``cb.parked`` and writes ops with ``cb-source=operator``; use it as a context manager.
+
+    The job judges these ops like all others: one about a message that is no longer parked changes nothing and is
+    found in ``cb.rejected``.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, topics: Topics | None = None, options: Mapping[str, Any] | None = None
+    ) -> None:
+        self._topics = topics or Topics()
+        client = {"bootstrap_servers": bootstrap_servers, **(options or {})}
+        try:
+            self._consumer = KafkaConsumer(
+                auto_offset_reset="earliest", enable_auto_commit=False, isolation_level="read_committed", **client
+            )
+            self._producer = KafkaProducer(acks="all", **client)
+        except KafkaError as error:
+            raise ConfigurationError(f"No Kafka answers at {bootstrap_servers}: {error}.") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._consumer.close()
+        self._producer.close()
+
+    def read(self) -> list[ParkedMessage]:
+        """All messages parked until now, in their order; one that was parked twice is there once, as the last time."""
+        topic = self._topics.parked
+        places = [TopicPartition(topic, number) for number in sorted(self._consumer.partitions_for_topic(topic) or ())]
+        if not places:
+            raise ConfigurationError(f"Kafka has no topic {topic}: run 'checkback topics create' first.")
+        self._consumer.assign(places)
+        self._consumer.seek_to_beginning(*places)
+        ends = self._consumer.end_offsets(places)
+        found: dict[str, ParkedMessage] = {}
+        while any(self._consumer.position(place) < ends[place] for place in places):
+            for records in self._consumer.poll(timeout_ms=_POLL_MS).values():
+                for record in records:
+                    message = _parked(record)
+                    found.pop(message.transaction_id, None)
+                    found[message.transaction_id] = message
+        return list(found.values())
+
+    def end(self, messages: Iterable[ParkedMessage], action: Action, remark: str = "") -> None:
+        """Write ops for these messages, and wait until Kafka has them.
+
+        Raises:
+            OperatorError: Kafka did not take one; those before it are written.
+        """
+        futures = []
+        for message in messages:
+            headers = op_headers(message.transaction_id, message.group, message.half, action, Source.OPERATOR)
+            sent = self._producer.send(
+                self._topics.op, remark.encode(), headers=headers, partition=message.half.partition
+            )
+            futures.append((message, sent))
+        for message, sent in futures:
+            try:
+                sent.get(30)
+            except KafkaError as error:
+                raise OperatorError(
+                    f"The {action} of {message.transaction_id} did not reach Kafka; do it again. ({error})"
+                ) from error
+
+
+def _parked(record: Any) -> ParkedMessage:
+    headers = dict(reversed(record.headers))
+    return ParkedMessage(
+        transaction_id=headers[protocol.ID].decode(),
+        group=headers[protocol.GROUP].decode(),
+        topic=headers[protocol.TOPIC].decode(),
+        half=HalfPosition.parse(headers[protocol.HALF].decode()),
+        reason=headers[protocol.REASON].decode(),
+        key=record.key,
+        value=record.value,
+        time_ms=record.timestamp,
+    )

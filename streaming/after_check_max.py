@@ -1,0 +1,78 @@
+"""What becomes of a message whose checks are used up, when a class of the user's decides."""
+
+import functools
+import importlib
+import logging
+from dataclasses import dataclass
+
+import numpy as np
+
+from checkback.exceptions import ConfigurationError
+from checkback.exhausted import Decision, ExhaustedListener, ExhaustedMessage
+from state import AfterCheckMax, Always, Event, Rows
+from state.table import EventCodes
+from streaming.records import application_headers
+
+_LOGGER = logging.getLogger(__name__)
+
+_EVENTS = {
+    Decision.PARK: Event.EXHAUSTED,
+    Decision.COMMIT: Event.EXHAUSTED_COMMIT,
+    Decision.ROLLBACK: Event.EXHAUSTED_ROLLBACK,
+}
+
+
+def after_check_max(choice: str) -> AfterCheckMax:
+    """The setting ``transactions.after_check_max``: ``park``, ``commit``, ``rollback`` or ``module:Class``.
+
+    Raises:
+        ConfigurationError: there is no such class, it cannot be made without arguments, or has no ``decide``.
+    """
+    if choice in list(Decision):
+        return Always(_EVENTS[Decision(choice)])
+    _load(choice)
+    return AskListener(choice)
+
+
+@dataclass(frozen=True)
+class AskListener:
+    """Asks the user's listener about each message; parks what it raises on, or does not decide."""
+
+    path: str
+
+    def __call__(self, messages: Rows) -> EventCodes:
+        """uint8[n] events, one for each message."""
+        listener = _load(self.path)
+        decided = (_decision(listener, messages, row) for row in range(messages.count))
+        return np.fromiter((_EVENTS[decision] for decision in decided), np.uint8, messages.count)
+
+
+def _decision(listener: ExhaustedListener, messages: Rows, row: int) -> Decision:
+    transaction_id = str(messages["tx_id"][row])
+    try:
+        message = ExhaustedMessage(
+            transaction_id=transaction_id,
+            group=messages["group"][row],
+            topic=messages["topic"][row],
+            key=messages["key"][row],
+            value=messages["value"][row],
+            headers=application_headers(messages["headers"][row]),
+            attempts=int(messages["attempts"][row]),
+            born_ms=int(messages["born_ms"][row]),
+        )
+        return Decision(listener.decide(message))
+    except Exception:  # whatever the user's code raises
+        _LOGGER.exception("%s did not decide transaction %s: it is parked", type(listener).__name__, transaction_id)
+        return Decision.PARK
+
+
+@functools.cache
+def _load(path: str) -> ExhaustedListener:
+    module, _, name = path.partition(":")
+    try:
+        listener = getattr(importlib.import_module(module), name)()
+    except Exception as error:
+        raise ConfigurationError(f"transactions.after_check_max: {path} cannot be used: {error!r}.") from error
+    if not isinstance(listener, ExhaustedListener):
+        raise ConfigurationError(f"transactions.after_check_max: {path} has no method decide(message).")
+    return listener

@@ -1,0 +1,75 @@
+"""Frames of decoded records to the columns of ``state``."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from checkback.exceptions import ProtocolError
+from checkback.protocol import Topics, unpack
+from state import BROKEN_FIELDS, BUNDLE, HALF_FIELDS, OP_FIELDS, Arrivals, Fields, Rows
+from state.rows import Column, objects
+from streaming.decode import BROKEN_KIND, HALF_KIND, OP_KIND, OPTIONS
+
+# An arriving row's columns under the names that state.rows gives them.
+_OP_NAMES = {"half_offset": "offset", "action": "topic"}
+_OPTION_FIELDS = ("partition", "immunity_ms", "check_max", "deliver_at_ms")
+_PLAIN_HALF_FIELDS = {name: kind for name, kind in HALF_FIELDS.items() if name not in _OPTION_FIELDS}
+
+
+def arrivals_of(frames: list[pd.DataFrame], topics: Topics) -> Arrivals:
+    """What a batch brings for one segment, from frames with the columns of ``streaming.decode``.
+
+    A half message whose value should be several messages and is not becomes a broken record.
+    """
+    # Put together as numpy columns: pandas.concat would look at every object for missing values.
+    halves = _rows(frames, HALF_KIND, {**_PLAIN_HALF_FIELDS, "options": object}, {})
+    broken = _rows(frames, BROKEN_KIND, BROKEN_FIELDS, {})
+    options = _options(halves["options"])
+    columns = {**halves, **{name: options[:, at] for at, name in enumerate(_OPTION_FIELDS)}}
+    halves = Rows({name: columns[name].astype(kind, copy=False) for name, kind in HALF_FIELDS.items()})
+    bundled = np.flatnonzero(options[:, -1] >= 0)
+    if bundled.size:
+        halves["partition"][bundled] = BUNDLE
+        reasons = [_wrong_with(halves["value"][row], int(options[row, -1]), topics) for row in bundled]
+        wrong = np.array([reason is not None for reason in reasons])
+        broken = Rows.concat([broken, _broken(halves.take(bundled[wrong]), [r for r in reasons if r], topics)])
+        halves = halves.take(np.setdiff1d(np.arange(halves.count), bundled[wrong]))
+    return Arrivals(halves=halves, ops=_rows(frames, OP_KIND, OP_FIELDS, _OP_NAMES), broken=broken)
+
+
+def _rows(frames: list[pd.DataFrame], wanted: int, fields: Fields, names: dict[str, str]) -> Rows:
+    parts = []
+    for frame in frames:
+        chosen = frame["kind"].to_numpy() == wanted
+        if chosen.any():
+            columns = {name: frame[names.get(name, name)].to_numpy()[chosen] for name in fields}
+            parts.append(Rows({name: columns[name].astype(kind, copy=False) for name, kind in fields.items()}))
+    return Rows.concat(parts) if parts else Rows.empty(fields)
+
+
+def _options(written: Column) -> Column:
+    """int64[n, 5]: the numbers that ``streaming.decode.OPTIONS`` names, -1 for one that is not given."""
+    numbers = np.full((len(written), len(OPTIONS)), -1, dtype=np.int64)
+    for row in np.flatnonzero(pd.notna(written)):
+        numbers[row] = [int(number) if number else -1 for number in written[row].split(",")]
+    return numbers
+
+
+def _wrong_with(value: bytes | None, count: int, topics: Topics) -> str | None:
+    try:
+        messages = unpack(value)
+    except ProtocolError as error:
+        return str(error)
+    if len(messages) != count:
+        return f"cb-messages says {count}, its value holds {len(messages)}"
+    if any(message.topic in topics.all() or message.topic.startswith("__") for message in messages):
+        return "a message's topic is one of Checkback's or Kafka's own"
+    return None
+
+
+def _broken(halves: Rows, reasons: Sequence[str], topics: Topics) -> Rows:
+    columns = {name: halves[name] for name in ("offset", "key", "value", "headers")}
+    topic = np.full(halves.count, topics.half, dtype=object)
+    rows = {**columns, "topic": topic, "reason": objects(reasons)}
+    return Rows({name: rows[name] for name in BROKEN_FIELDS})
