@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test check format docs bench clean
 
 demo: $(READY)
 	@$(BIN)/checkback demo
@@ -23,6 +23,9 @@ check: $(READY)
 format: $(READY)
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+docs: $(READY)
+	@$(BIN)/python -m docs.semantics
 
 bench: $(READY)
 	@$(BIN)/checkback bench throughput

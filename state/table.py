@@ -45,38 +45,40 @@ class Event(IntEnum):
     """The half message itself was read."""
     COMMIT = 1
     """The producer says that its local transaction has committed."""
+    CHECK_COMMIT = 10
+    """A check was answered: committed."""
+    OPERATOR_COMMIT = 12
+    """An operator says that it is to be delivered."""
+    POSTPONED = 18
+    """Any of the commits, of a message that is to be delivered later."""
     ROLLBACK = 2
     """The producer says that its local transaction has not happened."""
+    CHECK_ROLLBACK = 11
+    """A check was answered: not committed, and never will be."""
+    OPERATOR_ROLLBACK = 13
+    """An operator says that it is never to be delivered."""
+    LATE = 15
+    """A producer's commit or rollback after its check immunity, where the policy is to wait for the check."""
     UNKNOWN = 3
     """The producer, or an operator, ended the transaction without knowing the outcome."""
     CHECK_UNKNOWN = 4
     """A check was answered, but without a verdict: this uses up an attempt."""
     CHECK_UNREACHABLE = 5
     """Nobody could be asked: this uses up no attempt."""
+    RESUME = 14
+    """An operator wants a parked message checked again."""
     FOREIGN = 6
     """An op that names this half message under another transaction id or producer group."""
     DUE = 7
     """The transaction timeout, the check interval, the wait for an answer or the delay has passed."""
     EXHAUSTED = 8
     """Due again with all attempts used up, and the policy for that is to park."""
-    AGED = 9
-    """Older than the age limit."""
-    CHECK_COMMIT = 10
-    """A check was answered: committed."""
-    CHECK_ROLLBACK = 11
-    """A check was answered: not committed, and never will be."""
-    OPERATOR_COMMIT = 12
-    OPERATOR_ROLLBACK = 13
-    RESUME = 14
-    """An operator wants a parked message checked again."""
-    LATE = 15
-    """A producer's commit or rollback after its check immunity, where the policy is to wait for the check."""
     EXHAUSTED_COMMIT = 16
     """Due again with all attempts used up, and the policy for that is to commit."""
     EXHAUSTED_ROLLBACK = 17
     """Due again with all attempts used up, and the policy for that is to roll back."""
-    POSTPONED = 18
-    """Any of the commits, of a message that is to be delivered later."""
+    AGED = 9
+    """Older than the age limit."""
     EXPIRED = 19
     """Parked for as long as parked messages are kept."""
 
