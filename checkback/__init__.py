@@ -15,6 +15,7 @@ from checkback.listener import (
     CallableListener,
     HalfMessage,
     LocalTransactionState,
+    TransactionChecker,
     TransactionListener,
     TransactionSendResult,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "ProtocolError",
     "Topics",
     "Transaction",
+    "TransactionChecker",
     "TransactionListener",
     "TransactionOptions",
     "TransactionProducer",

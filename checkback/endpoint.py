@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from checkback.check_protocol import Announcement, CheckRequest, announcement_key
 from checkback.exceptions import CheckbackError, ConfigurationError, ProtocolError
-from checkback.listener import LocalTransactionState, TransactionListener
+from checkback.listener import LocalTransactionState, TransactionChecker
 from checkback.protocol import Topics
 
 _LOGGER = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ _HEARTBEAT_SECONDS = 10.0
 _START_SECONDS = 10.0
 
 
-def check_app(listener: TransactionListener, group: str) -> Starlette:
+def check_app(listener: TransactionChecker, group: str) -> Starlette:
     """An ASGI application that answers checks of one producer group with POST on its root.
 
     Mount it in your own: ``app.mount("/checkback", check_app(listener, "orders"))``. The listener is called from
@@ -49,7 +49,7 @@ def check_app(listener: TransactionListener, group: str) -> Starlette:
     return Starlette(routes=[Route("/", answer, methods=["POST"])])
 
 
-def _checked(listener: TransactionListener, check: CheckRequest) -> tuple[LocalTransactionState, str]:
+def _checked(listener: TransactionChecker, check: CheckRequest) -> tuple[LocalTransactionState, str]:
     try:
         return LocalTransactionState(listener.check_local_transaction(check)), ""
     except Exception as error:  # whatever the application raises: the job will ask again
@@ -121,7 +121,7 @@ class CheckEndpoint:
         self,
         bootstrap_servers: str,
         group: str,
-        listener: TransactionListener,
+        listener: TransactionChecker,
         *,
         host: str = "127.0.0.1",
         port: int = 0,

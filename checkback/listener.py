@@ -45,19 +45,24 @@ class TransactionSendResult:
 
 
 @runtime_checkable
-class TransactionListener(Protocol):
+class TransactionChecker(Protocol):
+    """Answers checks: all that a check endpoint needs."""
+
+    def check_local_transaction(self, request: CheckRequest) -> LocalTransactionState:
+        """Say what became of a local transaction, of this process or of another one of the group.
+
+        Called from the check endpoint's threads. An exception means *unknown*.
+        """
+
+
+@runtime_checkable
+class TransactionListener(TransactionChecker, Protocol):
     """Implemented by the application (RocketMQ's ``TransactionListener``)."""
 
     def execute_local_transaction(self, message: HalfMessage, arg: Any) -> LocalTransactionState:
         """Run the local transaction; called once the half message is safe in Kafka.
 
         An exception means *unknown*: the database may have committed, the check will tell.
-        """
-
-    def check_local_transaction(self, request: CheckRequest) -> LocalTransactionState:
-        """Say what became of a local transaction, of this process or of another one of the group.
-
-        Called from the check endpoint's threads. An exception means *unknown*.
         """
 
 
