@@ -26,7 +26,7 @@ def postponed(messages: Rows, rows: Column, states: StateCodes, events: EventCod
 
     ``rows[i]`` is the message that event i happens to, -1 for none.
     """
-    later = delivers(states, events) & (events != Event.DUE) & (rows >= 0)
+    later = delivers(states, events) & (rows >= 0)
     later[later] = messages["deliver_at_ms"][rows[later]] > now_ms
     return np.where(later, np.uint8(Event.POSTPONED), events)
 
