@@ -1,5 +1,6 @@
 """Transactional (half) messages with check-back for Kafka: what applications import."""
 
+from checkback.aio import AsyncTransactionProducer
 from checkback.check_protocol import CheckRequest
 from checkback.endpoint import CheckEndpoint, EndpointAnnouncer, check_app
 from checkback.exceptions import (
@@ -21,8 +22,10 @@ from checkback.listener import (
 )
 from checkback.producer import Transaction, TransactionProducer
 from checkback.protocol import HalfPosition, Message, Topics, TransactionOptions
+from checkback.scope import Rollback, TransactionScope
 
 __all__ = [
+    "AsyncTransactionProducer",
     "CallableListener",
     "CheckEndpoint",
     "CheckRequest",
@@ -40,12 +43,14 @@ __all__ = [
     "Message",
     "ProducerClosedError",
     "ProtocolError",
+    "Rollback",
     "Topics",
     "Transaction",
     "TransactionChecker",
     "TransactionListener",
     "TransactionOptions",
     "TransactionProducer",
+    "TransactionScope",
     "TransactionSendResult",
     "check_app",
 ]

@@ -10,6 +10,7 @@
     ├── ProducerClosedError        used after close()
     ├── HalfMessageError           the half message was not written; the local transaction did not run
     │   └── HalfMessageTimeoutError      retriable = True
+    ├── OperatorError              what an operator asked for was not done, or not all of it
     ├── JobFailedError             retriable = True; the streaming job failed, Kafka being away, for example
     ├── JobStoppedError            the streaming job stopped by itself, before any harm
     │   ├── CheckpointMismatchError      checkpoint and settings or Kafka disagree

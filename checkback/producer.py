@@ -1,21 +1,15 @@
 """The transactional producer: half message, local transaction, op."""
 
 import logging
+import os
 import random
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from kafka import KafkaProducer
-from kafka.errors import KafkaError, KafkaTimeoutError
-
-from checkback.exceptions import (
-    ConfigurationError,
-    HalfMessageError,
-    HalfMessageTimeoutError,
-    ProducerClosedError,
-)
+from checkback.exceptions import ConfigurationError, ProducerClosedError, ProtocolError
 from checkback.listener import HalfMessage, LocalTransactionState, TransactionListener, TransactionSendResult
 from checkback.protocol import (
     Action,
@@ -29,6 +23,11 @@ from checkback.protocol import (
     op_headers,
     pack,
 )
+from checkback.scope import Rollback, TransactionScope
+from checkback.transports import OutgoingRecord, TransportName, connect
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -49,7 +48,8 @@ class TransactionProducer:
         listener: runs and checks local transactions; needed by ``send_in_transaction`` only.
         topics: Checkback's topics, when the job runs under another prefix than ``cb.``.
         half_timeout_ms: how long to wait for Kafka to acknowledge a half message.
-        kafka_options: further settings of kafka-python's ``KafkaProducer`` (security and the like).
+        transport: the Kafka client to use; ``"confluent-kafka"`` is faster and needs the extra ``fast``.
+        kafka_options: further settings of that client (security and the like), under its own names.
 
     Raises:
         ConfigurationError: Kafka does not answer, or the half topic is missing.
@@ -63,29 +63,21 @@ class TransactionProducer:
         *,
         topics: Topics | None = None,
         half_timeout_ms: int = 10_000,
+        transport: TransportName | str = TransportName.KAFKA_PYTHON,
         kafka_options: Mapping[str, Any] | None = None,
     ) -> None:
         self.group = group
         self.topics = topics or Topics()
         self._listener = listener
-        self._half_timeout_ms = half_timeout_ms
         self._closed = False
-        settings = {
-            "bootstrap_servers": bootstrap_servers,
-            "acks": "all",
-            "enable_idempotence": True,
-            "max_block_ms": half_timeout_ms,
-            "delivery_timeout_ms": half_timeout_ms,
-            "request_timeout_ms": half_timeout_ms // 2,
-            "allow_auto_create_topics": False,
-            **(kafka_options or {}),
-        }
+        self._process = os.getpid()
+        self._transport = connect(transport, bootstrap_servers, half_timeout_ms, kafka_options or {})
         try:
-            self._kafka = KafkaProducer(**settings)
-        except KafkaError as error:
-            raise ConfigurationError(f"No Kafka answers at {bootstrap_servers}: {error!r}.") from error
-        self._partitions = self._half_partitions()
-        self._partition_run = _PartitionRun(self._partitions)
+            half_partitions = self._transport.partitions(self.topics.half)
+        except ConfigurationError as error:
+            self.close(seconds=1)
+            raise ConfigurationError(f"{error} Run 'checkback topics create' first.") from error
+        self._partition_run = _PartitionRun(half_partitions)
 
     def send_in_transaction(
         self,
@@ -135,6 +127,47 @@ class TransactionProducer:
         self._the_listener()
         return self._run(self.prepare_several(messages, options), arg)
 
+    def transaction(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        options: TransactionOptions | None = None,
+    ) -> TransactionScope:
+        """A transaction around a block: ``with producer.transaction("orders", value) as transaction: ...``.
+
+        The half message is written on entry; see :class:`~checkback.TransactionScope` for how it ends. Arguments and
+        errors as in ``send_in_transaction``; no listener is needed.
+        """
+        return TransactionScope(self, partial(self.prepare, topic, value, key, headers, partition, options))
+
+    def transactional(
+        self, describe: Callable[P, Message | Sequence[Message]]
+    ) -> Callable[[Callable[Concatenate[TransactionScope, P], R]], Callable[P, R | None]]:
+        """Decorate a function that is a local transaction, and gets the :class:`TransactionScope` first.
+
+        ``describe``, called with the same arguments, gives the message or the messages. The decorated function
+        returns None when :class:`~checkback.Rollback` was raised.
+        """
+
+        def decorate(function: Callable[Concatenate[TransactionScope, P], R]) -> Callable[P, R | None]:
+            @wraps(function)
+            def run(*args: P.args, **kwargs: P.kwargs) -> R | None:
+                described = describe(*args, **kwargs)
+                messages = [described] if isinstance(described, Message) else described
+                prepare = partial(self.prepare_several, messages)
+                if isinstance(described, Message):
+                    prepare = partial(self.prepare, *described)
+                with TransactionScope(self, prepare) as scope:
+                    return function(scope, *args, **kwargs)
+                return None
+
+            return run
+
+        return decorate
+
     def prepare(
         self,
         topic: str,
@@ -148,6 +181,7 @@ class TransactionProducer:
         self._refuse_when_closed()
         transaction_id = uuid.uuid4().hex
         wire = half_headers(transaction_id, self.group, topic, headers, partition=partition, options=options)
+        _refuse_unwritable(value, key)
         position = self._write_half(value, key, wire)
         return HalfMessage(transaction_id, topic, value, key, headers, position)
 
@@ -166,19 +200,8 @@ class TransactionProducer:
 
     def _write_half(self, value: bytes | None, key: bytes | None, wire: Headers) -> HalfPosition:
         partition = self._partition_run.next_partition()
-        try:
-            future = self._kafka.send(self.topics.half, value, key, headers=list(wire), partition=partition)
-            written = future.get(timeout=self._half_timeout_ms / 1000)
-        except KafkaTimeoutError as error:
-            raise HalfMessageTimeoutError(
-                f"Kafka did not acknowledge the half message within {self._half_timeout_ms} ms, so the local "
-                f"transaction was not run. It may be in the log: then the check rolls it back. ({error})"
-            ) from error
-        except (KafkaError, ValueError, TypeError) as error:
-            raise HalfMessageError(
-                f"The half message was not written, so the local transaction was not run: {error}"
-            ) from error
-        return HalfPosition(written.partition, written.offset)
+        record = OutgoingRecord(self.topics.half, partition, key, value, wire)
+        return HalfPosition(partition, self._transport.write_half(record))
 
     def commit(self, message: HalfMessage, remark: str = "") -> None:
         """Say that the local transaction has committed: the message will be delivered. Does not wait."""
@@ -190,15 +213,24 @@ class TransactionProducer:
         self._refuse_when_closed()
         self._end(message, Action.ROLLBACK, remark)
 
+    def end(self, message: HalfMessage, error: BaseException | None) -> None:
+        """End a transaction as the code that ran it ended: see :class:`~checkback.TransactionScope`. Does not wait."""
+        if error is None:
+            self._end(message, Action.COMMIT, "")
+        elif isinstance(error, Rollback):
+            self._end(message, Action.ROLLBACK, str(error))
+        else:
+            self._end(message, Action.UNKNOWN, f"the transaction's code raised {error!r}")
+
     def flush(self, seconds: float = 10.0) -> None:
         """Wait until Kafka has all ops written so far."""
-        self._kafka.flush(timeout=seconds)
+        self._transport.flush(seconds)
 
     def close(self, seconds: float = 10.0) -> None:
         """Write what is waiting, for at most so long, and end. Harmless when called again."""
         if not self._closed:
             self._closed = True
-            self._kafka.close(timeout=seconds)
+            self._transport.close(seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -219,22 +251,9 @@ class TransactionProducer:
     def _end(self, message: HalfMessage, action: Action, remark: str) -> None:
         position = message.position
         headers = op_headers(message.transaction_id, self.group, position, action, Source.PRODUCER)
-        try:
-            # On the half message's partition number: that is where the query looks, and what orders ops of a half.
-            future = self._kafka.send(self.topics.op, remark.encode(), headers=headers, partition=position.partition)
-        except (KafkaError, ValueError) as error:  # closed meanwhile, too: the check repairs it
-            _report_lost_op(message, action, error)
-        else:
-            future.add_errback(lambda error: _report_lost_op(message, action, error))
-
-    def _half_partitions(self) -> list[int]:
-        try:
-            return sorted(self._kafka.partitions_for(self.topics.half))
-        except (KafkaError, TypeError) as error:
-            self.close(seconds=1)
-            raise ConfigurationError(
-                f"Kafka has no topic {self.topics.half}: run 'checkback topics create' first. ({error!r})"
-            ) from error
+        # On the half message's partition number: that is where the query looks, and what orders ops of a half.
+        record = OutgoingRecord(self.topics.op, position.partition, None, remark.encode(errors="replace"), headers)
+        self._transport.write_op(record, partial(_report_lost_op, message, action))
 
     def _the_listener(self) -> TransactionListener:
         if self._listener is None:
@@ -242,6 +261,11 @@ class TransactionProducer:
         return self._listener
 
     def _refuse_when_closed(self) -> None:
+        if self._process != os.getpid():
+            raise ProducerClosedError(
+                "This TransactionProducer was made in another process, whose threads a fork leaves behind: make one "
+                "in each process, after the fork."
+            )
         if self._closed:
             raise ProducerClosedError("This TransactionProducer is closed: make a new one.")
 
@@ -269,6 +293,14 @@ class Transaction:
         self._messages.append(Message(topic, value, key, headers, partition))
         return self
 
+    def __enter__(self) -> TransactionScope:
+        """Write the half message; the block is the local transaction."""
+        self._scope = TransactionScope(self._producer, self.prepare)
+        return self._scope.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
+        return self._scope.__exit__(kind, error, at)
+
     def prepare(self) -> HalfMessage:
         """Write the half message; ``producer.commit`` or ``producer.rollback`` ends the transaction."""
         return self._producer.prepare_several(self._messages, self._options)
@@ -281,14 +313,22 @@ class Transaction:
 class _PartitionRun:
     """Chooses half partitions: runs of one partition, so that batches fill, and all partitions in turn."""
 
-    def __init__(self, partitions: list[int]) -> None:
+    def __init__(self, partitions: int) -> None:
         self._partitions = partitions
-        self._count = random.randrange(len(partitions)) * _RUN_LENGTH  # noqa: S311  (spreads load, hides nothing)
+        self._count = random.randrange(partitions) * _RUN_LENGTH  # noqa: S311  (spreads load, hides nothing)
 
     def next_partition(self) -> int:
         # A race between threads costs nothing but an uneven run.
         self._count += 1
-        return self._partitions[self._count // _RUN_LENGTH % len(self._partitions)]
+        return self._count // _RUN_LENGTH % self._partitions
+
+
+def _refuse_unwritable(value: bytes | None, key: bytes | None) -> None:
+    for name, given in (("value", value), ("key", key)):
+        if not isinstance(given, bytes | None):
+            raise ProtocolError(f"The {name} must be bytes or None, not {type(given).__name__}.")
+    if value is None and key is None:
+        raise ProtocolError("A message without a value is a tombstone, and needs a key.")
 
 
 def _report_lost_op(message: HalfMessage, action: Action, error: BaseException) -> None:

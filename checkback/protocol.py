@@ -272,9 +272,11 @@ def _lawful_topic(topic: str) -> None:
 
 
 def _lawful_names(headers: Headers) -> None:
-    for name, _ in headers:
+    for name, value in headers:
         if name.startswith(RESERVED_PREFIX):
             raise ProtocolError(f"Header {name!r}: names beginning with {RESERVED_PREFIX!r} are Checkback's own.")
+        if not isinstance(value, bytes):
+            raise ProtocolError(f"Header {name!r} must have bytes as its value, not {type(value).__name__}.")
 
 
 def message_to_json(message: Message) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The producer on a real Kafka: half message, local transaction, op, in this order or not at all."""
 
 import logging
+import os
 import socket
 import threading
 import time
@@ -25,8 +26,11 @@ from checkback import (
     Topics,
     TransactionProducer,
 )
+from checkback.local import LocalKafka
 from checkback.producer import _PartitionRun
 from checkback.protocol import Action, HalfPosition, Source, half_headers, op_headers
+from checkback.topics import TopicAdministration
+from checkback.transports import TransportName
 from tests.place import HALF_PARTITIONS, Place
 
 COMMIT, UNKNOWN = LocalTransactionState.COMMIT, LocalTransactionState.UNKNOWN
@@ -56,9 +60,17 @@ def ran() -> Recorder:
     return Recorder()
 
 
+@pytest.fixture(params=TransportName)
+def transport(request: pytest.FixtureRequest) -> TransportName:
+    """Everything here holds of both."""
+    return TransportName(request.param)
+
+
 @pytest.fixture
-def producer(place: Place, ran: Recorder) -> Iterator[TransactionProducer]:
-    with TransactionProducer(place.bootstrap_servers, "orders", listener(ran), topics=place.topics) as made:
+def producer(transport: TransportName, place: Place, ran: Recorder) -> Iterator[TransactionProducer]:
+    with TransactionProducer(
+        place.bootstrap_servers, "orders", listener(ran), topics=place.topics, transport=transport
+    ) as made:
         yield made
 
 
@@ -74,7 +86,7 @@ def only_op(place: Place, producer: TransactionProducer) -> Any:
     return op
 
 
-def test_the_half_message_is_in_kafka_before_the_local_transaction(place: Place) -> None:
+def test_the_half_message_is_in_kafka_before_the_local_transaction(transport: TransportName, place: Place) -> None:
     seen: list[Any] = []
 
     def execute(message: HalfMessage, _: Any) -> LocalTransactionState:
@@ -83,7 +95,9 @@ def test_the_half_message_is_in_kafka_before_the_local_transaction(place: Place)
         return COMMIT
 
     headers = [("trace", b"\x00"), ("again", b"1"), ("again", b"")]
-    with TransactionProducer(place.bootstrap_servers, "orders", listener(execute), topics=place.topics) as producer:
+    with TransactionProducer(
+        place.bootstrap_servers, "orders", listener(execute), topics=place.topics, transport=transport
+    ) as producer:
         result = producer.send_in_transaction("paid", b"value", b"key", headers)
         assert result.state is COMMIT
         [half] = seen
@@ -101,9 +115,13 @@ def test_the_local_transaction_gets_message_and_argument(producer: TransactionPr
 
 
 @pytest.mark.parametrize("state", LocalTransactionState)
-def test_the_op_says_how_it_ended_on_the_halfs_partition(place: Place, state: LocalTransactionState) -> None:
+def test_the_op_says_how_it_ended_on_the_halfs_partition(
+    transport: TransportName, place: Place, state: LocalTransactionState
+) -> None:
     execute = listener(lambda *_: state)
-    with TransactionProducer(place.bootstrap_servers, "orders", execute, topics=place.topics) as producer:
+    with TransactionProducer(
+        place.bootstrap_servers, "orders", execute, topics=place.topics, transport=transport
+    ) as producer:
         results = [producer.send_in_transaction("paid", b"%d" % number) for number in range(70)]
         producer.flush()
         ops = {dict(op.headers)["cb-id"].decode(): op for op in place.read(place.topics.op)}
@@ -119,11 +137,15 @@ def test_the_op_says_how_it_ended_on_the_halfs_partition(place: Place, state: Lo
     assert ops == {}
 
 
-def test_an_exception_makes_the_outcome_unknown(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_makes_the_outcome_unknown(
+    transport: TransportName, place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
     def execute(*_: Any) -> LocalTransactionState:
         raise LookupError("the database went away")
 
-    with TransactionProducer(place.bootstrap_servers, "orders", listener(execute), topics=place.topics) as producer:
+    with TransactionProducer(
+        place.bootstrap_servers, "orders", listener(execute), topics=place.topics, transport=transport
+    ) as producer:
         result = producer.send_in_transaction("paid", b"value")
         op = only_op(place, producer)
     assert result.state is UNKNOWN
@@ -134,21 +156,23 @@ def test_an_exception_makes_the_outcome_unknown(place: Place, caplog: pytest.Log
 
 
 @pytest.mark.parametrize("answer", [None, "perhaps", True])
-def test_an_answer_that_is_none_is_unknown(place: Place, answer: Any) -> None:
+def test_an_answer_that_is_none_is_unknown(transport: TransportName, place: Place, answer: Any) -> None:
     with TransactionProducer(
-        place.bootstrap_servers, "orders", listener(lambda *_: answer), topics=place.topics
+        place.bootstrap_servers, "orders", listener(lambda *_: answer), topics=place.topics, transport=transport
     ) as producer:
         assert producer.send_in_transaction("paid", b"value").state is UNKNOWN
 
 
-def test_the_death_of_the_process_writes_no_op(place: Place) -> None:
+def test_the_death_of_the_process_writes_no_op(transport: TransportName, place: Place) -> None:
     class Death(BaseException):
         pass
 
     def execute(*_: Any) -> LocalTransactionState:
         raise Death
 
-    with TransactionProducer(place.bootstrap_servers, "orders", listener(execute), topics=place.topics) as producer:
+    with TransactionProducer(
+        place.bootstrap_servers, "orders", listener(execute), topics=place.topics, transport=transport
+    ) as producer:
         with pytest.raises(Death):
             producer.send_in_transaction("paid", b"value")
         producer.flush()
@@ -160,9 +184,10 @@ def test_the_death_of_the_process_writes_no_op(place: Place) -> None:
     ("arguments", "error"),
     [
         ({"value": b"x" * TOO_LARGE}, HalfMessageError),
-        ({"value": None}, HalfMessageError),
-        ({"value": "text"}, HalfMessageError),
-        ({"headers": [("a", None)]}, HalfMessageError),
+        ({"value": None}, ProtocolError),
+        ({"value": "text"}, ProtocolError),
+        ({"key": "text"}, ProtocolError),
+        ({"headers": [("a", None)]}, ProtocolError),
         ({"headers": [("cb-id", b"mine")]}, ProtocolError),
         ({"topic": ""}, ProtocolError),
         ({"topic": "x" * 250}, ProtocolError),
@@ -185,7 +210,7 @@ def test_without_a_half_message_the_local_transaction_does_not_run(
 def test_a_half_message_not_acknowledged_in_time_may_be_tried_again(
     producer: TransactionProducer, ran: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producer, "_half_timeout_ms", 0)
+    monkeypatch.setattr(producer._transport, "_half_timeout_ms", 0)
     with pytest.raises(HalfMessageTimeoutError, match="the local transaction was not run") as raised:
         producer.send_in_transaction("paid", b"value")
     assert raised.value.retriable
@@ -203,8 +228,8 @@ def test_a_partition_of_the_real_topic(place: Place, producer: TransactionProduc
 
 
 @pytest.mark.parametrize("action", [Action.COMMIT, Action.ROLLBACK])
-def test_the_plain_steps_need_no_listener(place: Place, action: Action) -> None:
-    with TransactionProducer(place.bootstrap_servers, "orders", topics=place.topics) as producer:
+def test_the_plain_steps_need_no_listener(transport: TransportName, place: Place, action: Action) -> None:
+    with TransactionProducer(place.bootstrap_servers, "orders", topics=place.topics, transport=transport) as producer:
         message = producer.prepare("paid", b"value", b"key")
         assert half_at(place, message.position).value == b"value"
         end = producer.commit if action is Action.COMMIT else producer.rollback
@@ -214,8 +239,8 @@ def test_the_plain_steps_need_no_listener(place: Place, action: Action) -> None:
     assert (op.partition, op.value) == (message.position.partition, "by hand: größe".encode())
 
 
-def test_the_composed_step_needs_a_listener(place: Place) -> None:
-    with TransactionProducer(place.bootstrap_servers, "orders", topics=place.topics) as producer:
+def test_the_composed_step_needs_a_listener(transport: TransportName, place: Place) -> None:
+    with TransactionProducer(place.bootstrap_servers, "orders", topics=place.topics, transport=transport) as producer:
         with pytest.raises(ConfigurationError, match="needs a listener"):
             producer.send_in_transaction("paid", b"value")
         assert place.read(place.topics.half) == []
@@ -248,8 +273,8 @@ def test_nothing_is_sent_after_close(place: Place, producer: TransactionProducer
     assert len(place.read(place.topics.half)) == 1
 
 
-def test_closing_writes_what_is_waiting(place: Place) -> None:
-    with TransactionProducer(place.bootstrap_servers, "orders", topics=place.topics) as producer:
+def test_closing_writes_what_is_waiting(transport: TransportName, place: Place) -> None:
+    with TransactionProducer(place.bootstrap_servers, "orders", topics=place.topics, transport=transport) as producer:
         messages = [producer.prepare("paid", b"value") for _ in range(10)]
         for message in messages:
             producer.commit(message)
@@ -280,29 +305,69 @@ def test_two_threads_share_one_producer(place: Place, producer: TransactionProdu
 
 
 def test_half_messages_go_to_all_partitions_in_runs() -> None:
-    run = _PartitionRun([0, 1, 2])
+    run = _PartitionRun(3)
     chosen = [run.next_partition() for _ in range(6 * 64)]
     assert Counter(chosen) == dict.fromkeys(range(3), 2 * 64)
     changes = sum(one != other for one, other in pairwise(chosen))
     assert changes <= 6
 
 
-def test_a_missing_half_topic_is_a_mistake_of_configuration(place: Place) -> None:
+def test_a_missing_half_topic_is_a_mistake_of_configuration(transport: TransportName, place: Place) -> None:
     missing = Topics("missing." + place.topics.prefix)
     with pytest.raises(ConfigurationError, match=rf"no topic {missing.half}.*checkback topics create"):
-        TransactionProducer(place.bootstrap_servers, "orders", topics=missing, half_timeout_ms=500)
+        TransactionProducer(place.bootstrap_servers, "orders", topics=missing, half_timeout_ms=500, transport=transport)
 
 
-def test_without_kafka_it_says_so_quickly() -> None:
+def test_without_kafka_it_says_so_quickly(transport: TransportName) -> None:
     threads = set(threading.enumerate())
     since = time.monotonic()
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))  # and nobody listens
         server = f"127.0.0.1:{bound.getsockname()[1]}"
+        options = {"bootstrap_timeout_ms": 300} if transport is TransportName.KAFKA_PYTHON else {}
         with pytest.raises(ConfigurationError, match=f"No Kafka answers at {server}"):
-            TransactionProducer(server, "orders", kafka_options={"bootstrap_timeout_ms": 300})
+            TransactionProducer(server, "orders", half_timeout_ms=300, transport=transport, kafka_options=options)
     assert time.monotonic() - since < 5
     left = set(threading.enumerate()) - threads
     for thread in left:
         thread.join(5)
     assert not any(thread.is_alive() for thread in left)
+
+
+def test_a_transport_that_there_is_not_is_refused_by_name() -> None:
+    with pytest.raises(ConfigurationError, match="no transport 'pigeon': use kafka-python or confluent-kafka"):
+        TransactionProducer("localhost:1", "orders", transport="pigeon")
+
+
+def test_in_a_forked_child_it_says_so(producer: TransactionProducer) -> None:
+    """Its threads are not there after a fork: a child that waited for them would wait for ever."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:  # only system calls from here on: this is a copy of pytest
+        try:
+            producer.prepare("paid", b"value")
+        except ProducerClosedError as error:
+            os.write(write, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as said:
+        assert b"after the fork" in said.read()
+    os.waitpid(child, 0)
+
+
+def test_kafka_going_away_is_a_time_out_that_may_be_tried_again(transport: TransportName, ran: Recorder) -> None:
+    with LocalKafka() as kafka:
+        with TopicAdministration(kafka.bootstrap_servers) as administration:
+            administration.create_one(Topics().half, 1)
+        producer = TransactionProducer(
+            kafka.bootstrap_servers, "orders", listener(ran), half_timeout_ms=1_500, transport=transport
+        )
+        message = producer.prepare("paid", b"value")
+        kafka.kill()
+        with pytest.raises(HalfMessageError) as raised:
+            producer.send_in_transaction("paid", b"value")
+        assert raised.value.retriable
+        assert ran.ran == []
+        producer.commit(message)  # lost, and left to the check
+        producer.close(seconds=1)

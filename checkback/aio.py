@@ -1,0 +1,148 @@
+"""The producer's asyncio face: the same names over the same client, whose waiting is done by threads."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from checkback.exceptions import CheckbackError
+from checkback.listener import HalfMessage
+from checkback.producer import Transaction, TransactionProducer
+from checkback.protocol import Headers, TransactionOptions
+from checkback.scope import Rollback
+
+_THREADS = 32
+
+T = TypeVar("T")
+
+
+class AsyncTransactionProducer:
+    """Wraps a :class:`~checkback.TransactionProducer`, which stays the caller's to close.
+
+    At most ``threads`` half messages are on their way at once. A task that is cancelled while its half message is
+    being written leaves it to the check.
+    """
+
+    def __init__(self, producer: TransactionProducer, *, threads: int = _THREADS) -> None:
+        self.producer = producer
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="checkback-aio")
+
+    async def prepare(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        options: TransactionOptions | None = None,
+    ) -> HalfMessage:
+        """As :meth:`TransactionProducer.prepare`."""
+        return await self.in_thread(self.producer.prepare, topic, value, key, headers, partition, options)
+
+    async def commit(self, message: HalfMessage, remark: str = "") -> None:
+        """As :meth:`TransactionProducer.commit`."""
+        await self.in_thread(self.producer.commit, message, remark)
+
+    async def rollback(self, message: HalfMessage, remark: str = "") -> None:
+        """As :meth:`TransactionProducer.rollback`."""
+        await self.in_thread(self.producer.rollback, message, remark)
+
+    def transaction(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        options: TransactionOptions | None = None,
+    ) -> "AsyncTransactionScope":
+        """``async with producer.transaction("orders", value) as transaction: ...``."""
+        prepare = partial(self.producer.prepare, topic, value, key, headers, partition, options)
+        return AsyncTransactionScope(self, prepare)
+
+    def begin(self, options: TransactionOptions | None = None) -> "AsyncTransaction":
+        """``async with producer.begin().add(...).add(...) as transaction: ...``: several messages."""
+        return AsyncTransaction(self, self.producer.begin(options))
+
+    async def flush(self, seconds: float = 10.0) -> None:
+        """As :meth:`TransactionProducer.flush`."""
+        await self.in_thread(self.producer.flush, seconds)
+
+    async def close(self) -> None:
+        """Wait for what is under way. The wrapped producer is not closed."""
+        await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run what may wait in one of the producer's threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *arguments))
+
+
+class AsyncTransactionScope:
+    """As :class:`~checkback.TransactionScope`, for ``async with``."""
+
+    def __init__(self, producer: AsyncTransactionProducer, prepare: Callable[[], HalfMessage]) -> None:
+        self._producer = producer
+        self._prepare = prepare
+        self._message: HalfMessage | None = None
+
+    @property
+    def message(self) -> HalfMessage:
+        """The half message, which Kafka has; raises CheckbackError before entry."""
+        if self._message is None:
+            raise CheckbackError("The transaction has not begun: use it as an async context manager.")
+        return self._message
+
+    @property
+    def transaction_id(self) -> str:
+        """What the local transaction leaves in the database, so that a check finds it."""
+        return self.message.transaction_id
+
+    async def __aenter__(self) -> Self:
+        """Write the half message; when that raises, the block does not run."""
+        self._message = await self._producer.in_thread(self._prepare)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> bool:
+        """Write the op; a cancelled task leaves the outcome unknown, as any exception but Rollback does."""
+        await asyncio.shield(self._producer.in_thread(self._producer.producer.end, self.message, error))
+        return isinstance(error, Rollback)
+
+
+class AsyncTransaction:
+    """Several messages; made by :meth:`AsyncTransactionProducer.begin`."""
+
+    def __init__(self, producer: AsyncTransactionProducer, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self._scope = AsyncTransactionScope(producer, transaction.prepare)
+
+    def add(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+    ) -> Self:
+        """Add a message. Nothing is written yet."""
+        self._transaction.add(topic, value, key, headers, partition)
+        return self
+
+    async def __aenter__(self) -> AsyncTransactionScope:
+        return await self._scope.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> bool:
+        return await self._scope.__aexit__(kind, error, at)

@@ -1,0 +1,59 @@
+"""``with producer.transaction(...)``: a block of code as the local transaction."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from checkback.exceptions import CheckbackError
+from checkback.listener import HalfMessage
+
+if TYPE_CHECKING:
+    from checkback.producer import TransactionProducer
+
+
+class Rollback(Exception):  # noqa: N818  (it is no error, it is an answer)
+    """Raised inside a transaction's block: it has not happened, nobody shall see its messages. Goes no further."""
+
+
+class TransactionScope:
+    """A half message is written on entry, and the op on the way out.
+
+    Leaving normally commits. :class:`Rollback` rolls back, and is swallowed. Any other exception leaves the outcome
+    *unknown*, since the database may have committed: the check decides. It is raised on.
+    """
+
+    def __init__(self, producer: "TransactionProducer", prepare: Callable[[], HalfMessage]) -> None:
+        self._producer = producer
+        self._prepare = prepare
+        self._message: HalfMessage | None = None
+
+    @property
+    def message(self) -> HalfMessage:
+        """The half message, which Kafka has.
+
+        Raises:
+            CheckbackError: before entry.
+        """
+        if self._message is None:
+            raise CheckbackError("The transaction has not begun: use it as a context manager.")
+        return self._message
+
+    @property
+    def transaction_id(self) -> str:
+        """What the local transaction leaves in the database, so that a check finds it."""
+        return self.message.transaction_id
+
+    def __enter__(self) -> Self:
+        """Write the half message; when that raises, the block does not run."""
+        if self._message is not None:
+            raise CheckbackError("A transaction is begun once: ask the producer for another one.")
+        self._message = self._prepare()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
+        """Write the op. Never raises: what is lost here, the check finds out."""
+        if error is None:
+            self._producer.end(self.message, None)
+        else:
+            self._producer.end(self.message, error)
+        return isinstance(error, Rollback)

@@ -1,0 +1,5 @@
+"""How records get to Kafka: kafka-python, which is pure Python and the default, or confluent-kafka, which is faster."""
+
+from checkback.transports.base import OutgoingRecord, Transport, TransportName, connect
+
+__all__ = ["OutgoingRecord", "Transport", "TransportName", "connect"]

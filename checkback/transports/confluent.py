@@ -1,0 +1,155 @@
+"""The transport on confluent-kafka, librdkafka's client."""
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+from time import monotonic
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from checkback.exceptions import ConfigurationError, HalfMessageError, HalfMessageTimeoutError
+from checkback.transports.base import OP_LINGER_MS, Lost, OutgoingRecord
+
+_LONGEST_WAIT_SECONDS = 0.02
+_IDLE_SECONDS = 0.5
+_TIMED_OUT = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT})  # noqa: SLF001  (librdkafka's own codes have a leading underscore)
+
+
+class _Delivery:
+    """A half message on its way."""
+
+    __slots__ = ("done", "error", "offset", "wake")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.error: KafkaError | None = None
+        self.offset = -1
+        self.wake = threading.Semaphore(0)
+
+    def reported(self, error: KafkaError | None, message: Message) -> None:
+        """Librdkafka's delivery report, from whichever thread polls."""
+        self.error = error
+        if error is None:
+            self.offset = message.offset() or 0
+        self.done = True
+        self.wake.release()
+
+
+class ConfluentTransport:
+    """Two clients, so that an op never stands before a half message; see :class:`~checkback.transports.Transport`.
+
+    librdkafka hands out delivery reports only to a thread that polls. Of the threads that wait, one polls for all;
+    when its own report has come it wakes another. With one thread that is no change of threads at all.
+    """
+
+    def __init__(self, bootstrap_servers: str, half_timeout_ms: int, options: Mapping[str, Any]) -> None:
+        self._half_timeout_ms = half_timeout_ms
+        settings = {
+            "bootstrap.servers": bootstrap_servers,
+            "acks": "all",
+            "enable.idempotence": True,
+            "delivery.timeout.ms": half_timeout_ms,
+            "log_level": 2,
+            **options,
+        }
+        try:
+            self._halves = Producer({"linger.ms": 0, **settings})
+            self._ops = Producer({"linger.ms": OP_LINGER_MS, **settings})
+            self._halves.list_topics(timeout=half_timeout_ms / 1000)
+        except KafkaException as error:
+            raise ConfigurationError(f"No Kafka answers at {bootstrap_servers}: {error}.") from error
+        self._polling = threading.Lock()
+        self._waiting: deque[_Delivery] = deque()
+        self._closing = threading.Event()
+        # Reports of lost ops are told also when nobody sends any more.
+        self._idle = threading.Thread(target=self._poll_idly, name="checkback-ops", daemon=True)
+        self._idle.start()
+
+    def partitions(self, topic: str) -> int:
+        """See :class:`~checkback.transports.Transport`."""
+        try:
+            # all topics: asking for one by its name may create it
+            return len(self._halves.list_topics(timeout=self._half_timeout_ms / 1000).topics[topic].partitions)
+        except (KafkaException, KeyError) as error:
+            raise ConfigurationError(f"Kafka has no topic {topic}. ({error!r})") from error
+
+    def write_half(self, record: OutgoingRecord) -> int:
+        """See :class:`~checkback.transports.Transport`."""
+        delivery = _Delivery()
+        try:
+            _produce(self._halves, record, delivery.reported)
+        except (KafkaException, BufferError, ValueError, TypeError) as error:
+            raise HalfMessageError(
+                f"The half message was not written, so the local transaction was not run: {error}"
+            ) from error
+        self._wait(delivery)
+        if delivery.error is None and delivery.done:
+            return delivery.offset
+        if delivery.error is None or delivery.error.code() in _TIMED_OUT:
+            raise HalfMessageTimeoutError(
+                f"Kafka did not acknowledge the half message within {self._half_timeout_ms} ms, so the local "
+                f"transaction was not run. It may be in the log: then the check rolls it back. ({delivery.error})"
+            )
+        raise HalfMessageError(
+            f"The half message was not written, so the local transaction was not run: {delivery.error}"
+        )
+
+    def write_op(self, record: OutgoingRecord, lost: Lost) -> None:
+        """See :class:`~checkback.transports.Transport`."""
+
+        def reported(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                lost(KafkaException(error))
+
+        try:
+            _produce(self._ops, record, reported)
+            self._ops.poll(0)
+        except (KafkaException, BufferError, ValueError) as error:  # closed meanwhile, too
+            lost(error)
+
+    def flush(self, seconds: float) -> None:
+        """See :class:`~checkback.transports.Transport`."""
+        self._ops.flush(seconds)
+
+    def close(self, seconds: float) -> None:
+        """See :class:`~checkback.transports.Transport`."""
+        self._closing.set()
+        self._idle.join(seconds)
+        self._ops.flush(seconds)
+        self._halves.flush(seconds)
+
+    def _wait(self, delivery: _Delivery) -> None:
+        # twice: librdkafka reports its own time-out a little after it
+        deadline = monotonic() + 2 * self._half_timeout_ms / 1000
+        while not delivery.done and monotonic() < deadline:
+            if self._polling.acquire(blocking=False):
+                try:
+                    while not delivery.done and monotonic() < deadline:
+                        self._halves.poll(_LONGEST_WAIT_SECONDS)
+                finally:
+                    self._polling.release()
+                    self._wake_another()
+            else:
+                self._waiting.append(delivery)
+                # bounded: the thread that polls may have ended between the two lines above
+                delivery.wake.acquire(timeout=_LONGEST_WAIT_SECONDS)
+
+    def _wake_another(self) -> None:
+        while self._waiting:
+            try:
+                other = self._waiting.popleft()
+            except IndexError:  # taken by another thread
+                return
+            if not other.done:
+                other.wake.release()
+                return
+
+    def _poll_idly(self) -> None:
+        while not self._closing.wait(_IDLE_SECONDS):
+            self._ops.poll(0)
+
+
+def _produce(client: Producer, record: OutgoingRecord, reported: Any) -> None:
+    headers = list(record.headers)
+    client.produce(record.topic, record.value, record.key, record.partition, reported, headers=headers)  # type: ignore[arg-type] # lists are invariant

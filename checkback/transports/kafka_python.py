@@ -1,0 +1,76 @@
+"""The transport on kafka-python."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError, KafkaTimeoutError
+
+from checkback.exceptions import ConfigurationError, HalfMessageError, HalfMessageTimeoutError
+from checkback.transports.base import OP_LINGER_MS, Lost, OutgoingRecord
+
+
+class KafkaPythonTransport:
+    """Two clients, so that an op never stands before a half message; see :class:`~checkback.transports.Transport`."""
+
+    def __init__(self, bootstrap_servers: str, half_timeout_ms: int, options: Mapping[str, Any]) -> None:
+        self._half_timeout_ms = half_timeout_ms
+        settings = {
+            "bootstrap_servers": bootstrap_servers,
+            "acks": "all",
+            "enable_idempotence": True,
+            "max_block_ms": half_timeout_ms,
+            "delivery_timeout_ms": half_timeout_ms,
+            "request_timeout_ms": max(half_timeout_ms // 2, 1),
+            "allow_auto_create_topics": False,
+            **options,
+        }
+        try:
+            self._halves = KafkaProducer(**settings)
+            self._ops = KafkaProducer(**{"linger_ms": min(OP_LINGER_MS, half_timeout_ms // 2), **settings})
+        except KafkaError as error:
+            raise ConfigurationError(f"No Kafka answers at {bootstrap_servers}: {error!r}.") from error
+
+    def partitions(self, topic: str) -> int:
+        """See :class:`~checkback.transports.Transport`."""
+        try:
+            return len(self._halves.partitions_for(topic))
+        except (KafkaError, TypeError) as error:
+            raise ConfigurationError(f"Kafka has no topic {topic}. ({error!r})") from error
+
+    def write_half(self, record: OutgoingRecord) -> int:
+        """See :class:`~checkback.transports.Transport`."""
+        try:
+            return int(_send(self._halves, record).get(timeout=self._half_timeout_ms / 1000).offset)
+        except KafkaTimeoutError as error:
+            raise HalfMessageTimeoutError(
+                f"Kafka did not acknowledge the half message within {self._half_timeout_ms} ms, so the local "
+                f"transaction was not run. It may be in the log: then the check rolls it back. ({error})"
+            ) from error
+        except (KafkaError, ValueError, TypeError) as error:
+            raise HalfMessageError(
+                f"The half message was not written, so the local transaction was not run: {error}"
+            ) from error
+
+    def write_op(self, record: OutgoingRecord, lost: Lost) -> None:
+        """See :class:`~checkback.transports.Transport`."""
+        try:
+            future = _send(self._ops, record)
+        except (KafkaError, ValueError) as error:  # closed meanwhile, too
+            lost(error)
+        else:
+            future.add_errback(lost)
+
+    def flush(self, seconds: float) -> None:
+        """See :class:`~checkback.transports.Transport`."""
+        self._ops.flush(timeout=seconds)
+
+    def close(self, seconds: float) -> None:
+        """See :class:`~checkback.transports.Transport`."""
+        self._ops.close(timeout=seconds)
+        self._halves.close(timeout=seconds)
+
+
+def _send(client: KafkaProducer, record: OutgoingRecord) -> Any:
+    headers = list(record.headers)
+    return client.send(record.topic, record.value, record.key, headers=headers, partition=record.partition)
