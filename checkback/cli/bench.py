@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from bench import measure_latency, measure_throughput
+from bench import measure_latency, measure_producers, measure_throughput
 
 bench = typer.Typer(no_args_is_help=True, help="Measurements, each on a Kafka of its own.")
 
@@ -36,14 +36,27 @@ def throughput(
 @bench.command("latency")
 def latency(
     per_second: Annotated[int, typer.Option(min=1, help="Transactions per second.")] = 200,
-    seconds: Annotated[int, typer.Option(min=1, help="For how long, after 30 s of warm-up.")] = 60,
+    seconds: Annotated[int, typer.Option(min=1, help="For how long, after 60 s of warm-up.")] = 60,
     cores: Cores = 2,
     json_file: JsonFile = None,
 ) -> None:
     """Time from an op's sending until a read_committed consumer has the message."""
-    with Console(stderr=True).status(f"Sending {per_second} transactions a second for {seconds + 30} s ..."):
+    with Console(stderr=True).status(f"Sending {per_second} transactions a second for {seconds + 60} s ..."):
         result = measure_latency(per_second, seconds, cores)
     _show(asdict(result), json_file)
+
+
+@bench.command("producer")
+def producer(
+    seconds: Annotated[float, typer.Option(min=0.5, help="How long to send with each number of threads.")] = 5.0,
+    json_file: JsonFile = None,
+) -> None:
+    """Half message and op from one process, by both transports; beside a plain send of the same client."""
+    with Console(stderr=True).status("Sending with 1, 8 and 32 threads ..."):
+        results = measure_producers(seconds=seconds)
+    _show({f"{result.transport} {name}": value for result in results for name, value in asdict(result).items()}, None)
+    if json_file is not None:
+        _write({result.transport: asdict(result) for result in results}, json_file)
 
 
 def _show(result: dict[str, Any], json_file: Path | None) -> None:
@@ -52,4 +65,8 @@ def _show(result: dict[str, Any], json_file: Path | None) -> None:
         table.add_row(name.replace("_", " "), str(value))
     Console().print(table)
     if json_file is not None:
-        json_file.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        _write(result, json_file)
+
+
+def _write(result: dict[str, Any], json_file: Path) -> None:
+    json_file.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,108 @@
+"""The producer: half message, a local transaction that does nothing, op; beside a plain send of the same client."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from confluent_kafka import KafkaException, Message, Producer
+from kafka import KafkaProducer
+
+from bench.workload import GROUP, REAL_TOPIC, workplace
+from checkback.listener import CallableListener, LocalTransactionState
+from checkback.producer import TransactionProducer
+from checkback.transports import TransportName
+
+_ROUNDS = 5
+_WARM_UP = 500
+_VALUE = bytes(256)
+_KEY = b"customer-7"
+
+
+@dataclass(frozen=True)
+class ProducerResult:
+    """One transport's figures; times in ms, medians of one thread."""
+
+    transport: str
+    plain_p50_ms: float
+    """A plain send of the same client, acks=all, waited for."""
+    transaction_p50_ms: float
+    ratio: float
+    """Median of the rounds' ratios; each round times both in turn."""
+    per_second: dict[int, float] = field(default_factory=dict)
+    """Transactions per second with so many threads, their ops written."""
+
+
+def measure_producers(threads: tuple[int, ...] = (1, 8, 32), seconds: float = 5.0) -> list[ProducerResult]:
+    """Measure both transports on one Kafka, without a job."""
+    with workplace() as place:
+        return [_measured(name, place.bootstrap_servers, threads, seconds) for name in TransportName]
+
+
+def _measured(name: TransportName, servers: str, threads: tuple[int, ...], seconds: float) -> ProducerResult:
+    listener = CallableListener(lambda *_: LocalTransactionState.COMMIT, lambda _: LocalTransactionState.COMMIT)
+    plain = _plain_kafka_python(servers) if name is TransportName.KAFKA_PYTHON else _plain_confluent(servers)
+    with TransactionProducer(servers, GROUP, listener, transport=name) as producer:
+
+        def transaction() -> None:
+            producer.send_in_transaction(REAL_TOPIC, _VALUE, _KEY)
+
+        _times(plain, _WARM_UP)
+        _times(transaction, _WARM_UP)
+        rounds = [(_times(plain, _WARM_UP), _times(transaction, _WARM_UP)) for _ in range(_ROUNDS)]
+        per_second = {count: _per_second(producer, transaction, count, seconds) for count in threads}
+    ratio = float(np.median([ours / theirs for theirs, ours in rounds]))
+    plain_ms, ours_ms = (float(np.median(column)) for column in zip(*rounds, strict=True))
+    return ProducerResult(name, round(plain_ms, 3), round(ours_ms, 3), round(ratio, 2), per_second)
+
+
+def _times(call: Callable[[], None], count: int) -> float:
+    """Median time of a call, in ms."""
+    times = np.empty(count)
+    for number in range(count):
+        start = time.perf_counter()
+        call()
+        times[number] = time.perf_counter() - start
+    return float(np.median(times)) * 1000
+
+
+def _per_second(producer: TransactionProducer, call: Callable[[], None], threads: int, seconds: float) -> float:
+    counts = [0] * threads
+    start = time.monotonic()
+
+    def run(number: int) -> None:
+        while time.monotonic() - start < seconds:
+            call()
+            counts[number] += 1
+
+    running = [threading.Thread(target=run, args=(number,)) for number in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    producer.flush()
+    return round(sum(counts) / (time.monotonic() - start), 0)
+
+
+def _plain_kafka_python(servers: str) -> Callable[[], None]:
+    client = KafkaProducer(bootstrap_servers=servers, acks="all", enable_idempotence=True)
+
+    def send() -> None:
+        client.send(REAL_TOPIC, _VALUE, _KEY).get(10)
+
+    return send
+
+
+def _plain_confluent(servers: str) -> Callable[[], None]:
+    client = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 0, "log_level": 2})
+
+    def send() -> None:
+        reports: list[Message] = []
+        client.produce(REAL_TOPIC, _VALUE, _KEY, on_delivery=lambda _, message: reports.append(message))
+        while not reports:
+            client.poll(1.0)
+        if error := reports[0].error():
+            raise KafkaException(error)
+
+    return send
