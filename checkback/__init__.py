@@ -5,10 +5,12 @@ from checkback.endpoint import CheckEndpoint, EndpointAnnouncer, check_app
 from checkback.exceptions import (
     CheckbackError,
     ConfigurationError,
+    DuplicateTransactionError,
     HalfMessageError,
     HalfMessageTimeoutError,
     ProducerClosedError,
     ProtocolError,
+    TransactionBlockedError,
 )
 from checkback.exhausted import Decision, ExhaustedListener, ExhaustedMessage
 from checkback.listener import (
@@ -29,6 +31,7 @@ __all__ = [
     "CheckbackError",
     "ConfigurationError",
     "Decision",
+    "DuplicateTransactionError",
     "EndpointAnnouncer",
     "ExhaustedListener",
     "ExhaustedMessage",
@@ -42,6 +45,7 @@ __all__ = [
     "ProtocolError",
     "Topics",
     "Transaction",
+    "TransactionBlockedError",
     "TransactionChecker",
     "TransactionListener",
     "TransactionOptions",
