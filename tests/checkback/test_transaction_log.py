@@ -1,5 +1,6 @@
 """The transaction log on real databases: SQLite in a file, and a PostgreSQL of its own, at several isolation levels."""
 
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from checkback import (
     CheckRequest,
     ConfigurationError,
     DuplicateTransactionError,
+    HalfMessage,
     HalfPosition,
     LocalTransactionState,
     TransactionBlockedError,
@@ -31,6 +33,8 @@ from tests.checkback.test_endpoint import request as http_request
 from tests.place import wait_until
 
 COMMIT, ROLLBACK, UNKNOWN = LocalTransactionState.COMMIT, LocalTransactionState.ROLLBACK, LocalTransactionState.UNKNOWN
+
+PAGE = Path(__file__).parents[2] / "docs" / "transaction-log.md"
 
 SQLITE = ["sqlite", "sqlite-begin-wal"]
 SNAPSHOTS = ["postgresql-repeatable-read", "postgresql-serializable"]
@@ -355,6 +359,20 @@ def test_without_its_table_a_check_raises_and_an_endpoint_says_unknown(shop: Sho
     with pytest.raises(DBAPIError):
         log.prune(timedelta(days=30))
     assert http_request(check_app(log, "orders"), question("tx").to_json()).json()["state"] == "unknown"
+
+
+def test_the_pages_example_records_and_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = re.search(r"```python\n(.*?)with CheckEndpoint", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(compile(found[1], PAGE.name, "exec"), names)  # noqa: S102  (that is the test)
+    with names["engine"].begin() as connection:
+        connection.execute(text("CREATE TABLE orders (body BLOB)"))
+    half = HalfMessage("tx", "orders", b"order", None, (), HalfPosition(1, 2))
+    assert names["listener"].execute_local_transaction(half, None) is COMMIT
+    assert [names["log"].check_local_transaction(question(one)) for one in ("tx", "none")] == [COMMIT, ROLLBACK]
+    names["engine"].dispose()
 
 
 def test_what_it_cannot_work_with_is_refused() -> None:
