@@ -44,8 +44,8 @@ def running_postgres() -> Iterator[URL]:
                 wait_until(lambda: _answers(folder, guarded), 60, "PostgreSQL")
                 yield URL.create("postgresql+psycopg", "test", database="postgres", query={"host": str(folder)})
             finally:
-                # at once, whoever is connected; the guard would wait for the clients first
-                subprocess.run([*be_another, programs / "pg_ctl", "-D", data, "-m", "fast", "stop"], check=False)
+                # at once, whoever is connected; the guard would wait for the clients first, and waits for the end
+                subprocess.run([*be_another, programs / "pg_ctl", "-D", data, "-W", "-m", "fast", "stop"], check=False)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
