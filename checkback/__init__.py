@@ -6,10 +6,12 @@ from checkback.endpoint import CheckEndpoint, EndpointAnnouncer, check_app
 from checkback.exceptions import (
     CheckbackError,
     ConfigurationError,
+    DuplicateTransactionError,
     HalfMessageError,
     HalfMessageTimeoutError,
     ProducerClosedError,
     ProtocolError,
+    TransactionBlockedError,
 )
 from checkback.exhausted import Decision, ExhaustedListener, ExhaustedMessage
 from checkback.listener import (
@@ -32,6 +34,7 @@ __all__ = [
     "CheckbackError",
     "ConfigurationError",
     "Decision",
+    "DuplicateTransactionError",
     "EndpointAnnouncer",
     "ExhaustedListener",
     "ExhaustedMessage",
@@ -46,6 +49,7 @@ __all__ = [
     "Rollback",
     "Topics",
     "Transaction",
+    "TransactionBlockedError",
     "TransactionChecker",
     "TransactionListener",
     "TransactionOptions",

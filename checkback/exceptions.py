@@ -10,6 +10,8 @@
     ├── ProducerClosedError        used after close()
     ├── HalfMessageError           the half message was not written; the local transaction did not run
     │   └── HalfMessageTimeoutError      retriable = True
+    ├── TransactionBlockedError    a check has rolled the transaction back; its local transaction must not commit
+    ├── DuplicateTransactionError  the local transaction is in the transaction log already
     ├── OperatorError              what an operator asked for was not done, or not all of it
     ├── JobFailedError             retriable = True; the streaming job failed, Kafka being away, for example
     ├── JobStoppedError            the streaming job stopped by itself, before any harm
@@ -58,6 +60,14 @@ class HalfMessageTimeoutError(HalfMessageError):
     """
 
     retriable = True
+
+
+class TransactionBlockedError(CheckbackError):
+    """A check has answered *rollback* for this transaction, so its local transaction must not commit any more."""
+
+
+class DuplicateTransactionError(CheckbackError):
+    """A transaction id was recorded in the transaction log a second time: its local transaction has run before."""
 
 
 class OperatorError(CheckbackError):

