@@ -7,9 +7,6 @@ from typing import Any, NamedTuple, Protocol
 from checkback.exceptions import ConfigurationError
 from checkback.protocol import Headers
 
-OP_LINGER_MS = 5
-"""Ops wait so long for others: a request of its own for each would stand before the next half message."""
-
 
 class TransportName(StrEnum):
     """The transports there are."""

@@ -1,5 +1,6 @@
 """The transport on confluent-kafka, librdkafka's client."""
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Mapping
@@ -9,8 +10,9 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from checkback.exceptions import ConfigurationError, HalfMessageError, HalfMessageTimeoutError
-from checkback.transports.base import OP_LINGER_MS, Lost, OutgoingRecord
+from checkback.transports.base import Lost, OutgoingRecord
 
+_OP_LINGER_MS = 5
 _LONGEST_WAIT_SECONDS = 0.02
 _IDLE_SECONDS = 0.5
 _TIMED_OUT = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT})  # noqa: SLF001  (librdkafka's own codes have a leading underscore)
@@ -19,13 +21,14 @@ _TIMED_OUT = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaE
 class _Delivery:
     """A half message on its way."""
 
-    __slots__ = ("done", "error", "offset", "wake")
+    __slots__ = ("_asleep", "done", "error", "offset")
 
     def __init__(self) -> None:
         self.done = False
         self.error: KafkaError | None = None
         self.offset = -1
-        self.wake = threading.Semaphore(0)
+        self._asleep = threading.Lock()  # a bare lock: a Semaphore is Python, and costs as much as all the rest
+        self._asleep.acquire()
 
     def reported(self, error: KafkaError | None, message: Message) -> None:
         """Librdkafka's delivery report, from whichever thread polls."""
@@ -33,11 +36,22 @@ class _Delivery:
         if error is None:
             self.offset = message.offset() or 0
         self.done = True
-        self.wake.release()
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the thread that waits look again."""
+        with contextlib.suppress(RuntimeError):  # woken already
+            self._asleep.release()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait to be woken, for at most so long."""
+        self._asleep.acquire(timeout=seconds)
 
 
 class ConfluentTransport:
-    """Two clients, so that an op never stands before a half message; see :class:`~checkback.transports.Transport`.
+    """Two clients, so that an op never stands before a half message, and many ops share a request.
+
+    See :class:`~checkback.transports.Transport`.
 
     librdkafka hands out delivery reports only to a thread that polls. Of the threads that wait, one polls for all;
     when its own report has come it wakes another. With one thread that is no change of threads at all.
@@ -55,7 +69,7 @@ class ConfluentTransport:
         }
         try:
             self._halves = Producer({"linger.ms": 0, **settings})
-            self._ops = Producer({"linger.ms": OP_LINGER_MS, **settings})
+            self._ops = Producer({"linger.ms": _OP_LINGER_MS, **settings})
             self._halves.list_topics(timeout=half_timeout_ms / 1000)
         except KafkaException as error:
             raise ConfigurationError(f"No Kafka answers at {bootstrap_servers}: {error}.") from error
@@ -133,7 +147,7 @@ class ConfluentTransport:
             else:
                 self._waiting.append(delivery)
                 # bounded: the thread that polls may have ended between the two lines above
-                delivery.wake.acquire(timeout=_LONGEST_WAIT_SECONDS)
+                delivery.sleep(_LONGEST_WAIT_SECONDS)
 
     def _wake_another(self) -> None:
         while self._waiting:
@@ -142,7 +156,7 @@ class ConfluentTransport:
             except IndexError:  # taken by another thread
                 return
             if not other.done:
-                other.wake.release()
+                other.wake()
                 return
 
     def _poll_idly(self) -> None:
