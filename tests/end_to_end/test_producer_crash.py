@@ -50,7 +50,7 @@ def test_a_producer_killed_at_any_step_leaves_database_and_messages_agreed(place
         # Only now that all are dead does "not in the database" mean that it never will be there.
         with CheckEndpoint(place.bootstrap_servers, GROUP, listener, topics=place.topics):
             halves = len(place.read(place.topics.half))
-            wait_until(lambda: counts["committed"] + counts["rolled_back"] >= halves, 60, "a decision of each")
+            wait_until(lambda: counts["committed"] + counts["rolled_back"] >= halves, what="a decision of each")
     assert ended == {case: 0 if case[0] is Step.NEVER else -signal.SIGKILL for case in cases}
     sent = database.sent()
     assert Counter(step for _, step, _ in sent) == dict.fromkeys(COMMITTED, SINGLE + SEVERAL)
