@@ -1,9 +1,6 @@
 """The whole way: producer, Kafka, the query, the check service, a read_committed consumer."""
 
 import time
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -22,7 +19,8 @@ from checkback import (
 from checkback.exceptions import CheckpointMismatchError, ConfigurationError
 from checkback.parked import ParkedMessages
 from checkback.protocol import Action
-from streaming import BatchReport, TransactionJob
+from streaming import TransactionJob
+from tests.end_to_end.job import running
 from tests.place import Place, wait_until
 
 COMMIT, ROLLBACK, UNKNOWN = LocalTransactionState.COMMIT, LocalTransactionState.ROLLBACK, LocalTransactionState.UNKNOWN
@@ -41,19 +39,6 @@ class Shop:
     def check_local_transaction(self, request: CheckRequest) -> LocalTransactionState:
         self.requests.append(request)
         return self.checked
-
-
-@contextmanager
-def running(place: Place, spark: SparkSession, **sections: dict[str, Any]) -> Iterator[Counter[str]]:
-    """The job, and its counts as they grow."""
-    counts: Counter[str] = Counter()
-
-    def observe(report: BatchReport) -> None:
-        counts.update(report.counts)
-
-    with TransactionJob(place.settings(**sections), observe, spark) as job:
-        yield counts
-        job.wait(1)
 
 
 def test_committed_messages_arrive_as_they_were_and_no_other(place: Place, spark: SparkSession) -> None:

@@ -1,0 +1,1 @@
+"""Whole applications, small and runnable: see README.md."""

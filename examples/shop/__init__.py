@@ -1,0 +1,1 @@
+"""Paying an order must reach logistics, points and cart: ``python -m examples.shop``."""

@@ -1,0 +1,76 @@
+"""``python -m examples.shop``: pay some orders, let the shop's process die at the worst moments, and compare."""
+
+import sys
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import httpx
+from sqlalchemy import create_engine, select
+from sqlalchemy.orm import Session
+
+from examples.shop.crashing import AFTER, BEFORE
+from examples.shop.machine import Machine
+from examples.shop.services import SERVICES, Service
+from examples.shop.web import Order, messages
+
+CUSTOMERS = ("ada", "bert", "cleo")
+ORDERS = 12
+REFUSED = {3, 10}  # these are dearer than the card allows
+DEATHS = {4: AFTER, 7: BEFORE, 11: AFTER}
+
+
+def main() -> int:
+    """Exit status: 0 when every service got exactly the orders that are paid in the database."""
+    say("Starting Kafka, the job and the shop ...")
+    with TemporaryDirectory(prefix="checkback-shop-") as folder, Machine(Path(folder)) as machine:
+        services = [Service(machine.bootstrap_servers, name) for name in SERVICES]
+        for service in services:
+            service.start()
+        for number in range(1, ORDERS + 1):
+            cents = 99_900 if number in REFUSED else number * 1_000
+            say(f"order {number}: {place_and_pay(machine, CUSTOMERS[number % 3], cents, DEATHS.get(number, ''))}")
+        say("Waiting until every transaction is decided: where the shop died, the job asks its database ...")
+        machine.wait_until_decided(ORDERS)
+        got = {service.name: service.close() for service in services}
+        return compare(paid_orders(machine.database), got)
+
+
+def place_and_pay(machine: Machine, customer: str, cents: int, death: str) -> str:
+    """Place an order and pay it; says what the customer saw."""
+    new = {"customer": customer, "cents": cents}
+    order = httpx.post(f"{machine.url}/orders", json=new, timeout=30).json()["order"]
+    try:
+        answer = httpx.post(f"{machine.url}/orders/{order}/pay", headers={"die": death}, timeout=30)
+    except (httpx.NetworkError, httpx.RemoteProtocolError):
+        machine.restart_shop()
+        return f"the shop died {death}, and was started again"
+    return "paid" if answer.is_success else f"not paid, {answer.text}"
+
+
+def paid_orders(database: str) -> list[Order]:
+    """What the database says, which is the truth."""
+    with Session(create_engine(database)) as session:
+        return list(session.scalars(select(Order).where(Order.paid).order_by(Order.number)))
+
+
+def compare(paid: list[Order], got: dict[str, list[bytes]]) -> int:
+    """Print both sides; 0 when they are the same, each message once."""
+    say(f"\npaid in the database: {', '.join(str(order.number) for order in paid)}")
+    agree = True
+    for name, received in got.items():
+        say(f"\n{name} got {len(received)} messages:")
+        for message in received:
+            say(f"  {message.decode()}")
+        agree &= Counter(received) == Counter(messages(order)[name] for order in paid)
+    say("\nEvery service got exactly the paid orders, each once." if agree else "\nThey do not agree.")
+    return 0 if agree else 1
+
+
+def say(text: str) -> None:
+    """Print at once, also into a pipe."""
+    print(text, flush=True)  # noqa: T201  (this is what it is for)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""Everything the shop needs, on one machine: Kafka, topics, the job and the shop's own process."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from checkback import CheckbackError, Topics
+from checkback.local import LocalKafka
+from checkback.topics import TopicAdministration
+from examples.shop.services import SERVICES
+
+_LIMIT_SECONDS = 120.0
+
+
+class Process:
+    """A Python program of ours, for as long as the ``with`` block; what it prints goes into a file."""
+
+    def __init__(self, log: Path, environment: dict[str, str], *arguments: str) -> None:
+        self._log, self._environment, self._arguments = log, {**os.environ, **environment}, arguments
+
+    def start(self) -> None:
+        """Start it; again, when it has died."""
+        with self._log.open("ab") as log:
+            command = [sys.executable, "-m", *self._arguments]
+            self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)  # noqa: S603  (our own)
+
+    def wait(self) -> int:
+        """Wait for its end."""
+        return self._process.wait(_LIMIT_SECONDS)
+
+    def must_run(self) -> None:
+        """Raise with the end of what it printed, unless it runs."""
+        if self._process.poll() is not None:
+            said = self._log.read_text(encoding="utf-8", errors="replace")
+            raise CheckbackError(f"{' '.join(self._arguments)} has ended:\n{said[-2000:]}")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self.wait()
+
+
+class Machine:
+    """Kafka, the job and the shop, for as long as the ``with`` block."""
+
+    def __init__(self, folder: Path) -> None:
+        self.database = f"sqlite:///{folder / 'shop.db'}"
+        self.url, self._metrics_port = f"http://127.0.0.1:{_free_port()}", _free_port()
+        self._folder = folder
+        self._kafka = LocalKafka()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where Kafka is."""
+        return self._kafka.bootstrap_servers
+
+    def __enter__(self) -> Self:
+        with ExitStack() as parts:  # when one does not start, those before it are stopped
+            parts.enter_context(self._kafka)
+            self._create_topics()
+            self._job = parts.enter_context(self._job_process())
+            self._shop = parts.enter_context(self._shop_process())
+            self.wait_until(self._shop_answers, "the shop answers")
+            self._parts = parts.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._parts.close()
+
+    def restart_shop(self) -> None:
+        """What a supervisor does for a process that has died."""
+        self._shop.wait()
+        self._shop.start()
+        self.wait_until(self._shop_answers, "the shop answers")
+
+    def wait_until_decided(self, transactions: int) -> None:
+        """Wait until the job knows what became of so many transactions."""
+        self.wait_until(lambda: self._decided() >= transactions, "all transactions are decided")
+
+    def wait_until(self, holds: Callable[[], bool], what: str) -> None:
+        """Wait, with a deadline, as long as shop and job run."""
+        deadline = time.monotonic() + _LIMIT_SECONDS
+        while not holds():
+            self._job.must_run()
+            self._shop.must_run()
+            if time.monotonic() > deadline:
+                raise CheckbackError(f"Waited for {_LIMIT_SECONDS:.0f} s in vain until {what}.")
+            time.sleep(0.1)
+
+    def _create_topics(self) -> None:
+        with TopicAdministration(self.bootstrap_servers) as administration:
+            administration.create(Topics(), partitions=2, progress_partitions=2, replication=1, age_limit_ms=3_600_000)
+            for service in SERVICES:
+                administration.create_one(service, 2)
+
+    def _job_process(self) -> Process:
+        settings = {
+            "KAFKA__BOOTSTRAP_SERVERS": self.bootstrap_servers,
+            "JOB__CHECKPOINT": str(self._folder / "checkpoint"),
+            "JOB__MASTER": "local[2]",
+            "JOB__STATE_PARTITIONS": "2",
+            "JOB__DRIVER_MEMORY": "1g",
+            "JOB__METRICS_PORT": str(self._metrics_port),
+            # short times, so that the example is; the defaults are RocketMQ's
+            "TRANSACTIONS__TIMEOUT": "3s",
+            "TRANSACTIONS__CHECK_INTERVAL": "3s",
+        }
+        environment = {f"CHECKBACK_{name}": value for name, value in settings.items()}
+        return Process(self._folder / "job.log", environment, "checkback", "run")
+
+    def _shop_process(self) -> Process:
+        environment = {"SHOP_KAFKA": self.bootstrap_servers, "SHOP_URL": self.url, "SHOP_DATABASE": self.database}
+        command = ("uvicorn", "examples.shop.crashing:app", "--port", self.url.rpartition(":")[2], "--no-access-log")
+        return Process(self._folder / "shop.log", environment, *command)
+
+    def _shop_answers(self) -> bool:
+        return _get(f"{self.url}/openapi.json") is not None
+
+    def _decided(self) -> float:
+        metrics = _get(f"http://127.0.0.1:{self._metrics_port}/metrics") or ""
+        events = (sample for family in text_string_to_metric_families(metrics) for sample in family.samples)
+        counts = {event.labels["event"]: event.value for event in events if event.name == "checkback_events_total"}
+        return sum(counts.get(decision, 0) for decision in ("committed", "rolled_back", "parked"))
+
+
+def _get(url: str) -> str | None:
+    """The page, or None as long as nobody answers."""
+    try:
+        return httpx.get(url).text
+    except httpx.TransportError:
+        return None
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])

@@ -1,0 +1,142 @@
+"""A producer process that kills itself at one step of one transaction.
+
+``python -m tests.end_to_end.producer_that_crashes BOOTSTRAP PREFIX TOPIC DATABASE STEP MESSAGES``
+"""
+
+import os
+import signal
+import sqlite3
+import sys
+from contextlib import closing
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from kafka import KafkaProducer
+
+from checkback import CheckRequest, HalfMessage, LocalTransactionState, Message, Topics, TransactionProducer
+
+GROUP = "crashing"
+
+
+class Step(StrEnum):
+    """Where the process dies, in the order in which it gets there."""
+
+    HALF_UNDER_WAY = "half message sent and not acknowledged"
+    AFTER_HALF = "after the half message"
+    IN_TRANSACTION = "in the local transaction"
+    AFTER_COMMIT = "after its commit"
+    BEFORE_OP = "before the op"
+    OP_UNDER_WAY = "op sent and not acknowledged"
+    AFTER_OP = "after the op"
+    NEVER = "never"
+
+
+COMMITTED = frozenset({Step.AFTER_COMMIT, Step.BEFORE_OP, Step.OP_UNDER_WAY, Step.AFTER_OP, Step.NEVER})
+
+
+def body(step: Step, number: int, count: int) -> bytes:
+    """Value of a message: where its process dies, and which of its transaction's messages it is."""
+    return f"{step}, {number} of {count}".encode()
+
+
+class Database:
+    """The group's database: a row for each message that was really sent, under the name it is delivered with."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def create(self) -> None:
+        with closing(self._connect()) as connection, connection:
+            connection.execute("CREATE TABLE sent (id TEXT PRIMARY KEY, tx TEXT, step TEXT, value BLOB)")
+
+    def insert(self, message: HalfMessage, step: Step, die: "Death") -> None:
+        several = enumerate(message.messages, 1)
+        rows = [(f"{message.transaction_id}#{number}", one.value) for number, one in several]
+        with closing(self._connect()) as connection, connection:
+            for name, value in rows or [(message.transaction_id, message.value)]:
+                connection.execute("INSERT INTO sent VALUES (?, ?, ?, ?)", (name, message.transaction_id, step, value))
+            die.at(Step.IN_TRANSACTION)
+
+    def holds(self, transaction_id: str) -> bool:
+        with closing(self._connect()) as connection:
+            return bool(connection.execute("SELECT 1 FROM sent WHERE tx = ?", (transaction_id,)).fetchone())
+
+    def sent(self) -> list[tuple[str, Step, bytes]]:
+        with closing(self._connect()) as connection:
+            rows = connection.execute("SELECT id, step, value FROM sent").fetchall()
+        return [(name, Step(step), value) for name, step, value in rows]
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._file, timeout=30)
+
+
+class Death:
+    """Comes at one step, as ``kill -9`` does: nothing is closed, flushed or handled."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+
+    def at(self, step: Step) -> None:
+        if step is self._step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Listener:
+    """The service: one database transaction, and nothing else to go by when asked."""
+
+    def __init__(self, database: Database, step: Step = Step.NEVER) -> None:
+        self._database, self._step, self._death = database, step, Death(step)
+        self.asked: list[CheckRequest] = []
+
+    def execute_local_transaction(self, message: HalfMessage, arg: Any) -> LocalTransactionState:
+        self._death.at(Step.AFTER_HALF)
+        self._database.insert(message, self._step, self._death)
+        self._death.at(Step.AFTER_COMMIT)
+        return LocalTransactionState.COMMIT
+
+    def check_local_transaction(self, request: CheckRequest) -> LocalTransactionState:
+        self.asked.append(request)
+        found = self._database.holds(request.transaction_id)
+        return LocalTransactionState.COMMIT if found else LocalTransactionState.ROLLBACK
+
+
+def dying_send(topics: Topics, death: Death) -> Any:
+    """``KafkaProducer.send``, with a death before and after: the producer itself is the one that applications use."""
+    send = KafkaProducer.send
+
+    def wrapped(kafka: KafkaProducer, topic: str, *args: Any, **options: Any) -> Any:
+        if topic == topics.half:
+            future = send(kafka, topic, *args, **options)
+            death.at(Step.HALF_UNDER_WAY)
+            return future
+        death.at(Step.BEFORE_OP)
+        future = send(kafka, topic, *args, **options)
+        death.at(Step.OP_UNDER_WAY)
+        future.get(timeout=10)
+        death.at(Step.AFTER_OP)
+        return future
+
+    return wrapped
+
+
+def main(bootstrap_servers: str, prefix: str, topic: str, database: str, name: str, count: int) -> None:
+    step, topics = Step(name), Topics(prefix)
+    messages = [Message(topic, body(step, number, count), b"key") for number in range(1, count + 1)]
+    listener = Listener(Database(Path(database)), step)
+    with (
+        patch.object(KafkaProducer, "send", dying_send(topics, Death(step))),
+        TransactionProducer(bootstrap_servers, GROUP, listener, topics=topics) as producer,
+    ):
+        if count == 1:
+            producer.send_in_transaction(topic, messages[0].value, messages[0].key)
+        else:
+            transaction = producer.begin()
+            for message in messages:
+                transaction.add(message.topic, message.value, message.key)
+            transaction.send()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:6], int(sys.argv[6]))
