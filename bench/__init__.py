@@ -1,6 +1,14 @@
 """Measurements a user can repeat: ``checkback bench``."""
 
+from bench.checks import ChecksResult, measure_checks
 from bench.latency import LatencyResult, measure_latency
 from bench.throughput import ThroughputResult, measure_throughput
 
-__all__ = ["LatencyResult", "ThroughputResult", "measure_latency", "measure_throughput"]
+__all__ = [
+    "ChecksResult",
+    "LatencyResult",
+    "ThroughputResult",
+    "measure_checks",
+    "measure_latency",
+    "measure_throughput",
+]

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from bench import measure_latency, measure_throughput
+from bench import measure_checks, measure_latency, measure_throughput
 
 bench = typer.Typer(no_args_is_help=True, help="Measurements, each on a Kafka of its own.")
 
@@ -43,6 +43,20 @@ def latency(
     """Time from an op's sending until a read_committed consumer has the message."""
     with Console(stderr=True).status(f"Sending {per_second} transactions a second for {seconds + 30} s ..."):
         result = measure_latency(per_second, seconds, cores)
+    _show(asdict(result), json_file)
+
+
+@bench.command("checks")
+def checks(
+    number: Annotated[int, typer.Option("--checks", min=1000, help="Checks to work off.")] = 60_000,
+    batch: Annotated[int, typer.Option(min=1, max=100, help="Checks that the endpoints take at once.")] = 100,
+    per_second: Annotated[int, typer.Option(min=1, help="Checks per second for the answer times.")] = 500,
+    seconds: Annotated[int, typer.Option(min=1, help="For how long, without and with a group that hangs.")] = 20,
+    json_file: JsonFile = None,
+) -> None:
+    """Checks per second that one check service answers on one core; what a group that hangs costs the others."""
+    with Console(stderr=True).status("Writing checks, having them answered, timing answers (a minute or two) ..."):
+        result = measure_checks(number, batch, per_second, seconds)
     _show(asdict(result), json_file)
 
 

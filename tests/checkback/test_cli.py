@@ -34,6 +34,7 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("bench",): "Measurements",
     ("bench", "throughput"): "Transactions per second",
     ("bench", "latency"): "Time from an op's sending",
+    ("bench", "checks"): "Checks per second",
 }
 
 
