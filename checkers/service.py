@@ -34,6 +34,7 @@ _LOGGER = logging.getLogger(__name__)
 _POLL_MS = 50
 _POLL_RECORDS = 500
 _COMMIT_SECONDS = 1.0
+_HEAR_SECONDS = 0.2
 
 _Place = tuple[TopicPartition, int]
 
@@ -153,10 +154,12 @@ class CheckService:
             consumer.close()
 
     def _take_until_stopped(self, consumer: KafkaConsumer, registry: KafkaConsumer) -> None:
-        last_commit = time.monotonic()
+        last_commit = last_heard = time.monotonic()
         with closing(registry):
             while not self._stopping.is_set():
-                self._hear(registry)
+                if time.monotonic() - last_heard >= _HEAR_SECONDS:
+                    self._hear(registry)
+                    last_heard = time.monotonic()
                 self._take(consumer)
                 if time.monotonic() - last_commit >= _COMMIT_SECONDS:
                     self._commit(consumer)

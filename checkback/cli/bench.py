@@ -50,7 +50,7 @@ def latency(
 def checks(
     number: Annotated[int, typer.Option("--checks", min=1000, help="Checks to work off.")] = 60_000,
     batch: Annotated[int, typer.Option(min=1, max=100, help="Checks that the endpoints take at once.")] = 100,
-    per_second: Annotated[int, typer.Option(min=1, help="Checks per second for the answer times.")] = 500,
+    per_second: Annotated[int, typer.Option(min=1, help="Checks per second for the answer times.")] = 300,
     seconds: Annotated[int, typer.Option(min=1, help="For how long, without and with a group that hangs.")] = 20,
     json_file: JsonFile = None,
 ) -> None:
