@@ -1,8 +1,9 @@
 """Transactional (half) messages with check-back for Kafka: what applications import."""
 
 from checkback.aio import AsyncTransactionProducer
+from checkback.answering import check_app
 from checkback.check_protocol import CheckRequest
-from checkback.endpoint import CheckEndpoint, EndpointAnnouncer, check_app
+from checkback.endpoint import CheckEndpoint, EndpointAnnouncer
 from checkback.exceptions import (
     CheckbackError,
     ConfigurationError,

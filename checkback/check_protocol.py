@@ -31,6 +31,11 @@ from checkback.protocol import (
     unpack,
 )
 
+MAX_BATCH = 100
+"""Checks in one request over HTTP, at most."""
+REMARK_CHARACTERS = 512
+"""So much of a remark is kept."""
+
 
 @dataclass(frozen=True)
 class CheckRequest:
@@ -146,10 +151,21 @@ class Announcement:
     url: str
     time_ms: int
     """The announcing process's clock, for people to read; nothing is decided by it."""
+    batch: int = 1
+    """How many checks it takes in one request; more than :data:`MAX_BATCH` are never sent."""
+    topics: tuple[str, ...] | None = None
+    """Real topics it answers for; None: all."""
 
     def to_record(self) -> tuple[bytes, bytes]:
         """Key and value of the record."""
-        body = {"group": self.group, "instance": self.instance, "url": self.url, "time_ms": self.time_ms}
+        body = {
+            "group": self.group,
+            "instance": self.instance,
+            "url": self.url,
+            "time_ms": self.time_ms,
+            **({"batch": self.batch} if self.batch > 1 else {}),
+            **({"topics": self.topics} if self.topics is not None else {}),
+        }
         return announcement_key(self.group, self.instance), json.dumps(body).encode()
 
     @classmethod
@@ -157,13 +173,34 @@ class Announcement:
         """Read a record's value.
 
         Raises:
-            ProtocolError: not JSON, or a field is missing.
+            ProtocolError: not JSON, a field is missing, or one is of a wrong type.
         """
         try:
             body = json.loads(value)
-            return cls(str(body["group"]), str(body["instance"]), str(body["url"]), int(body["time_ms"]))
-        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            return cls(
+                group=str(body["group"]),
+                instance=str(body["instance"]),
+                url=str(body["url"]),
+                time_ms=int(body["time_ms"]),
+                batch=_batch(body.get("batch", 1)),
+                topics=_names(body.get("topics")),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise ProtocolError(f"Not an announcement of a producer: {error!r}.") from error
+
+
+def _batch(said: Any) -> int:
+    if type(said) is not int or said < 1:
+        raise ValueError(f"batch is no number from 1: {said!r:.40}")
+    return min(said, MAX_BATCH)
+
+
+def _names(said: Any) -> tuple[str, ...] | None:
+    if said is None:
+        return None
+    if not isinstance(said, list) or not all(isinstance(name, str) for name in said):
+        raise TypeError("topics is no list of names")
+    return tuple(said)
 
 
 def announcement_key(group: str, instance: str) -> bytes:

@@ -1,27 +1,22 @@
-"""The check endpoint: where the job asks a producer group what became of a transaction."""
+"""The check endpoint: a server of its own for checks, and the announcement that tells the check service of it."""
 
-import json
 import logging
 import socket
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import uvicorn
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
-from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
-from checkback.check_protocol import Announcement, CheckRequest, announcement_key
-from checkback.exceptions import CheckbackError, ConfigurationError, ProtocolError
-from checkback.listener import LocalTransactionState, TransactionChecker
+from checkback.answering import check_app
+from checkback.check_protocol import MAX_BATCH, Announcement, announcement_key
+from checkback.exceptions import CheckbackError, ConfigurationError
+from checkback.listener import TransactionChecker
 from checkback.protocol import Topics
 
 _LOGGER = logging.getLogger(__name__)
@@ -29,36 +24,12 @@ _HEARTBEAT_SECONDS = 10.0
 _START_SECONDS = 10.0
 
 
-def check_app(listener: TransactionChecker, group: str) -> Starlette:
-    """An ASGI application that answers checks of one producer group with POST on its root.
-
-    Mount it in your own: ``app.mount("/checkback", check_app(listener, "orders"))``. The listener is called from
-    a thread pool; what it raises is answered as *unknown*, with the exception in the remark.
-    """
-
-    async def answer(request: Request) -> Response:
-        try:
-            check = CheckRequest.from_json(json.loads(await request.body()))
-        except (ProtocolError, ValueError, RecursionError) as error:
-            return JSONResponse({"error": str(error)}, status_code=400)
-        if check.group != group:
-            return JSONResponse({"error": f"This endpoint answers for group {group}."}, status_code=404)
-        state, remark = await run_in_threadpool(_checked, listener, check)
-        return JSONResponse({"state": state.value, "remark": remark})
-
-    return Starlette(routes=[Route("/", answer, methods=["POST"])])
-
-
-def _checked(listener: TransactionChecker, check: CheckRequest) -> tuple[LocalTransactionState, str]:
-    try:
-        return LocalTransactionState(listener.check_local_transaction(check)), ""
-    except Exception as error:  # whatever the application raises: the job will ask again
-        _LOGGER.exception("The check of %s raised", check.transaction_id)
-        return LocalTransactionState.UNKNOWN, f"check_local_transaction raised {error!r}"
-
-
 class EndpointAnnouncer:
-    """Tells the check service where a producer group answers: a record and heartbeats in ``cb.producers``."""
+    """Tells the check service where a producer group answers: a record and heartbeats in ``cb.producers``.
+
+    ``batch`` is how many checks it takes in one request: give 1 for an endpoint of your own that only answers single
+    ones. ``answers_for`` are the real topics it is asked about; without it all.
+    """
 
     def __init__(
         self,
@@ -66,12 +37,16 @@ class EndpointAnnouncer:
         group: str,
         url: str,
         *,
+        batch: int = MAX_BATCH,
+        answers_for: Sequence[str] | None = None,
         topics: Topics | None = None,
         kafka_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._group = group
         self._instance = uuid.uuid4().hex
         self._url = url
+        self._batch = batch
+        self._answers_for = None if answers_for is None else tuple(answers_for)
         self._topic = (topics or Topics()).producers
         settings = {"acks": "all", "allow_auto_create_topics": False, "max_block_ms": int(_START_SECONDS * 1000)}
         try:
@@ -99,7 +74,9 @@ class EndpointAnnouncer:
         self._kafka.close(timeout=5)
 
     def _announce(self) -> Any:
-        key, value = Announcement(self._group, self._instance, self._url, int(time.time() * 1000)).to_record()
+        now_ms = int(time.time() * 1000)
+        said = Announcement(self._group, self._instance, self._url, now_ms, self._batch, self._answers_for)
+        key, value = said.to_record()
         return self._kafka.send(self._topic, value, key)
 
     def _beat(self) -> None:
@@ -114,10 +91,11 @@ class CheckEndpoint:
     """Serves :func:`check_app` on a port of its own and announces it; use it as a context manager.
 
     For applications without a web server. ``port`` 0 takes a free one; ``host`` must be an address at which the
-    job's machine reaches this process.
+    job's machine reaches this process. With ``key`` only requests signed with it are answered: ``checks.keys`` of
+    the check service has the same. ``batch`` and ``answers_for`` are as in :class:`EndpointAnnouncer`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (keyword options, most of them left at their defaults)
         self,
         bootstrap_servers: str,
         group: str,
@@ -125,13 +103,22 @@ class CheckEndpoint:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        key: str | None = None,
+        batch: int = MAX_BATCH,
+        answers_for: Sequence[str] | None = None,
         topics: Topics | None = None,
         kafka_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._announce_to = (bootstrap_servers, group)
-        self._announce_with = {"topics": topics, "kafka_options": kafka_options}
+        self._announce_with: dict[str, Any] = {
+            "batch": batch,
+            "answers_for": answers_for,
+            "topics": topics,
+            "kafka_options": kafka_options,
+        }
         self._socket = socket.create_server((host, port))
-        config = uvicorn.Config(check_app(listener, group), log_level="warning", lifespan="off", access_log=False)
+        app = check_app(listener, group, key=key)
+        config = uvicorn.Config(app, log_level="warning", lifespan="off", access_log=False)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
             target=self._server.run, args=([self._socket],), name="checkback-endpoint", daemon=True
@@ -153,18 +140,19 @@ class CheckEndpoint:
                 raise CheckbackError("The check endpoint's server did not start.")
             time.sleep(0.01)
         try:
-            self._announcer = EndpointAnnouncer(*self._announce_to, self.url, **self._announce_with)  # type: ignore[arg-type] # mypy cannot see through the dict
+            self._announcer = EndpointAnnouncer(*self._announce_to, self.url, **self._announce_with)
         except BaseException:
             self.stop()
             raise
         return self
 
     def stop(self) -> None:
-        """Take the announcement back and stop serving."""
+        """Take the announcement back and stop serving. Harmless before :meth:`start`, and a second time."""
         if self._announcer is not None:
             self._announcer.close()
         self._server.should_exit = True
-        self._thread.join(timeout=10)
+        if self._thread.ident is not None:  # it was started
+            self._thread.join(timeout=10)
         self._socket.close()
 
     def __enter__(self) -> Self:

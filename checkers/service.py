@@ -1,4 +1,4 @@
-"""The check service: one thread reads and writes Kafka, one asyncio loop asks endpoints.
+"""The check service: one thread takes checks from Kafka, an asyncio loop asks endpoints, one thread writes the answers.
 
 Every check is asked at least once: an offset of ``cb.check`` is committed only when all checks before it have been
 answered. An answer that Kafka would not take is given up: the state machine asks again. Asking twice is harmless, it
@@ -9,52 +9,70 @@ import asyncio
 import logging
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
+from contextlib import closing
 from queue import Empty, SimpleQueue
 from typing import Any
 
-import httpx
+import aiohttp
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import CommitFailedError
 from kafka.structs import OffsetAndMetadata
 
 from checkback.check_protocol import CheckRequest
 from checkback.exceptions import CheckbackError, ProtocolError
-from checkback.protocol import Action, Source, Topics, op_headers
+from checkback.protocol import Source, Topics, op_headers
+from checkers.admission import AllowList
 from checkers.ask import Asker, Verdict
 from checkers.directory import EndpointDirectory
+from checkers.groups import Check, Groups
+from checkers.session import open_session, tls_context
 from checkers.window import OffsetWindow
 from conf import Settings
 
 _LOGGER = logging.getLogger(__name__)
 _POLL_MS = 50
+_POLL_RECORDS = 500
 _COMMIT_SECONDS = 1.0
+_HEAR_SECONDS = 0.2
+
+_Place = tuple[TopicPartition, int]
 
 
 class CheckService:
-    """Answers checks until stopped. Several may run: they share ``cb.check`` as one consumer group."""
+    """Answers checks until stopped. Several may run: they share ``cb.check`` as one consumer group.
 
-    def __init__(self, settings: Settings, clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)) -> None:
+    ``clock_ms`` is any clock that does not run backwards.
+
+    Raises:
+        ConfigurationError: the TLS files in the settings cannot be used.
+    """
+
+    def __init__(
+        self, settings: Settings, clock_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000
+    ) -> None:
         self._settings = settings
         self._topics = Topics(settings.kafka.topic_prefix)
         self._clock_ms = clock_ms
+        self._tls = tls_context(settings.checks)
         fixed = {group: [str(url) for url in urls] for group, urls in settings.checks.endpoints.items()}
+        # The directory and the groups belong to the loop's thread, the windows to the consumer's.
         self._directory = EndpointDirectory(fixed, settings.checks.endpoint_ttl)
-        self._answers: SimpleQueue[tuple[TopicPartition, int, CheckRequest, Verdict]] = SimpleQueue()
+        self._groups: Groups  # made on the loop, by _open
         self._windows: dict[TopicPartition, OffsetWindow] = {}
-        self._sent: list[tuple[TopicPartition, int, Any]] = []
+        self._answers: SimpleQueue[tuple[Check, Verdict] | None] = SimpleQueue()
+        self._done: SimpleQueue[_Place] = SimpleQueue()
         self._stopping = threading.Event()
+        self._asking = threading.Event()
         self._failure: BaseException | None = None
         self._loop = asyncio.new_event_loop()
-        self._groups = _Groups(settings)
         self._threads = [
-            threading.Thread(target=self._run_loop, name="checks-http", daemon=True),
-            threading.Thread(target=self._run_kafka, name="checks-kafka", daemon=True),
+            threading.Thread(target=self._guard, args=(work,), name=f"checks-{name}", daemon=True)
+            for name, work in (("http", self._ask), ("kafka", self._serve))
         ]
 
     def start(self) -> None:
-        """Start both threads; returns at once."""
+        """Start the threads; returns at once."""
         for thread in self._threads:
             thread.start()
 
@@ -66,28 +84,49 @@ class CheckService:
     def stop(self, seconds: float = 10.0) -> None:
         """Stop; checks under way are asked again by whoever comes next."""
         self._stopping.set()
-        self._threads[1].join(seconds)
+        asking, serving = self._threads
+        serving.join(seconds)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._threads[0].join(seconds)
+        asking.join(seconds)
 
-    def _run_loop(self) -> None:
+    def _guard(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:
+            self._failure = self._failure or error
+            _LOGGER.exception("The check service ended")
+
+    def _ask(self) -> None:
         asyncio.set_event_loop(self._loop)
+        session = self._loop.run_until_complete(self._open())
+        self._asking.set()
         self._loop.run_forever()
         pending = asyncio.all_tasks(self._loop)
         for task in pending:
             task.cancel()
         self._loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
-        self._loop.run_until_complete(self._groups.close())
+        self._loop.run_until_complete(session.close())
         self._loop.close()
 
-    def _run_kafka(self) -> None:
-        try:
-            self._serve()
-        except Exception as error:
-            self._failure = error
-            _LOGGER.exception("The check service ended")
+    async def _open(self) -> aiohttp.ClientSession:
+        checks = self._settings.checks
+        allowed = AllowList(checks.allowed_hosts)
+        session = open_session(checks, allowed, self._tls)
+        keys = {group: key.get_secret_value().encode() for group, key in checks.keys.items()}
+        self._groups = Groups(
+            self._directory,
+            Asker(session, allowed, keys),
+            lambda check, verdict: self._answers.put((check, verdict)),
+            self._clock_ms,
+            concurrency=checks.concurrency_per_group,
+            queue=checks.queue_per_group,
+        )
+        return session
 
     def _serve(self) -> None:
+        while not self._asking.wait(0.1):  # the loop has not opened its session yet
+            if self._failure is not None:
+                return
         kafka = self._settings.kafka
         client: dict[str, Any] = {"bootstrap_servers": kafka.bootstrap_servers, **kafka.client_options}
         consumer = KafkaConsumer(
@@ -96,26 +135,35 @@ class CheckService:
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
-            max_poll_records=500,
+            max_poll_records=_POLL_RECORDS,
             **client,
         )
-        registry = self._registry_consumer(client)
         producer = KafkaProducer(acks="all", linger_ms=5, **client)
+        writer = threading.Thread(
+            target=self._guard, args=(lambda: self._write(producer),), name="checks-answers", daemon=True
+        )
+        writer.start()
         try:
-            last_commit = time.monotonic()
-            while not self._stopping.is_set():
-                self._hear(registry)
-                self._take(consumer)
-                self._answer(producer)
-                if time.monotonic() - last_commit >= _COMMIT_SECONDS:
-                    self._commit(consumer, producer)
-                    last_commit = time.monotonic()
-            self._answer(producer)
-            self._commit(consumer, producer)
+            self._take_until_stopped(consumer, self._registry_consumer(client))
         finally:
+            self._answers.put(None)
+            writer.join()
+            producer.flush(timeout=30)
+            self._commit(consumer)
             producer.close(timeout=5)
-            registry.close()
             consumer.close()
+
+    def _take_until_stopped(self, consumer: KafkaConsumer, registry: KafkaConsumer) -> None:
+        last_commit = last_heard = time.monotonic()
+        with closing(registry):
+            while not self._stopping.is_set():
+                if time.monotonic() - last_heard >= _HEAR_SECONDS:
+                    self._hear(registry)
+                    last_heard = time.monotonic()
+                self._take(consumer)
+                if time.monotonic() - last_commit >= _COMMIT_SECONDS:
+                    self._commit(consumer)
+                    last_commit = time.monotonic()
 
     def _registry_consumer(self, client: dict[str, Any]) -> KafkaConsumer:
         registry = KafkaConsumer(auto_offset_reset="earliest", enable_auto_commit=False, **client)
@@ -131,12 +179,13 @@ class CheckService:
         for records in registry.poll(timeout_ms=wait_ms).values():
             for record in records:
                 if record.key is not None:
-                    self._directory.hear(record.key, record.value, self._clock_ms())
+                    self._loop.call_soon_threadsafe(self._directory.hear, record.key, record.value, self._clock_ms())
 
     def _take(self, consumer: KafkaConsumer) -> None:
         polled = consumer.poll(timeout_ms=_POLL_MS)
         assigned = consumer.assignment()
         self._windows = {place: window for place, window in self._windows.items() if place in assigned}
+        checks: list[Check] = []
         for place, records in polled.items():
             window = self._windows.setdefault(place, OffsetWindow(records[0].offset))
             for record in records:
@@ -147,23 +196,14 @@ class CheckService:
                     _LOGGER.warning("Skipped a record of %s: %s", self._topics.check, error)
                     window.finish(record.offset)
                     continue
-                self._submit(place, record.offset, request)
+                checks.append(Check(request, (place, record.offset)))
+        if checks:
+            self._loop.call_soon_threadsafe(lambda: self._groups.take(checks))
 
-    def _submit(self, place: TopicPartition, offset: int, request: CheckRequest) -> None:
-        endpoints = self._directory.endpoints(request.group, self._clock_ms())
-
-        async def ask() -> None:
-            verdict = await self._groups.ask(request, endpoints)
-            self._answers.put((place, offset, request, verdict))
-
-        asyncio.run_coroutine_threadsafe(ask(), self._loop)
-
-    def _answer(self, producer: KafkaProducer) -> None:
-        while True:
-            try:
-                place, offset, request, verdict = self._answers.get_nowait()
-            except Empty:
-                return
+    def _write(self, producer: KafkaProducer) -> None:
+        while (answered := self._answers.get()) is not None:
+            check, verdict = answered
+            request = check.request
             headers = op_headers(request.transaction_id, request.group, request.half, verdict.action, Source.CHECK)
             try:
                 future = producer.send(
@@ -174,18 +214,26 @@ class CheckService:
                 )
             except ValueError as error:  # a record that names a partition the op topic does not have
                 _LOGGER.warning("Skipped a record of %s: %s", self._topics.check, error)
-                if place in self._windows:
-                    self._windows[place].finish(offset)
+                self._done.put(check.origin)
                 continue
-            self._sent.append((place, offset, future))
+            future.add_callback(self._written, check.origin)
+            future.add_errback(self._not_written, check.origin)
 
-    def _commit(self, consumer: KafkaConsumer, producer: KafkaProducer) -> None:
-        producer.flush(timeout=30)
-        sent, self._sent = self._sent, []
-        for place, offset, future in sent:
-            if future.failed():
-                # The state machine asks again after check_answer_ttl; waiting here would hold up all others.
-                _LOGGER.error("The answer to a check was not written: %s", future.exception)
+    def _written(self, origin: _Place, _: object) -> None:
+        self._done.put(origin)
+
+    def _not_written(self, origin: _Place, error: BaseException) -> None:
+        # The state machine asks again after check_answer_ttl; waiting here would hold up all others.
+        _LOGGER.error("The answer to a check was not written: %s", error)
+        self._done.put(origin)
+
+    def _commit(self, consumer: KafkaConsumer) -> None:
+        """Commit what is answered; what is still on its way to Kafka waits for the next time."""
+        while True:
+            try:
+                place, offset = self._done.get_nowait()
+            except Empty:
+                break
             if place in self._windows:
                 self._windows[place].finish(offset)
         offsets = {place: OffsetAndMetadata(window.committable, "", -1) for place, window in self._windows.items()}
@@ -195,63 +243,3 @@ class CheckService:
             consumer.commit(offsets)
         except CommitFailedError:  # the partitions went to another service meanwhile, which asks once more
             self._windows.clear()
-
-
-class _Groups:
-    """A bounded queue for each producer group, so that one that hangs delays no other."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._checks = settings.checks
-        self._client: httpx.AsyncClient | None = None
-        self._slots: dict[str, asyncio.Semaphore] = {}
-        self._waiting: defaultdict[str, int] = defaultdict(int)
-
-    async def ask(self, request: CheckRequest, endpoints: list[str]) -> Verdict:
-        """Ask the group's endpoints in turn until one can be reached."""
-        group = request.group
-        if not endpoints:
-            return Verdict(Action.UNREACHABLE, f"no live endpoint of group {group} is known")
-        if self._waiting[group] >= self._checks.queue_per_group:
-            return Verdict(Action.UNREACHABLE, f"too many checks of group {group} are waiting")
-        slot = self._slots.setdefault(group, asyncio.Semaphore(self._checks.concurrency_per_group))
-        self._waiting[group] += 1
-        try:
-            async with slot:
-                return await self._ask_one_of(endpoints, request)
-        except Exception as error:  # an answer must come in any case: the offset waits for it
-            _LOGGER.exception("Asking for %s failed", request.transaction_id)
-            return Verdict(Action.UNKNOWN, f"asking failed: {error!r}")
-        finally:
-            self._waiting[group] -= 1
-
-    async def _ask_one_of(self, endpoints: list[str], request: CheckRequest) -> Verdict:
-        asker = Asker(self._http())
-        verdict = Verdict(Action.UNREACHABLE, "")
-        for url in endpoints:
-            verdict = await self._within_time(asker.ask(url, request), url)
-            if verdict.action is not Action.UNREACHABLE:
-                break
-        return verdict
-
-    async def _within_time(self, asking: Coroutine[Any, Any, Verdict], url: str) -> Verdict:
-        # httpx bounds each wait for bytes, not their sum; connecting has its own bound, hence twice
-        seconds = 2 * self._checks.ask_timeout / 1000
-        try:
-            return await asyncio.wait_for(asking, seconds)
-        except TimeoutError:
-            return Verdict(Action.UNKNOWN, f"{url}: no complete answer within {seconds} s")
-
-    def _http(self) -> httpx.AsyncClient:
-        if self._client is None:
-            self._client = httpx.AsyncClient(
-                timeout=self._checks.ask_timeout / 1000,
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=100),
-                follow_redirects=False,
-                trust_env=False,
-            )
-        return self._client
-
-    async def close(self) -> None:
-        """Close the connections."""
-        if self._client is not None:
-            await self._client.aclose()

@@ -1,8 +1,20 @@
 """The settings of the job and of the check service. ``conf/default.toml`` lists them all with one line each."""
 
+import re
+from ipaddress import ip_network
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, HttpUrl, NonNegativeInt, PositiveInt, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    HttpUrl,
+    NonNegativeInt,
+    PositiveInt,
+    SecretStr,
+    model_validator,
+)
 
 from conf.durations import Milliseconds
 
@@ -10,6 +22,21 @@ Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[Milliseconds, Field(gt=0)]
 
 _AFTER_CHECK_MAX = r"^(park|commit|rollback|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
+
+
+def _host_or_network(text: str) -> str:
+    try:
+        ip_network(text)
+    except ValueError:
+        if not re.fullmatch(r"[\w*?.-]+", text) or re.fullmatch(r"[\d.]+", text):
+            raise ValueError(
+                "write a host name, a pattern like '*.shops.internal', or a network like '10.0.0.0/8'"
+            ) from None
+    return text
+
+
+HostOrNetwork = Annotated[str, AfterValidator(_host_or_network)]
+Secret = Annotated[SecretStr, Field(min_length=16)]
 
 
 class _Section(BaseModel):
@@ -77,6 +104,17 @@ class CheckSettings(_Section):
     queue_per_group: PositiveInt = 10_000
     endpoint_ttl: Positive = 60_000
     endpoints: dict[str, list[HttpUrl]] = {}
+    keys: dict[str, Secret] = {}
+    allowed_hosts: list[HostOrNetwork] = []
+    tls_ca: str = ""
+    tls_certificate: str = ""
+    tls_key: str = ""
+
+    @model_validator(mode="after")
+    def _no_contradiction(self) -> Self:
+        if self.tls_key and not self.tls_certificate:
+            raise ValueError("checks.tls_key is of no use without checks.tls_certificate")
+        return self
 
 
 class Settings(_Section):

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from bench import measure_latency, measure_producers, measure_throughput
+from bench import measure_checks, measure_latency, measure_producers, measure_throughput
 
 bench = typer.Typer(no_args_is_help=True, help="Measurements, each on a Kafka of its own.")
 
@@ -57,6 +57,20 @@ def producer(
     _show({f"{result.transport} {name}": value for result in results for name, value in asdict(result).items()}, None)
     if json_file is not None:
         _write({result.transport: asdict(result) for result in results}, json_file)
+
+
+@bench.command("checks")
+def checks(
+    number: Annotated[int, typer.Option("--checks", min=1000, help="Checks to work off.")] = 60_000,
+    batch: Annotated[int, typer.Option(min=1, max=100, help="Checks that the endpoints take at once.")] = 100,
+    per_second: Annotated[int, typer.Option(min=1, help="Checks per second for the answer times.")] = 300,
+    seconds: Annotated[int, typer.Option(min=1, help="For how long, without and with a group that hangs.")] = 20,
+    json_file: JsonFile = None,
+) -> None:
+    """Checks per second that one check service answers on one core; what a group that hangs costs the others."""
+    with Console(stderr=True).status("Writing checks, having them answered, timing answers (a minute or two) ..."):
+        result = measure_checks(number, batch, per_second, seconds)
+    _show(asdict(result), json_file)
 
 
 def _show(result: dict[str, Any], json_file: Path | None) -> None:

@@ -35,6 +35,7 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("bench", "throughput"): "Transactions per second",
     ("bench", "producer"): "Half message and op from one process",
     ("bench", "latency"): "Time from an op's sending",
+    ("bench", "checks"): "Checks per second",
 }
 
 

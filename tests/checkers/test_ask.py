@@ -1,21 +1,25 @@
 """One question to one endpoint: whatever that does, a verdict comes back."""
 
 import asyncio
+import dataclasses
+import gzip
 import json
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
-import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from checkback import CallableListener, CheckRequest, HalfPosition, LocalTransactionState, check_app
 from checkback.protocol import Action
-from checkers import Asker, Verdict
+from checkback.signature import refusal
+from checkers import AllowList, Asked, Asker, Endpoint, Verdict, open_session, tls_context
+from conf.settings import CheckSettings
+from tests.checkers.serving import http, serving, serving_app
 
 URL = "http://endpoint/"
 REQUEST = CheckRequest(
@@ -32,23 +36,35 @@ REQUEST = CheckRequest(
 )
 
 
-def ask(transport: httpx.AsyncBaseTransport | None, url: str = URL, seconds: float = 5.0) -> Verdict:
-    """Ask as the service does, over this transport or, without one, over the network."""
+def ask_about(
+    url: str, requests: Sequence[CheckRequest], keys: dict[str, bytes] | None = None, **settings: Any
+) -> Asked:
+    """Ask as the service does, over the network."""
+    checks = CheckSettings.model_validate({"ask_timeout": "5s", **settings})
 
-    async def asked() -> Verdict:
-        async with httpx.AsyncClient(transport=transport, timeout=seconds, trust_env=False) as client:
-            return await Asker(client).ask(url, REQUEST)
+    async def asked() -> Asked:
+        allowed = AllowList(checks.allowed_hosts)
+        async with open_session(checks, allowed, tls_context(checks)) as session:
+            return await Asker(session, allowed, keys, lambda: 1_000).ask(Endpoint(url, 100), requests)
 
     return asyncio.run(asked())
 
 
+def ask(url: str, **settings: Any) -> Verdict:
+    [verdict] = ask_about(url, [REQUEST], **settings).verdicts
+    return verdict
+
+
 def ask_app(endpoint: Callable[[Request], Awaitable[Response]]) -> Verdict:
-    return ask(httpx.ASGITransport(Starlette(routes=[Route("/", endpoint, methods=["POST"])])))
+    with serving_app(Starlette(routes=[Route("/", endpoint, methods=["POST"])])) as url:
+        return ask(url)
 
 
-def ask_for(body: bytes, headers: dict[str, str] | None = None, status: int = 200) -> Verdict:
+def ask_for(body: bytes, *headers: str, status: str = "200 OK") -> Verdict:
     """Ask an endpoint that answers with these bytes."""
-    return ask(httpx.MockTransport(lambda _: httpx.Response(status, content=body, headers=headers)))
+    with serving(http(body, status, *headers)) as served:
+        verdict = ask(served.url)
+        return Verdict(verdict.action, verdict.remark.replace(served.url, URL))
 
 
 def never(_: Any, __: Any = None) -> LocalTransactionState:
@@ -63,7 +79,8 @@ def test_our_endpoint_is_asked_with_the_whole_request(state: LocalTransactionSta
         asked.append(request)
         return state
 
-    verdict = ask(httpx.ASGITransport(check_app(CallableListener(never, check), "orders")))
+    with serving_app(check_app(CallableListener(never, check), "orders")) as url:
+        verdict = ask(url)
     assert verdict == Verdict(Action(state), "")
     assert asked == [REQUEST]
 
@@ -72,18 +89,20 @@ def test_a_listener_that_raises_is_unknown_and_says_why() -> None:
     def check(_: CheckRequest) -> LocalTransactionState:
         raise LookupError("no such database")
 
-    verdict = ask(httpx.ASGITransport(check_app(CallableListener(never, check), "orders")))
+    with serving_app(check_app(CallableListener(never, check), "orders")) as url:
+        verdict = ask(url)
     assert verdict == Verdict(Action.UNKNOWN, "check_local_transaction raised LookupError('no such database')")
 
 
 def test_the_endpoint_of_another_group_has_no_verdict() -> None:
-    verdict = ask(httpx.ASGITransport(check_app(CallableListener(never, never), "invoices")))
-    assert verdict == Verdict(Action.UNKNOWN, f"{URL} answered with status 404")
+    with serving_app(check_app(CallableListener(never, never), "invoices")) as url:
+        verdict = ask(url)
+    assert verdict == Verdict(Action.UNKNOWN, f"{url} answered with status 404")
 
 
 @pytest.mark.parametrize("status", [201, 204, 400, 404, 405, 429, 500, 503])
 def test_a_verdict_under_another_status_than_200_is_none(status: int) -> None:
-    verdict = ask_for(b'{"state": "commit"}', status=status)
+    verdict = ask_for(b"" if status == 204 else b'{"state": "commit"}', status=f"{status} No")
     assert verdict == Verdict(Action.UNKNOWN, f"{URL} answered with status {status}")
 
 
@@ -108,7 +127,7 @@ def test_a_verdict_under_another_status_than_200_is_none(status: int) -> None:
         b'{"state": {"commit": 1}}',
         b'{"state": 1}',
         b'{"state": "commit"} trailing',
-        b"[" * 200_000,
+        b"[" * 60_000,
         b"1" * 10_000,
     ],
     ids=lambda body: repr(body[:24]),
@@ -122,11 +141,12 @@ def test_a_body_without_a_verdict_is_unknown(body: bytes) -> None:
 
 @pytest.mark.parametrize("charset", ["undefined", "hex", "rot13", "idna", "no-such-charset"])
 def test_a_strange_charset_is_unknown(charset: str) -> None:
-    assert ask_for(b"x\xff", {"Content-Type": f"text/html; charset={charset}"}).action is Action.UNKNOWN
+    assert ask_for(b"x\xff", f"Content-Type: text/html; charset={charset}").action is Action.UNKNOWN
 
 
-def test_a_body_that_cannot_be_unpacked_is_unknown() -> None:
-    assert ask_for(b'{"state": "commit"}', {"Content-Encoding": "gzip"}).action is Action.UNKNOWN
+def test_a_packed_body_is_unknown() -> None:
+    body = gzip.compress(b'{"state": "commit"}')
+    assert ask_for(body, "Content-Encoding: gzip").action is Action.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -162,7 +182,8 @@ def test_redirects_are_not_followed() -> None:
         return JSONResponse({"state": "commit"})
 
     routes = [Route("/", redirect, methods=["POST"]), Route("/elsewhere", elsewhere, methods=["POST"])]
-    assert ask(httpx.ASGITransport(Starlette(routes=routes))).action is Action.UNKNOWN
+    with serving_app(Starlette(routes=routes)) as url:
+        assert ask(url).action is Action.UNKNOWN
     assert visited == ["/"]
 
 
@@ -175,13 +196,6 @@ def test_the_question_is_json_in_a_post() -> None:
     assert ask_app(answer) == Verdict(Action.COMMIT, "")
 
 
-def test_plain_text_is_no_verdict() -> None:
-    async def answer(_: Request) -> Response:
-        return PlainTextResponse("commit")
-
-    assert ask_app(answer) == Verdict(Action.UNKNOWN, f"{URL} answered with no verdict: 'commit'")
-
-
 @pytest.fixture
 def closed_port() -> Iterator[int]:
     """A port nobody listens on, and nobody else can take meanwhile."""
@@ -192,62 +206,136 @@ def closed_port() -> Iterator[int]:
 
 def test_a_refused_connection_is_unreachable(closed_port: int) -> None:
     url = f"http://127.0.0.1:{closed_port}/"
-    verdict = ask(None, url)
-    assert verdict.action is Action.UNREACHABLE
-    assert verdict.remark.startswith(f"{url}: ConnectError(")
+    asked = ask_about(url, [REQUEST])
+    assert asked.verdicts[0].action is Action.UNREACHABLE
+    assert asked.verdicts[0].remark == asked.failure
+    assert asked.failure.startswith(f"{url}: ClientConnectorError: ")
 
 
 def test_an_endpoint_that_takes_the_question_and_never_answers_is_unknown() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        verdict = ask(None, f"http://127.0.0.1:{silent.getsockname()[1]}/", seconds=0.2)
-    assert verdict.action is Action.UNKNOWN
-    assert "ReadTimeout" in verdict.remark
+        asked = ask_about(f"http://127.0.0.1:{silent.getsockname()[1]}/", [REQUEST], ask_timeout="200ms")
+    assert asked.verdicts[0].action is Action.UNKNOWN
+    assert "no complete answer in time" in asked.failure
 
 
 @pytest.mark.parametrize(
-    ("error", "action"),
+    "answer",
     [
-        (httpx.ConnectError("refused"), Action.UNREACHABLE),
-        (httpx.ConnectTimeout("no route"), Action.UNREACHABLE),
-        (httpx.PoolTimeout("all taken"), Action.UNREACHABLE),
-        (httpx.ReadTimeout("slow"), Action.UNKNOWN),
-        (httpx.WriteTimeout("slow"), Action.UNKNOWN),
-        (httpx.ReadError("reset"), Action.UNKNOWN),
-        (httpx.WriteError("reset"), Action.UNKNOWN),
-        (httpx.CloseError("reset"), Action.UNKNOWN),
-        (httpx.RemoteProtocolError("no HTTP"), Action.UNKNOWN),
-        (httpx.LocalProtocolError("no HTTP"), Action.UNKNOWN),
-        (httpx.DecodingError("no gzip"), Action.UNKNOWN),
-        (httpx.ProxyError("no proxy"), Action.UNKNOWN),
+        b"",
+        b"no HTTP at all\r\n\r\n",
+        b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"state": "comm',
+        b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 100 + b'Content-Length: 19\r\n\r\n{"state": "commit"}',
+        b"HTTP/1.1 200 OK\r\nx: " + b"y" * 20_000 + b'\r\nContent-Length: 19\r\n\r\n{"state": "commit"}',
+        http(b'{"state": "commit"}' + b" " * 65_536),
     ],
-    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
+    ids=["nothing", "no HTTP", "half a body", "too many headers", "a header too long", "a body too long"],
 )
-def test_only_who_could_not_be_reached_is_unreachable(error: Exception, action: Action) -> None:
-    def fail(_: httpx.Request) -> httpx.Response:
-        raise error
-
-    verdict = ask(httpx.MockTransport(fail))
-    assert verdict == Verdict(action, f"{URL}: {error!r}")
-
-
-class _Torn(httpx.AsyncByteStream):
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield b'{"state": "comm'
-        raise httpx.ReadError("the connection broke")
-
-
-def test_half_an_answer_is_unknown() -> None:
-    assert ask(httpx.MockTransport(lambda _: httpx.Response(200, stream=_Torn()))).action is Action.UNKNOWN
+def test_an_answer_that_breaks_off_or_is_too_large_is_unknown_and_no_failure(answer: bytes) -> None:
+    with serving(answer) as served:
+        asked = ask_about(served.url, [REQUEST])
+    assert asked.verdicts[0].action is Action.UNKNOWN
+    assert asked.failure == ""
 
 
 @pytest.mark.parametrize(
     "url",
-    ["http://[::1", "http://a\x00b/", "http://\ud800/", f"http://{'ä' * 80}/", "http://127.0.0.1:nine/"],
+    [
+        *("http://[::1", "http://a\x00b/", "http://\ud800/", f"http://{'ä' * 80}/", "http://127.0.0.1:nine/"),
+        *("", "nonsense", "ftp://127.0.0.1/", "http:///path", "http://127.0.0.1:99999/", "http://2130706433/"),
+    ],
 )
 def test_a_url_that_is_none_is_unreachable(url: str) -> None:
-    assert ask(None, url).action is Action.UNREACHABLE
+    assert ask(url).action is Action.UNREACHABLE
 
 
-@pytest.mark.parametrize("url", ["", "nonsense", "ftp://127.0.0.1/", "http:///path", "http://127.0.0.1:99999/"])
-def test_other_strange_urls_raise_nothing(url: str) -> None:
-    assert ask(None, url).action in {Action.UNKNOWN, Action.UNREACHABLE}
+@pytest.mark.parametrize("url", ["http://169.254.169.254/", "http://[fe80::1]/", "http://[::ffff:169.254.1.1]/"])
+def test_an_address_that_is_never_asked_is_unreachable_and_says_why(url: str) -> None:
+    verdict = ask(url)
+    assert verdict.action is Action.UNREACHABLE
+    assert "a link-local, multicast or unspecified address" in verdict.remark
+
+
+@pytest.mark.parametrize(
+    ("allowed", "host", "action"),
+    [
+        (["127.0.0.0/8"], "127.0.0.1", Action.COMMIT),
+        (["127.0.0.0/8"], "localhost", Action.COMMIT),
+        (["local*"], "localhost", Action.COMMIT),
+        (["LOCALHOST"], "localhost", Action.COMMIT),
+        (["localhost"], "127.0.0.1", Action.UNREACHABLE),
+        (["10.0.0.0/8"], "localhost", Action.UNREACHABLE),
+        (["10.0.0.0/8", "*.shops.internal"], "127.0.0.1", Action.UNREACHABLE),
+    ],
+)
+def test_only_allowed_hosts_are_asked(allowed: list[str], host: str, action: Action) -> None:
+    with serving(http(b'{"state": "commit"}')) as served:
+        verdict = ask(f"http://{host}:{served.port}/", allowed_hosts=allowed)
+        assert verdict.action is action
+        assert len(served.requests) == (action is Action.COMMIT)
+    assert ("is not in checks.allowed_hosts" in verdict.remark) == (action is Action.UNREACHABLE)
+
+
+def test_a_group_with_a_key_is_asked_with_a_signature() -> None:
+    with serving(http(b'{"state": "commit"}')) as served:
+        ask_about(served.url, [REQUEST], {"orders": b"secret", "bills": b"other"})
+        ask_about(served.url, [REQUEST], {"bills": b"other"})
+    (signed, body), (plain, _) = served.requests
+    lines = (line.split(": ") for line in signed.decode().splitlines()[1:])
+    headers = {name.lower(): value for name, value in lines}
+    assert refusal(b"secret", headers, body, 1_000) is None
+    assert headers["checkback-time"] == "1000"
+    assert b"checkback-signature" not in plain.lower()
+
+
+SEVERAL = [dataclasses.replace(REQUEST, transaction_id=f"tx-{number}") for number in range(3)]
+
+
+def ask_several(answers: Any) -> list[Verdict]:
+    with serving(http(answers if isinstance(answers, bytes) else json.dumps(answers).encode())) as served:
+        return ask_about(served.url, SEVERAL).verdicts
+
+
+def test_several_checks_are_asked_in_one_post() -> None:
+    answers = [{"id": "tx-2", "state": "rollback", "remark": "no"}, {"id": "tx-0", "state": "commit"}]
+    with serving(http(json.dumps({"answers": answers}).encode())) as served:
+        verdicts = ask_about(served.url, SEVERAL).verdicts
+    [(_, body)] = served.requests
+    said = json.loads(body)
+    assert said["version"] == 1
+    assert [CheckRequest.from_json(check) for check in said["checks"]] == SEVERAL
+    assert verdicts[0] == Verdict(Action.COMMIT, "")
+    assert (verdicts[1].action, "left this one of 3 checks unanswered" in verdicts[1].remark) == (Action.UNKNOWN, True)
+    assert verdicts[2] == Verdict(Action.ROLLBACK, "no")
+
+
+@pytest.mark.parametrize("answers", [b"", b"{}", b'{"state": "commit"}', b'{"answers": 1}', b'{"answers": [1]}'])
+def test_a_body_without_answers_is_unknown_for_all(answers: bytes) -> None:
+    assert [verdict.action for verdict in ask_several(answers)] == [Action.UNKNOWN] * 3
+
+
+@pytest.mark.parametrize("bad", [{"state": "perhaps"}, {"state": []}, {}, {"state": None}])
+def test_one_bad_answer_spoils_no_other(bad: dict[str, Any]) -> None:
+    answers = [{"id": "tx-0", "state": "commit"}, {"id": "tx-1", **bad}, {"id": "tx-2", "state": "commit"}]
+    actions = [verdict.action for verdict in ask_several({"answers": answers})]
+    assert actions == [Action.COMMIT, Action.UNKNOWN, Action.COMMIT]
+
+
+def test_our_endpoint_answers_several() -> None:
+    def check(request: CheckRequest) -> LocalTransactionState:
+        return LocalTransactionState.COMMIT if request.transaction_id == "tx-1" else LocalTransactionState.ROLLBACK
+
+    with serving_app(check_app(CallableListener(never, check), "orders")) as url:
+        actions = [verdict.action for verdict in ask_about(url, SEVERAL).verdicts]
+    assert actions == [Action.ROLLBACK, Action.COMMIT, Action.ROLLBACK]
+
+
+def test_a_hundred_long_remarks_are_not_too_large() -> None:
+    requests = [dataclasses.replace(REQUEST, transaction_id=f"{number:064}") for number in range(100)]
+
+    def check(_: CheckRequest) -> LocalTransactionState:
+        raise LookupError("ü" * 1_000)
+
+    with serving_app(check_app(CallableListener(never, check), "orders")) as url:
+        remarks = [verdict.remark for verdict in ask_about(url, requests).verdicts]
+    assert [len(remark) for remark in remarks] == [512] * 100

@@ -1,11 +1,17 @@
 """Which endpoints are live, and in which order they are asked."""
 
+from typing import Any
+
 import pytest
 
 from checkback.check_protocol import Announcement, announcement_key
 from checkers import EndpointDirectory
 
 TTL_MS = 1_000
+WRONG = [
+    *(b'"batch": 0}', b'"batch": "10"}', b'"batch": 1.5}', b'"batch": true}', b'"batch": null}'),
+    *(b'"topics": "paid"}', b'"topics": [1]}', b'"topics": {}}'),
+]
 ONE, TWO, FIXED = "http://one/", "http://two/", "http://fixed/"
 
 
@@ -18,53 +24,57 @@ def hear(heard: EndpointDirectory, group: str, instance: str, url: str, now_ms: 
     heard.hear(*Announcement(group, instance, url, time_ms=-1).to_record(), now_ms)
 
 
+def urls(heard: EndpointDirectory, group: str, now_ms: int, topic: str = "paid") -> list[str]:
+    return [endpoint.url for endpoint in heard.endpoints(group, topic, now_ms)]
+
+
 def test_nobody_is_known_at_first() -> None:
-    assert directory().endpoints("orders", 0) == []
+    assert urls(directory(), "orders", 0) == []
 
 
 def test_an_announced_endpoint_is_its_own_groups() -> None:
     heard = directory()
     hear(heard, "orders", "a", ONE, 0)
-    assert heard.endpoints("orders", 0) == [ONE]
-    assert heard.endpoints("invoices", 0) == []
+    assert urls(heard, "orders", 0) == [ONE]
+    assert urls(heard, "invoices", 0) == []
 
 
 def test_the_one_heard_from_last_comes_first() -> None:
     heard = directory()
     hear(heard, "orders", "a", ONE, 1)
     hear(heard, "orders", "b", TWO, 2)
-    assert heard.endpoints("orders", 3) == [TWO, ONE]
+    assert urls(heard, "orders", 3) == [TWO, ONE]
     hear(heard, "orders", "a", ONE, 3)
-    assert heard.endpoints("orders", 3) == [ONE, TWO]
+    assert urls(heard, "orders", 3) == [ONE, TWO]
 
 
 def test_without_a_heartbeat_it_is_asked_no_longer() -> None:
     heard = directory()
     hear(heard, "orders", "a", ONE, 50)
-    assert heard.endpoints("orders", 50 + TTL_MS - 1) == [ONE]
-    assert heard.endpoints("orders", 50 + TTL_MS) == []
+    assert urls(heard, "orders", 50 + TTL_MS - 1) == [ONE]
+    assert urls(heard, "orders", 50 + TTL_MS) == []
 
 
 def test_a_heartbeat_keeps_it_alive() -> None:
     heard = directory()
     hear(heard, "orders", "a", ONE, 0)
     hear(heard, "orders", "a", ONE, TTL_MS - 1)
-    assert heard.endpoints("orders", 2 * TTL_MS - 2) == [ONE]
+    assert urls(heard, "orders", 2 * TTL_MS - 2) == [ONE]
 
 
 def test_a_silent_one_may_come_back() -> None:
     heard = directory()
     hear(heard, "orders", "a", ONE, 0)
-    assert heard.endpoints("orders", TTL_MS) == []
+    assert urls(heard, "orders", TTL_MS) == []
     hear(heard, "orders", "a", ONE, 5 * TTL_MS)
-    assert heard.endpoints("orders", 5 * TTL_MS) == [ONE]
+    assert urls(heard, "orders", 5 * TTL_MS) == [ONE]
 
 
 def test_a_new_address_replaces_the_old_one() -> None:
     heard = directory()
     hear(heard, "orders", "a", ONE, 0)
     hear(heard, "orders", "a", TWO, 1)
-    assert heard.endpoints("orders", 1) == [TWO]
+    assert urls(heard, "orders", 1) == [TWO]
 
 
 def test_a_tombstone_takes_one_instance_back() -> None:
@@ -72,13 +82,13 @@ def test_a_tombstone_takes_one_instance_back() -> None:
     hear(heard, "orders", "a", ONE, 0)
     hear(heard, "orders", "b", TWO, 0)
     heard.hear(announcement_key("orders", "a"), None, 1)
-    assert heard.endpoints("orders", 1) == [TWO]
+    assert urls(heard, "orders", 1) == [TWO]
 
 
 def test_a_tombstone_of_somebody_never_heard_of_is_harmless() -> None:
     heard = directory()
     heard.hear(announcement_key("orders", "a"), None, 0)
-    assert heard.endpoints("orders", 0) == []
+    assert urls(heard, "orders", 0) == []
 
 
 @pytest.mark.parametrize(
@@ -94,35 +104,78 @@ def test_a_tombstone_of_somebody_never_heard_of_is_harmless() -> None:
         b'{"group": "orders", "instance": "a", "url": "http://x/", "time_ms": "soon"}',
         b'{"group": "orders", "instance": "a", "url": "http://x/", "time_ms": []}',
         b'{"group": "orders", "instance": "a", "url": "http://x/", "time_ms": Infinity}',
+        *(b'{"group": "g", "instance": "a", "url": "http://x/", "time_ms": 1, ' + rest for rest in WRONG),
         b"[" * 100_000,
     ],
-    ids=lambda value: repr(value[:20]) if len(value) < 100 else "deep",
+    ids=lambda value: repr(value[-20:]) if len(value) < 100 else "deep",
 )
 def test_an_unreadable_announcement_takes_back_what_was_there(value: bytes) -> None:
     heard = directory()
     hear(heard, "orders", "a", ONE, 0)
     hear(heard, "orders", "b", TWO, 0)
     heard.hear(announcement_key("orders", "a"), value, 1)
-    assert heard.endpoints("orders", 1) == [TWO]
+    assert urls(heard, "orders", 1) == [TWO]
 
 
 def test_fixed_endpoints_never_grow_old_and_come_last_in_their_order() -> None:
     heard = directory(orders=[FIXED, ONE])
-    assert heard.endpoints("orders", 10**15) == [FIXED, ONE]
+    assert urls(heard, "orders", 10**15) == [FIXED, ONE]
     hear(heard, "orders", "b", TWO, 10**15)
-    assert heard.endpoints("orders", 10**15) == [TWO, FIXED, ONE]
-    assert heard.endpoints("invoices", 10**15) == []
+    assert urls(heard, "orders", 10**15) == [TWO, FIXED, ONE]
+    assert urls(heard, "invoices", 10**15) == []
 
 
 def test_nobody_is_asked_twice() -> None:
     heard = directory(orders=[FIXED, ONE])
     hear(heard, "orders", "a", ONE, 0)
     hear(heard, "orders", "b", ONE, 1)
-    assert heard.endpoints("orders", 1) == [ONE, FIXED]
+    assert urls(heard, "orders", 1) == [ONE, FIXED]
 
 
 def test_the_settings_given_may_change_without_effect() -> None:
     fixed = {"orders": [FIXED]}
     heard = EndpointDirectory(fixed, TTL_MS)
     fixed["orders"].append(ONE)
-    assert heard.endpoints("orders", 0) == [FIXED]
+    assert urls(heard, "orders", 0) == [FIXED]
+
+
+def said(instance: str, url: str, **more: Any) -> tuple[bytes, bytes]:
+    return Announcement("orders", instance, url, 1, **more).to_record()
+
+
+def test_how_many_it_takes_at_once_is_announced_and_bounded() -> None:
+    heard = directory(orders=[FIXED])
+    heard.hear(*said("a", ONE, batch=100), 1)
+    heard.hear(*said("b", TWO, batch=10**9), 2)
+    assert heard.endpoints("orders", "paid", 3) == [(TWO, 100), (ONE, 100), (FIXED, 1)]
+
+
+def test_one_for_some_topics_is_asked_about_those_only() -> None:
+    heard = directory(orders=[FIXED])
+    heard.hear(*said("a", ONE, topics=("paid", "shipped")), 1)
+    heard.hear(*said("b", TWO, topics=()), 2)
+    assert urls(heard, "orders", 3, "paid") == urls(heard, "orders", 3, "shipped") == [ONE, FIXED]
+    assert urls(heard, "orders", 3, "returned") == [FIXED]
+
+
+def test_without_topics_it_is_asked_about_all() -> None:
+    heard = directory()
+    heard.hear(*said("a", ONE), 1)
+    assert urls(heard, "orders", 1, "whatever") == [ONE]
+
+
+def test_one_key_may_change_its_group() -> None:
+    heard = directory()
+    key, value = said("a", ONE)
+    heard.hear(key, value, 1)
+    heard.hear(key, value.replace(b"orders", b"bills"), 2)
+    assert urls(heard, "orders", 2) == []
+    assert urls(heard, "bills", 2) == [ONE]
+
+
+def test_the_old_ones_are_forgotten() -> None:
+    heard = directory()
+    for number in range(100):
+        heard.hear(*said(str(number), f"http://{number}/"), number)
+    assert urls(heard, "orders", 99 + TTL_MS) == []
+    assert heard._announced == heard._group_of == {}

@@ -317,6 +317,42 @@ def _dead(service: CheckService) -> bool:
     return service._failure is not None
 
 
+def test_many_checks_are_answered_in_batches_each_with_its_own_op(place: Place) -> None:
+    asked, answerer = [request(f"tx-{number}") for number in range(300)], Answerer()
+    with CheckEndpoint(place.bootstrap_servers, "orders", answerer, topics=place.topics):
+        put(place, *asked)
+        with running(place.settings()):
+            wait_until(lambda: len(answers(place)) == 300, SECONDS, "all answers")
+    assert set(actions(place).values()) == {"commit"}
+    assert sorted(answerer.ids()) == sorted(one.transaction_id for one in asked)
+
+
+@pytest.mark.parametrize(("key", "said"), [("0123456789abcdef", "commit"), ("another key, as long", "unknown")])
+def test_a_group_with_a_key_is_asked_with_signatures(key: str, said: str, place: Place) -> None:
+    answerer = Answerer()
+    with (
+        CheckEndpoint(place.bootstrap_servers, "orders", answerer, key="0123456789abcdef", topics=place.topics),
+        running(place.settings(checks={"keys": {"orders": key}})),
+    ):
+        put(place, request())
+        wait_until(lambda: bool(answers(place)), SECONDS, "an answer")
+    assert actions(place) == {"tx": said}
+
+
+def test_an_endpoint_that_is_not_allowed_is_not_asked(place: Place) -> None:
+    answerer = Answerer()
+    with (
+        CheckEndpoint(place.bootstrap_servers, "orders", answerer, topics=place.topics),
+        running(place.settings(checks={"allowed_hosts": ["10.0.0.0/8"]})),
+    ):
+        put(place, request())
+        wait_until(lambda: bool(answers(place)), SECONDS, "an answer")
+    [op] = answers(place).values()
+    assert dict(op.headers)["cb-action"] == b"unreachable"
+    assert b"is not in checks.allowed_hosts" in op.value
+    assert answerer.asked == []
+
+
 def test_an_answered_check_is_not_asked_again_by_the_next_service(place: Place) -> None:
     answerer = Answerer()
     with serving(place, "orders", answerer) as url:

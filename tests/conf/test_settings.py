@@ -122,6 +122,12 @@ def test_every_wrong_key_is_named_at_once(write: WriteFile) -> None:
         ("checks.endpoints.orders", '"http://one:80/"'),
         ("checks.endpoints.orders", '["ftp://one/"]'),
         ("checks.endpoints.orders", '["no address"]'),
+        ("checks.keys.orders", '"too short"'),
+        ("checks.allowed_hosts", '["10.0.0.0/33"]'),
+        ("checks.allowed_hosts", '["10.0.0.1/8"]'),
+        ("checks.allowed_hosts", '["10.0.0.256"]'),
+        ("checks.allowed_hosts", '["http://shop/"]'),
+        ("checks.allowed_hosts", '[""]'),
     ],
 )
 def test_a_value_that_cannot_be_is_named(key: str, value: str, write: WriteFile) -> None:
@@ -177,6 +183,22 @@ def test_a_segment_size_is_a_power_of_two(size: int, write: WriteFile) -> None:
 @pytest.mark.parametrize("size", [64, 128, 65_536])
 def test_powers_of_two_are_taken(size: int, write: WriteFile) -> None:
     assert load(write(f"[transactions]\nsegment_size = {size}\n")).transactions.segment_size == size
+
+
+def test_hosts_patterns_and_networks_are_taken(write: WriteFile) -> None:
+    hosts = ["shop", "*.shops.internal", "10.0.0.0/8", "10.0.0.7", "2001:db8::/32"]
+    assert load(write(f"[checks]\nallowed_hosts = {hosts}\n")).checks.allowed_hosts == hosts
+
+
+def test_a_key_is_never_shown(write: WriteFile) -> None:
+    file = write('[checks.keys]\norders = "0123456789abcdef"\n')
+    assert load(file).checks.keys["orders"].get_secret_value() == "0123456789abcdef"
+    assert "0123456789abcdef" not in repr(load(file))
+    assert "0123456789abcdef" not in str(origins(file))
+
+
+def test_the_key_of_a_certificate_needs_one(write: WriteFile) -> None:
+    assert "checks.tls_key is of no use" in refused(write('[checks]\ntls_key = "key.pem"\n'))
 
 
 def test_a_zero_for_no_checks_at_all_is_lawful(write: WriteFile) -> None:

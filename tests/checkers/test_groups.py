@@ -1,0 +1,271 @@
+"""Who is asked about what, when, and together with what. The asker is a fake, the clock a number."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from checkback import CheckRequest, HalfPosition
+from checkback.check_protocol import Announcement
+from checkback.protocol import Action
+from checkers import Asked, Asker, Check, Endpoint, EndpointDirectory, Groups, Verdict
+
+ONE, TWO = "http://one/", "http://two/"
+COMMIT, UNKNOWN, UNREACHABLE = Action.COMMIT, Action.UNKNOWN, Action.UNREACHABLE
+
+
+def check(name: str, group: str = "orders", topic: str = "paid", value: bytes = b"v") -> Check:
+    return Check(CheckRequest(name, group, topic, None, value, [], HalfPosition(0, 0), 1, 15, 0))
+
+
+def refused(requests: Sequence[CheckRequest]) -> Asked:
+    return Asked([Verdict(UNREACHABLE, "refused")] * len(requests), "refused")
+
+
+def late(requests: Sequence[CheckRequest]) -> Asked:
+    return Asked([Verdict(UNKNOWN, "late")] * len(requests), "late")
+
+
+def committed(requests: Sequence[CheckRequest]) -> Asked:
+    return Asked([Verdict(COMMIT, "")] * len(requests))
+
+
+class Scene(Asker):
+    """Groups with an asker that does what it is told, a clock, and what came of it."""
+
+    def __init__(self, *, concurrency: int = 2, queue: int = 1_000) -> None:
+        self.now_ms = 0
+        self.directory = EndpointDirectory({}, ttl_ms=10**9)
+        self.behaves: dict[str, Callable[[Sequence[CheckRequest]], Asked]] = {}
+        self.posts: list[tuple[str, list[str]]] = []
+        self.held: dict[str, asyncio.Event] = {}
+        self.verdicts: dict[str, Verdict] = {}
+        self.groups = Groups(
+            self.directory, self, self._answered, lambda: self.now_ms, concurrency=concurrency, queue=queue
+        )
+
+    def announce(self, url: str, group: str = "orders", **more: Any) -> None:
+        self.directory.hear(*Announcement(group, url, url, 0, **more).to_record(), 0)
+
+    async def ask(self, endpoint: Endpoint, requests: Sequence[CheckRequest]) -> Asked:
+        self.posts.append((endpoint.url, [one.transaction_id for one in requests]))
+        if endpoint.url in self.held:
+            await self.held[endpoint.url].wait()
+        return self.behaves.get(endpoint.url, committed)(requests)
+
+    def _answered(self, one: Check, verdict: Verdict) -> None:
+        assert one.request.transaction_id not in self.verdicts, "answered twice"
+        self.verdicts[one.request.transaction_id] = verdict
+
+    async def settle(self) -> None:
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+    async def put(self, *names: str, **more: Any) -> None:
+        self.groups.take([check(name, **more) for name in names])
+        await self.settle()
+
+    def actions(self) -> dict[str, Action]:
+        return {name: verdict.action for name, verdict in self.verdicts.items()}
+
+
+def played(play: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(play())
+
+
+def test_each_check_goes_alone_to_an_endpoint_that_takes_one() -> None:
+    async def play() -> None:
+        scene = Scene()
+        scene.announce(ONE)
+        await scene.put("a", "b", "c")
+        assert scene.posts == [(ONE, ["a"]), (ONE, ["b"]), (ONE, ["c"])]
+        assert set(scene.actions().values()) == {COMMIT}
+        assert scene.groups._groups == {}
+
+    played(play)
+
+
+def test_what_waits_goes_together_and_nothing_waits_for_more() -> None:
+    async def play() -> None:
+        scene = Scene(concurrency=1)
+        scene.announce(ONE, batch=3)
+        scene.held[ONE] = asyncio.Event()
+        await scene.put("a")
+        assert scene.posts == [(ONE, ["a"])]
+        await scene.put("b", "c", "d", "e")
+        scene.held[ONE].set()
+        await scene.settle()
+        assert scene.posts == [(ONE, ["a"]), (ONE, ["b", "c", "d"]), (ONE, ["e"])]
+        assert len(scene.verdicts) == 5
+
+    played(play)
+
+
+def test_groups_are_not_mixed_and_topics_only_when_the_endpoint_is_the_same() -> None:
+    async def play() -> None:
+        scene = Scene(concurrency=9)
+        scene.announce(ONE, batch=100)
+        scene.announce(TWO, batch=100, topics=("sent",))
+        scene.announce("http://bills/", "bills", batch=100)
+        scene.groups.take(
+            [check("a"), check("b", topic="back"), check("c", "bills"), check("d", topic="sent"), check("e")]
+        )
+        await scene.settle()
+        assert sorted(scene.posts) == [("http://bills/", ["c"]), (ONE, ["a", "b"]), (ONE, ["e"]), (TWO, ["d"])]
+
+    played(play)
+
+
+def test_large_checks_do_not_go_together() -> None:
+    async def play() -> None:
+        scene = Scene()
+        scene.announce(ONE, batch=100)
+        await scene.put("a", "b", "c", value=bytes(600_000))
+        assert [len(names) for _, names in scene.posts] == [1, 1, 1]
+
+    played(play)
+
+
+def test_no_more_than_the_concurrency_is_under_way_and_no_more_than_the_queue_waits() -> None:
+    async def play() -> None:
+        scene = Scene(concurrency=2, queue=3)
+        scene.announce(ONE)
+        scene.held[ONE] = asyncio.Event()
+        await scene.put("a", "b", "c", "d")
+        assert scene.posts == [(ONE, ["a"]), (ONE, ["b"])]
+        assert scene.verdicts == {"d": Verdict(UNREACHABLE, "too many checks of group orders are waiting")}
+        scene.held[ONE].set()
+        await scene.settle()
+        assert scene.actions() == {"a": COMMIT, "b": COMMIT, "c": COMMIT, "d": UNREACHABLE}
+
+    played(play)
+
+
+def test_a_group_that_hangs_holds_up_no_other() -> None:
+    async def play() -> None:
+        scene = Scene(concurrency=1)
+        scene.announce(ONE)
+        scene.announce(TWO, "bills")
+        scene.held[ONE] = asyncio.Event()
+        await scene.put("a", "b", "c")
+        await scene.put("d", group="bills")
+        assert scene.actions() == {"d": COMMIT}
+        scene.held[ONE].set()
+        await scene.settle()
+
+    played(play)
+
+
+def test_the_next_endpoint_is_asked_when_one_cannot_be_reached() -> None:
+    async def play() -> None:
+        scene = Scene()
+        scene.announce(ONE, batch=1)
+        scene.announce(TWO, batch=100)
+        scene.behaves[TWO] = refused
+        await scene.put("a", "b")
+        assert scene.posts == [(TWO, ["a", "b"]), (ONE, ["a"]), (ONE, ["b"])]
+        assert scene.actions() == {"a": COMMIT, "b": COMMIT}
+
+    played(play)
+
+
+def test_none_left_is_unreachable_and_says_what_the_last_did() -> None:
+    async def play() -> None:
+        scene = Scene()
+        scene.announce(ONE)
+        scene.announce(TWO)
+        scene.behaves = {ONE: refused, TWO: refused}
+        await scene.put("a")
+        assert scene.posts == [(TWO, ["a"]), (ONE, ["a"])]
+        assert scene.verdicts == {"a": Verdict(UNREACHABLE, "refused")}
+        await scene.put("b", group="bills")
+        assert scene.verdicts["b"] == Verdict(UNREACHABLE, "no live endpoint of group bills is known")
+
+    played(play)
+
+
+def test_an_endpoint_that_fails_five_times_is_left_alone_and_tried_again_with_one() -> None:
+    async def play() -> None:
+        scene = Scene(concurrency=1)
+        scene.announce(ONE, batch=100)
+        scene.behaves[ONE] = late
+        for number in range(5):
+            await scene.put(f"late-{number}")
+        assert set(scene.actions().values()) == {UNKNOWN}
+        await scene.put("at once")
+        assert len(scene.posts) == 5
+        assert scene.verdicts["at once"].action is UNREACHABLE
+        assert "is left alone for a while; late" in scene.verdicts["at once"].remark
+        scene.now_ms = 10_000
+        scene.behaves[ONE] = committed
+        await scene.put("a", "b", "c")
+        assert scene.posts[5:] == [(ONE, ["a"]), (ONE, ["b", "c"])]
+        assert scene.groups._breakers == {}
+
+    played(play)
+
+
+def test_while_it_is_tried_the_others_are_unreachable_at_once() -> None:
+    async def play() -> None:
+        scene = Scene(concurrency=9)
+        scene.announce(ONE)
+        scene.behaves[ONE] = refused
+        for number in range(5):
+            await scene.put(f"refused-{number}")
+        scene.now_ms = 10_000
+        scene.held[ONE] = asyncio.Event()
+        await scene.put("a", "b")
+        assert scene.posts[5:] == [(ONE, ["a"])]
+        assert scene.actions()["b"] is UNREACHABLE
+        scene.held[ONE].set()
+        await scene.settle()
+        scene.now_ms = 29_999
+        await scene.put("c")
+        assert scene.posts[6:] == []
+        scene.now_ms = 30_000
+        await scene.put("d")
+        assert scene.posts[6:] == [(ONE, ["d"])]
+
+    played(play)
+
+
+def test_others_of_the_group_are_asked_instead() -> None:
+    async def play() -> None:
+        scene = Scene(concurrency=1)
+        scene.announce(ONE)
+        scene.announce(TWO)
+        scene.behaves[TWO] = refused
+        for number in range(5):
+            await scene.put(f"first-{number}")
+        scene.posts.clear()
+        scene.now_ms = 10_000  # it could be tried, but one that is well is there
+        await scene.put("a")
+        assert scene.posts == [(ONE, ["a"])]
+
+    played(play)
+
+
+def test_thousands_that_end_at_once_give_way_to_others() -> None:
+    async def play() -> None:
+        scene = Scene(queue=10_000)
+        seen: list[int] = []
+        scene.groups.take([check(f"a-{number}") for number in range(1_000)])
+        asyncio.get_running_loop().call_soon(lambda: seen.append(len(scene.verdicts)))
+        await scene.settle()
+        assert seen[0] < 1_000
+        assert len(scene.verdicts) == 1_000
+
+    played(play)
+
+
+def test_an_asker_that_raises_is_unknown() -> None:
+    def broken(_: Sequence[CheckRequest]) -> Asked:
+        raise ZeroDivisionError
+
+    async def play() -> None:
+        scene = Scene()
+        scene.announce(ONE, batch=9)
+        scene.behaves[ONE] = broken
+        await scene.put("a", "b")
+        assert scene.actions() == {"a": UNKNOWN, "b": UNKNOWN}
+
+    played(play)
