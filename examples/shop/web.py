@@ -6,7 +6,7 @@ This is all an application needs: FastAPI, SQLAlchemy, its own database.
 import json
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 
 from fastapi import FastAPI, HTTPException, Request
 from pydantic import BaseModel
@@ -52,9 +52,8 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     Base.metadata.create_all(engine)
     log.create_table()
     announcer = EndpointAnnouncer(KAFKA, "shop", f"{URL}/checkback/")
-    with TransactionProducer(KAFKA, "shop") as app.state.producer:
+    with closing(announcer), TransactionProducer(KAFKA, "shop") as app.state.producer:
         yield
-    announcer.close()
 
 
 app = FastAPI(lifespan=lifespan)
