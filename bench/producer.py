@@ -17,6 +17,7 @@ from checkback.transports import TransportName
 _ROUNDS = 5
 _WARM_UP = 500
 _VALUE = bytes(256)
+_WARM_UP_SECONDS = 1.0
 _KEY = b"customer-7"
 
 
@@ -69,12 +70,12 @@ def _times(call: Callable[[], None], count: int) -> float:
 
 def _per_second(producer: TransactionProducer, call: Callable[[], None], threads: int, seconds: float) -> float:
     counts = [0] * threads
-    start = time.monotonic()
+    start = time.monotonic() + _WARM_UP_SECONDS
 
     def run(number: int) -> None:
-        while time.monotonic() - start < seconds:
+        while (now := time.monotonic()) < start + seconds:
             call()
-            counts[number] += 1
+            counts[number] += now >= start
 
     running = [threading.Thread(target=run, args=(number,)) for number in range(threads)]
     for thread in running:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from checkback.check_protocol import CheckRequest
 from checkback.protocol import Action, HalfPosition, Headers, Message
@@ -18,8 +18,7 @@ class LocalTransactionState(StrEnum):
     """Not known, or not ended yet: the check will ask."""
 
 
-@dataclass(frozen=True)
-class HalfMessage:
+class HalfMessage(NamedTuple):
     """A half message that Kafka has acknowledged."""
 
     transaction_id: str
@@ -32,8 +31,7 @@ class HalfMessage:
     """All messages, when the transaction has several; ``topic`` is the first one's then, the rest is empty."""
 
 
-@dataclass(frozen=True)
-class TransactionSendResult:
+class TransactionSendResult(NamedTuple):
     """What became of :meth:`TransactionProducer.send_in_transaction`."""
 
     transaction_id: str

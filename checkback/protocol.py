@@ -4,6 +4,7 @@ The one place that knows them; ``docs/protocol.md`` specifies them for clients i
 Headers are ``(str, bytes)`` pairs in the order in which they are written.
 """
 
+import functools
 import json
 import re
 from base64 import b64decode, b64encode
@@ -228,10 +229,9 @@ def half_headers(
             header that uses the reserved prefix.
     """
     _bounded(ID, transaction_id, MAX_ID_BYTES)
-    _bounded(GROUP, group, MAX_GROUP_BYTES)
-    _lawful_topic(topic)
-    _lawful_names(application)
-    ours = [(ID, transaction_id.encode()), (GROUP, group.encode()), (TOPIC, topic.encode())]
+    if application:
+        _lawful_names(application)
+    ours = [(ID, transaction_id.encode()), _group_header(group), _topic_header(topic)]
     if partition is not None:
         ours.append((PARTITION, _number(PARTITION, partition, MAX_COUNT_DIGITS)))
     if options is not None:
@@ -247,8 +247,8 @@ def op_headers(
     """Headers of an op, in the order the query decodes fastest."""
     return [
         (ID, transaction_id.encode()),
-        (GROUP, group.encode()),
-        (HALF, str(half).encode()),
+        _group_header(group),
+        (HALF, b"%d:%d" % half),
         (ACTION, action.encode()),
         (SOURCE, source.encode()),
     ]
@@ -257,6 +257,19 @@ def op_headers(
 def _bounded(name: str, text: str, most: int) -> None:
     if not 0 < len(text.encode()) <= most:
         raise ProtocolError(f"{name} must have 1 to {most} bytes in UTF-8, got {len(text.encode())}.")
+
+
+# Few groups and topics are sent to often: their checks are made once.
+@functools.lru_cache(1024)
+def _group_header(group: str) -> tuple[str, bytes]:
+    _bounded(GROUP, group, MAX_GROUP_BYTES)
+    return GROUP, group.encode()
+
+
+@functools.lru_cache(1024)
+def _topic_header(topic: str) -> tuple[str, bytes]:
+    _lawful_topic(topic)
+    return TOPIC, topic.encode()
 
 
 def _number(name: str, value: int, digits: int) -> bytes:

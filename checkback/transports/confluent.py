@@ -10,9 +10,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from checkback.exceptions import ConfigurationError, HalfMessageError, HalfMessageTimeoutError
-from checkback.transports.base import Lost, OutgoingRecord
+from checkback.transports.base import OP_LINGER_MS, Lost, OutgoingRecord
 
-_OP_LINGER_MS = 5
 _LONGEST_WAIT_SECONDS = 0.02
 _IDLE_SECONDS = 0.5
 _TIMED_OUT = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT})  # noqa: SLF001  (librdkafka's own codes have a leading underscore)
@@ -69,14 +68,14 @@ class ConfluentTransport:
         }
         try:
             self._halves = Producer({"linger.ms": 0, **settings})
-            self._ops = Producer({"linger.ms": _OP_LINGER_MS, **settings})
+            self._ops = Producer({"linger.ms": OP_LINGER_MS, "delivery.report.only.error": True, **settings})
             self._halves.list_topics(timeout=half_timeout_ms / 1000)
         except KafkaException as error:
             raise ConfigurationError(f"No Kafka answers at {bootstrap_servers}: {error}.") from error
         self._polling = threading.Lock()
         self._waiting: deque[_Delivery] = deque()
         self._closing = threading.Event()
-        # Reports of lost ops are told also when nobody sends any more.
+        # Only lost ops are reported, and nobody waits for those.
         self._idle = threading.Thread(target=self._poll_idly, name="checkback-ops", daemon=True)
         self._idle.start()
 
@@ -113,12 +112,10 @@ class ConfluentTransport:
         """See :class:`~checkback.transports.Transport`."""
 
         def reported(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                lost(KafkaException(error))
+            lost(KafkaException(error))
 
         try:
             _produce(self._ops, record, reported)
-            self._ops.poll(0)
         except (KafkaException, BufferError, ValueError) as error:  # closed meanwhile, too
             lost(error)
 
