@@ -7,11 +7,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from checkback.exceptions import CheckbackError
 from checkback.listener import HalfMessage
 from checkback.producer import Transaction, TransactionProducer
 from checkback.protocol import Headers, TransactionOptions
-from checkback.scope import Rollback
+from checkback.scope import TransactionScope
 
 _THREADS = 32
 
@@ -59,8 +58,7 @@ class AsyncTransactionProducer:
         options: TransactionOptions | None = None,
     ) -> "AsyncTransactionScope":
         """``async with producer.transaction("orders", value) as transaction: ...``."""
-        prepare = partial(self.producer.prepare, topic, value, key, headers, partition, options)
-        return AsyncTransactionScope(self, prepare)
+        return AsyncTransactionScope(self, self.producer.transaction(topic, value, key, headers, partition, options))
 
     def begin(self, options: TransactionOptions | None = None) -> "AsyncTransaction":
         """``async with producer.begin().add(...).add(...) as transaction: ...``: several messages."""
@@ -90,34 +88,30 @@ class AsyncTransactionProducer:
 class AsyncTransactionScope:
     """As :class:`~checkback.TransactionScope`, for ``async with``."""
 
-    def __init__(self, producer: AsyncTransactionProducer, prepare: Callable[[], HalfMessage]) -> None:
+    def __init__(self, producer: AsyncTransactionProducer, scope: TransactionScope) -> None:
         self._producer = producer
-        self._prepare = prepare
-        self._message: HalfMessage | None = None
+        self._scope = scope
 
     @property
     def message(self) -> HalfMessage:
         """The half message, which Kafka has; raises CheckbackError before entry."""
-        if self._message is None:
-            raise CheckbackError("The transaction has not begun: use it as an async context manager.")
-        return self._message
+        return self._scope.message
 
     @property
     def transaction_id(self) -> str:
         """What the local transaction leaves in the database, so that a check finds it."""
-        return self.message.transaction_id
+        return self._scope.transaction_id
 
     async def __aenter__(self) -> Self:
         """Write the half message; when that raises, the block does not run."""
-        self._message = await self._producer.in_thread(self._prepare)
+        await self._producer.in_thread(self._scope.__enter__)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> bool:
         """Write the op; a cancelled task leaves the outcome unknown, as any exception but Rollback does."""
-        await asyncio.shield(self._producer.in_thread(self._producer.producer.end, self.message, error))
-        return isinstance(error, Rollback)
+        return await asyncio.shield(self._producer.in_thread(self._scope.__exit__, kind, error, at))
 
 
 class AsyncTransaction:
@@ -125,7 +119,7 @@ class AsyncTransaction:
 
     def __init__(self, producer: AsyncTransactionProducer, transaction: Transaction) -> None:
         self._transaction = transaction
-        self._scope = AsyncTransactionScope(producer, transaction.prepare)
+        self._scope = AsyncTransactionScope(producer, TransactionScope(producer.producer, transaction.prepare))
 
     def add(
         self,

@@ -155,10 +155,11 @@ class TransactionProducer:
             @wraps(function)
             def run(*args: P.args, **kwargs: P.kwargs) -> R | None:
                 described = describe(*args, **kwargs)
-                messages = [described] if isinstance(described, Message) else described
-                prepare = partial(self.prepare_several, messages)
-                if isinstance(described, Message):
-                    prepare = partial(self.prepare, *described)
+                prepare = (
+                    partial(self.prepare, *described)
+                    if isinstance(described, Message)
+                    else partial(self.prepare_several, described)
+                )
                 with TransactionScope(self, prepare) as scope:
                     return function(scope, *args, **kwargs)
                 return None

@@ -52,8 +52,5 @@ class TransactionScope:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
         """Write the op. Never raises: what is lost here, the check finds out."""
-        if error is None:
-            self._producer.end(self.message, None)
-        else:
-            self._producer.end(self.message, error)
+        self._producer.end(self.message, error)
         return isinstance(error, Rollback)

@@ -7,7 +7,18 @@ import numpy as np
 from state.outcomes import Collector
 from state.policy import Policy
 from state.rows import Column, Rows
-from state.table import KEPT, Event, EventCodes, Outcome, OutcomeCodes, State, StateCodes, delivers, transition
+from state.table import (
+    KEPT,
+    UNDECIDED,
+    Event,
+    EventCodes,
+    Outcome,
+    OutcomeCodes,
+    State,
+    StateCodes,
+    delivers,
+    transition,
+)
 
 
 def first_deadlines(messages: Rows, policy: Policy) -> Column:
@@ -112,10 +123,8 @@ def next_timer(messages: Rows, early: Rows, touched_ms: int, policy: Policy) -> 
 
 
 def _due_events(messages: Rows, due: Column, states: StateCodes, now_ms: int, policy: Policy) -> EventCodes:
-    own = messages["check_max"][due]
-    check_max = np.where(own >= 0, own, policy.check_max)
-    checked = np.isin(states, (State.OPEN, State.CHECKING))
-    aged = checked & (now_ms - messages["born_ms"][due] >= policy.age_limit_ms)
+    check_max = policy.check_max_of(messages["check_max"][due])
+    aged = np.isin(states, UNDECIDED) & (now_ms - messages["born_ms"][due] >= policy.age_limit_ms)
     exhausted = ~aged & (states == State.OPEN) & (messages["attempts"][due] >= check_max)
     expired = states == State.PARKED
     events = np.select([aged, expired], [Event.AGED, Event.EXPIRED], Event.DUE).astype(np.uint8)

@@ -133,11 +133,7 @@ class Collector:
         if not checked.count:
             return
         self._counts["checked"] += checked.count
-        own = checked["check_max"]
-        numbers = {
-            "attempt": checked["attempts"] + 1,
-            "check_max": np.where(own >= 0, own, policy.check_max),
-        }
+        numbers = {"attempt": checked["attempts"] + 1, "check_max": policy.check_max_of(checked["check_max"])}
         self._add(Kind.CHECK, checked.count, **_message(checked), **numbers)
         self._add(Kind.STATUS, checked.count, **_identity(checked), **numbers)
 

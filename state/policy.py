@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from state.rows import Rows
+from state.rows import Column, Rows
 from state.table import Event, EventCodes
 
 MINUTE_MS = 60_000
@@ -60,3 +60,7 @@ class Policy:
     """Timers may fire late by so much, so that those of a segment fire together."""
     segment_size: int = 4_096
     """Offsets of the half topic in a segment; fixed for the life of a checkpoint."""
+
+    def check_max_of(self, own: Column) -> Column:
+        """int[n]: the check max that holds for messages with these of their own, -1 for none."""
+        return np.where(own >= 0, own, self.check_max)

@@ -73,20 +73,24 @@ class RecordBuilder:
         names = ("topic", "partition", "key", "value", "headers", "tx_id")
         columns = (batch.column(name).to_pylist() for name in names)
         for row, (topic, partition, key, value, headers, tx_id) in enumerate(zip(*columns, strict=True)):
-            if topic in self._partitions and partition < self._partitions[topic]:
+            if self._takes(topic, partition):
                 yield Record(
                     topic, partition, key, value, [(protocol.ID, tx_id.encode()), *application_headers(headers)]
                 )
             else:
                 yield self._undeliverable(batch.slice(row, 1).to_pylist()[0], application_headers(headers))
 
+    def _takes(self, topic: str, partition: int) -> bool:
+        return topic in self._partitions and partition < self._partitions[topic]
+
     def _bundle(self, row: dict[str, Any]) -> Iterator[Record]:
         """All messages of one transaction, in the order they were added; each has an id of its own."""
+        common = application_headers(row["headers"])
         for number, message in enumerate(protocol.unpack(row["value"]), start=1):
             partition = RANDOM_OR_KEYED if message.partition is None else message.partition
             one = {**row, "tx_id": f"{row['tx_id']}#{number}", "topic": message.topic, "partition": partition}
-            headers = [*message.headers, *application_headers(row["headers"])]
-            if message.topic in self._partitions and partition < self._partitions[message.topic]:
+            headers = [*message.headers, *common]
+            if self._takes(message.topic, partition):
                 named = (protocol.ID, one["tx_id"].encode())
                 yield Record(message.topic, partition, message.key, message.value, [named, *headers])
             else:

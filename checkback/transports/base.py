@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
-from checkback.exceptions import ConfigurationError
+from checkback.exceptions import ConfigurationError, HalfMessageError, HalfMessageTimeoutError
 from checkback.protocol import Headers
 
 OP_LINGER_MS = 20
@@ -58,6 +58,19 @@ class Transport(Protocol):
 
     def close(self, seconds: float) -> None:
         """Write what is waiting, for at most so long, and end."""
+
+
+def not_acknowledged(timeout_ms: int, why: object) -> HalfMessageTimeoutError:
+    """What ``write_half`` raises when nothing was heard in time."""
+    return HalfMessageTimeoutError(
+        f"Kafka did not acknowledge the half message within {timeout_ms} ms, so the local transaction was not run. "
+        f"It may be in the log: then the check rolls it back. ({why})"
+    )
+
+
+def not_written(why: object) -> HalfMessageError:
+    """What ``write_half`` raises when Kafka does not have the record."""
+    return HalfMessageError(f"The half message was not written, so the local transaction was not run: {why}")
 
 
 def connect(

@@ -9,8 +9,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from checkback.exceptions import ConfigurationError, HalfMessageError, HalfMessageTimeoutError
-from checkback.transports.base import OP_LINGER_MS, Lost, OutgoingRecord
+from checkback.exceptions import ConfigurationError
+from checkback.transports.base import OP_LINGER_MS, Lost, OutgoingRecord, not_acknowledged, not_written
 
 _LONGEST_WAIT_SECONDS = 0.02
 _IDLE_SECONDS = 0.5
@@ -93,20 +93,13 @@ class ConfluentTransport:
         try:
             _produce(self._halves, record, delivery.reported)
         except (KafkaException, BufferError, ValueError, TypeError) as error:
-            raise HalfMessageError(
-                f"The half message was not written, so the local transaction was not run: {error}"
-            ) from error
+            raise not_written(error) from error
         self._wait(delivery)
         if delivery.error is None and delivery.done:
             return delivery.offset
         if delivery.error is None or delivery.error.code() in _TIMED_OUT:
-            raise HalfMessageTimeoutError(
-                f"Kafka did not acknowledge the half message within {self._half_timeout_ms} ms, so the local "
-                f"transaction was not run. It may be in the log: then the check rolls it back. ({delivery.error})"
-            )
-        raise HalfMessageError(
-            f"The half message was not written, so the local transaction was not run: {delivery.error}"
-        )
+            raise not_acknowledged(self._half_timeout_ms, delivery.error)
+        raise not_written(delivery.error)
 
     def write_op(self, record: OutgoingRecord, lost: Lost) -> None:
         """See :class:`~checkback.transports.Transport`."""

@@ -6,8 +6,8 @@ from typing import Any
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
-from checkback.exceptions import ConfigurationError, HalfMessageError, HalfMessageTimeoutError
-from checkback.transports.base import OP_LINGER_MS, Lost, OutgoingRecord
+from checkback.exceptions import ConfigurationError
+from checkback.transports.base import OP_LINGER_MS, Lost, OutgoingRecord, not_acknowledged, not_written
 
 
 class KafkaPythonTransport:
@@ -31,7 +31,7 @@ class KafkaPythonTransport:
         }
         try:
             self._halves = KafkaProducer(**settings)
-            self._ops = KafkaProducer(**{"linger_ms": OP_LINGER_MS, **settings})
+            self._ops = KafkaProducer(**{"linger_ms": min(OP_LINGER_MS, half_timeout_ms // 2), **settings})
         except KafkaError as error:
             raise ConfigurationError(f"No Kafka answers at {bootstrap_servers}: {error!r}.") from error
 
@@ -47,14 +47,9 @@ class KafkaPythonTransport:
         try:
             return int(_send(self._halves, record).get(timeout=self._half_timeout_ms / 1000).offset)
         except KafkaTimeoutError as error:
-            raise HalfMessageTimeoutError(
-                f"Kafka did not acknowledge the half message within {self._half_timeout_ms} ms, so the local "
-                f"transaction was not run. It may be in the log: then the check rolls it back. ({error})"
-            ) from error
+            raise not_acknowledged(self._half_timeout_ms, error) from error
         except (KafkaError, ValueError, TypeError) as error:
-            raise HalfMessageError(
-                f"The half message was not written, so the local transaction was not run: {error}"
-            ) from error
+            raise not_written(error) from error
 
     def write_op(self, record: OutgoingRecord, lost: Lost) -> None:
         """See :class:`~checkback.transports.Transport`."""
