@@ -18,9 +18,11 @@ from checkers import CheckService
 from conf import Settings
 from streaming.checkpoint import Checkpoint, CheckpointFacts
 from streaming.metrics import JobMetrics
+from streaming.partition_writer import SinkSettings
 from streaming.query import outcomes, policy_of, start_query
 from streaming.session import build_session
-from streaming.sink import BatchReport, ExactlyOnceSink, SinkSettings
+from streaming.sink import BatchReport, ExactlyOnceSink
+from streaming.steps import Witness, nothing
 
 _LOGGER = logging.getLogger(__name__)
 _OURS = "checkback.exceptions."
@@ -40,8 +42,10 @@ class TransactionJob:
         settings: Settings,
         observer: Callable[[BatchReport], None] | None = None,
         spark: SparkSession | None = None,
+        witness: Witness = nothing,
     ) -> None:
         self._settings = settings
+        self._witness = witness
         self._observer = observer
         self._given_spark = spark
         self._spark: SparkSession | None = None
@@ -73,6 +77,7 @@ class TransactionJob:
                 topics,
                 settings.job.sink_transaction_timeout,
                 dict(kafka.sink_options),
+                self._witness,
             ),
             checkpoint,
             self._observe,

@@ -11,7 +11,7 @@ from kafka.partitioner.default import murmur2
 
 from checkback.exceptions import ProgressError
 from state import Kind
-from streaming.sink import Batch, SinkSettings, _fresh_producer, write_partition
+from streaming.partition_writer import Batch, SinkSettings, _fresh_producer, write_partition
 from tests.place import Place
 
 SCHEMA = pa.schema(

@@ -1,0 +1,29 @@
+"""The steps of a batch at which a fault would be worst; fault tests end processes there."""
+
+from collections.abc import Callable
+from enum import StrEnum
+
+
+class Step(StrEnum):
+    """Where a batch is, in the order in which it gets there."""
+
+    BATCH_STARTS = "batch starts"
+    """Driver: its entry is in the offset log, nothing has been evaluated."""
+    BEFORE_TRANSACTION = "before the Kafka transaction"
+    """Task: earlier producers are fenced, the progress offset is read."""
+    IN_TRANSACTION = "in the Kafka transaction"
+    """Task: a piece of the rows has been handed to the producer."""
+    STATE_COMMITTED = "between state commit and offset commit"
+    """Task: Spark's state store has the batch, Kafka has it not."""
+    AFTER_TRANSACTION = "after the Kafka transaction"
+    """Task: Kafka has the batch, the driver does not know."""
+    BATCH_ENDS = "batch ends"
+    """Driver: all partitions are in Kafka, Spark's commit log does not have the batch."""
+
+
+Witness = Callable[[Step, int], None]
+"""Called with the step and the batch's number."""
+
+
+def nothing(step: Step, batch: int) -> None:
+    """The witness of every day."""
