@@ -7,12 +7,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from checkback.cli.bench import bench
+from checkback.cli.checks import run_checks
 from checkback.cli.config import config
 from checkback.cli.demo import demo
 from checkback.cli.kafka import kafka
 from checkback.cli.parked import parked
 from checkback.cli.run import run_job
 from checkback.cli.topics import topics
+from checkback.cli.torture import run_torture
 from checkback.exceptions import CheckbackError
 
 _TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h
@@ -29,10 +31,12 @@ app = typer.Typer(
 )
 app.command("demo")(demo)
 app.command("run")(run_job)
+app.command("checks")(run_checks)
 app.add_typer(topics, name="topics")
 app.add_typer(parked, name="parked")
 app.command("config")(config)
 app.command("kafka")(kafka)
+app.command("torture")(run_torture)
 app.add_typer(bench, name="bench")
 
 

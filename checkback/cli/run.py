@@ -1,11 +1,14 @@
 """``checkback run``."""
 
+from pathlib import Path
+
 from rich.console import Console
 
 from checkback.cli.options import ConfigFile
 from checkback.cli.signals import stop_on_signals
 from conf import load
 from streaming import BatchReport, TransactionJob
+from streaming.steps import Witness, nothing
 
 
 def run_job(config: ConfigFile = None) -> None:
@@ -13,6 +16,11 @@ def run_job(config: ConfigFile = None) -> None:
 
     The settings, the topics and the checkpoint are checked first; nothing starts when they do not fit together.
     """
+    run(config)
+
+
+def run(config: Path | None = None, witness: Witness = nothing) -> None:
+    """What the command does; ``witness`` is told of each step of a batch."""
     settings = load(config)
     console = Console(soft_wrap=True)
     stopping = stop_on_signals()
@@ -23,7 +31,7 @@ def run_job(config: ConfigFile = None) -> None:
             counts = "  ".join(f"{name} {number}" for name, number in sorted(report.counts.items()))
             console.print(f"batch {report.batch}: {report.written} written  {counts}", highlight=False)
 
-    with TransactionJob(settings, show) as job:
+    with TransactionJob(settings, show, witness=witness) as job:
         console.print(f"Running; checkpoint in {settings.job.checkpoint}. Ctrl-C stops it.", highlight=False)
         while not stopping.is_set() and not job.wait(1):
             pass

@@ -22,6 +22,8 @@ COMMANDS: dict[tuple[str, ...], str] = {
     (): "a message appears if, and only if",
     ("demo",): "A shop sends orders",
     ("run",): "Run the job",
+    ("checks",): "Run a check service alone",
+    ("torture",): "Break the whole system",
     ("topics",): "Checkback's own topics",
     ("topics", "create"): "Create the topics that are missing",
     ("parked",): "Messages that were given up on",

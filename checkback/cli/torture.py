@@ -1,0 +1,48 @@
+"""``checkback torture``."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from torture import RoundReport, torture
+
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the whole report there, too.", show_default=False)]
+
+
+def run_torture(
+    minutes: Annotated[float | None, typer.Option(min=0.1, help="Rounds for so long.", show_default=False)] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="So many rounds; 30 without --minutes.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Which faults come when; the same seed, the same schedule.")] = 1,
+    json_file: JsonFile = None,
+) -> None:
+    """Break the whole system again and again, and compare the producers' database with what consumers got.
+
+    A broker, a job with executors of its own, a check service and producers are started on this machine. Each round
+    kills, stops or damages one of them, or sets the clock back. Exit status 1 when a promise did not hold.
+    """
+    console = Console(soft_wrap=True, highlight=False)
+
+    def tell(done: RoundReport) -> None:
+        console.print(f"round {done.number}: {done.fault}; delivered again after {done.recovery_seconds} s")
+        for stop in done.stops:
+            console.print(f"    a job stopped: {stop}", markup=False)
+
+    console.print(f"Starting Kafka, the job, a check service and producers; seed {seed} ...")
+    report = torture(seed, rounds=rounds or (None if minutes else 30), minutes=minutes, tell=tell)
+    for fault in report.left_out:
+        console.print(f"Left out: {fault} (it needs Linux and a C compiler).")
+    if json_file is not None:
+        json_file.write_text(json.dumps(asdict(report), indent=2), encoding="utf-8")
+    judged = report.judgement
+    if judged is not None:
+        console.print(
+            f"{len(report.rounds)} rounds in {report.seconds:.0f} s: {judged.expected} messages in the database, "
+            f"{judged.delivered} delivered; {judged}."
+        )
+    if not report.holds:
+        console.print(f"[bold red]A promise did not hold[/]: {report.defect}")
+        raise typer.Exit(1)

@@ -1,0 +1,56 @@
+"""The oracle, on data: it must see every way in which a promise can be broken."""
+
+import pytest
+
+from torture.oracle import Body, judge
+
+ONE = Body("orders", b"key", b"value", (("trace", b"1"), ("trace", b"2")))
+SENT = {"a": ONE, "b": ONE._replace(value=None)}
+DELIVERED = {name: [body] for name, body in SENT.items()}
+
+
+def test_the_same_on_both_sides_holds() -> None:
+    judged = judge(SENT, DELIVERED)
+    assert judged.holds
+    assert (judged.expected, judged.delivered) == (2, 2)
+
+
+def test_nothing_sent_and_nothing_delivered_holds() -> None:
+    assert judge({}, {}).holds
+
+
+def test_what_is_missing_is_lost() -> None:
+    judged = judge(SENT, {"a": [ONE]})
+    assert (judged.lost, judged.holds) == (["b"], False)
+
+
+def test_a_second_copy_is_repeated() -> None:
+    judged = judge(SENT, {**DELIVERED, "a": [ONE, ONE]})
+    assert (judged.repeated, judged.delivered, judged.holds) == (["a"], 3, False)
+
+
+def test_what_nobody_committed_is_leaked() -> None:
+    judged = judge(SENT, {**DELIVERED, "c": [ONE]})
+    assert (judged.leaked, judged.holds) == (["c"], False)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ONE._replace(topic="invoices"),
+        ONE._replace(key=None),
+        ONE._replace(key=b""),
+        ONE._replace(value=b"value "),
+        ONE._replace(value=None),
+        ONE._replace(headers=(("trace", b"2"), ("trace", b"1"))),
+        ONE._replace(headers=(("trace", b"1"),)),
+        ONE._replace(headers=(("trace", b"1"), ("trace", None))),
+    ],
+)
+def test_a_single_different_byte_is_seen(other: Body) -> None:
+    judged = judge(SENT, {**DELIVERED, "a": [other]})
+    assert (judged.changed, judged.holds) == (["a"], False)
+
+
+def test_it_says_how_many_of_each() -> None:
+    assert str(judge(SENT, {"a": [ONE, ONE]})) == "1 lost, 1 repeated, 0 leaked, 0 changed"

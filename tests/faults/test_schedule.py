@@ -1,0 +1,35 @@
+"""Which fault comes when: all of them, in an order that the seed decides."""
+
+from collections import Counter
+from itertools import islice
+
+import pytest
+
+from streaming.steps import Step
+from torture.schedule import Fault, schedule
+
+DECK = 30
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_thirty_rounds_hold_every_fault_and_the_drivers_death_at_every_step(seed: int) -> None:
+    for deck in range(3):
+        rounds = list(islice(schedule(seed), deck * DECK, (deck + 1) * DECK))
+        assert {this.fault for this in rounds} == set(Fault)
+        deaths = Counter(this.step for this in rounds if this.fault is Fault.DRIVER_KILLED)
+        assert deaths == {**dict.fromkeys(Step, 1), None: 3}
+
+
+def test_the_same_seed_gives_the_same_rounds() -> None:
+    assert list(islice(schedule(7), 90)) == list(islice(schedule(7), 90))
+
+
+def test_another_seed_gives_others() -> None:
+    assert list(islice(schedule(7), DECK)) != list(islice(schedule(8), DECK))
+
+
+def test_what_a_machine_cannot_do_is_left_out() -> None:
+    without = frozenset({Fault.CLOCK_BACK_HOUR})
+    rounds = list(islice(schedule(1, without), DECK - 1))
+    assert {this.fault for this in rounds} == set(Fault) - without
+    assert [this.number for this in rounds] == list(range(1, DECK))

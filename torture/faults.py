@@ -1,0 +1,194 @@
+"""How each fault is done to the running system."""
+
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from torture.death import Order, Victim, carried_out, give, withdraw
+from torture.schedule import Fault, Round
+from torture.system import NotRecoveredError, System
+
+_CLAIM_SECONDS = 90.0
+_SUSPENDED_SECONDS = 20.0
+_FENCED_SECONDS = 60.0
+_STOP_SECONDS = 60.0
+_HOUR = 3600
+
+
+def inject(system: System, this: Round) -> float:
+    """Do it, and bring the system back as an operator or an orchestrator would.
+
+    Returns:
+        When recovery began (``time.time()``).
+
+    Raises:
+        NotRecoveredError: the system did not do in time what it must.
+    """
+    return _FAULTS[this.fault](system, this)
+
+
+def _kill_driver(system: System, this: Round) -> float:
+    if this.step is None:
+        system.job.kill_driver()
+    else:
+        _order(system, Order(this.step, Victim.DRIVER))
+        system.job.wait(10)
+    since = time.time()
+    system.restart_job()
+    return since
+
+
+def _kill_executor(system: System, this: Round) -> float:
+    if this.step is None:
+        executors: list[psutil.Process] = []
+
+        def found() -> bool:
+            executors[:] = system.job.executors()
+            return bool(executors)
+
+        system.wait_until(found, _CLAIM_SECONDS, "no executor was there")
+        with suppress(psutil.NoSuchProcess):
+            _dice(this).choice(executors).kill()
+    else:
+        _order(system, Order(this.step, Victim.EXECUTOR))
+    return time.time()
+
+
+def _kill_workers(system: System, this: Round) -> float:
+    if this.step is None:
+        for worker in system.job.workers():
+            with suppress(psutil.NoSuchProcess):
+                worker.kill()
+    else:
+        _order(system, Order(this.step, Victim.WORKER))
+    return time.time()
+
+
+def _suspend_job(system: System, this: Round) -> float:
+    """1. Stop the job.  2. Another takes over and delivers.  3. After 20 s the old one goes on, and must end itself."""
+    if this.step is None:  # 1
+        system.job.suspend()
+    else:
+        _order(system, Order(this.step, Victim.EVERYBODY_SLEEPS))
+    since = time.time()
+    old = system.take_over()  # 2
+    system.recoveries.append(system.wait_for_delivery(since))
+    time.sleep(max(0.0, since + _SUSPENDED_SECONDS - time.time()))
+    old.resume()  # 3
+    system.wait_until(lambda: old.exit_status is not None, _FENCED_SECONDS, "the job that was suspended did not end")
+    system.note_stop(old)
+    if old.exit_status == 0:
+        raise NotRecoveredError("The job that was suspended ended as if nothing had happened.")
+    return time.time()
+
+
+def _restart_broker(system: System, _this: Round) -> float:
+    system.ground.broker.stop()
+    system.ground.broker.start()
+    return time.time()
+
+
+def _kill_broker(system: System, _this: Round) -> float:
+    system.ground.broker.kill()
+    system.ground.broker.start()
+    return time.time()
+
+
+def _kill_check_service(system: System, _this: Round) -> float:
+    system.checks.kill()
+    return time.time()
+
+
+def _kill_producer(system: System, _this: Round) -> float:
+    system.shop.kill()
+    return time.time()
+
+
+def _tear_checkpoint(system: System, this: Round) -> float:
+    """1. The driver dies.  2. A file of its checkpoint is cut short.  3. Mended by the job itself, or put back."""
+    executors = system.job.executors()
+    system.job.kill_driver()  # 1
+    psutil.wait_procs(executors, timeout=_STOP_SECONDS)  # they would go on writing
+    file, whole = _tear(system.ground.checkpoint, _dice(this))  # 2
+    since = time.time()
+    system.restart_job()
+    job = system.job
+    while job.exit_status is None:  # 3
+        with suppress(NotRecoveredError):
+            system.wait_for_delivery(since, seconds=1, supervised=False)
+            return since
+        if time.time() - since > _STOP_SECONDS:
+            raise NotRecoveredError(f"With {file} torn the job neither stopped nor delivered. It said: {job.said()}")
+    system.note_stop(job, f"{file.parent.name}/{file.name} torn")
+    file.write_bytes(whole)
+    since = time.time()
+    system.restart_job()
+    return since
+
+
+def _tear(checkpoint: Path, chance: random.Random) -> tuple[Path, bytes]:
+    """Cut the newest file of one of the checkpoint's logs, or of its state, and say what it held."""
+    kinds = {
+        "commits": list(checkpoint.glob("commits/[0-9]*")),
+        "offsets": list(checkpoint.glob("offsets/[0-9]*")),
+        "state": [file for file in checkpoint.glob("state/0/*/*") if file.suffix in {".changelog", ".zip"}],
+    }
+    files = kinds[chance.choice([kind for kind, found in kinds.items() if found])]
+    file = max(files, key=lambda found: (found.stat().st_mtime_ns, found.name))
+    whole = file.read_bytes()
+    file.write_bytes(whole[: chance.randrange(max(1, len(whole)))])
+    return file, whole
+
+
+def _step_clock_back(system: System, _this: Round) -> float:
+    """Less than the clock tolerance: the job goes on."""
+    system.ground.clock.set(-30)
+    since = time.time()
+    system.recoveries.append(system.wait_for_delivery(since))
+    system.ground.clock.set(0)
+    return time.time()
+
+
+def _step_clock_back_an_hour(system: System, _this: Round) -> float:
+    """More than the clock tolerance: the job stops, and goes on when the clock is right again."""
+    job = system.job
+    system.ground.clock.set(-_HOUR)
+    if job.wait(_STOP_SECONDS) is None:
+        raise NotRecoveredError("The clock stepped back by an hour, and the job did not stop.")
+    system.note_stop(job)
+    system.ground.clock.set(0)
+    since = time.time()
+    system.restart_job()
+    return since
+
+
+def _order(system: System, order: Order) -> None:
+    folder = system.ground.folder
+    give(folder, order)
+    try:
+        system.wait_until(lambda: carried_out(folder), _CLAIM_SECONDS, f"no batch came to the step '{order.step}'")
+    finally:
+        withdraw(folder)
+
+
+def _dice(this: Round) -> random.Random:
+    return random.Random(this.seed)  # noqa: S311  (dice, no secret)
+
+
+_FAULTS: dict[Fault, Callable[[System, Round], float]] = {
+    Fault.DRIVER_KILLED: _kill_driver,
+    Fault.EXECUTOR_KILLED: _kill_executor,
+    Fault.WORKERS_KILLED: _kill_workers,
+    Fault.JOB_SUSPENDED: _suspend_job,
+    Fault.BROKER_RESTARTED: _restart_broker,
+    Fault.BROKER_KILLED: _kill_broker,
+    Fault.CHECK_SERVICE_KILLED: _kill_check_service,
+    Fault.PRODUCER_KILLED: _kill_producer,
+    Fault.CHECKPOINT_TORN: _tear_checkpoint,
+    Fault.CLOCK_BACK_SECONDS: _step_clock_back,
+    Fault.CLOCK_BACK_HOUR: _step_clock_back_an_hour,
+}

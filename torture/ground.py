@@ -1,0 +1,80 @@
+"""The ground of a fault run: a broker with topics, a folder, and the settings and environment of its processes."""
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from checkback.local import LocalKafka
+from checkback.protocol import Topics
+from checkback.topics import TopicAdministration
+from torture.clock import SettableClock
+
+HALF_PARTITIONS = 4
+STATE_PARTITIONS = 2
+REAL_TOPICS = ("orders", "invoices")
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Where everything lies; the job's executors are processes of their own."""
+
+    folder: Path
+    broker: LocalKafka
+    clock: SettableClock
+    master: str = "local-cluster[2,1,1024]"
+    topics: Topics = field(default_factory=Topics)
+
+    @property
+    def checkpoint(self) -> Path:
+        """The job's checkpoint folder."""
+        return self.folder / "checkpoint"
+
+    def prepare(self) -> None:
+        """Start the broker and create the topics."""
+        self.broker.start()
+        with TopicAdministration(self.broker.bootstrap_servers) as administration:
+            administration.create(
+                self.topics,
+                partitions=HALF_PARTITIONS,
+                progress_partitions=STATE_PARTITIONS,
+                replication=1,
+                age_limit_ms=3_600_000,
+            )
+            for topic in REAL_TOPICS:
+                administration.create_one(topic, 3)
+
+    def settings(self) -> dict[str, str]:
+        """Environment of the job and of the check service."""
+        values = {
+            "KAFKA__BOOTSTRAP_SERVERS": self.broker.bootstrap_servers,
+            "JOB__CHECKPOINT": str(self.checkpoint),
+            "JOB__MASTER": self.master,
+            "JOB__DRIVER_MEMORY": "768m",
+            "JOB__STATE_PARTITIONS": str(STATE_PARTITIONS),
+            "JOB__MAX_OFFSETS_PER_TRIGGER": "2000",
+            "TRANSACTIONS__TIMEOUT": "2s",
+            "TRANSACTIONS__CHECK_INTERVAL": "1s",
+            "TRANSACTIONS__CHECK_INTERVAL_MAX": "1s",
+            "TRANSACTIONS__CHECK_MAX": "1000",  # what is down for long here must not be given up on
+            "TRANSACTIONS__CHECK_ANSWER_TTL": "5s",
+            "TRANSACTIONS__UNREACHABLE_BACKOFF_MAX": "2s",
+            "TRANSACTIONS__TIMER_SLACK": "100ms",
+            "CHECKS__IN_JOB": "false",
+            "CHECKS__ENDPOINT_TTL": "20s",
+        }
+        return {f"CHECKBACK_{name}": value for name, value in values.items()}
+
+    def job_environment(self) -> dict[str, str]:
+        """The settings, the clock that can be set, and a folder for what executors log."""
+        return {
+            **self.settings(),
+            **self.clock.environment(),
+            "SPARK_WORKER_DIR": str(self.folder / "executors"),
+            "SPARK_LOCAL_DIRS": str(self.folder / "spark"),
+        }
+
+
+def make_ground(folder: Path | None = None) -> Ground:
+    """A fresh place, in a temporary folder by default."""
+    place = folder or Path(tempfile.mkdtemp(prefix="checkback-torture-"))
+    return Ground(place, LocalKafka(place / "kafka"), SettableClock(place))

@@ -1,0 +1,53 @@
+"""The oracle: what the producers' database says against what consumers got."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class Body(NamedTuple):
+    """A message as a consumer must find it, byte for byte; headers in their order."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Ids of the messages with which something is wrong; all four empty is what we promise."""
+
+    expected: int
+    delivered: int
+    lost: list[str] = field(default_factory=list)
+    """In the database, and not delivered."""
+    repeated: list[str] = field(default_factory=list)
+    """Delivered more than once."""
+    leaked: list[str] = field(default_factory=list)
+    """Delivered, and not in the database."""
+    changed: list[str] = field(default_factory=list)
+    """Delivered with another topic, key, value or headers."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether every message in the database was delivered once as it was, and no other."""
+        return not (self.lost or self.repeated or self.leaked or self.changed)
+
+    def __str__(self) -> str:
+        wrong = {"lost": self.lost, "repeated": self.repeated, "leaked": self.leaked, "changed": self.changed}
+        return ", ".join(f"{len(ids)} {name}" for name, ids in wrong.items())
+
+
+def judge(sent: Mapping[str, Body], delivered: Mapping[str, Sequence[Body]]) -> Judgement:
+    """Compare both sides, by message id."""
+    return Judgement(
+        expected=len(sent),
+        delivered=sum(len(copies) for copies in delivered.values()),
+        lost=sorted(sent.keys() - delivered.keys()),
+        repeated=sorted(name for name, copies in delivered.items() if len(copies) > 1),
+        leaked=sorted(delivered.keys() - sent.keys()),
+        changed=sorted(name for name in sent.keys() & delivered.keys() if delivered[name][0] != sent[name]),
+    )

@@ -1,0 +1,114 @@
+"""The processes of a fault run: started, found, killed, stopped and continued by their ids."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from torture.death import kill_driver, send_to_all
+
+_EXECUTOR = "CoarseGrainedExecutorBackend"
+_DAEMON = "streaming.daemon"
+
+
+class Process:
+    """``python -m MODULE ARGUMENTS`` in a process group of its own, with a log."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        self._log = log
+        self._from = log.stat().st_size if log.exists() else 0
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(  # noqa: S603  (our own modules)
+                [sys.executable, "-m", *command],
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    @property
+    def exit_status(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll()
+
+    def said(self) -> str:
+        """What it has printed."""
+        with self._log.open("rb") as log:
+            log.seek(self._from)
+            return log.read().decode(errors="replace")
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self._process.terminate()
+
+    def wait(self, seconds: float) -> int | None:
+        """Exit status, None when it still runs after so long."""
+        with suppress(subprocess.TimeoutExpired):
+            return self._process.wait(seconds)
+        return None
+
+    def kill(self) -> None:
+        """SIGKILL to it and to all that it started and that still know it."""
+        with suppress(psutil.NoSuchProcess):
+            for process in [psutil.Process(self.pid), *self._descendants()]:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+        self._process.wait()
+
+    def _descendants(self) -> list[psutil.Process]:
+        with suppress(psutil.NoSuchProcess):
+            return list(psutil.Process(self.pid).children(recursive=True))
+        return []
+
+
+class JobProcess(Process):
+    """The job: a driver (Python and a JVM), executors (JVMs of their own), Python workers under each executor."""
+
+    def kill_driver(self) -> None:
+        """SIGKILL to the driver; its executors notice it later."""
+        with suppress(psutil.NoSuchProcess):
+            kill_driver(self.pid)
+        self._process.wait()
+
+    def executors(self) -> list[psutil.Process]:
+        """JVMs of the executors."""
+        return self._whose_command_says(_EXECUTOR)
+
+    def workers(self) -> list[psutil.Process]:
+        """Python workers, each forked from its executor's daemon."""
+        daemons = self._whose_command_says(_DAEMON)
+        ids = {daemon.pid for daemon in daemons}
+        return [process for process in daemons if _parent(process) in ids]
+
+    def suspend(self) -> None:
+        """SIGSTOP to all of it."""
+        send_to_all(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT to all of it."""
+        send_to_all(self.pid, signal.SIGCONT)
+
+    def _whose_command_says(self, word: str) -> list[psutil.Process]:
+        found = []
+        for process in self._descendants():
+            with suppress(psutil.NoSuchProcess):
+                if any(word in part for part in process.cmdline()):
+                    found.append(process)
+        return found
+
+
+def _parent(process: psutil.Process) -> int | None:
+    with suppress(psutil.NoSuchProcess):
+        return process.ppid()
+    return None

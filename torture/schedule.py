@@ -1,0 +1,75 @@
+"""Which fault comes when: drawn from a seed, so that a run can be had again."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import count
+
+from streaming.steps import Step
+
+
+class Fault(StrEnum):
+    """What is done to the running system."""
+
+    DRIVER_KILLED = "driver killed"
+    EXECUTOR_KILLED = "executor killed"
+    WORKERS_KILLED = "Python workers killed"
+    JOB_SUSPENDED = "job suspended for 20 s, another takes over"
+    BROKER_RESTARTED = "broker restarted"
+    BROKER_KILLED = "broker killed"
+    CHECK_SERVICE_KILLED = "check service killed"
+    PRODUCER_KILLED = "producer killed"
+    CHECKPOINT_TORN = "checkpoint file torn"
+    CLOCK_BACK_SECONDS = "clock stepped back by 30 s"
+    CLOCK_BACK_HOUR = "clock stepped back by an hour"
+
+
+TASK_STEPS = (Step.BEFORE_TRANSACTION, Step.IN_TRANSACTION, Step.STATE_COMMITTED, Step.AFTER_TRANSACTION)
+
+_MOST_DELAY_SECONDS = 1.5
+
+# Thirty rounds hold every fault, and the driver's death at every step.
+_DECK: tuple[tuple[Fault, tuple[Step | None, ...], int], ...] = (
+    (Fault.DRIVER_KILLED, (None,), 3),
+    *((Fault.DRIVER_KILLED, (step,), 1) for step in Step),
+    (Fault.EXECUTOR_KILLED, (None,), 2),
+    (Fault.EXECUTOR_KILLED, TASK_STEPS, 2),
+    (Fault.WORKERS_KILLED, (None,), 3),
+    (Fault.WORKERS_KILLED, TASK_STEPS, 3),
+    (Fault.JOB_SUSPENDED, (None, *TASK_STEPS), 1),
+    (Fault.BROKER_RESTARTED, (None,), 1),
+    (Fault.BROKER_KILLED, (None,), 1),
+    (Fault.CHECK_SERVICE_KILLED, (None,), 3),
+    (Fault.PRODUCER_KILLED, (None,), 2),
+    (Fault.CHECKPOINT_TORN, (None,), 1),
+    (Fault.CLOCK_BACK_SECONDS, (None,), 1),
+    (Fault.CLOCK_BACK_HOUR, (None,), 1),
+)
+
+
+@dataclass(frozen=True)
+class Round:
+    """One fault: at a step of whichever batch gets there first, or ``delay_seconds`` after the round before."""
+
+    number: int
+    fault: Fault
+    step: Step | None
+    delay_seconds: float
+    seed: int
+    """For what the fault itself has to draw: which file, which process."""
+
+    def __str__(self) -> str:
+        return f"{self.fault}: {self.step}" if self.step else str(self.fault)
+
+
+def schedule(seed: int, without: frozenset[Fault] = frozenset()) -> Iterator[Round]:
+    """Rounds without end; every thirty of them hold each fault but those in ``without``, in an order of their own."""
+    chance = random.Random(seed)  # noqa: S311  (dice, no secret)
+    numbers = count(1)
+    while True:
+        cards = [(fault, steps) for fault, steps, copies in _DECK for _ in range(copies) if fault not in without]
+        chance.shuffle(cards)
+        for fault, steps in cards:
+            delay = chance.uniform(0, _MOST_DELAY_SECONDS)
+            yield Round(next(numbers), fault, chance.choice(steps), delay, chance.getrandbits(32))

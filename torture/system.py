@@ -1,0 +1,165 @@
+"""The running system: a shop, a check service, a job, a consumer; and a supervisor that starts again what has ended."""
+
+import itertools
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Self
+
+from sqlalchemy import text
+
+from checkback.exceptions import CheckbackError
+from checkback.protocol import from_base64
+from torture.consumer import Consuming
+from torture.ground import REAL_TOPICS, Ground
+from torture.oracle import Body, Judgement, judge
+from torture.processes import JobProcess, Process
+from torture.shop import open_database
+
+_RECOVER_SECONDS = 180.0
+_POLL_SECONDS = 0.05
+
+
+class NotRecoveredError(CheckbackError):
+    """Nothing new was delivered in time."""
+
+
+class System:
+    """Everything under fault; use it as a context manager. Times are seconds of ``time.time()``."""
+
+    def __init__(self, ground: Ground, seed: int) -> None:
+        self.ground = ground
+        self._seed = seed
+        self._starts = itertools.count()
+        self._engine = open_database(ground.folder)
+        self._consuming = Consuming(ground.broker.bootstrap_servers, REAL_TOPICS)
+        self.shop = self.start_shop()
+        self.checks = self.start_checks()
+        self.job = self.start_job()
+        self._zombies: list[Process] = []
+        self.stops: list[str] = []
+        """What jobs of this round said when they ended without being killed."""
+        self.recoveries: list[float] = []
+        """Seconds from each fault of this round to the first new delivery."""
+
+    def __enter__(self) -> Self:
+        self._consuming.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consuming.stop()
+        for process in (self.shop, self.checks, self.job, *self._zombies):
+            process.kill()
+        self._engine.dispose()
+
+    def start_shop(self) -> Process:
+        """A producer process; each has dice of its own."""
+        folder, broker, topics = self.ground.folder, self.ground.broker, ",".join(REAL_TOPICS)
+        seed = str(self._seed * 1000 + next(self._starts))
+        command = ["torture.shop", str(folder), broker.bootstrap_servers, self.ground.topics.prefix, topics, seed]
+        return Process(command, {}, folder / "shop.log")
+
+    def start_checks(self) -> Process:
+        """A check service."""
+        return Process(["checkback", "checks"], self.ground.settings(), self.ground.folder / "checks.log")
+
+    def start_job(self) -> JobProcess:
+        """A job on the one checkpoint."""
+        folder = self.ground.folder
+        return JobProcess(["torture.job", str(folder)], self.ground.job_environment(), folder / "job.log")
+
+    def restart_job(self) -> None:
+        """Another job in place of one that has ended."""
+        self.job = self.start_job()
+
+    def take_over(self) -> JobProcess:
+        """Start another job while the present one is still there, and return that one."""
+        old, self.job = self.job, self.start_job()
+        self._zombies.append(old)
+        return old
+
+    def supervise(self) -> None:
+        """What an orchestrator does: start again what has ended."""
+        if self.job.exit_status is not None:
+            self.note_stop(self.job)
+            self.restart_job()
+        if self.checks.exit_status is not None:
+            self.checks = self.start_checks()
+        if self.shop.exit_status is not None:
+            self.shop = self.start_shop()
+
+    def begin_round(self) -> None:
+        """Forget what the last round noted."""
+        self.stops, self.recoveries = [], []
+
+    def note_stop(self, job: Process, why: str = "") -> None:
+        """Keep what a job said that ended by itself."""
+        self.stops.append(f"{why}: {_last_words(job)}" if why else _last_words(job))
+
+    def wait_for_delivery(self, after: float, seconds: float = _RECOVER_SECONDS, *, supervised: bool = True) -> float:
+        """Seconds from ``after`` until a message came whose transaction began after it.
+
+        Raises:
+            NotRecoveredError: none came in time.
+        """
+
+        def came() -> bool:
+            with self._engine.connect() as connection:
+                rows = connection.execute(text("SELECT id FROM sent WHERE at > :after LIMIT 500"), {"after": after})
+                return any(self._consuming.came(name) for (name,) in rows)
+
+        self.wait_until(came, seconds, "nothing new was delivered", supervised=supervised)
+        return time.time() - after
+
+    def wait_until(self, holds: Callable[[], bool], seconds: float, otherwise: str, *, supervised: bool = True) -> None:
+        """Wait until the condition holds, starting again what ends.
+
+        Raises:
+            NotRecoveredError: it did not in time.
+        """
+        deadline = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > deadline:
+                raise NotRecoveredError(f"Within {seconds:.0f} s {otherwise}.")
+            if supervised:
+                self.supervise()
+            time.sleep(_POLL_SECONDS)
+
+    def judge(self) -> Judgement:
+        """What the oracle says now; what is still on its way counts as lost."""
+        delivered = self._consuming.found()  # first: what is in the database after it may not have come yet
+        with self._engine.connect() as connection:
+            rows = connection.execute(text("SELECT id, topic, key, value, headers FROM sent"))
+            return judge({row.id: _body(row) for row in rows}, delivered)
+
+    def come_to_rest(self, seconds: float = 120.0) -> Judgement:
+        """Stop sending, wait until all is delivered (or the time is over), stop the job, and judge."""
+        stopped = self.ground.folder / "sending.stopped"
+
+        def sending_has_stopped() -> bool:
+            if not stopped.exists():
+                with suppress(ProcessLookupError):
+                    self.shop.terminate()
+            return stopped.exists()
+
+        stopped.unlink(missing_ok=True)
+        self.wait_until(sending_has_stopped, 60, "the shop did not stop")
+        with suppress(NotRecoveredError):
+            self.wait_until(lambda: not self.judge().lost, seconds, "not all was delivered")
+        self.job.terminate()
+        if self.job.wait(40) is None:
+            self.stops.append("The job did not end within 40 s of SIGTERM.")
+        time.sleep(1)  # a consumer that is still to see a repeated or leaked one
+        return self.judge()
+
+
+def _body(row: object) -> Body:
+    headers = tuple((name, from_base64(value)) for name, value in json.loads(row.headers))  # type: ignore[attr-defined]
+    return Body(row.topic, row.key, row.value, headers)  # type: ignore[attr-defined]
+
+
+def _last_words(process: Process) -> str:
+    lines = [line.strip() for line in process.said().splitlines() if line.strip()]
+    errors = [line for line in lines if "Error: " in line] or lines[-1:]
+    return f"exit {process.exit_status}: {' '.join(errors[-1:])}"
