@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from torture import RoundReport, torture
+from checkback.exceptions import InstallationError
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the whole report there, too.", show_default=False)]
 
@@ -24,6 +24,10 @@ def run_torture(
     A broker, a job with executors of its own, a check service and producers are started on this machine. Each round
     kills, stops or damages one of them, or sets the clock back. Exit status 1 when a promise did not hold.
     """
+    try:
+        from torture import RoundReport, torture  # noqa: PLC0415  (the other commands do not need its packages)
+    except ModuleNotFoundError as error:
+        raise InstallationError(f"checkback torture needs {error.name}: pip install 'checkback[job,sql]'.") from error
     console = Console(soft_wrap=True, highlight=False)
 
     def tell(done: RoundReport) -> None:
