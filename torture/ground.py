@@ -7,7 +7,9 @@ from pathlib import Path
 from checkback.local import LocalKafka
 from checkback.protocol import Topics
 from checkback.topics import TopicAdministration
+from torture import tables
 from torture.clock import SettableClock
+from torture.tables import Postgresql, Tables
 
 HALF_PARTITIONS = 4
 STATE_PARTITIONS = 2
@@ -21,8 +23,14 @@ class Ground:
     folder: Path
     broker: LocalKafka
     clock: SettableClock
+    tables: Tables | None = None
     master: str = "local-cluster[2,1,1024]"
     topics: Topics = field(default_factory=Topics)
+
+    @property
+    def sent_topics(self) -> tuple[str, ...]:
+        """What producers send to; one that only tables have is in no Kafka."""
+        return tuple(dict.fromkeys([*REAL_TOPICS, *(tables.TOPICS if self.tables else ())]))
 
     @property
     def checkpoint(self) -> Path:
@@ -68,13 +76,17 @@ class Ground:
         """The settings, the clock that can be set, and a folder for what executors log."""
         return {
             **self.settings(),
+            **(self.tables.environment() if self.tables else {}),
             **self.clock.environment(),
+            # JVMs that live for a minute: compile quickly rather than well
+            "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1",
             "SPARK_WORKER_DIR": str(self.folder / "executors"),
             "SPARK_LOCAL_DIRS": str(self.folder / "spark"),
         }
 
 
-def make_ground(folder: Path | None = None) -> Ground:
-    """A fresh place, in a temporary folder by default."""
-    place = folder or Path(tempfile.mkdtemp(prefix="checkback-torture-"))
-    return Ground(place, LocalKafka(place / "kafka"), SettableClock(place))
+def make_ground(*, with_tables: bool = False, postgresql: Postgresql | None = None) -> Ground:
+    """A fresh place, in a temporary folder."""
+    place = Path(tempfile.mkdtemp(prefix="checkback-torture-"))
+    beside = Tables(place / "tables", postgresql) if with_tables or postgresql else None
+    return Ground(place, LocalKafka(place / "kafka"), SettableClock(place), beside)

@@ -9,8 +9,9 @@ from torture import clock
 from torture.faults import inject
 from torture.ground import Ground, make_ground
 from torture.oracle import Judgement
-from torture.schedule import Fault, Round, schedule
+from torture.schedule import PUBLISHING, Fault, Round, schedule
 from torture.system import NotRecoveredError, System
+from torture.tables import Postgresql
 
 NEEDS_CLOCK = frozenset({Fault.CLOCK_BACK_SECONDS, Fault.CLOCK_BACK_HOUR})
 
@@ -38,35 +39,45 @@ class TortureReport:
     """Faults that this machine cannot do."""
     defect: str = ""
     """What ended the run early, if anything did."""
-    judgement: Judgement | None = None
+    judgements: dict[str, Judgement] = field(default_factory=dict)
+    """What the oracle says of each destination, in the end."""
 
     @property
     def holds(self) -> bool:
         """Whether every promise held in every round."""
-        return not self.defect and self.judgement is not None and self.judgement.holds
+        return not self.defect and bool(self.judgements) and all(judged.holds for judged in self.judgements.values())
 
 
 Tell = Callable[[RoundReport], None]
 
 
-def torture(
-    seed: int, *, rounds: int | None = None, minutes: float | None = None, tell: Tell | None = None
-) -> TortureReport:
-    """Run so many rounds, or for so long.
+@dataclass(frozen=True)
+class Options:
+    """What to run: so many rounds, or for so long; with tables beside Kafka or without."""
+
+    seed: int = 1
+    rounds: int | None = None
+    minutes: float | None = None
+    with_tables: bool = False
+    postgresql: Postgresql | None = None
+
+
+def torture(options: Options, tell: Tell = lambda _round: None) -> TortureReport:
+    """Break the system as the options say.
 
     Everything lies in a temporary folder, which is kept when something did not hold; the report says so.
     """
-    ground = make_ground()
-    report = TortureReport(seed, left_out=[] if clock.can_be_set() else sorted(NEEDS_CLOCK))
+    ground = make_ground(with_tables=options.with_tables, postgresql=options.postgresql)
+    report = TortureReport(options.seed, left_out=[] if clock.can_be_set() else sorted(NEEDS_CLOCK))
     started = time.monotonic()
 
     def enough(done: int) -> bool:
-        late = minutes is not None and time.monotonic() - started >= minutes * 60
-        return late or (rounds is not None and done >= rounds)
+        late = options.minutes is not None and time.monotonic() - started >= options.minutes * 60
+        return late or (options.rounds is not None and done >= options.rounds)
 
     try:
         ground.prepare()
-        _rounds(ground, report, enough, tell or (lambda _round: None))
+        _rounds(ground, report, enough, tell)
     finally:
         ground.broker.stop()
     report.seconds = time.monotonic() - started
@@ -80,7 +91,7 @@ def _rounds(ground: Ground, report: TortureReport, enough: Callable[[int], bool]
     with System(ground, report.seed) as system:
         try:
             system.wait_for_delivery(time.time())
-            for this in schedule(report.seed, without):
+            for this in schedule(report.seed, without, PUBLISHING if ground.tables else ()):
                 if enough(len(report.rounds)):
                     break
                 done = _round(system, this)
@@ -89,9 +100,9 @@ def _rounds(ground: Ground, report: TortureReport, enough: Callable[[int], bool]
                 _refuse_harm(system.judge(), this)
         except NotRecoveredError as error:
             report.defect = f"{error} Logs are in {ground.folder}."
-        report.judgement = system.come_to_rest()
-        if not report.defect and not report.judgement.holds:
-            report.defect = f"{report.judgement}. Logs are in {ground.folder}."
+        report.judgements = system.come_to_rest()
+        if not report.defect and not report.holds:
+            report.defect = f"Not all is as it was sent. Logs are in {ground.folder}."
 
 
 def _refuse_harm(judgement: Judgement, this: Round) -> None:

@@ -1,7 +1,7 @@
 """Which fault comes when: drawn from a seed, so that a run can be had again."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
@@ -25,6 +25,9 @@ class Fault(StrEnum):
     CLOCK_BACK_HOUR = "clock stepped back by an hour"
 
 
+PUBLISHING = (Step.BEFORE_PUBLISH, Step.BETWEEN_DESTINATIONS, Step.AFTER_PUBLISH)
+"""Steps that a batch has only where messages go to tables."""
+STEPS = tuple(step for step in Step if step not in PUBLISHING)
 TASK_STEPS = (Step.BEFORE_TRANSACTION, Step.IN_TRANSACTION, Step.STATE_COMMITTED, Step.AFTER_TRANSACTION)
 
 _MOST_DELAY_SECONDS = 1.5
@@ -32,7 +35,6 @@ _MOST_DELAY_SECONDS = 1.5
 # Thirty rounds hold every fault, and the driver's death at every step.
 _DECK: tuple[tuple[Fault, tuple[Step | None, ...], int], ...] = (
     (Fault.DRIVER_KILLED, (None,), 3),
-    *((Fault.DRIVER_KILLED, (step,), 1) for step in Step),
     (Fault.EXECUTOR_KILLED, (None,), 2),
     (Fault.EXECUTOR_KILLED, TASK_STEPS, 2),
     (Fault.WORKERS_KILLED, (None,), 3),
@@ -63,12 +65,18 @@ class Round:
         return f"{self.fault}: {self.step}" if self.step else str(self.fault)
 
 
-def schedule(seed: int, without: frozenset[Fault] = frozenset()) -> Iterator[Round]:
-    """Rounds without end; every thirty of them hold each fault but those in ``without``, in an order of their own."""
+def schedule(seed: int, without: frozenset[Fault] = frozenset(), more_steps: Sequence[Step] = ()) -> Iterator[Round]:
+    """Rounds without end; every thirty of them hold each fault but those in ``without``, in an order of their own.
+
+    ``more_steps`` are further ones at which the driver dies, a round each.
+    """
+    deaths = [(Fault.DRIVER_KILLED, (step,), 1) for step in (*STEPS, *more_steps)]
     chance = random.Random(seed)  # noqa: S311  (dice, no secret)
     numbers = count(1)
     while True:
-        cards = [(fault, steps) for fault, steps, copies in _DECK for _ in range(copies) if fault not in without]
+        cards = [
+            (fault, steps) for fault, steps, copies in [*deaths, *_DECK] for _ in range(copies) if fault not in without
+        ]
         chance.shuffle(cards)
         for fault, steps in cards:
             delay = chance.uniform(0, _MOST_DELAY_SECONDS)

@@ -3,7 +3,7 @@
 import itertools
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Self
 
@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from checkback.exceptions import CheckbackError
 from checkback.protocol import from_base64
+from torture import tables
 from torture.consumer import Consuming
 from torture.ground import REAL_TOPICS, Ground
 from torture.oracle import Body, Judgement, judge
@@ -55,7 +56,7 @@ class System:
 
     def start_shop(self) -> Process:
         """A producer process; each has dice of its own."""
-        folder, broker, topics = self.ground.folder, self.ground.broker, ",".join(REAL_TOPICS)
+        folder, broker, topics = self.ground.folder, self.ground.broker, ",".join(self.ground.sent_topics)
         seed = str(self._seed * 1000 + next(self._starts))
         command = ["torture.shop", str(folder), broker.bootstrap_servers, self.ground.topics.prefix, topics, seed]
         return Process(command, {}, folder / "shop.log")
@@ -127,13 +128,22 @@ class System:
             time.sleep(_POLL_SECONDS)
 
     def judge(self) -> Judgement:
-        """What the oracle says now; what is still on its way counts as lost."""
+        """What the oracle says of Kafka now; what is still on its way counts as lost."""
         delivered = self._consuming.found()  # first: what is in the database after it may not have come yet
+        return judge(self._sent(REAL_TOPICS), delivered)
+
+    def judge_all(self) -> dict[str, Judgement]:
+        """What it says of every destination."""
+        beside = self.ground.tables.found() if self.ground.tables else {}
+        sent = self._sent(tables.TOPICS) if beside else {}
+        return {"kafka": self.judge(), **{name: judge(sent, found) for name, found in beside.items()}}
+
+    def _sent(self, topics: Sequence[str]) -> dict[str, Body]:
         with self._engine.connect() as connection:
             rows = connection.execute(text("SELECT id, topic, key, value, headers FROM sent"))
-            return judge({row.id: _body(row) for row in rows}, delivered)
+            return {row.id: _body(row) for row in rows if row.topic in topics}
 
-    def come_to_rest(self, seconds: float = 120.0) -> Judgement:
+    def come_to_rest(self, seconds: float = 120.0) -> dict[str, Judgement]:
         """Stop sending, wait until all is delivered (or the time is over), stop the job, and judge."""
         stopped = self.ground.folder / "sending.stopped"
 
@@ -146,12 +156,16 @@ class System:
         stopped.unlink(missing_ok=True)
         self.wait_until(sending_has_stopped, 60, "the shop did not stop")
         with suppress(NotRecoveredError):
-            self.wait_until(lambda: not self.judge().lost, seconds, "not all was delivered")
+            self.wait_until(self._all_is_delivered, seconds, "not all was delivered")
         self.job.terminate()
         if self.job.wait(40) is None:
             self.stops.append("The job did not end within 40 s of SIGTERM.")
         time.sleep(1)  # a consumer that is still to see a repeated or leaked one
-        return self.judge()
+        return self.judge_all()
+
+    def _all_is_delivered(self) -> bool:
+        time.sleep(1)  # it is much to compare
+        return not self.judge().lost and not any(judged.lost for judged in self.judge_all().values())
 
 
 def _body(row: object) -> Body:

@@ -17,6 +17,9 @@ def run_torture(
     minutes: Annotated[float | None, typer.Option(min=0.1, help="Rounds for so long.", show_default=False)] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="So many rounds; 30 without --minutes.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Which faults come when; the same seed, the same schedule.")] = 1,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Send messages to a Delta table and Parquet files, too.")
+    ] = False,
     json_file: JsonFile = None,
 ) -> None:
     """Break the whole system again and again, and compare the producers' database with what consumers got.
@@ -25,7 +28,7 @@ def run_torture(
     kills, stops or damages one of them, or sets the clock back. Exit status 1 when a promise did not hold.
     """
     try:
-        from torture import RoundReport, torture  # noqa: PLC0415  (the other commands do not need its packages)
+        from torture import Options, RoundReport, torture  # noqa: PLC0415  (the other commands do not need its packages)
     except ModuleNotFoundError as error:
         raise InstallationError(f"checkback torture needs {error.name}: pip install 'checkback[job,sql]'.") from error
     console = Console(soft_wrap=True, highlight=False)
@@ -36,17 +39,14 @@ def run_torture(
             console.print(f"    a job stopped: {stop}", markup=False)
 
     console.print(f"Starting Kafka, the job, a check service and producers; seed {seed} ...")
-    report = torture(seed, rounds=rounds or (None if minutes else 30), minutes=minutes, tell=tell)
+    report = torture(Options(seed, rounds or (None if minutes else 30), minutes, tables), tell)
     for fault in report.left_out:
         console.print(f"Left out: {fault} (it needs Linux and a C compiler).")
     if json_file is not None:
         json_file.write_text(json.dumps(asdict(report), indent=2), encoding="utf-8")
-    judged = report.judgement
-    if judged is not None:
-        console.print(
-            f"{len(report.rounds)} rounds in {report.seconds:.0f} s: {judged.expected} messages in the database, "
-            f"{judged.delivered} delivered; {judged}."
-        )
+    console.print(f"{len(report.rounds)} rounds in {report.seconds:.0f} s.")
+    for name, judged in report.judgements.items():
+        console.print(f"{name}: {judged.expected} in the database, {judged.delivered} delivered; {judged}.")
     if not report.holds:
         console.print(f"[bold red]A promise did not hold[/]: {report.defect}")
         raise typer.Exit(1)

@@ -5,8 +5,7 @@ from itertools import islice
 
 import pytest
 
-from streaming.steps import Step
-from torture.schedule import Fault, schedule
+from torture.schedule import PUBLISHING, STEPS, Fault, schedule
 
 DECK = 30
 
@@ -17,7 +16,7 @@ def test_thirty_rounds_hold_every_fault_and_the_drivers_death_at_every_step(seed
         rounds = list(islice(schedule(seed), deck * DECK, (deck + 1) * DECK))
         assert {this.fault for this in rounds} == set(Fault)
         deaths = Counter(this.step for this in rounds if this.fault is Fault.DRIVER_KILLED)
-        assert deaths == {**dict.fromkeys(Step, 1), None: 3}
+        assert deaths == {**dict.fromkeys(STEPS, 1), None: 3}
 
 
 def test_the_same_seed_gives_the_same_rounds() -> None:
@@ -26,6 +25,12 @@ def test_the_same_seed_gives_the_same_rounds() -> None:
 
 def test_another_seed_gives_others() -> None:
     assert list(islice(schedule(7), DECK)) != list(islice(schedule(8), DECK))
+
+
+def test_with_tables_the_driver_dies_between_them_too() -> None:
+    rounds = islice(schedule(1, more_steps=PUBLISHING), DECK + len(PUBLISHING))
+    deaths = {this.step for this in rounds if this.fault is Fault.DRIVER_KILLED}
+    assert deaths == {None, *STEPS, *PUBLISHING}
 
 
 def test_what_a_machine_cannot_do_is_left_out() -> None:
