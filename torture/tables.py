@@ -34,7 +34,7 @@ class Postgresql:
         import psycopg  # noqa: PLC0415  (only where there is a database)
 
         login = {"host": self.host, "port": self.port, "user": self.user, "password": self.password}
-        with psycopg.connect(dbname=self.database, **login) as connection:  # type: ignore[arg-type]  # a port is one
+        with psycopg.connect(dbname=self.database, **login) as connection:
             for row in connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM messages"):  # type: ignore[arg-type]  # noqa: S608  (our own names)
                 found = dict(zip(_COLUMNS, row, strict=True))
                 headers = [

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from checkback.exceptions import InstallationError
 
+Tables = Annotated[bool, typer.Option("--tables", help="Send messages to a Delta table and Parquet files, too.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the whole report there, too.", show_default=False)]
 
 
@@ -17,9 +18,7 @@ def run_torture(
     minutes: Annotated[float | None, typer.Option(min=0.1, help="Rounds for so long.", show_default=False)] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="So many rounds; 30 without --minutes.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Which faults come when; the same seed, the same schedule.")] = 1,
-    tables: Annotated[
-        bool, typer.Option("--tables", help="Send messages to a Delta table and Parquet files, too.")
-    ] = False,
+    tables: Tables = False,
     json_file: JsonFile = None,
 ) -> None:
     """Break the whole system again and again, and compare the producers' database with what consumers got.
