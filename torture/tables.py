@@ -33,9 +33,10 @@ class Postgresql:
         """All rows of the table."""
         import psycopg  # noqa: PLC0415  (only where there is a database)
 
-        login = {"host": self.host, "port": self.port, "user": self.user, "password": self.password}
-        with psycopg.connect(dbname=self.database, **login) as connection:
-            for row in connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM messages"):  # type: ignore[arg-type]  # noqa: S608  (our own names)
+        with psycopg.connect(
+            dbname=self.database, host=self.host, port=self.port, user=self.user, password=self.password
+        ) as connection:
+            for row in connection.execute("SELECT id, topic, key, value, headers FROM messages"):
                 found = dict(zip(_COLUMNS, row, strict=True))
                 headers = [
                     {**one, "value": None if one["value"] is None else b64decode(one["value"])}

@@ -1,6 +1,8 @@
 """``checkback torture``."""
 
 import json
+import signal
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +32,8 @@ def run_torture(
         from torture import Options, RoundReport, torture  # noqa: PLC0415  (the other commands do not need its packages)
     except ModuleNotFoundError as error:
         raise InstallationError(f"checkback torture needs {error.name}: pip install 'checkback[job,sql]'.") from error
+    # so that SIGTERM, too, ends what has been started
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     console = Console(soft_wrap=True, highlight=False)
 
     def tell(done: RoundReport) -> None:
