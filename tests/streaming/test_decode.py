@@ -100,6 +100,7 @@ def test_ops(spark: SparkSession, action: Action, source: Source, event: Event) 
 
 
 WRONG: dict[str, tuple[str, Headers | None]] = {
+    "a header's name holds a zero byte": half(("a\0cb-b", b"1")),
     "cb-id is missing": half(id=None),
     "cb-id is longer than 64 bytes": half(id=b"x" * 65),
     "cb-id is not UTF-8": half(id=b"\xff\xfe"),
@@ -125,6 +126,8 @@ WRONG: dict[str, tuple[str, Headers | None]] = {
 }
 
 ALSO_WRONG: list[tuple[str, tuple[str, Headers | None]]] = [
+    ("a header's name holds a zero byte", op(("\0", None))),
+    ("a header's name holds a zero byte", ("half", [("cb-id\0", b"tx-1")])),
     ("cb-topic is missing or no lawful topic name", half(topic=b"orders\n")),
     ("cb-topic is missing or no lawful topic name", half(topic=b"..")),
     ("cb-topic is one of Checkback's or Kafka's own", half(topic=b"__consumer_offsets")),
