@@ -141,7 +141,7 @@ class CheckRequest:
                 messages=unpack(value) if MESSAGES in ours else (),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ProtocolError(f"Not a record of a check: {error!r}.") from error
+            raise ProtocolError(f"Not a record of a check: {error!r:.200}.") from error
 
 
 @dataclass(frozen=True)

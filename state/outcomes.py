@@ -1,7 +1,7 @@
 """What a step of a segment has to say to the world: rows to write, and counts.
 
-Every record that comes is in the end in just one of the counts ``half``, ``applied``, ``without_effect``, ``duplicate`` and
-``rejected``; an op whose half message has not come is in none of them as long as it waits.
+Every record that comes is in the end in just one of the counts ``half``, ``applied``, ``without_effect``,
+``duplicate`` and ``rejected``; an op whose half message has not come is in none of them as long as it waits.
 """
 
 from collections import Counter
