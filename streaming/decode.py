@@ -176,7 +176,10 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
         "key": F.col("key"),
         "value": F.col("value"),
         "headers": F.when(F.size(kept) > 0, F.to_json(kept)),
-        "options": F.when(is_half & ~F.col("in_order") & F.coalesce(*given).isNotNull(), F.concat_ws(",", *spelled)),
+        # a broken record's may be no UTF-8, which Arrow does not take
+        "options": F.when(
+            ~broken & is_half & ~F.col("in_order") & F.coalesce(*given).isNotNull(), F.concat_ws(",", *spelled)
+        ),
         "reason": F.col("reason"),
     }
     return rows.select(*(values[name].cast(kind).alias(name) for name, kind in COLUMNS.items()))
@@ -223,7 +226,8 @@ def _broken_reason(topics: Topics) -> Column:
     ]
     rules += [(is_half & wrong, reason) for wrong, reason in _half_rules(topics)]
     named = F.concat(F.col("named_partition").cast("string"), F.lit(":"), F.col("named_offset").cast("string"))
-    plain = F.coalesce((named == F.col("half")) & (F.col("named_offset") >= 0), F.lit(False))  # noqa: FBT003
+    natural = (F.col("named_partition") >= 0) & (F.col("named_offset") >= 0)
+    plain = F.coalesce((named == F.col("half")) & natural, F.lit(False))  # noqa: FBT003
     rules += [
         (is_op & ~plain, "cb-half is not partition:offset"),
         (

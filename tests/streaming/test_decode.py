@@ -132,7 +132,9 @@ ALSO_WRONG: list[tuple[str, tuple[str, Headers | None]]] = [
     ("cb-topic is missing or no lawful topic name", half(topic=b"..")),
     ("cb-topic is one of Checkback's or Kafka's own", half(topic=b"__consumer_offsets")),
     ("cb-partition is not a number", half(("cb-partition", b"3\n"))),
+    ("cb-messages is not a number", half(("cb-messages", b"\xff"))),
     ("cb-half is not partition:offset", op(half=b"01:70")),
+    ("cb-half is not partition:offset", op(half=b"-1:70")),
     ("cb-half is not partition:offset", op(half=b"1:70:2")),
     ("cb-half is not partition:offset", op(half=b"1:99999999999999999999")),
     ("cb-id is missing", ("half", None)),
@@ -152,6 +154,7 @@ def test_what_breaks_the_protocol_is_kept_whole_with_its_reason(spark: SparkSess
             b"value",
         )
         assert unpack_headers(row.headers) == (headers or [])
+        assert row.options is None
 
 
 def test_an_op_with_further_headers_is_kept_whole(spark: SparkSession) -> None:
