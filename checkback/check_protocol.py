@@ -16,6 +16,8 @@ from checkback.protocol import (
     HALF,
     ID,
     KEY,
+    MAX_COUNT_DIGITS,
+    MAX_MS_DIGITS,
     MESSAGES,
     RESERVED_PREFIX,
     TOPIC,
@@ -133,13 +135,13 @@ class CheckRequest:
                 value=None if MESSAGES in ours else value,
                 headers=[(name, content) for name, content in headers if not name.startswith(RESERVED_PREFIX)],
                 half=HalfPosition.parse(ours[HALF].decode()),
-                attempt=int(ours[ATTEMPT]),
-                check_max=int(ours[CHECK_MAX]),
-                born_ms=int(ours[BORN_MS]),
+                attempt=_digits(ours[ATTEMPT], MAX_COUNT_DIGITS),
+                check_max=_digits(ours[CHECK_MAX], MAX_COUNT_DIGITS),
+                born_ms=_digits(ours[BORN_MS], MAX_MS_DIGITS),
                 messages=unpack(value) if MESSAGES in ours else (),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ProtocolError(f"Not a record of a check: {error!r}.") from error
+            raise ProtocolError(f"Not a record of a check: {error!r:.200}.") from error
 
 
 @dataclass(frozen=True)
@@ -187,6 +189,12 @@ class Announcement:
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise ProtocolError(f"Not an announcement of a producer: {error!r}.") from error
+
+
+def _digits(content: bytes, most: int) -> int:
+    if not content.isdigit() or len(content) > most:
+        raise ValueError(f"no number of at most {most} digits: {content!r:.40}")
+    return int(content)
 
 
 def _batch(said: Any) -> int:

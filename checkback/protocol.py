@@ -204,7 +204,7 @@ def unpack(value: bytes | None) -> tuple[Message, ...]:
     try:
         messages = tuple(message_from_json(body) for body in json.loads(value or b"")["messages"])
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise ProtocolError(f"Not a value of several messages: {error!r}.") from error
+        raise ProtocolError(f"Not a value of several messages: {error!r:.200}.") from error
     if not messages:
         raise ProtocolError("Not a value of several messages: it holds none.")
     return messages
@@ -288,8 +288,19 @@ def _lawful_names(headers: Headers) -> None:
     for name, value in headers:
         if name.startswith(RESERVED_PREFIX):
             raise ProtocolError(f"Header {name!r}: names beginning with {RESERVED_PREFIX!r} are Checkback's own.")
+        # librdkafka ends a name at a zero byte, and its Python side does not survive a surrogate.
+        if "\0" in name or not _is_text(name):
+            raise ProtocolError(f"Header {name!r}: a name must be UTF-8 without zero bytes.")
         if not isinstance(value, bytes):
             raise ProtocolError(f"Header {name!r} must have bytes as its value, not {type(value).__name__}.")
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def message_to_json(message: Message) -> dict[str, Any]:
@@ -310,13 +321,15 @@ def message_to_json(message: Message) -> dict[str, Any]:
 def message_from_json(body: dict[str, Any]) -> Message:
     """Read what :func:`message_to_json` made; raises any of KeyError, TypeError, ValueError where it is not."""
     partition = body.get("partition")
+    if partition is not None and type(partition) is not int:
+        raise TypeError(f"partition is no whole number: {partition!r:.40}")
     headers = [(str(name), from_base64(value)) for name, value in body["headers"]]
     message = Message(
         topic=body["topic"],
         value=from_base64(body["payload"]),
         key=from_base64(body["key"]),
-        headers=headers,  # type: ignore[arg-type] # a null value is delivered as it is
-        partition=None if partition is None else int(partition),
+        headers=headers,  # type: ignore[arg-type] # a null value is refused below
+        partition=partition,
     )
     message_to_json(message)
     return message

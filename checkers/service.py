@@ -26,6 +26,7 @@ from checkers.admission import AllowList
 from checkers.ask import Asker, Verdict
 from checkers.directory import EndpointDirectory
 from checkers.groups import Check, Groups
+from checkers.reading import poll
 from checkers.session import open_session, tls_context
 from checkers.window import OffsetWindow
 from conf import Settings
@@ -176,13 +177,13 @@ class CheckService:
         return registry
 
     def _hear(self, registry: KafkaConsumer, wait_ms: int = 0) -> None:
-        for records in registry.poll(timeout_ms=wait_ms).values():
+        for records in poll(registry, wait_ms).values():
             for record in records:
                 if record.key is not None:
                     self._loop.call_soon_threadsafe(self._directory.hear, record.key, record.value, self._clock_ms())
 
     def _take(self, consumer: KafkaConsumer) -> None:
-        polled = consumer.poll(timeout_ms=_POLL_MS)
+        polled = poll(consumer, _POLL_MS)
         assigned = consumer.assignment()
         self._windows = {place: window for place, window in self._windows.items() if place in assigned}
         checks: list[Check] = []
@@ -204,15 +205,15 @@ class CheckService:
         while (answered := self._answers.get()) is not None:
             check, verdict = answered
             request = check.request
-            headers = op_headers(request.transaction_id, request.group, request.half, verdict.action, Source.CHECK)
             try:
+                headers = op_headers(request.transaction_id, request.group, request.half, verdict.action, Source.CHECK)
                 future = producer.send(
                     self._topics.op,
                     verdict.remark.encode(errors="replace"),
                     headers=headers,
                     partition=request.half.partition,
                 )
-            except ValueError as error:  # a record that names a partition the op topic does not have
+            except (ProtocolError, ValueError) as error:  # a record that names a partition the op topic does not have
                 _LOGGER.warning("Skipped a record of %s: %s", self._topics.check, error)
                 self._done.put(check.origin)
                 continue

@@ -29,6 +29,7 @@ def judge(
     foreign = _foreign(messages, rows, ops)
     remaining, rank = np.arange(ops.count), _rank(places)
     results = np.full(ops.count, Outcome.NONE, dtype=np.uint8)
+    changed = np.zeros(ops.count, dtype=bool)
     turn = 0
     while remaining.size:
         # No op leaves such a state, so all further ops of the half message can be looked up together.
@@ -40,12 +41,14 @@ def judge(
             events[_late(messages, rows[now], states, events, now_ms)] = Event.LATE
         events = postponed(messages, rows[now], states, events, now_ms)
         following, results[now] = transition(states, events)
+        changed[now] = following != states
         answered = after_answer(states, events)
         ledger[places[now]] = following
         answered.apply(messages, rows[now], now_ms, policy)
         settle(messages, rows[now], results[now], now_ms, policy)
         remaining = remaining[~settled & (rank[remaining] != turn)]
         turn += 1
+    made.count_judged(changed, results)
     made.decided(messages, rows, results)
     end_status(messages, rows, results)
     made.refused(ops, results, foreign)

@@ -1,4 +1,8 @@
-"""What a step of a segment has to say to the world: rows to write, and counts."""
+"""What a step of a segment has to say to the world: rows to write, and counts.
+
+Every record that comes is in the end in just one of the counts ``half``, ``applied``, ``without_effect``,
+``duplicate`` and ``rejected``; an op whose half message has not come is in none of them as long as it waits.
+"""
 
 from collections import Counter
 from enum import IntEnum
@@ -77,6 +81,11 @@ class Collector:
         self._counts["unknown"] += int((ops["event"] == Event.UNKNOWN).sum())
         self._counts["check_unknown"] += int((ops["event"] == Event.CHECK_UNKNOWN).sum())
         self._counts["check_unreachable"] += int((ops["event"] == Event.CHECK_UNREACHABLE).sum())
+
+    def count_judged(self, changed: Column, results: OutcomeCodes) -> None:
+        """Ops whose half message is there: whether each changed its state, and what followed."""
+        self._counts["applied"] += int(changed.sum())
+        self._counts["without_effect"] += int((~changed & (results == Outcome.NONE)).sum())
 
     def rejected_ops(self, ops: Rows, reason: str) -> None:
         """Ops that change nothing and go to ``cb.rejected``."""

@@ -13,6 +13,8 @@ from streaming.decode import BROKEN_KIND, HALF_KIND, OP_KIND, OPTIONS
 
 # An arriving row's columns under the names that state.rows gives them.
 _OP_NAMES = {"half_offset": "offset", "action": "topic"}
+# What is wrong may be a name as long as the record; with it twice the record would be too large for cb.rejected.
+_REASON_CHARACTERS = 300
 _OPTION_FIELDS = ("partition", "immunity_ms", "check_max", "deliver_at_ms")
 _PLAIN_HALF_FIELDS = {name: kind for name, kind in HALF_FIELDS.items() if name not in _OPTION_FIELDS}
 
@@ -60,7 +62,7 @@ def _wrong_with(value: bytes | None, count: int, topics: Topics) -> str | None:
     try:
         messages = unpack(value)
     except ProtocolError as error:
-        return str(error)
+        return str(error)[:_REASON_CHARACTERS]
     if len(messages) != count:
         return f"cb-messages says {count}, its value holds {len(messages)}"
     if any(message.topic in topics.all() or message.topic.startswith("__") for message in messages):

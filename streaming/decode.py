@@ -43,6 +43,8 @@ COLUMNS = {
 OPTIONS = (protocol.PARTITION, protocol.IMMUNITY_MS, protocol.CHECK_MAX, protocol.DELIVER_AT, protocol.MESSAGES)
 """Optional headers of a half message, all of them numbers."""
 
+ZERO_IN_NAME = "a header's name holds a zero byte"
+
 _HALF_ORDER = (protocol.ID, protocol.GROUP, protocol.TOPIC)
 _OP_ORDER = (protocol.ID, protocol.GROUP, protocol.HALF, protocol.ACTION, protocol.SOURCE)
 _MOST = 2_147_483_647
@@ -67,6 +69,7 @@ def decode(records: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
         F.col("offset"),
         is_half.alias("is_half"),
         F.when(is_half, _in_order(_HALF_ORDER, names)).otherwise(_in_order(_OP_ORDER, names)).alias("in_order"),
+        (_count(names, _NAME_SEPARATOR) != F.size("headers") - 1).alias("zero_in_name"),
     )
     # Only for records that are not in our SDK's order. No lambda here, nor anywhere in this module: it would take
     # the whole step out of Spark's code generation, and each task would then write Java code anew (30 ms).
@@ -114,7 +117,7 @@ def _fields(read: DataFrame) -> DataFrame:
 
     repeated = _count_of_ours(F.col("headers")["key"]) != _count_of_ours(F.map_keys("found"))
     return read.select(
-        *("topic", "partition", "offset", "key", "value", "headers", "is_half", "in_order"),
+        *("topic", "partition", "offset", "key", "value", "headers", "is_half", "in_order", "zero_in_name"),
         F.when(~F.col("in_order"), repeated).alias("repeated"),
         header(protocol.ID, 0, 0).alias("id"),
         header(protocol.GROUP, 1, 1).alias("group"),
@@ -130,7 +133,11 @@ def _fields(read: DataFrame) -> DataFrame:
 def _count_of_ours(names: Column) -> Column:
     """How many names are reserved for the protocol."""
     text = F.concat(F.lit(_NAME_SEPARATOR), F.array_join(names, _NAME_SEPARATOR))
-    mark = f"{_NAME_SEPARATOR}{protocol.RESERVED_PREFIX}"
+    return _count(text, f"{_NAME_SEPARATOR}{protocol.RESERVED_PREFIX}")
+
+
+def _count(text: Column, mark: str) -> Column:
+    """How often a mark is in a text; its first character is in no other place of the mark."""
     return F.length(text) - F.length(F.replace(text, F.lit(mark), F.lit(mark[1:])))
 
 
@@ -169,7 +176,10 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
         "key": F.col("key"),
         "value": F.col("value"),
         "headers": F.when(F.size(kept) > 0, F.to_json(kept)),
-        "options": F.when(is_half & ~F.col("in_order") & F.coalesce(*given).isNotNull(), F.concat_ws(",", *spelled)),
+        # a broken record's may be no UTF-8, which Arrow does not take
+        "options": F.when(
+            ~broken & is_half & ~F.col("in_order") & F.coalesce(*given).isNotNull(), F.concat_ws(",", *spelled)
+        ),
         "reason": F.col("reason"),
     }
     return rows.select(*(values[name].cast(kind).alias(name) for name, kind in COLUMNS.items()))
@@ -202,7 +212,11 @@ def _broken_reason(topics: Topics) -> Column:
     is_half, is_op = F.col("is_half"), ~F.col("is_half")
     source, action = F.col("source"), F.col("action")
     text = {protocol.ID: ("id", protocol.MAX_ID_BYTES), protocol.GROUP: ("group", protocol.MAX_GROUP_BYTES)}
-    rules: list[tuple[Column, str]] = [(F.col("repeated"), "a cb- header is there more than once")]
+    rules: list[tuple[Column, str]] = [
+        # the sink's client would cut the name off there
+        (F.col("zero_in_name") & F.col("headers").isNotNull() & (F.size("headers") > 0), ZERO_IN_NAME),
+        (F.col("repeated"), "a cb- header is there more than once"),
+    ]
     for name, (column, most) in text.items():
         rules += _text_rules(F.col(column), name, most)
     version = F.col("version")
@@ -212,7 +226,8 @@ def _broken_reason(topics: Topics) -> Column:
     ]
     rules += [(is_half & wrong, reason) for wrong, reason in _half_rules(topics)]
     named = F.concat(F.col("named_partition").cast("string"), F.lit(":"), F.col("named_offset").cast("string"))
-    plain = F.coalesce((named == F.col("half")) & (F.col("named_offset") >= 0), F.lit(False))  # noqa: FBT003
+    natural = (F.col("named_partition") >= 0) & (F.col("named_offset") >= 0)
+    plain = F.coalesce((named == F.col("half")) & natural, F.lit(False))  # noqa: FBT003
     rules += [
         (is_op & ~plain, "cb-half is not partition:offset"),
         (

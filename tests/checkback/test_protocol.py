@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from checkback import CheckRequest, HalfPosition, ProtocolError, Topics
 from checkback.check_protocol import Announcement, announcement_key
-from checkback.protocol import VERSION, Action, Headers, Source, half_headers, op_headers
+from checkback.protocol import VERSION, Action, Headers, Message, Source, half_headers, op_headers, pack, unpack
 
 REQUEST = CheckRequest(
     transaction_id="tx-17",
@@ -216,6 +216,46 @@ class TestCheckRequestInJson:
             CheckRequest.from_json(body)
 
 
+class TestSeveralMessages:
+    def one(self, **changed: Any) -> bytes:
+        message = {"topic": "paid", "partition": None, "key": None, "payload": "AA==", "headers": [], **changed}
+        return json.dumps({"messages": [message]}).encode()
+
+    def test_it_is_read_back(self) -> None:
+        messages = (Message("paid", b"\x00", b"k", [("ü", b"\xff")], 3), Message("gone", None))
+        assert [message._replace(headers=list(message.headers)) for message in unpack(pack(messages))] == [
+            message._replace(headers=list(message.headers)) for message in messages
+        ]
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            *({"partition": wrong} for wrong in (float("inf"), float("nan"), -1, 10**9, 1.5, True, "1", [], {})),
+            *({"topic": wrong} for wrong in (None, "", "..", "a b", "\ud800", "a" * 250, 1, [])),
+            *({"payload": wrong} for wrong in ("=", "ü", 1, [], {"a": 1})),
+            *({"headers": wrong} for wrong in (None, 1, "ab", [1], [["a"]], [["a", None]], [["cb-id", ""]])),
+            {"headers": [["\ud800", ""]]},  # the sink's client would not survive it
+            {"headers": [["a\0b", ""]]},  # the sink's client would cut it off
+        ],
+        ids=str,
+    )
+    def test_what_is_wrong_in_one_is_refused(self, change: dict[str, Any]) -> None:
+        with pytest.raises(ProtocolError):
+            unpack(self.one(**change))
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            *(None, b"", b"\xff\xfe\x00", b"null", b"[]", b"{}", b'{"messages": {}}', b'{"messages": [[]]}'),
+            *(b"[" * 100_000, b'{"messages":' * 50_000, b'{"messages": [' + b"9" * 5_000 + b"]}"),
+        ],
+        ids=lambda value: repr(value)[:30],
+    )
+    def test_what_is_no_list_of_messages_is_refused(self, value: bytes | None) -> None:
+        with pytest.raises(ProtocolError, match="Not a value of several messages"):
+            unpack(value)
+
+
 class TestCheckRequestInKafka:
     def test_headers_stand_in_the_documents_order(self) -> None:
         assert REQUEST.to_record() == (
@@ -246,6 +286,13 @@ class TestCheckRequestInKafka:
     def test_a_header_that_cannot_be_read_is_refused(self, name: str, content: Any) -> None:
         _, value, headers = REQUEST.to_record()
         with pytest.raises(ProtocolError, match=r"Not a record of a check|cb-half must"):
+            CheckRequest.from_record(value, changed(headers, name, content))
+
+    @pytest.mark.parametrize("content", [b"-1", b"1_0", b" 1", b"9" * 16])
+    @pytest.mark.parametrize("name", ["cb-attempt", "cb-check-max", "cb-born-ms"])
+    def test_a_number_has_digits_only_and_no_more_than_it_may(self, name: str, content: bytes) -> None:
+        _, value, headers = REQUEST.to_record()
+        with pytest.raises(ProtocolError, match="no number of at most"):
             CheckRequest.from_record(value, changed(headers, name, content))
 
     @pytest.mark.parametrize("content", [None, b"\xff", "gone"])

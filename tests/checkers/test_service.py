@@ -25,8 +25,8 @@ SECONDS = 20.0
 
 def request(transaction_id: str = "tx", group: str = "orders", partition: int = 1, **other: Any) -> CheckRequest:
     given: dict[str, Any] = {"topic": "paid", "key": b"k", "value": b"v", "headers": [("trace", b"\x00")], **other}
-    half = HalfPosition(partition, 7)
-    return CheckRequest(transaction_id, group, half=half, attempt=2, check_max=15, born_ms=1_000, **given)
+    numbers = {"attempt": 2, "check_max": 15, "born_ms": 1_000}
+    return CheckRequest(transaction_id, group, half=HalfPosition(partition, 7), **{**numbers, **given})
 
 
 def put(place: Place, *requests: CheckRequest, partition: int = 0) -> None:
@@ -277,6 +277,9 @@ GARBAGE: dict[str, tuple[bytes | None, bytes | None, list[Any] | None]] = {
     "an id that is no text": (b"v", b"k", [(ID, b"\xff"), *request().to_record()[2][1:]]),
     "a null id": (b"v", b"k", [(ID, None), *request().to_record()[2][1:]]),
     "a null attempt": (b"v", b"k", [*request().to_record()[2], ("cb-attempt", None)]),
+    "an empty group": (b"v", b"k", request("nobody", group="").to_record()[2]),
+    "a group too long": (b"v", b"k", request("all", group="g" * 256).to_record()[2]),
+    "an attempt beyond counting": (b"v", b"k", request("often", attempt=10**30).to_record()[2]),
     "a half nowhere": (b"v", b"k", request("nowhere", partition=HALF_PARTITIONS).to_record()[2]),
     "a half far away": (b"v", b"k", request("far", partition=10**12).to_record()[2]),
 }
@@ -293,6 +296,28 @@ def test_a_record_that_is_no_check_does_not_stop_it(name: str, place: Place) -> 
     put(place, request("next"))
     with running(place.settings()):
         wait_until(lambda: "next" in answers(place), SECONDS, "the next one's answer")
+
+
+def test_a_header_name_that_is_not_utf_8_does_not_stop_it(place: Place) -> None:
+    with CheckEndpoint(place.bootstrap_servers, "orders", Answerer(), topics=place.topics):
+        with place.producer() as producer:
+            for topic in (place.topics.check, place.topics.producers):
+                for name in ("fine", _NotText("bad"), "fine", _NotText("bad")):
+                    producer.send(topic, b"v", b"orders/b", headers=[(name, b"1")], partition=0)
+                producer.flush()
+        put(place, request("good"))
+        with running(place.settings()) as service:
+            wait_until(lambda: _dead(service) or bool(answers(place)), SECONDS, "the good one's answer")
+    assert actions(place) == {"good": "commit"}
+
+
+class _NotText(str):
+    """What a client in another language may give a header as its name."""
+
+    __slots__ = ()
+
+    def encode(self, *_: object) -> bytes:
+        return b"\xff\xfe" + super().encode()
 
 
 @pytest.mark.parametrize(

@@ -128,10 +128,12 @@ class Reference:
             self._judge_undecided(transaction, op, decision, now_ms, said)
         elif transaction.state == "parked" and op.says == "resume":
             said.counts["resumed"] += 1
+            said.counts["applied"] += 1
             transaction.state = "open"
             transaction.born_ms = transaction.deadline_ms = now_ms
             transaction.attempts = transaction.misses = 0
         elif transaction.state == "parked" and decision and op.says.startswith("operator"):
+            said.counts["applied"] += 1
             self._decide(transaction, decision, now_ms, said)
         elif decision or op.says == "resume":
             stands = {"committed": "commit", "delayed": "commit", "rolled_back": "rollback"}.get(transaction.state)
@@ -140,15 +142,20 @@ class Reference:
             else:
                 said.counts["conflict"] += 1
                 self._reject(op, CONFLICT, said)
+        else:
+            said.counts["without_effect"] += 1
 
     def _judge_undecided(self, transaction: Transaction, op: Op, decision: str | None, now_ms: int, said: Said) -> None:
         if decision == op.says and self._too_late(transaction, now_ms):
             self._reject(op, LATE, said)
         elif decision:
+            said.counts["applied"] += 1
             self._decide(transaction, decision, now_ms, said)
         elif op.says == "resume":
             said.counts["duplicate"] += 1
-        elif op.says != "unknown":  # an answer to a check
+        elif op.says == "unknown":
+            said.counts["without_effect"] += 1
+        else:  # an answer to a check
             self._take_answer(transaction, op, now_ms, said)
 
     def _too_late(self, transaction: Transaction, now_ms: int) -> bool:
@@ -176,6 +183,7 @@ class Reference:
         if transaction.state != "checking" or transaction.asked_ms is None:
             said.counts["duplicate"] += 1
             return
+        said.counts["applied"] += 1
         transaction.state = "open"
         if op.says == "check_unknown":
             transaction.attempts += 1

@@ -29,7 +29,7 @@ def test_a_committed_message_is_delivered_at_its_time(*, stored: bool) -> None:
     driver.step(0, LATER)
     said = driver.step(1, COMMIT)
     assert says_nothing(said)
-    assert said.counts == {"op": 1, "delayed": 1}
+    assert said.counts == {"op": 1, "applied": 1, "delayed": 1}
     assert (said.ledger, said.timer_ms) == ({0: "delayed"}, 50_000)
     assert says_nothing(driver.step(49_999))
     said = driver.step(50_000)

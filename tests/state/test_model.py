@@ -1,6 +1,7 @@
 """The columnar segment against the row-at-a-time reference, on random histories."""
 
 import os
+from collections import Counter
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -9,6 +10,9 @@ from state import Policy
 from tests.state.records import Driver, Half, Op, Said
 from tests.state.reference import Reference
 from tests.state.strategies import History, Records, histories, splits, tx_id
+
+ENDS = ("half", "applied", "without_effect", "duplicate", "rejected")
+"""Counts of which each record is in one in the end."""
 
 HISTORIES = int(os.environ.get("CHECKBACK_HISTORIES", "2000"))
 
@@ -26,6 +30,7 @@ _SETTINGS = settings(
 def test_a_segment_does_what_the_reference_does(history: History) -> None:
     segment, reference = Driver(history.policy), Reference(history.policy)
     now_ms, timer_ms = 1_000, None
+    came_in, ends = 0, Counter[str]()
     for batch in history.batches:
         if batch.step_ms is not None:
             now_ms += batch.step_ms
@@ -38,6 +43,9 @@ def test_a_segment_does_what_the_reference_does(history: History) -> None:
         assert actual.in_any_order() == expected.in_any_order()
         assert actual.timer_ms is None or actual.timer_ms > now_ms, "something due was left"
         timer_ms = actual.timer_ms
+        came_in += len(came)
+        ends.update({name: actual.counts[name] for name in ENDS})
+        assert came_in == ends.total() + len(reference.waiting), "a record ended without a name"
 
 
 # Patient enough for nothing to be due while the batch that is split comes.

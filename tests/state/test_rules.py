@@ -18,14 +18,14 @@ def test_commit_delivers() -> None:
     assert says_nothing(driver.step(5, half))
     said = driver.step(9, Op("commit", half_offset=7, tx_id="tx-7"))
     assert said.delivered == [Message(7, "tx-7", "orders", "paid", 2, b"k", b"v", "[]", born_ms=5)]
-    assert said.counts == {"op": 1, "committed": 1}
+    assert said.counts == {"op": 1, "applied": 1, "committed": 1}
     assert said.ledger == {7: "committed"}
 
 
 def test_rollback_discards() -> None:
     said = opened().step(1, ROLLBACK)
     assert says_nothing(said)
-    assert said.counts == {"op": 1, "rolled_back": 1}
+    assert said.counts == {"op": 1, "applied": 1, "rolled_back": 1}
     assert said.ledger == {0: "rolled_back"}
 
 
@@ -128,7 +128,7 @@ def test_a_decision_against_a_parked_message_is_a_conflict() -> None:
 def test_unknown_from_the_producer_changes_nothing() -> None:
     said = opened().step(1, UNKNOWN)
     assert says_nothing(said)
-    assert said.counts == {"op": 1, "unknown": 1}
+    assert said.counts == {"op": 1, "without_effect": 1, "unknown": 1}
     assert said.ledger == {0: "open"}
     assert said.timer_ms == POLICY.transaction_timeout_ms
 

@@ -100,6 +100,7 @@ def test_ops(spark: SparkSession, action: Action, source: Source, event: Event) 
 
 
 WRONG: dict[str, tuple[str, Headers | None]] = {
+    "a header's name holds a zero byte": half(("a\0cb-b", b"1")),
     "cb-id is missing": half(id=None),
     "cb-id is longer than 64 bytes": half(id=b"x" * 65),
     "cb-id is not UTF-8": half(id=b"\xff\xfe"),
@@ -125,11 +126,15 @@ WRONG: dict[str, tuple[str, Headers | None]] = {
 }
 
 ALSO_WRONG: list[tuple[str, tuple[str, Headers | None]]] = [
+    ("a header's name holds a zero byte", op(("\0", None))),
+    ("a header's name holds a zero byte", ("half", [("cb-id\0", b"tx-1")])),
     ("cb-topic is missing or no lawful topic name", half(topic=b"orders\n")),
     ("cb-topic is missing or no lawful topic name", half(topic=b"..")),
     ("cb-topic is one of Checkback's or Kafka's own", half(topic=b"__consumer_offsets")),
     ("cb-partition is not a number", half(("cb-partition", b"3\n"))),
+    ("cb-messages is not a number", half(("cb-messages", b"\xff"))),
     ("cb-half is not partition:offset", op(half=b"01:70")),
+    ("cb-half is not partition:offset", op(half=b"-1:70")),
     ("cb-half is not partition:offset", op(half=b"1:70:2")),
     ("cb-half is not partition:offset", op(half=b"1:99999999999999999999")),
     ("cb-id is missing", ("half", None)),
@@ -149,6 +154,7 @@ def test_what_breaks_the_protocol_is_kept_whole_with_its_reason(spark: SparkSess
             b"value",
         )
         assert unpack_headers(row.headers) == (headers or [])
+        assert row.options is None
 
 
 def test_an_op_with_further_headers_is_kept_whole(spark: SparkSession) -> None:

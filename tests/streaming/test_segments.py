@@ -169,6 +169,7 @@ def test_options_of_a_half_message_are_taken(stream: Stream) -> None:
         (b"[]", 1, "Not a value of several messages"),
         (pack([Message("a", b"1")]), 2, "cb-messages says 2, its value holds 1"),
         (pack([Message("a", b"1"), Message("cb.op", b"1")]), 2, "a message's topic is one of Checkback's"),
+        (pack([Message("a", b"1", headers=[("n" * 999, b"")])]).replace(b"nnn", b"cb-", 1), 1, "Header 'cb-nnn"),
     ],
 )
 def test_a_value_that_is_not_several_messages_is_rejected_whole(
@@ -180,6 +181,7 @@ def test_a_value_that_is_not_several_messages_is_rejected_whole(
     by_kind = {Kind(row["kind"]): row for row in outcomes}
     rejected = by_kind.pop(Kind.REJECT_RECORD)
     assert rejected["reason"].startswith(reason)
+    assert len(rejected["reason"]) <= 300  # not once more as long as the record
     assert (rejected["topic"], rejected["half_offset"], rejected["value"], rejected["headers"]) == (
         *("cb.half", 1, value, "[]"),
     )

@@ -1,0 +1,126 @@
+"""Bad input through the real job: it never stops, nothing is lost, and each record ends as it must, by name."""
+
+import os
+import time
+from collections import Counter
+from typing import Any
+
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from checkback.protocol import FROM, ID, REASON
+from state import KEPT, State, decode
+from streaming import TransactionJob
+from tests.fuzz.pieces import ANY
+from tests.fuzz.records import HALF_PARTITIONS, Fuzz, Fuzzed, fuzz
+from tests.place import HALF_PARTITIONS as PARTITIONS
+from tests.place import Place
+
+SEED = int(os.environ.get("CHECKBACK_FUZZ_SEED", "1"))
+RECORDS = int(os.environ.get("CHECKBACK_FUZZ_RECORDS", "4000"))
+ENDS = ("half", "applied", "without_effect", "duplicate", "rejected")
+assert HALF_PARTITIONS == PARTITIONS
+
+
+def test_each_fuzzed_record_ends_as_it_must(place: Place, spark: SparkSession) -> None:
+    made = fuzz(SEED, RECORDS, place.topics, place.real_topic)
+    write(place, made)
+    expected = made.ends()
+    waiting = expected.pop("waiting")
+    counts = run_until_all_ended(place, spark, len(made.records) - waiting)
+    assert ended(counts) == expected
+    # what waits is in the state, and no more than that
+    assert state_of(place, spark) == Counter(early=waiting, open=made.undecided, delayed=made.delayed)
+    assert counts["half"] == counts["committed"] + counts["rolled_back"] + counts["delayed"] + made.undecided
+    assert rejections(place, made.records) == expected["rejected"]
+    assert Counter(dict(record.headers)[ID] for record in place.read(place.real_topic)) == made.delivered
+    assert Counter(dict(record.headers)[ID] for record in place.read(place.topics.parked)) == made.undeliverable
+    for topic in (place.topics.check, place.topics.status):
+        assert place.read(topic) == []
+
+
+def run_until_all_ended(place: Place, spark: SparkSession, records: int) -> Counter[str]:
+    """Let the job take everything in; its counts."""
+    counts: Counter[str] = Counter()
+    settings = place.settings(
+        transactions={"timeout": "1h"},
+        checks={"in_job": False},
+        job={"max_offsets_per_trigger": max(1_500, RECORDS // 6)},  # several batches
+    )
+    deadline = time.monotonic() + 90 + RECORDS / 500
+    with TransactionJob(settings, lambda report: counts.update(report.counts), spark) as job:
+        while ended(counts).total() < records:
+            assert time.monotonic() < deadline, f"not all have ended: {counts}"
+            assert not job.wait(1), "the job has stopped"
+    return counts
+
+
+def ended(counts: Counter[str]) -> Counter[str]:
+    """Of all counts those of which each record is in one in the end."""
+    return Counter({name: counts[name] for name in ENDS})
+
+
+def write(place: Place, made: Fuzz) -> None:
+    """All records, each partition's in its order."""
+    odd = [record for record in made.records if record.kind == "an odd header name"]
+    with place.producer() as kafka:  # the other client cuts such names off
+        for record in odd:
+            kafka.send(record.topic, record.value, record.key, record.headers, record.partition).get(10)
+    producer = Producer(
+        {
+            "bootstrap.servers": place.bootstrap_servers,
+            "enable.idempotence": True,
+            "linger.ms": 20,
+            "message.max.bytes": 2_000_000,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    failed: list[Any] = []
+    for record in made.records:
+        if record.kind != "an odd header name":
+            producer.produce(
+                *(record.topic, record.value, record.key, record.partition),
+                headers=record.headers,
+                on_delivery=lambda error, _: failed.append(error) if error else None,
+            )
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    assert failed == []
+
+
+def state_of(place: Place, spark: SparkSession) -> Counter[str]:
+    """Ops that wait and half messages that are kept, in the checkpoint."""
+    found: Counter[str] = Counter()
+    rows = spark.read.format("statestore").load(str(place.folder / "checkpoint")).selectExpr("value.*").collect()
+    for row in rows:
+        segment = decode(bytes(_content(row)))
+        found["early"] += segment.early.count
+        states = segment.ledger[segment.messages["offset"] - segment.first_offset]
+        found.update({State(code).name.lower(): int((states == code).sum()) for code in KEPT})
+    return +found
+
+
+def _content(row: Any) -> bytes:
+    return row.groupState.content
+
+
+def rejections(place: Place, records: list[Fuzzed]) -> int:
+    """How many records are in ``cb.rejected``, each once, whole, and with its reason."""
+    written: dict[bytes, Fuzzed] = {}
+    offsets: Counter[tuple[str, int]] = Counter()
+    for record in records:
+        lies = (record.topic, record.partition)
+        written[f"{record.topic}:{record.partition}:{offsets[lies]}".encode()] = record
+        offsets[lies] += 1
+    rejected = place.read(place.topics.rejected)
+    assert len({dict(record.headers[:2])[FROM] for record in rejected}) == len(rejected)
+    for record in rejected:
+        (reason_name, reason), (from_name, came_from), *headers = record.headers
+        assert (reason_name, from_name) == (REASON, FROM)
+        original = written[came_from]
+        assert original.end.name == "rejected", (original, reason)
+        assert original.end.reason == ANY or reason.decode().startswith(original.end.reason), (original, reason)
+        assert (record.key, record.value) == (original.key, original.value)
+        # a name ends at a zero byte
+        assert headers == [(name.partition("\0")[0], value) for name, value in original.headers], original.kind
+    return len(rejected)
