@@ -1,21 +1,37 @@
 """``checkback run``."""
 
+from typing import Annotated
+
+import typer
 from rich.console import Console
 
 from checkback.cli.options import ConfigFile
-from checkback.cli.signals import stop_on_signals
+from checkback.cli.signals import leave_on_signals, leave_within, stop_on_signals
 from conf import load
 from streaming import BatchReport, TransactionJob
 
+_STOP_SECONDS = 28.0
 
-def run_job(config: ConfigFile = None) -> None:
+
+def run_job(
+    config: ConfigFile = None,
+    claim_name: Annotated[
+        bool,
+        typer.Option(
+            "--claim-name",
+            help="Start on a new checkpoint folder, though another one has run under this job.name until now: what the "
+            "half topic still has is delivered once more.",
+        ),
+    ] = False,
+) -> None:
     """Run the job, and the check service with it, until Ctrl-C or SIGTERM.
 
     The settings, the topics and the checkpoint are checked first; nothing starts when they do not fit together.
+    A job that runs on the same checkpoint is taken over, and stops.
     """
     settings = load(config)
     console = Console(soft_wrap=True)
-    stopping = stop_on_signals()
+    leave_on_signals()
     console.print(f"Starting Spark ({settings.job.master}) for {settings.kafka.bootstrap_servers} ...", highlight=False)
 
     def show(report: BatchReport) -> None:
@@ -23,8 +39,10 @@ def run_job(config: ConfigFile = None) -> None:
             counts = "  ".join(f"{name} {number}" for name, number in sorted(report.counts.items()))
             console.print(f"batch {report.batch}: {report.written} written  {counts}", highlight=False)
 
-    with TransactionJob(settings, show) as job:
+    with TransactionJob(settings, show, claim_name=claim_name) as job:
+        stopping = stop_on_signals()
         console.print(f"Running; checkpoint in {settings.job.checkpoint}. Ctrl-C stops it.", highlight=False)
         while not stopping.is_set() and not job.wait(1):
             pass
+        leave_within(_STOP_SECONDS)
         console.print("Stopping ...")
