@@ -177,3 +177,12 @@ def recreated(topic: str) -> CheckpointMismatchError:
         "now, and what the old one still held is gone. Name a new checkpoint folder and start with "
         "'checkback run --claim-name'; undecided messages of the old topic have to be sent again."
     )
+
+
+def deleted(topic: str) -> CheckpointMismatchError:
+    """The error for a topic that is gone."""
+    return CheckpointMismatchError(
+        f"The topic {topic} was deleted while the job ran, with what the job had not read yet. Create it anew "
+        "('checkback topics create'), name a new checkpoint folder and start with 'checkback run --claim-name'; "
+        "undecided messages have to be sent again."
+    )

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from streaming.claim import patiently
@@ -41,17 +41,21 @@ def fence(settings: SinkSettings, query_id: str, partitions: int) -> None:
         list(pool.map(lambda number: _fence(settings, transactional_id(query_id, number)), range(partitions)))
 
 
-def topic_ids(settings: SinkSettings, topics: Iterable[str], admin: AdminClient | None = None) -> dict[str, str]:
-    """Kafka's own id of each topic that exists; a topic that is deleted and made anew has another one."""
-    asked = (admin or AdminClient(settings.client())).describe_topics(
-        TopicCollection(list(topics)), request_timeout=_CALL_SECONDS
-    )
+@patiently
+def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
+    """Kafka's own id of each topic that exists; a topic that is deleted and made anew has another one.
+
+    Raises:
+        KafkaException: Kafka did not say.
+    """
+    asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_CALL_SECONDS)
     found = {}
     for name, answer in asked.items():
         try:
             found[name] = str(answer.result().topic_id)
-        except KafkaException:  # not there: others say so, with what to do
-            continue
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
     return found
 
 

@@ -3,10 +3,11 @@
 import time
 from collections.abc import Mapping
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from checkback.exceptions import JobStoppedError
-from streaming.checkpoint import recreated
+from streaming.checkpoint import deleted, recreated
 from streaming.claim import Claim, Owner
 from streaming.fence import topic_ids
 from streaming.offset_log import Entry
@@ -26,8 +27,8 @@ class Guard:
         self._claim = claim
         self._owner = owner
         self._topics = topics
-        self._settings = settings
         self._admin = AdminClient(settings.client())
+        self._missing: set[str] = set()
         self._looked_at = self._asked_at = time.monotonic()
 
     def before(self, entry: Entry) -> None:
@@ -35,11 +36,11 @@ class Guard:
 
         Raises:
             TakenOverError: another run has taken over.
-            CheckpointMismatchError: a topic was made anew.
+            CheckpointMismatchError: a topic was deleted, and made anew perhaps.
             JobStoppedError: Spark would drop the batch's rows as late.
         """
         self.refuse_another()
-        self._refuse_other_topics()
+        self.refuse_other_topics()
         if entry.late:
             raise JobStoppedError(
                 f"The clock stepped back by more than job.clock_tolerance: batch {entry.number} is dated "
@@ -72,11 +73,24 @@ class Guard:
         self.refuse_another()
         self._claim.take(self._owner)
 
-    def _refuse_other_topics(self) -> None:
+    def refuse_other_topics(self) -> None:
+        """Notice that the half or the op topic is not the one this checkpoint has read; looks every five seconds.
+
+        Raises:
+            CheckpointMismatchError: it was deleted, and made anew perhaps.
+        """
         now = time.monotonic()
         if now - self._looked_at < _TOPICS_SECONDS:
             return
         self._looked_at = now
-        for name, found in topic_ids(self._settings, self._topics, self._admin).items():
-            if found != self._topics[name]:
+        try:
+            found = topic_ids(self._admin, self._topics)
+        except KafkaException:
+            return  # Kafka is away; the topics are looked at when it is back
+        for name, known in self._topics.items():
+            if found.get(name, known) != known:
                 raise recreated(name)
+        missing = self._topics.keys() - found.keys()
+        for name in missing & self._missing:  # twice in a row: a broker that starts knows nothing for a moment
+            raise deleted(name)
+        self._missing = missing

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -97,7 +98,7 @@ class TransactionJob:
             self._witness,
         )
         checkpoint = Checkpoint(spark, settings.job.checkpoint)
-        ids = topic_ids(sink, [topics.half, topics.op])
+        ids = topic_ids(AdminClient(sink.client()), [topics.half, topics.op])
         facts = CheckpointFacts(
             settings.transactions.segment_size,
             settings.job.state_partitions,
@@ -121,7 +122,7 @@ class TransactionJob:
         """Wait, up to so long, for the job to end by itself; False when it still runs.
 
         Raises:
-            JobStoppedError: it stopped because going on would have done harm.
+            JobStoppedError: it stopped, or has to be stopped, because going on would do harm.
             JobFailedError: something failed that may be well again later.
         """
         if self._query is None:
@@ -133,6 +134,8 @@ class TransactionJob:
             reports = self._query.recentProgress
         except (StreamingQueryException, Py4JError, OSError) as error:
             raise self._reason(error) from error
+        if self._guard is not None:  # without the topics Spark may wait and begin no batch
+            self._guard.refuse_other_topics()
         for progress in reports:
             self._refuse_dropped_rows(progress)
         return ended

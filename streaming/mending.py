@@ -60,9 +60,11 @@ def last_batch(found: Condition, floor: int) -> LastBatch:
 def mend(checkpoint: Checkpoint, found: Condition, progress: Sequence[Progress]) -> list[str]:
     """Remove what the start would stumble over, where that loses and repeats nothing.
 
-    1. An entry that is torn, or whose every row Spark would drop as late, goes with the state its batch has left.
-    2. A torn file of the commit log goes: its batch is repeated.
-    3. When state is torn, the commit of the batch that wrote it goes, so that the batch writes it again.
+    1. The newest batch is given up, with the state it has left, when its entry is torn, when Spark would drop all its
+       rows as late, and when the state that it begins with is torn.
+    2. The newest entry that stays, and the one before it, have to be whole: Spark starts from them.
+    3. A torn file of the commit log goes: its batch is repeated. So does the commit of the batch that wrote torn
+       state: it writes it again.
 
     Returns:
         The files removed, for the log.
@@ -72,29 +74,30 @@ def mend(checkpoint: Checkpoint, found: Condition, progress: Sequence[Progress])
     """
     removed: list[str] = []
     begun = found.begun
-    if begun is not None and (found.entry is None or (found.unfinished and found.entry.late)):  # 1
+    if begun is not None and _must_go(found):  # 1
         if not found.unfinished or any((one.offset or 0) > begun for one in progress):
-            raise checkpoint.torn(f"offsets/{begun}") if found.entry is None else _half_late(checkpoint, begun)
+            raise _cannot_go(checkpoint, found, begun)
         removed += [*_state_files(checkpoint, begun + 1), f"offsets/{begun}"]
         begun = begun - 1 if begun else None
-    _refuse_torn_entry(checkpoint, begun)
-    _refuse_torn_entry(checkpoint, None if begun is None else begun - 1)
-    if found.commit_torn or (found.torn_state and found.committed == begun):  # 2, 3
+    for batch in (begun, begun - 1 if begun else None):  # 2
+        if batch is not None:
+            checkpoint.entry(batch)
+    if found.commit_torn or found.torn_state:  # 3
         removed.append(f"commits/{found.committed}")
-    elif found.torn_state:
-        raise checkpoint.torn(found.torn_state[0])
     for name in removed:
         checkpoint.remove(name)
     return removed
 
 
-def _refuse_torn_entry(checkpoint: Checkpoint, batch: int | None) -> None:
-    # Spark starts from the newest entry and the one before it
-    if batch is not None and batch >= 0:
-        checkpoint.entry(batch)
+def _must_go(found: Condition) -> bool:
+    return found.entry is None or (found.unfinished and (found.entry.late or bool(found.torn_state)))
 
 
-def _half_late(checkpoint: Checkpoint, batch: int) -> CheckpointMismatchError:
+def _cannot_go(checkpoint: Checkpoint, found: Condition, batch: int) -> CheckpointMismatchError:
+    if found.entry is None:
+        return checkpoint.torn(f"offsets/{batch}")
+    if found.torn_state:
+        return checkpoint.torn(found.torn_state[0])
     return CheckpointMismatchError(
         f"Batch {batch} in {checkpoint.folder} is dated before the watermark, and a part of it is in Kafka: a new "
         "checkpoint folder ('checkback run --claim-name') delivers what the half topic still has once more."

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import uuid
 from collections import Counter
 from pathlib import Path
 
@@ -22,7 +23,7 @@ class Job:
     """``checkback run`` as a process of its own, in a process group of its own."""
 
     def __init__(self, place: Place) -> None:
-        self._log = place.folder / "job.log"
+        self._log = place.folder / f"job-{uuid.uuid4().hex}.log"
         self._environment = {
             **os.environ,
             "CHECKBACK_KAFKA__BOOTSTRAP_SERVERS": place.bootstrap_servers,
@@ -51,6 +52,11 @@ class Job:
         assert self._process is not None
         self._process.terminate()
         return self._process.wait(40)
+
+    def ends(self) -> int:
+        """Wait for it to end by itself."""
+        assert self._process is not None
+        return self._process.wait(60)
 
     def said(self) -> str:
         return Path(self._log).read_text(encoding="utf-8", errors="replace")
