@@ -37,6 +37,13 @@ class Condition:
         return self.begun is not None and (self.committed is None or self.committed < self.begun)
 
     @property
+    def given_up(self) -> bool:
+        """Whether the newest batch in the offset log cannot be run as it was begun; see :func:`mend`."""
+        return self.begun is not None and (
+            self.entry is None or (self.unfinished and (self.entry.late or bool(self.torn_state)))
+        )
+
+    @property
     def commit_torn(self) -> bool:
         """Whether the newest file of the commit log is torn."""
         return self.committed is not None and self.watermark_ms is None
@@ -74,7 +81,7 @@ def mend(checkpoint: Checkpoint, found: Condition, progress: Sequence[Progress])
     """
     removed: list[str] = []
     begun = found.begun
-    if begun is not None and _must_go(found):  # 1
+    if begun is not None and found.given_up:  # 1
         if not found.unfinished or any((one.offset or 0) > begun for one in progress):
             raise _cannot_go(checkpoint, found, begun)
         removed += [*_state_files(checkpoint, begun + 1), f"offsets/{begun}"]
@@ -87,10 +94,6 @@ def mend(checkpoint: Checkpoint, found: Condition, progress: Sequence[Progress])
     for name in removed:
         checkpoint.remove(name)
     return removed
-
-
-def _must_go(found: Condition) -> bool:
-    return found.entry is None or (found.unfinished and (found.entry.late or bool(found.torn_state)))
 
 
 def _cannot_go(checkpoint: Checkpoint, found: Condition, batch: int) -> CheckpointMismatchError:

@@ -72,7 +72,8 @@ def refuse_slow_clock(found: Condition, last_ms: int, clock: Clock) -> None:
     Raises:
         CheckpointMismatchError: it is behind the last batch by more than is tolerated, or behind the watermark.
     """
-    watermark_ms = max(found.watermark_ms or 0, found.entry.watermark_ms if found.entry else 0)
+    entry = None if found.given_up else found.entry
+    watermark_ms = max(found.watermark_ms or 0, entry.watermark_ms if entry else 0)
     behind_ms = max(last_ms - clock.now_ms, watermark_ms + clock.tolerance_ms - clock.now_ms)
     if behind_ms > clock.tolerance_ms or clock.now_ms <= watermark_ms:
         raise CheckpointMismatchError(
@@ -84,7 +85,7 @@ def refuse_slow_clock(found: Condition, last_ms: int, clock: Clock) -> None:
 
 def _last_time_ms(checkpoint: Checkpoint, found: Condition) -> int:
     """The time of the newest batch that was, or will be, run."""
-    if found.entry is not None and not (found.unfinished and found.entry.late):
+    if found.entry is not None and not found.given_up:
         return found.entry.time_ms
     if found.begun:
         return checkpoint.entry(found.begun - 1).time_ms

@@ -1,5 +1,6 @@
 """SIGKILL of the whole job while messages flow: nothing lost, nothing repeated, nothing leaked."""
 
+import contextlib
 import os
 import random
 import signal
@@ -44,7 +45,8 @@ class Job:
 
     def kill(self) -> None:
         if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
 
