@@ -16,7 +16,8 @@
     ├── JobFailedError             retriable = True; the streaming job failed, Kafka being away, for example
     ├── JobStoppedError            the streaming job stopped by itself, before any harm
     │   ├── CheckpointMismatchError      checkpoint and settings or Kafka disagree
-    │   └── ProgressError                the progress offset is not one this batch may follow
+    │   ├── ProgressError                the progress offset is not one this batch may follow
+    │   └── TakenOverError               another job runs on this checkpoint now
     └── StateFormatError           bytes in the state store that this version cannot read
         └── IllegalTransitionError       a pair (state, event) the table does not have
 """
@@ -90,6 +91,10 @@ class CheckpointMismatchError(JobStoppedError):
 
 class ProgressError(JobStoppedError):
     """The progress offset of a state partition is not one that this batch may follow."""
+
+
+class TakenOverError(JobStoppedError):
+    """Another job has taken over the checkpoint, and goes on where this one was."""
 
 
 class StateFormatError(CheckbackError):

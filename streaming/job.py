@@ -7,30 +7,40 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from checkback.exceptions import CheckbackError, JobFailedError, JobStoppedError
+from checkback.exceptions import CheckbackError, JobStoppedError, TakenOverError
 from checkback.protocol import Topics
 from checkback.topics import TopicAdministration
 from checkers import CheckService
 from conf import Settings
 from streaming.checkpoint import Checkpoint, CheckpointFacts
+from streaming.claim import Claim
+from streaming.fence import topic_ids
+from streaming.guard import Guard
 from streaming.metrics import JobMetrics
+from streaming.opening import Clock, open_checkpoint
 from streaming.partition_writer import SinkSettings
 from streaming.query import outcomes, policy_of, start_query
 from streaming.session import build_session
 from streaming.sink import BatchReport, ExactlyOnceSink
 from streaming.steps import Witness, nothing
+from streaming.stops import explained
 
-_LOGGER = logging.getLogger(__name__)
-_OURS = "checkback.exceptions."
-_STOP_SECONDS = 20
+_STOP_SECONDS = 18
+_CHECKS_STOP_SECONDS = 4
 
 
 class TransactionJob:
     """Runs until stopped; use it as a context manager.
+
+    A run on the same checkpoint is taken over: it stops at its next batch. ``claim_name`` allows a checkpoint under a
+    job name that another one has had until now.
 
     Raises on entry:
         ConfigurationError, CheckpointMismatchError: settings, topics and checkpoint do not fit together. Nothing
@@ -43,12 +53,17 @@ class TransactionJob:
         observer: Callable[[BatchReport], None] | None = None,
         spark: SparkSession | None = None,
         witness: Witness = nothing,
+        *,
+        claim_name: bool = False,
     ) -> None:
         self._settings = settings
         self._witness = witness
+        self._claim_name = claim_name
         self._observer = observer
         self._given_spark = spark
         self._spark: SparkSession | None = None
+        self._claim: Claim | None = None
+        self._guard: Guard | None = None
         self._sink: ExactlyOnceSink | None = None
         self._metrics = JobMetrics(settings.job.metrics_port)
         self._query: StreamingQuery | None = None
@@ -56,46 +71,58 @@ class TransactionJob:
 
     def start(self) -> Self:
         """Check everything, then start the query and, if the settings say so, the check service."""
-        settings = self._settings
-        policy_of(settings)  # raises on a class of the user's that cannot be used
-        topics = Topics(settings.kafka.topic_prefix)
-        kafka = settings.kafka
+        policy_of(self._settings)  # raises on a class of the user's that cannot be used
+        # py4j logs what a callback raises with its whole stack; the job says it in one sentence
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        try:
+            self._start()
+        except (KafkaException, Py4JError, OSError) as error:
+            self.stop()
+            raise explained(error, self._settings) from error
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _start(self) -> None:
+        settings, kafka = self._settings, self._settings.kafka
+        topics = Topics(kafka.topic_prefix)
         with TopicAdministration(kafka.bootstrap_servers, kafka.client_options) as administration:
             half_partitions = administration.check(topics, settings.job.state_partitions)
         spark = self._spark = self._given_spark or build_session(settings)
+        sink = SinkSettings(
+            kafka.bootstrap_servers,
+            topics,
+            settings.job.sink_transaction_timeout,
+            dict(kafka.sink_options),
+            self._witness,
+        )
         checkpoint = Checkpoint(spark, settings.job.checkpoint)
+        ids = topic_ids(AdminClient(sink.client()), [topics.half, topics.op])
         facts = CheckpointFacts(
             settings.transactions.segment_size,
             settings.job.state_partitions,
             half_partitions,
             kafka.topic_prefix,
+            ids.get(topics.half, ""),
+            ids.get(topics.op, ""),
         )
-        checkpoint.check(facts, int(time.time() * 1000), settings.job.clock_tolerance)
-        self._sink = ExactlyOnceSink(
-            SinkSettings(
-                kafka.bootstrap_servers,
-                topics,
-                settings.job.sink_transaction_timeout,
-                dict(kafka.sink_options),
-                self._witness,
-            ),
-            checkpoint,
-            self._observe,
-        )
-        # py4j logs what a callback raises with its whole stack; the job says it in one sentence
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        claim = self._claim = Claim(sink, settings.job.name)
+        clock = Clock(int(time.time() * 1000), settings.job.clock_tolerance)
+        owner = open_checkpoint(checkpoint, facts, clock, sink, claim, claim_name=self._claim_name)
+        self._guard = Guard(sink, claim, owner, ids)
+        self._sink = ExactlyOnceSink(sink, checkpoint, self._guard, self._observe)
         self._metrics.start()
         self._query = start_query(outcomes(spark, settings), settings, self._sink)
         if settings.checks.in_job:
             self._checks = CheckService(settings)
             self._checks.start()
-        return self
 
     def wait(self, seconds: float) -> bool:
         """Wait, up to so long, for the job to end by itself; False when it still runs.
 
         Raises:
-            JobStoppedError: it stopped because going on would have done harm.
+            JobStoppedError: it stopped, or has to be stopped, because going on would do harm.
             JobFailedError: something failed that may be well again later.
         """
         if self._query is None:
@@ -104,26 +131,41 @@ class TransactionJob:
             self._checks.raise_if_dead()
         try:
             ended = bool(self._query.awaitTermination(max(1, int(seconds))))
-        except StreamingQueryException as error:
-            raise _explained(error) from error
-        for progress in self._query.recentProgress:
+            reports = self._query.recentProgress
+        except (StreamingQueryException, Py4JError, OSError) as error:
+            raise self._reason(error) from error
+        if self._guard is not None:  # without the topics Spark may wait and begin no batch
+            self._guard.refuse_other_topics()
+        for progress in reports:
             self._refuse_dropped_rows(progress)
         return ended
 
     def stop(self) -> None:
-        """Finish the batch in hand, then stop. Harmless when the job does not run."""
+        """Finish the batch in hand, then stop, within half a minute. Harmless when the job does not run.
+
+        A batch that takes longer is given up, and repeated at the next start.
+        """
         checks, self._checks = self._checks, None
         query, self._query = self._query, None
         spark, self._spark = self._spark, None
-        if checks is not None:
-            checks.stop()
-        if query is not None and self._sink is not None:
+        claim, self._claim = self._claim, None
+        deadline = time.monotonic() + _STOP_SECONDS
+        if self._sink is not None:
             self._sink.stop_before_next_batch()
-            with contextlib.suppress(StreamingQueryException):
-                query.awaitTermination(_STOP_SECONDS)
-            query.stop()
-        if spark is not None and self._given_spark is None:
-            spark.stop()
+        if checks is not None:
+            checks.stop(_CHECKS_STOP_SECONDS)  # while the batch in hand goes on
+        # a query that has failed says so once more, and after a while it is told to stop whatever it does
+        with contextlib.suppress(StreamingQueryException, Py4JError, OSError):
+            if query is not None:
+                query.awaitTermination(max(1, int(deadline - time.monotonic())))
+        with contextlib.suppress(StreamingQueryException, Py4JError, OSError):
+            if query is not None:
+                query.stop()
+        with contextlib.suppress(Py4JError, OSError):
+            if spark is not None and self._given_spark is None:
+                spark.stop()
+        if claim is not None:
+            claim.close()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -136,6 +178,14 @@ class TransactionJob:
         if self._observer:
             self._observer(report)
 
+    def _reason(self, error: Exception) -> CheckbackError:
+        try:
+            if self._guard is not None:
+                self._guard.refuse_another()
+        except TakenOverError as taken_over:  # whatever it then did to this job is no news
+            return taken_over
+        return explained(error, self._settings)
+
     def _refuse_dropped_rows(self, progress: Any) -> None:
         dropped = sum(o["numRowsDroppedByWatermark"] for o in (progress or {}).get("stateOperators", []))
         if dropped:
@@ -145,12 +195,3 @@ class TransactionJob:
                 "the clock. Kafka still has the rows; a new checkpoint folder reads them, and delivers everything "
                 "that Kafka still has once more: consumers must drop what they know by its cb-id."
             )
-
-
-def _explained(error: StreamingQueryException) -> CheckbackError:
-    """Our own exception's message where one of ours stopped the query, else Spark's first line."""
-    lines = str(error).splitlines()
-    for line in lines:
-        if _OURS in line:
-            return JobStoppedError(line.partition(_OURS)[2].partition(": ")[2])
-    return JobFailedError(f"The query failed; started again, it goes on where it was. {lines[0] if lines else error!r}")

@@ -13,7 +13,7 @@ from tenacity import retry, retry_if_exception, stop_after_delay, wait_exponenti
 
 from checkback.protocol import Topics
 from state import Kind
-from streaming.progress import Progress, Verdict, judge_progress
+from streaming.progress import Progress, Verdict, judge_progress, progress_group, transactional_id
 from streaming.records import RecordBuilder
 from streaming.steps import Step, Witness, nothing
 
@@ -47,6 +47,8 @@ class Batch:
     entry_hash: str
     every_partition_writes: bool
     """The first batch after a start, and one a day: so that progress offsets are there, and never expire."""
+    floor: int = 0
+    """A progress offset that every state partition has reached."""
 
 
 @dataclass
@@ -84,7 +86,7 @@ def write_partition(
     place = TopicPartition(settings.topics.progress, partition)
     consumer = _progress_consumer(settings, batch.query_id)
     progress = _read_progress(consumer, place)  # 3
-    if judge_progress(progress, batch.number, batch.entry_hash, partition) is Verdict.SKIP:  # 4
+    if judge_progress(progress, batch.number, batch.entry_hash, partition, batch.floor) is Verdict.SKIP:  # 4
         for _ in rows:
             pass
         report.skipped = True
@@ -112,7 +114,7 @@ def _fresh_producer(settings: SinkSettings, batch: Batch, partition: int) -> Pro
     return Producer(
         settings.client(
             **{
-                "transactional.id": f"checkback-{batch.query_id}-{partition}",
+                "transactional.id": transactional_id(batch.query_id, partition),
                 "transaction.timeout.ms": settings.transaction_timeout_ms,
                 # the first try falls before the socket is up: without this the next one waits 100 ms
                 "reconnect.backoff.ms": 10,
@@ -141,7 +143,7 @@ def _progress_consumer(settings: SinkSettings, query_id: str) -> Consumer:
     """One for each worker process: unlike producers, they fence nobody and can be kept across batches."""
     key = (settings.bootstrap_servers, query_id)
     if key not in _consumers:
-        group = {"group.id": f"checkback-{query_id}", "isolation.level": "read_committed"}
+        group = {"group.id": progress_group(query_id), "isolation.level": "read_committed"}
         _consumers[key] = Consumer(settings.client(**group, **{"enable.auto.commit": False}))
     return _consumers[key]
 

@@ -13,6 +13,8 @@ from streaming.after_check_max import after_check_max
 from streaming.decode import INGEST_TIME, clock_rows, decode
 from streaming.segments import with_segment_state
 
+_STOP_TIMEOUT = "3s"
+
 
 def policy_of(settings: Settings) -> Policy:
     """The rules' numbers and choices, as the settings give them.
@@ -79,6 +81,8 @@ def outcomes(spark: SparkSession, settings: Settings) -> DataFrame:
 
 def start_query(frame: DataFrame, settings: Settings, sink: Callable[[DataFrame, int], None]) -> StreamingQuery:
     """Start the query on the settings' checkpoint."""
+    # a batch that waits for Kafka hears of a stop late, or not at all
+    frame.sparkSession.conf.set("spark.sql.streaming.stopTimeout", _STOP_TIMEOUT)
     return (
         frame.writeStream.queryName(settings.job.name)
         .option("checkpointLocation", settings.job.checkpoint)

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from checkback.exceptions import CheckbackError
 from streaming.checkpoint import Checkpoint
+from streaming.guard import Guard
 from streaming.partition_writer import Batch, SinkSettings, write_partition
 from streaming.steps import Step
 from streaming.worker import prepare_worker
@@ -45,10 +46,13 @@ class ExactlyOnceSink:
         self,
         settings: SinkSettings,
         checkpoint: Checkpoint,
+        guard: Guard,
         observer: Callable[[BatchReport], None] | None = None,
     ) -> None:
         self._settings = settings
         self._checkpoint = checkpoint
+        self._guard = guard
+        self._floor = checkpoint.floor()
         self._observer = observer
         self._all_wrote_at: float | None = None
         self._stopping = False
@@ -62,13 +66,14 @@ class ExactlyOnceSink:
         if self._stopping:
             raise StopRequestedError("The job was asked to stop.")
         self._settings.witness(Step.BATCH_STARTS, number)
-        entry_hash = self._checkpoint.entry_hash(number)
+        entry = self._checkpoint.entry(number)
+        self._guard.before(entry)
         now = time.monotonic()
         every_partition = self._all_wrote_at is None or now - self._all_wrote_at >= _DAY_SECONDS
-        batch = Batch(self._checkpoint.query_id(), number, entry_hash, every_partition)
+        batch = Batch(self._checkpoint.query_id(), number, entry.content_hash, every_partition, self._floor)
         reports = outcomes.mapInArrow(_writer(self._settings, batch), REPORT_SCHEMA).collect()
         if every_partition:
-            self._all_wrote_at = now
+            self._all_wrote(number, now)
         counts: Counter[str] = Counter()
         for report in reports:
             if not report.skipped:
@@ -76,7 +81,14 @@ class ExactlyOnceSink:
         if self._observer:
             skipped = sum(report.skipped for report in reports)
             self._observer(BatchReport(number, sum(report.written for report in reports), skipped, counts))
+        self._guard.after()
         self._settings.witness(Step.BATCH_ENDS, number)
+
+    def _all_wrote(self, number: int, now: float) -> None:
+        self._all_wrote_at = now
+        self._floor = number + 1
+        self._checkpoint.remember_floor(self._floor)
+        self._guard.renew()
 
 
 def _writer(settings: SinkSettings, batch: Batch) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

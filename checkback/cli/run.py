@@ -1,29 +1,44 @@
 """``checkback run``."""
 
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
 from checkback.cli.options import ConfigFile
-from checkback.cli.signals import stop_on_signals
+from checkback.cli.signals import leave_on_signals, leave_within, stop_on_signals
 from conf import load
 from streaming import BatchReport, TransactionJob
 from streaming.steps import Witness, nothing
 
+_STOP_SECONDS = 28.0
 
-def run_job(config: ConfigFile = None) -> None:
+
+def run_job(
+    config: ConfigFile = None,
+    claim_name: Annotated[
+        bool,
+        typer.Option(
+            "--claim-name",
+            help="Start on a new checkpoint folder, though another one has run under this job.name until now: what the "
+            "half topic still has is delivered once more.",
+        ),
+    ] = False,
+) -> None:
     """Run the job, and the check service with it, until Ctrl-C or SIGTERM.
 
     The settings, the topics and the checkpoint are checked first; nothing starts when they do not fit together.
+    A job that runs on the same checkpoint is taken over, and stops.
     """
-    run(config)
+    run(config, claim_name=claim_name)
 
 
-def run(config: Path | None = None, witness: Witness = nothing) -> None:
+def run(config: Path | None = None, witness: Witness = nothing, *, claim_name: bool = False) -> None:
     """What the command does; ``witness`` is told of each step of a batch."""
     settings = load(config)
     console = Console(soft_wrap=True)
-    stopping = stop_on_signals()
+    leave_on_signals()
     console.print(f"Starting Spark ({settings.job.master}) for {settings.kafka.bootstrap_servers} ...", highlight=False)
 
     def show(report: BatchReport) -> None:
@@ -31,8 +46,10 @@ def run(config: Path | None = None, witness: Witness = nothing) -> None:
             counts = "  ".join(f"{name} {number}" for name, number in sorted(report.counts.items()))
             console.print(f"batch {report.batch}: {report.written} written  {counts}", highlight=False)
 
-    with TransactionJob(settings, show, witness=witness) as job:
+    with TransactionJob(settings, show, witness=witness, claim_name=claim_name) as job:
+        stopping = stop_on_signals()
         console.print(f"Running; checkpoint in {settings.job.checkpoint}. Ctrl-C stops it.", highlight=False)
         while not stopping.is_set() and not job.wait(1):
             pass
+        leave_within(_STOP_SECONDS)
         console.print("Stopping ...")

@@ -1,11 +1,13 @@
 """SIGKILL of the whole job while messages flow: nothing lost, nothing repeated, nothing leaked."""
 
+import contextlib
 import os
 import random
 import signal
 import subprocess
 import sys
 import threading
+import uuid
 from collections import Counter
 from pathlib import Path
 
@@ -22,7 +24,7 @@ class Job:
     """``checkback run`` as a process of its own, in a process group of its own."""
 
     def __init__(self, place: Place) -> None:
-        self._log = place.folder / "job.log"
+        self._log = place.folder / f"job-{uuid.uuid4().hex}.log"
         self._environment = {
             **os.environ,
             "CHECKBACK_KAFKA__BOOTSTRAP_SERVERS": place.bootstrap_servers,
@@ -43,7 +45,8 @@ class Job:
 
     def kill(self) -> None:
         if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
 
@@ -51,6 +54,11 @@ class Job:
         assert self._process is not None
         self._process.terminate()
         return self._process.wait(40)
+
+    def ends(self) -> int:
+        """Wait for it to end by itself."""
+        assert self._process is not None
+        return self._process.wait(60)
 
     def said(self) -> str:
         return Path(self._log).read_text(encoding="utf-8", errors="replace")

@@ -1,0 +1,76 @@
+"""All state partitions at once, before Spark runs a batch: their progress, and the end of whoever wrote before."""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from streaming.claim import patiently
+from streaming.partition_writer import SinkSettings
+from streaming.progress import Progress, progress_group, transactional_id
+
+_CALL_SECONDS = 5.0
+_AT_ONCE = 16
+
+
+def read_progress(settings: SinkSettings, query_id: str, partitions: int, *, settled: bool) -> list[Progress]:
+    """The progress offset of each state partition.
+
+    ``settled``: wait until no transaction that moves one is open. Without it the last one that was committed is
+    returned: a job that was killed leaves transactions open for up to their timeout, or until they are fenced.
+    """
+    isolation = "read_committed" if settled else "read_uncommitted"
+    group = {"group.id": progress_group(query_id), "enable.auto.commit": False, "isolation.level": isolation}
+    consumer = Consumer(settings.client(**group))
+    places = [TopicPartition(settings.topics.progress, number) for number in range(partitions)]
+    try:
+        found = patiently(_committed)(consumer, places)
+    finally:
+        consumer.close()
+    return [Progress(None) if one.offset < 0 else Progress(one.offset, one.metadata or "") for one in found]
+
+
+def fence(settings: SinkSettings, query_id: str, partitions: int) -> None:
+    """Fence the producers of every state partition, and settle what they left half done.
+
+    From now on no earlier run can write to Kafka in this checkpoint's name, not even one that slept through it.
+    """
+    with ThreadPoolExecutor(min(partitions, _AT_ONCE)) as pool:
+        list(pool.map(lambda number: _fence(settings, transactional_id(query_id, number)), range(partitions)))
+
+
+@patiently
+def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
+    """Kafka's own id of each topic that exists; a topic that is deleted and made anew has another one.
+
+    Raises:
+        KafkaException: Kafka did not say.
+    """
+    asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_CALL_SECONDS)
+    found = {}
+    for name, answer in asked.items():
+        try:
+            found[name] = str(answer.result().topic_id)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+    return found
+
+
+@patiently
+def _fence(settings: SinkSettings, name: str) -> None:
+    # the first try falls before the socket is up: see partition_writer
+    quick: dict[str, Any] = {"transactional.id": name, "reconnect.backoff.ms": 10}
+    producer = Producer(settings.client(**quick, **{"transaction.timeout.ms": settings.transaction_timeout_ms}))
+    producer.list_topics(settings.topics.progress, timeout=_CALL_SECONDS)  # init is quicker on a connection that is up
+    producer.init_transactions(_CALL_SECONDS)
+
+
+def _committed(consumer: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
+    found = consumer.committed(places, timeout=_CALL_SECONDS)
+    for one in found:
+        if one.error is not None:
+            raise KafkaException(one.error)
+    return list(found)

@@ -1,0 +1,96 @@
+"""What the driver makes sure of around each batch of a running job."""
+
+import time
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from checkback.exceptions import JobStoppedError
+from streaming.checkpoint import deleted, recreated
+from streaming.claim import Claim, Owner
+from streaming.fence import topic_ids
+from streaming.offset_log import Entry
+from streaming.partition_writer import SinkSettings
+
+_TOPICS_SECONDS = 5.0
+_LONG_SECONDS = 0.5
+
+
+class Guard:
+    """Stops the job before a batch does harm.
+
+    Costs 1 ms a batch for the claim, and 2 ms every five seconds for the topics.
+    """
+
+    def __init__(self, settings: SinkSettings, claim: Claim, owner: Owner, topics: Mapping[str, str]) -> None:
+        self._claim = claim
+        self._owner = owner
+        self._topics = topics
+        self._admin = AdminClient(settings.client())
+        self._missing: set[str] = set()
+        self._looked_at = self._asked_at = time.monotonic()
+
+    def before(self, entry: Entry) -> None:
+        """Refuse a batch of which nothing has been evaluated yet.
+
+        Raises:
+            TakenOverError: another run has taken over.
+            CheckpointMismatchError: a topic was deleted, and made anew perhaps.
+            JobStoppedError: Spark would drop the batch's rows as late.
+        """
+        self.refuse_another()
+        self.refuse_other_topics()
+        if entry.late:
+            raise JobStoppedError(
+                f"The clock stepped back by more than job.clock_tolerance: batch {entry.number} is dated "
+                f"{(entry.watermark_ms - entry.time_ms) / 1000:.0f} s before the watermark, and Spark would drop its "
+                "rows as late. Nothing is lost: set the clock, then start again."
+            )
+
+    def after(self) -> None:
+        """Refuse to end a batch, long after it began, on a checkpoint that another run has taken over meanwhile.
+
+        That one has read the commit log by now: an entry it does not expect would stop it, too.
+
+        Raises:
+            TakenOverError: one has.
+        """
+        if time.monotonic() - self._asked_at >= _LONG_SECONDS:
+            self.refuse_another()
+
+    def refuse_another(self) -> None:
+        """See :meth:`streaming.claim.Claim.refuse_another`."""
+        self._claim.refuse_another(self._owner)
+        self._asked_at = time.monotonic()
+
+    def renew(self) -> None:
+        """Take the claim once more, so that Kafka does not let it expire.
+
+        Raises:
+            TakenOverError: another run has it by now.
+        """
+        self.refuse_another()
+        self._claim.take(self._owner)
+
+    def refuse_other_topics(self) -> None:
+        """Notice that the half or the op topic is not the one this checkpoint has read; looks every five seconds.
+
+        Raises:
+            CheckpointMismatchError: it was deleted, and made anew perhaps.
+        """
+        now = time.monotonic()
+        if now - self._looked_at < _TOPICS_SECONDS:
+            return
+        self._looked_at = now
+        try:
+            found = topic_ids(self._admin, self._topics)
+        except KafkaException:
+            return  # Kafka is away; the topics are looked at when it is back
+        for name, known in self._topics.items():
+            if found.get(name, known) != known:
+                raise recreated(name)
+        missing = self._topics.keys() - found.keys()
+        for name in missing & self._missing:  # twice in a row: a broker that starts knows nothing for a moment
+            raise deleted(name)
+        self._missing = missing

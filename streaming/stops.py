@@ -1,0 +1,130 @@
+"""What ended the query, or kept it from starting, as one sentence: what happened, and what to do.
+
+The table in ``docs/operations.md`` lists these and the errors that our own checks raise. Nothing but text comes out of
+Spark's process, so texts are what the rules look for; they were seen with Spark 4.2, its connector, and librdkafka.
+"""
+
+import re
+from dataclasses import dataclass
+
+from checkback import exceptions
+from checkback.exceptions import CheckbackError, CheckpointMismatchError, JobFailedError, JobStoppedError
+from conf import Settings
+
+_OURS = re.compile(r"checkback\.exceptions\.(\w+): (.+)")
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """A text, and what it means; ``{...}`` in the sentence is a setting, or a group of the text."""
+
+    text: str
+    kind: type[CheckbackError]
+    sentence: str
+
+
+_RULES = (
+    _Rule(
+        r"KAFKA_DATA_LOSS|[Ss]ome data may have been (?:lost|missed)|OffsetOutOfRange",
+        CheckpointMismatchError,
+        "Records of {prefix}half or {prefix}op that the job has not read yet are gone: the topic was truncated, its "
+        "retention is too short, or it was deleted and made anew. Name a new checkpoint folder and start with "
+        "'checkback run --claim-name', which delivers what the half topic still has once more; messages that are gone "
+        "have to be sent again.",
+    ),
+    _Rule(
+        r"UnknownTopicOrPartition|UnknownTopicId|UNKNOWN_TOPIC_OR_PART|UNKNOWN_TOPIC_ID",
+        JobStoppedError,
+        "Kafka has lost one of the topics {prefix}* while the job ran: find out who deleted it. 'checkback topics "
+        "create' makes it anew; without the old half or op topic this checkpoint is of no use.",
+    ),
+    _Rule(
+        r"(?i)(topic|group|transactional.?id|cluster).?authorization",
+        JobStoppedError,
+        "Kafka does not allow the job one of its own resources ({found}): grant read and write on the topics "
+        "{prefix}*, and read, write and describe on the groups and transactional ids that begin with 'checkback-'.",
+    ),
+    _Rule(
+        r"(?i)Sasl\w*Exception|_AUTHENTICATION\b|SslAuthentication\w*|authentication failed",
+        JobStoppedError,
+        "Kafka at {servers} refuses the job's credentials ({found}): correct kafka.source_options, kafka.sink_options "
+        "and kafka.client_options, which belong to three different clients.",
+    ),
+    _Rule(
+        r"(?i)no space left on device|disk quota exceeded|file too large|not enough space",
+        JobFailedError,
+        "A disk is full ({found}): the one of the checkpoint {checkpoint}, or of Spark's scratch files "
+        "(spark.local.dir). Make room; started again, the job goes on where it was.",
+    ),
+    _Rule(
+        r"(?i)permission denied|read-only file system|AccessControlException|operation not permitted",
+        JobStoppedError,
+        "The job may not write to its files ({found}): give its user the checkpoint folder {checkpoint} and Spark's "
+        "scratch folder (spark.local.dir), then start again.",
+    ),
+    _Rule(
+        r"(?i)parent path is not a directory|ParentNotDirectory\w*|not a directory|mkdirs failed[^,\n]*",
+        JobStoppedError,
+        "The checkpoint folder {checkpoint} cannot be made ({found}): name another one in job.checkpoint.",
+    ),
+    _Rule(
+        r"OutOfMemoryError[^\n]*",
+        JobFailedError,
+        "Spark ran out of memory ({found}); started again, it goes on where it was. Give it more with "
+        "job.driver_memory, or make batches smaller with job.max_offsets_per_trigger.",
+    ),
+    _Rule(
+        r"CANNOT_LOAD_STATE_STORE|STATE_STORE_\w+|ChecksumException|RocksDBException",
+        JobStoppedError,
+        "Spark cannot read its state in {checkpoint}/state ({found}): restore the folder from its newest copy, or name "
+        "a new one ('checkback run --claim-name'), which delivers what the half topic still has once more.",
+    ),
+    _Rule(
+        r"CONCURRENT_STREAM_LOG_UPDATE|Concurrent update to the log|concurrently using|[Mm]ultiple streaming",
+        JobFailedError,
+        "Another job wrote into {checkpoint} while this one took it over: started again, this one goes on.",
+    ),
+    _Rule(
+        r"(?i)_FENCED\b|fenced|INVALID_PRODUCER_EPOCH",
+        JobFailedError,
+        "Another producer used this job's transactional id for a moment, a task of an earlier run, perhaps: started "
+        "again, the job goes on where it was.",
+    ),
+    _Rule(
+        r"Answer from Java side is empty|Py4JNetworkError|Connection refused: no further|while sending or receiving",
+        JobFailedError,
+        "Spark's process has ended, killed for want of memory, perhaps: started again, the job goes on where it was. "
+        "See job.driver_memory and the system's log.",
+    ),
+    _Rule(
+        r"_TRANSPORT\b|_ALL_BROKERS_DOWN|_TIMED_OUT\b|TimeoutException|DisconnectException|node assignment",
+        JobFailedError,
+        "Kafka at {servers} did not answer in time ({found}): started again, the job goes on where it was.",
+    ),
+)
+
+
+def explained(error: BaseException, settings: Settings) -> CheckbackError:
+    """What to tell people of an error; ``retriable`` says whether a start with nothing changed may go well.
+
+    Ours are told as they are, also when they come out of Spark as text. What no rule knows is a
+    :class:`JobFailedError` with the error's first line.
+    """
+    if isinstance(error, CheckbackError):
+        return error
+    text = f"{type(error).__name__}: {error}"
+    ours = _OURS.search(text)
+    if ours is not None:
+        kind = getattr(exceptions, ours[1], JobStoppedError)
+        return (kind if issubclass(kind, JobStoppedError | JobFailedError) else JobStoppedError)(ours[2])
+    values = {
+        "prefix": settings.kafka.topic_prefix,
+        "servers": settings.kafka.bootstrap_servers,
+        "checkpoint": settings.job.checkpoint,
+    }
+    for rule in _RULES:
+        found = re.search(rule.text, text)
+        if found is not None:
+            return rule.kind(rule.sentence.format(found=found[0].strip(), **values))
+    first = next((line for line in text.splitlines() if line.strip()), text)
+    return JobFailedError(f"The query failed; started again, it goes on where it was. {first}")

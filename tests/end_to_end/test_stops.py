@@ -1,0 +1,289 @@
+"""What stops the job, before any harm, with one sentence; and what it goes on from by itself."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaAdminClient
+from kafka.structs import OffsetAndMetadata
+from kafka.structs import TopicPartition as Partition
+from pyspark.sql import SparkSession
+
+from checkback import TransactionProducer
+from checkback.exceptions import CheckpointMismatchError, JobFailedError, JobStoppedError, ProgressError
+from checkback.topics import TopicAdministration
+from streaming import TransactionJob, opening
+from streaming.progress import progress_group
+from tests.end_to_end.test_kill import Job
+from tests.place import HALF_PARTITIONS, Place, wait_until
+
+
+class Shop:
+    """Sends, runs the job on what was sent, and knows what must have been delivered."""
+
+    def __init__(self, place: Place, spark: SparkSession) -> None:
+        self.place = place
+        self._spark = spark
+        self.sent: list[bytes] = []
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.place.folder / "checkpoint"
+
+    def newest(self, log: str) -> int:
+        return max(int(found.name) for found in (self.checkpoint / log).iterdir() if found.name.isdigit())
+
+    def send(self, number: int = 1) -> None:
+        with TransactionProducer(self.place.bootstrap_servers, "shop", topics=self.place.topics) as producer:
+            for _ in range(number):
+                value = b"message %d" % len(self.sent)
+                producer.commit(producer.prepare(self.place.real_topic, value))
+                self.sent.append(value)
+
+    def job(self, *, claim_name: bool = False) -> TransactionJob:
+        settings = self.place.settings(checks={"in_job": False})
+        return TransactionJob(settings, spark=self._spark, claim_name=claim_name)
+
+    def deliver(self, *, claim_name: bool = False, copies: int = 1) -> None:
+        """Send one, and run the job until all that was sent is there, and not twice."""
+        self.send()
+        expected = sorted(self.sent * copies)
+        with self.job(claim_name=claim_name) as job:
+            wait_until(lambda: job.wait(1) or len(self.delivered()) >= len(expected))
+        assert self.delivered() == expected
+
+    def delivered(self) -> list[bytes]:
+        return sorted(record.value for record in self.place.read(self.place.real_topic))
+
+    def run_until_it_stops(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        with self.job() as job:
+            meanwhile()
+            wait_until(lambda: job.wait(1), 60)
+
+    def recreate_topics(self) -> None:
+        place, admin = self.place, AdminClient({"bootstrap.servers": self.place.bootstrap_servers})
+        for answer in admin.delete_topics([place.topics.half, place.topics.op]).values():
+            answer.result()
+        wait_until(lambda: place.topics.half not in admin.list_topics(timeout=10).topics)
+        with TopicAdministration(place.bootstrap_servers) as administration:
+            for name in (place.topics.half, place.topics.op):
+                wait_until(lambda name=name: administration.create_one(name, HALF_PARTITIONS))
+
+
+@pytest.fixture
+def shop(place: Place, spark: SparkSession) -> Shop:
+    return Shop(place, spark)
+
+
+def test_a_fresh_checkpoint_under_an_old_name_has_to_be_meant(shop: Shop) -> None:
+    shop.deliver()
+    old = shop.place.folder / "old"
+    shop.checkpoint.rename(old)
+    with pytest.raises(CheckpointMismatchError, match=r"belongs to another checkpoint.*--claim-name"):
+        shop.job().start()
+    assert not (shop.checkpoint / "offsets").exists()
+    first = shop.sent.copy()
+    shop.send()
+    with shop.job(claim_name=True) as job:
+        wait_until(lambda: job.wait(1) or len(shop.delivered()) >= 3)
+    assert shop.delivered() == sorted(first + shop.sent), "said: once more"
+    shutil.rmtree(shop.checkpoint)
+    old.rename(shop.checkpoint)
+    with pytest.raises(CheckpointMismatchError, match="belongs to another checkpoint"):
+        shop.job().start()
+
+
+def test_a_topic_made_anew_is_noticed_though_it_has_more_records_than_before(shop: Shop) -> None:
+    shop.deliver()
+    shop.recreate_topics()
+    shop.send(5)
+    with pytest.raises(CheckpointMismatchError, match="half was deleted and made anew"):
+        shop.job().start()
+    assert shop.delivered() == shop.sent[:1]
+
+
+def test_a_topic_made_anew_under_the_running_job_stops_it(shop: Shop) -> None:
+    shop.deliver()
+    with pytest.raises(JobStoppedError, match="was deleted"):
+        shop.run_until_it_stops(shop.recreate_topics)
+
+
+def test_records_that_were_deleted_before_they_were_read_stop_the_job(shop: Shop) -> None:
+    shop.deliver()
+    shop.send(4)
+    admin = AdminClient({"bootstrap.servers": shop.place.bootstrap_servers})
+    everything = [TopicPartition(shop.place.topics.half, number, -1) for number in range(HALF_PARTITIONS)]
+    for answer in admin.delete_records(everything).values():
+        answer.result()
+    with pytest.raises(CheckpointMismatchError, match="has not read yet are gone") as stop:
+        shop.run_until_it_stops()
+    assert "\n" not in str(stop.value)
+    assert stop.value.__cause__ is not None
+    assert shop.delivered() == shop.sent[:1]
+
+
+def test_an_older_copy_of_the_checkpoint_is_refused_before_a_batch_is_run(shop: Shop) -> None:
+    shop.deliver()
+    copy = shop.place.folder / "copy"
+    shutil.copytree(shop.checkpoint, copy)
+    shop.deliver()
+    shutil.rmtree(shop.checkpoint)
+    copy.rename(shop.checkpoint)
+    before = shop.newest("offsets")
+    with pytest.raises(ProgressError, match="restored from an older copy"):
+        shop.job().start()
+    assert shop.newest("offsets") == before
+
+
+def test_progress_that_expired_or_went_back_is_found_before_a_batch_is_run(shop: Shop) -> None:
+    shop.deliver()
+    place = Partition(shop.place.topics.progress, 0)
+    group = progress_group(json.loads((shop.checkpoint / "metadata").read_text())["id"])
+    admin = KafkaAdminClient(bootstrap_servers=shop.place.bootstrap_servers)
+    try:
+        admin.alter_group_offsets(group, {place: OffsetAndMetadata(0, "", -1)})
+        with pytest.raises(ProgressError, match="Kafka has forgotten batches"):
+            shop.job().start()
+        admin.delete_group_offsets(group, [place])
+        with pytest.raises(ProgressError, match="State partition 0 has no progress offset"):
+            shop.job().start()
+    finally:
+        admin.close()
+
+
+def test_torn_files_of_a_power_loss_are_gone_on_from(shop: Shop) -> None:
+    shop.deliver()
+    (shop.checkpoint / f"commits/{shop.newest('commits')}").write_bytes(b"")
+    shop.deliver()
+    begun = shop.newest("offsets")
+    assert begun == shop.newest("commits") + 1, "a stop lets the next batch be begun"
+    (shop.checkpoint / f"offsets/{begun}").write_bytes(b'v1\n{"batchWater')
+    shop.deliver()
+    torn = shop.checkpoint / f"state/0/0/{shop.newest('commits') + 1}.changelog"
+    torn.write_bytes(torn.read_bytes()[:10])
+    shop.deliver()
+
+
+def test_a_torn_entry_whose_batch_is_in_kafka_stops_the_job(shop: Shop) -> None:
+    shop.deliver()
+    begun = shop.newest("offsets")
+    for name in (f"commits/{begun}", f"commits/.{begun}.crc", f"offsets/{begun}", f"offsets/.{begun}.crc"):
+        (shop.checkpoint / name).unlink(missing_ok=True)
+    finished = shop.newest("offsets")
+    (shop.checkpoint / f"offsets/{finished}").write_bytes(b"")
+    with pytest.raises(CheckpointMismatchError, match=f"offsets/{finished} is torn"):
+        shop.job().start()
+
+
+def test_a_clock_that_stepped_back_stops_the_batch_and_the_job_goes_on_when_it_is_right(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.deliver()
+    begun, committed = shop.newest("offsets"), shop.newest("commits")
+    for name in (f"offsets/{begun}", f"offsets/.{begun}.crc", f"commits/.{committed}.crc"):
+        (shop.checkpoint / name).unlink(missing_ok=True)
+    commit = shop.checkpoint / f"commits/{committed}"
+    right = commit.read_bytes()
+    ahead = int(time.time() * 1000) + 3_600_000  # as if the clock had stepped back by an hour since
+    commit.write_bytes(b'v1\n{"nextBatchWatermarkMs":%d}' % ahead)
+    with pytest.raises(CheckpointMismatchError, match="clock is"):
+        shop.job().start()
+    monkeypatch.setattr(opening, "refuse_slow_clock", lambda *_: None)  # it steps back after the start
+    shop.send()
+    with pytest.raises(JobStoppedError, match="The clock stepped back"):
+        shop.run_until_it_stops()
+    assert shop.newest("offsets") == committed + 1
+    assert shop.delivered() == shop.sent[:1]
+    monkeypatch.undo()
+    commit.write_bytes(right)
+    shop.deliver()
+
+
+@pytest.fixture
+def small_disk(shop: Shop) -> Iterator[Path]:
+    """The checkpoint folder on a disk of its own."""
+    if os.getuid():
+        pytest.skip("mounting a small disk needs root")
+    shop.checkpoint.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "none", shop.checkpoint], check=False).returncode:
+        pytest.skip("this machine lets nobody mount")
+    yield shop.checkpoint
+    subprocess.run(["umount", "-l", shop.checkpoint], check=True)
+
+
+def test_a_full_disk_stops_the_job_and_with_room_it_goes_on(shop: Shop, small_disk: Path) -> None:
+    shop.deliver()
+    filling = small_disk / "filling"
+
+    def fill() -> None:
+        with contextlib.suppress(OSError), filling.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(1024))
+
+    with pytest.raises(JobFailedError, match=r"disk is full.*Make room") as stop:
+        shop.run_until_it_stops(fill)
+    assert stop.value.retriable
+    filling.unlink()
+    shop.deliver()
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    with pytest.raises(JobStoppedError, match="may not write to its files"):
+        shop.job().start()
+
+
+def test_a_folder_that_cannot_be_made_is_named(shop: Shop) -> None:
+    shop.checkpoint.write_text("a file")
+    with pytest.raises(JobStoppedError, match="checkpoint cannot be made"):
+        shop.job().start()
+
+
+@pytest.mark.timeout(400)
+def test_a_second_job_takes_over_and_the_first_one_says_so(place: Place) -> None:
+    first, second = Job(place), Job(place)
+    values: list[bytes] = []
+    with TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer:
+
+        def deliver(value: bytes) -> None:
+            values.append(value)
+            producer.commit(producer.prepare(place.real_topic, value))
+            wait_until(lambda: len(place.read(place.real_topic)) >= len(values), what=value.decode())
+
+        try:
+            first.start()
+            deliver(b"by the first")
+            second.start()
+            assert first.ends() == 1
+            deliver(b"by the second")
+            began = time.monotonic()
+            assert second.terminate() == 0
+            assert time.monotonic() - began < 30
+        finally:
+            first.kill()
+            second.kill()
+    said = first.said()
+    assert "TakenOverError: Another job has taken over: process" in said
+    assert "Traceback" not in said
+    assert sorted(record.value for record in place.read(place.real_topic)) == sorted(values)
+
+
+def test_sigterm_while_it_starts_ends_it_at_once(place: Place) -> None:
+    environment = {**os.environ, "CHECKBACK_KAFKA__BOOTSTRAP_SERVERS": place.bootstrap_servers}
+    environment |= {"CHECKBACK_KAFKA__TOPIC_PREFIX": place.topics.prefix}
+    environment |= {"CHECKBACK_JOB__CHECKPOINT": str(place.folder / "checkpoint")}
+    command = [sys.executable, "-m", "checkback", "run"]
+    job = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert job.stdout is not None
+    assert job.stdout.readline().startswith(b"Starting Spark")
+    job.send_signal(signal.SIGTERM)
+    _, errors = job.communicate(timeout=30)
+    assert job.returncode == 0
+    assert b"Traceback" not in errors

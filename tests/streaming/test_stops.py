@@ -1,0 +1,70 @@
+"""What people are told when the query ends: one sentence, whatever Spark printed."""
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from pyspark.errors import StreamingQueryException
+
+from checkback.exceptions import (
+    CheckbackError,
+    CheckpointMismatchError,
+    JobFailedError,
+    JobStoppedError,
+    ProgressError,
+    StateFormatError,
+    TakenOverError,
+)
+from conf import Settings
+from streaming.stops import explained
+
+# As they were seen; the lines after the first are what people are spared.
+_PROXY = (
+    "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An error "
+    "occurred in the user provided function in foreach batch sink. Reason: An exception was raised by the Python "
+    "Proxy. Return Message: Traceback (most recent call last):\n  File x, line 1\n{}\n at org.apache.spark.A(B:1)"
+)
+_SETTINGS = Settings.model_validate({"kafka": {"topic_prefix": "cb."}, "job": {"checkpoint": "/data/checkpoint"}})
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "told"),
+    [
+        ("checkback.exceptions.ProgressError: As it was said.", ProgressError, "As it was said."),
+        ("checkback.exceptions.TakenOverError: Another job.", TakenOverError, "Another job."),
+        ("checkback.exceptions.StateFormatError: Version 9.", JobStoppedError, "Version 9."),
+        ("[KAFKA_DATA_LOSS.START_OFFSET_RESET] Some data", CheckpointMismatchError, "cb.half or cb.op"),
+        ("Cannot fetch offset 5. \nSome data may have been lost because", CheckpointMismatchError, "are gone"),
+        ("org.apache.kafka.common.errors.UnknownTopicOrPartitionException: x", JobStoppedError, "lost one of the"),
+        ("errors.TopicAuthorizationException: Not authorized: [cb.half]", JobStoppedError, "TopicAuthorization"),
+        ("KafkaError{code=GROUP_AUTHORIZATION_FAILED,val=30}", JobStoppedError, "GROUP_AUTHORIZATION"),
+        ("KafkaError{code=TRANSACTIONAL_ID_AUTHORIZATION_FAILED,val=53}", JobStoppedError, "begin with 'checkback-'"),
+        ("KafkaError{code=_AUTHENTICATION,val=-169}", JobStoppedError, "credentials"),
+        ("java.io.IOException: No space left on device", JobFailedError, "/data/checkpoint"),
+        ("java.io.IOException: Disk quota exceeded", JobFailedError, "Make room"),
+        ("java.io.FileNotFoundException: /x (Permission denied)", JobStoppedError, "may not write"),
+        ("java.io.FileNotFoundException: /x (Read-only file system)", JobStoppedError, "may not write"),
+        ("ParentNotDirectoryException: Parent path is not a directory: /x", JobStoppedError, "cannot be made"),
+        ("java.lang.OutOfMemoryError: Java heap space", JobFailedError, "job.driver_memory"),
+        ("[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error", JobStoppedError, "/data/checkpoint/state"),
+        ("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log", JobFailedError, "Another job wrote"),
+        ("KafkaError{FATAL,code=_FENCED,val=-144}", JobFailedError, "transactional id"),
+        ("KafkaError{code=_TRANSPORT,val=-195}", JobFailedError, "localhost:9092 did not answer"),
+        ("java.lang.IllegalStateException: something new", JobFailedError, "STREAM_FAILED"),
+    ],
+)
+def test_every_end_is_one_sentence(text: str, kind: type[CheckbackError], told: str) -> None:
+    found = explained(StreamingQueryException(_PROXY.format(text)), _SETTINGS)
+    assert type(found) is kind
+    assert told in str(found)
+    assert "\n" not in str(found)
+    assert found.retriable is (kind is JobFailedError)
+
+
+def test_errors_of_our_own_stay_what_they_are() -> None:
+    error = StateFormatError("as it is")
+    assert explained(error, _SETTINGS) is error
+
+
+def test_errors_of_kafkas_client_are_told_too() -> None:
+    found = explained(KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN)), _SETTINGS)
+    assert isinstance(found, JobFailedError)
+    assert "did not answer" in str(found)
