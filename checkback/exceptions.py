@@ -17,7 +17,9 @@
     ├── JobStoppedError            the streaming job stopped by itself, before any harm
     │   ├── CheckpointMismatchError      checkpoint and settings or Kafka disagree
     │   ├── ProgressError                the progress offset is not one this batch may follow
-    │   └── TakenOverError               another job runs on this checkpoint now
+    │   ├── OwnTopicError                a topic of Checkback's own refuses a record
+    │   ├── TakenOverError               another job runs on this checkpoint now
+    │   └── TransactionTimeoutError      a batch took longer than its Kafka transaction may
     └── StateFormatError           bytes in the state store that this version cannot read
         └── IllegalTransitionError       a pair (state, event) the table does not have
 """
@@ -91,6 +93,14 @@ class CheckpointMismatchError(JobStoppedError):
 
 class ProgressError(JobStoppedError):
     """The progress offset of a state partition is not one that this batch may follow."""
+
+
+class OwnTopicError(JobStoppedError):
+    """One of Checkback's own topics refuses a record of the job, which can be put nowhere else."""
+
+
+class TransactionTimeoutError(JobStoppedError):
+    """Kafka aborted a batch that took longer than ``job.sink_transaction_timeout``; it is run again after a start."""
 
 
 class TakenOverError(JobStoppedError):

@@ -11,6 +11,8 @@ from checkback.exceptions import CheckpointMismatchError, ConfigurationError
 from checkback.protocol import Topics
 
 _DAY_MS = 24 * 3_600_000
+MOST_BYTES = 100_000_000
+"""Of a record that the job writes; Kafka's own limit of a request (``socket.request.max.bytes``) is a little higher."""
 
 
 class TopicAdministration:
@@ -41,19 +43,22 @@ class TopicAdministration:
     ) -> dict[str, bool]:
         """Create Checkback's topics, those that are missing.
 
-        Half messages and ops are kept for the age limit and two days more: a decision may come until then.
+        Half messages and ops are kept for the age limit and two days more: a decision may come until then. The
+        topics that whole half messages are written to take any size, whatever ``cb.half`` takes.
 
         Returns:
             Each topic's name, with True when it was created now.
         """
         keep = {"retention.ms": str(age_limit_ms + 2 * _DAY_MS)}
         compact = {"cleanup.policy": "compact"}
+        # A half message that filled cb.half's batch has a few headers more there, and is not compressed any more.
+        whole = {"max.message.bytes": str(MOST_BYTES)}
         wanted = {
             topics.half: (partitions, keep),
             topics.op: (partitions, keep),
-            topics.check: (partitions, {}),
-            topics.parked: (1, {"retention.ms": "-1"}),
-            topics.rejected: (1, keep),
+            topics.check: (partitions, whole),
+            topics.parked: (1, {"retention.ms": "-1", **whole}),
+            topics.rejected: (1, {**keep, **whole}),
             topics.status: (1, compact),
             topics.producers: (1, compact),
             topics.progress: (progress_partitions, {}),

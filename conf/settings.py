@@ -63,7 +63,7 @@ class JobSettings(_Section):
     state_partitions: PositiveInt = 2
     max_offsets_per_trigger: PositiveInt = 200_000
     clock_tolerance: Positive = 600_000
-    sink_transaction_timeout: Positive = 120_000
+    sink_transaction_timeout: Positive = 600_000
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 0
 
 

@@ -4,21 +4,26 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_exponential
 
+from checkback.exceptions import TransactionTimeoutError
 from checkback.protocol import Topics
 from state import Kind
+from streaming.pieces import Pieces
 from streaming.progress import Progress, Verdict, judge_progress, progress_group, transactional_id
 from streaming.records import RecordBuilder
+from streaming.refusals import Refusals
 from streaming.steps import Step, Witness, nothing
+from streaming.topic_rules import KnownTopics, Rules
+from streaming.transaction import RefusedError, Transaction, producer_settings
 
-_METADATA_SECONDS = 30.0
 _OPERATION_SECONDS = 60.0
+_PASSES = 8
+"""Passes over one batch at most. Two do when all that refused something can be asked about."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,8 @@ class SinkSettings:
     options: dict[str, str] = field(default_factory=dict)
     witness: Witness = nothing
     """Told of each step, in the driver's process and in the tasks'; must be picklable."""
+    kept_bytes: int = 64 << 20
+    """Rows of a batch that a task keeps in memory; more of them go to a temporary file."""
 
     def client(self, **more: Any) -> dict[str, Any]:
         """Settings of a librdkafka client."""
@@ -73,67 +80,101 @@ def write_partition(
     4. It says skip: drain the rows, so that the state store commits.
     5. Write all rows in one transaction.
     6. Put the new progress offset into the same transaction, and commit.
+    7. Kafka refused records: abort, find out which, and go back to 2. Those are parked then. ``outcomes`` is pulled
+       once, whatever happens.
+
+    Raises:
+        OwnTopicError: one of Checkback's own topics refuses a record.
+        TransactionTimeoutError: it took longer than the transaction time-out, twice.
+        ProgressError, ConfigurationError: see ``judge_progress`` and ``Transaction.open``.
+        KafkaException: what is no record's fault: brokers away, fenced by another task.
     """
-    report = PartitionReport(partition)
-    filled = (rows for rows in outcomes if rows.num_rows)
-    first = next(filled, None)
-    if first is None and not batch.every_partition_writes:  # 1
-        return report
-    rows = chain([first] if first is not None else [], filled)
-    producer = _fresh_producer(settings, batch, partition)  # 2
-    partitions = _partitions_by_topic(producer)
-    producer.init_transactions(_OPERATION_SECONDS)
-    place = TopicPartition(settings.topics.progress, partition)
-    consumer = _progress_consumer(settings, batch.query_id)
-    progress = _read_progress(consumer, place)  # 3
-    if judge_progress(progress, batch.number, batch.entry_hash, partition, batch.floor) is Verdict.SKIP:  # 4
-        for _ in rows:
-            pass
-        report.skipped = True
-        return report
-    settings.witness(Step.BEFORE_TRANSACTION, batch.number)
-    producer.begin_transaction()  # 5
-    counts: Counter[str] = Counter()
-    builder = RecordBuilder(settings.topics, partitions)
-    for piece in rows:
-        report.written += _produce(producer, builder, piece)
-        _count(piece, counts)
-        settings.witness(Step.IN_TRANSACTION, batch.number)
-    settings.witness(Step.STATE_COMMITTED, batch.number)
-    done = TopicPartition(place.topic, partition, batch.number + 1, batch.entry_hash)  # 6
-    producer.send_offsets_to_transaction([done], consumer.consumer_group_metadata(), _OPERATION_SECONDS)
-    # commit_transaction waits for delivery reports that only poll and flush take off the queue
-    producer.flush(settings.transaction_timeout_ms / 1000)
-    producer.commit_transaction(settings.transaction_timeout_ms / 1000)
-    settings.witness(Step.AFTER_TRANSACTION, batch.number)
-    report.counts = json.dumps(counts)
-    return report
+    with Pieces(outcomes, settings.kept_bytes) as pieces:
+        if pieces.empty and not batch.every_partition_writes:  # 1
+            return PartitionReport(partition)
+        return _Task(settings, batch, partition, pieces).run()
 
 
-def _fresh_producer(settings: SinkSettings, batch: Batch, partition: int) -> Producer:
-    return Producer(
-        settings.client(
-            **{
-                "transactional.id": transactional_id(batch.query_id, partition),
-                "transaction.timeout.ms": settings.transaction_timeout_ms,
-                # the first try falls before the socket is up: without this the next one waits 100 ms
-                "reconnect.backoff.ms": 10,
-                "partitioner": "murmur2_random",  # Java's default, which librdkafka's own is not
-                "linger.ms": 20,
-                # librdkafka's default is below Kafka's own; what a topic takes is for the broker to say
-                "message.max.bytes": 100_000_000,
-                "batch.size": 262_144,
-                "queue.buffering.max.messages": 200_000,
-                "queue.buffering.max.kbytes": 131_072,
-            }
+class _Task:
+    """Steps 2 to 7."""
+
+    def __init__(self, settings: SinkSettings, batch: Batch, partition: int, pieces: Pieces) -> None:
+        self._settings = settings
+        self._batch = batch
+        self._partition = partition
+        self._pieces = pieces
+        self._client = settings.client(
+            **producer_settings(transactional_id(batch.query_id, partition), settings.transaction_timeout_ms)
         )
-    )
+        self._consumer = _progress_consumer(settings, batch.query_id)
+        self._done = TopicPartition(settings.topics.progress, partition, batch.number + 1, batch.entry_hash)
+
+    def run(self) -> PartitionReport:
+        refusals = Refusals(
+            self._client, self._settings.client(), self._settings.topics, _known_topics(self._settings), self._pieces
+        )
+        timed_out = False
+        rules = refusals.known()
+        for last in [False] * (_PASSES - 1) + [True]:
+            try:
+                return self._pass(rules)
+            except RefusedError as refused:  # 7
+                if last:
+                    raise refused.cause from refused
+                rules = refusals.found(refused, rules)
+            except TransactionTimeoutError:
+                # All rows are here by now: this time the transaction is open for the writing alone.
+                if timed_out or last:
+                    raise
+                timed_out = True
+        raise AssertionError  # unreachable
+
+    def _pass(self, rules: Rules) -> PartitionReport:
+        transaction = Transaction(self._client, self._settings.transaction_timeout_ms)
+        transaction.open()  # 2
+        progress = _read_progress(self._consumer, self._done)  # 3
+        verdict = judge_progress(
+            progress, self._batch.number, self._batch.entry_hash, self._partition, self._batch.floor
+        )
+        if verdict is Verdict.SKIP:  # 4
+            self._pieces.drain()
+            return PartitionReport(self._partition, skipped=True)
+        try:
+            return self._written(transaction, rules)
+        except KafkaException as error:
+            meaning = transaction.explained(error, self._done, self._consumer.consumer_group_metadata())
+            transaction.abandon(meaning)
+            if meaning is error:
+                raise
+            raise meaning from error
+        except Exception as error:
+            transaction.abandon(error)
+            raise
+
+    def _written(self, transaction: Transaction, rules: Rules) -> PartitionReport:
+        settings, number = self._settings, self._batch.number
+        report = PartitionReport(self._partition)
+        counts: Counter[str] = Counter()
+        settings.witness(Step.BEFORE_TRANSACTION, number)
+        transaction.begin(rules)  # 5
+        builder = RecordBuilder(settings.topics, transaction.partitions, rules)
+        for piece in self._pieces:
+            report.written += transaction.produce(builder.build(piece))
+            _count(piece, counts)
+            settings.witness(Step.IN_TRANSACTION, number)
+        settings.witness(Step.STATE_COMMITTED, number)
+        transaction.commit(self._done, self._consumer.consumer_group_metadata())  # 6
+        settings.witness(Step.AFTER_TRANSACTION, number)
+        report.counts = json.dumps(counts)
+        return report
 
 
-def _partitions_by_topic(producer: Producer) -> dict[str, int]:
-    # Asked for before init_transactions, which is quicker on a connection that is up.
-    topics = producer.list_topics(timeout=_METADATA_SECONDS).topics
-    return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
+_known: dict[str, KnownTopics] = {}
+
+
+def _known_topics(settings: SinkSettings) -> KnownTopics:
+    """One for each worker process."""
+    return _known.setdefault(settings.bootstrap_servers, KnownTopics())
 
 
 _consumers: dict[tuple[str, str], Consumer] = {}
@@ -170,20 +211,6 @@ _PASSING = frozenset(
 def _read_progress(consumer: Consumer, place: TopicPartition) -> Progress:
     (found,) = consumer.committed([TopicPartition(place.topic, place.partition)], timeout=_OPERATION_SECONDS)
     return Progress(None) if found.offset < 0 else Progress(found.offset, found.metadata or "")
-
-
-def _produce(producer: Producer, builder: RecordBuilder, piece: pa.RecordBatch) -> int:
-    written = 0
-    for topic, partition, key, value, headers in builder.build(piece):
-        while True:
-            try:
-                producer.produce(topic, value, key, partition, headers=headers)  # type: ignore[arg-type] # lists are invariant
-                break
-            except BufferError:  # bounded memory: wait until some are out
-                producer.poll(0.05)
-        written += 1
-    producer.poll(0)
-    return written
 
 
 def _count(piece: pa.RecordBatch, counts: Counter[str]) -> None:

@@ -2,9 +2,9 @@
 
 import json
 from binascii import a2b_base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import orjson
@@ -12,23 +12,13 @@ import pyarrow as pa
 
 from checkback import protocol
 from checkback.check_protocol import CheckRequest
+from checkback.exceptions import OwnTopicError
 from checkback.protocol import HalfPosition, Topics
+from checkback.topics import MOST_BYTES
 from state import BUNDLE, Kind
+from streaming.topic_rules import RANDOM_OR_KEYED, Headers, Record, Rules
 
-Headers = list[tuple[str, bytes | None]]
-
-RANDOM_OR_KEYED = -1
-"""Partition: the partitioner's choice."""
-
-
-class Record(NamedTuple):
-    """What the sink writes."""
-
-    topic: str
-    partition: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
+_NO_RULES = Rules()
 
 
 def unpack_headers(packed: str | None) -> Headers:
@@ -48,14 +38,41 @@ def application_headers(packed: str | None) -> Headers:
 
 
 class RecordBuilder:
-    """Builds the records of an outcome batch; topics named in it exist as ``partitions`` says."""
+    """Builds the records of an outcome batch. What a topic does not take goes to ``cb.parked`` instead.
 
-    def __init__(self, topics: Topics, partitions: dict[str, int]) -> None:
+    ``partitions``: number of partitions of each topic that there is; ``rules``: what topics are known to refuse.
+    """
+
+    def __init__(self, topics: Topics, partitions: Mapping[str, int], rules: Rules = _NO_RULES) -> None:
         self._topics = topics
         self._partitions = partitions
+        self._rules = rules
+        self._without_rule = {name: count for name, count in partitions.items() if name not in rules.topics}
+        # topics of our own that do not take everything: none, as a rule
+        written = {topics.check, topics.parked, topics.rejected, topics.status}
+        self._own = written - self._without_rule.keys()
 
     def build(self, batch: pa.RecordBatch) -> Iterator[Record]:
-        """Records of one batch of outcomes (``OUTCOME_FIELDS`` and ``half_partition``), counts left out."""
+        """Records of one batch of outcomes (``OUTCOME_FIELDS`` and ``half_partition``), counts left out.
+
+        Raises:
+            OwnTopicError: one of our own topics is missing, or known to refuse a record.
+        """
+        records = self._records(batch)
+        return self._refuse_own(records) if self._own else records
+
+    def _refuse_own(self, records: Iterator[Record]) -> Iterator[Record]:
+        for record in records:
+            why = self._refusal(record) if record.topic in self._own else None
+            if why is not None:
+                raise OwnTopicError(
+                    f"{record.topic} refuses a record that the job must write there: {why}. Give it the "
+                    f"configuration of 'checkback topics create' (max.message.bytes={MOST_BYTES}; compacted: only "
+                    f"{self._topics.status}), let the job write to it, and start again: nothing is lost."
+                )
+            yield record
+
+    def _records(self, batch: pa.RecordBatch) -> Iterator[Record]:
         kinds = batch.column("kind").to_numpy()
         # Outcomes of a kind lie together: a segment's evaluation gives them so.
         edges = np.flatnonzero(np.diff(kinds)) + 1
@@ -73,15 +90,26 @@ class RecordBuilder:
         names = ("topic", "partition", "key", "value", "headers", "tx_id")
         columns = (batch.column(name).to_pylist() for name in names)
         for row, (topic, partition, key, value, headers, tx_id) in enumerate(zip(*columns, strict=True)):
-            if self._takes(topic, partition):
-                yield Record(
-                    topic, partition, key, value, [(protocol.ID, tx_id.encode()), *application_headers(headers)]
-                )
+            named = (protocol.ID, tx_id.encode())
+            record = Record(topic, partition, key, value, [named, *application_headers(headers)])
+            # no call for those that nothing is known of: most of all
+            plain = partition < self._without_rule.get(topic, RANDOM_OR_KEYED)
+            reason = None if plain else self._refusal(record)
+            if reason is None:
+                yield record
             else:
-                yield self._undeliverable(batch.slice(row, 1).to_pylist()[0], application_headers(headers))
+                yield self._undeliverable(batch.slice(row, 1).to_pylist()[0], record.headers[1:], reason)
 
-    def _takes(self, topic: str, partition: int) -> bool:
-        return topic in self._partitions and partition < self._partitions[topic]
+    def _refusal(self, record: Record) -> str | None:
+        """Why this record cannot be delivered; None when nothing says so."""
+        if record.partition < self._without_rule.get(record.topic, -1):
+            return None
+        count = self._partitions.get(record.topic)
+        if count is None:
+            return "there is no such topic"
+        if record.partition >= count:
+            return f"that topic has {count} partitions"
+        return self._rules.refusal(record)
 
     def _bundle(self, row: dict[str, Any]) -> Iterator[Record]:
         """All messages of one transaction, in the order they were added; each has an id of its own."""
@@ -90,11 +118,13 @@ class RecordBuilder:
             partition = RANDOM_OR_KEYED if message.partition is None else message.partition
             one = {**row, "tx_id": f"{row['tx_id']}#{number}", "topic": message.topic, "partition": partition}
             headers = [*message.headers, *common]
-            if self._takes(message.topic, partition):
-                named = (protocol.ID, one["tx_id"].encode())
-                yield Record(message.topic, partition, message.key, message.value, [named, *headers])
+            named = (protocol.ID, one["tx_id"].encode())
+            record = Record(message.topic, partition, message.key, message.value, [named, *headers])
+            reason = self._refusal(record)
+            if reason is None:
+                yield record
             else:
-                yield self._undeliverable({**one, "key": message.key, "value": message.value}, headers)
+                yield self._undeliverable({**one, "key": message.key, "value": message.value}, headers, reason)
 
     def _other(self, kind: Kind, row: dict[str, Any]) -> Record:
         if kind == Kind.CHECK:
@@ -122,14 +152,12 @@ class RecordBuilder:
             born_ms=row["born_ms"],
             messages=several,
         )
-        key, value, headers = request.to_record()
-        return Record(self._topics.check, RANDOM_OR_KEYED, key, value, list(headers))
+        key, _, headers = request.to_record()
+        return Record(self._topics.check, RANDOM_OR_KEYED, key, row["value"], list(headers))
 
-    def _undeliverable(self, row: dict[str, Any], headers: Headers) -> Record:
-        count = self._partitions.get(row["topic"])
-        there_is = "there is no such topic" if count is None else f"that topic has {count} partitions"
+    def _undeliverable(self, row: dict[str, Any], headers: Headers, why: str) -> Record:
         asked = f" partition {row['partition']}" if row["partition"] >= 0 else ""
-        reason = f"{protocol.UNDELIVERABLE} {row['topic']}{asked}: {there_is}"
+        reason = f"{protocol.UNDELIVERABLE} {row['topic']}{asked}: {why}"
         return self._to_parked({**row, "reason": reason}, headers)
 
     def _parked(self, row: dict[str, Any]) -> Record:

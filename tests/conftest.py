@@ -13,7 +13,7 @@ from checkback.protocol import Topics
 from checkback.topics import TopicAdministration
 from conf import Settings
 from streaming import build_session
-from tests.place import HALF_PARTITIONS, STATE_PARTITIONS, Place
+from tests.place import HALF_PARTITIONS, STATE_PARTITIONS, Place, wait_until
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -52,4 +52,7 @@ def place(broker: LocalKafka, tmp_path: Path) -> Place:
             age_limit_ms=3_600_000,
         )
         administration.create_one(made.real_topic, 4)
+        names = (*made.topics.all(), made.real_topic)
+        # a topic that was created is not known at once
+        wait_until(lambda: len(administration.partitions(names)) == len(names))
     return made

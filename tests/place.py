@@ -13,6 +13,7 @@ from conf import Settings
 
 HALF_PARTITIONS = 2
 STATE_PARTITIONS = 2
+_MARKER_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,24 @@ class Place:
             places = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
             consumer.assign(places)
             ends = consumer.end_offsets(places)
+            if isolation_level == "read_committed":
+                # Kafka answers a commit before its markers are written: until then consumers see nothing of it
+                deadline = time.monotonic() + _MARKER_SECONDS
+                while ends != self._written(places) and time.monotonic() < deadline:
+                    ends = consumer.end_offsets(places)
             while any(consumer.position(place) < ends[place] for place in places):
                 for records in consumer.poll(timeout_ms=100).values():
                     found += records
         finally:
             consumer.close()
         return found
+
+    def _written(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap_servers)
+        try:
+            return dict(consumer.end_offsets(places))
+        finally:
+            consumer.close()
 
 
 def wait_until(holds: Callable[[], bool], seconds: float = 90.0, what: str = "the condition") -> None:

@@ -8,6 +8,7 @@ import tempfile
 import time
 import uuid
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -39,6 +40,7 @@ class LocalKafka:
 
     It ends with the process that started it, also when that is killed. Without ``data`` the folder is a
     temporary one that goes with the broker; with it, topics survive and a later start finds them again.
+    ``properties`` are added to the broker's, and go before them.
     """
 
     def __init__(
@@ -48,12 +50,14 @@ class LocalKafka:
         port: int = 0,
         heap_megabytes: int = 512,
         start_seconds: float = 60.0,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         self._temporary = data is None
         self._folder = data
         self._port = port
         self._heap_megabytes = heap_megabytes
         self._start_seconds = start_seconds
+        self._properties = dict(properties or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -90,7 +94,8 @@ class LocalKafka:
         self._port = self._port or _free_port()
         properties = folder / "server.properties"
         properties.write_text(
-            _PROPERTIES.format(port=self._port, controller_port=_free_port(), data=folder / "log"),
+            _PROPERTIES.format(port=self._port, controller_port=_free_port(), data=folder / "log")
+            + "".join(f"{name}={value}\n" for name, value in self._properties.items()),
             encoding="utf-8",
         )
         with self.log_file.open("wb") as log:

@@ -2,48 +2,17 @@
 
 import uuid
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from kafka.partitioner.default import murmur2
 
 from checkback.exceptions import ProgressError
-from state import Kind
-from streaming.partition_writer import Batch, SinkSettings, _fresh_producer, write_partition
+from streaming.partition_writer import Batch, SinkSettings, write_partition
+from streaming.transaction import producer_settings
 from tests.place import Place
-
-SCHEMA = pa.schema(
-    {
-        "half_partition": pa.int32(),
-        "kind": pa.int8(),
-        "tx_id": pa.string(),
-        "group": pa.string(),
-        "topic": pa.string(),
-        "partition": pa.int32(),
-        "key": pa.binary(),
-        "value": pa.binary(),
-        "headers": pa.string(),
-        "half_offset": pa.int64(),
-        "attempt": pa.int32(),
-        "check_max": pa.int32(),
-        "born_ms": pa.int64(),
-        "reason": pa.string(),
-    }
-)
-
-
-def outcome(topic: str, **columns: Any) -> dict[str, Any]:
-    """One row of outcomes: a delivery, unless the columns say otherwise."""
-    row = {"half_partition": 0, "kind": Kind.DELIVER, "tx_id": "tx-1", "group": "shop", "topic": topic}
-    rest = {"partition": -1, "key": None, "value": b"v", "headers": None, "half_offset": 7, "attempt": 1}
-    return {**row, **rest, "check_max": 15, "born_ms": 0, "reason": "", **columns}
-
-
-def rows(*outcomes: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-    """Outcomes as a task gets them."""
-    yield pa.RecordBatch.from_pylist(list(outcomes), schema=SCHEMA)
+from tests.streaming.outcomes import outcome, rows
 
 
 @pytest.fixture
@@ -88,7 +57,7 @@ def test_an_idle_partition_writes_its_progress_in_the_first_batch_only(
 
 
 def test_a_task_that_sleeps_in_its_transaction_is_fenced(place: Place, settings: SinkSettings, query_id: str) -> None:
-    zombie = _fresh_producer(settings, batch(0, query_id), 0)
+    zombie = Producer(settings.client(**producer_settings(f"checkback-{query_id}-0", 60_000)))
     zombie.init_transactions(30)
     zombie.begin_transaction()
     zombie.produce(place.real_topic, b"from the zombie")

@@ -1,0 +1,74 @@
+"""Records for topics whose ``max.message.bytes`` is smaller than the sink's batches."""
+
+import random
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from kafka.partitioner.default import murmur2
+
+from streaming.topic_rules import EMPTY_BATCH_BYTES, Record, batch_bytes
+
+_HELD_BYTES = 8 << 20
+_DELTAS = 8
+"""Bytes by which a record's time and offset may be longer when it is not the first of its batch."""
+
+
+class NarrowTopics:
+    """Holds records back and writes them in waves, so that no batch is larger than its topic takes.
+
+    librdkafka has one ``batch.size`` for all topics, does not split a batch that was refused, and a smaller one makes
+    everything slower (measured, 256 B: 1.7 times with 64 KiB, 10 times with 4 KiB). So the others keep theirs; of
+    these a wave has, for each partition, no more than one batch may have, and is flushed before the next. Order
+    within a partition is kept.
+    """
+
+    def __init__(
+        self,
+        limits: Mapping[str, int],
+        partitions: Mapping[str, int],
+        write: Callable[[Record], None],
+        flush: Callable[[], None],
+    ) -> None:
+        self._limits = limits
+        self._partitions = partitions
+        self._write = write
+        self._flush = flush
+        self._held: dict[tuple[str, int], deque[tuple[int, Record]]] = {}
+        self._held_bytes = 0
+
+    def takes(self, record: Record) -> bool:
+        """Whether this record is for one of these topics; it is kept then, until enough are there or :meth:`write`."""
+        if record.topic not in self._limits:
+            return False
+        size = batch_bytes(record) - EMPTY_BATCH_BYTES + _DELTAS
+        place = (record.topic, self._partition(record))
+        self._held.setdefault(place, deque()).append((size, record._replace(partition=place[1])))
+        self._held_bytes += size
+        if self._held_bytes >= _HELD_BYTES:
+            self.write()
+        return True
+
+    def write(self) -> None:
+        """Write all that are held."""
+        while self._held:
+            for (topic, partition), waiting in list(self._held.items()):
+                room = self._limits[topic] - EMPTY_BATCH_BYTES
+                alone = True
+                while waiting and (alone or waiting[0][0] <= room):
+                    size, record = waiting.popleft()
+                    room -= size
+                    alone = False
+                    self._write(record)
+                if not waiting:
+                    del self._held[topic, partition]
+            self._flush()
+        self._held_bytes = 0
+
+    def _partition(self, record: Record) -> int:
+        """As ``murmur2_random`` chooses it."""
+        if record.partition >= 0:
+            return record.partition
+        count = self._partitions[record.topic]
+        if record.key is None:
+            return random.randrange(count)  # noqa: S311  (no secret)
+        return int((murmur2(record.key) & 0x7FFFFFFF) % count)

@@ -1,0 +1,75 @@
+"""The rows of a task: pulled once from Spark, and readable again when Kafka has refused some of them."""
+
+import tempfile
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+
+class Pieces:
+    """Arrow batches of one schema; use it as a context manager.
+
+    Each is pulled from ``source`` once, in order, when an iteration gets to it; a later iteration gives those again
+    and goes on where the source was. Up to ``most_bytes`` of them are kept in memory, the others in a temporary
+    Arrow file that is gone with this object.
+    """
+
+    def __init__(self, source: Iterator[pa.RecordBatch], most_bytes: int) -> None:
+        self._source = (piece for piece in source if piece.num_rows)
+        self._most_bytes = most_bytes
+        self._in_memory: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._spilled = 0
+        self._file: Any = None
+        self._writer: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._file.close()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        yield from self.pulled()
+        for piece in self._source:
+            self._keep(piece)
+            yield piece
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no row at all; pulls the first piece."""
+        return next(iter(self), None) is None
+
+    @property
+    def spilled(self) -> int:
+        """Number of pieces that are in the file."""
+        return self._spilled
+
+    def pulled(self) -> Iterator[pa.RecordBatch]:
+        """Those that have been pulled until now."""
+        yield from self._in_memory
+        if self._spilled:
+            with pa.OSFile(self._file.name) as written, pa.ipc.open_stream(written) as reader:
+                # no end is written to the file before it is closed: so many, not until its end
+                for _ in range(self._spilled):
+                    yield reader.read_next_batch()
+
+    def drain(self) -> None:
+        """Pull what is left and keep nothing of it."""
+        for _ in self._source:
+            pass
+
+    def _keep(self, piece: pa.RecordBatch) -> None:
+        if self._spilled == 0 and self._bytes + piece.nbytes <= self._most_bytes:
+            self._in_memory.append(piece)
+            self._bytes += piece.nbytes
+            return
+        if self._writer is None:
+            self._file = tempfile.NamedTemporaryFile(prefix="checkback-", suffix=".arrow")  # noqa: SIM115  (closed in __exit__)
+            self._writer = pa.ipc.new_stream(pa.OSFile(self._file.name, "wb"), piece.schema)
+        self._writer.write_batch(piece)
+        self._spilled += 1

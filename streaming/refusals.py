@@ -1,0 +1,153 @@
+"""Finds out which records Kafka refused, and why: asks the brokers, and where they do not say, tries.
+
+Only after a transaction has failed: see docs/decisions/0010-refused-records.md.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+from checkback.protocol import Topics
+from streaming.inquiry import ask, tried_alone
+from streaming.pieces import Pieces
+from streaming.records import RecordBuilder
+from streaming.topic_rules import KnownTopics, Record, Rules, TopicRule, batch_bytes, record_key
+from streaming.transaction import GONE, REFUSES_ALL, TOO_LARGE, RefusedError
+
+_TRIED_AT_ONCE = 1_000
+
+
+@dataclass
+class _Sent:
+    """What a failed pass has sent, or would have sent, to one topic."""
+
+    largest: int = 0
+    without_key: bool = False
+
+    def refused_by(self, rule: TopicRule | None) -> bool:
+        if rule is None:
+            return False
+        keyless = rule.needs_key and self.without_key
+        return bool(rule.refused) or keyless or self.largest >= rule.too_large_from
+
+
+class Refusals:
+    """What a task knows of records that are refused, and how it learns more.
+
+    ``client`` are the settings of the sink's producers, ``plain`` those of any librdkafka client.
+    """
+
+    def __init__(
+        self, client: dict[str, Any], plain: dict[str, Any], topics: Topics, known: KnownTopics, pieces: Pieces
+    ) -> None:
+        self._client = client
+        self._plain = plain
+        self._topics = topics
+        self._known = known
+        self._pieces = pieces
+        self._partitions: Mapping[str, int] = {}
+        codecs = {client.get(name, "none") for name in ("compression.type", "compression.codec")}
+        self._compressed = codecs != {"none"}
+
+    def known(self) -> Rules:
+        """What this worker process has learnt lately."""
+        return Rules(self._known.believed(self._ask))
+
+    def found(self, refused: RefusedError, rules: Rules) -> Rules:
+        """The rules to go on with, after a pass by ``rules`` has failed.
+
+        Raises:
+            KafkaException: nothing more was found out; the error of the transaction.
+        """
+        self._partitions = refused.partitions
+        sent = self._sent(rules)
+        asked = self._ask(sent)
+        narrow = int(self._client["batch.size"])
+        more = Rules(
+            {
+                topic: rule
+                for topic, rule in asked.items()
+                if topic in refused.topics or rule.fits < narrow or sent[topic].refused_by(rule)
+            }
+        )
+        for topic, error in refused.topics.items():
+            if not sent[topic].refused_by(more.topics.get(topic)):
+                more = more.joined(self._try(topic, error, sent[topic], rules.joined(more)))
+        together = rules.joined(more)
+        if together == rules and not any(error.code() in GONE for error in refused.topics.values()):
+            raise refused.cause
+        self._known.learn(more.topics)
+        return together
+
+    def _ask(self, topics: Iterable[str]) -> dict[str, TopicRule]:
+        return ask(self._plain, topics, compressed=self._compressed)
+
+    def _records(self, rules: Rules, topic: str | None = None) -> Iterator[Record]:
+        builder = RecordBuilder(self._topics, self._partitions, rules)
+        for piece in self._pieces.pulled():
+            for record in builder.build(piece):
+                if topic in {None, record.topic}:
+                    yield record
+
+    def _sent(self, rules: Rules) -> dict[str, _Sent]:
+        sent: dict[str, _Sent] = {}
+        for record in self._records(rules):
+            one = sent.setdefault(record.topic, _Sent())
+            one.largest = max(one.largest, batch_bytes(record))
+            one.without_key |= record.key is None
+        return sent
+
+    def _try(self, topic: str, error: KafkaError, sent: _Sent, rules: Rules) -> Rules:
+        """What can be found out about one topic without asking."""
+        if error.code() in REFUSES_ALL:
+            return Rules({topic: TopicRule(refused=f"Kafka says: {error.str()}")})
+        if error.code() in GONE:
+            return Rules()  # the next pass sees that it is not there
+        if error.code() in TOO_LARGE and not self._compressed:
+            return self._measured(topic, sent.largest, rules)
+        if error.code() not in TOO_LARGE and sent.without_key:
+            without_key = next(record for record in self._records(rules, topic) if record.key is None)
+            if self._refused([without_key]):
+                return Rules({topic: TopicRule(needs_key=True)})
+        return self._tried_one_by_one(topic, error, rules)
+
+    def _measured(self, topic: str, largest: int, rules: Rules) -> Rules:
+        """How large a record a topic takes that does not say so: one of the sizes that were sent, by halving."""
+        sizes = sorted({batch_bytes(record) for record in self._records(rules, topic)})
+        fitting, refused = -1, len(sizes)  # indices: all up to the one fit, all from the other on do not
+        index = len(sizes) - 1  # most likely only batches of several were too large
+        while refused - fitting > 1:
+            size = sizes[index]
+            if self._refused([next(r for r in self._records(rules, topic) if batch_bytes(r) == size)]):
+                refused = index
+            else:
+                fitting = index
+            index = (fitting + refused) // 2
+        fits = sizes[fitting] if fitting >= 0 else 1
+        return Rules(
+            {topic: TopicRule(fits=fits, too_large_from=sizes[refused] if refused < len(sizes) else largest + 1)}
+        )
+
+    def _tried_one_by_one(self, topic: str, error: KafkaError, rules: Rules) -> Rules:
+        """Which records a topic does not take, when neither their size nor their key says so."""
+        rule = rules.topics.get(topic, TopicRule(fits=1))  # not known what fits: one record a batch
+        suspects: list[Record] = []
+        refused: dict[Any, str] = {}
+
+        def settle() -> None:
+            refused.update((record_key(record), f"Kafka says: {why}") for record, why in self._refused(suspects))
+            suspects.clear()
+
+        for record in self._records(rules, topic):
+            if error.code() in TOO_LARGE and batch_bytes(record) <= rule.fits:
+                continue
+            suspects.append(record)
+            if len(suspects) == _TRIED_AT_ONCE:
+                settle()
+        settle()
+        return Rules({topic: rule}, refused) if refused or topic not in rules.topics else Rules()
+
+    def _refused(self, records: list[Record]) -> list[tuple[Record, str]]:
+        return [(records[index], error.str()) for index, error in tried_alone(self._client, records).items()]

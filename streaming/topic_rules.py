@@ -1,0 +1,121 @@
+"""What is known of topics that refuse records: pure, so that a record is judged before it is sent."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import NamedTuple
+
+Headers = list[tuple[str, bytes | None]]
+
+RANDOM_OR_KEYED = -1
+"""Partition: the partitioner's choice."""
+
+UNLIMITED = 2**63 - 1
+
+EMPTY_BATCH_BYTES = 61
+"""What comes before the first record of a batch (Kafka's record batch, magic 2)."""
+
+
+class Record(NamedTuple):
+    """What the sink writes."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+def batch_bytes(record: Record) -> int:
+    """Bytes of an uncompressed batch that holds this record alone: what ``max.message.bytes`` is compared with."""
+    content = 3 + _part(record.key) + _part(record.value) + _varint(len(record.headers))
+    for name, value in record.headers:
+        content += _part(name.encode()) + _part(value)
+    return EMPTY_BATCH_BYTES + _varint(content) + content
+
+
+def _part(content: bytes | None) -> int:
+    return 1 if content is None else _varint(len(content)) + len(content)
+
+
+def _varint(number: int) -> int:
+    # zigzag: a bit is lost to the sign
+    return max(1, -(-(number.bit_length() + 1) // 7))
+
+
+@dataclass(frozen=True)
+class TopicRule:
+    """What one topic refuses."""
+
+    refused: str = ""
+    """Why it takes nothing at all; empty when it does."""
+    fits: int = UNLIMITED
+    """A batch of up to so many bytes is taken."""
+    too_large_from: int = UNLIMITED
+    """A batch of so many bytes or more is not."""
+    needs_key: bool = False
+
+    def refusal(self, record: Record) -> str | None:
+        """Why the topic does not take this record, alone in a batch; None when nothing says that it does not."""
+        if self.refused:
+            return self.refused
+        if self.needs_key and record.key is None:
+            return "that topic is compacted, and the message has no key"
+        if self.too_large_from < UNLIMITED and (size := batch_bytes(record)) >= self.too_large_from:
+            return f"it has {size:,} bytes, and that topic takes fewer than {self.too_large_from:,} (max.message.bytes)"
+        return None
+
+
+RecordKey = tuple[str, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+
+
+def record_key(record: Record) -> RecordKey:
+    """A record's content: what is the same is refused or taken alike."""
+    return (*record[:4], tuple(record.headers))
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a pass over a batch goes by."""
+
+    topics: Mapping[str, TopicRule] = field(default_factory=dict)
+    records: Mapping[RecordKey, str] = field(default_factory=dict)
+    """Records found to be refused one by one, with the reason; their topics are in ``topics``."""
+
+    def refusal(self, record: Record) -> str | None:
+        """Why this record is not taken; None when nothing says so."""
+        rule = self.topics.get(record.topic)
+        if rule is None:
+            return None
+        return rule.refusal(record) or (self.records.get(record_key(record)) if self.records else None)
+
+    def joined(self, other: "Rules") -> "Rules":
+        """Both; the other's rule goes first for a topic that both know."""
+        return Rules({**self.topics, **other.topics}, {**self.records, **other.records})
+
+
+class KnownTopics:
+    """What a worker process has learnt about topics, believed for ``seconds``; ``clock`` is in seconds.
+
+    So a topic that is bad for hours costs a question, or else a failed pass, once in that time and not in each batch.
+    """
+
+    def __init__(self, seconds: float = 60.0, clock: Callable[[], float] = monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._rules: dict[str, TopicRule] = {}
+        self._until: dict[str, float] = {}
+
+    def learn(self, rules: Mapping[str, TopicRule]) -> None:
+        """Believe these from now on."""
+        self._rules.update(rules)
+        self._until.update(dict.fromkeys(rules, self._clock() + self._seconds))
+
+    def believed(self, ask: Callable[[Iterable[str]], Mapping[str, TopicRule]]) -> dict[str, TopicRule]:
+        """All rules that are believed; ``ask`` is given the topics whose time is over, and gives their rules anew."""
+        over = [topic for topic, until in self._until.items() if until <= self._clock()]
+        if over:
+            for topic in over:
+                del self._rules[topic], self._until[topic]
+            self.learn(ask(over))
+        return dict(self._rules)

@@ -1,0 +1,252 @@
+"""One Kafka transaction of a state partition, with a producer of its own; and what Kafka refused in it."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+
+from checkback.exceptions import CheckbackError, ConfigurationError, TransactionTimeoutError
+from checkback.topics import MOST_BYTES
+from streaming.narrow import NarrowTopics
+from streaming.topic_rules import Record, Rules
+
+_METADATA_SECONDS = 30.0
+_OPERATION_SECONDS = 60.0
+_ABORT_SECONDS = 5.0
+_LOOK_SECONDS = 2.0
+_MESSAGE_TIMEOUT_MS = 120_000
+BATCH_BYTES = 262_144
+
+GONE = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001  (librdkafka's own codes have a leading underscore)
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+    }
+)
+"""The topic was deleted after its partitions were asked for."""
+TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+REFUSES_ALL = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.UNSUPPORTED_COMPRESSION_TYPE,
+    }
+)
+"""What a topic says of every record that this sink writes."""
+REFUSED = GONE | TOO_LARGE | REFUSES_ALL | {KafkaError.INVALID_RECORD}
+"""Errors that are the record's or its topic's fault. All others, a broker away or a fence, are nobody's."""
+
+_FENCED = frozenset(
+    {
+        KafkaError._FENCED,  # noqa: SLF001
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.PRODUCER_FENCED,
+    }
+)
+
+
+class RefusedError(CheckbackError):
+    """Topics refused records of a transaction; nothing of it will be visible.
+
+    ``topics`` has the error of each that is known; after TOPIC_AUTHORIZATION_FAILED Kafka does not say which it was.
+    ``partitions`` are those of all topics, as the transaction knew them.
+    """
+
+    def __init__(self, topics: Mapping[str, KafkaError], partitions: Mapping[str, int], cause: KafkaException) -> None:
+        super().__init__(f"Kafka refused records: {cause}")
+        self.topics = dict(topics)
+        self.partitions = partitions
+        self.cause = cause
+
+    @property
+    def not_authorized(self) -> bool:
+        """Whether some topic may not be written to."""
+        return error_code(self.cause) == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+class Transaction:
+    """Steps 2, 5 and 6 of :func:`streaming.partition_writer.write_partition`.
+
+    Fast path: no callback for what is delivered, only for what fails. What it learns it says when it fails: see
+    :meth:`explained`. A transaction that failed is given up with :meth:`abandon`; the next one has its own producer.
+    """
+
+    def __init__(self, client: dict[str, Any], timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+        self._batch_bytes = int(client["batch.size"])
+        self._refused: dict[str, KafkaError] = {}
+        self._began = monotonic()
+        # no method of this object as a callback: the garbage collector is off in workers, and that would be a circle
+        failures = {"on_delivery": partial(_note, self._refused), "delivery.report.only.error": True}
+        self._producer = Producer({**client, **failures})
+        self._narrow: NarrowTopics | None = None
+        self.partitions: dict[str, int] = {}
+        """Number of partitions of each topic that there is."""
+
+    def open(self) -> None:
+        """Fence every earlier producer of this state partition, and settle what it left half done.
+
+        Raises:
+            ConfigurationError: the transaction time-out is longer than the broker allows.
+        """
+        # Asked for before init_transactions, which is quicker on a connection that is up.
+        self.partitions = self._topics_there_are()
+        try:
+            self._producer.init_transactions(_OPERATION_SECONDS)
+        except KafkaException as error:
+            if error_code(error) == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+                raise ConfigurationError(
+                    f"job.sink_transaction_timeout ({self._timeout_ms / 1000:g} s) is longer than the brokers' "
+                    "transaction.max.timeout.ms: make it shorter, or let them allow more."
+                ) from error
+            raise
+
+    def begin(self, rules: Rules) -> None:
+        """Begin, knowing what topics refuse."""
+        limits = {name: rule.fits for name, rule in rules.topics.items() if rule.fits < self._batch_bytes}
+        if limits:
+            self._narrow = NarrowTopics(limits, self.partitions, self._write, self._flush)
+        self._producer.begin_transaction()
+        self._began = monotonic()
+
+    def produce(self, records: Iterable[Record]) -> int:
+        """Write these; gives their number. Memory is bounded: librdkafka's queue is."""
+        written = 0
+        send, narrow = self._producer.produce, self._narrow
+        for record in records:
+            written += 1
+            if narrow is not None and narrow.takes(record):
+                continue
+            topic, partition, key, value, headers = record
+            try:
+                send(topic, value, key, partition, headers=headers)  # type: ignore[arg-type] # lists are invariant
+            except (BufferError, KafkaException):
+                self._write(record)
+        self._serve(self._producer.poll, 0)
+        return written
+
+    def commit(self, done: TopicPartition, group: Any) -> None:
+        """Put the progress offset into the transaction, and commit."""
+        if self._narrow is not None:
+            self._narrow.write()
+        self._producer.send_offsets_to_transaction([done], group, _OPERATION_SECONDS)
+        # commit_transaction waits for delivery reports that only poll and flush take off the queue
+        self._flush()
+        self._producer.commit_transaction(self._timeout_ms / 1000)
+
+    def explained(self, error: KafkaException, done: TopicPartition, group: Any) -> Exception:
+        """What ``error`` means: :class:`RefusedError`, ``TransactionTimeoutError``, or the error itself.
+
+        After a record was refused every call but one fails with no more than "erroneous state". Putting the
+        progress offset into the transaction says why; ``done`` and ``group`` are for that.
+        """
+        if error_code(error) == KafkaError._STATE:  # noqa: SLF001
+            try:
+                self._producer.send_offsets_to_transaction([done], group, _OPERATION_SECONDS)
+            except KafkaException as reason:
+                error = reason
+        if not error.args[0].fatal():
+            self._purge()
+        if error_code(error) in _FENCED and monotonic() - self._began >= self._timeout_ms / 1000:
+            return TransactionTimeoutError(
+                f"Kafka aborted a batch that took longer than job.sink_transaction_timeout ("
+                f"{self._timeout_ms / 1000:g} s): make it longer, or job.max_offsets_per_trigger smaller (a batch that "
+                "has begun keeps its size). Nothing is lost; after a start the batch is run again."
+            )
+        if self._refused or error_code(error) in REFUSED:
+            return RefusedError(self._refused, self.partitions, error)
+        return error
+
+    def abandon(self, error: Exception) -> None:
+        """Abort, so that no consumer waits for this transaction's end. A broker that is away aborts it later."""
+        if isinstance(error, RefusedError) and error.not_authorized:
+            return  # there may be no transaction yet, and librdkafka takes that badly; the next producer settles it
+        if isinstance(error, TransactionTimeoutError) or (isinstance(error, KafkaException) and error.args[0].fatal()):
+            return  # it is no longer ours
+        self._purge()
+        with contextlib.suppress(KafkaException, SystemError):
+            self._producer.abort_transaction(_ABORT_SECONDS)
+
+    def _write(self, record: Record) -> None:
+        topic, partition, key, value, headers = record
+        looked = 0.0
+        while True:
+            try:
+                self._producer.produce(topic, value, key, partition, headers=headers)  # type: ignore[arg-type] # lists are invariant
+                break
+            except BufferError:  # bounded memory: wait until some are out
+                self._serve(self._producer.poll, 0.05)
+                looked += 0.05
+                if looked >= _LOOK_SECONDS:
+                    looked = 0.0
+                    self._refuse_gone_topics()
+            except KafkaException as error:
+                if error_code(error) in TOO_LARGE:  # larger than librdkafka sends
+                    self._refused[topic] = error.args[0]
+                raise
+
+    def _flush(self) -> None:
+        deadline = monotonic() + self._timeout_ms / 1000
+        while monotonic() < deadline:
+            if not self._serve(self._producer.flush, _LOOK_SECONDS):
+                return
+            self._refuse_gone_topics()
+
+    def _purge(self) -> None:
+        """Drop what is not yet in Kafka, and hear of what was refused."""
+        self._producer.purge()
+        with contextlib.suppress(KafkaException):
+            self._serve(self._producer.flush, _ABORT_SECONDS)
+
+    def _serve(self, call: Callable[[float], int], seconds: float) -> int:
+        """``poll`` or ``flush``. After a fatal error confluent-kafka calls our callback with that already raised."""
+        try:
+            return call(seconds)
+        except SystemError as error:
+            raise KafkaException(KafkaError(KafkaError._STATE, "see the fatal error")) from error  # noqa: SLF001
+
+    def _refuse_gone_topics(self) -> None:
+        """Left to itself librdkafka waits for a topic that was deleted until its messages time out."""
+        for topic in self.partitions.keys() - self._topics_there_are():
+            gone = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"{topic} was deleted")
+            self._refused[topic] = gone
+            raise KafkaException(gone)
+
+    def _topics_there_are(self) -> dict[str, int]:
+        topics = self._producer.list_topics(timeout=_METADATA_SECONDS).topics
+        return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
+
+
+def producer_settings(transactional_id: str, timeout_ms: int) -> dict[str, Any]:
+    """Settings of the sink's librdkafka producers."""
+    return {
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": timeout_ms,
+        "message.timeout.ms": min(timeout_ms, _MESSAGE_TIMEOUT_MS),
+        # the first try falls before the socket is up: without this the next one waits 100 ms
+        "reconnect.backoff.ms": 10,
+        "partitioner": "murmur2_random",  # Java's default, which librdkafka's own is not
+        "linger.ms": 20,
+        # librdkafka's default is below Kafka's own; what a topic takes is for the broker to say
+        "message.max.bytes": MOST_BYTES,
+        "batch.size": BATCH_BYTES,
+        "queue.buffering.max.messages": 200_000,
+        "queue.buffering.max.kbytes": 131_072,
+    }
+
+
+def error_code(error: KafkaException) -> int:
+    """The KafkaError's code."""
+    return int(error.args[0].code())
+
+
+def _note(refused: dict[str, KafkaError], error: KafkaError | None, message: Any) -> None:
+    if error is not None and error.code() in REFUSED:
+        refused.setdefault(message.topic(), error)

@@ -1,0 +1,113 @@
+"""What becomes of a batch that takes longer than its Kafka transaction may, on a real Kafka."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+
+from checkback.exceptions import ConfigurationError, TransactionTimeoutError
+from checkback.local import LocalKafka
+from checkback.topics import TopicAdministration
+from streaming.partition_writer import Batch, PartitionReport, SinkSettings, write_partition
+from streaming.steps import Step
+from tests.place import Place, wait_until
+from tests.streaming.outcomes import outcome, rows
+
+TIMEOUT_MS = 1_000
+
+
+@pytest.fixture(scope="module")
+def strict() -> Iterator[LocalKafka]:
+    """A broker that looks often for transactions whose time is over, and allows a minute at most."""
+    properties = {
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+        "transaction.max.timeout.ms": "60000",
+    }
+    with LocalKafka(properties=properties) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def here(strict: LocalKafka, place: Place) -> Place:
+    made = replace(place, bootstrap_servers=strict.bootstrap_servers)
+    with TopicAdministration(strict.bootstrap_servers) as administration:
+        administration.create(made.topics, partitions=1, progress_partitions=2, replication=1, age_limit_ms=3_600_000)
+        administration.create_one(made.real_topic, 1)
+        wait_until(lambda: made.real_topic in administration.partitions((made.real_topic,)))
+    return made
+
+
+def write(
+    place: Place,
+    outcomes: Iterator[pa.RecordBatch],
+    witness: Callable[[Step, int], None] = lambda _step, _batch: None,
+    timeout_ms: int = TIMEOUT_MS,
+) -> PartitionReport:
+    settings = SinkSettings(place.bootstrap_servers, place.topics, timeout_ms, {"linger.ms": "0"}, witness)
+    batch = Batch(uuid.uuid4().hex, 0, "hash", every_partition_writes=False)
+    return write_partition(settings, batch, 0, outcomes)
+
+
+class Aborted:
+    """Waits until Kafka has ended the transaction that has written to the real topic."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._ends = 0
+
+    def wait(self) -> None:
+        here = TopicPartition(self._place.real_topic, 0)
+        committed, written = (
+            KafkaConsumer(bootstrap_servers=self._place.bootstrap_servers, isolation_level=level)
+            for level in ("read_committed", "read_uncommitted")
+        )
+
+        def ended() -> bool:
+            end = written.end_offsets([here])[here]
+            # records and a marker, and nothing open
+            return end >= self._ends + 2 and committed.end_offsets([here])[here] == end
+
+        wait_until(ended, 30, "the end of the transaction")
+        self._ends = written.end_offsets([here])[here]
+        committed.close()
+        written.close()
+
+
+def test_a_batch_whose_evaluation_took_too_long_is_written_again_at_once(here: Place) -> None:
+    def slow() -> Iterator[pa.RecordBatch]:
+        yield from rows(outcome(here.real_topic, value=b"1"))
+        Aborted(here).wait()
+        yield from rows(outcome(here.real_topic, value=b"2"))
+
+    report = write(here, slow())
+    assert (report.written, report.skipped) == (2, False)
+    assert [record.value for record in here.read(here.real_topic)] == [b"1", b"2"]
+    assert len(here.read(here.real_topic, "read_uncommitted")) >= 3
+
+
+def test_a_batch_whose_writing_takes_too_long_says_what_to_set(here: Place) -> None:
+    aborted = Aborted(here)
+
+    def wait(step: Step, _: int) -> None:
+        if step is Step.STATE_COMMITTED:
+            aborted.wait()
+
+    with pytest.raises(TransactionTimeoutError, match=r"longer than job\.sink_transaction_timeout \(1 s\)"):
+        write(here, rows(outcome(here.real_topic)), wait)
+    assert here.read(here.real_topic) == []
+    write(here, rows(outcome(here.real_topic)))
+    assert len(here.read(here.real_topic)) == 1
+
+
+def test_a_timeout_longer_than_the_brokers_allow(here: Place) -> None:
+    with pytest.raises(ConfigurationError, match=r"sink_transaction_timeout \(61 s\).*transaction\.max\.timeout\.ms"):
+        write(here, rows(outcome(here.real_topic)), timeout_ms=61_000)
+
+
+def test_the_default_is_within_what_brokers_allow_by_default(place: Place) -> None:
+    default_ms = place.settings().job.sink_transaction_timeout
+    assert default_ms > 2 * 60_000
+    assert write(place, rows(outcome(place.real_topic)), timeout_ms=default_ms).written == 1
