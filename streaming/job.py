@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from checkback.exceptions import CheckbackError, JobFailedError, JobStoppedError
+from checkback.exceptions import CheckbackError, DestinationError, JobFailedError, JobStoppedError
 from checkback.protocol import Topics
 from checkback.topics import TopicAdministration
 from checkers import CheckService
@@ -22,6 +22,7 @@ from streaming.partition_writer import SinkSettings
 from streaming.query import outcomes, policy_of, start_query
 from streaming.session import build_session
 from streaming.sink import BatchReport, ExactlyOnceSink
+from streaming.sinks import publisher_of
 from streaming.steps import Witness, nothing
 
 _LOGGER = logging.getLogger(__name__)
@@ -71,6 +72,7 @@ class TransactionJob:
             kafka.topic_prefix,
         )
         checkpoint.check(facts, int(time.time() * 1000), settings.job.clock_tolerance)
+        publisher = publisher_of(settings, spark, self._witness)
         self._sink = ExactlyOnceSink(
             SinkSettings(
                 kafka.bootstrap_servers,
@@ -81,6 +83,7 @@ class TransactionJob:
             ),
             checkpoint,
             self._observe,
+            publisher,
         )
         # py4j logs what a callback raises with its whole stack; the job says it in one sentence
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
@@ -152,5 +155,6 @@ def _explained(error: StreamingQueryException) -> CheckbackError:
     lines = str(error).splitlines()
     for line in lines:
         if _OURS in line:
-            return JobStoppedError(line.partition(_OURS)[2].partition(": ")[2])
+            name, _, message = line.partition(_OURS)[2].partition(": ")
+            return DestinationError(message) if name == DestinationError.__name__ else JobStoppedError(message)
     return JobFailedError(f"The query failed; started again, it goes on where it was. {lines[0] if lines else error!r}")

@@ -17,8 +17,15 @@ class Step(StrEnum):
     """Task: Spark's state store has the batch, Kafka has it not."""
     AFTER_TRANSACTION = "after the Kafka transaction"
     """Task: Kafka has the batch, the driver does not know."""
+    BEFORE_PUBLISH = "before publishing"
+    """Driver, like the two that follow only where rules send messages to tables: all partitions are in Kafka, no table
+    has the batch."""
+    BETWEEN_DESTINATIONS = "between two destinations"
+    """Driver: one more table has the batch, the next one does not."""
+    AFTER_PUBLISH = "after publishing"
+    """Driver: every table has the batch, its staged files are still there."""
     BATCH_ENDS = "batch ends"
-    """Driver: all partitions are in Kafka, Spark's commit log does not have the batch."""
+    """Driver: all partitions are in Kafka and in all tables, Spark's commit log does not have the batch."""
 
 
 Witness = Callable[[Step, int], None]
