@@ -2,9 +2,11 @@
 
 from pyspark.sql import SparkSession
 
-from conf import ParquetFiles, Settings
+from conf import ParquetFiles, PostgresqlTable, Settings
+from streaming.sinks.delta_table import DeltaTableDestination
 from streaming.sinks.folders import folder_at
 from streaming.sinks.parquet_files import ParquetFilesDestination
+from streaming.sinks.postgresql_table import PostgresqlDestination
 from streaming.sinks.publishing import Destination, Publisher
 from streaming.sinks.routes import Routes
 from streaming.sinks.rules_in_force import RulesInForce
@@ -33,4 +35,6 @@ def _destination(name: str, settings: Settings, spark: SparkSession) -> Destinat
     table = settings.sinks.tables[name]
     if isinstance(table, ParquetFiles):
         return ParquetFilesDestination(name, folder_at(spark, table.path))
-    raise NotImplementedError
+    if isinstance(table, PostgresqlTable):
+        return PostgresqlDestination(name, spark, folder_at(spark, settings.job.checkpoint), table)
+    return DeltaTableDestination(name, spark, folder_at(spark, table.path))

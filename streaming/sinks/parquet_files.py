@@ -3,6 +3,7 @@
 from checkback.exceptions import ConfigurationError, DestinationError
 from streaming.partition_writer import Batch
 from streaming.sinks.folders import Folder
+from streaming.sinks.problems import first_line
 
 BATCH_FOLDER = "checkback_batch"
 """A folder's name is ``checkback_batch=<query id>-<batch>``: readers know that form, and look into it."""
@@ -30,7 +31,7 @@ class ParquetFilesDestination:
             names = self.root.children()
         except Exception as error:  # Java's exceptions come as py4j's
             raise ConfigurationError(
-                f"sinks.tables.{self._name}: the folder {self.root.uri} cannot be made or read: {_line(error)}."
+                f"sinks.tables.{self._name}: the folder {self.root.uri} cannot be made or read: {first_line(error)}."
             ) from error
         if "_delta_log" in names:
             raise ConfigurationError(
@@ -59,10 +60,6 @@ class ParquetFilesDestination:
             self.root.put(whole, target)  # 2
         except Exception as error:  # as above
             raise DestinationError(
-                f"Destination {self._name} could not take batch {batch.number}: {_line(error)}. Nothing is lost: put "
-                "it right and start the job again."
+                f"Destination {self._name} could not take batch {batch.number}: {first_line(error)}. Nothing is lost: "
+                "put it right and start the job again."
             ) from error
-
-
-def _line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), repr(error)).rstrip(".")

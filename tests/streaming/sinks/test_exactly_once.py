@@ -1,11 +1,13 @@
 """Each kind of table, with the faults that matter: once, whole, or not yet."""
 
+import contextlib
+
 import pytest
 
 from checkback.exceptions import DestinationError
 from streaming.steps import Step
-from tests.streaming.sinks.conftest import Rows, Table
 from tests.streaming.sinks.driver import Crash, CrashError, Query, messages
+from tests.tables import Rows, Table
 
 ORDERS = "orders"
 
@@ -124,7 +126,9 @@ def test_a_zombie_driver_that_publishes_later_changes_nothing(query: Query, tabl
             alive.run(1, messages(ORDERS, 3))
 
     zombie = query.driver(table.sinks(), meanwhile)  # type: ignore[arg-type]  # a crash of another kind
-    zombie.run(0, messages(ORDERS, 1, 2))
+    # one whose files are gone may find that out before it finds the batch
+    with contextlib.suppress(*([DestinationError] if cleaned else [])):
+        zombie.run(0, messages(ORDERS, 1, 2))
     assert ids(table.read()) == ["tx-1", "tx-2", "tx-3"]
 
 

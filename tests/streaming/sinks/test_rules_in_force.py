@@ -9,8 +9,8 @@ from streaming.sinks.folders import LocalFolder
 from streaming.sinks.routes import Routes
 from streaming.sinks.rules_in_force import RulesInForce
 from streaming.steps import Step
-from tests.streaming.sinks.conftest import Table
 from tests.streaming.sinks.driver import Crash, CrashError, Query, messages
+from tests.tables import Table
 
 NONE, LAKE, FILES = Routes(), Routes.of([("*", ["lake"])]), Routes.of([("*", ["files"])])
 
