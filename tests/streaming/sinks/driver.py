@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -13,7 +13,7 @@ from streaming.partition_writer import SinkSettings
 from streaming.segments import OUTCOME_SCHEMA
 from streaming.sink import BatchReport, ExactlyOnceSink
 from streaming.sinks import publisher_of
-from streaming.steps import Step
+from streaming.steps import Step, Witness, nothing
 from tests.place import Place
 from tests.streaming.test_sink import outcome
 
@@ -22,15 +22,13 @@ class CrashError(Exception):
     """What a test ends a driver with."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Crash:
-    """Ends the driver at a step, the first so many times it gets there."""
+    """A witness that ends the driver at a step."""
 
-    at: Step | None = None
-    seen: list[Step] = field(default_factory=list)
+    at: Step
 
     def __call__(self, step: Step, batch: int) -> None:
-        self.seen.append(step)
         if step is self.at:
             raise CrashError(step)
 
@@ -57,21 +55,20 @@ class Query:
     def settings(self, sinks: dict[str, Any]) -> Settings:
         return self.place.settings(job={"checkpoint": str(self.folder)}, sinks=sinks)
 
-    def driver(self, sinks: dict[str, Any], crash: Crash | None = None) -> "Driver":
+    def driver(self, sinks: dict[str, Any], witness: Witness = nothing) -> "Driver":
         """A driver that has just started."""
-        return Driver(self, self.settings(sinks), crash or Crash())
+        return Driver(self, self.settings(sinks), witness)
 
 
 class Driver:
     """One process's sink."""
 
-    def __init__(self, query: Query, settings: Settings, crash: Crash) -> None:
+    def __init__(self, query: Query, settings: Settings, witness: Witness) -> None:
         self._query = query
         place = query.place
-        self.crash = crash
         self.reports: list[BatchReport] = []
         # only the driver's steps: what tasks are told of goes to another process
-        self.publisher = publisher_of(settings, query.spark, crash)
+        self.publisher = publisher_of(settings, query.spark, witness)
         checkpoint = Checkpoint(query.spark, settings.job.checkpoint)
         to_kafka = SinkSettings(place.bootstrap_servers, place.topics, 60_000)
         self._sink = ExactlyOnceSink(to_kafka, checkpoint, self.reports.append, self.publisher)

@@ -1,6 +1,8 @@
 """Each kind of table, with the faults that matter: once, whole, or not yet."""
 
 import contextlib
+import shutil
+import threading
 
 import pytest
 
@@ -125,10 +127,54 @@ def test_a_zombie_driver_that_publishes_later_changes_nothing(query: Query, tabl
             alive.run(0, messages(ORDERS, 1, 2))
             alive.run(1, messages(ORDERS, 3))
 
-    zombie = query.driver(table.sinks(), meanwhile)  # type: ignore[arg-type]  # a crash of another kind
+    zombie = query.driver(table.sinks(), meanwhile)
     # one whose files are gone may find that out before it finds the batch
     with contextlib.suppress(*([DestinationError] if cleaned else [])):
         zombie.run(0, messages(ORDERS, 1, 2))
+    assert ids(table.read()) == ["tx-1", "tx-2", "tx-3"]
+
+
+def test_what_no_task_reported_is_not_published(query: Query, table: Table) -> None:
+    def left_by_a_failed_task(step: Step, batch: int) -> None:
+        if step is Step.BEFORE_PUBLISH:
+            for file in query.place.folder.rglob("_checkback_staging/**/*.parquet"):
+                shutil.copy(file, file.with_name(f"copy-of-{file.name}"))
+
+    query.driver(table.sinks(), left_by_a_failed_task).run(0, messages(ORDERS, 1, 2))
+    assert ids(table.read()) == ["tx-1", "tx-2"]
+
+
+def test_two_drivers_that_publish_at_once(query: Query, table: Table) -> None:
+    both = threading.Barrier(2, timeout=60)
+    rows = messages(ORDERS, 1, 2, 3)
+    failed: list[BaseException] = []
+
+    def second() -> None:
+        def at_once(step: Step, batch: int) -> None:
+            if step is Step.BEFORE_PUBLISH:
+                both.wait()
+
+        driver = query.driver(table.sinks(), at_once)
+        assert driver.publisher is not None
+        driver.publisher._cleaned = True  # else the first one's files were gone
+        try:
+            driver.run(0, rows)
+        except DestinationError as error:  # the one that lost may say so, and starts again
+            failed.append(error)
+
+    thread = threading.Thread(target=second)
+
+    def first(step: Step, batch: int) -> None:
+        if step is Step.BEFORE_PUBLISH:  # its tasks are done: the second one's cannot fence them
+            thread.start()
+            both.wait()
+
+    try:
+        query.driver(table.sinks(), first).run(0, rows)
+    except DestinationError as error:
+        failed.append(error)
+    thread.join()
+    assert len(failed) < 2
     assert ids(table.read()) == ["tx-1", "tx-2", "tx-3"]
 
 
@@ -137,7 +183,7 @@ def test_a_table_that_fails_is_named_and_gets_the_batch_later(query: Query, tabl
         if step is Step.BEFORE_PUBLISH:
             table.break_it()
 
-    driver = query.driver(table.sinks(), away)  # type: ignore[arg-type]  # as above
+    driver = query.driver(table.sinks(), away)
     with pytest.raises(DestinationError, match=f"Destination {table.name} could not take batch 0") as error:
         driver.run(0, messages(ORDERS, 1, 2))
     assert "\n" not in str(error.value)

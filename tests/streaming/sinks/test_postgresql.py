@@ -9,12 +9,16 @@ from pyspark.sql import SparkSession
 
 from checkback.exceptions import ConfigurationError, DestinationError
 from conf import Settings
+from streaming.partition_writer import Batch
 from streaming.sinks import publisher_of
 from streaming.sinks.copy_lines import copy_lines
+from streaming.sinks.routes import Routes
 from streaming.sinks.rows import TABLE_SCHEMA
+from streaming.sinks.staging import Staging, StagingPlan
 from tests.checkback.postgres import free_port
 from tests.place import Place
 from tests.streaming.sinks.driver import Query, messages
+from tests.streaming.test_sink import SCHEMA
 from tests.tables import Database, Table, postgresql_table
 
 ORDERS = "orders"
@@ -41,6 +45,24 @@ def test_what_a_new_checkpoint_delivers_again_is_there_once(
     (query.folder / "metadata").write_text('{"id":"another query"}')
     query.driver(warehouse.sinks()).run(0, messages(ORDERS, 1, 2, 3))
     assert sorted(row["id"] for row in warehouse.read()) == ["tx-1", "tx-2", "tx-3"]
+
+
+def test_an_older_batch_does_not_replace_what_a_newer_one_wrote(query: Query, warehouse: Table) -> None:
+    rows = messages(ORDERS, 1, 2)
+    for row in rows:
+        row["tx_id"] = "same"
+    driver = query.driver(warehouse.sinks())
+    for batch, row in ((0, rows[:1]), (1, rows[1:])):
+        driver.run(batch, row)
+    plan = StagingPlan(0, Routes.of([("*", ["warehouse"])]), {"warehouse": f"{query.folder}/late"})
+    late = Staging(plan, 0)
+    assert list(late.take(iter([pa.RecordBatch.from_pylist(rows[:1], schema=SCHEMA)]))) == []
+    zombie = publisher_of(query.settings(warehouse.sinks()), query.spark)
+    assert zombie is not None
+    destination = zombie._destinations["warehouse"]
+    file = late.files[0].file.rpartition("/")[2]
+    destination.publish(Batch(query.id, 0, "", every_partition_writes=False), "late", [file])
+    assert [row["value"] for row in warehouse.read()] == [b"2"]
 
 
 def settings_of(place: Place, table: dict[str, Any]) -> Settings:

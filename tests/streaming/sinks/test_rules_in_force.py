@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from checkback.exceptions import ConfigurationError
+from streaming.sinks import publisher_of
 from streaming.sinks.folders import LocalFolder
 from streaming.sinks.routes import Routes
 from streaming.sinks.rules_in_force import RulesInForce
@@ -40,6 +41,12 @@ def job(tmp_path: Path) -> Job:
 def test_a_job_without_rules_writes_none_down(job: Job, tmp_path: Path) -> None:
     rules = job.start(NONE)
     assert (rules.any(), rules.of_batch(0), [*tmp_path.iterdir()]) == (False, NONE, [])
+
+
+def test_without_rules_there_is_nothing_to_publish(query: Query, other: Table) -> None:
+    settings = query.settings({"tables": {other.name: other.settings}})
+    assert publisher_of(settings, query.spark) is None
+    assert sorted(path.name for path in query.folder.iterdir()) == ["commits", "metadata", "offsets"]
 
 
 def test_rules_hold_from_the_first_batch_of_a_new_checkpoint(job: Job) -> None:
