@@ -14,6 +14,7 @@
     ├── DuplicateTransactionError  the local transaction is in the transaction log already
     ├── OperatorError              what an operator asked for was not done, or not all of it
     ├── JobFailedError             retriable = True; the streaming job failed, Kafka being away, for example
+    │   └── DestinationError             retriable = True; a table that messages go to cannot be written to
     ├── JobStoppedError            the streaming job stopped by itself, before any harm
     │   ├── CheckpointMismatchError      checkpoint and settings or Kafka disagree
     │   ├── ProgressError                the progress offset is not one this batch may follow
@@ -81,6 +82,10 @@ class JobFailedError(CheckbackError):
     """The streaming job failed. Started again, it goes on where it was."""
 
     retriable = True
+
+
+class DestinationError(JobFailedError):
+    """A table that messages go to cannot be written to; the batch is run again at the next start."""
 
 
 class JobStoppedError(CheckbackError):

@@ -2,15 +2,22 @@
 
 from conf.durations import Milliseconds
 from conf.settings import CheckSettings, JobSettings, KafkaSettings, Settings, TransactionSettings
+from conf.sinks import KAFKA, DeltaTable, ParquetFiles, PostgresqlTable, SinkRule, SinksSettings
 from conf.sources import Origin, load, origins
 
 __all__ = [
+    "KAFKA",
     "CheckSettings",
+    "DeltaTable",
     "JobSettings",
     "KafkaSettings",
     "Milliseconds",
     "Origin",
+    "ParquetFiles",
+    "PostgresqlTable",
     "Settings",
+    "SinkRule",
+    "SinksSettings",
     "TransactionSettings",
     "load",
     "origins",

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from conf.durations import Milliseconds
+from conf.sinks import SinksSettings
 
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[Milliseconds, Field(gt=0)]
@@ -124,6 +125,7 @@ class Settings(_Section):
     job: JobSettings = JobSettings()
     transactions: TransactionSettings = TransactionSettings()
     checks: CheckSettings = CheckSettings()
+    sinks: SinksSettings = SinksSettings()
 
     @model_validator(mode="after")
     def _no_contradiction(self) -> Self:

@@ -5,13 +5,15 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import UnionType
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from checkback.exceptions import ConfigurationError
 from conf.settings import CheckSettings, JobSettings, KafkaSettings, Settings, TransactionSettings
+from conf.sinks import SinksSettings
 
 ENVIRONMENT_PREFIX = "CHECKBACK_"
 FILE_VARIABLE = "CHECKBACK_CONFIG"
@@ -42,6 +44,7 @@ class _FromEnvironment(BaseSettings):
     job: JobSettings = JobSettings()
     transactions: TransactionSettings = TransactionSettings()
     checks: CheckSettings = CheckSettings()
+    sinks: SinksSettings = SinksSettings()
 
 
 def load(file: Path | None = None) -> Settings:
@@ -141,8 +144,22 @@ def _explained(error: ValidationError) -> str:
 def _did_you_mean(location: tuple[int | str, ...]) -> str:
     import difflib  # noqa: PLC0415  (for a message that is seldom needed)
 
-    model: type[BaseModel] = Settings
-    for part in location[:-1]:
-        model = model.model_fields[str(part)].annotation  # type: ignore[assignment]  # sections are models
-    close = difflib.get_close_matches(str(location[-1]), model.model_fields, n=1)
+    known = _keys_at(Settings, location[:-1])
+    close = difflib.get_close_matches(str(location[-1]), known, n=1)
     return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _keys_at(kind: Any, location: tuple[int | str, ...]) -> list[str]:
+    """Keys that a place in the settings may have: sections, tables and lists of them, tables of several kinds."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        fields = kind.model_fields
+        return _keys_at(fields[str(location[0])].annotation, location[1:]) if location else list(fields)
+    arguments = get_args(kind)
+    if get_origin(kind) is Annotated:
+        return _keys_at(arguments[0], location)
+    if not (arguments and location):
+        return []
+    if get_origin(kind) is UnionType:  # pydantic puts the word that chose the kind into the place
+        chosen = [one for one in arguments if location[0] in get_args(one.model_fields["kind"].annotation)]
+        return _keys_at(chosen[0], location[1:]) if chosen else []
+    return _keys_at(arguments[-1], location[1:])  # what a list or a table holds

@@ -29,6 +29,7 @@ from streaming.partition_writer import SinkSettings
 from streaming.query import outcomes, policy_of, start_query
 from streaming.session import build_session
 from streaming.sink import BatchReport, ExactlyOnceSink
+from streaming.sinks import publisher_of
 from streaming.steps import Witness, nothing
 from streaming.stops import explained
 
@@ -111,7 +112,8 @@ class TransactionJob:
         clock = Clock(int(time.time() * 1000), settings.job.clock_tolerance)
         owner = open_checkpoint(checkpoint, facts, clock, sink, claim, claim_name=self._claim_name)
         self._guard = Guard(sink, claim, owner, ids)
-        self._sink = ExactlyOnceSink(sink, checkpoint, self._guard, self._observe)
+        publisher = publisher_of(settings, spark, self._witness)
+        self._sink = ExactlyOnceSink(sink, checkpoint, self._guard, self._observe, publisher)
         self._metrics.start()
         self._query = start_query(outcomes(spark, settings), settings, self._sink)
         if settings.checks.in_job:

@@ -36,15 +36,26 @@ _CONF = {
 }
 
 
+# Only with a Delta table: the extensions look at every plan.
+_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # what a table's log says is read in so many tasks; the default of 50 is for clusters, and takes seconds here
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+
+
 def build_session(settings: Settings) -> SparkSession:
-    """Start Spark as the settings say, with the connector's jars, fetching what is missing."""
+    """Start Spark as the settings say, with the jars they need, fetching what is missing."""
     use_java()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    jars = [str(jar) for jar in spark_jars()]
+    kinds = {table.kind for table in settings.sinks.tables.values()}
+    jars = [str(jar) for jar in spark_jars(kinds)]
     builder = SparkSession.builder.master(settings.job.master).appName(settings.job.name)
     # On one machine shuffled rows go through the page cache only: packing them costs more than it saves.
     local = {"spark.shuffle.compress": "false"} if settings.job.master.startswith("local") else {}
-    for key, value in (_CONF | local).items():
+    delta = _DELTA if "delta" in kinds else {}
+    for key, value in (_CONF | local | delta).items():
         builder = builder.config(key, value)
     return (
         builder.config("spark.driver.memory", settings.job.driver_memory)

@@ -4,7 +4,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -14,10 +14,12 @@ from checkback.exceptions import CheckbackError
 from streaming.checkpoint import Checkpoint
 from streaming.guard import Guard
 from streaming.partition_writer import Batch, SinkSettings, write_partition
+from streaming.sinks.publishing import Publisher
+from streaming.sinks.staging import StagedFile, Staging, StagingPlan
 from streaming.steps import Step
 from streaming.worker import prepare_worker
 
-REPORT_SCHEMA = "partition int, written long, skipped boolean, counts string"
+REPORT_SCHEMA = "partition int, written long, skipped boolean, counts string, staged string"
 _DAY_SECONDS = 24 * 3600.0
 
 
@@ -29,6 +31,8 @@ class BatchReport:
     written: int
     skipped_partitions: int
     counts: Counter[str]
+    published: Counter[str] = field(default_factory=Counter)
+    """Rows by destination, where rules send messages to tables."""
 
 
 class StopRequestedError(CheckbackError):
@@ -39,7 +43,12 @@ class ExactlyOnceSink:
     """The function ``foreachBatch`` calls: evaluates the batch once and has each partition written.
 
     Guarantees: the records of batch n of a partition are visible to ``read_committed`` consumers once, however
-    often the batch is run; another driver or a zombie task on the same checkpoint cannot write beside it.
+    often the batch is run; another driver or a zombie task on the same checkpoint cannot write beside it. So are the
+    rows of batch n in each table that rules send messages to.
+
+    1. The tasks write to Kafka, and stage what tables get.
+    2. Each table takes what was staged for it. A crash before Spark's commit log has the batch brings both steps
+       again; Kafka and each table that has the batch then change nothing.
     """
 
     def __init__(
@@ -48,7 +57,9 @@ class ExactlyOnceSink:
         checkpoint: Checkpoint,
         guard: Guard,
         observer: Callable[[BatchReport], None] | None = None,
+        publisher: Publisher | None = None,
     ) -> None:
+        self._publisher = publisher
         self._settings = settings
         self._checkpoint = checkpoint
         self._guard = guard
@@ -71,7 +82,12 @@ class ExactlyOnceSink:
         now = time.monotonic()
         every_partition = self._all_wrote_at is None or now - self._all_wrote_at >= _DAY_SECONDS
         batch = Batch(self._checkpoint.query_id(), number, entry.content_hash, every_partition, self._floor)
-        reports = outcomes.mapInArrow(_writer(self._settings, batch), REPORT_SCHEMA).collect()
+        plan = self._publisher.plan(batch) if self._publisher else None
+        reports = outcomes.mapInArrow(_writer(self._settings, batch, plan), REPORT_SCHEMA).collect()  # 1
+        published: Counter[str] = Counter()
+        if self._publisher and plan:
+            staged = [StagedFile(*one) for report in reports for one in json.loads(report.staged)]
+            published = self._publisher.publish(batch, plan, staged)  # 2
         if every_partition:
             self._all_wrote(number, now)
         counts: Counter[str] = Counter()
@@ -80,7 +96,8 @@ class ExactlyOnceSink:
                 counts.update(json.loads(report.counts))
         if self._observer:
             skipped = sum(report.skipped for report in reports)
-            self._observer(BatchReport(number, sum(report.written for report in reports), skipped, counts))
+            written = sum(report.written for report in reports)
+            self._observer(BatchReport(number, written, skipped, counts, published))
         self._guard.after()
         self._settings.witness(Step.BATCH_ENDS, number)
 
@@ -91,17 +108,27 @@ class ExactlyOnceSink:
         self._guard.renew()
 
 
-def _writer(settings: SinkSettings, batch: Batch) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _writer(
+    settings: SinkSettings, batch: Batch, plan: StagingPlan | None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(outcomes: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
         context = TaskContext.get()
         partition = context.partitionId() if context else 0
-        report = write_partition(settings, batch, partition, outcomes)
-        yield pa.RecordBatch.from_pylist([asdict(report)], schema=_REPORT_ARROW)
+        staging = Staging(plan, partition) if plan else None
+        report = write_partition(settings, batch, partition, staging.take(outcomes) if staging else outcomes)
+        staged = json.dumps(staging.files if staging else [])
+        yield pa.RecordBatch.from_pylist([{**asdict(report), "staged": staged}], schema=_REPORT_ARROW)
 
     return write
 
 
 _REPORT_ARROW = pa.schema(
-    {"partition": pa.int32(), "written": pa.int64(), "skipped": pa.bool_(), "counts": pa.string()}
+    {
+        "partition": pa.int32(),
+        "written": pa.int64(),
+        "skipped": pa.bool_(),
+        "counts": pa.string(),
+        "staged": pa.string(),
+    }
 )

@@ -13,7 +13,9 @@ from checkback.protocol import Topics
 from checkback.topics import TopicAdministration
 from conf import Settings
 from streaming import build_session
+from tests.checkback.postgres import free_port, running_postgres
 from tests.place import HALF_PARTITIONS, STATE_PARTITIONS, Place, wait_until
+from tests.tables import Database
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -31,11 +33,26 @@ def broker() -> Iterator[LocalKafka]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A real Spark, started when the first test asks for it."""
+    """A real Spark, started when the first test asks for it, with the jars of every kind of table."""
     job = {"master": "local[2]", "driver_memory": "1g", "state_partitions": STATE_PARTITIONS}
-    session = build_session(Settings.model_validate({"job": job}))
+    tables = {
+        "lake": {"kind": "delta", "path": "no such place"},
+        "warehouse": {"kind": "postgresql", "url": "jdbc:postgresql://no.such.place/"},
+    }
+    session = build_session(Settings.model_validate({"job": job, "sinks": {"tables": tables}}))
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def database() -> Iterator[Database]:
+    """A real PostgreSQL, started when the first test asks for it."""
+    port = free_port()
+    with running_postgres(port) as url:
+        socket = {"host": url.query["host"], "port": port, "user": "test", "dbname": "postgres"}
+        made = Database(port, socket, f"jdbc:postgresql://127.0.0.1:{port}/postgres")
+        made.run(f"CREATE ROLE {made.user} LOGIN PASSWORD '{made.password}'")
+        yield made
 
 
 @pytest.fixture

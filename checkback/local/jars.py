@@ -1,6 +1,7 @@
-"""The jars of the local Kafka and of Spark's Kafka connector, fetched once through jgo."""
+"""The jars of the local Kafka, of Spark's Kafka connector and of the tables messages may go to, fetched through jgo."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from checkback.exceptions import InstallationError
@@ -16,13 +17,22 @@ SPARK_CONNECTOR = (
     "+com.globalmentor:hadoop-bare-naked-local-fs:0.1.0"
 )
 
-# Of the resolved jars, those that Spark's own distribution lacks.
+# By the kind of a destination; only what is configured is fetched.
+TABLES = {
+    "delta": "io.delta:delta-spark_4.2_2.13:4.4.0",
+    "postgresql": "org.postgresql:postgresql:42.7.4",
+}
+
+# Of the resolved jars, those that Spark's own distribution lacks. Delta brings older versions of some that it has.
 _NOT_IN_SPARK = (
     "spark-sql-kafka",
     "spark-token-provider",
     "kafka-clients",
     "commons-pool2",
     "hadoop-bare-naked",
+    "delta-",
+    "unitycatalog-",
+    "postgresql-",
 )
 
 
@@ -31,9 +41,13 @@ def kafka_jars() -> list[Path]:
     return _resolve(KAFKA)
 
 
-def spark_jars() -> list[Path]:
-    """Jars to add to Spark's own, on the class path of driver and executors."""
-    return [jar for jar in _resolve(SPARK_CONNECTOR) if jar.name.startswith(_NOT_IN_SPARK)]
+def spark_jars(kinds: Iterable[str] = ()) -> list[Path]:
+    """Jars to add to Spark's own, on the class path of driver and executors.
+
+    ``kinds`` are those of the tables that messages go to; one without jars of its own adds none.
+    """
+    endpoints = [SPARK_CONNECTOR, *(TABLES[kind] for kind in sorted(set(kinds)) if kind in TABLES)]
+    return [jar for endpoint in endpoints for jar in _resolve(endpoint) if jar.name.startswith(_NOT_IN_SPARK)]
 
 
 def _resolve(endpoint: str) -> list[Path]:

@@ -1,8 +1,9 @@
-"""A real PostgreSQL for tests: its own folder, a unix socket and no port, gone with the process that started it."""
+"""A real PostgreSQL for tests: its own folder, a unix socket, a port only for JDBC, gone with who started it."""
 
 import os
 import pwd
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,21 +18,34 @@ from sqlalchemy import URL
 from checkback.local import guard
 from tests.place import wait_until
 
+_AUTHENTICATION = ("--auth-local=trust", "--auth-host=scram-sha-256")
 _PROGRAMS = ("initdb", "pg_ctl", "postgres")
 
 
+def free_port() -> int:
+    """One that nobody has now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
 @contextmanager
-def running_postgres() -> Iterator[URL]:
-    """Start a server; skips the test, with the reason, where PostgreSQL is not installed."""
+def running_postgres(port: int | None = None) -> Iterator[URL]:
+    """Start a server; skips the test, with the reason, where PostgreSQL is not installed.
+
+    The URL is that of its unix socket, where everybody is trusted. With a port it listens there, too, on this machine
+    only, and asks for passwords.
+    """
     programs, be_another = _programs(), _be_another()
     folder = Path(tempfile.mkdtemp(prefix="checkback-pg-"))
     data = folder / "data"
     try:
         if be_another:
             shutil.chown(folder, _server_user())
-        _run(*be_another, programs / "initdb", "-D", data, "-U", "test", "--auth=trust", "--no-sync", "-E", "UTF8")
-        # no TCP: the socket lies in the folder, so two servers never meet
-        settings = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={folder}", "-c", "fsync=off"]
+        _run(*be_another, programs / "initdb", "-D", data, "-U", "test", *_AUTHENTICATION, "--no-sync", "-E", "UTF8")
+        # without a port no TCP: the socket lies in the folder, so two servers never meet
+        address = ["-c", "listen_addresses=127.0.0.1", "-c", f"port={port}"] if port else ["-c", "listen_addresses="]
+        settings = [*address, "-c", f"unix_socket_directories={folder}", "-c", "fsync=off"]
         command = [*be_another, programs / "postgres", "-D", data, *settings]
         with (
             (folder / "log").open("wb") as log,
@@ -41,8 +55,9 @@ def running_postgres() -> Iterator[URL]:
             ) as guarded,
         ):
             try:
-                wait_until(lambda: _answers(folder, guarded), 60, "PostgreSQL")
-                yield URL.create("postgresql+psycopg", "test", database="postgres", query={"host": str(folder)})
+                wait_until(lambda: _answers(folder, port, guarded), 60, "PostgreSQL")
+                query = {"host": str(folder), **({"port": str(port)} if port else {})}
+                yield URL.create("postgresql+psycopg", "test", database="postgres", query=query)
             finally:
                 # at once, whoever is connected; the guard would wait for the clients first, and waits for the end
                 subprocess.run([*be_another, programs / "pg_ctl", "-D", data, "-W", "-m", "fast", "stop"], check=False)
@@ -50,10 +65,10 @@ def running_postgres() -> Iterator[URL]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _answers(folder: Path, guarded: subprocess.Popen[bytes]) -> bool:
+def _answers(folder: Path, port: int | None, guarded: subprocess.Popen[bytes]) -> bool:
     assert guarded.poll() is None, f"PostgreSQL did not start: {(folder / 'log').read_text()[-2_000:]}"
     try:
-        psycopg.connect(host=str(folder), user="test", dbname="postgres").close()
+        psycopg.connect(host=str(folder), port=port, user="test", dbname="postgres").close()
     except psycopg.OperationalError:
         return False
     return True

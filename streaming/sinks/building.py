@@ -1,0 +1,40 @@
+"""From settings to destinations."""
+
+from pyspark.sql import SparkSession
+
+from conf import ParquetFiles, PostgresqlTable, Settings
+from streaming.sinks.delta_table import DeltaTableDestination
+from streaming.sinks.folders import folder_at
+from streaming.sinks.parquet_files import ParquetFilesDestination
+from streaming.sinks.postgresql_table import PostgresqlDestination
+from streaming.sinks.publishing import Destination, Publisher
+from streaming.sinks.routes import Routes
+from streaming.sinks.rules_in_force import RulesInForce
+from streaming.steps import Witness, nothing
+
+
+def publisher_of(settings: Settings, spark: SparkSession, witness: Witness = nothing) -> Publisher | None:
+    """The destinations of a job, ready to be written to; None when all messages go to Kafka.
+
+    Raises:
+        ConfigurationError: one of them cannot be used, or one is missing that a batch must still be finished for.
+        DestinationError: one cannot be reached now.
+    """
+    wanted = Routes.of([(rule.topic, rule.to) for rule in settings.sinks.rules])
+    rules = RulesInForce(folder_at(spark, settings.job.checkpoint))
+    rules.take(wanted, set(settings.sinks.tables))
+    if not rules.any():
+        return None
+    destinations = {name: _destination(name, settings, spark) for name in settings.sinks.tables}
+    for destination in destinations.values():
+        destination.prepare()
+    return Publisher(destinations, rules, witness)
+
+
+def _destination(name: str, settings: Settings, spark: SparkSession) -> Destination:
+    table = settings.sinks.tables[name]
+    if isinstance(table, ParquetFiles):
+        return ParquetFilesDestination(name, folder_at(spark, table.path))
+    if isinstance(table, PostgresqlTable):
+        return PostgresqlDestination(name, spark, folder_at(spark, settings.job.checkpoint), table)
+    return DeltaTableDestination(name, spark, folder_at(spark, table.path))
