@@ -17,7 +17,7 @@ from streaming.sink import BatchReport, ExactlyOnceSink
 from streaming.sinks import publisher_of
 from streaming.steps import Step, Witness, nothing
 from tests.place import Place
-from tests.streaming.test_sink import outcome
+from tests.streaming.outcomes import outcome
 
 
 class CrashError(Exception):
@@ -59,7 +59,7 @@ class Query:
 
     def claim(self, to_kafka: SinkSettings) -> Claim:
         """The claim of the one run that all drivers belong to."""
-        self._claims.append(Claim(to_kafka, self.id))
+        self._claims.append(Claim(to_kafka, f"job-{self.id}"))
         self._claims[-1].take(self.owner)
         return self._claims[-1]
 

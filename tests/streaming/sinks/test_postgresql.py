@@ -17,8 +17,8 @@ from streaming.sinks.rows import TABLE_SCHEMA
 from streaming.sinks.staging import Staging, StagingPlan
 from tests.checkback.postgres import free_port
 from tests.place import Place
+from tests.streaming.outcomes import SCHEMA
 from tests.streaming.sinks.driver import Query, messages
-from tests.streaming.test_sink import SCHEMA
 from tests.tables import Database, Table, postgresql_table
 
 ORDERS = "orders"

@@ -14,7 +14,7 @@ from state import BUNDLE, Kind
 from streaming.sinks import staging
 from streaming.sinks.routes import Routes
 from streaming.sinks.staging import Staging, StagingPlan, file_system_of
-from tests.streaming.test_sink import SCHEMA, outcome
+from tests.streaming.outcomes import SCHEMA, outcome
 
 RULES = Routes.of([("table-*", ["lake"]), ("both", ["kafka", "lake", "files"]), ("*-loud", ["files"])])
 
