@@ -65,14 +65,14 @@ def tried_alone(client: dict[str, Any], records: Sequence[Record]) -> dict[int, 
         failure = _try_round(client, records, waiting, answers)
         left = [index for index in waiting if index not in answers]
         if len(left) == len(waiting):
-            raise failure or KafkaException(KafkaError(KafkaError._TIMED_OUT, "Kafka does not answer"))  # noqa: SLF001
+            raise KafkaException(failure or KafkaError(KafkaError._TIMED_OUT, "Kafka does not answer"))  # noqa: SLF001
         waiting = left
     return {index: error for index, error in answers.items() if error is not None}
 
 
 def _try_round(
     client: dict[str, Any], records: Sequence[Record], waiting: list[int], answers: dict[int, KafkaError | None]
-) -> KafkaException | None:
+) -> KafkaError | None:
     producer = Producer({**client, "batch.num.messages": 1})
     failure = None
     try:
@@ -93,7 +93,7 @@ def _try_round(
                 raise
         producer.flush(_SECONDS)
     except KafkaException as error:
-        failure = error
+        failure = error.args[0]  # the exception itself would keep the producer
     with contextlib.suppress(KafkaException, SystemError):  # the latter: a callback called after a fatal error
         producer.purge()
         producer.flush(_SECONDS)

@@ -22,33 +22,28 @@ class NarrowTopics:
     within a partition is kept.
     """
 
-    def __init__(
-        self,
-        limits: Mapping[str, int],
-        partitions: Mapping[str, int],
-        write: Callable[[Record], None],
-        flush: Callable[[], None],
-    ) -> None:
+    def __init__(self, limits: Mapping[str, int], partitions: Mapping[str, int]) -> None:
         self._limits = limits
         self._partitions = partitions
-        self._write = write
-        self._flush = flush
         self._held: dict[tuple[str, int], deque[tuple[int, Record]]] = {}
         self._held_bytes = 0
 
+    @property
+    def full(self) -> bool:
+        """Whether it is time to :meth:`write`."""
+        return self._held_bytes >= _HELD_BYTES
+
     def takes(self, record: Record) -> bool:
-        """Whether this record is for one of these topics; it is kept then, until enough are there or :meth:`write`."""
+        """Whether this record is for one of these topics: then it is held."""
         if record.topic not in self._limits:
             return False
         size = batch_bytes(record) - EMPTY_BATCH_BYTES + _DELTAS
         place = (record.topic, self._partition(record))
         self._held.setdefault(place, deque()).append((size, record._replace(partition=place[1])))
         self._held_bytes += size
-        if self._held_bytes >= _HELD_BYTES:
-            self.write()
         return True
 
-    def write(self) -> None:
+    def write(self, send: Callable[[Record], None], flush: Callable[[], None]) -> None:
         """Write all that are held."""
         while self._held:
             for (topic, partition), waiting in list(self._held.items()):
@@ -58,10 +53,10 @@ class NarrowTopics:
                     size, record = waiting.popleft()
                     room -= size
                     alone = False
-                    self._write(record)
+                    send(record)
                 if not waiting:
                     del self._held[topic, partition]
-            self._flush()
+            flush()
         self._held_bytes = 0
 
     def _partition(self, record: Record) -> int:

@@ -120,7 +120,7 @@ class _Task:
                 return self._pass(rules)
             except RefusedError as refused:  # 7
                 if last:
-                    raise refused.cause from refused
+                    raise KafkaException(refused.cause) from refused
                 rules = refusals.found(refused, rules)
             except TransactionTimeoutError:
                 # All rows are here by now: this time the transaction is open for the writing alone.
@@ -142,13 +142,10 @@ class _Task:
         try:
             return self._written(transaction, rules)
         except KafkaException as error:
-            meaning = transaction.explained(error, self._done, self._consumer.consumer_group_metadata())
-            transaction.abandon(meaning)
-            if meaning is error:
-                raise
-            raise meaning from error
-        except Exception as error:
-            transaction.abandon(error)
+            group = self._consumer.consumer_group_metadata()
+            raise transaction.failed(error.args[0], self._done, group) from error
+        except Exception:
+            transaction.abort()
             raise
 
     def _written(self, transaction: Transaction, rules: Rules) -> PartitionReport:

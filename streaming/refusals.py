@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from checkback.protocol import Topics
 from streaming.inquiry import ask, tried_alone
@@ -77,7 +77,7 @@ class Refusals:
                 more = more.joined(self._try(topic, error, sent[topic], rules.joined(more)))
         together = rules.joined(more)
         if together == rules and not any(error.code() in GONE for error in refused.topics.values()):
-            raise refused.cause
+            raise KafkaException(refused.cause) from refused
         self._known.learn(more.topics)
         return together
 

@@ -59,23 +59,18 @@ class RefusedError(CheckbackError):
     ``partitions`` are those of all topics, as the transaction knew them.
     """
 
-    def __init__(self, topics: Mapping[str, KafkaError], partitions: Mapping[str, int], cause: KafkaException) -> None:
-        super().__init__(f"Kafka refused records: {cause}")
+    def __init__(self, topics: Mapping[str, KafkaError], partitions: Mapping[str, int], cause: KafkaError) -> None:
+        super().__init__(f"Kafka refused records: {cause.str()}")
         self.topics = dict(topics)
         self.partitions = partitions
         self.cause = cause
-
-    @property
-    def not_authorized(self) -> bool:
-        """Whether some topic may not be written to."""
-        return error_code(self.cause) == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
 class Transaction:
     """Steps 2, 5 and 6 of :func:`streaming.partition_writer.write_partition`.
 
     Fast path: no callback for what is delivered, only for what fails. What it learns it says when it fails: see
-    :meth:`explained`. A transaction that failed is given up with :meth:`abandon`; the next one has its own producer.
+    :meth:`failed`. The next transaction has a producer of its own.
     """
 
     def __init__(self, client: dict[str, Any], timeout_ms: int) -> None:
@@ -112,7 +107,7 @@ class Transaction:
         """Begin, knowing what topics refuse."""
         limits = {name: rule.fits for name, rule in rules.topics.items() if rule.fits < self._batch_bytes}
         if limits:
-            self._narrow = NarrowTopics(limits, self.partitions, self._write, self._flush)
+            self._narrow = NarrowTopics(limits, self.partitions)
         self._producer.begin_transaction()
         self._began = monotonic()
 
@@ -123,6 +118,8 @@ class Transaction:
         for record in records:
             written += 1
             if narrow is not None and narrow.takes(record):
+                if narrow.full:
+                    narrow.write(self._write, self._flush)
                 continue
             topic, partition, key, value, headers = record
             try:
@@ -135,44 +132,49 @@ class Transaction:
     def commit(self, done: TopicPartition, group: Any) -> None:
         """Put the progress offset into the transaction, and commit."""
         if self._narrow is not None:
-            self._narrow.write()
+            self._narrow.write(self._write, self._flush)
         self._producer.send_offsets_to_transaction([done], group, _OPERATION_SECONDS)
         # commit_transaction waits for delivery reports that only poll and flush take off the queue
         self._flush()
         self._producer.commit_transaction(self._timeout_ms / 1000)
 
-    def explained(self, error: KafkaException, done: TopicPartition, group: Any) -> Exception:
-        """What ``error`` means: :class:`RefusedError`, ``TransactionTimeoutError``, or the error itself.
+    def failed(self, error: KafkaError, done: TopicPartition, group: Any) -> Exception:
+        """Abort, and say what ``error`` means: :class:`RefusedError`, ``TransactionTimeoutError``, or just itself.
 
         After a record was refused every call but one fails with no more than "erroneous state". Putting the
         progress offset into the transaction says why; ``done`` and ``group`` are for that.
         """
-        if error_code(error) == KafkaError._STATE:  # noqa: SLF001
-            try:
-                self._producer.send_offsets_to_transaction([done], group, _OPERATION_SECONDS)
-            except KafkaException as reason:
-                error = reason
-        if not error.args[0].fatal():
+        if error.code() == KafkaError._STATE:  # noqa: SLF001
+            error = self._reason(done, group) or error
+        if error.fatal():  # it is no longer ours to abort
+            if error.code() in _FENCED and monotonic() - self._began >= self._timeout_ms / 1000:
+                return TransactionTimeoutError(
+                    f"Kafka aborted a batch that took longer than job.sink_transaction_timeout ("
+                    f"{self._timeout_ms / 1000:g} s): make it longer, or job.max_offsets_per_trigger smaller (a batch "
+                    "that has begun keeps its size). Nothing is lost; after a start the batch is run again."
+                )
+            return KafkaException(error)
+        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            # There may be no transaction yet, and librdkafka takes that badly; the next producer settles it.
             self._purge()
-        if error_code(error) in _FENCED and monotonic() - self._began >= self._timeout_ms / 1000:
-            return TransactionTimeoutError(
-                f"Kafka aborted a batch that took longer than job.sink_transaction_timeout ("
-                f"{self._timeout_ms / 1000:g} s): make it longer, or job.max_offsets_per_trigger smaller (a batch that "
-                "has begun keeps its size). Nothing is lost; after a start the batch is run again."
-            )
-        if self._refused or error_code(error) in REFUSED:
+        else:
+            self.abort()
+        if self._refused or error.code() in REFUSED:
             return RefusedError(self._refused, self.partitions, error)
-        return error
+        return KafkaException(error)
 
-    def abandon(self, error: Exception) -> None:
-        """Abort, so that no consumer waits for this transaction's end. A broker that is away aborts it later."""
-        if isinstance(error, RefusedError) and error.not_authorized:
-            return  # there may be no transaction yet, and librdkafka takes that badly; the next producer settles it
-        if isinstance(error, TransactionTimeoutError) or (isinstance(error, KafkaException) and error.args[0].fatal()):
-            return  # it is no longer ours
+    def abort(self) -> None:
+        """Abort, so that no consumer waits for this transaction's end. Without an answer Kafka does it in time."""
         self._purge()
         with contextlib.suppress(KafkaException, SystemError):
             self._producer.abort_transaction(_ABORT_SECONDS)
+
+    def _reason(self, done: TopicPartition, group: Any) -> KafkaError | None:
+        try:
+            self._producer.send_offsets_to_transaction([done], group, _OPERATION_SECONDS)
+        except KafkaException as error:
+            return error.args[0]  # not the exception: with its traceback it would be in a circle with this frame
+        return None
 
     def _write(self, record: Record) -> None:
         topic, partition, key, value, headers = record

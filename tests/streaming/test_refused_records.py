@@ -1,6 +1,8 @@
 """Records that Kafka refuses, on a real Kafka: parked with the reason, all others of their batch delivered."""
 
+import gc
 import uuid
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,9 +18,11 @@ from checkback.local import LocalKafka
 from checkback.protocol import Message
 from checkback.topics import TopicAdministration
 from state import BUNDLE, Kind
+from streaming import partition_writer
 from streaming.partition_writer import Batch, PartitionReport, SinkSettings, _known_topics, write_partition
 from streaming.steps import Step
 from streaming.topic_rules import RANDOM_OR_KEYED, Record, batch_bytes
+from streaming.transaction import Transaction
 from tests.place import Place, wait_until
 from tests.streaming.outcomes import outcome, rows
 
@@ -210,8 +214,8 @@ def test_nothing_of_the_pass_that_failed_is_seen_by_read_committed(sink: Sink) -
 
 def test_a_failed_task_leaves_no_open_transaction_for_consumers_to_wait_on(sink: Sink) -> None:
     def torn() -> Rows:
-        many = [outcome(sink.place.real_topic, partition=0, value=b"torn" * 50_000) for _ in range(20)]
-        yield from rows(*many)
+        yield from rows(outcome(sink.place.real_topic, partition=0, value=b"torn"))
+        wait_until(lambda: len(sink.place.read(sink.place.real_topic, "read_uncommitted")) == 1)
         raise RuntimeError("the state function failed")
 
     with pytest.raises(RuntimeError):
@@ -392,3 +396,23 @@ def test_topics_that_say_nothing_of_themselves_are_tried(guarded_sink: Sink) -> 
     assert {dict(record.headers)["cb-id"] for record in sink.place.read(narrow)} == {b"1000", b"200", b"300", b"400"}
     assert sink.parked().keys() == {"1001", "1002", "5000", "keyless"}
     assert (sink.values(compacted), sink.values(sink.place.real_topic)) == ([b"v"], [b"v"])
+
+
+def test_a_failed_pass_leaves_no_producer_behind_though_nothing_collects_garbage(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[Transaction]] = []
+
+    def remembered(*arguments: Any) -> Transaction:
+        transaction = Transaction(*arguments)
+        made.append(weakref.ref(transaction))
+        return transaction
+
+    monkeypatch.setattr(partition_writer, "Transaction", remembered)
+    narrow = sink.topic("narrow", max_message_bytes=str(LIMIT))
+    gc.disable()  # as in Spark's workers: streaming.worker
+    try:
+        sink.write(rows(outcome(narrow, value=b"x" * 2000), outcome(sink.place.real_topic)))
+        assert [reference() for reference in made] == [None, None]
+    finally:
+        gc.enable()
