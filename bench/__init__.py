@@ -1,15 +1,18 @@
 """Measurements a user can repeat: ``checkback bench``."""
 
+from bench.backlog import BacklogResult, measure_backlog
 from bench.checks import ChecksResult, measure_checks
 from bench.latency import LatencyResult, measure_latency
 from bench.producer import ProducerResult, measure_producers
 from bench.throughput import ThroughputResult, measure_throughput
 
 __all__ = [
+    "BacklogResult",
     "ChecksResult",
     "LatencyResult",
     "ProducerResult",
     "ThroughputResult",
+    "measure_backlog",
     "measure_checks",
     "measure_latency",
     "measure_producers",

@@ -4,10 +4,7 @@ import time
 from dataclasses import dataclass
 from itertools import pairwise
 
-from confluent_kafka import Consumer
-
-from bench.workload import REAL_TOPIC, workplace, write_backlog
-from checkback import protocol
+from bench.workload import delivered_once, workplace, write_backlog
 from checkback.exceptions import CheckbackError
 from streaming import BatchReport, TransactionJob
 
@@ -45,7 +42,7 @@ def measure_throughput(transactions: int = 300_000, value_bytes: int = 256, core
             while sum(committed for _, committed in ends) < 2 * transactions:
                 if job.wait(1) or time.monotonic() > deadline:
                     raise CheckbackError(f"The job committed only {sum(c for _, c in ends)} transactions.")
-        once = _delivered_once(place.bootstrap_servers, 2 * transactions)
+        once = delivered_once(place.bootstrap_servers, 2 * transactions)
     return _result(ends, transactions, value_bytes, once)
 
 
@@ -68,28 +65,3 @@ def _result(ends: list[tuple[float, int]], transactions: int, value_bytes: int, 
         batch_seconds=[round(after[0] - before[0], 3) for before, after in pairwise(ends)],
         delivered_once=once,
     )
-
-
-def _delivered_once(bootstrap_servers: str, expected: int) -> int:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": "bench",
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-        }
-    )
-    consumer.subscribe([REAL_TOPIC])
-    seen: set[object] = set()
-    count = 0
-    deadline = time.monotonic() + _LIMIT_SECONDS
-    try:
-        while count < expected and time.monotonic() < deadline:
-            for message in consumer.consume(10_000, timeout=1):
-                count += 1
-                seen.add(dict(message.headers() or [])[protocol.ID])
-    finally:
-        consumer.close()
-    if not count == len(seen) == expected:
-        raise CheckbackError(f"Of {expected} transactions {len(seen)} were delivered, in {count} messages.")
-    return count

@@ -2,13 +2,16 @@
 
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 
+from checkback import protocol
+from checkback.exceptions import CheckbackError
 from checkback.local import LocalKafka
 from checkback.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
 from checkback.topics import TopicAdministration
@@ -18,6 +21,7 @@ REAL_TOPIC = "orders"
 GROUP = "orders"
 HALF_PARTITIONS = 8
 STATE_PARTITIONS = 2
+_LIMIT_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,36 @@ def write_backlog(bootstrap_servers: str, transactions: int, value_bytes: int) -
         headers = op_headers(_transaction_id(number), GROUP, half, Action.COMMIT, Source.PRODUCER)
         _produce(producer, topics.op, b"", None, half.partition, headers)
     producer.flush()
+
+
+def delivered_once(bootstrap_servers: str, expected: int) -> int:
+    """Count what a ``read_committed`` consumer finds on the real topic.
+
+    Raises:
+        CheckbackError: it is not each of so many transactions, once.
+    """
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "bench",
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.subscribe([REAL_TOPIC])
+    seen: set[object] = set()
+    count = 0
+    deadline = time.monotonic() + _LIMIT_SECONDS
+    try:
+        while count < expected and time.monotonic() < deadline:
+            for message in consumer.consume(10_000, timeout=1):
+                count += 1
+                seen.add(dict(message.headers() or [])[protocol.ID])
+    finally:
+        consumer.close()
+    if not count == len(seen) == expected:
+        raise CheckbackError(f"Of {expected} transactions {len(seen)} were delivered, in {count} messages.")
+    return count
 
 
 def _transaction_id(number: int) -> str:

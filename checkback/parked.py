@@ -1,5 +1,6 @@
 """Parked messages, for operators: what lies in ``cb.parked``, and the ops that decide about it."""
 
+import logging
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -8,9 +9,10 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from checkback import protocol
-from checkback.exceptions import ConfigurationError, OperatorError
+from checkback.exceptions import ConfigurationError, OperatorError, ProtocolError
 from checkback.protocol import Action, HalfPosition, Source, Topics, op_headers
 
+_LOGGER = logging.getLogger(__name__)
 _POLL_MS = 500
 
 
@@ -73,7 +75,13 @@ class ParkedMessages:
         while any(self._consumer.position(place) < ends[place] for place in places):
             for records in self._consumer.poll(timeout_ms=_POLL_MS).values():
                 for record in records:
-                    message = _parked(record)
+                    try:
+                        message = _parked(record)
+                    except (KeyError, AttributeError, UnicodeDecodeError, ProtocolError) as error:
+                        _LOGGER.warning(
+                            "Skipped offset %s of %s, which the job did not write: %r", record.offset, topic, error
+                        )
+                        continue
                     found.pop(message.transaction_id, None)
                     found[message.transaction_id] = message
         return list(found.values())

@@ -230,6 +230,8 @@ def _broken_reason(topics: Topics) -> Column:
     plain = F.coalesce((named == F.col("half")) & natural, F.lit(False))  # noqa: FBT003
     rules += [
         (is_op & ~plain, "cb-half is not partition:offset"),
+        # each would get a segment of its own, and random numbers would make batches that never end
+        (is_op & (F.col("named_offset") >= 10**protocol.MAX_OFFSET_DIGITS), "cb-half names an offset that no log has"),
         (
             is_op & (F.col("named_partition") != F.col("partition")),
             "it lies on another partition than its cb-half",

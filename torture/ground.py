@@ -13,6 +13,7 @@ from torture.tables import Postgresql, Tables
 
 HALF_PARTITIONS = 4
 STATE_PARTITIONS = 2
+REAL_PARTITIONS = 3
 REAL_TOPICS = ("orders", "invoices")
 
 
@@ -49,7 +50,7 @@ class Ground:
                 age_limit_ms=3_600_000,
             )
             for topic in REAL_TOPICS:
-                administration.create_one(topic, 3)
+                administration.create_one(topic, REAL_PARTITIONS)
 
     def settings(self) -> dict[str, str]:
         """Environment of the job and of the check service."""

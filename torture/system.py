@@ -13,7 +13,7 @@ from checkback.exceptions import CheckbackError
 from checkback.protocol import from_base64
 from torture import tables
 from torture.consumer import Consuming
-from torture.ground import REAL_TOPICS, Ground
+from torture.ground import REAL_PARTITIONS, REAL_TOPICS, Ground
 from torture.oracle import Body, Judgement, judge
 from torture.processes import JobProcess, Process
 from torture.shop import open_database
@@ -34,7 +34,7 @@ class System:
         self._seed = seed
         self._starts = itertools.count()
         self._engine = open_database(ground.folder)
-        self._consuming = Consuming(ground.broker.bootstrap_servers, REAL_TOPICS)
+        self._consuming = Consuming(ground.broker.bootstrap_servers, REAL_TOPICS, REAL_PARTITIONS)
         self.shop = self.start_shop()
         self.checks = self.start_checks()
         self.job = self.start_job()

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from bench import measure_checks, measure_latency, measure_producers, measure_throughput
+from bench import measure_backlog, measure_checks, measure_latency, measure_producers, measure_throughput
 
 bench = typer.Typer(no_args_is_help=True, help="Measurements, each on a Kafka of its own.")
 
@@ -30,6 +30,23 @@ def throughput(
     """
     with Console(stderr=True).status("Writing the backlog, working it off, counting deliveries (minutes) ..."):
         result = measure_throughput(transactions, value_bytes, cores)
+    _show(asdict(result), json_file)
+
+
+@bench.command("backlog")
+def backlog(
+    records: Annotated[int, typer.Option(min=1000, help="Half messages and ops together.")] = 5_000_000,
+    value_bytes: Annotated[int, typer.Option(min=0, help="Size of a message.")] = 256,
+    driver_memory: Annotated[str, typer.Option(help="The job's setting of that name.")] = "2g",
+    cores: Cores = 2,
+    json_file: JsonFile = None,
+) -> None:
+    """Memory and time that the job takes to work off a backlog, as a process of its own. On Linux.
+
+    The peak is that of all its processes together, sampled once a second. Every delivery must be there once.
+    """
+    with Console(stderr=True).status("Writing the backlog, working it off, counting deliveries (minutes) ..."):
+        result = measure_backlog(records, value_bytes, driver_memory, cores)
     _show(asdict(result), json_file)
 
 

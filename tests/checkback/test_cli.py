@@ -35,6 +35,7 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("kafka",): "Start a real Kafka",
     ("bench",): "Measurements",
     ("bench", "throughput"): "Transactions per second",
+    ("bench", "backlog"): "Memory and time that the job takes",
     ("bench", "producer"): "Half message and op from one process",
     ("bench", "latency"): "Time from an op's sending",
     ("bench", "checks"): "Checks per second",

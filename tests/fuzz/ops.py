@@ -6,8 +6,9 @@ from typing import NamedTuple
 from tests.fuzz.pieces import NOT_NUMBERS, NOT_TEXT, Headers, Made, changed, noise, some, without
 
 _HALF = "cb-half is not partition:offset"
-FAR = (2**31 - 1, 2**31, 2**32, 2**53 + 1, 2**62, 2**63 - 1)
-"""Lawful offsets that no log has."""
+FAR = (2**31 - 1, 2**31, 2**32, 10**15 - 1)
+"""Lawful offsets that the log does not have."""
+TOO_FAR = (10**15, 2**53 + 1, 2**62, 2**63 - 1)
 
 
 class Saying(NamedTuple):
@@ -107,6 +108,11 @@ class Strays:
             ("no position", _HALF, without(good, "cb-half")),
             ("a bad position", _HALF, changed(good, "cb-half", position)),
             ("a position that is no text", _HALF, changed(good, "cb-half", random.choice(NOT_TEXT))),
+            (
+                "an offset that no log has",
+                "cb-half names an offset that no log has",
+                changed(good, "cb-half", b"%d:%d" % (partition, random.choice(TOO_FAR))),
+            ),
             (
                 "another partition",
                 "it lies on another partition than its cb-half",

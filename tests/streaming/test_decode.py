@@ -1,11 +1,14 @@
 """Decoding, on a real Spark: what the protocol allows becomes columns, everything else a row with a reason."""
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql import Row, SparkSession
 
 from checkback import protocol
 from checkback.protocol import Action, HalfPosition, Source, Topics, TransactionOptions, half_headers, op_headers
 from state import Event
+from state.outcomes import CONFLICT_REASON, FOREIGN_REASON, LATE_REASON
 from streaming.decode import BROKEN_KIND, HALF_KIND, OP_KIND, decode
 from streaming.records import application_headers, unpack_headers
 
@@ -118,6 +121,7 @@ WRONG: dict[str, tuple[str, Headers | None]] = {
     "cb-messages is not a number": half(("cb-messages", b"")),
     "cb-partition is for one message, not for several": half(("cb-messages", b"2"), ("cb-partition", b"1")),
     "cb-half is not partition:offset": op(half=b"1:-70"),
+    "cb-half names an offset that no log has": op(half=b"1:1000000000000000"),
     "it lies on another partition than its cb-half": op(half=b"0:70"),
     "cb-action is not one we know": op(action=b"maybe"),
     "cb-source is not one we know": op(source=b"me"),
@@ -142,6 +146,12 @@ ALSO_WRONG: list[tuple[str, tuple[str, Headers | None]]] = [
 ]
 
 
+def test_the_document_has_every_reason() -> None:
+    text = (Path(__file__).parents[2] / "docs/protocol.md").read_text(encoding="utf-8")
+    said_by_the_state = (CONFLICT_REASON, FOREIGN_REASON, LATE_REASON)
+    assert [reason for reason in (*WRONG, *said_by_the_state) if f"`{reason}`" not in text] == []
+
+
 def test_what_breaks_the_protocol_is_kept_whole_with_its_reason(spark: SparkSession) -> None:
     cases = [*WRONG.items(), *ALSO_WRONG]
     rows = decoded(spark, *(record for _, record in cases))
@@ -155,6 +165,11 @@ def test_what_breaks_the_protocol_is_kept_whole_with_its_reason(spark: SparkSess
         )
         assert unpack_headers(row.headers) == (headers or [])
         assert row.options is None
+
+
+def test_the_last_offset_that_an_op_may_name(spark: SparkSession) -> None:
+    (row,) = decoded(spark, op(half=b"1:999999999999999"))
+    assert (row.reason, row.offset) == (None, 10**15 - 1)
 
 
 def test_an_op_with_further_headers_is_kept_whole(spark: SparkSession) -> None:

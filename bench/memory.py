@@ -1,0 +1,73 @@
+"""Memory of a process and all that it has started, from Linux's /proc."""
+
+import contextlib
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+_MIB = 1024
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The most that was seen in one sample, in MiB."""
+
+    tree: float = 0.0
+    """All processes; pages that several share count once."""
+    java: float = 0.0
+    python: float = 0.0
+
+    def or_more(self, other: "Peak") -> "Peak":
+        """The larger of both, figure by figure."""
+        return Peak(max(self.tree, other.tree), max(self.java, other.java), max(self.python, other.python))
+
+
+class MemoryWatch(threading.Thread):
+    """Samples until stopped."""
+
+    def __init__(self, pid: int, every_seconds: float = 1.0) -> None:
+        super().__init__(daemon=True)
+        self.peak = Peak()
+        self._pid = pid
+        self._every_seconds = every_seconds
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        while not self._stopping.wait(self._every_seconds):
+            self.peak = self.peak.or_more(memory_of_tree(self._pid))
+
+    def stop(self) -> Peak:
+        """The peak until now."""
+        self._stopping.set()
+        self.join()
+        return self.peak
+
+
+def memory_of_tree(pid: int) -> Peak:
+    """Proportional set sizes of a process and its descendants, now, in MiB."""
+    java = python = 0
+    for member in _tree(pid):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            name = (_PROC / str(member) / "comm").read_text(encoding="utf-8")
+            rollup = (_PROC / str(member) / "smaps_rollup").read_text(encoding="utf-8")
+            kib = next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
+            if name.startswith("java"):
+                java += kib
+            else:
+                python += kib
+    return Peak((java + python) / _MIB, java / _MIB, python / _MIB)
+
+
+def _tree(pid: int) -> list[int]:
+    parents: dict[int, list[int]] = {}
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                # pid (name) state parent ...: the name may hold anything
+                fields = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+                parents.setdefault(int(fields[1]), []).append(int(entry.name))
+    found = [pid]
+    for member in found:
+        found += parents.get(member, [])
+    return found

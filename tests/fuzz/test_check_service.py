@@ -1,0 +1,72 @@
+"""Bad input in the topics of the check service: it never ends, and the checks between are answered."""
+
+import os
+from random import Random
+
+from confluent_kafka import Producer
+
+from checkback import CheckEndpoint, CheckRequest, LocalTransactionState
+from checkback.protocol import ACTION, ID
+from checkers import CheckService
+from tests.fuzz.checks import GROUP, a_check, an_announcement, good_check
+from tests.fuzz.pieces import NotText
+from tests.place import HALF_PARTITIONS, Place, wait_until
+
+SEED = int(os.environ.get("CHECKBACK_FUZZ_SEED", "1"))
+RECORDS = int(os.environ.get("CHECKBACK_FUZZ_RECORDS", "4000")) // 2
+GOOD_EVERY = 20
+
+
+class Committed:
+    """A listener that says so of every transaction."""
+
+    def execute_local_transaction(self, message: object, arg: object) -> LocalTransactionState:
+        raise NotImplementedError
+
+    def check_local_transaction(self, request: CheckRequest) -> LocalTransactionState:
+        return LocalTransactionState.COMMIT
+
+
+def test_the_checks_between_fuzzed_records_are_answered(place: Place) -> None:
+    good = write(place)
+    service = CheckService(place.settings())
+    with CheckEndpoint(place.bootstrap_servers, GROUP, Committed(), topics=place.topics):
+        service.start()
+        try:
+            wait_until(lambda: service._failure is not None or len(answered(place, good)) == len(good), 60, "answers")
+        finally:
+            service.stop()
+    service.raise_if_dead()
+    assert answered(place, good) == {key: [b"commit"] for key in good}
+
+
+def answered(place: Place, good: set[bytes]) -> dict[bytes, list[bytes]]:
+    """What was answered to the good checks."""
+    found: dict[bytes, list[bytes]] = {}
+    for record in place.read(place.topics.op):
+        headers = dict(record.headers)
+        if headers[ID] in good:
+            found.setdefault(headers[ID], []).append(headers[ACTION])
+    return found
+
+
+def write(place: Place) -> set[bytes]:
+    """Fuzzed checks and announcements, and good checks between them; the ids of these."""
+    random = Random(SEED)
+    with place.producer() as kafka:
+        for topic in (place.topics.check, place.topics.producers):
+            kafka.send(topic, b"v", b"orders/odd", [(NotText("name"), b"1")], 0).get(10)
+    producer = Producer({"bootstrap.servers": place.bootstrap_servers, "enable.idempotence": True})
+    good: set[bytes] = set()
+    for number in range(RECORDS):
+        partition = random.randrange(HALF_PARTITIONS)
+        key, value, headers = a_check(random, number)
+        producer.produce(place.topics.check, value, key, partition, headers=headers)
+        producer.produce(place.topics.producers, *reversed(an_announcement(random, number)), 0)
+        if number % GOOD_EVERY == 0:
+            key, value, lawful = good_check(number, partition).to_record()
+            producer.produce(place.topics.check, value, key, partition, headers=list(lawful))
+            good.add(key)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    return good

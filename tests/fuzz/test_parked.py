@@ -1,0 +1,25 @@
+"""Records of ``cb.parked`` that the job did not write do not hide those that it did."""
+
+from random import Random
+
+from checkback.parked import ParkedMessages
+from tests.fuzz.pieces import NOT_TEXT, Headers, changed, noise, without
+from tests.place import Place
+
+LAWFUL: Headers = [
+    *(("cb-id", b"tx"), ("cb-group", b"shop"), ("cb-topic", b"paid")),
+    *(("cb-half", b"1:7"), ("cb-reason", b"undecided for longer than the age limit")),
+]
+
+
+def test_what_is_no_parked_message_is_skipped(place: Place) -> None:
+    random = Random(1)
+    with place.producer() as kafka:
+        for name, _ in LAWFUL:
+            odd = [without(LAWFUL, name), *(changed(LAWFUL, name, content) for content in NOT_TEXT[:3])]
+            for headers in (*odd, [(name, noise(random, 50))]):
+                kafka.send(place.topics.parked, b"v", b"k", [*headers, ("x", b"")], 0)
+        kafka.send(place.topics.parked, b"value", b"key", LAWFUL, 0).get(10)
+    with ParkedMessages(place.bootstrap_servers, place.topics) as parked:
+        (message,) = parked.read()
+    assert (message.transaction_id, str(message.half), message.value) == ("tx", "1:7", b"value")
