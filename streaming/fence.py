@@ -41,7 +41,6 @@ def fence(settings: SinkSettings, query_id: str, partitions: int) -> None:
         list(pool.map(lambda number: _fence(settings, transactional_id(query_id, number)), range(partitions)))
 
 
-@patiently
 def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
     """Kafka's own id of each topic that exists; a topic that is deleted and made anew has another one.
 

@@ -20,7 +20,7 @@ from checkback.topics import TopicAdministration
 from checkers import CheckService
 from conf import Settings
 from streaming.checkpoint import Checkpoint, CheckpointFacts
-from streaming.claim import Claim
+from streaming.claim import Claim, patiently
 from streaming.fence import topic_ids
 from streaming.guard import Guard
 from streaming.metrics import JobMetrics
@@ -98,7 +98,7 @@ class TransactionJob:
             self._witness,
         )
         checkpoint = Checkpoint(spark, settings.job.checkpoint)
-        ids = topic_ids(AdminClient(sink.client()), [topics.half, topics.op])
+        ids = patiently(topic_ids)(AdminClient(sink.client()), [topics.half, topics.op])
         facts = CheckpointFacts(
             settings.transactions.segment_size,
             settings.job.state_partitions,
