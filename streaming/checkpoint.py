@@ -166,7 +166,8 @@ class Checkpoint:
             elif before != now:
                 raise CheckpointMismatchError(
                     f"The checkpoint {self.folder} was made with {name} = {before}, now it is {now}. "
-                    "It is fixed for the life of a checkpoint: set it back, or name a new checkpoint folder."
+                    "It is fixed for the life of a checkpoint: set it back, or name a new checkpoint folder and start "
+                    "with 'checkback run --claim-name', which delivers what the half topic still has once more."
                 )
 
 

@@ -74,7 +74,7 @@ class Guard:
         self._claim.take(self._owner)
 
     def refuse_other_topics(self) -> None:
-        """Notice that the half or the op topic is not the one this checkpoint has read; looks every five seconds.
+        """Notice that the half or the op topic is not the one this checkpoint has read; looks every five seconds, once.
 
         Raises:
             CheckpointMismatchError: it was deleted, and made anew perhaps.

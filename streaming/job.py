@@ -20,7 +20,7 @@ from checkback.topics import TopicAdministration
 from checkers import CheckService
 from conf import Settings
 from streaming.checkpoint import Checkpoint, CheckpointFacts
-from streaming.claim import Claim
+from streaming.claim import Claim, patiently
 from streaming.fence import topic_ids
 from streaming.guard import Guard
 from streaming.metrics import JobMetrics
@@ -99,7 +99,7 @@ class TransactionJob:
             self._witness,
         )
         checkpoint = Checkpoint(spark, settings.job.checkpoint)
-        ids = topic_ids(AdminClient(sink.client()), [topics.half, topics.op])
+        ids = patiently(topic_ids)(AdminClient(sink.client()), [topics.half, topics.op])
         facts = CheckpointFacts(
             settings.transactions.segment_size,
             settings.job.state_partitions,
@@ -194,6 +194,6 @@ class TransactionJob:
             self.stop()
             raise JobStoppedError(
                 f"Spark dropped {dropped} rows as late: the clock stepped back by more than job.clock_tolerance. Set "
-                "the clock. Kafka still has the rows; a new checkpoint folder reads them, and delivers everything "
-                "that Kafka still has once more: consumers must drop what they know by its cb-id."
+                "the clock. Kafka still has the rows; a new checkpoint folder ('checkback run --claim-name') reads them, "
+                "and delivers everything that Kafka still has once more: consumers must drop what they know by its cb-id."
             )

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from checkback.cli.options import ConfigFile
-from checkback.cli.signals import leave_on_signals, leave_within, stop_on_signals
+from checkback.cli.signals import leave_on_signals, stop_on_signals
 from conf import load
 from streaming import BatchReport, TransactionJob
 from streaming.steps import Witness, nothing
@@ -47,9 +47,8 @@ def run(config: Path | None = None, witness: Witness = nothing, *, claim_name: b
             console.print(f"batch {report.batch}: {report.written} written  {counts}", highlight=False)
 
     with TransactionJob(settings, show, witness=witness, claim_name=claim_name) as job:
-        stopping = stop_on_signals()
+        stopping = stop_on_signals(within=_STOP_SECONDS)
         console.print(f"Running; checkpoint in {settings.job.checkpoint}. Ctrl-C stops it.", highlight=False)
         while not stopping.is_set() and not job.wait(1):
             pass
-        leave_within(_STOP_SECONDS)
         console.print("Stopping ...")

@@ -8,23 +8,28 @@ from collections.abc import Callable
 from typing import Any
 
 
-def stop_on_signals() -> threading.Event:
-    """An event that Ctrl-C and SIGTERM set, instead of ending the process at once."""
+def stop_on_signals(within: float | None = None) -> threading.Event:
+    """An event that Ctrl-C and SIGTERM set, instead of ending the process at once.
+
+    ``within`` so many seconds after the first of them the process ends, in order, whatever still hangs: for a command
+    that can do again what it has in hand.
+    """
     stopping = threading.Event()
-    _on_signals(lambda *_: stopping.set())
+
+    def stop(*_: object) -> None:
+        if within is not None and not stopping.is_set():
+            timer = threading.Timer(within, _leave)
+            timer.daemon = True
+            timer.start()
+        stopping.set()
+
+    _on_signals(stop)
     return stopping
 
 
 def leave_on_signals() -> None:
     """Let Ctrl-C and SIGTERM end the process at once, in order: for a time in which there is nothing to finish."""
     _on_signals(lambda *_: _leave())
-
-
-def leave_within(seconds: float) -> None:
-    """End the process after so long, in order, whatever still hangs: what it has in hand can be done again."""
-    timer = threading.Timer(seconds, _leave)
-    timer.daemon = True
-    timer.start()
 
 
 def _leave() -> None:

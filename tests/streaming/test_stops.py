@@ -1,5 +1,7 @@
 """What people are told when the query ends: one sentence, whatever Spark printed."""
 
+from pathlib import Path
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from pyspark.errors import StreamingQueryException
@@ -14,7 +16,7 @@ from checkback.exceptions import (
     TakenOverError,
 )
 from conf import Settings
-from streaming.stops import explained
+from streaming.stops import _RULES, explained
 
 # As they were seen; the lines after the first are what people are spared.
 _PROXY = (
@@ -68,3 +70,10 @@ def test_errors_of_kafkas_client_are_told_too() -> None:
     found = explained(KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN)), _SETTINGS)
     assert isinstance(found, JobFailedError)
     assert "did not answer" in str(found)
+
+
+def test_every_sentence_is_in_the_table_for_operators() -> None:
+    table = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8").lower()
+    values = {"prefix": "cb.", "servers": "...", "checkpoint": "...", "found": "..."}
+    beginnings = [" ".join(rule.sentence.format(**values).split()[:4]).rstrip(",:;").lower() for rule in _RULES]
+    assert [beginning for beginning in beginnings if beginning not in table] == []
