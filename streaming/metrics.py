@@ -15,6 +15,9 @@ class JobMetrics:
             "checkback_events", "What happened to half messages and ops", ["event"], registry=self._registry
         )
         self._records = Counter("checkback_records_written", "Records written to Kafka", registry=self._registry)
+        self._published = Counter(
+            "checkback_rows_published", "Rows written to tables", ["destination"], registry=self._registry
+        )
         self._skipped = Counter(
             "checkback_partitions_skipped",
             "State partitions of a repeated batch that were in Kafka already",
@@ -32,5 +35,7 @@ class JobMetrics:
         for event, number in report.counts.items():
             self._events.labels(event).inc(number)
         self._records.inc(report.written)
+        for destination, number in report.published.items():
+            self._published.labels(destination).inc(number)
         self._skipped.inc(report.skipped_partitions)
         self._batch.set(report.batch)

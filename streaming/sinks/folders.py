@@ -104,65 +104,68 @@ class LocalFolder:
 
 
 class HadoopFolder:
-    """Anywhere else, by Hadoop's ``FileContext``.
+    """Anywhere else, by Hadoop.
 
-    Its rename never replaces a folder, and never moves one into another; that of ``FileSystem`` does.
+    Renames are those of ``FileContext``, which never replace a folder and never move one into another, as those of
+    ``FileSystem`` do.
     """
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
-        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  (as above)
-        configuration = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+        self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  (as above)
+        self._gateway: Any = spark.sparkContext._gateway  # noqa: SLF001  (as above)
+        self._configuration = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001  (as above)
         self.uri = uri.rstrip("/")
-        self._path = jvm.org.apache.hadoop.fs.Path
-        self._context = jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._at("").toUri(), configuration)
-        self._files = self._at("").getFileSystem(configuration)
-        self._read_all = jvm.org.apache.commons.io.IOUtils.toByteArray
-        rename = getattr(jvm.org.apache.hadoop.fs, "Options$Rename")
-        gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
-        self._options = gateway.new_array(rename, 0)
-        self._overwrite = gateway.new_array(rename, 1)
-        self._overwrite[0] = rename.OVERWRITE
+        self._files = self._at("").getFileSystem(self._configuration)
 
     def _at(self, name: str) -> Any:
-        return self._path(f"{self.uri}/{name}" if name else self.uri)
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.uri}/{name}" if name else self.uri)
 
     def _exists(self, name: str) -> bool:
-        return bool(self._context.util().exists(self._at(name)))
+        return bool(self._files.exists(self._at(name)))
+
+    def _rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
+        # made when it is needed: a file system may have no binding for it, and be good enough for a checkpoint
+        context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._at("").toUri(), self._configuration)
+        rename = getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename")
+        options = self._gateway.new_array(rename, int(overwrite))
+        if overwrite:
+            options[0] = rename.OVERWRITE
+        context.rename(self._at(source), self._at(target), options)
 
     def children(self, name: str = "") -> list[str]:
         """See :class:`Folder`."""
         if not self._exists(name):
             return []
-        return sorted(status.getPath().getName() for status in self._context.util().listStatus(self._at(name)))
+        return sorted(status.getPath().getName() for status in self._files.listStatus(self._at(name)))
 
     def read(self, name: str) -> bytes:
         """See :class:`Folder`."""
         stream = self._files.open(self._at(name))
         try:
-            return bytes(self._read_all(stream))
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
         finally:
             stream.close()
 
     def write(self, name: str, content: bytes) -> None:
         """See :class:`Folder`."""
-        new = f"_{name}.{uuid.uuid4().hex}"
+        new = f"{name}.{uuid.uuid4().hex}"
         stream = self._files.create(self._at(new))
         try:
             stream.write(content)
         finally:
             stream.close()
-        self._context.rename(self._at(new), self._at(name), self._overwrite)
+        self._rename(new, name, overwrite=True)
 
     def make(self, name: str) -> None:
         """See :class:`Folder`."""
-        self._context.mkdir(self._at(name), None, True)  # noqa: FBT003  (Java: and its parents)
+        self._files.mkdirs(self._at(name))
 
     def put(self, source: str, target: str) -> bool:
         """See :class:`Folder`."""
         if self._exists(target):
             return False
         try:
-            self._context.rename(self._at(source), self._at(target), self._options)
+            self._rename(source, target)
         except Exception:
             if self._exists(target) and self._exists(source):
                 return False
@@ -172,9 +175,9 @@ class HadoopFolder:
     def remove(self, name: str) -> None:
         """See :class:`Folder`."""
         if self._exists(name):
-            gone = self._at(_removed(name))
-            self._context.rename(self._at(name), gone, self._options)
-            self._context.delete(gone, True)  # noqa: FBT003  (Java: and all in it)
+            gone = _removed(name)
+            self._rename(name, gone)
+            self._files.delete(self._at(gone), True)  # noqa: FBT003  (Java: and all in it)
 
 
 def _removed(name: str) -> str:
