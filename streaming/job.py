@@ -194,6 +194,7 @@ class TransactionJob:
             self.stop()
             raise JobStoppedError(
                 f"Spark dropped {dropped} rows as late: the clock stepped back by more than job.clock_tolerance. Set "
-                "the clock. Kafka still has the rows; a new checkpoint folder ('checkback run --claim-name') reads them, "
-                "and delivers everything that Kafka still has once more: consumers must drop what they know by its cb-id."
+                "the clock. Kafka still has the rows; a new checkpoint folder ('checkback run --claim-name') reads "
+                "them, and delivers everything that Kafka still has once more: consumers must drop what they know by "
+                "its cb-id."
             )
