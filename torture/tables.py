@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
@@ -89,9 +90,9 @@ def _delta_rows(folder: Path) -> Iterator[dict[str, Any]]:
         for line in entry.read_text(encoding="utf-8").splitlines():
             action = json.loads(line)
             if "add" in action:
-                files.add(action["add"]["path"])
+                files.add(unquote(action["add"]["path"]))
             elif "remove" in action:
-                files.discard(action["remove"]["path"])
+                files.discard(unquote(action["remove"]["path"]))
     for file in sorted(files):
         yield from pq.ParquetFile(folder / file).read(list(_COLUMNS)).to_pylist()
 
