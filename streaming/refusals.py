@@ -76,7 +76,8 @@ class Refusals:
             if not sent[topic].refused_by(more.topics.get(topic)):
                 more = more.joined(self._try(topic, error, sent[topic], rules.joined(more)))
         together = rules.joined(more)
-        if together == rules and not any(error.code() in GONE for error in refused.topics.values()):
+        gone = any(error.code() in GONE for error in (refused.cause, *refused.topics.values()))
+        if together == rules and not gone:  # of one that is gone the next pass knows
             raise KafkaException(refused.cause) from refused
         self._known.learn(more.topics)
         return together

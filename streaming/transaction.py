@@ -92,7 +92,7 @@ class Transaction:
             ConfigurationError: the transaction time-out is longer than the broker allows.
         """
         # Asked for before init_transactions, which is quicker on a connection that is up.
-        self.partitions = self._topics_there_are()
+        self.partitions = self._topics_there_are(_METADATA_SECONDS)
         try:
             self._producer.init_transactions(_OPERATION_SECONDS)
         except KafkaException as error:
@@ -216,13 +216,17 @@ class Transaction:
 
     def _refuse_gone_topics(self) -> None:
         """Left to itself librdkafka waits for a topic that was deleted until its messages time out."""
-        for topic in self.partitions.keys() - self._topics_there_are():
+        try:
+            there_are = self._topics_there_are(_LOOK_SECONDS)
+        except KafkaException:  # no broker to ask: they may come back while the messages wait
+            return
+        for topic in self.partitions.keys() - there_are.keys():
             gone = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"{topic} was deleted")
             self._refused[topic] = gone
             raise KafkaException(gone)
 
-    def _topics_there_are(self) -> dict[str, int]:
-        topics = self._producer.list_topics(timeout=_METADATA_SECONDS).topics
+    def _topics_there_are(self, seconds: float) -> dict[str, int]:
+        topics = self._producer.list_topics(timeout=seconds).topics
         return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
 
 

@@ -3,6 +3,8 @@
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from threading import Thread
 
 import pyarrow as pa
 import pytest
@@ -111,3 +113,25 @@ def test_the_default_is_within_what_brokers_allow_by_default(place: Place) -> No
     default_ms = place.settings().job.sink_transaction_timeout
     assert default_ms > 2 * 60_000
     assert write(place, rows(outcome(place.real_topic)), timeout_ms=default_ms).written == 1
+
+
+def test_a_broker_that_restarts_while_a_batch_is_written_fails_nothing(place: Place, tmp_path: Path) -> None:
+    with LocalKafka(tmp_path / "data", heap_megabytes=256) as kafka:
+        here = replace(place, bootstrap_servers=kafka.bootstrap_servers)
+        with TopicAdministration(kafka.bootstrap_servers) as administration:
+            administration.create_one(here.topics.progress, 1)
+            administration.create_one(here.real_topic, 1)
+            names = (here.real_topic, here.topics.progress)
+            wait_until(lambda: len(administration.partitions(names)) == 2)
+        starting = Thread(target=kafka.start)
+
+        def breaking() -> Iterator[pa.RecordBatch]:
+            yield from rows(outcome(here.real_topic, value=b"1"))
+            kafka.kill()
+            starting.start()
+            yield from rows(outcome(here.real_topic, value=b"2"))
+
+        report = write(here, breaking(), timeout_ms=120_000)
+        starting.join()
+        assert report.written == 2
+        assert [record.value for record in here.read(here.real_topic)] == [b"1", b"2"]
