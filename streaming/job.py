@@ -10,7 +10,7 @@ from typing import Any, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from py4j.protocol import Py4JError
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -76,7 +76,7 @@ class TransactionJob:
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         try:
             self._start()
-        except (KafkaException, Py4JError, OSError) as error:
+        except (KafkaException, PySparkException, Py4JError, OSError) as error:
             self.stop()
             raise explained(error, self._settings) from error
         except BaseException:
@@ -192,6 +192,7 @@ class TransactionJob:
             self.stop()
             raise JobStoppedError(
                 f"Spark dropped {dropped} rows as late: the clock stepped back by more than job.clock_tolerance. Set "
-                "the clock. Kafka still has the rows; a new checkpoint folder ('checkback run --claim-name') reads them, and "
-                "delivers everything that Kafka still has once more: consumers must drop what they know by its cb-id."
+                "the clock. Kafka still has the rows; a new checkpoint folder ('checkback run --claim-name') reads "
+                "them, and delivers everything that Kafka still has once more: consumers must drop what they know by "
+                "its cb-id."
             )
