@@ -10,7 +10,7 @@ from typing import Any, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from py4j.protocol import Py4JError
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -77,7 +77,7 @@ class TransactionJob:
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         try:
             self._start()
-        except (KafkaException, Py4JError, OSError) as error:
+        except (KafkaException, PySparkException, Py4JError, OSError) as error:
             self.stop()
             raise explained(error, self._settings) from error
         except BaseException:
