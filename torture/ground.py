@@ -1,5 +1,6 @@
 """The ground of a fault run: a broker with topics, a folder, and the settings and environment of its processes."""
 
+import functools
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,6 +9,7 @@ from checkback.local import LocalKafka
 from checkback.protocol import Topics
 from checkback.topics import TopicAdministration
 from torture import tables
+from torture.classes import class_archive
 from torture.clock import SettableClock
 from torture.tables import Postgresql, Tables
 
@@ -73,14 +75,17 @@ class Ground:
         }
         return {f"CHECKBACK_{name}": value for name, value in values.items()}
 
+    @functools.cached_property
     def job_environment(self) -> dict[str, str]:
         """The settings, the clock that can be set, and a folder for what executors log."""
+        settings = {**self.settings(), **(self.tables.environment() if self.tables else {})}
+        archive = class_archive(settings)
+        # JVMs that live for a minute: compile quickly rather than well
+        options = ["-XX:TieredStopAtLevel=1", *([f"-XX:SharedArchiveFile={archive}"] if archive else [])]
         return {
-            **self.settings(),
-            **(self.tables.environment() if self.tables else {}),
+            **settings,
             **self.clock.environment(),
-            # JVMs that live for a minute: compile quickly rather than well
-            "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1",
+            "JDK_JAVA_OPTIONS": " ".join(options),
             "SPARK_WORKER_DIR": str(self.folder / "executors"),
             "SPARK_LOCAL_DIRS": str(self.folder / "spark"),
         }

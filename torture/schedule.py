@@ -32,18 +32,21 @@ TASK_STEPS = (Step.BEFORE_TRANSACTION, Step.IN_TRANSACTION, Step.STATE_COMMITTED
 
 _MOST_DELAY_SECONDS = 1.5
 
-# Thirty rounds hold every fault, and the driver's death at every step.
+_DEATHS_AT_STEPS = 4
+"""How many of the steps the driver dies at in thirty rounds; the next thirty take others."""
+
+# Together with those, thirty rounds hold every fault.
 _DECK: tuple[tuple[Fault, tuple[Step | None, ...], int], ...] = (
-    (Fault.DRIVER_KILLED, (None,), 3),
+    (Fault.DRIVER_KILLED, (None,), 2),
     (Fault.EXECUTOR_KILLED, (None,), 2),
-    (Fault.EXECUTOR_KILLED, TASK_STEPS, 2),
+    (Fault.EXECUTOR_KILLED, TASK_STEPS, 3),
     (Fault.WORKERS_KILLED, (None,), 3),
-    (Fault.WORKERS_KILLED, TASK_STEPS, 3),
+    (Fault.WORKERS_KILLED, TASK_STEPS, 4),
     (Fault.JOB_SUSPENDED, (None, *TASK_STEPS), 1),
     (Fault.BROKER_RESTARTED, (None,), 1),
     (Fault.BROKER_KILLED, (None,), 1),
     (Fault.CHECK_SERVICE_KILLED, (None,), 3),
-    (Fault.PRODUCER_KILLED, (None,), 2),
+    (Fault.PRODUCER_KILLED, (None,), 3),
     (Fault.CHECKPOINT_TORN, (None,), 1),
     (Fault.CLOCK_BACK_SECONDS, (None,), 1),
     (Fault.CLOCK_BACK_HOUR, (None,), 1),
@@ -68,16 +71,19 @@ class Round:
 def schedule(seed: int, without: frozenset[Fault] = frozenset(), more_steps: Sequence[Step] = ()) -> Iterator[Round]:
     """Rounds without end; every thirty of them hold each fault but those in ``without``, in an order of their own.
 
-    ``more_steps`` are further ones at which the driver dies, a round each.
+    ``more_steps`` are further ones at which the driver dies.
     """
-    deaths = [(Fault.DRIVER_KILLED, (step,), 1) for step in (*STEPS, *more_steps)]
     chance = random.Random(seed)  # noqa: S311  (dice, no secret)
     numbers = count(1)
+    steps = (*STEPS, *more_steps)
+    first = chance.randrange(len(steps))
     while True:
-        cards = [
-            (fault, steps) for fault, steps, copies in [*deaths, *_DECK] for _ in range(copies) if fault not in without
-        ]
+        dying_at = [steps[(first + place) % len(steps)] for place in range(_DEATHS_AT_STEPS)]
+        first += _DEATHS_AT_STEPS
+        deaths = [(Fault.DRIVER_KILLED, (step,), 1) for step in dying_at]
+        deck = [card for card in (*deaths, *_DECK) if card[0] not in without]
+        cards = [(fault, at) for fault, at, copies in deck for _ in range(copies)]
         chance.shuffle(cards)
-        for fault, steps in cards:
+        for fault, at in cards:
             delay = chance.uniform(0, _MOST_DELAY_SECONDS)
-            yield Round(next(numbers), fault, chance.choice(steps), delay, chance.getrandbits(32))
+            yield Round(next(numbers), fault, chance.choice(at), delay, chance.getrandbits(32))

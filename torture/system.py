@@ -68,7 +68,7 @@ class System:
     def start_job(self) -> JobProcess:
         """A job on the one checkpoint."""
         folder = self.ground.folder
-        return JobProcess(["torture.job", str(folder)], self.ground.job_environment(), folder / "job.log")
+        return JobProcess(["torture.job", str(folder)], self.ground.job_environment, folder / "job.log")
 
     def restart_job(self) -> None:
         """Another job in place of one that has ended."""
