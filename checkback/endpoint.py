@@ -15,7 +15,7 @@ from kafka.errors import KafkaError
 
 from checkback.answering import check_app
 from checkback.check_protocol import MAX_BATCH, Announcement, announcement_key
-from checkback.exceptions import CheckbackError, ConfigurationError
+from checkback.exceptions import CheckbackError, ConfigurationError, KafkaUnreachableError
 from checkback.listener import TransactionChecker
 from checkback.protocol import Topics
 
@@ -52,7 +52,7 @@ class EndpointAnnouncer:
         try:
             self._kafka = KafkaProducer(bootstrap_servers=bootstrap_servers, **{**settings, **(kafka_options or {})})
         except KafkaError as error:
-            raise ConfigurationError(f"No Kafka answers at {bootstrap_servers}: {error!r}.") from error
+            raise KafkaUnreachableError(f"No Kafka answers at {bootstrap_servers}: {error!r}.") from error
         self._closing = threading.Event()
         try:
             self._announce().get(timeout=_START_SECONDS)

@@ -4,6 +4,7 @@
 
     CheckbackError                 retriable = False
     ├── ConfigurationError         a setting is wrong; the message names its key
+    │   └── KafkaUnreachableError        retriable = True; no Kafka answers at the address given
     ├── ProtocolError              a record breaks docs/protocol.md
     ├── InstallationError          Java, jars or a package could not be had
     ├── BrokerStartError           the local Kafka did not come up
@@ -35,6 +36,12 @@ class CheckbackError(Exception):
 
 class ConfigurationError(CheckbackError):
     """A setting is unknown, of a wrong type or contradicts another one."""
+
+
+class KafkaUnreachableError(ConfigurationError):
+    """No Kafka answers: the address is wrong, or Kafka is away."""
+
+    retriable = True
 
 
 class ProtocolError(CheckbackError):

@@ -9,7 +9,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from checkback import protocol
-from checkback.exceptions import ConfigurationError, OperatorError, ProtocolError
+from checkback.exceptions import ConfigurationError, KafkaUnreachableError, OperatorError, ProtocolError
 from checkback.protocol import Action, HalfPosition, Source, Topics, op_headers
 
 _LOGGER = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class ParkedMessages:
             )
             self._producer = KafkaProducer(acks="all", **client)
         except KafkaError as error:
-            raise ConfigurationError(f"No Kafka answers at {bootstrap_servers}: {error}.") from error
+            raise KafkaUnreachableError(f"No Kafka answers at {bootstrap_servers}: {error}.") from error
 
     def __enter__(self) -> Self:
         return self

@@ -7,7 +7,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
-from checkback.exceptions import CheckpointMismatchError, ConfigurationError
+from checkback.exceptions import CheckpointMismatchError, ConfigurationError, KafkaUnreachableError
 from checkback.protocol import Topics
 
 _DAY_MS = 24 * 3_600_000
@@ -22,7 +22,7 @@ class TopicAdministration:
         try:
             self._admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers, **(options or {}))
         except KafkaError as error:
-            raise ConfigurationError(
+            raise KafkaUnreachableError(
                 f"No Kafka answers at {bootstrap_servers} (kafka.bootstrap_servers): {error}."
             ) from error
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from checkback.exceptions import ConfigurationError
+from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.transports.base import OP_LINGER_MS, Lost, OutgoingRecord, not_acknowledged, not_written
 
 _LONGEST_WAIT_SECONDS = 0.02
@@ -71,7 +71,7 @@ class ConfluentTransport:
             self._ops = Producer({"linger.ms": OP_LINGER_MS, "delivery.report.only.error": True, **settings})
             self._halves.list_topics(timeout=half_timeout_ms / 1000)
         except KafkaException as error:
-            raise ConfigurationError(f"No Kafka answers at {bootstrap_servers}: {error}.") from error
+            raise KafkaUnreachableError(f"No Kafka answers at {bootstrap_servers}: {error}.") from error
         self._polling = threading.Lock()
         self._waiting: deque[_Delivery] = deque()
         self._closing = threading.Event()

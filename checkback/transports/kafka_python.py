@@ -6,7 +6,7 @@ from typing import Any
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
-from checkback.exceptions import ConfigurationError
+from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.transports.base import OP_LINGER_MS, Lost, OutgoingRecord, not_acknowledged, not_written
 
 
@@ -33,7 +33,7 @@ class KafkaPythonTransport:
             self._halves = KafkaProducer(**settings)
             self._ops = KafkaProducer(**{"linger_ms": min(OP_LINGER_MS, half_timeout_ms // 2), **settings})
         except KafkaError as error:
-            raise ConfigurationError(f"No Kafka answers at {bootstrap_servers}: {error!r}.") from error
+            raise KafkaUnreachableError(f"No Kafka answers at {bootstrap_servers}: {error!r}.") from error
 
     def partitions(self, topic: str) -> int:
         """See :class:`~checkback.transports.Transport`."""
