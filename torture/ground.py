@@ -27,7 +27,8 @@ class Ground:
     broker: LocalKafka
     clock: SettableClock
     tables: Tables | None = None
-    master: str = "local-cluster[2,1,1024]"
+    executors: int = 1
+    """How many share two cores."""
     topics: Topics = field(default_factory=Topics)
 
     @property
@@ -59,7 +60,7 @@ class Ground:
         values = {
             "KAFKA__BOOTSTRAP_SERVERS": self.broker.bootstrap_servers,
             "JOB__CHECKPOINT": str(self.checkpoint),
-            "JOB__MASTER": self.master,
+            "JOB__MASTER": f"local-cluster[{self.executors},{2 // self.executors},1024]",
             "JOB__DRIVER_MEMORY": "768m",
             "JOB__STATE_PARTITIONS": str(STATE_PARTITIONS),
             "JOB__MAX_OFFSETS_PER_TRIGGER": "2000",
@@ -91,8 +92,8 @@ class Ground:
         }
 
 
-def make_ground(*, with_tables: bool = False, postgresql: Postgresql | None = None) -> Ground:
+def make_ground(executors: int = 1, *, with_tables: bool = False, postgresql: Postgresql | None = None) -> Ground:
     """A fresh place, in a temporary folder."""
     place = Path(tempfile.mkdtemp(prefix="checkback-torture-"))
     beside = Tables(place / "tables", postgresql) if with_tables or postgresql else None
-    return Ground(place, LocalKafka(place / "kafka"), SettableClock(place), beside)
+    return Ground(place, LocalKafka(place / "kafka"), SettableClock(place), beside, executors)

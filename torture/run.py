@@ -58,6 +58,7 @@ class Options:
     seed: int = 1
     rounds: int | None = None
     minutes: float | None = None
+    executors: int = 1
     with_tables: bool = False
     postgresql: Postgresql | None = None
 
@@ -67,7 +68,7 @@ def torture(options: Options, tell: Tell = lambda _round: None) -> TortureReport
 
     Everything lies in a temporary folder, which is kept when something did not hold; the report says so.
     """
-    ground = make_ground(with_tables=options.with_tables, postgresql=options.postgresql)
+    ground = make_ground(options.executors, with_tables=options.with_tables, postgresql=options.postgresql)
     report = TortureReport(options.seed, left_out=[] if clock.can_be_set() else sorted(NEEDS_CLOCK))
     started = time.monotonic()
 

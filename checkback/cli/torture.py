@@ -20,6 +20,7 @@ def run_torture(
     minutes: Annotated[float | None, typer.Option(min=0.1, help="Rounds for so long.", show_default=False)] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="So many rounds; 30 without --minutes.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Which faults come when; the same seed, the same schedule.")] = 1,
+    executors: Annotated[int, typer.Option(min=1, max=2, help="Spark executors; they share two cores.")] = 1,
     tables: Tables = False,
     json_file: JsonFile = None,
 ) -> None:
@@ -42,7 +43,7 @@ def run_torture(
             console.print(f"    a job stopped: {stop}", markup=False)
 
     console.print(f"Starting Kafka, the job, a check service and producers; seed {seed} ...")
-    report = torture(Options(seed, rounds or (None if minutes else 30), minutes, tables), tell)
+    report = torture(Options(seed, rounds or (None if minutes else 30), minutes, executors, tables), tell)
     for fault in report.left_out:
         console.print(f"Left out: {fault} (it needs Linux and a C compiler).")
     if json_file is not None:
