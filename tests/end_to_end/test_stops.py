@@ -24,7 +24,7 @@ from checkback.exceptions import CheckpointMismatchError, JobFailedError, JobSto
 from checkback.topics import TopicAdministration
 from streaming import TransactionJob, opening
 from streaming.progress import progress_group
-from tests.end_to_end.test_kill import Job
+from tests.end_to_end.job_process import Job
 from tests.place import HALF_PARTITIONS, Place, wait_until
 
 

@@ -1,0 +1,55 @@
+"""``checkback run`` as a test's own process."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+from tests.place import Place
+
+
+class Job:
+    """``checkback run`` as a process of its own, in a process group of its own."""
+
+    def __init__(self, place: Place) -> None:
+        self._log = place.folder / f"job-{uuid.uuid4().hex}.log"
+        self._environment = {
+            **os.environ,
+            "CHECKBACK_KAFKA__BOOTSTRAP_SERVERS": place.bootstrap_servers,
+            "CHECKBACK_KAFKA__TOPIC_PREFIX": place.topics.prefix,
+            "CHECKBACK_JOB__CHECKPOINT": str(place.folder / "checkpoint"),
+            "CHECKBACK_JOB__MASTER": "local[2]",
+            "CHECKBACK_JOB__DRIVER_MEMORY": "1g",
+            "CHECKBACK_JOB__MAX_OFFSETS_PER_TRIGGER": "2000",
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            command = [sys.executable, "-m", "checkback", "run"]
+            self._process = subprocess.Popen(
+                command, env=self._environment, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def kill(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def terminate(self) -> int:
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(40)
+
+    def ends(self) -> int:
+        """Wait for it to end by itself."""
+        assert self._process is not None
+        return self._process.wait(60)
+
+    def said(self) -> str:
+        return Path(self._log).read_text(encoding="utf-8", errors="replace")
