@@ -13,7 +13,7 @@ from checkback.exceptions import CheckpointMismatchError
 from streaming.offset_log import Entry, read_entry
 
 _FACTS_FILE = "checkback.json"
-_FLOOR_FILE = "checkback-floor"
+_FLOOR = "checkback-floor-"
 _TOPIC_IDS = ("half_topic_id", "op_topic_id")
 
 
@@ -88,13 +88,21 @@ class Checkpoint:
 
     def floor(self) -> int:
         """The progress offset that every state partition has reached, as far as is remembered."""
-        stored = (self.read(_FLOOR_FILE) or b"") if self._exists(_FLOOR_FILE) else b""
-        return int(stored) if stored.isdigit() else 0
+        return max((number for number, _name in self._floors()), default=0)
 
     def remember_floor(self, floor: int) -> None:
-        """Remember that every state partition has reached this progress offset."""
-        self.remove(_FLOOR_FILE)
-        self.write(_FLOOR_FILE, b"%d" % floor)
+        """Remember that every state partition has reached this progress offset.
+
+        The name of an empty file says it, so that two drivers that come here at once do not disturb one another.
+        """
+        self._files.create(self._at(f"{_FLOOR}{floor}"), True).close()  # noqa: FBT003  (Hadoop's own: overwrite)
+        for number, name in self._floors():
+            if number < floor:
+                self.remove(name)
+
+    def _floors(self) -> list[tuple[int, str]]:
+        found = [(name.removeprefix(_FLOOR), name) for name in self.names("") if name.startswith(_FLOOR)]
+        return [(int(number), name) for number, name in found if number.isdigit()]
 
     def torn(self, name: str) -> CheckpointMismatchError:
         """The error for a file that is torn and cannot be done without."""
@@ -135,7 +143,7 @@ class Checkpoint:
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, whole or not at all."""
-        unfinished = self._at(f".{name}.unfinished")
+        unfinished = self._at(f".{name}.{uuid.uuid4().hex}.unfinished")
         with contextlib.closing(self._files.create(unfinished)) as stream:
             stream.write(content)
         self._files.rename(unfinished, self._at(name))
