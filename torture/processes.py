@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from checkback.local.guard import die_with_starter
 from torture.death import kill_driver, send_to_all
 
 _EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -30,6 +31,7 @@ class Process:
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
+                preexec_fn=die_with_starter,  # noqa: PLW1509  (the one call it makes takes no lock)
             )
 
     @property

@@ -18,8 +18,8 @@ GRACE_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1
 
 
-def _die_with_guard() -> None:
-    """On Linux the kernel ends the program even when the guard itself is killed."""
+def die_with_starter() -> None:
+    """Called between fork and exec: on Linux the kernel then ends the program even when its starter is killed."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -36,7 +36,7 @@ def main(remove: str, command: list[str]) -> int:
     program = subprocess.Popen(  # noqa: S603  (the starter is our own code)
         command,
         stdin=subprocess.DEVNULL,
-        preexec_fn=_die_with_guard,  # noqa: PLW1509  (no thread has been started yet)
+        preexec_fn=die_with_starter,  # noqa: PLW1509  (no thread has been started yet)
     )
 
     def wait_for_starter() -> None:

@@ -127,7 +127,7 @@ class LocalKafka:
     def kill(self) -> None:
         """End the broker with SIGKILL, as a crash would; with a ``data`` folder it can be started again."""
         if self._process is not None:
-            self._process.kill()  # the kernel then kills the broker: see guard._die_with_guard
+            self._process.kill()  # the kernel then kills the broker: see guard.die_with_starter
             self._process.wait()
             self._process = None
 
