@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from checkback.exceptions import ConfigurationError, DestinationError
 from streaming.partition_writer import Batch
 from streaming.sinks.folders import Folder
-from streaming.sinks.problems import first_line
+from streaming.sinks.problems import first_line, open_folder
 
 
 class DeltaTableDestination:
@@ -28,13 +28,7 @@ class DeltaTableDestination:
         Raises:
             ConfigurationError: that is not possible, the folder holds something else, or the session has no Delta.
         """
-        try:
-            self.root.make("")
-            names = self.root.children()
-        except Exception as error:  # Java's exceptions come as py4j's
-            raise ConfigurationError(
-                f"sinks.tables.{self._name}: the folder {self.root.uri} cannot be made or read: {first_line(error)}."
-            ) from error
+        names = open_folder(self._name, self.root)
         others = [name for name in names if not name.startswith(("_", "."))]
         if others and "_delta_log" not in names:
             raise ConfigurationError(

@@ -3,7 +3,7 @@
 from checkback.exceptions import ConfigurationError, DestinationError
 from streaming.partition_writer import Batch
 from streaming.sinks.folders import Folder
-from streaming.sinks.problems import first_line
+from streaming.sinks.problems import first_line, open_folder
 
 BATCH_FOLDER = "checkback_batch"
 """A folder's name is ``checkback_batch=<query id>-<batch>``: readers know that form, and look into it."""
@@ -26,13 +26,7 @@ class ParquetFilesDestination:
         Raises:
             ConfigurationError: it cannot be made, or it is a Delta table.
         """
-        try:
-            self.root.make("")
-            names = self.root.children()
-        except Exception as error:  # Java's exceptions come as py4j's
-            raise ConfigurationError(
-                f"sinks.tables.{self._name}: the folder {self.root.uri} cannot be made or read: {first_line(error)}."
-            ) from error
+        names = open_folder(self._name, self.root)
         if "_delta_log" in names:
             raise ConfigurationError(
                 f"sinks.tables.{self._name}: {self.root.uri} is a Delta table: set kind = 'delta', or name another "
@@ -58,7 +52,7 @@ class ParquetFilesDestination:
             for file in files:  # 1
                 self.root.put(f"{folder}/{file}", f"{whole}/{file}")
             self.root.put(whole, target)  # 2
-        except Exception as error:  # as above
+        except Exception as error:  # Java's exceptions come as py4j's
             raise DestinationError(
                 f"Destination {self._name} could not take batch {batch.number}: {first_line(error)}. Nothing is lost: "
                 "put it right and start the job again."
