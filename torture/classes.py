@@ -6,6 +6,7 @@ program, is what has its classes archived.
 
 import contextlib
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -23,7 +24,9 @@ def class_archive(settings: dict[str, str]) -> Path | None:
 
     An archive that does not fit, after an upgrade perhaps, is passed over by the JVM.
     """
-    spelled = f"{java_command()} {sys.prefix} {settings.get('CHECKBACK_SINKS__TABLES', '')[:1]}"
+    tables = json.loads(settings.get("CHECKBACK_SINKS__TABLES", "{}"))
+    kinds = sorted({table["kind"] for table in tables.values()})  # each brings jars
+    spelled = f"{java_command()} {sys.prefix} {kinds}"
     name = f"classes-{hashlib.sha256(spelled.encode()).hexdigest()[:16]}.jsa"
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "checkback"
     archive = folder / name

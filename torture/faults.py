@@ -166,6 +166,14 @@ def _step_clock_back_an_hour(system: System, _this: Round) -> float:
     return since
 
 
+def _cut_database(system: System, _this: Round) -> float:
+    """While a batch is being published there: a job has no connection at other times."""
+    database = system.ground.postgresql
+    if database is not None:
+        system.wait_until(lambda: database.cut_connections() > 0, _CLAIM_SECONDS, "nobody was connected to PostgreSQL")
+    return time.time()
+
+
 def _order(system: System, order: Order) -> None:
     folder = system.ground.folder
     give(folder, order)
@@ -191,4 +199,5 @@ _FAULTS: dict[Fault, Callable[[System, Round], float]] = {
     Fault.CHECKPOINT_TORN: _tear_checkpoint,
     Fault.CLOCK_BACK_SECONDS: _step_clock_back,
     Fault.CLOCK_BACK_HOUR: _step_clock_back_an_hour,
+    Fault.DATABASE_CUT: _cut_database,
 }

@@ -1,17 +1,23 @@
 """The ground of a fault run: a broker with topics, a folder, and the settings and environment of its processes."""
 
 import functools
+import shutil
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from checkback.exceptions import InstallationError
 from checkback.local import LocalKafka
 from checkback.protocol import Topics
 from checkback.topics import TopicAdministration
 from torture import tables
 from torture.classes import class_archive
 from torture.clock import SettableClock
-from torture.tables import Postgresql, Tables
+from torture.tables import Tables
+
+if TYPE_CHECKING:
+    from torture.postgresql import Postgresql
 
 HALF_PARTITIONS = 4
 STATE_PARTITIONS = 2
@@ -37,12 +43,23 @@ class Ground:
         return tuple(dict.fromkeys([*REAL_TOPICS, *(tables.TOPICS if self.tables else ())]))
 
     @property
+    def postgresql(self) -> "Postgresql | None":
+        """The database, when there is one."""
+        return self.tables.postgresql if self.tables else None
+
+    @property
     def checkpoint(self) -> Path:
         """The job's checkpoint folder."""
         return self.folder / "checkpoint"
 
     def prepare(self) -> None:
-        """Start the broker and create the topics."""
+        """Start the broker, create the topics, and the schema in PostgreSQL when there is one.
+
+        Raises:
+            ConfigurationError: the database cannot be used.
+        """
+        if self.postgresql:
+            self.postgresql.prepare()
         self.broker.start()
         with TopicAdministration(self.broker.bootstrap_servers) as administration:
             administration.create(
@@ -54,6 +71,12 @@ class Ground:
             )
             for topic in REAL_TOPICS:
                 administration.create_one(topic, REAL_PARTITIONS)
+
+    def clear(self) -> None:
+        """Remove the folder, and what is in the database."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.postgresql:
+            self.postgresql.remove()
 
     def settings(self) -> dict[str, str]:
         """Environment of the job and of the check service."""
@@ -92,8 +115,20 @@ class Ground:
         }
 
 
-def make_ground(executors: int = 1, *, with_tables: bool = False, postgresql: Postgresql | None = None) -> Ground:
-    """A fresh place, in a temporary folder."""
+def make_ground(executors: int = 1, *, with_tables: bool = False, postgresql_url: str = "") -> Ground:
+    """A fresh place, in a temporary folder; with a database there are the other tables, too."""
     place = Path(tempfile.mkdtemp(prefix="checkback-torture-"))
-    beside = Tables(place / "tables", postgresql) if with_tables or postgresql else None
+    beside = Tables(place / "tables", _database(postgresql_url)) if with_tables or postgresql_url else None
     return Ground(place, LocalKafka(place / "kafka"), SettableClock(place), beside, executors)
+
+
+def _database(url: str) -> "Postgresql | None":
+    if not url:
+        return None
+    try:
+        from torture.postgresql import Postgresql  # noqa: PLC0415  (psycopg is needed for this only)
+    except ModuleNotFoundError as error:
+        raise InstallationError(
+            f"PostgreSQL in a fault run needs {error.name}: pip install 'psycopg[binary]'."
+        ) from error
+    return Postgresql(url)

@@ -1,6 +1,5 @@
 """A fault run: rounds of one fault each, and the oracle's word at the end."""
 
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,9 +10,9 @@ from torture.ground import Ground, make_ground
 from torture.oracle import Judgement
 from torture.schedule import PUBLISHING, Fault, Round, schedule
 from torture.system import NotRecoveredError, System
-from torture.tables import Postgresql
 
 NEEDS_CLOCK = frozenset({Fault.CLOCK_BACK_SECONDS, Fault.CLOCK_BACK_HOUR})
+NEEDS_DATABASE = frozenset({Fault.DATABASE_CUT})
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,17 @@ Tell = Callable[[RoundReport], None]
 
 @dataclass(frozen=True)
 class Options:
-    """What to run: so many rounds, or for so long; with tables beside Kafka or without."""
+    """What to run: so many rounds, or for so long; with tables beside Kafka or without.
+
+    ``postgresql_url`` is ``postgresql://user:password@host:port/database``; every run has a schema of its own there.
+    """
 
     seed: int = 1
     rounds: int | None = None
     minutes: float | None = None
     executors: int = 1
     with_tables: bool = False
-    postgresql: Postgresql | None = None
+    postgresql_url: str = ""
 
 
 def torture(options: Options, tell: Tell = lambda _round: None) -> TortureReport:
@@ -68,7 +70,7 @@ def torture(options: Options, tell: Tell = lambda _round: None) -> TortureReport
 
     Everything lies in a temporary folder, which is kept when something did not hold; the report says so.
     """
-    ground = make_ground(options.executors, with_tables=options.with_tables, postgresql=options.postgresql)
+    ground = make_ground(options.executors, with_tables=options.with_tables, postgresql_url=options.postgresql_url)
     report = TortureReport(options.seed, left_out=[] if clock.can_be_set() else sorted(NEEDS_CLOCK))
     started = time.monotonic()
 
@@ -83,12 +85,12 @@ def torture(options: Options, tell: Tell = lambda _round: None) -> TortureReport
         ground.broker.stop()
     report.seconds = time.monotonic() - started
     if report.holds:
-        shutil.rmtree(ground.folder, ignore_errors=True)
+        ground.clear()
     return report
 
 
 def _rounds(ground: Ground, report: TortureReport, enough: Callable[[int], bool], tell: Tell) -> None:
-    without = frozenset(Fault(name) for name in report.left_out)
+    without = frozenset(Fault(name) for name in report.left_out) | (NEEDS_DATABASE if not ground.postgresql else set())
     with System(ground, report.seed) as system:
         try:
             system.wait_for_delivery(time.time())

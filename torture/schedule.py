@@ -23,6 +23,7 @@ class Fault(StrEnum):
     CHECKPOINT_TORN = "checkpoint file torn"
     CLOCK_BACK_SECONDS = "clock stepped back by 30 s"
     CLOCK_BACK_HOUR = "clock stepped back by an hour"
+    DATABASE_CUT = "connections to PostgreSQL cut"
 
 
 PUBLISHING = (Step.BEFORE_PUBLISH, Step.BETWEEN_DESTINATIONS, Step.AFTER_PUBLISH)
@@ -35,7 +36,7 @@ _MOST_DELAY_SECONDS = 1.5
 _DEATHS_AT_STEPS = 4
 """How many of the steps the driver dies at in thirty rounds; the next thirty take others."""
 
-# Together with those, thirty rounds hold every fault.
+# Together with those, thirty rounds hold every fault; with a database it takes 32.
 _DECK: tuple[tuple[Fault, tuple[Step | None, ...], int], ...] = (
     (Fault.DRIVER_KILLED, (None,), 2),
     (Fault.EXECUTOR_KILLED, (None,), 2),
@@ -50,6 +51,7 @@ _DECK: tuple[tuple[Fault, tuple[Step | None, ...], int], ...] = (
     (Fault.CHECKPOINT_TORN, (None,), 1),
     (Fault.CLOCK_BACK_SECONDS, (None,), 1),
     (Fault.CLOCK_BACK_HOUR, (None,), 1),
+    (Fault.DATABASE_CUT, (None,), 2),
 )
 
 
@@ -69,7 +71,8 @@ class Round:
 
 
 def schedule(seed: int, without: frozenset[Fault] = frozenset(), more_steps: Sequence[Step] = ()) -> Iterator[Round]:
-    """Rounds without end; every thirty of them hold each fault but those in ``without``, in an order of their own.
+    """Rounds without end; every thirty of them (32 with a database to cut off) hold each
+    fault but those in ``without``, in an order of their own.
 
     ``more_steps`` are further ones at which the driver dies.
     """

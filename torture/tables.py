@@ -1,17 +1,19 @@
 """Destinations beside Kafka in a fault run: their settings, and what lies in them, read without Spark."""
 
 import json
-from base64 import b64decode
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
 from torture.oracle import Body
+
+if TYPE_CHECKING:
+    from torture.postgresql import Postgresql
 
 TOPICS = ("invoices", "ledger")
 """Topics whose messages go to every table; the second is in no Kafka."""
@@ -21,37 +23,11 @@ _COLUMNS = ("id", "topic", "key", "value", "headers")
 
 
 @dataclass(frozen=True)
-class Postgresql:
-    """A database for a fault run; its table ``messages`` is made there."""
-
-    host: str
-    port: int
-    database: str
-    user: str
-    password: str
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """All rows of the table."""
-        import psycopg  # noqa: PLC0415  (only where there is a database)
-
-        with psycopg.connect(
-            dbname=self.database, host=self.host, port=self.port, user=self.user, password=self.password
-        ) as connection:
-            for row in connection.execute("SELECT id, topic, key, value, headers FROM messages"):
-                found = dict(zip(_COLUMNS, row, strict=True))
-                headers = [
-                    {**one, "value": None if one["value"] is None else b64decode(one["value"])}
-                    for one in found["headers"]
-                ]
-                yield {**found, "headers": headers}
-
-
-@dataclass(frozen=True)
 class Tables:
     """A Delta table and Parquet files in ``folder``, and a table in PostgreSQL when there is one."""
 
     folder: Path
-    postgresql: Postgresql | None = None
+    postgresql: "Postgresql | None" = None
 
     def environment(self) -> dict[str, str]:
         """Settings of the job."""
@@ -60,9 +36,7 @@ class Tables:
             FILES: {"kind": "parquet", "path": str(self.folder / FILES)},
         }
         if self.postgresql:
-            there = self.postgresql
-            url = f"jdbc:postgresql://{there.host}:{there.port}/{there.database}"
-            tables[WAREHOUSE] = {"kind": "postgresql", "url": url, "user": there.user, "password": there.password}
+            tables[WAREHOUSE] = self.postgresql.settings()
         shared, alone = TOPICS
         rules = [{"topic": shared, "to": ["kafka", *tables]}, {"topic": alone, "to": list(tables)}]
         return {"CHECKBACK_SINKS__TABLES": json.dumps(tables), "CHECKBACK_SINKS__RULES": json.dumps(rules)}
@@ -71,7 +45,7 @@ class Tables:
         """All copies of every message in each table, by the table's name and the message's id."""
         tables = {LAKE: _delta_rows(self.folder / LAKE), FILES: _parquet_rows(self.folder / FILES)}
         if self.postgresql:
-            tables[WAREHOUSE] = self.postgresql.rows()
+            tables[WAREHOUSE] = self.postgresql.rows(_COLUMNS)
         return {name: _by_id(rows) for name, rows in tables.items()}
 
 

@@ -13,6 +13,16 @@ from rich.console import Console
 from checkback.exceptions import InstallationError
 
 Tables = Annotated[bool, typer.Option("--tables", help="Send messages to a Delta table and Parquet files, too.")]
+Postgresql = Annotated[
+    str,
+    typer.Option(
+        help="Send them to a table there, too: postgresql://user:password@host:port/database. A schema is made for the "
+        "run, and dropped when all held.",
+        envvar="CHECKBACK_TORTURE_POSTGRESQL",
+        show_default=False,
+        show_envvar=True,
+    ),
+]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the whole report there, too.", show_default=False)]
 
 
@@ -22,6 +32,7 @@ def run_torture(
     seed: Annotated[int, typer.Option(min=0, help="Which faults come when; the same seed, the same schedule.")] = 1,
     executors: Annotated[int, typer.Option(min=1, max=2, help="Spark executors; they share two cores.")] = 1,
     tables: Tables = False,
+    postgresql: Postgresql = "",
     json_file: JsonFile = None,
 ) -> None:
     """Break the whole system again and again, and compare the producers' database with what consumers got.
@@ -43,7 +54,8 @@ def run_torture(
             console.print(f"    a job stopped: {stop}", markup=False)
 
     console.print(f"Starting Kafka, the job, a check service and producers; seed {seed} ...")
-    report = torture(Options(seed, rounds or (None if minutes else 30), minutes, executors, tables), tell)
+    options = Options(seed, rounds or (None if minutes else 30), minutes, executors, tables, postgresql)
+    report = torture(options, tell)
     for fault in report.left_out:
         console.print(f"Left out: {fault} (it needs Linux and a C compiler).")
     if json_file is not None:

@@ -9,6 +9,7 @@ import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -18,6 +19,7 @@ from checkback.local import guard
 from checkback.local.jars import kafka_jars
 from checkback.local.java import java_command
 
+# The cleaner's buffer is 128 MiB by default, allocated at the start: a small heap may have no room for that.
 _PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -32,6 +34,7 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=4
 group.initial.rebalance.delay.ms=0
+log.cleaner.dedupe.buffer.size=16777216
 """
 
 
@@ -154,7 +157,9 @@ class LocalKafka:
         ]
         done = subprocess.run(tool, capture_output=True, text=True, check=False)  # noqa: S603  (our own command line)
         if done.returncode:
-            raise BrokerStartError(f"Kafka could not format {properties.parent}: {done.stdout}{done.stderr}")
+            raise BrokerStartError(
+                f"Kafka could not format {properties.parent}. It said:\n{_reasons(done.stdout + done.stderr)}"
+            )
 
     def _wait_until_it_answers(self, log: BinaryIO) -> None:
         deadline = time.monotonic() + self._start_seconds
@@ -164,8 +169,10 @@ class LocalKafka:
             if "Kafka Server started" in _text(log) and _listens(self._port):
                 return
             time.sleep(0.05)
+        ended = self._process is None or self._process.poll() is not None
+        how = "ended by itself" if ended else f"did not answer within {self._start_seconds:.0f} s"
         self.stop()
-        raise BrokerStartError(f"The local Kafka did not start. The end of its log:\n{_reasons(_text(log))}")
+        raise BrokerStartError(f"The local Kafka did not start, it {how}. It said:\n{_reasons(_text(log))}")
 
 
 def _text(log: BinaryIO) -> str:
@@ -173,10 +180,20 @@ def _text(log: BinaryIO) -> str:
     return log.read().decode(errors="replace")
 
 
+_CAUSES = ("Caused by: ", "Exception in thread ")
+
+
 def _reasons(log: str) -> str:
-    """The errors, each once; without any the last lines. A broker that gives up says much more on its way out."""
+    """The errors, each once, with the exception under each; without any the last lines.
+
+    A broker that gives up says much more on its way out.
+    """
     lines = log.splitlines()
-    errors = dict.fromkeys(line for line in lines if " ERROR " in line or line.startswith("Caused by: "))
+    errors = dict.fromkeys(
+        line
+        for before, line in pairwise(["", *lines])
+        if " ERROR " in line or line.startswith(_CAUSES) or (" ERROR " in before and not line.startswith("["))
+    )
     return "\n".join([*errors, *lines[-10:]] if errors else lines[-30:])
 
 

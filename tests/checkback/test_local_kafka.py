@@ -105,7 +105,7 @@ def test_a_killed_starter_leaves_no_broker_and_no_folder() -> None:
 
 def test_a_data_folder_survives_a_crash_and_a_restart(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    first = LocalKafka(data, heap_megabytes=256).start()
+    first = LocalKafka(data, heap_megabytes=128).start()
     try:
         broker = psutil.Process(first.pid).children()[0]
         with TopicAdministration(first.bootstrap_servers) as administration:
@@ -117,7 +117,7 @@ def test_a_data_folder_survives_a_crash_and_a_restart(tmp_path: Path) -> None:
         first.kill()
     assert not first.running
     wait_until(lambda: gone(broker), 20, "the end of the killed broker")
-    with LocalKafka(data, heap_megabytes=256) as second:
+    with LocalKafka(data, heap_megabytes=128) as second:
         assert second.running
         with TopicAdministration(second.bootstrap_servers) as administration:
             assert administration.partitions(("kept", "other")) == {"kept": 3}
@@ -130,6 +130,14 @@ def test_a_data_folder_survives_a_crash_and_a_restart(tmp_path: Path) -> None:
     assert second.pid is None
     second.stop()  # harmless
     assert (data / "log" / "meta.properties").exists()
+
+
+@pytest.mark.parametrize(("heap", "buffer", "when"), [(128, 128, "ended by itself"), (16, 2, "could not format")])
+def test_a_heap_that_does_not_suffice_is_named(tmp_path: Path, heap: int, buffer: int, when: str) -> None:
+    properties = {"log.cleaner.dedupe.buffer.size": str(buffer * 1024 * 1024)}
+    with pytest.raises(BrokerStartError, match=f"(?s){when}.*java.lang.OutOfMemoryError") as raised:
+        LocalKafka(tmp_path / "data", heap_megabytes=heap, properties=properties).start()
+    assert len(str(raised.value)) < 5_000
 
 
 def test_a_broker_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,79 @@
+"""A PostgreSQL of the user's in a fault run: it needs psycopg, so only runs with a database import it."""
+
+import uuid
+from base64 import b64decode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
+from checkback.exceptions import ConfigurationError
+
+
+@dataclass(frozen=True)
+class Postgresql:
+    """A database for a fault run, and a schema of its own for each run. The job speaks TCP to it, with a password."""
+
+    url: str
+    """``postgresql://user:password@host:port/database``."""
+    schema: str = field(default_factory=lambda: f"torture_{uuid.uuid4().hex[:12]}")
+
+    def prepare(self) -> None:
+        """Make the schema.
+
+        Raises:
+            ConfigurationError: the database cannot be used, or the address says less than a job needs.
+        """
+        try:
+            parts = make_url(self.url)
+            with self._connection() as connection:
+                connection.execute(f'CREATE SCHEMA "{self.schema}"')
+        except (ArgumentError, psycopg.Error) as error:
+            raise ConfigurationError(f"The database of --postgresql cannot be used: {str(error).strip()}") from error
+        if not (parts.host and parts.username and parts.database):
+            raise ConfigurationError("--postgresql must be postgresql://user:password@host:port/database.")
+
+    def remove(self) -> None:
+        """Drop the schema, with all that is in it."""
+        with self._connection() as connection:
+            connection.execute(f'DROP SCHEMA IF EXISTS "{self.schema}" CASCADE')
+
+    def settings(self) -> dict[str, str]:
+        """The table's, for ``[sinks.tables]``."""
+        parts = make_url(self.url)
+        return {
+            "kind": "postgresql",
+            "url": f"jdbc:postgresql://{parts.host}:{parts.port or 5432}/{parts.database}",
+            "table": f"{self.schema}.messages",
+            "user": parts.username or "",
+            "password": parts.password or "",
+        }
+
+    def cut_connections(self) -> int:
+        """End every session of a job, and say how many those were."""
+        cut = """
+            SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+            WHERE application_name = 'checkback' AND usename = current_user AND datname = current_database()
+        """
+        with self._connection() as connection:
+            return len(connection.execute(cut).fetchall())
+
+    def rows(self, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """These columns of all rows, ``headers`` among them, as they were sent."""
+        with self._connection() as connection:
+            table = sql.Identifier(self.schema, "messages")
+            names = sql.SQL(", ").join(map(sql.Identifier, columns))
+            for row in connection.execute(sql.SQL("SELECT {} FROM {}").format(names, table)):
+                found = dict(zip(columns, row, strict=True))
+                headers = [
+                    {**one, "value": None if one["value"] is None else b64decode(one["value"])}
+                    for one in found["headers"]
+                ]
+                yield {**found, "headers": headers}
+
+    def _connection(self) -> psycopg.Connection:
+        return psycopg.connect(self.url, autocommit=True, connect_timeout=10)
