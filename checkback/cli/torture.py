@@ -18,7 +18,7 @@ Postgresql = Annotated[
     typer.Option(
         help="Send them to a table there, too: postgresql://user:password@host:port/database. A schema is made for the "
         "run, and dropped when all held.",
-        envvar="CHECKBACK_TORTURE_POSTGRESQL",
+        envvar="TORTURE_POSTGRESQL",
         show_default=False,
         show_envvar=True,
     ),
