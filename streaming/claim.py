@@ -12,41 +12,13 @@ import time
 import uuid
 from dataclasses import asdict, dataclass, field, fields
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from tenacity import retry, retry_if_exception, stop_after_delay, wait_exponential
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from checkback.exceptions import CheckpointMismatchError, TakenOverError
 from streaming.partition_writer import SinkSettings
+from streaming.patience import committed, patience
 
-_START_SECONDS = 30.0
-_CALL_SECONDS = 5.0
-
-# Besides those that Kafka's clients call retriable: a coordinator that has just started or moved.
-_PASSING = frozenset(
-    {
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.UNSTABLE_OFFSET_COMMIT,
-        KafkaError.CONCURRENT_TRANSACTIONS,
-        KafkaError._WAIT_COORD,  # noqa: SLF001  (librdkafka's own codes have a leading underscore)
-        KafkaError._TRANSPORT,  # noqa: SLF001
-        KafkaError._TIMED_OUT,  # noqa: SLF001
-    }
-)
-
-
-def _passes(error: BaseException) -> bool:
-    return isinstance(error, KafkaException) and (error.args[0].code() in _PASSING or error.args[0].retriable())
-
-
-patiently = retry(
-    retry=retry_if_exception(_passes),
-    wait=wait_exponential(0.05, max=1),
-    stop=stop_after_delay(_START_SECONDS),
-    reraise=True,
-)
-"""Try a call to Kafka again while what it says may pass."""
+_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -72,20 +44,19 @@ class Claim:
         self._topic = settings.topics.progress
         self._name = name
 
-    @patiently
     def owner(self) -> Owner | None:
         """Who has the name; None when nobody has.
 
         Raises:
             KafkaException: Kafka did not say.
         """
-        return self._read()
+        return patience(_SECONDS)(self._read)
 
-    @patiently
     def take(self, owner: Owner) -> None:
         """Make this run the owner, whoever was before."""
         metadata = json.dumps(asdict(owner), separators=(",", ":"))
-        self._consumer.commit(offsets=[TopicPartition(self._topic, 0, 0, metadata)], asynchronous=False)
+        offsets = [TopicPartition(self._topic, 0, 0, metadata)]
+        patience(_SECONDS)(self._consumer.commit, offsets=offsets, asynchronous=False)
 
     def judge(self, query_id: str, *, claim_name: bool) -> None:
         """Refuse a checkpoint under a name that another one has, unless ``claim_name`` says that it is meant.
@@ -123,9 +94,7 @@ class Claim:
         self._consumer.close()
 
     def _read(self) -> Owner | None:
-        (found,) = self._consumer.committed([TopicPartition(self._topic, 0)], timeout=_CALL_SECONDS)
-        if found.error is not None:
-            raise KafkaException(found.error)
+        (found,) = committed(self._consumer, [TopicPartition(self._topic, 0)])
         return None if found.offset < 0 else _owner(found.metadata or "")
 
 

@@ -7,10 +7,11 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from streaming.claim import patiently
 from streaming.partition_writer import SinkSettings
+from streaming.patience import committed, patience
 from streaming.progress import Progress, progress_group, transactional_id
 
+_SECONDS = 30.0
 _CALL_SECONDS = 5.0
 _AT_ONCE = 16
 
@@ -26,10 +27,10 @@ def read_progress(settings: SinkSettings, query_id: str, partitions: int, *, set
     consumer = Consumer(settings.client(**group))
     places = [TopicPartition(settings.topics.progress, number) for number in range(partitions)]
     try:
-        found = patiently(_committed)(consumer, places)
+        found = patience(_SECONDS)(committed, consumer, places)
     finally:
         consumer.close()
-    return [Progress(None) if one.offset < 0 else Progress(one.offset, one.metadata or "") for one in found]
+    return [Progress.of(one.offset, one.metadata) for one in found]
 
 
 def fence(settings: SinkSettings, query_id: str, partitions: int) -> None:
@@ -38,7 +39,8 @@ def fence(settings: SinkSettings, query_id: str, partitions: int) -> None:
     From now on no earlier run can write to Kafka in this checkpoint's name, not even one that slept through it.
     """
     with ThreadPoolExecutor(min(partitions, _AT_ONCE)) as pool:
-        list(pool.map(lambda number: _fence(settings, transactional_id(query_id, number)), range(partitions)))
+        names = (transactional_id(query_id, number) for number in range(partitions))
+        list(pool.map(lambda name: patience(_SECONDS)(_fence, settings, name), names))
 
 
 def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
@@ -58,7 +60,6 @@ def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
     return found
 
 
-@patiently
 def _fence(settings: SinkSettings, name: str) -> None:
     # the first try falls before the socket is up: see partition_writer
     quick: dict[str, Any] = {"transactional.id": name, "reconnect.backoff.ms": 10}
@@ -66,11 +67,3 @@ def _fence(settings: SinkSettings, name: str) -> None:
     # Init is quicker on a connection that is up; asked for one topic only it takes 500 ms longer, one time in four.
     producer.list_topics(timeout=_CALL_SECONDS)
     producer.init_transactions(_CALL_SECONDS)
-
-
-def _committed(consumer: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
-    found = consumer.committed(places, timeout=_CALL_SECONDS)
-    for one in found:
-        if one.error is not None:
-            raise KafkaException(one.error)
-    return list(found)

@@ -20,12 +20,13 @@ from checkback.topics import TopicAdministration
 from checkers import CheckService
 from conf import Settings
 from streaming.checkpoint import Checkpoint, CheckpointFacts
-from streaming.claim import Claim, patiently
+from streaming.claim import Claim
 from streaming.fence import topic_ids
 from streaming.guard import Guard
 from streaming.metrics import JobMetrics
 from streaming.opening import Clock, open_checkpoint
 from streaming.partition_writer import SinkSettings
+from streaming.patience import patience
 from streaming.query import outcomes, policy_of, start_query
 from streaming.session import build_session
 from streaming.sink import BatchReport, ExactlyOnceSink
@@ -33,6 +34,7 @@ from streaming.sinks import publisher_of
 from streaming.steps import Witness, nothing
 from streaming.stops import explained
 
+_KAFKA_SECONDS = 30.0
 _STOP_SECONDS = 18
 _CHECKS_STOP_SECONDS = 4
 
@@ -99,7 +101,7 @@ class TransactionJob:
             self._witness,
         )
         checkpoint = Checkpoint(spark, settings.job.checkpoint)
-        ids = patiently(topic_ids)(AdminClient(sink.client()), [topics.half, topics.op])
+        ids = patience(_KAFKA_SECONDS)(topic_ids, AdminClient(sink.client()), [topics.half, topics.op])
         facts = CheckpointFacts(
             settings.transactions.segment_size,
             settings.job.state_partitions,

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from tenacity import retry, retry_if_exception, stop_after_delay, wait_exponential
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from checkback.exceptions import TransactionTimeoutError
 from checkback.protocol import Topics
 from state import Kind
+from streaming.patience import committed, patience
 from streaming.pieces import Pieces
 from streaming.progress import Progress, Verdict, judge_progress, progress_group, transactional_id
 from streaming.records import RecordBuilder
@@ -21,7 +21,7 @@ from streaming.steps import Step, Witness, nothing
 from streaming.topic_rules import KnownTopics, Rules
 from streaming.transaction import RefusedError, Transaction, producer_settings
 
-_OPERATION_SECONDS = 60.0
+_PROGRESS_SECONDS = 60.0
 _PASSES = 8
 """Passes over one batch at most. Two do when all that refused something can be asked about."""
 
@@ -186,28 +186,10 @@ def _progress_consumer(settings: SinkSettings, query_id: str) -> Consumer:
     return _consumers[key]
 
 
-# A coordinator that moves or has just started says so for a moment.
-_PASSING = frozenset(
-    {
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.UNSTABLE_OFFSET_COMMIT,
-        KafkaError._WAIT_COORD,  # noqa: SLF001  (librdkafka's own codes have a leading underscore)
-        KafkaError._TRANSPORT,  # noqa: SLF001
-    }
-)
-
-
-@retry(
-    retry=retry_if_exception(lambda error: isinstance(error, KafkaException) and error.args[0].code() in _PASSING),
-    wait=wait_exponential(0.05, max=1),
-    stop=stop_after_delay(_OPERATION_SECONDS),
-    reraise=True,
-)
 def _read_progress(consumer: Consumer, place: TopicPartition) -> Progress:
-    (found,) = consumer.committed([TopicPartition(place.topic, place.partition)], timeout=_OPERATION_SECONDS)
-    return Progress(None) if found.offset < 0 else Progress(found.offset, found.metadata or "")
+    places = [TopicPartition(place.topic, place.partition)]
+    (found,) = patience(_PROGRESS_SECONDS)(committed, consumer, places)
+    return Progress.of(found.offset, found.metadata)
 
 
 def _count(piece: pa.RecordBatch, counts: Counter[str]) -> None:

@@ -7,6 +7,7 @@ group is the checkpoint's query id, the offset's metadata is the hash of the bat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Self
 
 from checkback.exceptions import ProgressError
 
@@ -29,6 +30,11 @@ class Progress:
 
     offset: int | None
     entry_hash: str = ""
+
+    @classmethod
+    def of(cls, offset: int, metadata: str | None) -> Self:
+        """What Kafka says of one partition; a negative offset is none."""
+        return cls(None) if offset < 0 else cls(offset, metadata or "")
 
 
 def progress_group(query_id: str) -> str:

@@ -1,0 +1,49 @@
+"""Calls to Kafka that are tried again while what it says may pass; and the offsets of a group, read with care."""
+
+from collections.abc import Sequence
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
+
+_CALL_SECONDS = 5.0
+
+# Besides those that Kafka's clients call retriable: a coordinator that has just started or moved.
+_PASSING = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError._WAIT_COORD,  # noqa: SLF001  (librdkafka's own codes have a leading underscore)
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+    }
+)
+
+
+def _passes(error: BaseException) -> bool:
+    return isinstance(error, KafkaException) and (error.args[0].code() in _PASSING or error.args[0].retriable())
+
+
+def patience(seconds: float) -> Retrying:
+    """Try a call again for so long while it fails with what may pass: ``patience(30)(call, argument)``."""
+    return Retrying(
+        retry=retry_if_exception(_passes),
+        wait=wait_exponential(0.05, max=1),
+        stop=stop_after_delay(seconds),
+        reraise=True,
+    )
+
+
+def committed(consumer: Consumer, places: Sequence[TopicPartition]) -> list[TopicPartition]:
+    """What the consumer's group has committed for each place, in their order; an offset below 0 where nothing is.
+
+    Raises:
+        KafkaException: Kafka did not say, of all places or of one.
+    """
+    found = consumer.committed(list(places), timeout=_CALL_SECONDS)
+    for one in found:
+        if one.error is not None:
+            raise KafkaException(one.error)
+    return list(found)
