@@ -12,8 +12,8 @@ export PYTHONDONTWRITEBYTECODE =
 demo: $(READY)
 	@$(BIN)/checkback demo
 
-# Fault runs and pure tests need neither the broker nor the Spark session of the others: both halves run at the same time.
-APART := tests/faults tests/state tests/conf
+# These need no Spark session in their own process: both halves run at the same time.
+APART := tests/faults tests/state tests/conf tests/checkback tests/examples
 
 test: $(READY)
 	@log=$$(mktemp); \

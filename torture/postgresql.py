@@ -63,8 +63,11 @@ class Postgresql:
             return len(connection.execute(cut).fetchall())
 
     def rows(self, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """These columns of all rows, ``headers`` among them, as they were sent."""
+        """These columns of all rows, ``headers`` as they were sent; none before a job has made the table."""
         with self._connection() as connection:
+            made = connection.execute("SELECT to_regclass(%s) IS NOT NULL", [f'"{self.schema}".messages']).fetchone()
+            if made != (True,):
+                return
             table = sql.Identifier(self.schema, "messages")
             names = sql.SQL(", ").join(map(sql.Identifier, columns))
             for row in connection.execute(sql.SQL("SELECT {} FROM {}").format(names, table)):
