@@ -4,10 +4,10 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from checkback.exceptions import ConfigurationError, DestinationError
+from checkback.exceptions import ConfigurationError
 from streaming.partition_writer import Batch
-from streaming.sinks.folders import Folder
-from streaming.sinks.problems import first_line, open_folder
+from streaming.sinks.folders import Folder, open_folder
+from streaming.sinks.problems import could_not_take, first_line
 
 
 class DeltaTableDestination:
@@ -55,7 +55,4 @@ class DeltaTableDestination:
                 "txnVersion", batch.number
             ).save(self.root.uri)
         except (PySparkException, Py4JError) as error:
-            raise DestinationError(
-                f"Destination {self._name} could not take batch {batch.number}: {first_line(error)}. Nothing is lost: "
-                "put it right and start the job again."
-            ) from error
+            raise could_not_take(self._name, batch.number, first_line(error)) from error

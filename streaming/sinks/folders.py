@@ -14,6 +14,9 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
+from checkback.exceptions import ConfigurationError
+from streaming.sinks.problems import first_line
+
 
 class Folder(Protocol):
     """A folder; names in it may have slashes.
@@ -52,6 +55,21 @@ def folder_at(spark: SparkSession, path: str) -> Folder:
     if qualified.startswith("file:"):
         return LocalFolder(Path("/" + qualified.removeprefix("file:").lstrip("/")))
     return HadoopFolder(spark, qualified)
+
+
+def open_folder(destination: str, root: Folder) -> list[str]:
+    """Make a destination's folder, and give the names in it.
+
+    Raises:
+        ConfigurationError: it cannot be made or read.
+    """
+    try:
+        root.make("")
+        return root.children()
+    except Exception as error:  # Java's exceptions come as py4j's
+        raise ConfigurationError(
+            f"sinks.tables.{destination}: the folder {root.uri} cannot be made or read: {first_line(error)}."
+        ) from error
 
 
 class LocalFolder:

@@ -1,9 +1,9 @@
 """Parquet files, one folder for each batch, moved into place by one rename."""
 
-from checkback.exceptions import ConfigurationError, DestinationError
+from checkback.exceptions import ConfigurationError
 from streaming.partition_writer import Batch
-from streaming.sinks.folders import Folder
-from streaming.sinks.problems import first_line, open_folder
+from streaming.sinks.folders import Folder, open_folder
+from streaming.sinks.problems import could_not_take, first_line
 
 BATCH_FOLDER = "checkback_batch"
 """A folder's name is ``checkback_batch=<query id>-<batch>``: readers know that form, and look into it."""
@@ -53,7 +53,4 @@ class ParquetFilesDestination:
                 self.root.put(f"{folder}/{file}", f"{whole}/{file}")
             self.root.put(whole, target)  # 2
         except Exception as error:  # Java's exceptions come as py4j's
-            raise DestinationError(
-                f"Destination {self._name} could not take batch {batch.number}: {first_line(error)}. Nothing is lost: "
-                "put it right and start the job again."
-            ) from error
+            raise could_not_take(self._name, batch.number, first_line(error)) from error

@@ -15,6 +15,7 @@ from conf import PostgresqlTable
 from streaming.partition_writer import Batch
 from streaming.sinks.copy_lines import COLUMNS, copy_lines
 from streaming.sinks.folders import Folder
+from streaming.sinks.problems import could_not_take
 from streaming.sinks.staging import file_system_of
 
 _CHUNK_BYTES = 4 * 1024 * 1024
@@ -84,10 +85,7 @@ class PostgresqlDestination:
                     connection.commit()
         except (Py4JJavaError, OSError, pa.ArrowException) as error:
             problem = _problem(error) if isinstance(error, Py4JJavaError) else str(error)
-            raise DestinationError(
-                f"Destination {self._name} could not take batch {batch.number}: {problem}. Nothing is lost: put it "
-                "right and start the job again."
-            ) from error
+            raise could_not_take(self._name, batch.number, problem) from error
 
     def _write(self, connection: Any, batch: Batch, uris: list[str]) -> bool:
         """Steps 1 to 4 without the commit; False when the batch is in already."""

@@ -1,9 +1,8 @@
-"""What went wrong in Java, or anywhere, as part of a sentence."""
+"""What went wrong in Java, or anywhere, in the words of a destination."""
 
 from py4j.protocol import Py4JJavaError
 
-from checkback.exceptions import ConfigurationError
-from streaming.sinks.folders import Folder
+from checkback.exceptions import DestinationError
 
 
 def first_line(error: Exception) -> str:
@@ -12,16 +11,9 @@ def first_line(error: Exception) -> str:
     return next(iter(said.strip().splitlines()), repr(error)).rstrip(".")
 
 
-def open_folder(destination: str, root: Folder) -> list[str]:
-    """Make a destination's folder, and give the names in it.
-
-    Raises:
-        ConfigurationError: it cannot be made or read.
-    """
-    try:
-        root.make("")
-        return root.children()
-    except Exception as error:  # Java's exceptions come as py4j's
-        raise ConfigurationError(
-            f"sinks.tables.{destination}: the folder {root.uri} cannot be made or read: {first_line(error)}."
-        ) from error
+def could_not_take(destination: str, batch: int, problem: str) -> DestinationError:
+    """The error for a batch that a destination did not get."""
+    return DestinationError(
+        f"Destination {destination} could not take batch {batch}: {problem}. Nothing is lost: put it right and start "
+        "the job again."
+    )
