@@ -10,11 +10,10 @@ from pyspark.sql import SparkSession
 
 from checkback.local import LocalKafka
 from checkback.protocol import Topics
-from checkback.topics import TopicAdministration
 from conf import Settings
 from streaming import build_session
 from tests.checkback.postgres import free_port, running_postgres
-from tests.place import HALF_PARTITIONS, STATE_PARTITIONS, Place, wait_until
+from tests.place import STATE_PARTITIONS, Place
 from tests.tables import Database
 
 
@@ -60,16 +59,5 @@ def place(broker: LocalKafka, tmp_path: Path) -> Place:
     """Fresh topics on the broker, and settings for a job on them."""
     prefix = f"t{uuid.uuid4().hex[:12]}."
     made = Place(broker.bootstrap_servers, Topics(prefix), f"{prefix}orders", tmp_path)
-    with TopicAdministration(broker.bootstrap_servers) as administration:
-        administration.create(
-            made.topics,
-            partitions=HALF_PARTITIONS,
-            progress_partitions=STATE_PARTITIONS,
-            replication=1,
-            age_limit_ms=3_600_000,
-        )
-        administration.create_one(made.real_topic, 4)
-        names = (*made.topics.all(), made.real_topic)
-        # a topic that was created is not known at once
-        wait_until(lambda: len(administration.partitions(names)) == len(names))
+    made.create_topics(real_partitions=4)
     return made

@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from checkback.protocol import Topics
+from checkback.topics import TopicAdministration
 from conf import Settings
 
 HALF_PARTITIONS = 2
@@ -27,6 +28,25 @@ class Place:
     transactions: dict[str, Any] = field(
         default_factory=lambda: {"timeout": "2s", "check_interval": "2s", "timer_slack": "100ms"}
     )
+
+    def create_topics(self, real_partitions: int) -> None:
+        """Make them, and wait until the broker knows them."""
+        with TopicAdministration(self.bootstrap_servers) as administration:
+            administration.create(
+                self.topics,
+                partitions=HALF_PARTITIONS,
+                progress_partitions=STATE_PARTITIONS,
+                replication=1,
+                age_limit_ms=3_600_000,
+            )
+            administration.create_one(self.real_topic, real_partitions)
+            names = (*self.topics.all(), self.real_topic)
+            # a topic that was created is not known at once
+            wait_until(lambda: len(administration.partitions(names)) == len(names))
+
+    def on(self, bootstrap_servers: str) -> "Place":
+        """The same topics on another broker, where they are still to be made."""
+        return replace(self, bootstrap_servers=bootstrap_servers)
 
     def settings(self, **sections: dict[str, Any]) -> Settings:
         """Settings of a job on these topics; ``sections`` are laid over them."""

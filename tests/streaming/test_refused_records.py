@@ -4,7 +4,7 @@ import gc
 import uuid
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -331,11 +331,8 @@ def guarded() -> Iterator[LocalKafka]:
 
 @pytest.fixture
 def guarded_sink(guarded: LocalKafka, place: Place) -> Sink:
-    here = replace(place, bootstrap_servers=guarded.bootstrap_servers)
-    with TopicAdministration(guarded.bootstrap_servers) as administration:
-        administration.create(here.topics, partitions=1, progress_partitions=1, replication=1, age_limit_ms=3_600_000)
-        administration.create_one(here.real_topic, 4)
-        wait_until(lambda: here.real_topic in administration.partitions((here.real_topic,)))
+    here = place.on(guarded.bootstrap_servers)
+    here.create_topics(real_partitions=4)
     return Sink(here)
 
 

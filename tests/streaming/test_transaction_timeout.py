@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
@@ -12,7 +11,6 @@ from kafka import KafkaConsumer, TopicPartition
 
 from checkback.exceptions import ConfigurationError, TransactionTimeoutError
 from checkback.local import LocalKafka
-from checkback.topics import TopicAdministration
 from streaming.partition_writer import Batch, PartitionReport, SinkSettings, write_partition
 from streaming.steps import Step
 from tests.place import Place, wait_until
@@ -34,11 +32,8 @@ def strict() -> Iterator[LocalKafka]:
 
 @pytest.fixture
 def here(strict: LocalKafka, place: Place) -> Place:
-    made = replace(place, bootstrap_servers=strict.bootstrap_servers)
-    with TopicAdministration(strict.bootstrap_servers) as administration:
-        administration.create(made.topics, partitions=1, progress_partitions=2, replication=1, age_limit_ms=3_600_000)
-        administration.create_one(made.real_topic, 1)
-        wait_until(lambda: made.real_topic in administration.partitions((made.real_topic,)))
+    made = place.on(strict.bootstrap_servers)
+    made.create_topics(real_partitions=1)
     return made
 
 
@@ -117,12 +112,8 @@ def test_the_default_is_within_what_brokers_allow_by_default(place: Place) -> No
 
 def test_a_broker_that_restarts_while_a_batch_is_written_fails_nothing(place: Place, tmp_path: Path) -> None:
     with LocalKafka(tmp_path / "data", heap_megabytes=256) as kafka:
-        here = replace(place, bootstrap_servers=kafka.bootstrap_servers)
-        with TopicAdministration(kafka.bootstrap_servers) as administration:
-            administration.create_one(here.topics.progress, 1)
-            administration.create_one(here.real_topic, 1)
-            names = (here.real_topic, here.topics.progress)
-            wait_until(lambda: len(administration.partitions(names)) == 2)
+        here = place.on(kafka.bootstrap_servers)
+        here.create_topics(real_partitions=1)
         starting = Thread(target=kafka.start)
 
         def breaking() -> Iterator[pa.RecordBatch]:
