@@ -68,6 +68,7 @@ class Consuming(threading.Thread):
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 100,
             "reconnect.backoff.max.ms": 500,
+            "socket.timeout.ms": 10_000,  # a request that a broker took down with it: not a minute, and again
             "log_level": 0,
         }
         consumer = Consumer(settings)

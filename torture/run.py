@@ -12,6 +12,7 @@ from torture.schedule import PUBLISHING, Fault, Round, schedule
 from torture.system import NotRecoveredError, System
 
 NEEDS_CLOCK = frozenset({Fault.CLOCK_BACK_SECONDS, Fault.CLOCK_BACK_HOUR})
+_SLOW_SECONDS = 60.0
 NEEDS_DATABASE = frozenset({Fault.DATABASE_CUT})
 
 
@@ -40,6 +41,8 @@ class TortureReport:
     """What ended the run early, if anything did."""
     judgements: dict[str, Judgement] = field(default_factory=dict)
     """What the oracle says of each destination, in the end."""
+    logs: str = ""
+    """The folder, where it was kept: something did not hold, or a recovery took more than a minute."""
 
     @property
     def holds(self) -> bool:
@@ -68,7 +71,7 @@ class Options:
 def torture(options: Options, tell: Tell = lambda _round: None) -> TortureReport:
     """Break the system as the options say.
 
-    Everything lies in a temporary folder, which is kept when something did not hold; the report says so.
+    Everything lies in a temporary folder; the report says when it is kept, and why.
     """
     ground = make_ground(options.executors, with_tables=options.with_tables, postgresql_url=options.postgresql_url)
     report = TortureReport(options.seed, left_out=[] if clock.can_be_set() else sorted(NEEDS_CLOCK))
@@ -84,8 +87,10 @@ def torture(options: Options, tell: Tell = lambda _round: None) -> TortureReport
     finally:
         ground.broker.stop()
     report.seconds = time.monotonic() - started
-    if report.holds:
+    if report.holds and all(one.recovery_seconds < _SLOW_SECONDS for one in report.rounds):
         ground.clear()
+    else:
+        report.logs = str(ground.folder)
     return report
 
 
@@ -102,10 +107,10 @@ def _rounds(ground: Ground, report: TortureReport, enough: Callable[[int], bool]
                 tell(done)
                 _refuse_harm(system.judge(), this)
         except NotRecoveredError as error:
-            report.defect = f"{error} Logs are in {ground.folder}."
+            report.defect = str(error)
         report.judgements = system.come_to_rest()
         if not report.defect and not report.holds:
-            report.defect = f"Not all is as it was sent. Logs are in {ground.folder}."
+            report.defect = "Not all is as it was sent."
 
 
 def _refuse_harm(judgement: Judgement, this: Round) -> None:

@@ -63,6 +63,8 @@ def run_torture(
     console.print(f"{len(report.rounds)} rounds in {report.seconds:.0f} s.")
     for name, judged in report.judgements.items():
         console.print(f"{name}: {judged.expected} in the database, {judged.delivered} delivered; {judged}.")
+    if report.logs:
+        console.print(f"Logs are kept in {report.logs}.")
     if not report.holds:
         console.print(f"[bold red]A promise did not hold[/]: {report.defect}")
         raise typer.Exit(1)
