@@ -5,6 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -12,6 +13,8 @@ from checkback.protocol import ID
 from torture.oracle import Body
 
 _POLL_SECONDS = 0.1
+_SILENT_SECONDS = 15.0
+"""A consumer that got nothing for so long is replaced: librdkafka's may fall silent when a broker is restarted."""
 
 
 class Consuming(threading.Thread):
@@ -20,20 +23,18 @@ class Consuming(threading.Thread):
     def __init__(self, bootstrap_servers: str, topics: Sequence[str], partitions: int) -> None:
         super().__init__(name="torture-consumer", daemon=True)
         self._bootstrap_servers = bootstrap_servers
-        self._topics = topics
-        self._partitions = partitions
+        # not asked for: a broker does not know at once what has just been created
+        self._positions = {(topic, number): 0 for topic in topics for number in range(partitions)}
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._found: defaultdict[str, list[Body]] = defaultdict(list)
         self._came: dict[str, float] = {}
 
     def run(self) -> None:
-        """Consume until stopped."""
-        with closing(self._consumer()) as consumer:
-            while not self._stopping.is_set():
-                for message in consumer.consume(1000, _POLL_SECONDS):
-                    if message.error() is None:
-                        self._take(message)
+        """Consume until stopped, with one consumer after another; each goes on where the one before was."""
+        while not self._stopping.is_set():
+            with closing(self._consumer()) as consumer:
+                self._consume(consumer)
 
     def stop(self) -> None:
         """Stop, and wait for it."""
@@ -49,12 +50,21 @@ class Consuming(threading.Thread):
         """When a message came first (``time.time()``), None when it has not."""
         return self._came.get(name)
 
-    def _take(self, message: object) -> None:
-        headers = message.headers() or []  # type: ignore[attr-defined]  # confluent_kafka.Message
+    def _consume(self, consumer: Consumer) -> None:
+        last = time.monotonic()
+        while not self._stopping.is_set() and time.monotonic() - last < _SILENT_SECONDS:
+            for message in consumer.consume(1000, _POLL_SECONDS):
+                if message.error() is None:
+                    last = time.monotonic()
+                    self._take(message)
+
+    def _take(self, message: Any) -> None:
+        headers = message.headers() or []
         names = [value for name, value in headers if name == ID]
         name = names[0].decode() if names else f"without {ID}"
         application = tuple((header, value) for header, value in headers if header != ID)
-        body = Body(message.topic(), message.key(), message.value(), application)  # type: ignore[attr-defined]
+        body = Body(message.topic(), message.key(), message.value(), application)
+        self._positions[message.topic(), message.partition()] = message.offset() + 1
         with self._lock:
             self._came.setdefault(name, time.time())
             self._found[name].append(body)
@@ -68,12 +78,8 @@ class Consuming(threading.Thread):
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 100,
             "reconnect.backoff.max.ms": 500,
-            "socket.timeout.ms": 10_000,  # a request that a broker took down with it: not a minute, and again
             "log_level": 0,
         }
         consumer = Consumer(settings)
-        # not asked for: a broker does not know at once what has just been created
-        consumer.assign(
-            [TopicPartition(topic, number, 0) for topic in self._topics for number in range(self._partitions)]
-        )
+        consumer.assign([TopicPartition(topic, number, at) for (topic, number), at in self._positions.items()])
         return consumer
