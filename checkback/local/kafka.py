@@ -1,6 +1,7 @@
 """A real Kafka broker on this machine: KRaft, one node, free ports, a data folder of its own."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -121,11 +122,12 @@ class LocalKafka:
     def stop(self) -> None:
         """Stop the broker and wait for its end. Harmless when it does not run."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        if process.stdin is not None:
-            process.stdin.close()
-        process.wait(guard.GRACE_SECONDS + 5)
+        if process is not None:
+            if process.stdin is not None:
+                process.stdin.close()
+            process.wait(guard.GRACE_SECONDS + 5)
+        if self._temporary and self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)  # a guard that was killed has left it
 
     def kill(self) -> None:
         """End the broker with SIGKILL, as a crash would; with a ``data`` folder it can be started again."""

@@ -371,3 +371,4 @@ def test_kafka_going_away_is_a_time_out_that_may_be_tried_again(transport: Trans
         assert ran.ran == []
         producer.commit(message)  # lost, and left to the check
         producer.close(seconds=1)
+    assert not kafka.log_file.parent.exists()  # also of a broker that was killed
