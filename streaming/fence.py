@@ -61,7 +61,7 @@ def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
 
 
 def _fence(settings: SinkSettings, name: str) -> None:
-    # the first try falls before the socket is up: see partition_writer
+    # the first try falls before the socket is up: see producer_settings
     quick: dict[str, Any] = {"transactional.id": name, "reconnect.backoff.ms": 10}
     producer = Producer(settings.client(**quick, **{"transaction.timeout.ms": settings.transaction_timeout_ms}))
     # Init is quicker on a connection that is up; asked for one topic only it takes 500 ms longer, one time in four.
