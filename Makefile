@@ -13,7 +13,7 @@ demo: $(READY)
 	@$(BIN)/checkback demo
 
 # These need no Spark session in their own process: both halves run at the same time.
-APART := tests/faults tests/state tests/conf tests/checkback tests/examples
+APART := tests/faults tests/checkback
 
 test: $(READY)
 	@log=$$(mktemp); \

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checkback.exceptions import InstallationError
+from checkback.exceptions import ConfigurationError, InstallationError
 from checkback.local import LocalKafka
 from checkback.protocol import Topics
 from checkback.topics import TopicAdministration
@@ -56,10 +56,14 @@ class Ground:
         """Start the broker, create the topics, and the schema in PostgreSQL when there is one.
 
         Raises:
-            ConfigurationError: the database cannot be used.
+            ConfigurationError: the database cannot be used; nothing is left then.
         """
         if self.postgresql:
-            self.postgresql.prepare()
+            try:
+                self.postgresql.prepare()
+            except ConfigurationError:
+                shutil.rmtree(self.folder)
+                raise
         self.broker.start()
         with TopicAdministration(self.broker.bootstrap_servers) as administration:
             administration.create(

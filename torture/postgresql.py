@@ -28,14 +28,14 @@ class Postgresql:
         Raises:
             ConfigurationError: the database cannot be used, or the address says less than a job needs.
         """
+        # first: what libpq cannot read it says whole, password and all
+        if not self._is_whole():
+            raise ConfigurationError("--postgresql must be postgresql://user:password@host:port/database.")
         try:
-            parts = make_url(self.url)
             with self._connection() as connection:
                 connection.execute(f'CREATE SCHEMA "{self.schema}"')
-        except (ArgumentError, psycopg.Error) as error:
+        except psycopg.Error as error:
             raise ConfigurationError(f"The database of --postgresql cannot be used: {str(error).strip()}") from error
-        if not (parts.host and parts.username and parts.database):
-            raise ConfigurationError("--postgresql must be postgresql://user:password@host:port/database.")
 
     def remove(self) -> None:
         """Drop the schema, with all that is in it."""
@@ -77,6 +77,13 @@ class Postgresql:
                     for one in found["headers"]
                 ]
                 yield {**found, "headers": headers}
+
+    def _is_whole(self) -> bool:
+        try:
+            parts = make_url(self.url)
+        except ArgumentError:
+            return False
+        return parts.drivername == "postgresql" and bool(parts.host and parts.username and parts.database)
 
     def _connection(self) -> psycopg.Connection:
         return psycopg.connect(self.url, autocommit=True, connect_timeout=10)
