@@ -18,8 +18,6 @@ from checkback.exceptions import CheckpointMismatchError, TakenOverError
 from streaming.partition_writer import SinkSettings
 from streaming.patience import committed, patience
 
-_SECONDS = 30.0
-
 
 @dataclass(frozen=True)
 class Owner:
@@ -50,13 +48,13 @@ class Claim:
         Raises:
             KafkaException: Kafka did not say.
         """
-        return patience(_SECONDS)(self._read)
+        return patience()(self._read)
 
     def take(self, owner: Owner) -> None:
         """Make this run the owner, whoever was before."""
         metadata = json.dumps(asdict(owner), separators=(",", ":"))
         offsets = [TopicPartition(self._topic, 0, 0, metadata)]
-        patience(_SECONDS)(self._consumer.commit, offsets=offsets, asynchronous=False)
+        patience()(self._consumer.commit, offsets=offsets, asynchronous=False)
 
     def judge(self, query_id: str, *, claim_name: bool) -> None:
         """Refuse a checkpoint under a name that another one has, unless ``claim_name`` says that it is meant.

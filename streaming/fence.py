@@ -11,7 +11,6 @@ from streaming.partition_writer import SinkSettings
 from streaming.patience import committed, patience
 from streaming.progress import Progress, progress_group, transactional_id
 
-_SECONDS = 30.0
 _CALL_SECONDS = 5.0
 _AT_ONCE = 16
 
@@ -27,7 +26,7 @@ def read_progress(settings: SinkSettings, query_id: str, partitions: int, *, set
     consumer = Consumer(settings.client(**group))
     places = [TopicPartition(settings.topics.progress, number) for number in range(partitions)]
     try:
-        found = patience(_SECONDS)(committed, consumer, places)
+        found = patience()(committed, consumer, places)
     finally:
         consumer.close()
     return [Progress.of(one.offset, one.metadata) for one in found]
@@ -40,7 +39,7 @@ def fence(settings: SinkSettings, query_id: str, partitions: int) -> None:
     """
     with ThreadPoolExecutor(min(partitions, _AT_ONCE)) as pool:
         names = (transactional_id(query_id, number) for number in range(partitions))
-        list(pool.map(lambda name: patience(_SECONDS)(_fence, settings, name), names))
+        list(pool.map(lambda name: patience()(_fence, settings, name), names))
 
 
 def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:

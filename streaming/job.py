@@ -34,7 +34,6 @@ from streaming.sinks import publisher_of
 from streaming.steps import Witness, nothing
 from streaming.stops import explained
 
-_KAFKA_SECONDS = 30.0
 _STOP_SECONDS = 18
 _CHECKS_STOP_SECONDS = 4
 
@@ -101,7 +100,7 @@ class TransactionJob:
             self._witness,
         )
         checkpoint = Checkpoint(spark, settings.job.checkpoint)
-        ids = patience(_KAFKA_SECONDS)(topic_ids, AdminClient(sink.client()), [topics.half, topics.op])
+        ids = patience()(topic_ids, AdminClient(sink.client()), [topics.half, topics.op])
         facts = CheckpointFacts(
             settings.transactions.segment_size,
             settings.job.state_partitions,

@@ -26,8 +26,8 @@ def _passes(error: BaseException) -> bool:
     return isinstance(error, KafkaException) and (error.args[0].code() in _PASSING or error.args[0].retriable())
 
 
-def patience(seconds: float) -> Retrying:
-    """Try a call again for so long while it fails with what may pass: ``patience(30)(call, argument)``."""
+def patience(seconds: float = 30.0) -> Retrying:
+    """Try a call again for so long while it fails with what may pass: ``patience()(call, argument)``."""
     return Retrying(
         retry=retry_if_exception(_passes),
         wait=wait_exponential(0.05, max=1),

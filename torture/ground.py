@@ -76,11 +76,12 @@ class Ground:
             for topic in REAL_TOPICS:
                 administration.create_one(topic, REAL_PARTITIONS)
 
-    def clear(self) -> None:
-        """Remove the folder, and what is in the database."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+    def clear(self, *, keep_logs: bool) -> None:
+        """Remove what is in the database, and the folder."""
         if self.postgresql:
             self.postgresql.remove()
+        if not keep_logs:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def settings(self) -> dict[str, str]:
         """Environment of the job and of the check service."""
@@ -121,8 +122,9 @@ class Ground:
 
 def make_ground(executors: int = 1, *, with_tables: bool = False, postgresql_url: str = "") -> Ground:
     """A fresh place, in a temporary folder; with a database there are the other tables, too."""
+    database = _database(postgresql_url)
     place = Path(tempfile.mkdtemp(prefix="checkback-torture-"))
-    beside = Tables(place / "tables", _database(postgresql_url)) if with_tables or postgresql_url else None
+    beside = Tables(place / "tables", database) if with_tables or database else None
     return Ground(place, LocalKafka(place / "kafka"), SettableClock(place), beside, executors)
 
 

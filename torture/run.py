@@ -87,10 +87,10 @@ def torture(options: Options, tell: Tell = lambda _round: None) -> TortureReport
     finally:
         ground.broker.stop()
     report.seconds = time.monotonic() - started
-    if report.holds and all(one.recovery_seconds < _SLOW_SECONDS for one in report.rounds):
-        ground.clear()
-    else:
+    if not report.holds or any(one.recovery_seconds >= _SLOW_SECONDS for one in report.rounds):
         report.logs = str(ground.folder)
+    if report.holds:
+        ground.clear(keep_logs=bool(report.logs))
     return report
 
 
