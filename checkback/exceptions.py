@@ -15,7 +15,8 @@
     ├── DuplicateTransactionError  the local transaction is in the transaction log already
     ├── OperatorError              what an operator asked for was not done, or not all of it
     ├── JobFailedError             retriable = True; the streaming job failed, Kafka being away, for example
-    │   └── DestinationError             retriable = True; a table that messages go to cannot be written to
+    │   ├── DestinationError             retriable = True; a table that messages go to cannot be written to
+    │   └── InputCutShortError           retriable = True; a task did not get all rows of its batch
     ├── JobStoppedError            the streaming job stopped by itself, before any harm
     │   ├── CheckpointMismatchError      checkpoint and settings or Kafka disagree
     │   ├── ProgressError                the progress offset is not one this batch may follow
@@ -93,6 +94,10 @@ class JobFailedError(CheckbackError):
 
 class DestinationError(JobFailedError):
     """A table that messages go to cannot be written to; the batch is run again at the next start."""
+
+
+class InputCutShortError(JobFailedError):
+    """A task did not get all rows of its batch, so it has committed none; the batch is run again."""
 
 
 class JobStoppedError(CheckbackError):

@@ -114,7 +114,9 @@ class TransactionJob:
         owner = open_checkpoint(checkpoint, facts, clock, sink, claim, claim_name=self._claim_name)
         self._guard = Guard(sink, claim, owner, ids)
         publisher = publisher_of(settings, spark, self._witness)
-        self._sink = ExactlyOnceSink(sink, checkpoint, self._guard, self._observe, publisher)
+        self._sink = ExactlyOnceSink(
+            sink, checkpoint, self._guard, settings.job.state_partitions, self._observe, publisher
+        )
         self._metrics.start()
         self._query = start_query(outcomes(spark, settings), settings, self._sink)
         if settings.checks.in_job:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from checkback.exceptions import TransactionTimeoutError
+from checkback.exceptions import InputCutShortError, TransactionTimeoutError
 from checkback.protocol import Topics
 from state import Kind
 from streaming.patience import committed, patience
@@ -78,12 +78,14 @@ def write_partition(
        left half done.
     3. Only now is the progress offset read: nobody else can move it any more without being noticed.
     4. It says skip: drain the rows, so that the state store commits.
-    5. Write all rows in one transaction.
+    5. Write all rows in one transaction, until their end was seen: ``outcomes`` must not end unless it is whole (see
+       ``streaming.whole_input``), and one that has raised is never taken for one that has ended.
     6. Put the new progress offset into the same transaction, and commit.
     7. Kafka refused records: abort, find out which, and go back to 2. Those are parked then. ``outcomes`` is pulled
        once, whatever happens.
 
     Raises:
+        InputCutShortError: rows are missing. Nothing is committed.
         OwnTopicError: one of Checkback's own topics refuses a record.
         TransactionTimeoutError: it took longer than the transaction time-out, twice.
         ProgressError, ConfigurationError: see ``judge_progress`` and ``Transaction.open``.
@@ -159,6 +161,10 @@ class _Task:
             report.written += transaction.produce(builder.build(piece))
             _count(piece, counts)
             settings.witness(Step.IN_TRANSACTION, number)
+        if not self._pieces.whole:
+            raise InputCutShortError(
+                "The rows of the batch have not all come: it is run again, and nothing is committed."
+            )
         settings.witness(Step.STATE_COMMITTED, number)
         transaction.commit(self._done, self._consumer.consumer_group_metadata())  # 6
         settings.witness(Step.AFTER_TRANSACTION, number)

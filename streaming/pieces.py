@@ -17,7 +17,8 @@ class Pieces:
     """
 
     def __init__(self, source: Iterator[pa.RecordBatch], most_bytes: int) -> None:
-        self._source = (piece for piece in source if piece.num_rows)
+        self._source = self._pull(source)
+        self._whole = False
         self._most_bytes = most_bytes
         self._in_memory: list[pa.RecordBatch] = []
         self._bytes = 0
@@ -45,6 +46,11 @@ class Pieces:
         return next(iter(self), None) is None
 
     @property
+    def whole(self) -> bool:
+        """Whether the source has said that it has no more. One that has raised looks exhausted, too, and is not."""
+        return self._whole
+
+    @property
     def spilled(self) -> int:
         """Number of pieces that are in the file."""
         return self._spilled
@@ -62,6 +68,12 @@ class Pieces:
         """Pull what is left and keep nothing of it."""
         for _ in self._source:
             pass
+
+    def _pull(self, source: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for piece in source:
+            if piece.num_rows:
+                yield piece
+        self._whole = True
 
     def _keep(self, piece: pa.RecordBatch) -> None:
         if self._spilled == 0 and self._bytes + piece.nbytes <= self._most_bytes:

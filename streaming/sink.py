@@ -10,13 +10,14 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from checkback.exceptions import CheckbackError
+from checkback.exceptions import CheckbackError, InputCutShortError
 from streaming.checkpoint import Checkpoint
 from streaming.guard import Guard
 from streaming.partition_writer import Batch, SinkSettings, write_partition
 from streaming.sinks.publishing import Publisher
 from streaming.sinks.staging import StagedFile, Staging, StagingPlan
 from streaming.steps import Step
+from streaming.whole_input import whole
 from streaming.worker import prepare_worker
 
 REPORT_SCHEMA = "partition int, written long, skipped boolean, counts string, staged string"
@@ -46,7 +47,7 @@ class ExactlyOnceSink:
     often the batch is run; another driver or a zombie task on the same checkpoint cannot write beside it. So are the
     rows of batch n in each table that rules send messages to.
 
-    1. The tasks write to Kafka, and stage what tables get.
+    1. The tasks write to Kafka, and stage what tables get; each has reported.
     2. Each table takes what was staged for it. A crash before Spark's commit log has the batch brings both steps
        again; Kafka and each table that has the batch then change nothing.
     """
@@ -56,9 +57,11 @@ class ExactlyOnceSink:
         settings: SinkSettings,
         checkpoint: Checkpoint,
         guard: Guard,
+        state_partitions: int,
         observer: Callable[[BatchReport], None] | None = None,
         publisher: Publisher | None = None,
     ) -> None:
+        self._state_partitions = state_partitions
         self._publisher = publisher
         self._settings = settings
         self._checkpoint = checkpoint
@@ -84,6 +87,7 @@ class ExactlyOnceSink:
         batch = Batch(self._checkpoint.query_id(), number, entry.content_hash, every_partition, self._floor)
         plan = self._publisher.plan(batch) if self._publisher else None
         reports = outcomes.mapInArrow(_writer(self._settings, batch, plan), REPORT_SCHEMA).collect()  # 1
+        self._refuse_missing_reports(number, [report.partition for report in reports])
         published: Counter[str] = Counter()
         if self._publisher and plan:
             staged = [StagedFile(*one) for report in reports for one in json.loads(report.staged)]
@@ -101,6 +105,14 @@ class ExactlyOnceSink:
         self._guard.after()
         self._settings.witness(Step.BATCH_ENDS, number)
 
+    def _refuse_missing_reports(self, batch: int, partitions: list[int]) -> None:
+        # PySpark takes the end of the socket that results come by for the end of the results
+        if sorted(partitions) != list(range(self._state_partitions)):
+            raise InputCutShortError(
+                f"Batch {batch}: of {self._state_partitions} state partitions, reports came from {sorted(partitions)}. "
+                "The batch is run again; what Kafka has of it is skipped."
+            )
+
     def _all_wrote(self, number: int, now: float) -> None:
         self._all_wrote_at = now
         self._floor = number + 1
@@ -116,7 +128,8 @@ def _writer(
         context = TaskContext.get()
         partition = context.partitionId() if context else 0
         staging = Staging(plan, partition) if plan else None
-        report = write_partition(settings, batch, partition, staging.take(outcomes) if staging else outcomes)
+        rows = whole(outcomes)
+        report = write_partition(settings, batch, partition, staging.take(rows) if staging else rows)
         staged = json.dumps(staging.files if staging else [])
         yield pa.RecordBatch.from_pylist([{**asdict(report), "staged": staged}], schema=_REPORT_ARROW)
 

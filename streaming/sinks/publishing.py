@@ -6,10 +6,14 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Protocol
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from streaming.partition_writer import Batch
 from streaming.sinks.folders import Folder
+from streaming.sinks.problems import could_not_take
 from streaming.sinks.rules_in_force import RulesInForce
-from streaming.sinks.staging import StagedFile, StagingPlan
+from streaming.sinks.staging import StagedFile, StagingPlan, file_system_of
 from streaming.steps import Step, Witness
 
 _STAGING = "_checkback_staging"  # readers of tables pass over names that begin so
@@ -64,8 +68,9 @@ class Publisher:
     def publish(self, batch: Batch, plan: StagingPlan, staged: Iterable[StagedFile]) -> Counter[str]:
         """Publish a batch that every task has reported, in the order in which the rules name the destinations.
 
-        1. Each destination that gets rows takes them; one that has the batch already changes nothing.
-        2. Only then are the staged files removed.
+        1. Every staged file is whole: it has the rows that its task reported.
+        2. Each destination that gets rows takes them; one that has the batch already changes nothing.
+        3. Only then are the staged files removed.
 
         Returns:
             Rows by destination, also of those that had them already.
@@ -76,7 +81,9 @@ class Publisher:
         files = list(staged)
         rows: Counter[str] = Counter()
         self._witness(Step.BEFORE_PUBLISH, batch.number)
-        for number, (name, folder) in enumerate(plan.folders.items()):  # 1
+        for file in files:  # 1
+            _refuse_incomplete(file, batch.number)
+        for number, (name, folder) in enumerate(plan.folders.items()):  # 2
             mine = [file for file in files if file.destination == name]
             if number:
                 self._witness(Step.BETWEEN_DESTINATIONS, batch.number)
@@ -87,7 +94,7 @@ class Publisher:
                 rows[name] = sum(file.rows for file in mine)
         self._witness(Step.AFTER_PUBLISH, batch.number)
         if files:
-            self._remove_staged(plan)  # 2
+            self._remove_staged(plan)  # 3
         return rows
 
     def _remove_staged(self, plan: StagingPlan) -> None:
@@ -108,3 +115,22 @@ class Publisher:
             root.remove(name)
         except Exception as error:  # noqa: BLE001  (Java's come as py4j's; the batch is in, and the next start tries again)
             _LOGGER.warning("Staged files in %s/%s could not be removed: %s", root.uri, name, error)
+
+
+def _refuse_incomplete(staged: StagedFile, batch: int) -> None:
+    """A Parquet file ends with what it holds, so one that was cut short cannot be opened.
+
+    Raises:
+        DestinationError: the file is not what its task has written.
+    """
+    files, path = file_system_of(staged.file)
+    try:
+        with files.open_input_file(path) as source:
+            rows = pq.ParquetFile(source).metadata.num_rows
+    except (OSError, pa.ArrowException) as error:
+        raise could_not_take(
+            staged.destination, batch, f"the staged file {staged.file} is not whole: {error}"
+        ) from error
+    if rows != staged.rows:
+        problem = f"the staged file {staged.file} has {rows} rows instead of {staged.rows}"
+        raise could_not_take(staged.destination, batch, problem)

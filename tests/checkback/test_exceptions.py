@@ -51,7 +51,13 @@ def test_the_drawn_parents_are_true() -> None:
 def test_what_may_be_tried_again_is_drawn() -> None:
     said = {name for name, row in drawn().items() if row.remark.startswith("retriable = True")}
     assert said == {name for name, one in CLASSES.items() if one.retriable}
-    assert said == {"DestinationError", "HalfMessageTimeoutError", "JobFailedError", "KafkaUnreachableError"}
+    assert said == {
+        "DestinationError",
+        "HalfMessageTimeoutError",
+        "InputCutShortError",
+        "JobFailedError",
+        "KafkaUnreachableError",
+    }
     assert drawn()["CheckbackError"].remark == "retriable = False"
 
 

@@ -64,3 +64,35 @@ def test_what_is_drained_is_not_kept() -> None:
         assert not pieces.empty
         pieces.drain()
         assert (source.pulled, numbers(iter(pieces))) == (10, [0])
+
+
+def test_a_source_that_raised_is_not_taken_for_one_that_ended() -> None:
+    def torn() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pylist([{"number": 0}], schema=SCHEMA)
+        raise OSError("the pipe broke")
+
+    with Pieces(torn(), 1 << 20) as pieces:
+        with pytest.raises(OSError, match="pipe"):
+            numbers(iter(pieces))
+        assert numbers(iter(pieces)) == [0]  # a generator that has raised looks exhausted
+        assert not pieces.whole
+
+
+@pytest.mark.parametrize("most_bytes", [1 << 20, 0])
+def test_whole_is_what_has_been_pulled_to_its_end(most_bytes: int) -> None:
+    with Pieces(iter(Source()), most_bytes) as pieces:
+        assert not pieces.empty
+        assert not pieces.whole
+        assert len(numbers(iter(pieces))) == 10
+        assert pieces.whole
+
+
+def test_a_file_that_was_cut_short_is_an_error_and_not_its_end() -> None:
+    with Pieces(iter(Source()), 0) as pieces:
+        assert len(numbers(iter(pieces))) == 10
+        file = Path(pieces._file.name)
+        complete = file.read_bytes()
+        for length in range(0, len(complete), 4):
+            file.write_bytes(complete[:length])
+            with pytest.raises((RuntimeError, OSError, pa.ArrowInvalid)):
+                numbers(iter(pieces))

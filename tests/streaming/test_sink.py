@@ -8,8 +8,9 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from kafka.partitioner.default import murmur2
 
-from checkback.exceptions import ProgressError
+from checkback.exceptions import InputCutShortError, ProgressError
 from streaming.partition_writer import Batch, SinkSettings, write_partition
+from streaming.pieces import Pieces
 from streaming.transaction import producer_settings
 from tests.place import Place
 from tests.streaming.outcomes import outcome, rows
@@ -83,6 +84,17 @@ def test_a_failing_task_leaves_nothing_readable(place: Place, settings: SinkSett
         write_partition(settings, batch(0, query_id), 0, torn())
     write_partition(settings, batch(0, query_id), 0, rows(outcome(place.real_topic, value=b"whole")))
     assert values(place) == [b"whole"]
+
+
+def test_a_task_whose_rows_end_early_commits_nothing(
+    place: Place, settings: SinkSettings, query_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pieces, "whole", False)
+    with pytest.raises(InputCutShortError):
+        write_partition(settings, batch(0, query_id), 0, rows(outcome(place.real_topic, value=b"half of them")))
+    monkeypatch.undo()
+    report = write_partition(settings, batch(0, query_id), 0, rows(outcome(place.real_topic, value=b"all")))
+    assert (report.skipped, values(place)) == (False, [b"all"])
 
 
 def test_keyed_messages_lie_where_javas_partitioner_puts_them(

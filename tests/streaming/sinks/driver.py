@@ -19,6 +19,8 @@ from streaming.steps import Step, Witness, nothing
 from tests.place import Place
 from tests.streaming.outcomes import outcome
 
+PARTITIONS = 2
+
 
 class CrashError(Exception):
     """What a test ends a driver with."""
@@ -89,14 +91,16 @@ class Driver:
         to_kafka = SinkSettings(place.bootstrap_servers, place.topics, 60_000)
         # drivers of one run: what the claim says is tested elsewhere, here the tables alone must tell them apart
         guard = Guard(to_kafka, query.claim(to_kafka), query.owner, {})
-        self._sink = ExactlyOnceSink(to_kafka, checkpoint, guard, self.reports.append, self.publisher)
+        self._sink = ExactlyOnceSink(to_kafka, checkpoint, guard, PARTITIONS, self.reports.append, self.publisher)
 
     def run(self, batch: int, outcomes: Sequence[dict[str, Any]]) -> None:
         """Run a batch, which may have been run before."""
         self._query.begin(batch)
         names = OUTCOME_SCHEMA.names
         rows = [tuple(int(row[name]) if name == "kind" else row[name] for name in names) for row in outcomes]
-        self._sink(self._query.spark.createDataFrame(rows, OUTCOME_SCHEMA).repartition(2, "half_offset"), batch)
+        self._sink(
+            self._query.spark.createDataFrame(rows, OUTCOME_SCHEMA).repartition(PARTITIONS, "half_offset"), batch
+        )
 
 
 def messages(topic: str, *numbers: int) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from checkback.exceptions import DestinationError
+from checkback.exceptions import DestinationError, InputCutShortError
 from streaming.steps import Step
 from tests.streaming.sinks.driver import Crash, CrashError, Query, messages
 from tests.tables import Rows, Table
@@ -192,3 +192,27 @@ def test_a_table_that_fails_is_named_and_gets_the_batch_later(query: Query, tabl
     assert table.read() == []
     query.driver(table.sinks()).run(0, messages(ORDERS, 1, 2))
     assert ids(table.read()) == ["tx-1", "tx-2"]
+
+
+@pytest.mark.parametrize("cut", [1, 200])
+def test_a_staged_file_that_was_cut_short_is_not_published(query: Query, table: Table, cut: int) -> None:
+    def cut_short(step: Step, _batch: int) -> None:
+        if step is Step.BEFORE_PUBLISH:
+            for file in query.place.folder.rglob("_checkback_staging/**/*.parquet"):
+                file.write_bytes(file.read_bytes()[:-cut])
+
+    with pytest.raises(DestinationError, match="is not whole"):
+        query.driver(table.sinks(), cut_short).run(0, messages(ORDERS, 1, 2, 3))
+    assert table.read() == []
+    query.driver(table.sinks()).run(0, messages(ORDERS, 1, 2, 3))
+    assert ids(table.read()) == ["tx-1", "tx-2", "tx-3"]
+
+
+def test_a_batch_of_which_not_every_task_has_reported_is_not_published(query: Query, table: Table) -> None:
+    driver = query.driver(table.sinks())
+    driver._sink._state_partitions += 1  # as if one report had been lost on its way
+    with pytest.raises(InputCutShortError, match="reports came from"):
+        driver.run(0, messages(ORDERS, 1, 2, 3))
+    assert table.read() == []
+    query.driver(table.sinks()).run(0, messages(ORDERS, 1, 2, 3))
+    assert ids(table.read()) == ["tx-1", "tx-2", "tx-3"]
