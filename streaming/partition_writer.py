@@ -162,9 +162,7 @@ class _Task:
             _count(piece, counts)
             settings.witness(Step.IN_TRANSACTION, number)
         if not self._pieces.whole:
-            raise InputCutShortError(
-                "The rows of the batch have not all come: it is run again, and nothing is committed."
-            )
+            raise InputCutShortError("Not all rows of the batch have come: nothing is committed, it is run again.")
         settings.witness(Step.STATE_COMMITTED, number)
         transaction.commit(self._done, self._consumer.consumer_group_metadata())  # 6
         settings.witness(Step.AFTER_TRANSACTION, number)

@@ -11,7 +11,7 @@ raises, or that nobody asks again, never gets there. The state's operator commit
 """
 
 from collections.abc import Iterator
-from typing import IO, Any, Self
+from typing import IO, Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.serializers import ArrowStreamSerializer
@@ -41,7 +41,7 @@ class WatchedInput:
 
     @property
     def whole(self) -> bool:
-        """Whether the mark was the last that was read. Rows may end with its bytes: then the file's end was read too."""
+        """Whether the mark was read last. Rows may end with its bytes, but then the file's end is read after them."""
         return self._last == END_OF_STREAM and not self._came_to_end
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -72,11 +72,11 @@ class _Latest:
 def watch_inputs() -> None:
     """Have every Arrow stream that Spark pipes to this process, or to one that is forked from it, read to its mark."""
 
-    def load_stream(_self: Self, stream: IO[bytes]) -> Iterator[Any]:
+    def load_stream(_serializer: Any, stream: IO[bytes]) -> Iterator[Any]:
         _Latest.watched = WatchedInput(stream)
         return _Latest.watched.batches()
 
-    ArrowStreamSerializer.load_stream = load_stream  # type: ignore[method-assign] # that is what this is for
+    ArrowStreamSerializer.load_stream = load_stream  # type: ignore[method-assign,assignment] # PySpark has no other way in
 
 
 def whole(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -103,6 +103,6 @@ def whole(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _cut_short() -> InputCutShortError:
     return InputCutShortError(
-        "What feeds this task ended before its end: a Python worker was killed, perhaps for want of memory, or the task "
-        "was cancelled. Nothing of the batch is committed; it is run again."
+        "What feeds this task ended too early: a Python worker was killed, perhaps for want of memory, or the task was "
+        "cancelled. Nothing of the batch is committed; it is run again."
     )
