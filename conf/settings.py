@@ -61,6 +61,7 @@ class JobSettings(_Section):
     checkpoint: Text = "checkpoint"
     master: Text = "local[*]"
     driver_memory: Annotated[str, Field(pattern=r"^\d+[mg]$")] = "2g"
+    spark_options: dict[str, str] = {}
     state_partitions: PositiveInt = 2
     max_offsets_per_trigger: PositiveInt = 200_000
     clock_tolerance: Positive = 600_000

@@ -118,7 +118,7 @@ class TransactionJob:
             sink, checkpoint, self._guard, settings.job.state_partitions, self._observe, publisher
         )
         self._metrics.start()
-        self._query = start_query(outcomes(spark, settings), settings, self._sink)
+        self._query = start_query(outcomes(spark, settings, self._witness), settings, self._sink)
         if settings.checks.in_job:
             self._checks = CheckService(settings)
             self._checks.start()

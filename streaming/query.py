@@ -12,6 +12,7 @@ from state import Policy
 from streaming.after_check_max import after_check_max
 from streaming.decode import INGEST_TIME, clock_rows, decode
 from streaming.segments import with_segment_state
+from streaming.steps import Witness, nothing
 
 _STOP_TIMEOUT = "3s"
 
@@ -69,14 +70,14 @@ def _batch_time() -> Column:
     return F.get(F.array(F.current_timestamp()), first)
 
 
-def outcomes(spark: SparkSession, settings: Settings) -> DataFrame:
+def outcomes(spark: SparkSession, settings: Settings, witness: Witness = nothing) -> DataFrame:
     """Everything from Kafka to the outcomes of the state machine."""
     topics = Topics(settings.kafka.topic_prefix)
     decoded = decode(kafka_records(spark, settings), topics, settings.transactions.segment_size)
     # An idle stream's watermark stands still, and with it all timers: one row a second keeps time going.
     clock = clock_rows(spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load())
     timed = decoded.unionByName(clock).coalesce(settings.job.state_partitions).withColumn(INGEST_TIME, _batch_time())
-    return with_segment_state(timed, policy_of(settings), topics, settings.job.clock_tolerance)
+    return with_segment_state(timed, policy_of(settings), topics, settings.job.clock_tolerance, witness)
 
 
 def start_query(frame: DataFrame, settings: Settings, sink: Callable[[DataFrame, int], None]) -> StreamingQuery:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import (
@@ -32,7 +33,8 @@ from state import (
 )
 from streaming.arrivals import arrivals_of
 from streaming.decode import INGEST_TIME, NO_SEGMENT
-from streaming.worker import prepare_worker
+from streaming.steps import Step, Witness, nothing
+from streaming.worker import name_worker, prepare_worker
 
 _SPARK_TYPES: dict[Any, DataType] = {np.int8: ByteType(), np.int32: IntegerType(), np.int64: LongType()}
 
@@ -52,7 +54,9 @@ OUTCOME_SCHEMA = StructType(
 SegmentFunction = Callable[[Any, Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
 
 
-def with_segment_state(decoded: DataFrame, policy: Policy, topics: Topics, clock_tolerance_ms: int) -> DataFrame:
+def with_segment_state(
+    decoded: DataFrame, policy: Policy, topics: Topics, clock_tolerance_ms: int, witness: Witness = nothing
+) -> DataFrame:
     """Outcomes of a decoded stream that has an ``ingest_time`` column.
 
     The watermark lies ``clock_tolerance_ms`` behind the ingest time, so that a clock that steps back makes no
@@ -62,7 +66,7 @@ def with_segment_state(decoded: DataFrame, policy: Policy, topics: Topics, clock
         decoded.withWatermark(INGEST_TIME, f"{clock_tolerance_ms} milliseconds")
         .groupBy("half_partition", "segment")
         .applyInPandasWithState(
-            segment_function(policy, topics, clock_tolerance_ms),
+            segment_function(policy, topics, clock_tolerance_ms, witness),
             outputStructType=OUTCOME_SCHEMA,
             stateStructType=STATE_SCHEMA,
             outputMode="append",
@@ -71,11 +75,14 @@ def with_segment_state(decoded: DataFrame, policy: Policy, topics: Topics, clock
     )
 
 
-def segment_function(policy: Policy, topics: Topics, clock_tolerance_ms: int) -> SegmentFunction:
+def segment_function(
+    policy: Policy, topics: Topics, clock_tolerance_ms: int, witness: Witness = nothing
+) -> SegmentFunction:
     """The function that Spark calls for each segment that has rows, or whose timer is due."""
 
     def step(key: Any, frames: Iterator[pd.DataFrame], group_state: GroupState) -> Iterator[pd.DataFrame]:
         prepare_worker()
+        name_worker("state")
         half_partition, number = int(key[0]), int(key[1])
         pieces = [frame for frame in frames if len(frame)]
         arrivals = arrivals_of(pieces, topics)
@@ -87,6 +94,7 @@ def segment_function(policy: Policy, topics: Topics, clock_tolerance_ms: int) ->
             return
         segment = decode(group_state.get[0]) if group_state.exists else Segment.new(number, policy)
         result = evaluate(segment, arrivals, now_ms, policy)
+        witness(Step.IN_STATE, _batch_number())
         if result.segment is None:
             if group_state.exists:
                 group_state.remove()
@@ -99,6 +107,12 @@ def segment_function(policy: Policy, topics: Topics, clock_tolerance_ms: int) ->
         yield from _frames(result.outcomes, half_partition)
 
     return step
+
+
+def _batch_number() -> int:
+    context = TaskContext.get()
+    number = context.getLocalProperty("streaming.sql.batchId") if context else None
+    return -1 if number is None else int(number)
 
 
 def _ingest_ms(frame: pd.DataFrame) -> int:

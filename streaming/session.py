@@ -55,7 +55,7 @@ def build_session(settings: Settings) -> SparkSession:
     # On one machine shuffled rows go through the page cache only: packing them costs more than it saves.
     local = {"spark.shuffle.compress": "false"} if settings.job.master.startswith("local") else {}
     delta = _DELTA if "delta" in kinds else {}
-    for key, value in (_CONF | local | delta).items():
+    for key, value in (_CONF | local | delta | settings.job.spark_options).items():
         builder = builder.config(key, value)
     return (
         builder.config("spark.driver.memory", settings.job.driver_memory)

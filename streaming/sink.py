@@ -18,7 +18,7 @@ from streaming.sinks.publishing import Publisher
 from streaming.sinks.staging import StagedFile, Staging, StagingPlan
 from streaming.steps import Step
 from streaming.whole_input import whole
-from streaming.worker import prepare_worker
+from streaming.worker import name_worker, prepare_worker
 
 REPORT_SCHEMA = "partition int, written long, skipped boolean, counts string, staged string"
 _DAY_SECONDS = 24 * 3600.0
@@ -125,6 +125,7 @@ def _writer(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(outcomes: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
+        name_worker("sink")
         context = TaskContext.get()
         partition = context.partitionId() if context else 0
         staging = Staging(plan, partition) if plan else None
@@ -132,6 +133,7 @@ def _writer(
         report = write_partition(settings, batch, partition, staging.take(rows) if staging else rows)
         staged = json.dumps(staging.files if staging else [])
         yield pa.RecordBatch.from_pylist([{**asdict(report), "staged": staged}], schema=_REPORT_ARROW)
+        name_worker("idle")
 
     return write
 

@@ -9,6 +9,8 @@ class Step(StrEnum):
 
     BATCH_STARTS = "batch starts"
     """Driver: its entry is in the offset log, nothing has been evaluated."""
+    IN_STATE = "in the state function"
+    """Task, in the Python worker that runs the state: a segment has been evaluated."""
     BEFORE_TRANSACTION = "before the Kafka transaction"
     """Task: earlier producers are fenced, the progress offset is read."""
     IN_TRANSACTION = "in the Kafka transaction"

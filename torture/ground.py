@@ -34,7 +34,7 @@ class Ground:
     clock: SettableClock
     tables: Tables | None = None
     executors: int = 1
-    """How many share two cores."""
+    """How many share two cores; with 0 the driver runs the tasks itself, and one that fails is not tried again."""
     topics: Topics = field(default_factory=Topics)
 
     @property
@@ -85,10 +85,11 @@ class Ground:
 
     def settings(self) -> dict[str, str]:
         """Environment of the job and of the check service."""
+        cluster = f"local-cluster[{self.executors},{2 // self.executors},1024]" if self.executors else "local[2]"
         values = {
             "KAFKA__BOOTSTRAP_SERVERS": self.broker.bootstrap_servers,
             "JOB__CHECKPOINT": str(self.checkpoint),
-            "JOB__MASTER": f"local-cluster[{self.executors},{2 // self.executors},1024]",
+            "JOB__MASTER": cluster,
             "JOB__DRIVER_MEMORY": "768m",
             "JOB__STATE_PARTITIONS": str(STATE_PARTITIONS),
             "JOB__MAX_OFFSETS_PER_TRIGGER": "2000",

@@ -2,9 +2,26 @@
 
 import os
 import sys
+import threading
+import time
+from pathlib import Path
+
+from pyspark import SparkContext
 
 from checkback.cli.run import run
-from torture.death import DeathWatch
+from torture.death import DeathWatch, cancelling_ordered
+
+_LOOK_SECONDS = 0.1
+
+
+def _cancel_when_told_to(folder: Path) -> None:
+    while True:
+        context = SparkContext._active_spark_context  # noqa: SLF001  (the job does not hand its own out)
+        if context is not None and cancelling_ordered(folder):
+            context.cancelAllJobs()
+        time.sleep(_LOOK_SECONDS)
+
 
 if __name__ == "__main__":
+    threading.Thread(target=_cancel_when_told_to, args=(Path(sys.argv[1]),), daemon=True).start()
     run(None, DeathWatch(sys.argv[1], os.getpid()))

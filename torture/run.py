@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from torture import clock
 from torture.faults import inject
 from torture.ground import Ground, make_ground
+from torture.large_batches import LargeReport, strike_large_batches
 from torture.oracle import Judgement
 from torture.schedule import PUBLISHING, Fault, Round, schedule
 from torture.system import NotRecoveredError, System
@@ -64,6 +65,7 @@ class Options:
     rounds: int | None = None
     minutes: float | None = None
     executors: int = 1
+    """0, 1 or 2; see :class:`torture.ground.Ground`."""
     with_tables: bool = False
     postgresql_url: str = ""
 
@@ -91,6 +93,24 @@ def torture(options: Options, tell: Tell = lambda _round: None) -> TortureReport
         report.logs = str(ground.folder)
     if report.holds:
         ground.clear(keep_logs=bool(report.logs))
+    return report
+
+
+def torture_large_batches(options: Options, tell: Callable[[str], None]) -> LargeReport:
+    """Strike in the midst of large batches: ``options.rounds`` times. Tables are no part of it."""
+    ground = make_ground(options.executors)
+    report = LargeReport(options.seed, options.executors)
+    started = time.monotonic()
+    try:
+        ground.prepare()
+        strike_large_batches(ground, report, options.rounds or 1, tell)
+    finally:
+        ground.broker.stop()
+    report.seconds = time.monotonic() - started
+    if report.holds:
+        ground.clear(keep_logs=False)
+    else:
+        report.logs = str(ground.folder)
     return report
 
 

@@ -29,7 +29,13 @@ class Fault(StrEnum):
 PUBLISHING = (Step.BEFORE_PUBLISH, Step.BETWEEN_DESTINATIONS, Step.AFTER_PUBLISH)
 """Steps that a batch has only where messages go to tables."""
 STEPS = tuple(step for step in Step if step not in PUBLISHING)
-TASK_STEPS = (Step.BEFORE_TRANSACTION, Step.IN_TRANSACTION, Step.STATE_COMMITTED, Step.AFTER_TRANSACTION)
+TASK_STEPS = (
+    Step.IN_STATE,
+    Step.BEFORE_TRANSACTION,
+    Step.IN_TRANSACTION,
+    Step.STATE_COMMITTED,
+    Step.AFTER_TRANSACTION,
+)
 
 _MOST_DELAY_SECONDS = 1.5
 

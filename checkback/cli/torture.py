@@ -5,12 +5,15 @@ import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from checkback.exceptions import InstallationError
+
+if TYPE_CHECKING:
+    from torture.large_batches import LargeReport
 
 Tables = Annotated[bool, typer.Option("--tables", help="Send messages to a Delta table and Parquet files, too.")]
 Postgresql = Annotated[
@@ -30,7 +33,15 @@ def run_torture(
     minutes: Annotated[float | None, typer.Option(min=0.1, help="Rounds for so long.", show_default=False)] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="So many rounds; 30 without --minutes.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Which faults come when; the same seed, the same schedule.")] = 1,
-    executors: Annotated[int, typer.Option(min=1, max=2, help="Spark executors; they share two cores.")] = 1,
+    executors: Annotated[
+        int, typer.Option(min=0, max=2, help="Spark executors; they share two cores. With 0 the driver runs all tasks.")
+    ] = 1,
+    large_batches: Annotated[
+        bool,
+        typer.Option(
+            "--large-batches", help="Strike in the midst of batches of 100,000 transactions, and nothing else."
+        ),
+    ] = False,
     tables: Tables = False,
     postgresql: Postgresql = "",
     json_file: JsonFile = None,
@@ -41,7 +52,7 @@ def run_torture(
     kills, stops or damages one of them, or sets the clock back. Exit status 1 when a promise did not hold.
     """
     try:
-        from torture import Options, RoundReport, torture  # noqa: PLC0415  (the other commands do not need its packages)
+        from torture import Options, RoundReport, torture, torture_large_batches  # noqa: PLC0415  (the other commands do not need its packages)
     except ModuleNotFoundError as error:
         raise InstallationError(f"checkback torture needs {error.name}: pip install 'checkback[job,sql]'.") from error
     # so that SIGTERM, too, ends what has been started
@@ -55,6 +66,9 @@ def run_torture(
 
     console.print(f"Starting Kafka, the job, a check service and producers; seed {seed} ...")
     options = Options(seed, rounds or (None if minutes else 30), minutes, executors, tables, postgresql)
+    if large_batches:
+        _show_large(torture_large_batches(options, lambda line: console.print(line, markup=False)), console, json_file)
+        return
     report = torture(options, tell)
     for fault in report.left_out:
         console.print(f"Left out: {fault} (it needs Linux and a C compiler).")
@@ -66,5 +80,16 @@ def run_torture(
     if report.logs:
         console.print(f"Logs are kept in {report.logs}.")
     if not report.holds:
+        console.print(f"[bold red]A promise did not hold[/]: {report.defect}")
+        raise typer.Exit(1)
+
+
+def _show_large(report: "LargeReport", console: Console, json_file: Path | None) -> None:
+    if json_file is not None:
+        json_file.write_text(json.dumps(asdict(report), indent=2), encoding="utf-8")
+    console.print(f"{len(report.rounds)} rounds in {report.backlogs} batches, {report.seconds:.0f} s.")
+    console.print(f"kafka: {report.committed} committed; {report.verdict}.")
+    if not report.holds:
+        console.print(f"Logs are kept in {report.logs}.")
         console.print(f"[bold red]A promise did not hold[/]: {report.defect}")
         raise typer.Exit(1)

@@ -1,0 +1,61 @@
+"""Faults in the midst of a large batch, on the real job: nothing of a batch that was cut short is committed.
+
+Each fault strikes when seven tenths of a batch have been evaluated, with rows on their way in every part of the pipe.
+On ``local-cluster`` Spark tries a task again by itself; on ``local[2]`` the job ends, and is started again.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from torture.ground import Ground, make_ground
+from torture.large_batches import LargeBatches, LargeReport, LargeRound, Strike, strike_large_batches
+
+TRANSACTIONS = 30_000
+WITHOUT_A_RESTART = (
+    Strike.STATE_WORKER,
+    Strike.STATE_WORKER_HELD,
+    Strike.STATE_RAISES,
+    Strike.SINK_WORKER,
+    Strike.EXECUTOR,
+)
+"""On a cluster the job lives through these."""
+ENDING_THE_JOB = (Strike.STATE_WORKER, Strike.STATE_WORKER_HELD, Strike.STATE_RAISES, Strike.TASKS_CANCELLED)
+SEED = 17
+
+
+@pytest.fixture
+def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
+    made = make_ground(executors=request.param)
+    try:
+        made.prepare()
+        yield made
+    finally:
+        made.broker.stop()
+        made.clear(keep_logs=False)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("ground", "strikes"),
+    [(1, (*WITHOUT_A_RESTART, Strike.TASKS_CANCELLED, Strike.STOPPED)), (0, (*ENDING_THE_JOB, Strike.STOPPED))],
+    ids=["local-cluster", "local[2]"],
+    indirect=["ground"],
+)
+def test_a_batch_cut_short_is_not_committed(ground: Ground, strikes: tuple[Strike, ...]) -> None:
+    with LargeBatches(ground, TRANSACTIONS) as running:
+        for number, strike in enumerate(strikes, start=1):
+            verdict = running.run([LargeRound(number, strike, tenth=7)])
+            assert verdict.holds, f"{strike}: {verdict}"
+        total = running.all_in_all()
+    assert total.holds, total
+    assert total.delivered == total.committed == len(strikes) * TRANSACTIONS * 9 // 10
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("ground", [1], indirect=True)
+def test_rounds_of_a_seed(ground: Ground) -> None:
+    report = LargeReport(SEED, executors=1)
+    strike_large_batches(ground, report, 6, lambda _line: None, TRANSACTIONS)
+    assert report.holds, report
+    assert (len(report.rounds), report.backlogs) == (6, 3)
