@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from checkback import protocol
 from checkback.exceptions import CheckbackError
@@ -22,6 +22,7 @@ GROUP = "orders"
 HALF_PARTITIONS = 8
 STATE_PARTITIONS = 2
 _LIMIT_SECONDS = 600.0
+_LOOK_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,9 @@ def write_backlog(bootstrap_servers: str, transactions: int, value_bytes: int) -
     producer.flush()
 
 
-def delivered_once(bootstrap_servers: str, expected: int) -> int:
+def delivered_once(
+    bootstrap_servers: str, expected: int, topic: str = REAL_TOPIC, partitions: int = HALF_PARTITIONS
+) -> int:
     """Count what a ``read_committed`` consumer finds on the real topic.
 
     Raises:
@@ -106,12 +109,14 @@ def delivered_once(bootstrap_servers: str, expected: int) -> int:
             "isolation.level": "read_committed",
         }
     )
-    consumer.subscribe([REAL_TOPIC])
+    places = [TopicPartition(topic, number, 0) for number in range(partitions)]
+    consumer.assign(places)
     seen: set[object] = set()
     count = 0
     deadline = time.monotonic() + _LIMIT_SECONDS
     try:
-        while count < expected and time.monotonic() < deadline:
+        # To the end, and not until so many have come: a copy more would lie behind them.
+        while time.monotonic() < deadline and (count < expected or not _at_end(consumer, places)):
             for message in consumer.consume(10_000, timeout=1):
                 count += 1
                 seen.add(dict(message.headers() or [])[protocol.ID])
@@ -120,6 +125,14 @@ def delivered_once(bootstrap_servers: str, expected: int) -> int:
     if not count == len(seen) == expected:
         raise CheckbackError(f"Of {expected} transactions {len(seen)} were delivered, in {count} messages.")
     return count
+
+
+def _at_end(consumer: Consumer, places: Sequence[TopicPartition]) -> bool:
+    """Whether everything that may be read now has been. Before the first message a position is negative."""
+    ends = {place.partition: consumer.get_watermark_offsets(place, _LOOK_SECONDS)[1] for place in places}
+    return all(
+        place.offset >= ends[place.partition] for place in consumer.position(list(places)) if ends[place.partition]
+    )
 
 
 def _transaction_id(number: int) -> str:

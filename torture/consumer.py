@@ -13,6 +13,7 @@ from checkback.protocol import ID
 from torture.oracle import Body
 
 _POLL_SECONDS = 0.1
+_LOOK_SECONDS = 10.0
 _SILENT_SECONDS = 15.0
 """A consumer that got nothing for so long is replaced: librdkafka's may fall silent when a broker is restarted."""
 
@@ -41,6 +42,14 @@ class Consuming(threading.Thread):
         self._stopping.set()
         self.join()
 
+    def at_end(self) -> bool:
+        """Whether all that is readable now has come: Kafka is asked for the end, which silence does not prove."""
+        with closing(self._consumer()) as asking:
+            return all(
+                at >= asking.get_watermark_offsets(TopicPartition(topic, number), _LOOK_SECONDS)[1]
+                for (topic, number), at in self._positions.items()
+            )
+
     def found(self) -> Mapping[str, Sequence[Body]]:
         """All copies of every message so far, by id."""
         with self._lock:
@@ -57,6 +66,10 @@ class Consuming(threading.Thread):
                 if message.error() is None:
                     last = time.monotonic()
                     self._take(message)
+            for place in consumer.position([TopicPartition(*place) for place in self._positions]):
+                # past the markers of transactions, which are no messages
+                at = self._positions[place.topic, place.partition]
+                self._positions[place.topic, place.partition] = max(at, place.offset)
 
     def _take(self, message: Any) -> None:
         headers = message.headers() or []

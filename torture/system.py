@@ -160,7 +160,8 @@ class System:
         self.job.terminate()
         if self.job.wait(40) is None:
             self.stops.append("The job did not end within 40 s of SIGTERM.")
-        time.sleep(1)  # a consumer that is still to see a repeated or leaked one
+        with suppress(NotRecoveredError):  # it is still to see a repeated or leaked one
+            self.wait_until(self._consuming.at_end, 60, "the consumer did not come to the end", supervised=False)
         return self.judge_all()
 
     def _all_is_delivered(self) -> bool:
