@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import (
@@ -18,12 +19,13 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from checkback.exceptions import JobStoppedError
 from checkback.protocol import Topics
 from state import (
     BYTES,
     OUTCOME_FIELDS,
     Arrivals,
-    Policy,
+    Policies,
     Rows,
     Segment,
     decode,
@@ -51,18 +53,30 @@ OUTCOME_SCHEMA = StructType(
 
 SegmentFunction = Callable[[Any, Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
 
+BatchTime = Callable[[GroupState], int]
+"""The batch's own time, the same for all its rows and timers and whenever it is run again."""
 
-def with_segment_state(decoded: DataFrame, policy: Policy, topics: Topics, clock_tolerance_ms: int) -> DataFrame:
+_BATCH_NUMBER = "streaming.sql.batchId"  # Spark's MicroBatchExecution.BATCH_ID_KEY
+
+
+def with_segment_state(
+    decoded: DataFrame,
+    policies: Policies,
+    topics: Topics,
+    clock_tolerance_ms: int,
+    batch_time: BatchTime = GroupState.getCurrentProcessingTimeMs,
+) -> DataFrame:
     """Outcomes of a decoded stream that has an ``ingest_time`` column.
 
     The watermark lies ``clock_tolerance_ms`` behind the ingest time, so that a clock that steps back makes no
-    row late; timers are set earlier by as much, so that they are on time all the same.
+    row late; timers are set earlier by as much, so that they are on time all the same. A timer that fires too early,
+    because the tolerance was another one when it was set, finds nothing due and is set again.
     """
     return (
         decoded.withWatermark(INGEST_TIME, f"{clock_tolerance_ms} milliseconds")
         .groupBy("half_partition", "segment")
         .applyInPandasWithState(
-            segment_function(policy, topics, clock_tolerance_ms),
+            segment_function(policies, topics, clock_tolerance_ms, batch_time),
             outputStructType=OUTCOME_SCHEMA,
             stateStructType=STATE_SCHEMA,
             outputMode="append",
@@ -71,7 +85,9 @@ def with_segment_state(decoded: DataFrame, policy: Policy, topics: Topics, clock
     )
 
 
-def segment_function(policy: Policy, topics: Topics, clock_tolerance_ms: int) -> SegmentFunction:
+def segment_function(
+    policies: Policies, topics: Topics, clock_tolerance_ms: int, batch_time: BatchTime
+) -> SegmentFunction:
     """The function that Spark calls for each segment that has rows, or whose timer is due."""
 
     def step(key: Any, frames: Iterator[pd.DataFrame], group_state: GroupState) -> Iterator[pd.DataFrame]:
@@ -79,8 +95,7 @@ def segment_function(policy: Policy, topics: Topics, clock_tolerance_ms: int) ->
         half_partition, number = int(key[0]), int(key[1])
         pieces = [frame for frame in frames if len(frame)]
         arrivals = arrivals_of(pieces, topics)
-        last_ms = group_state.getCurrentWatermarkMs() + clock_tolerance_ms
-        now_ms = _ingest_ms(pieces[0]) if pieces else last_ms
+        policy, now_ms = policies.of_batch(_batch_number()), batch_time(group_state)
         if number == NO_SEGMENT:
             result = evaluate(Segment.new(0, policy), Arrivals(broken=arrivals.broken), now_ms, policy)
             yield from _frames(result.outcomes, half_partition)
@@ -101,9 +116,12 @@ def segment_function(policy: Policy, topics: Topics, clock_tolerance_ms: int) ->
     return step
 
 
-def _ingest_ms(frame: pd.DataFrame) -> int:
-    # one batch, one time: see streaming.query.outcomes
-    return int(frame[INGEST_TIME].iloc[0].timestamp() * 1000)
+def _batch_number() -> int:
+    context = TaskContext.get()
+    number = context.getLocalProperty(_BATCH_NUMBER) if context else None
+    if number is None:
+        raise JobStoppedError("Spark does not say which batch a task is of: another version than 4.2, perhaps.")
+    return int(number)
 
 
 def _frames(outcomes: Rows, half_partition: int) -> Iterator[pd.DataFrame]:
