@@ -2,7 +2,7 @@
 
 from state.codec import decode, encode
 from state.outcomes import Kind
-from state.policy import AfterCheckMax, Always, Policy
+from state.policy import RULES_VERSION, AfterCheckMax, Always, Policies, Policy
 from state.rows import (
     BROKEN_FIELDS,
     BUNDLE,
@@ -28,6 +28,7 @@ __all__ = [
     "MESSAGE_FIELDS",
     "OP_FIELDS",
     "OUTCOME_FIELDS",
+    "RULES_VERSION",
     "SETTLED",
     "TABLE",
     "UNDECIDED",
@@ -39,6 +40,7 @@ __all__ = [
     "Fields",
     "Kind",
     "Outcome",
+    "Policies",
     "Policy",
     "Rows",
     "Segment",

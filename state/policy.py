@@ -5,11 +5,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from checkback.exceptions import JobStoppedError
 from state.rows import Column, Rows
 from state.table import Event, EventCodes
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
+
+RULES_VERSION = 2
+"""Raised with every change after which the same records, time, state and policy give other outcomes or another state:
+here, in ``streaming/decode.py``, ``streaming/arrivals.py`` or ``streaming/segments.py``. A new field of the policy is
+none if its default does what was done before. A batch that is in Kafka in part is not run again under another version.
+
+2: timers without rows go by the batch's own time. 1: by that of the batch before; versions were not kept.
+"""
 
 AfterCheckMax = Callable[[Rows], EventCodes]
 """What becomes of messages whose attempts are used up: from n rows (``MESSAGE_FIELDS``) to uint8[n], each
@@ -64,3 +73,22 @@ class Policy:
     def check_max_of(self, own: Column) -> Column:
         """int[n]: the check max that holds for messages with these of their own, -1 for none."""
         return np.where(own >= 0, own, self.check_max)
+
+
+@dataclass(frozen=True)
+class Policies:
+    """Policies by the number of the first batch that each holds for."""
+
+    since: tuple[tuple[int, Policy], ...]
+    """In the order of their batches."""
+
+    def of_batch(self, batch: int) -> Policy:
+        """The policy of a batch.
+
+        Raises:
+            JobStoppedError: it comes before all of them.
+        """
+        found = [policy for start, policy in self.since if start <= batch]
+        if not found:
+            raise JobStoppedError(f"Spark runs batch {batch} again, which had been finished when the job started.")
+        return found[-1]

@@ -32,6 +32,11 @@ def read_progress(settings: SinkSettings, query_id: str, partitions: int, *, set
     return [Progress.of(one.offset, one.metadata) for one in found]
 
 
+def any_has(settings: SinkSettings, query_id: str, partitions: int, batch: int) -> bool:
+    """Whether Kafka has this batch, or a later one, of any state partition."""
+    return any((one.offset or 0) > batch for one in read_progress(settings, query_id, partitions, settled=True))
+
+
 def fence(settings: SinkSettings, query_id: str, partitions: int) -> None:
     """Fence the producers of every state partition, and settle what they left half done.
 

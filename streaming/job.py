@@ -4,6 +4,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,16 +22,18 @@ from checkers import CheckService
 from conf import Settings
 from streaming.checkpoint import Checkpoint, CheckpointFacts
 from streaming.claim import Claim
-from streaming.fence import topic_ids
+from streaming.fence import any_has, topic_ids
 from streaming.guard import Guard
 from streaming.metrics import JobMetrics
 from streaming.opening import Clock, open_checkpoint
 from streaming.partition_writer import SinkSettings
 from streaming.patience import patience
 from streaming.query import outcomes, policy_of, start_query
+from streaming.rules_in_force import Rules, RulesInForce
 from streaming.session import build_session
 from streaming.sink import BatchReport, ExactlyOnceSink
 from streaming.sinks import publisher_of
+from streaming.sinks.folders import folder_at
 from streaming.steps import Witness, nothing
 from streaming.stops import explained
 
@@ -73,7 +76,7 @@ class TransactionJob:
 
     def start(self) -> Self:
         """Check everything, then start the query and, if the settings say so, the check service."""
-        policy_of(self._settings)  # raises on a class of the user's that cannot be used
+        policy_of(self._settings.transactions)  # raises on a class of the user's that cannot be used
         # py4j logs what a callback raises with its whole stack; the job says it in one sentence
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         try:
@@ -113,12 +116,15 @@ class TransactionJob:
         clock = Clock(int(time.time() * 1000), settings.job.clock_tolerance)
         owner = open_checkpoint(checkpoint, facts, clock, sink, claim, claim_name=self._claim_name)
         self._guard = Guard(sink, claim, owner, ids)
-        publisher = publisher_of(settings, spark, self._witness)
+        rules = RulesInForce(folder_at(spark, settings.job.checkpoint))
+        in_kafka = partial(any_has, sink, owner.query_id, settings.job.state_partitions)
+        rules.take(Rules.of(settings), settings.sinks.tables, in_kafka)
+        publisher = publisher_of(settings, spark, rules, self._witness)
         self._sink = ExactlyOnceSink(
             sink, checkpoint, self._guard, settings.job.state_partitions, self._observe, publisher
         )
         self._metrics.start()
-        self._query = start_query(outcomes(spark, settings, self._witness), settings, self._sink)
+        self._query = start_query(outcomes(spark, settings, rules.policies(), self._witness), settings, self._sink)
         if settings.checks.in_job:
             self._checks = CheckService(settings)
             self._checks.start()

@@ -7,8 +7,8 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from pyspark.sql.streaming.query import StreamingQuery
 
 from checkback.protocol import Topics
-from conf import Settings
-from state import Policy
+from conf import Settings, TransactionSettings
+from state import Policies, Policy
 from streaming.after_check_max import after_check_max
 from streaming.decode import INGEST_TIME, clock_rows, decode
 from streaming.segments import with_segment_state
@@ -17,13 +17,12 @@ from streaming.steps import Witness, nothing
 _STOP_TIMEOUT = "3s"
 
 
-def policy_of(settings: Settings) -> Policy:
+def policy_of(given: TransactionSettings) -> Policy:
     """The rules' numbers and choices, as the settings give them.
 
     Raises:
         ConfigurationError: the class that ``after_check_max`` names cannot be used.
     """
-    given = settings.transactions
     return Policy(
         transaction_timeout_ms=given.timeout,
         check_interval_ms=given.check_interval,
@@ -70,14 +69,15 @@ def _batch_time() -> Column:
     return F.get(F.array(F.current_timestamp()), first)
 
 
-def outcomes(spark: SparkSession, settings: Settings, witness: Witness = nothing) -> DataFrame:
-    """Everything from Kafka to the outcomes of the state machine."""
+def outcomes(spark: SparkSession, settings: Settings, policies: Policies, witness: Witness = nothing) -> DataFrame:
+    """Everything from Kafka to the outcomes of the state machine, each batch's under its own policy."""
     topics = Topics(settings.kafka.topic_prefix)
     decoded = decode(kafka_records(spark, settings), topics, settings.transactions.segment_size)
     # An idle stream's watermark stands still, and with it all timers: one row a second keeps time going.
     clock = clock_rows(spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load())
     timed = decoded.unionByName(clock).coalesce(settings.job.state_partitions).withColumn(INGEST_TIME, _batch_time())
-    return with_segment_state(timed, policy_of(settings), topics, settings.job.clock_tolerance, witness)
+    tolerance = settings.job.clock_tolerance
+    return with_segment_state(timed, policies, topics, tolerance, witness=witness)
 
 
 def start_query(frame: DataFrame, settings: Settings, sink: Callable[[DataFrame, int], None]) -> StreamingQuery:

@@ -19,12 +19,13 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from checkback.exceptions import JobStoppedError
 from checkback.protocol import Topics
 from state import (
     BYTES,
     OUTCOME_FIELDS,
     Arrivals,
-    Policy,
+    Policies,
     Rows,
     Segment,
     decode,
@@ -53,20 +54,31 @@ OUTCOME_SCHEMA = StructType(
 
 SegmentFunction = Callable[[Any, Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
 
+BatchTime = Callable[[GroupState], int]
+"""The batch's own time, the same for all its rows and timers and whenever it is run again."""
+
+_BATCH_NUMBER = "streaming.sql.batchId"  # Spark's MicroBatchExecution.BATCH_ID_KEY
+
 
 def with_segment_state(
-    decoded: DataFrame, policy: Policy, topics: Topics, clock_tolerance_ms: int, witness: Witness = nothing
+    decoded: DataFrame,
+    policies: Policies,
+    topics: Topics,
+    clock_tolerance_ms: int,
+    batch_time: BatchTime = GroupState.getCurrentProcessingTimeMs,
+    witness: Witness = nothing,
 ) -> DataFrame:
     """Outcomes of a decoded stream that has an ``ingest_time`` column.
 
     The watermark lies ``clock_tolerance_ms`` behind the ingest time, so that a clock that steps back makes no
-    row late; timers are set earlier by as much, so that they are on time all the same.
+    row late; timers are set earlier by as much, so that they are on time all the same. A timer that fires too early,
+    because the tolerance was another one when it was set, finds nothing due and is set again.
     """
     return (
         decoded.withWatermark(INGEST_TIME, f"{clock_tolerance_ms} milliseconds")
         .groupBy("half_partition", "segment")
         .applyInPandasWithState(
-            segment_function(policy, topics, clock_tolerance_ms, witness),
+            segment_function(policies, topics, clock_tolerance_ms, batch_time, witness),
             outputStructType=OUTCOME_SCHEMA,
             stateStructType=STATE_SCHEMA,
             outputMode="append",
@@ -76,7 +88,7 @@ def with_segment_state(
 
 
 def segment_function(
-    policy: Policy, topics: Topics, clock_tolerance_ms: int, witness: Witness = nothing
+    policies: Policies, topics: Topics, clock_tolerance_ms: int, batch_time: BatchTime, witness: Witness = nothing
 ) -> SegmentFunction:
     """The function that Spark calls for each segment that has rows, or whose timer is due."""
 
@@ -86,15 +98,15 @@ def segment_function(
         half_partition, number = int(key[0]), int(key[1])
         pieces = [frame for frame in frames if len(frame)]
         arrivals = arrivals_of(pieces, topics)
-        last_ms = group_state.getCurrentWatermarkMs() + clock_tolerance_ms
-        now_ms = _ingest_ms(pieces[0]) if pieces else last_ms
+        batch = _batch_number()
+        policy, now_ms = policies.of_batch(batch), batch_time(group_state)
         if number == NO_SEGMENT:
             result = evaluate(Segment.new(0, policy), Arrivals(broken=arrivals.broken), now_ms, policy)
             yield from _frames(result.outcomes, half_partition)
             return
         segment = decode(group_state.get[0]) if group_state.exists else Segment.new(number, policy)
         result = evaluate(segment, arrivals, now_ms, policy)
-        witness(Step.IN_STATE, _batch_number())
+        witness(Step.IN_STATE, batch)
         if result.segment is None:
             if group_state.exists:
                 group_state.remove()
@@ -111,13 +123,10 @@ def segment_function(
 
 def _batch_number() -> int:
     context = TaskContext.get()
-    number = context.getLocalProperty("streaming.sql.batchId") if context else None
-    return -1 if number is None else int(number)
-
-
-def _ingest_ms(frame: pd.DataFrame) -> int:
-    # one batch, one time: see streaming.query.outcomes
-    return int(frame[INGEST_TIME].iloc[0].timestamp() * 1000)
+    number = context.getLocalProperty(_BATCH_NUMBER) if context else None
+    if number is None:
+        raise JobStoppedError("Spark does not say which batch a task is of: another version than 4.2, perhaps.")
+    return int(number)
 
 
 def _frames(outcomes: Rows, half_partition: int) -> Iterator[pd.DataFrame]:

@@ -7,23 +7,20 @@ from streaming.sinks.delta_table import DeltaTableDestination
 from streaming.sinks.folders import folder_at
 from streaming.sinks.parquet_files import ParquetFilesDestination
 from streaming.sinks.postgresql_table import PostgresqlDestination
-from streaming.sinks.publishing import Destination, Publisher
-from streaming.sinks.routes import Routes
-from streaming.sinks.rules_in_force import RulesInForce
+from streaming.sinks.publishing import Destination, Publisher, RoutesInForce
 from streaming.steps import Witness, nothing
 
 
-def publisher_of(settings: Settings, spark: SparkSession, witness: Witness = nothing) -> Publisher | None:
+def publisher_of(
+    settings: Settings, spark: SparkSession, rules: RoutesInForce, witness: Witness = nothing
+) -> Publisher | None:
     """The destinations of a job, ready to be written to; None when all messages go to Kafka.
 
     Raises:
-        ConfigurationError: one of them cannot be used, or one is missing that a batch must still be finished for.
+        ConfigurationError: one of them cannot be used.
         DestinationError: one cannot be reached now.
     """
-    wanted = Routes.of([(rule.topic, rule.to) for rule in settings.sinks.rules])
-    rules = RulesInForce(folder_at(spark, settings.job.checkpoint))
-    rules.take(wanted, set(settings.sinks.tables))
-    if not rules.any():
+    if not rules.any_routes():
         return None
     destinations = {name: _destination(name, settings, spark) for name in settings.sinks.tables}
     for destination in destinations.values():

@@ -43,7 +43,7 @@ class Folder(Protocol):
         """Rename a file or a folder in one step; False when the target is there already, which stays as it is."""
 
     def remove(self, name: str) -> None:
-        """Delete a folder with all in it; harmless when it is not there."""
+        """Delete a file, or a folder with all in it; harmless when it is not there."""
 
 
 def folder_at(spark: SparkSession, path: str) -> Folder:
@@ -95,7 +95,10 @@ class LocalFolder:
         target = self._path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         new = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-        new.write_bytes(content)
+        with new.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # what rests on it may outlive a power cut
         new.replace(target)
 
     def make(self, name: str) -> None:
@@ -118,7 +121,10 @@ class LocalFolder:
         gone = self._path / _removed(name)
         with contextlib.suppress(FileNotFoundError):
             (self._path / name).rename(gone)
-            shutil.rmtree(gone)
+            if gone.is_dir():
+                shutil.rmtree(gone)
+            else:
+                gone.unlink()
 
 
 class HadoopFolder:

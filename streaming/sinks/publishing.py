@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from streaming.partition_writer import Batch
 from streaming.sinks.folders import Folder
 from streaming.sinks.problems import could_not_take
-from streaming.sinks.rules_in_force import RulesInForce
+from streaming.sinks.routes import Routes
 from streaming.sinks.staging import StagedFile, StagingPlan, file_system_of
 from streaming.steps import Step, Witness
 
@@ -44,10 +44,20 @@ class Destination(Protocol):
         """
 
 
+class RoutesInForce(Protocol):
+    """Which rules a batch runs under: see :mod:`streaming.rules_in_force`."""
+
+    def any_routes(self) -> bool:
+        """Whether any batch, past or to come, may have messages for tables."""
+
+    def routes_of(self, batch: int) -> Routes:
+        """Where the batch's messages go, in all its runs."""
+
+
 class Publisher:
     """All destinations of a job."""
 
-    def __init__(self, destinations: dict[str, Destination], rules: RulesInForce, witness: Witness) -> None:
+    def __init__(self, destinations: dict[str, Destination], rules: RoutesInForce, witness: Witness) -> None:
         self._destinations = destinations
         self._rules = rules
         self._witness = witness
@@ -55,7 +65,7 @@ class Publisher:
 
     def plan(self, batch: Batch) -> StagingPlan | None:
         """Where the tasks of one more attempt at a batch stage their rows; None when its rules name Kafka only."""
-        routes = self._rules.of_batch(batch.number)
+        routes = self._rules.routes_of(batch.number)
         if not self._cleaned:
             self._remove_leftovers(batch.query_id)
         if not routes.tables():

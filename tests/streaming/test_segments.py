@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.state import GroupState
 
 from checkback.protocol import Message, Topics, pack
-from state import BUNDLE, Event, Kind, Policy
+from state import BUNDLE, Event, Kind, Policies, Policy
 from streaming.decode import BROKEN_KIND, CLOCK_KIND, COLUMNS, HALF_KIND, INGEST_TIME, OP_KIND
 from streaming.segments import with_segment_state
 
 START_MS = 1_700_000_000_000
 TOLERANCE_MS = 600_000
 POLICY = Policy(transaction_timeout_ms=6_000, check_interval_ms=30_000, check_max=2, timer_slack_ms=1, segment_size=64)
+POLICIES = Policies(((0, POLICY),))
 
 
 class Stream:
@@ -28,13 +30,23 @@ class Stream:
         self._spark = spark
         self._input = folder / "input"
         self._input.mkdir()
-        self._checkpoint = folder / "checkpoint"
+        self._clock = folder / "clock"
+        self.checkpoint = folder / "checkpoint"
         self._number = 0
         self.outcomes: list[dict[str, Any]] = []
+        self.runs: list[tuple[int, list[dict[str, Any]]]] = []
+        """Batches by their number, as they were run, and what came out of each."""
+        self.dies = False
+        """Whether Spark's commit log gets no further batch."""
         self._query: Any = None
 
-    def start(self) -> None:
+    def start(self, policies: Policies = POLICIES, tolerance_ms: int = TOLERANCE_MS) -> None:
         """Start, or start again from the checkpoint."""
+        clock = str(self._clock)
+
+        def batch_time(_: GroupState) -> int:
+            return int(Path(clock).read_text(encoding="utf-8"))
+
         columns = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
         files = (
             self._spark.readStream.schema(f"{columns}, ingest_ms long")
@@ -43,8 +55,8 @@ class Stream:
         )
         timed = files.withColumn(INGEST_TIME, F.timestamp_millis("ingest_ms")).drop("ingest_ms")
         self._query = (
-            with_segment_state(timed, POLICY, Topics(), TOLERANCE_MS)
-            .writeStream.option("checkpointLocation", str(self._checkpoint))
+            with_segment_state(timed, policies, Topics(), tolerance_ms, batch_time)
+            .writeStream.option("checkpointLocation", str(self.checkpoint))
             .foreachBatch(self._collect)
             .start()
         )
@@ -55,6 +67,7 @@ class Stream:
     def feed(self, after_ms: int, *rows: dict[str, Any]) -> list[dict[str, Any]]:
         """Bring rows ``after_ms`` ms after the start, then a tick of the clock; what comes out of both."""
         before = len(self.outcomes)
+        self._clock.write_text(str(START_MS + after_ms), encoding="utf-8")
         for content in ([*rows, _row(kind=CLOCK_KIND, half_partition=-1, segment=-1)], [_tick()]):
             lines = [json.dumps({**row, "ingest_ms": START_MS + after_ms}) for row in content]
             part = self._input / f".{self._number:05}"
@@ -64,8 +77,12 @@ class Stream:
             self._query.processAllAvailable()
         return self.outcomes[before:]
 
-    def _collect(self, frame: DataFrame, _: int) -> None:
-        self.outcomes += [row.asDict() for row in frame.collect() if row.kind != Kind.COUNT]
+    def _collect(self, frame: DataFrame, number: int) -> None:
+        made = [row.asDict() for row in frame.collect() if row.kind != Kind.COUNT]
+        self.runs.append((number, made))
+        self.outcomes += made
+        if self.dies and made:
+            raise RuntimeError("the driver dies here")
 
 
 def _row(**columns: Any) -> dict[str, Any]:

@@ -12,9 +12,11 @@ from streaming.checkpoint import Checkpoint
 from streaming.claim import Claim, Owner
 from streaming.guard import Guard
 from streaming.partition_writer import SinkSettings
+from streaming.rules_in_force import Rules, RulesInForce
 from streaming.segments import OUTCOME_SCHEMA
 from streaming.sink import BatchReport, ExactlyOnceSink
-from streaming.sinks import publisher_of
+from streaming.sinks import Publisher, publisher_of
+from streaming.sinks.folders import folder_at
 from streaming.steps import Step, Witness, nothing
 from tests.place import Place
 from tests.streaming.outcomes import outcome
@@ -35,6 +37,13 @@ class Crash:
     def __call__(self, step: Step, batch: int) -> None:
         if step is self.at:
             raise CrashError(step)
+
+
+def publisher(settings: Settings, spark: SparkSession, witness: Witness = nothing) -> Publisher | None:
+    """That of a driver which has just started; the newest batch is in Kafka."""
+    rules = RulesInForce(folder_at(spark, settings.job.checkpoint))
+    rules.take(Rules.of(settings), settings.sinks.tables, lambda _batch: True)
+    return publisher_of(settings, spark, rules, witness)
 
 
 class Query:
@@ -86,7 +95,7 @@ class Driver:
         place = query.place
         self.reports: list[BatchReport] = []
         # only the driver's steps: what tasks are told of goes to another process
-        self.publisher = publisher_of(settings, query.spark, witness)
+        self.publisher = publisher(settings, query.spark, witness)
         checkpoint = Checkpoint(query.spark, settings.job.checkpoint)
         to_kafka = SinkSettings(place.bootstrap_servers, place.topics, 60_000)
         # drivers of one run: what the claim says is tested elsewhere, here the tables alone must tell them apart

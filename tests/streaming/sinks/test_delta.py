@@ -6,9 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from checkback.exceptions import ConfigurationError
-from streaming.sinks import publisher_of
 from tests.place import Place
-from tests.streaming.sinks.driver import Query, messages
+from tests.streaming.sinks.driver import Query, messages, publisher
 from tests.tables import delta_table
 
 
@@ -31,7 +30,7 @@ def test_a_folder_that_is_something_else_is_refused(
     tables = {"there": {"kind": kind, "path": str(tmp_path / "there")}}
     sinks = {"rules": [{"topic": "*", "to": ["there"]}], "tables": tables}
     with pytest.raises(ConfigurationError, match=said):
-        publisher_of(place.settings(sinks=sinks), spark)
+        publisher(place.settings(sinks=sinks), spark)
 
 
 @pytest.mark.parametrize("kind", ["delta", "parquet"])
@@ -40,4 +39,4 @@ def test_a_folder_that_cannot_be_made_is_refused(place: Place, spark: SparkSessi
     tables = {"there": {"kind": kind, "path": str(tmp_path / "file" / "folder")}}
     sinks = {"rules": [{"topic": "*", "to": ["there"]}], "tables": tables}
     with pytest.raises(ConfigurationError, match=r"sinks\.tables\.there: the folder .* cannot be made"):
-        publisher_of(place.settings(sinks=sinks), spark)
+        publisher(place.settings(sinks=sinks), spark)

@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 from checkback.exceptions import ConfigurationError, DestinationError
 from conf import Settings
 from streaming.partition_writer import Batch
-from streaming.sinks import publisher_of
 from streaming.sinks.copy_lines import copy_lines
 from streaming.sinks.routes import Routes
 from streaming.sinks.rows import TABLE_SCHEMA
@@ -18,7 +17,7 @@ from streaming.sinks.staging import Staging, StagingPlan
 from tests.checkback.postgres import free_port
 from tests.place import Place
 from tests.streaming.outcomes import SCHEMA
-from tests.streaming.sinks.driver import Query, messages
+from tests.streaming.sinks.driver import Query, messages, publisher
 from tests.tables import Database, Table, postgresql_table
 
 ORDERS = "orders"
@@ -57,7 +56,7 @@ def test_an_older_batch_does_not_replace_what_a_newer_one_wrote(query: Query, wa
     plan = StagingPlan(0, Routes.of([("*", ["warehouse"])]), {"warehouse": f"{query.folder}/late"})
     late = Staging(plan, 0)
     assert list(late.take(iter([pa.RecordBatch.from_pylist(rows[:1], schema=SCHEMA)]))) == []
-    zombie = publisher_of(query.settings(warehouse.sinks()), query.spark)
+    zombie = publisher(query.settings(warehouse.sinks()), query.spark)
     assert zombie is not None
     destination = zombie._destinations["warehouse"]
     file = late.files[0].file.rpartition("/")[2]
@@ -71,7 +70,7 @@ def settings_of(place: Place, table: dict[str, Any]) -> Settings:
 
 def refused(place: Place, spark: SparkSession, table: dict[str, Any]) -> str:
     with pytest.raises(ConfigurationError) as error:
-        publisher_of(settings_of(place, table), spark)
+        publisher(settings_of(place, table), spark)
     assert "\n" not in str(error.value)
     assert str(error.value).startswith("sinks.tables.warehouse: jdbc:postgresql://")
     return str(error.value)
@@ -92,7 +91,7 @@ def test_a_database_or_a_host_that_is_not_there(place: Place, spark: SparkSessio
 def test_a_server_that_is_down_may_come_up_again(place: Place, spark: SparkSession, database: Database) -> None:
     down = database.settings(url=f"jdbc:postgresql://127.0.0.1:{free_port()}/postgres")
     with pytest.raises(DestinationError, match=r"sinks\.tables\.warehouse: jdbc.*refused"):
-        publisher_of(settings_of(place, down), spark)
+        publisher(settings_of(place, down), spark)
 
 
 def test_no_right_to_create(place: Place, spark: SparkSession, database: Database) -> None:
