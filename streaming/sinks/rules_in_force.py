@@ -30,8 +30,8 @@ class RulesInForce:
         starts = [start for start in self._from if start <= batch]
         return self._from[max(starts)] if starts else Routes()
 
-    def take(self, wanted: Routes, known: set[str]) -> None:
-        """At start: let the settings' rules hold from the next new batch on.
+    def read(self, known: set[str]) -> None:
+        """Find out what has been in force until now; changes nothing.
 
         Raises:
             ConfigurationError: a batch has still to be finished for a destination that is not among the ``known``.
@@ -43,6 +43,15 @@ class RulesInForce:
         begun = self._last("offsets")
         if begun > self._last("commits"):
             self._refuse_unknown(begun, known)
+
+    def take(self, wanted: Routes, known: set[str]) -> None:
+        """At start: let the settings' rules hold from the next new batch on.
+
+        Raises:
+            ConfigurationError: see :meth:`read`.
+        """
+        self.read(known)
+        begun = self._last("offsets")
         if self.of_batch(begun + 1) != wanted:
             self._checkpoint.write(f"{_PREFIX}{begun + 1}{_SUFFIX}", json.dumps(wanted.rules).encode())
             self._from[begun + 1] = wanted
