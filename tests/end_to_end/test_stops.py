@@ -26,6 +26,8 @@ from streaming import TransactionJob, opening
 from streaming.progress import progress_group
 from tests.place import HALF_PARTITIONS, Place, wait_until
 
+KAFKAS_TIME = {"message.timestamp.type": "LogAppendTime"}
+
 
 class Shop:
     """Sends, runs the job on what was sent, and knows what must have been delivered."""
@@ -76,7 +78,7 @@ class Shop:
         wait_until(lambda: place.topics.half not in admin.list_topics(timeout=10).topics)
         with TopicAdministration(place.bootstrap_servers) as administration:
             for name in (place.topics.half, place.topics.op):
-                wait_until(lambda name=name: administration.create_one(name, HALF_PARTITIONS))
+                wait_until(lambda name=name: administration.create_one(name, HALF_PARTITIONS, 1, KAFKAS_TIME))
 
 
 @pytest.fixture
