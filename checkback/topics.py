@@ -1,18 +1,31 @@
 """Creates and looks at Checkback's own topics."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import Any, Self
 
 from kafka import KafkaAdminClient
-from kafka.admin import NewTopic
+from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from checkback.exceptions import CheckpointMismatchError, ConfigurationError, KafkaUnreachableError
 from checkback.protocol import Topics
 
+_LOGGER = logging.getLogger(__name__)
 _DAY_MS = 24 * 3_600_000
+_TIME, _OWN_TIME = "message.timestamp.type", "LogAppendTime"
+"""A topic's records have the broker's time. A producer's may be wrong by years: retention then deletes them at once."""
 MOST_BYTES = 100_000_000
 """Of a record that the job writes; Kafka's own limit of a request (``socket.request.max.bytes``) is a little higher."""
+
+
+class Made(StrEnum):
+    """What :meth:`TopicAdministration.create` did for a topic."""
+
+    CREATED = "created"
+    CORRECTED = "corrected"
+    THERE = "is there"
 
 
 class TopicAdministration:
@@ -40,14 +53,17 @@ class TopicAdministration:
         progress_partitions: int,
         replication: int,
         age_limit_ms: int,
-    ) -> dict[str, bool]:
-        """Create Checkback's topics, those that are missing.
+    ) -> dict[str, Made]:
+        """Create Checkback's topics, those that are missing, and have all of them keep Kafka's time.
 
         Half messages and ops are kept for the age limit and two days more: a decision may come until then. The
         topics that whole half messages are written to take any size, whatever ``cb.half`` takes.
 
         Returns:
-            Each topic's name, with True when it was created now.
+            Each topic's name, with what was done.
+
+        Raises:
+            ConfigurationError: a topic that is there cannot be corrected.
         """
         keep = {"retention.ms": str(age_limit_ms + 2 * _DAY_MS)}
         compact = {"cleanup.policy": "compact"}
@@ -63,9 +79,15 @@ class TopicAdministration:
             topics.producers: (1, compact),
             topics.progress: (progress_partitions, {}),
         }
-        return {
-            name: self.create_one(name, count, replication, configuration)
+        created = {
+            name: self.create_one(name, count, replication, {_TIME: _OWN_TIME, **configuration})
             for name, (count, configuration) in wanted.items()
+        }
+        wrong = self._with_producers_time([name for name, new in created.items() if not new])
+        self._keep_kafkas_time(wrong)
+        return {
+            name: Made.CREATED if new else Made.CORRECTED if name in wrong else Made.THERE
+            for name, new in created.items()
         }
 
     def create_one(
@@ -96,7 +118,7 @@ class TopicAdministration:
             The number of half partitions.
 
         Raises:
-            ConfigurationError: a topic is missing.
+            ConfigurationError: a topic is missing, or keeps the producers' time.
             CheckpointMismatchError: their partitions do not fit.
         """
         counts = self.partitions(topics.all())
@@ -113,4 +135,33 @@ class TopicAdministration:
                 f"{topics.progress} has {counts[topics.progress]} partitions, job.state_partitions is "
                 f"{state_partitions}: add partitions to {topics.progress}."
             )
+        wrong = self._with_producers_time(topics.all())
+        if wrong:
+            raise ConfigurationError(
+                f"{', '.join(wrong)}: records have their producers' time there, and Kafka deletes at once what a wrong "
+                f"clock has dated years back. Run 'checkback topics create', which sets {_TIME}={_OWN_TIME}."
+            )
         return counts[topics.half]
+
+    def _with_producers_time(self, names: Iterable[str]) -> list[str]:
+        """Those of these topics whose records are known to have not Kafka's time."""
+        asked = [ConfigResource(ConfigResourceType.TOPIC, name, [_TIME]) for name in names]
+        if not asked:
+            return []
+        answers = self._admin.describe_configs(asked, config_filter="all").get("topic", {})
+        known = {name: answer[_TIME]["value"] for name, answer in answers.items() if _TIME in answer}
+        unknown = [resource.name for resource in asked if resource.name not in known]
+        if unknown:
+            _LOGGER.warning(
+                "Kafka does not say whether %s have its own time (%s): it must be %s. Grant describe configs on them.",
+                *(", ".join(unknown), _TIME, _OWN_TIME),
+            )
+        return [name for name, value in known.items() if value != _OWN_TIME]
+
+    def _keep_kafkas_time(self, names: Iterable[str]) -> None:
+        resources = [ConfigResource(ConfigResourceType.TOPIC, name, {_TIME: _OWN_TIME}) for name in names]
+        if not resources:
+            return
+        for name, answer in self._admin.alter_configs(resources).get("topic", {}).items():
+            if answer != "OK":
+                raise ConfigurationError(f"{name} cannot be given {_TIME}={_OWN_TIME}: {answer}.")

@@ -66,7 +66,7 @@ class CheckService:
         self._stopping = threading.Event()
         self._asking = threading.Event()
         self._failure: BaseException | None = None
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop  # made by start: a service that never starts holds nothing
         self._threads = [
             threading.Thread(target=self._guard, args=(work,), name=f"checks-{name}", daemon=True)
             for name, work in (("http", self._ask), ("kafka", self._serve))
@@ -74,6 +74,7 @@ class CheckService:
 
     def start(self) -> None:
         """Start the threads; returns at once."""
+        self._loop = asyncio.new_event_loop()
         for thread in self._threads:
             thread.start()
 

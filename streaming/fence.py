@@ -13,6 +13,7 @@ from streaming.progress import Progress, progress_group, transactional_id
 
 _CALL_SECONDS = 5.0
 _AT_ONCE = 16
+_NO_ID = 22 * "A"  # 16 bytes of zeros in base 64
 
 
 def read_progress(settings: SinkSettings, query_id: str, partitions: int, *, settled: bool) -> list[Progress]:
@@ -32,9 +33,9 @@ def read_progress(settings: SinkSettings, query_id: str, partitions: int, *, set
     return [Progress.of(one.offset, one.metadata) for one in found]
 
 
-def any_has(settings: SinkSettings, query_id: str, partitions: int, batch: int) -> bool:
-    """Whether Kafka has this batch, or a later one, of any state partition."""
-    return any((one.offset or 0) > batch for one in read_progress(settings, query_id, partitions, settled=True))
+def any_has(settings: SinkSettings, query_id: str, partitions: int, batch: int, *, settled: bool = True) -> bool:
+    """Whether Kafka has this batch, or a later one, of any state partition; ``settled`` as in :func:`read_progress`."""
+    return any((one.offset or 0) > batch for one in read_progress(settings, query_id, partitions, settled=settled))
 
 
 def fence(settings: SinkSettings, query_id: str, partitions: int) -> None:
@@ -48,7 +49,9 @@ def fence(settings: SinkSettings, query_id: str, partitions: int) -> None:
 
 
 def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
-    """Kafka's own id of each topic that exists; a topic that is deleted and made anew has another one.
+    """Kafka's own id of each topic that exists; a topic that is deleted and made again has another one.
+
+    Empty where Kafka gives none (before version 2.8).
 
     Raises:
         KafkaException: Kafka did not say.
@@ -57,7 +60,8 @@ def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
     found = {}
     for name, answer in asked.items():
         try:
-            found[name] = str(answer.result().topic_id)
+            given = str(answer.result().topic_id)
+            found[name] = "" if given == _NO_ID else given
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise

@@ -88,7 +88,7 @@ class Guard:
         except KafkaException:
             return  # Kafka is away; the topics are looked at when it is back
         for name, known in self._topics.items():
-            if found.get(name, known) != known:
+            if known and found.get(name) and found[name] != known:
                 raise recreated(name)
         missing = self._topics.keys() - found.keys()
         for name in missing & self._missing:  # twice in a row: a broker that starts knows nothing for a moment

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -15,27 +15,28 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from checkback.exceptions import CheckbackError, JobStoppedError, TakenOverError
+from checkback.exceptions import CheckbackError, JobFailedError, JobStoppedError, TakenOverError
 from checkback.protocol import Topics
 from checkback.topics import TopicAdministration
 from checkers import CheckService
 from conf import Settings
 from streaming.checkpoint import Checkpoint, CheckpointFacts
-from streaming.claim import Claim
+from streaming.claim import Claim, Owner
 from streaming.fence import any_has, topic_ids
 from streaming.guard import Guard
 from streaming.metrics import JobMetrics
-from streaming.opening import Clock, open_checkpoint
+from streaming.opening import Clock, Opening
 from streaming.partition_writer import SinkSettings
 from streaming.patience import patience
 from streaming.query import outcomes, policy_of, start_query
 from streaming.rules_in_force import Rules, RulesInForce
 from streaming.session import build_session
 from streaming.sink import BatchReport, ExactlyOnceSink
-from streaming.sinks import publisher_of
+from streaming.sinks import destinations_of, publisher_of
 from streaming.sinks.folders import folder_at
 from streaming.steps import Witness, nothing
 from streaming.stops import explained
+from streaming.trial import try_source, try_transaction
 
 _STOP_SECONDS = 18
 _CHECKS_STOP_SECONDS = 4
@@ -44,12 +45,13 @@ _CHECKS_STOP_SECONDS = 4
 class TransactionJob:
     """Runs until stopped; use it as a context manager.
 
-    A run on the same checkpoint is taken over: it stops at its next batch. ``claim_name`` allows a checkpoint under a
-    job name that another one has had until now.
+    A run on the same checkpoint is taken over: it stops at its next batch. ``claim_name`` allows a checkpoint on topics
+    that another one has read until now.
 
     Raises on entry:
         ConfigurationError, CheckpointMismatchError: settings, topics and checkpoint do not fit together. Nothing
-            has been read or written then.
+            has been read or written then, and a job that runs on the checkpoint goes on.
+        JobFailedError: something is away that may be back later. Likewise, unless Kafka goes away in the midst of it.
     """
 
     def __init__(
@@ -90,44 +92,73 @@ class TransactionJob:
         return self
 
     def _start(self) -> None:
-        settings, kafka = self._settings, self._settings.kafka
-        topics = Topics(kafka.topic_prefix)
-        with TopicAdministration(kafka.bootstrap_servers, kafka.client_options) as administration:
-            half_partitions = administration.check(topics, settings.job.state_partitions)
+        """Take over as late as possible: a start that fails leaves the run before at work.
+
+        1. Settings, topics and checkpoint fit together, and the topics are not another checkpoint's.
+        2. All that can be tried without taking over: the port, tables, the check service, the ways into Kafka.
+        3. Take over. From now on the run before ends.
+        4. Start.
+        """
+        settings = self._settings
+        with TopicAdministration(settings.kafka.bootstrap_servers, settings.kafka.client_options) as administration:
+            half_partitions = administration.check(Topics(settings.kafka.topic_prefix), settings.job.state_partitions)
         spark = self._spark = self._given_spark or build_session(settings)
-        sink = SinkSettings(
+        sink = self._sink_settings()
+        checkpoint = Checkpoint(spark, settings.job.checkpoint)
+        ids = patience()(topic_ids, AdminClient(sink.client()), [sink.topics.half, sink.topics.op])
+        checkpoint.check(self._facts(half_partitions, ids))  # 1
+        own = Owner(checkpoint.query_id(), settings.job.name, ids.get(sink.topics.half, ""), settings.job.metrics_port)
+        claim = self._claim = Claim(sink, settings.job.name)
+        clock = Clock(int(time.time() * 1000), settings.job.clock_tolerance)
+        opening = Opening(checkpoint, own, clock, sink, claim, settings.job.state_partitions)
+        self._serve_metrics(opening.judge(claim_name=self._claim_name))  # 2
+        rules = RulesInForce(folder_at(spark, settings.job.checkpoint))
+        in_kafka = partial(any_has, sink, own.query_id, settings.job.state_partitions)
+        rules.judge(settings.sinks.tables, partial(in_kafka, settled=False))
+        tables = destinations_of(settings, spark, rules)
+        checks = CheckService(settings) if settings.checks.in_job else None
+        try_source(spark, settings)
+        try_transaction(sink, own.query_id)
+        opening.take()  # 3
+        rules.take(Rules.of(settings), settings.sinks.tables, in_kafka)
+        self._guard = Guard(sink, claim, own, ids)  # 4
+        publisher = publisher_of(rules, tables, self._witness)
+        partitions = settings.job.state_partitions
+        self._sink = ExactlyOnceSink(sink, checkpoint, self._guard, partitions, self._observe, publisher)
+        self._query = start_query(outcomes(spark, settings, rules.policies(), self._witness), settings, self._sink)
+        if checks is not None:
+            self._checks = checks
+            checks.start()
+
+    def _sink_settings(self) -> SinkSettings:
+        kafka = self._settings.kafka
+        return SinkSettings(
             kafka.bootstrap_servers,
-            topics,
-            settings.job.sink_transaction_timeout,
+            Topics(kafka.topic_prefix),
+            self._settings.job.sink_transaction_timeout,
             dict(kafka.sink_options),
             self._witness,
         )
-        checkpoint = Checkpoint(spark, settings.job.checkpoint)
-        ids = patience()(topic_ids, AdminClient(sink.client()), [topics.half, topics.op])
-        facts = CheckpointFacts(
+
+    def _facts(self, half_partitions: int, ids: Mapping[str, str]) -> CheckpointFacts:
+        settings, topics = self._settings, Topics(self._settings.kafka.topic_prefix)
+        return CheckpointFacts(
             settings.transactions.segment_size,
             settings.job.state_partitions,
             half_partitions,
-            kafka.topic_prefix,
+            settings.kafka.topic_prefix,
             ids.get(topics.half, ""),
             ids.get(topics.op, ""),
         )
-        claim = self._claim = Claim(sink, settings.job.name)
-        clock = Clock(int(time.time() * 1000), settings.job.clock_tolerance)
-        owner = open_checkpoint(checkpoint, facts, clock, sink, claim, claim_name=self._claim_name)
-        self._guard = Guard(sink, claim, owner, ids)
-        rules = RulesInForce(folder_at(spark, settings.job.checkpoint))
-        in_kafka = partial(any_has, sink, owner.query_id, settings.job.state_partitions)
-        rules.take(Rules.of(settings), settings.sinks.tables, in_kafka)
-        publisher = publisher_of(settings, spark, rules, self._witness)
-        self._sink = ExactlyOnceSink(
-            sink, checkpoint, self._guard, settings.job.state_partitions, self._observe, publisher
-        )
-        self._metrics.start()
-        self._query = start_query(outcomes(spark, settings, rules.policies(), self._witness), settings, self._sink)
-        if settings.checks.in_job:
-            self._checks = CheckService(settings)
-            self._checks.start()
+
+    def _serve_metrics(self, before: Iterable[Owner]) -> None:
+        """A port that the run before still holds is waited for later, by :meth:`wait`: it ends with its next batch."""
+        port = self._settings.job.metrics_port
+        if not self._metrics.start() and not any(owner.holds(port) for owner in before):
+            raise JobFailedError(
+                f"Port {port} (job.metrics_port) is in use by another program: end that one, or name another port. A "
+                "job that runs on this checkpoint goes on."
+            )
 
     def wait(self, seconds: float) -> bool:
         """Wait, up to so long, for the job to end by itself; False when it still runs.
@@ -138,6 +169,7 @@ class TransactionJob:
         """
         if self._query is None:
             return True
+        self._metrics.start_when_free()
         if self._checks is not None:
             self._checks.raise_if_dead()
         try:
@@ -175,6 +207,7 @@ class TransactionJob:
         with contextlib.suppress(Py4JError, OSError):
             if spark is not None and self._given_spark is None:
                 spark.stop()
+        self._metrics.stop()
         if claim is not None:
             claim.close()
 

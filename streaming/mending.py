@@ -1,4 +1,4 @@
-"""What a start finds in the checkpoint folder after a crash or a power loss, and what of it can be mended.
+"""What a start finds in the checkpoint folder after a crash or a power loss, and what of it can be repaired.
 
 Nothing is removed that a batch in Kafka rests on. A batch may be repeated: its progress in Kafka says what of it is in
 already. An entry of the offset log may go only when no state partition has its batch.
@@ -38,7 +38,7 @@ class Condition:
 
     @property
     def given_up(self) -> bool:
-        """Whether the newest batch in the offset log cannot be run as it was begun; see :func:`mend`."""
+        """Whether the newest batch in the offset log cannot be run as it was begun; see :func:`repairs`."""
         return self.begun is not None and (
             self.entry is None or (self.unfinished and (self.entry.late or bool(self.torn_state)))
         )
@@ -64,8 +64,8 @@ def last_batch(found: Condition, floor: int) -> LastBatch:
     return LastBatch(found.begun, entry_hash, found.committed is not None, floor)
 
 
-def mend(checkpoint: Checkpoint, found: Condition, progress: Sequence[Progress]) -> list[str]:
-    """Remove what the start would stumble over, where that loses and repeats nothing.
+def repairs(checkpoint: Checkpoint, found: Condition, progress: Sequence[Progress]) -> list[str]:
+    """What the start would stumble over, where to remove it loses and repeats nothing.
 
     1. The newest batch is given up, with the state it has left, when its entry is torn, when Spark would drop all its
        rows as late, and when the state that it begins with is torn.
@@ -74,7 +74,7 @@ def mend(checkpoint: Checkpoint, found: Condition, progress: Sequence[Progress])
        state: it writes it again.
 
     Returns:
-        The files removed, for the log.
+        The files to be removed, in this order.
 
     Raises:
         CheckpointMismatchError: something is torn that cannot be done without.
@@ -91,8 +91,6 @@ def mend(checkpoint: Checkpoint, found: Condition, progress: Sequence[Progress])
             checkpoint.entry(batch)
     if found.commit_torn or found.torn_state:  # 3
         removed.append(f"commits/{found.committed}")
-    for name in removed:
-        checkpoint.remove(name)
     return removed
 
 

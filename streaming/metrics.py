@@ -1,8 +1,20 @@
 """Counters of the job, for Prometheus."""
 
+import errno
+import logging
+import math
+import time
+from threading import Thread
+from wsgiref.simple_server import WSGIServer
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
+from checkback.exceptions import ConfigurationError
 from streaming.sink import BatchReport
+
+_LOGGER = logging.getLogger(__name__)
+_WAIT_SECONDS = 60.0
+"""In which whoever is taken over has ended, unless it hangs."""
 
 
 class JobMetrics:
@@ -10,6 +22,8 @@ class JobMetrics:
 
     def __init__(self, port: int) -> None:
         self._port = port
+        self._server: tuple[WSGIServer, Thread] | None = None
+        self._free_by = 0.0
         self._registry = CollectorRegistry()
         self._events = Counter(
             "checkback_events", "What happened to half messages and ops", ["event"], registry=self._registry
@@ -25,10 +39,42 @@ class JobMetrics:
         )
         self._batch = Gauge("checkback_batch", "Number of the last batch", registry=self._registry)
 
-    def start(self) -> None:
-        """Serve the metrics."""
-        if self._port:
-            start_http_server(self._port, registry=self._registry)
+    def start(self) -> bool:
+        """Serve the metrics, from now on or already; False when the port is in use.
+
+        Raises:
+            ConfigurationError: the port cannot be had at all.
+        """
+        if not self._port or self._server is not None:
+            return True
+        try:
+            self._server = start_http_server(self._port, registry=self._registry)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                self._free_by = self._free_by or time.monotonic() + _WAIT_SECONDS
+                return False
+            raise ConfigurationError(
+                f"Port {self._port} (job.metrics_port) cannot be used: {error.strerror}."
+            ) from error
+        return True
+
+    def start_when_free(self) -> None:
+        """Try again, while the port is in use; says once that it takes long. Messages do not wait for it."""
+        if not self.start() and time.monotonic() > self._free_by:
+            self._free_by = math.inf
+            _LOGGER.warning(
+                "Port %d (job.metrics_port) is still in use by the job that was taken over: no metrics are served "
+                "until that has ended.",
+                self._port,
+            )
+
+    def stop(self) -> None:
+        """Give the port back. Harmless when nothing is served."""
+        server, self._server = self._server, None
+        if server is not None:
+            server[0].shutdown()
+            server[0].server_close()
+            server[1].join()
 
     def observe(self, report: BatchReport) -> None:
         """Add what one batch did."""

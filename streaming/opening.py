@@ -4,12 +4,12 @@ import logging
 from dataclasses import dataclass
 
 from checkback.exceptions import CheckpointMismatchError
-from streaming.checkpoint import Checkpoint, CheckpointFacts
+from streaming.checkpoint import Checkpoint
 from streaming.claim import Claim, Owner
 from streaming.fence import fence, read_progress
-from streaming.mending import Condition, examine, last_batch, mend
+from streaming.mending import Condition, examine, last_batch, repairs
 from streaming.partition_writer import SinkSettings
-from streaming.progress import judge_start
+from streaming.progress import Progress, judge_start
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -22,48 +22,68 @@ class Clock:
     tolerance_ms: int
 
 
-def open_checkpoint(
-    checkpoint: Checkpoint,
-    facts: CheckpointFacts,
-    clock: Clock,
-    settings: SinkSettings,
-    claim: Claim,
-    *,
-    claim_name: bool,
-) -> Owner:
-    """Take a checkpoint over from whoever ran on it before, if it may be gone on with.
+class Opening:
+    """Takes a checkpoint over from whoever ran on it before, if it may be gone on with.
 
-    Nothing is changed in Kafka or on disk, and a job that runs on the checkpoint is not disturbed, before step 4.
-
-    1. The folder can be written to; settings and topics are those it was made with.
-    2. The job's name is not another checkpoint's; the clock is not behind.
-    3. Kafka's progress and the checkpoint's newest batch fit together.
-    4. Claim the name: the run before stops at its next batch.
-    5. Fence its producers, and compare again: now nobody else can move the progress.
-    6. Mend what a crash or a power loss has left.
-
-    Returns:
-        This run, as the claim names it.
-
-    Raises:
-        CheckpointMismatchError, ProgressError: going on would do harm, or cannot be done.
+    In two parts, so that all that may fail is tried between them, while the run before goes on undisturbed. The folder
+    fits (:meth:`streaming.checkpoint.Checkpoint.check`).
     """
-    checkpoint.check(facts)  # 1
-    query_id = checkpoint.query_id()
-    claim.judge(query_id, claim_name=claim_name)  # 2
-    found = examine(checkpoint)
-    refuse_slow_clock(found, _last_time_ms(checkpoint, found), clock)
-    last = last_batch(found, checkpoint.floor())
-    judge_start(read_progress(settings, query_id, facts.state_partitions, settled=False), last)  # 3
-    owner = Owner(query_id)
-    claim.take(owner)  # 4
-    fence(settings, query_id, facts.state_partitions)  # 5
-    progress = read_progress(settings, query_id, facts.state_partitions, settled=True)
-    found = examine(checkpoint)  # the run before may have begun a batch meanwhile
-    judge_start(progress, last_batch(found, checkpoint.floor()))
-    for name in mend(checkpoint, found, progress):  # 6
-        _LOGGER.warning("Removed %s from the checkpoint: its batch is run again.", name)
-    return owner
+
+    def __init__(
+        self, checkpoint: Checkpoint, own: Owner, clock: Clock, settings: SinkSettings, claim: Claim, partitions: int
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._own = own
+        self._clock = clock
+        self._settings = settings
+        self._claim = claim
+        self._partitions = partitions
+        self._claim_name = False
+
+    def judge(self, *, claim_name: bool) -> list[Owner]:
+        """Whether the checkpoint can be gone on with; changes nothing in Kafka or on disk.
+
+        1. The topics are not another checkpoint's; the clock is not behind.
+        2. Kafka's progress and the checkpoint's newest batch fit together.
+        3. What a crash or a power loss has left can be repaired.
+
+        Returns:
+            The runs that :meth:`take` will put an end to, as far as they have not ended.
+
+        Raises:
+            CheckpointMismatchError, ProgressError: going on would do harm, or cannot be done.
+        """
+        self._claim_name = claim_name
+        standing = self._claim.judge(self._own, claim_name=claim_name)  # 1
+        found = examine(self._checkpoint)
+        refuse_slow_clock(found, _last_time_ms(self._checkpoint, found), self._clock)
+        progress = self._progress(settled=False)
+        judge_start(progress, last_batch(found, self._checkpoint.floor()))  # 2
+        repairs(self._checkpoint, found, progress)  # 3
+        return standing
+
+    def take(self) -> None:
+        """Take the checkpoint over.
+
+        1. Claim the topics, unless somebody else has meanwhile: the run before stops at its next batch.
+        2. Fence its producers, and compare again: now nobody else can move the progress.
+        3. Repair what a crash or a power loss has left.
+
+        Raises:
+            CheckpointMismatchError, ProgressError: the run before has changed something since :meth:`judge`.
+        """
+        self._claim.judge(self._own, claim_name=self._claim_name)  # 1
+        self._claim.take(self._own)
+        fence(self._settings, self._own.query_id, self._partitions)  # 2
+        progress = self._progress(settled=True)
+        found = examine(self._checkpoint)  # the run before may have begun a batch meanwhile
+        judge_start(progress, last_batch(found, self._checkpoint.floor()))
+        for name in repairs(self._checkpoint, found, progress):  # 3
+            self._checkpoint.remove(name)
+            _LOGGER.warning("Removed %s from the checkpoint: its batch is run again.", name)
+
+    def _progress(self, *, settled: bool) -> list[Progress]:
+        return read_progress(self._settings, self._own.query_id, self._partitions, settled=settled)
 
 
 def refuse_slow_clock(found: Condition, last_ms: int, clock: Clock) -> None:

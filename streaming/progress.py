@@ -47,6 +47,11 @@ def transactional_id(query_id: str, partition: int) -> str:
     return f"checkback-{query_id}-{partition}"
 
 
+def trial_id(query_id: str) -> str:
+    """A transactional id beside those of the state partitions, for :mod:`streaming.trial`."""
+    return f"checkback-{query_id}-trial"
+
+
 def judge_progress(progress: Progress, batch_id: int, entry_hash: str, partition: int, floor: int = 0) -> Verdict:
     """Whether batch ``batch_id`` of a state partition is to be written or is in already.
 

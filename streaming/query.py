@@ -41,10 +41,10 @@ def policy_of(given: TransactionSettings) -> Policy:
     )
 
 
-def kafka_records(spark: SparkSession, settings: Settings) -> DataFrame:
-    """The half and the op topic as one stream. Records that are gone stop the query."""
+def kafka_source(settings: Settings) -> dict[str, str]:
+    """Options of Spark's Kafka source."""
     topics = Topics(settings.kafka.topic_prefix)
-    options = {
+    return {
         "kafka.bootstrap.servers": settings.kafka.bootstrap_servers,
         "subscribe": f"{topics.half},{topics.op}",
         "startingOffsets": "earliest",
@@ -56,7 +56,11 @@ def kafka_records(spark: SparkSession, settings: Settings) -> DataFrame:
         "kafka.fetch.max.wait.ms": "1",
         **{f"kafka.{name}": value for name, value in settings.kafka.source_options.items()},
     }
-    return spark.readStream.format("kafka").options(**options).load()
+
+
+def kafka_records(spark: SparkSession, settings: Settings) -> DataFrame:
+    """The half and the op topic as one stream. Records that are gone stop the query."""
+    return spark.readStream.format("kafka").options(**kafka_source(settings)).load()
 
 
 def _batch_time() -> Column:

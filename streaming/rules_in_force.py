@@ -102,6 +102,17 @@ class RulesInForce:
         given = [(start, self.of_batch(start).transactions) for start in starts]
         return Policies(tuple((start, policy_of(transactions)) for start, transactions in given if transactions))
 
+    def judge(self, tables: Collection[str], in_kafka: Callable[[int], bool]) -> None:
+        """Whether :meth:`take` will do, before a job that still runs is taken over; changes nothing.
+
+        Raises:
+            ConfigurationError, CheckpointMismatchError: see :meth:`take`.
+        """
+        begun = self._read()
+        hindrance = self._hindrance(begun, tables) if begun > self._last("commits") else None
+        if hindrance is not None and in_kafka(begun):
+            raise hindrance
+
     def take(self, wanted: Rules, tables: Collection[str], in_kafka: Callable[[int], bool]) -> None:
         """At start, when nobody else can begin a batch any more: let ``wanted`` hold from the next batch on.
 
@@ -119,10 +130,8 @@ class RulesInForce:
         Raises:
             ConfigurationError, CheckpointMismatchError: a batch that is in Kafka cannot be finished as it was begun.
         """
-        for start in self._starts():
-            self._from[start] = Rules.read(self._checkpoint.read(_name(start)))
-        begun, first = self._last("offsets"), self._last("offsets") + 1
-        self._next = first
+        begun = self._read()
+        self._next = first = begun + 1
         if begun > self._last("commits"):
             self._next = begun  # 1
             hindrance = self._hindrance(begun, tables)
@@ -137,6 +146,11 @@ class RulesInForce:
             self._checkpoint.remove(_name(start))
             del self._from[start]
         self._forget()  # 4
+
+    def _read(self) -> int:
+        """Read the rules; gives the newest batch that was begun, -1 when none was."""
+        self._from = {start: Rules.read(self._checkpoint.read(_name(start))) for start in self._starts()}
+        return self._last("offsets")
 
     def _starts(self) -> list[int]:
         names = [name.removeprefix(_PREFIX) for name in self._checkpoint.children() if name.startswith(_PREFIX)]

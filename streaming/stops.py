@@ -9,7 +9,13 @@ import re
 from dataclasses import dataclass
 
 from checkback import exceptions
-from checkback.exceptions import CheckbackError, CheckpointMismatchError, JobFailedError, JobStoppedError
+from checkback.exceptions import (
+    CheckbackError,
+    CheckpointMismatchError,
+    ConfigurationError,
+    JobFailedError,
+    JobStoppedError,
+)
 from conf import Settings
 
 _OURS = re.compile(r"checkback\.exceptions\.(\w+): (.+)")
@@ -50,6 +56,11 @@ _RULES = (
         JobStoppedError,
         "Kafka at {servers} refuses the job's credentials ({found}): correct kafka.source_options, kafka.sink_options "
         "and kafka.client_options, which belong to three different clients.",
+    ),
+    _Rule(
+        r"(?<=ConfigException: )[^\n]+",
+        ConfigurationError,
+        "Spark's Kafka client cannot use kafka.source_options: {found}",
     ),
     _Rule(
         r"(?i)no space left on device|disk quota exceeded|file too large|not enough space",

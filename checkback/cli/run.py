@@ -21,15 +21,15 @@ def run_job(
         bool,
         typer.Option(
             "--claim-name",
-            help="Start on a new checkpoint folder, though another one has run under this job.name until now: what the "
-            "half topic still has is delivered once more.",
+            help="Start on a new checkpoint folder, though another one has read these topics until now: what the half "
+            "topic still has is delivered again.",
         ),
     ] = False,
 ) -> None:
     """Run the job, and the check service with it, until Ctrl-C or SIGTERM.
 
     The settings, the topics and the checkpoint are checked first; nothing starts when they do not fit together.
-    A job that runs on the same checkpoint is taken over, and stops.
+    Only then is a job that runs on the same checkpoint taken over, and stops.
     """
     run(config, claim_name=claim_name)
 

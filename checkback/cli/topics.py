@@ -24,16 +24,19 @@ def create(
     replication: Annotated[int, typer.Option(min=1, help="Replicas; 3 where messages must not be lost.")] = 1,
     config: ConfigFile = None,
 ) -> None:
-    """Create the topics that are missing, with the retention the age limit asks for."""
+    """Create the topics that are missing, with the retention the age limit asks for.
+
+    Those that are there keep their settings but one: message.timestamp.type becomes LogAppendTime.
+    """
     settings = load(config)
     kafka = settings.kafka
     with TopicAdministration(kafka.bootstrap_servers, kafka.client_options) as administration:
-        created = administration.create(
+        made = administration.create(
             Topics(kafka.topic_prefix),
             partitions=partitions,
             progress_partitions=settings.job.state_partitions,
             replication=replication,
             age_limit_ms=settings.transactions.age_limit,
         )
-    for name, new in created.items():
-        Console().print(f"{'created' if new else 'is there'}  {name}", highlight=False)
+    for name, what in made.items():
+        Console().print(f"{what}  {name}", highlight=False)

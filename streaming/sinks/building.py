@@ -11,21 +11,26 @@ from streaming.sinks.publishing import Destination, Publisher, RoutesInForce
 from streaming.steps import Witness, nothing
 
 
-def publisher_of(
-    settings: Settings, spark: SparkSession, rules: RoutesInForce, witness: Witness = nothing
-) -> Publisher | None:
-    """The destinations of a job, ready to be written to; None when all messages go to Kafka.
+def destinations_of(settings: Settings, spark: SparkSession, rules: RoutesInForce) -> dict[str, Destination]:
+    """All tables, ready to be written to; none when every message goes to Kafka. The checkpoint is left as it is.
 
     Raises:
         ConfigurationError: one of them cannot be used.
         DestinationError: one cannot be reached now.
     """
-    if not rules.any_routes():
-        return None
+    if not (rules.any_routes() or settings.sinks.rules):
+        return {}
     destinations = {name: _destination(name, settings, spark) for name in settings.sinks.tables}
     for destination in destinations.values():
         destination.prepare()
-    return Publisher(destinations, rules, witness)
+    return destinations
+
+
+def publisher_of(
+    rules: RoutesInForce, destinations: dict[str, Destination], witness: Witness = nothing
+) -> Publisher | None:
+    """What publishes the rows of a job's batches; None when all messages go to Kafka."""
+    return Publisher(destinations, rules, witness) if rules.any_routes() else None
 
 
 def _destination(name: str, settings: Settings, spark: SparkSession) -> Destination:

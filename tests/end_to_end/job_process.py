@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.place import Place
@@ -14,7 +15,7 @@ from tests.place import Place
 class Job:
     """``checkback run`` as a process of its own, in a process group of its own."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, environment: Mapping[str, str] | None = None) -> None:
         self._log = place.folder / f"job-{uuid.uuid4().hex}.log"
         self._environment = {
             **os.environ,
@@ -24,6 +25,7 @@ class Job:
             "CHECKBACK_JOB__MASTER": "local[2]",
             "CHECKBACK_JOB__DRIVER_MEMORY": "1g",
             "CHECKBACK_JOB__MAX_OFFSETS_PER_TRIGGER": "2000",
+            **(environment or {}),
         }
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -46,10 +48,10 @@ class Job:
         self._process.terminate()
         return self._process.wait(40)
 
-    def ends(self) -> int:
+    def ends(self, seconds: float = 120) -> int:
         """Wait for it to end by itself."""
         assert self._process is not None
-        return self._process.wait(60)
+        return self._process.wait(seconds)
 
     def said(self) -> str:
         return Path(self._log).read_text(encoding="utf-8", errors="replace")

@@ -24,8 +24,9 @@ from checkback.exceptions import CheckpointMismatchError, JobFailedError, JobSto
 from checkback.topics import TopicAdministration
 from streaming import TransactionJob, opening
 from streaming.progress import progress_group
-from tests.end_to_end.job_process import Job
 from tests.place import HALF_PARTITIONS, Place, wait_until
+
+KAFKAS_TIME = {"message.timestamp.type": "LogAppendTime"}
 
 
 class Shop:
@@ -77,7 +78,7 @@ class Shop:
         wait_until(lambda: place.topics.half not in admin.list_topics(timeout=10).topics)
         with TopicAdministration(place.bootstrap_servers) as administration:
             for name in (place.topics.half, place.topics.op):
-                wait_until(lambda name=name: administration.create_one(name, HALF_PARTITIONS))
+                wait_until(lambda name=name: administration.create_one(name, HALF_PARTITIONS, 1, KAFKAS_TIME))
 
 
 @pytest.fixture
@@ -253,35 +254,6 @@ def test_a_folder_that_cannot_be_made_is_named(shop: Shop) -> None:
     shop.checkpoint.write_text("a file")
     with pytest.raises(JobStoppedError, match="checkpoint cannot be made"):
         shop.job().start()
-
-
-@pytest.mark.timeout(400)
-def test_a_second_job_takes_over_and_the_first_one_says_so(place: Place) -> None:
-    first, second = Job(place), Job(place)
-    values: list[bytes] = []
-    with TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer:
-
-        def deliver(value: bytes) -> None:
-            values.append(value)
-            producer.commit(producer.prepare(place.real_topic, value))
-            wait_until(lambda: len(place.read(place.real_topic)) >= len(values), what=value.decode())
-
-        try:
-            first.start()
-            deliver(b"by the first")
-            second.start()
-            assert first.ends() == 1
-            deliver(b"by the second")
-            began = time.monotonic()
-            assert second.terminate() == 0
-            assert time.monotonic() - began < 30
-        finally:
-            first.kill()
-            second.kill()
-    said = first.said()
-    assert "TakenOverError: Another job has taken over: process" in said
-    assert "Traceback" not in said
-    assert sorted(record.value for record in place.read(place.real_topic)) == sorted(values)
 
 
 def test_sigterm_while_it_starts_ends_it_at_once(place: Place) -> None:

@@ -15,7 +15,7 @@ from streaming.partition_writer import SinkSettings
 from streaming.rules_in_force import Rules, RulesInForce
 from streaming.segments import OUTCOME_SCHEMA
 from streaming.sink import BatchReport, ExactlyOnceSink
-from streaming.sinks import Publisher, publisher_of
+from streaming.sinks import Publisher, destinations_of, publisher_of
 from streaming.sinks.folders import folder_at
 from streaming.steps import Step, Witness, nothing
 from tests.place import Place
@@ -43,7 +43,7 @@ def publisher(settings: Settings, spark: SparkSession, witness: Witness = nothin
     """That of a driver which has just started; the newest batch is in Kafka."""
     rules = RulesInForce(folder_at(spark, settings.job.checkpoint))
     rules.take(Rules.of(settings), settings.sinks.tables, lambda _batch: True)
-    return publisher_of(settings, spark, rules, witness)
+    return publisher_of(rules, destinations_of(settings, spark, rules), witness)
 
 
 class Query:

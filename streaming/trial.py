@@ -1,0 +1,31 @@
+"""What the first batch needs of Kafka, tried while the run before still goes on: later would be too late for both."""
+
+from pyspark.sql import SparkSession
+
+from conf import Settings
+from streaming.partition_writer import SinkSettings
+from streaming.progress import trial_id
+from streaming.query import kafka_source
+from streaming.transaction import Transaction, producer_settings
+
+
+def try_source(spark: SparkSession, settings: Settings) -> None:
+    """Have Spark ask Kafka where the half and the op topic begin and end, with the source's own options (0.2 s).
+
+    Raises:
+        Py4JError, PySparkException: the options are wrong, or Kafka does not let the job in.
+    """
+    options = {**kafka_source(settings), "startingOffsets": "earliest", "endingOffsets": "latest"}
+    found = spark.read.format("kafka").options(**options).load()
+    found._jdf.queryExecution().toRdd().getNumPartitions()  # noqa: SLF001  (lays out a read, and reads nothing)
+
+
+def try_transaction(settings: SinkSettings, query_id: str) -> None:
+    """Have Kafka set up a transactional producer as the sink's tasks have them, under an id that none of them uses.
+
+    Raises:
+        ConfigurationError: the transaction time-out is longer than the broker allows.
+        KafkaException: Kafka does not let the job in.
+    """
+    timeout = settings.transaction_timeout_ms
+    Transaction(settings.client(**producer_settings(trial_id(query_id), timeout)), timeout).open()

@@ -1,0 +1,94 @@
+"""Checkback's own topics have Kafka's time: a producer's wrong clock deletes nothing."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource
+
+from checkback.exceptions import ConfigurationError
+from checkback.local import LocalKafka
+from checkback.topics import Made, TopicAdministration
+from tests.place import HALF_PARTITIONS, STATE_PARTITIONS, Place, wait_until
+
+_IN_1970 = 1
+
+
+@pytest.fixture
+def administration(place: Place) -> Iterator[TopicAdministration]:
+    with TopicAdministration(place.bootstrap_servers) as opened:
+        yield opened
+
+
+def with_producers_time(place: Place, *names: str) -> None:
+    """As an earlier version made them."""
+    admin = KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)
+    try:
+        admin.alter_configs([ConfigResource("TOPIC", name, {"message.timestamp.type": "CreateTime"}) for name in names])
+    finally:
+        admin.close()
+
+
+def create(administration: TopicAdministration, place: Place) -> dict[str, Made]:
+    return administration.create(
+        place.topics,
+        partitions=HALF_PARTITIONS,
+        progress_partitions=STATE_PARTITIONS,
+        replication=1,
+        age_limit_ms=3_600_000,
+    )
+
+
+def refused(administration: TopicAdministration, place: Place) -> str:
+    try:
+        administration.check(place.topics, STATE_PARTITIONS)
+    except ConfigurationError as error:
+        return str(error)
+    return ""
+
+
+def send_from_1970(place: Place, topic: str) -> None:
+    producer = place.producer()
+    producer.send(topic, b"late", key=b"key", timestamp_ms=_IN_1970).get(10)
+    producer.close()
+
+
+def test_what_a_producer_dates_1970_is_kept_as_of_now(place: Place) -> None:
+    before = int(time.time() * 1000)
+    for topic in place.topics.all():
+        send_from_1970(place, topic)
+        (record,) = place.read(topic)
+        assert (record.timestamp_type, record.timestamp >= before - 1_000) == (1, True), topic
+
+
+def test_topics_of_an_earlier_version_are_refused_until_they_are_corrected(
+    place: Place, administration: TopicAdministration
+) -> None:
+    half, op = place.topics.half, place.topics.op
+    assert set(create(administration, place).values()) == {Made.THERE}
+    with_producers_time(place, half, op)
+    wait_until(lambda: half in refused(administration, place))
+    said = refused(administration, place)
+    assert said.startswith(f"{half}, {op}: ")
+    assert "Run 'checkback topics create'" in said
+    made = create(administration, place)
+    assert made == {**dict.fromkeys(place.topics.all(), Made.THERE), half: Made.CORRECTED, op: Made.CORRECTED}
+    wait_until(lambda: not refused(administration, place))
+    assert set(create(administration, place).values()) == {Made.THERE}
+    send_from_1970(place, half)
+    (record,) = place.read(half)
+    assert record.timestamp > _IN_1970
+
+
+def test_retention_deletes_what_has_the_producers_time_and_keeps_what_has_kafkas(place: Place) -> None:
+    quick = {"log.retention.check.interval.ms": "200", "log.initial.task.delay.ms": "200"}
+    with LocalKafka(heap_megabytes=256, properties=quick) as broker:
+        here = place.on(broker.bootstrap_servers)
+        here.create_topics(real_partitions=1)
+        half, op = here.topics.half, here.topics.op
+        with_producers_time(here, op)
+        for topic in (half, op):
+            send_from_1970(here, topic)
+        wait_until(lambda: not here.read(op), what="what is stamped 1970 to be deleted")
+        assert [record.value for record in here.read(half)] == [b"late"]

@@ -1,0 +1,116 @@
+"""A start that fails leaves the job that runs at work; one that succeeds takes over all it held."""
+
+import socket
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from checkback import TransactionProducer
+from checkback.exceptions import CheckbackError, CheckpointMismatchError
+from streaming import TransactionJob
+from tests.checkback.postgres import free_port
+from tests.end_to_end.job_process import Job
+from tests.place import Place, wait_until
+
+Sections = dict[str, dict[str, Any]]
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("", 0)) as stranger:
+        yield int(stranger.getsockname()[1])
+
+
+class Deliveries:
+    """Sends one message after the other, and waits for each."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._values: list[bytes] = []
+
+    def one_more(self) -> None:
+        place, value = self._place, b"message %d" % len(self._values)
+        self._values.append(value)
+        with TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer:
+            producer.commit(producer.prepare(place.real_topic, value))
+        wait_until(lambda: len(self.found()) >= len(self._values), what=value.decode())
+        assert self.found() == self._values
+
+    def found(self) -> list[bytes]:
+        return sorted(record.value for record in self._place.read(self._place.real_topic))
+
+
+def test_a_start_that_fails_leaves_the_job_that_runs_at_work(
+    place: Place, spark: SparkSession, taken_port: int, tmp_path: Path
+) -> None:
+    (tmp_path / "a file").touch()
+    files = {"kind": "parquet", "path": str(tmp_path / "a file" / "table")}
+    checks = {"in_job": False}
+    failing: dict[str, tuple[Sections, str]] = {
+        "port": ({"job": {"metrics_port": taken_port}}, f"Port {taken_port}.*job.metrics_port"),
+        "check service": ({"checks": {"tls_ca": "/no/such/file"}}, "checks.tls_ca"),
+        "table": ({"sinks": {"rules": [{"topic": "*", "to": ["files"]}], "tables": {"files": files}}}, "files"),
+        "source": ({"kafka": {"source_options": {"security.protocol": "no such"}}}, "source_options"),
+        "transaction": ({"job": {"sink_transaction_timeout": "10d"}}, "transaction.max.timeout.ms"),
+        "topics": ({"job": {"name": "another", "checkpoint": str(tmp_path / "fresh")}}, "belongs to another"),
+    }
+    deliveries = Deliveries(place)
+    with TransactionJob(place.settings(checks=checks), spark=spark) as job:
+        deliveries.one_more()
+        for what, (sections, said) in failing.items():
+            settings = place.settings(**{"checks": checks, **sections})
+            with pytest.raises(CheckbackError, match=said):
+                TransactionJob(settings, spark=spark).start()
+            assert not job.wait(2), what
+        deliveries.one_more()
+
+
+def test_another_name_on_the_same_topics_is_refused_and_on_others_it_is_not(place: Place, spark: SparkSession) -> None:
+    checks = {"in_job": False}
+    deliveries = Deliveries(place)
+    with TransactionJob(place.settings(checks=checks), spark=spark) as job:
+        deliveries.one_more()
+        job.wait(1)
+    second = {"name": "second", "checkpoint": str(place.folder / "second")}
+    with pytest.raises(CheckpointMismatchError, match=r"belongs to another checkpoint.*--claim-name"):
+        TransactionJob(place.settings(checks=checks, job=second), spark=spark).start()
+    renamed = {"name": "renamed"}
+    with TransactionJob(place.settings(checks=checks, job=renamed), spark=spark) as job:
+        deliveries.one_more()
+        job.wait(1)
+
+
+@pytest.mark.timeout(500)
+def test_a_second_job_takes_over_with_the_port_and_the_first_one_says_so(place: Place) -> None:
+    port = free_port()
+    first, second = (Job(place, {"CHECKBACK_JOB__METRICS_PORT": str(port)}) for _ in range(2))
+    deliveries = Deliveries(place)
+    try:
+        first.start()
+        deliveries.one_more()
+        second.start()
+        assert first.ends() == 1
+        deliveries.one_more()
+        wait_until(lambda: b"checkback_batch" in metrics(port), what="metrics of the second job")
+        began = time.monotonic()
+        assert second.terminate() == 0
+        assert time.monotonic() - began < 30
+    finally:
+        first.kill()
+        second.kill()
+    said = first.said()
+    assert "TakenOverError: Another job has taken over: process" in said
+    assert "Traceback" not in said
+
+
+def metrics(port: int) -> bytes:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            return bytes(answer.read())
+    except OSError:
+        return b""
