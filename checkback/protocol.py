@@ -112,7 +112,7 @@ class Topics:
 
     @property
     def progress(self) -> str:
-        """Empty; its consumer-group offsets say which batches are in."""
+        """Its consumer-group offsets say which batches are in; its records say nothing."""
         return f"{self.prefix}progress"
 
     def all(self) -> tuple[str, ...]:

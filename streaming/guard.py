@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 from checkback.exceptions import JobStoppedError
 from streaming.checkpoint import deleted, recreated
 from streaming.claim import Claim, Owner
+from streaming.clock import JobClock
 from streaming.fence import topic_ids
 from streaming.offset_log import Entry
 from streaming.partition_writer import SinkSettings
@@ -20,13 +21,16 @@ _LONG_SECONDS = 0.5
 class Guard:
     """Stops the job before a batch does harm.
 
-    Costs 1 ms a batch for the claim, and 2 ms every five seconds for the topics.
+    Costs 2 ms a batch for the claim, and 2 ms every five seconds for the topics.
     """
 
-    def __init__(self, settings: SinkSettings, claim: Claim, owner: Owner, topics: Mapping[str, str]) -> None:
+    def __init__(
+        self, settings: SinkSettings, claim: Claim, owner: Owner, topics: Mapping[str, str], clock: JobClock
+    ) -> None:
         self._claim = claim
         self._owner = owner
         self._topics = topics
+        self._clock = clock
         self._admin = AdminClient(settings.client())
         self._missing: set[str] = set()
         self._looked_at = self._asked_at = time.monotonic()
@@ -37,7 +41,8 @@ class Guard:
         Raises:
             TakenOverError: another run has taken over.
             CheckpointMismatchError: a topic was deleted, and made anew perhaps.
-            JobStoppedError: Spark would drop the batch's rows as late.
+            JobStoppedError: the batch is dated wrongly: Spark would drop its rows as late, or every message's time
+                would be up.
         """
         self.refuse_another()
         self.refuse_other_topics()
@@ -47,6 +52,8 @@ class Guard:
                 f"{(entry.watermark_ms - entry.time_ms) / 1000:.0f} s before the watermark, and Spark would drop its "
                 "rows as late. Nothing is lost: set the clock, then start again."
             )
+        self._clock.compare_daily()
+        self._clock.refuse_ahead(entry.number, entry.time_ms)
 
     def after(self) -> None:
         """Refuse to end a batch, long after it began, on a checkpoint that another run has taken over meanwhile.

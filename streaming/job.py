@@ -22,6 +22,7 @@ from checkers import CheckService
 from conf import Settings
 from streaming.checkpoint import Checkpoint, CheckpointFacts
 from streaming.claim import Claim, Owner
+from streaming.clock import JobClock, kafka_ms, wall_ms
 from streaming.fence import any_has, topic_ids
 from streaming.guard import Guard
 from streaming.metrics import JobMetrics
@@ -94,7 +95,7 @@ class TransactionJob:
     def _start(self) -> None:
         """Take over as late as possible: a start that fails leaves the run before at work.
 
-        1. Settings, topics and checkpoint fit together, and the topics are not another checkpoint's.
+        1. Settings, topics, clock and checkpoint fit together, and the topics are not another checkpoint's.
         2. All that can be tried without taking over: the port, tables, the check service, the ways into Kafka.
         3. Take over. From now on the run before ends.
         4. Start.
@@ -102,15 +103,17 @@ class TransactionJob:
         settings = self._settings
         with TopicAdministration(settings.kafka.bootstrap_servers, settings.kafka.client_options) as administration:
             half_partitions = administration.check(Topics(settings.kafka.topic_prefix), settings.job.state_partitions)
-        spark = self._spark = self._given_spark or build_session(settings)
         sink = self._sink_settings()
+        clock = JobClock(lambda: kafka_ms(sink), settings.job.clock_tolerance)
+        clock.compare()
+        spark = self._spark = self._given_spark or build_session(settings)
         checkpoint = Checkpoint(spark, settings.job.checkpoint)
         ids = patience()(topic_ids, AdminClient(sink.client()), [sink.topics.half, sink.topics.op])
         checkpoint.check(self._facts(half_partitions, ids))  # 1
         own = Owner(checkpoint.query_id(), settings.job.name, ids.get(sink.topics.half, ""), settings.job.metrics_port)
         claim = self._claim = Claim(sink, settings.job.name)
-        clock = Clock(int(time.time() * 1000), settings.job.clock_tolerance)
-        opening = Opening(checkpoint, own, clock, sink, claim, settings.job.state_partitions)
+        now = Clock(wall_ms(), settings.job.clock_tolerance)
+        opening = Opening(checkpoint, own, now, sink, claim, settings.job.state_partitions)
         self._serve_metrics(opening.judge(claim_name=self._claim_name))  # 2
         rules = RulesInForce(folder_at(spark, settings.job.checkpoint))
         in_kafka = partial(any_has, sink, own.query_id, settings.job.state_partitions)
@@ -121,7 +124,7 @@ class TransactionJob:
         try_transaction(sink, own.query_id)
         opening.take()  # 3
         rules.take(Rules.of(settings), settings.sinks.tables, in_kafka)
-        self._guard = Guard(sink, claim, own, ids)  # 4
+        self._guard = Guard(sink, claim, own, ids, clock)  # 4
         publisher = publisher_of(rules, tables, self._witness)
         partitions = settings.job.state_partitions
         self._sink = ExactlyOnceSink(sink, checkpoint, self._guard, partitions, self._observe, publisher)

@@ -4,6 +4,7 @@ Nothing is removed that a batch in Kafka rests on. A batch may be repeated: its 
 already. An entry of the offset log may go only when no state partition has its batch.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,8 @@ class Condition:
     """Of the batch after it; None when its file is torn, or there is none."""
     torn_state: tuple[str, ...] = ()
     """Files of the state that the next batch would begin with, and that are not what was written."""
+    horizon_ms: int = sys.maxsize
+    """No batch can have been dated after it, unless the clock was ahead."""
 
     @property
     def unfinished(self) -> bool:
@@ -39,9 +42,14 @@ class Condition:
     @property
     def given_up(self) -> bool:
         """Whether the newest batch in the offset log cannot be run as it was begun; see :func:`repairs`."""
-        return self.begun is not None and (
-            self.entry is None or (self.unfinished and (self.entry.late or bool(self.torn_state)))
-        )
+        if self.begun is None or self.entry is None:
+            return self.begun is not None
+        return self.unfinished and (self.entry.late or self.ahead or bool(self.torn_state))
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the newest batch is dated by a clock that was ahead."""
+        return self.entry is not None and self.entry.time_ms > self.horizon_ms
 
     @property
     def commit_torn(self) -> bool:
@@ -49,13 +57,14 @@ class Condition:
         return self.committed is not None and self.watermark_ms is None
 
 
-def examine(checkpoint: Checkpoint) -> Condition:
+def examine(checkpoint: Checkpoint, horizon_ms: int = sys.maxsize) -> Condition:
     """Read the newest files, before Spark does."""
     begun, committed = checkpoint.newest("offsets"), checkpoint.newest("commits")
     entry = None if begun is None else read_entry(begun, checkpoint.read(f"offsets/{begun}") or b"")
     watermark = None if committed is None else committed_watermark_ms(checkpoint.read(f"commits/{committed}") or b"")
     state = [] if committed is None else _state_files(checkpoint, committed + 1)
-    return Condition(begun, entry, committed, watermark, tuple(name for name in state if not checkpoint.whole(name)))
+    torn = tuple(name for name in state if not checkpoint.whole(name))
+    return Condition(begun, entry, committed, watermark, torn, horizon_ms)
 
 
 def last_batch(found: Condition, floor: int) -> LastBatch:
@@ -68,7 +77,7 @@ def repairs(checkpoint: Checkpoint, found: Condition, progress: Sequence[Progres
     """What the start would stumble over, where to remove it loses and repeats nothing.
 
     1. The newest batch is given up, with the state it has left, when its entry is torn, when Spark would drop all its
-       rows as late, and when the state that it begins with is torn.
+       rows as late, when it is dated by a clock that was ahead, and when the state that it begins with is torn.
     2. The newest entry that stays, and the one before it, have to be whole: Spark starts from them.
     3. A torn file of the commit log goes: its batch is repeated. So does the commit of the batch that wrote torn
        state: it writes it again.
@@ -99,6 +108,12 @@ def _cannot_go(checkpoint: Checkpoint, found: Condition, batch: int) -> Checkpoi
         return checkpoint.torn(f"offsets/{batch}")
     if found.torn_state:
         return checkpoint.torn(found.torn_state[0])
+    if found.ahead:
+        return CheckpointMismatchError(
+            f"Batch {batch} in {checkpoint.folder} was dated by a clock that was ahead, and a part of it is in Kafka: "
+            "wait until this machine's clock has caught up, then start again; or a new checkpoint folder ('checkback "
+            "run --claim-name') delivers what the half topic still has again."
+        )
     return CheckpointMismatchError(
         f"Batch {batch} in {checkpoint.folder} is dated before the watermark, and a part of it is in Kafka: a new "
         "checkpoint folder ('checkback run --claim-name') delivers what the half topic still has once more."

@@ -16,10 +16,15 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Clock:
-    """What the machine's clock says at the start, and how far behind the checkpoint it may be; milliseconds."""
+    """What the machine's clock says at the start, and how far off it may be; milliseconds."""
 
     now_ms: int
     tolerance_ms: int
+
+    @property
+    def horizon_ms(self) -> int:
+        """What is dated after it, is dated by a clock that was ahead."""
+        return self.now_ms + self.tolerance_ms
 
 
 class Opening:
@@ -55,7 +60,7 @@ class Opening:
         """
         self._claim_name = claim_name
         standing = self._claim.judge(self._own, claim_name=claim_name)  # 1
-        found = examine(self._checkpoint)
+        found = examine(self._checkpoint, self._clock.horizon_ms)
         refuse_slow_clock(found, _last_time_ms(self._checkpoint, found), self._clock)
         progress = self._progress(settled=False)
         judge_start(progress, last_batch(found, self._checkpoint.floor()))  # 2
@@ -76,7 +81,7 @@ class Opening:
         self._claim.take(self._own)
         fence(self._settings, self._own.query_id, self._partitions)  # 2
         progress = self._progress(settled=True)
-        found = examine(self._checkpoint)  # the run before may have begun a batch meanwhile
+        found = examine(self._checkpoint, self._clock.horizon_ms)  # the run before may have begun a batch meanwhile
         judge_start(progress, last_batch(found, self._checkpoint.floor()))
         for name in repairs(self._checkpoint, found, progress):  # 3
             self._checkpoint.remove(name)

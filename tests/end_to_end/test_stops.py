@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -207,6 +208,22 @@ def test_a_clock_that_stepped_back_stops_the_batch_and_the_job_goes_on_when_it_i
     assert shop.delivered() == shop.sent[:1]
     monkeypatch.undo()
     commit.write_bytes(right)
+    shop.deliver()
+
+
+def dated_ahead(shop: Shop, batch: int) -> None:
+    """As if the clock had been four days ahead when the batch was begun."""
+    entry, checksum = shop.checkpoint / f"offsets/{batch}", shop.checkpoint / f"offsets/.{batch}.crc"
+    ahead = int(time.time() * 1000) + 4 * 86_400_000
+    entry.write_text(re.sub(r'"batchTimestampMs":\d+', f'"batchTimestampMs":{ahead}', entry.read_text()))
+    checksum.unlink(missing_ok=True)
+
+
+def test_a_batch_dated_ahead_that_nobody_evaluated_is_given_up_at_once(shop: Shop) -> None:
+    shop.deliver()
+    begun = shop.newest("offsets")
+    assert begun == shop.newest("commits") + 1, "a stop lets the next batch be begun"
+    dated_ahead(shop, begun)
     shop.deliver()
 
 

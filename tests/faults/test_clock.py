@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from streaming.clock import running_ms
 from torture import clock
 from torture.clock import SettableClock
 
 _ASK = """
 import sys, time
+from streaming.clock import running_ms
 for line in sys.stdin:
     before = time.monotonic()
     time.sleep(0.01)
-    print(time.time(), time.monotonic() - before, flush=True)
+    print(time.time(), time.monotonic() - before, running_ms(), flush=True)
 """
 
 
@@ -28,11 +30,12 @@ def test_it_moves_a_running_process_and_no_waiting(tmp_path: Path) -> None:
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        for seconds in (0, -30, -3600, 0):
+        for seconds in (0, -30, -3600, 4 * 86_400, 0):
             settable.set(seconds)
             process.stdin.write("\n")
             process.stdin.flush()
-            now, slept = map(float, process.stdout.readline().split())
+            now, slept, running = map(float, process.stdout.readline().split())
+            assert 0 <= running_ms() - running < 10_000, "the clock that the job's is held against is not moved"
             assert abs(now - time.time() - seconds) < 10
             assert 0.01 <= slept < 10
         process.stdin.close()

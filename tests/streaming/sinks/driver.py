@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from conf import Settings
 from streaming.checkpoint import Checkpoint
 from streaming.claim import Claim, Owner
+from streaming.clock import JobClock
 from streaming.guard import Guard
 from streaming.partition_writer import SinkSettings
 from streaming.rules_in_force import Rules, RulesInForce
@@ -99,7 +100,7 @@ class Driver:
         checkpoint = Checkpoint(query.spark, settings.job.checkpoint)
         to_kafka = SinkSettings(place.bootstrap_servers, place.topics, 60_000)
         # drivers of one run: what the claim says is tested elsewhere, here the tables alone must tell them apart
-        guard = Guard(to_kafka, query.claim(to_kafka), query.owner, {})
+        guard = Guard(to_kafka, query.claim(to_kafka), query.owner, {}, JobClock(lambda: None, 600_000))
         self._sink = ExactlyOnceSink(to_kafka, checkpoint, guard, PARTITIONS, self.reports.append, self.publisher)
 
     def run(self, batch: int, outcomes: Sequence[dict[str, Any]]) -> None:
