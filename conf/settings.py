@@ -53,6 +53,12 @@ class KafkaSettings(_Section):
     sink_options: dict[str, str] = {}
     client_options: dict[str, str | int | bool] = {}
 
+    @model_validator(mode="after")
+    def _only_what_is_committed(self) -> Self:
+        if "isolation.level" in self.source_options:
+            raise ValueError("kafka.source_options must not set isolation.level: a batch run again must read the same")
+        return self
+
 
 class JobSettings(_Section):
     """The streaming query."""

@@ -327,3 +327,8 @@ def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:
 def test_what_is_dumped_is_read_back() -> None:
     settings = Settings.model_validate({"transactions": {"timeout": "90s"}, "checks": {"endpoint_ttl": "1500ms"}})
     assert Settings.model_validate(settings.model_dump(mode="json")) == settings
+
+
+def test_what_a_batch_run_again_reads_cannot_be_changed(write: WriteFile) -> None:
+    message = refused(write('[kafka.source_options]\n"isolation.level" = "read_uncommitted"\n'))
+    assert "kafka.source_options must not set isolation.level" in message
