@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from checkback.exceptions import InputCutShortError, TransactionTimeoutError
+from checkback.exceptions import TransactionTimeoutError
 from checkback.protocol import Topics
 from state import Kind
 from streaming.patience import committed, patience
@@ -93,6 +93,7 @@ def write_partition(
     """
     with Pieces(outcomes, settings.kept_bytes) as pieces:
         if pieces.empty and not batch.every_partition_writes:  # 1
+            pieces.refuse_missing()
             return PartitionReport(partition)
         return _Task(settings, batch, partition, pieces).run()
 
@@ -140,6 +141,7 @@ class _Task:
         )
         if verdict is Verdict.SKIP:  # 4
             self._pieces.drain()
+            self._pieces.refuse_missing()
             return PartitionReport(self._partition, skipped=True)
         try:
             return self._written(transaction, rules)
@@ -161,8 +163,7 @@ class _Task:
             report.written += transaction.produce(builder.build(piece))
             _count(piece, counts)
             settings.witness(Step.IN_TRANSACTION, number)
-        if not self._pieces.whole:
-            raise InputCutShortError("Not all rows of the batch have come: nothing is committed, it is run again.")
+        self._pieces.refuse_missing()
         settings.witness(Step.STATE_COMMITTED, number)
         transaction.commit(self._done, self._consumer.consumer_group_metadata())  # 6
         settings.witness(Step.AFTER_TRANSACTION, number)

@@ -1,11 +1,14 @@
 """The rows of a task: pulled once from Spark, and readable again when Kafka has refused some of them."""
 
+import contextlib
 import tempfile
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
+
+from checkback.exceptions import InputCutShortError
 
 
 class Pieces:
@@ -19,6 +22,7 @@ class Pieces:
     def __init__(self, source: Iterator[pa.RecordBatch], most_bytes: int) -> None:
         self._source = self._pull(source)
         self._whole = False
+        self._lost = False
         self._most_bytes = most_bytes
         self._in_memory: list[pa.RecordBatch] = []
         self._bytes = 0
@@ -31,8 +35,8 @@ class Pieces:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._writer is not None:
-            self._writer.close()
-            self._file.close()
+            with self._file, contextlib.suppress(OSError, pa.ArrowException):  # what is written now is of no use
+                self._writer.close()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         yield from self.pulled()
@@ -47,8 +51,20 @@ class Pieces:
 
     @property
     def whole(self) -> bool:
-        """Whether the source has said that it has no more. One that has raised looks exhausted, too, and is not."""
-        return self._whole
+        """Whether the source has said that it has no more, and every piece of it is here or was given.
+
+        A source that has raised looks exhausted, too, and is not.
+        """
+        return self._whole and not self._lost
+
+    def refuse_missing(self) -> None:
+        """For who is about to act as if these were all.
+
+        Raises:
+            InputCutShortError: they are not.
+        """
+        if not self.whole:
+            raise InputCutShortError("Not all rows of the batch have come: nothing is committed, it is run again.")
 
     @property
     def spilled(self) -> int:
@@ -76,6 +92,11 @@ class Pieces:
         self._whole = True
 
     def _keep(self, piece: pa.RecordBatch) -> None:
+        self._lost = True  # until it is kept: a full disk may keep it from being
+        self._store(piece)
+        self._lost = False
+
+    def _store(self, piece: pa.RecordBatch) -> None:
         if self._spilled == 0 and self._bytes + piece.nbytes <= self._most_bytes:
             self._in_memory.append(piece)
             self._bytes += piece.nbytes

@@ -40,6 +40,11 @@ class WatchedInput:
         return given
 
     @property
+    def begun(self) -> bool:
+        """Whether anything was read."""
+        return bool(self._last) or self._came_to_end
+
+    @property
     def whole(self) -> bool:
         """Whether the mark was read last. Rows may end with its bytes, but then the file's end is read after them."""
         return self._last == END_OF_STREAM and not self._came_to_end
@@ -90,7 +95,7 @@ def whole(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         InputCutShortError: the input ended before its end. After the last row that came.
     """
     watched = _Latest.take()
-    if watched is None:
+    if watched is None or watched.begun:  # one that was read from is an earlier task's
         raise ConfigurationError(
             "Spark's Python workers were not started by streaming.daemon, so a batch that is cut short could not be "
             "told from a whole one. Set spark.python.daemon.module=streaming.daemon and leave spark.python.use.daemon "

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from checkback.exceptions import InputCutShortError
 from streaming.pieces import Pieces
 
 SCHEMA = pa.schema({"number": pa.int64()})
@@ -76,6 +77,20 @@ def test_a_source_that_raised_is_not_taken_for_one_that_ended() -> None:
             numbers(iter(pieces))
         assert numbers(iter(pieces)) == [0]  # a generator that has raised looks exhausted
         assert not pieces.whole
+
+
+def test_a_piece_that_could_not_be_kept_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_pieces: Pieces, _piece: pa.RecordBatch) -> None:
+        raise OSError("no space left on device")
+
+    with Pieces(iter(Source()), 1 << 20) as pieces:
+        assert numbers(islice(pieces, 2)) == [0, 1]
+        with monkeypatch.context() as patched, pytest.raises(OSError, match="no space"):
+            patched.setattr(Pieces, "_store", full)
+            numbers(iter(pieces))
+        pieces.drain()
+        with pytest.raises(InputCutShortError):
+            pieces.refuse_missing()
 
 
 @pytest.mark.parametrize("most_bytes", [1 << 20, 0])

@@ -1,6 +1,7 @@
 """What a Python worker reads is whole, or an error: on bytes, and on real Spark's workers."""
 
 import io
+import itertools
 import os
 import signal
 import threading
@@ -70,9 +71,16 @@ def test_a_worker_that_does_not_watch_its_input_gives_no_row(monkeypatch: pytest
 def test_rows_that_end_while_the_input_goes_on_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = WatchedInput(io.BytesIO(stream_of(3, 5)))
     monkeypatch.setattr(whole_input._Latest, "watched", watched)
-    first = next(watched.batches())
     with pytest.raises(InputCutShortError):
-        list(whole(iter([first])))
+        list(whole(itertools.islice(watched.batches(), 1)))
+
+
+def test_the_input_of_an_earlier_task_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = WatchedInput(io.BytesIO(stream_of(3)))
+    monkeypatch.setattr(whole_input._Latest, "watched", watched)
+    assert len(list(watched.batches())) == 1
+    with pytest.raises(ConfigurationError):
+        next(whole(iter([pa.record_batch({"number": [1]})])))
 
 
 class Pipe:
