@@ -38,7 +38,7 @@ class Deliveries:
         self._values.append(value)
         with TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer:
             producer.commit(producer.prepare(place.real_topic, value))
-        wait_until(lambda: len(self.found()) >= len(self._values), what=value.decode())
+        wait_until(lambda: len(self.found()) >= len(self._values), 150, value.decode())
         assert self.found() == self._values
 
     def found(self) -> list[bytes]:

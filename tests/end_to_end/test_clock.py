@@ -25,7 +25,7 @@ def test_four_days_ahead_park_no_message_and_the_right_clock_is_started_on_at_on
             job.start()
             undecided = producer.prepare(place.real_topic, b"undecided")
             producer.commit(producer.prepare(place.real_topic, b"first"))
-            wait_until(lambda: len(place.read(place.real_topic)) == 1, what="the first message")
+            wait_until(lambda: len(place.read(place.real_topic)) == 1, 150, "the first message")
             wait_until(lambda: len(place.read(place.topics.check)) == 1, what="the check of the undecided one")
             settable.set(_FOUR_DAYS)  # 1. while it runs
             assert job.ends() == 1
@@ -34,7 +34,7 @@ def test_four_days_ahead_park_no_message_and_the_right_clock_is_started_on_at_on
             settable.set(0)  # 3. right again
             job.start()
             producer.commit(undecided)
-            wait_until(lambda: len(place.read(place.real_topic)) == 2, what="the undecided message")
+            wait_until(lambda: len(place.read(place.real_topic)) == 2, 150, "the undecided message")
             assert job.terminate() == 0
         finally:
             job.kill()
