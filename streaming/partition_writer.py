@@ -123,10 +123,10 @@ class _Task:
                     raise KafkaException(refused.cause) from refused
                 rules = refusals.found(refused, rules)
             except TransactionTimeoutError:
-                # All rows are here by now: this time the transaction is open for the writing alone.
                 if timed_out or last:
                     raise
                 timed_out = True
+                self._pieces.pull()  # so that this time the transaction is open for the writing alone
         raise AssertionError  # unreachable
 
     def _pass(self, rules: Rules) -> PartitionReport:

@@ -43,6 +43,7 @@ REFUSES_ALL = frozenset(
 REFUSED = GONE | TOO_LARGE | REFUSES_ALL | {KafkaError.INVALID_RECORD}
 """Errors that are the record's or its topic's fault. All others, a broker away or a fence, are nobody's."""
 
+_SAYS_NOTHING = frozenset({KafkaError._STATE, KafkaError._FATAL})  # noqa: SLF001  (see above)
 _FENCED = frozenset(
     {
         KafkaError._FENCED,  # noqa: SLF001
@@ -141,10 +142,11 @@ class Transaction:
     def failed(self, error: KafkaError, done: TopicPartition, group: Any) -> Exception:
         """Abort, and say what ``error`` means: :class:`RefusedError`, ``TransactionTimeoutError``, or just itself.
 
-        After a record was refused every call but one fails with no more than "erroneous state". Putting the
-        progress offset into the transaction says why; ``done`` and ``group`` are for that.
+        After a record was refused every call but one fails with no more than "erroneous state", and after a fatal
+        error ``produce`` says no more than that there was one. Putting the progress offset into the transaction says
+        which; ``done`` and ``group`` are for that.
         """
-        if error.code() == KafkaError._STATE:  # noqa: SLF001
+        if error.code() in _SAYS_NOTHING:
             error = self._reason(done, group) or error
         if error.fatal():  # it is no longer ours to abort
             if error.code() in _FENCED and monotonic() - self._began >= self._timeout_ms / 1000:
