@@ -98,6 +98,7 @@ class TransactionJob:
             settings.job.sink_transaction_timeout,
             dict(kafka.sink_options),
             self._witness,
+            redeliver_for_ms=settings.transactions.redeliver_for,
         )
         checkpoint = Checkpoint(spark, settings.job.checkpoint)
         ids = patience()(topic_ids, AdminClient(sink.client()), [topics.half, topics.op])

@@ -12,16 +12,17 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from checkback.exceptions import TransactionTimeoutError
 from checkback.protocol import Topics
 from state import Kind
-from streaming.patience import committed, patience
+from streaming.beginning import Beginning
+from streaming.directory import Brokers, Known, TopicDirectory
+from streaming.holding import Holding
 from streaming.pieces import Pieces
-from streaming.progress import Progress, Verdict, judge_progress, progress_group, transactional_id
-from streaming.records import RecordBuilder
+from streaming.progress import Progress, Verdict, judge_progress, progress_group
+from streaming.records import Ask, RecordBuilder
 from streaming.refusals import Refusals
 from streaming.steps import Step, Witness, nothing
 from streaming.topic_rules import KnownTopics, Rules
-from streaming.transaction import RefusedError, Transaction, producer_settings
+from streaming.transaction import RefusedError, Transaction
 
-_PROGRESS_SECONDS = 60.0
 _PASSES = 8
 """Passes over one batch at most. Two do when all that refused something can be asked about."""
 
@@ -38,6 +39,8 @@ class SinkSettings:
     """Told of each step, in the driver's process and in the tasks'; must be picklable."""
     kept_bytes: int = 64 << 20
     """Rows of a batch that a task keeps in memory; more of them go to a temporary file."""
+    redeliver_for_ms: int = 259_200_000
+    """A committed message that its topic does not take is tried again for so long."""
 
     def client(self, **more: Any) -> dict[str, Any]:
         """Settings of a librdkafka client."""
@@ -56,6 +59,8 @@ class Batch:
     """The first batch after a start, and one a day: so that progress offsets are there, and never expire."""
     floor: int = 0
     """A progress offset that every state partition has reached."""
+    time_ms: int = 0
+    """Its own time, which is the same when it is repeated."""
 
 
 @dataclass
@@ -80,8 +85,8 @@ def write_partition(
     4. It says skip: drain the rows, so that the state store commits.
     5. Write all rows in one transaction.
     6. Put the new progress offset into the same transaction, and commit.
-    7. Kafka refused records: abort, find out which, and go back to 2. Those are parked then. ``outcomes`` is pulled
-       once, whatever happens.
+    7. Kafka refused records: abort, find out which, and go back to 2. Those are held then, or left to operators.
+       ``outcomes`` is pulled once, whatever happens.
 
     Raises:
         OwnTopicError: one of Checkback's own topics refuses a record.
@@ -103,16 +108,24 @@ class _Task:
         self._batch = batch
         self._partition = partition
         self._pieces = pieces
-        self._client = settings.client(
-            **producer_settings(transactional_id(batch.query_id, partition), settings.transaction_timeout_ms)
-        )
         self._consumer = _progress_consumer(settings, batch.query_id)
         self._done = TopicPartition(settings.topics.progress, partition, batch.number + 1, batch.entry_hash)
+        self._beginning = Beginning(
+            settings.client(),
+            batch.query_id,
+            settings.transaction_timeout_ms,
+            self._done,
+            self._consumer,
+            _directory(settings),
+        )
+        self._ask: Ask | None = None
+        self._holding = Holding(settings.topics.half, batch.time_ms, settings.redeliver_for_ms)
 
     def run(self) -> PartitionReport:
         refusals = Refusals(
-            self._client, self._settings.client(), self._settings.topics, _known_topics(self._settings), self._pieces
+            self._beginning.client, self._settings.client(), self._builder, _known_topics(self._settings), self._pieces
         )
+        self._ask = refusals.again
         timed_out = False
         rules = refusals.known()
         for last in [False] * (_PASSES - 1) + [True]:
@@ -130,9 +143,9 @@ class _Task:
         raise AssertionError  # unreachable
 
     def _pass(self, rules: Rules) -> PartitionReport:
-        transaction = Transaction(self._client, self._settings.transaction_timeout_ms)
-        transaction.open()  # 2
-        progress = _read_progress(self._consumer, self._done)  # 3
+        transaction, progress = self._beginning.open()  # 2, 3
+        metadata = Progress(None, self._batch.entry_hash).metadata(progress.generation)
+        self._done = TopicPartition(self._done.topic, self._partition, self._batch.number + 1, metadata)
         verdict = judge_progress(
             progress, self._batch.number, self._batch.entry_hash, self._partition, self._batch.floor
         )
@@ -154,7 +167,7 @@ class _Task:
         counts: Counter[str] = Counter()
         settings.witness(Step.BEFORE_TRANSACTION, number)
         transaction.begin(rules)  # 5
-        builder = RecordBuilder(settings.topics, transaction.partitions, rules)
+        builder = self._builder(transaction.known, rules, self._ask)
         for piece in self._pieces:
             report.written += transaction.produce(builder.build(piece))
             _count(piece, counts)
@@ -162,8 +175,11 @@ class _Task:
         settings.witness(Step.STATE_COMMITTED, number)
         transaction.commit(self._done, self._consumer.consumer_group_metadata())  # 6
         settings.witness(Step.AFTER_TRANSACTION, number)
-        report.counts = json.dumps(counts)
+        report.counts = json.dumps(counts + builder.counts)
         return report
+
+    def _builder(self, known: Known, rules: Rules, ask: Ask | None) -> RecordBuilder:
+        return RecordBuilder(self._settings.topics, known, self._holding, rules, ask)
 
 
 _known: dict[str, KnownTopics] = {}
@@ -172,6 +188,16 @@ _known: dict[str, KnownTopics] = {}
 def _known_topics(settings: SinkSettings) -> KnownTopics:
     """One for each worker process."""
     return _known.setdefault(settings.bootstrap_servers, KnownTopics())
+
+
+_directories: dict[str, TopicDirectory] = {}
+
+
+def _directory(settings: SinkSettings) -> TopicDirectory:
+    """One for each worker process, with a connection that is up."""
+    if settings.bootstrap_servers not in _directories:
+        _directories[settings.bootstrap_servers] = TopicDirectory(Brokers(settings.client()))
+    return _directories[settings.bootstrap_servers]
 
 
 _consumers: dict[tuple[str, str], Consumer] = {}
@@ -184,12 +210,6 @@ def _progress_consumer(settings: SinkSettings, query_id: str) -> Consumer:
         group = {"group.id": progress_group(query_id), "isolation.level": "read_committed"}
         _consumers[key] = Consumer(settings.client(**group, **{"enable.auto.commit": False}))
     return _consumers[key]
-
-
-def _read_progress(consumer: Consumer, place: TopicPartition) -> Progress:
-    places = [TopicPartition(place.topic, place.partition)]
-    (found,) = patience(_PROGRESS_SECONDS)(committed, consumer, places)
-    return Progress.of(found.offset, found.metadata)
 
 
 def _count(piece: pa.RecordBatch, counts: Counter[str]) -> None:

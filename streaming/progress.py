@@ -1,7 +1,8 @@
 """The progress offset: which batches of a state partition are in Kafka already.
 
 Partition p of ``cb.progress`` has the consumer-group offset n + 1 once batch n of state partition p is in; the
-group is the checkpoint's query id, the offset's metadata is the hash of the batch's entry in the offset log.
+group is the checkpoint's query id, the offset's metadata is the hash of the batch's entry in the offset log, and the
+generation of the partition's transactional id where that is not 0 (see :mod:`streaming.beginning`).
 """
 
 from collections.abc import Sequence
@@ -30,11 +31,19 @@ class Progress:
 
     offset: int | None
     entry_hash: str = ""
+    generation: int = 0
+    """Of the transactional id that holds."""
 
     @classmethod
     def of(cls, offset: int, metadata: str | None) -> Self:
-        """What Kafka says of one partition; a negative offset is none."""
-        return cls(None) if offset < 0 else cls(offset, metadata or "")
+        """What Kafka says of one partition; a negative offset is none, and 0 says that no batch is in."""
+        entry_hash, _, generation = (metadata or "").partition(" ")
+        number = int(generation) if generation.isascii() and generation.isdigit() else 0
+        return cls(offset or None, entry_hash, number) if offset >= 0 else cls(None)
+
+    def metadata(self, generation: int) -> str:
+        """The offset's metadata, under another generation."""
+        return f"{self.entry_hash} {generation}" if generation else self.entry_hash
 
 
 def progress_group(query_id: str) -> str:
@@ -42,9 +51,9 @@ def progress_group(query_id: str) -> str:
     return f"checkback-{query_id}"
 
 
-def transactional_id(query_id: str, partition: int) -> str:
+def transactional_id(query_id: str, partition: int, generation: int = 0) -> str:
     """The id by which Kafka fences all but the newest producer of a state partition."""
-    return f"checkback-{query_id}-{partition}"
+    return f"checkback-{query_id}-{partition}" + (f".{generation}" if generation else "")
 
 
 def judge_progress(progress: Progress, batch_id: int, entry_hash: str, partition: int, floor: int = 0) -> Verdict:

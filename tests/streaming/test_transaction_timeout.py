@@ -14,6 +14,7 @@ from kafka import KafkaConsumer
 
 from checkback.exceptions import ConfigurationError, TransactionTimeoutError
 from checkback.local import LocalKafka
+from streaming.directory import Brokers, TopicDirectory
 from streaming.partition_writer import Batch, PartitionReport, SinkSettings, write_partition
 from streaming.steps import Step
 from streaming.topic_rules import Record, Rules, TopicRule
@@ -148,7 +149,7 @@ def test_a_transaction_that_times_out_twice_while_rows_are_written_says_what_to_
 def test_whatever_call_finds_it_out_says_so(here: Place, call: str) -> None:
     plain = {"bootstrap.servers": here.bootstrap_servers, "log_level": 0}
     client = {**plain, **producer_settings(uuid.uuid4().hex, TIMEOUT_MS), "linger.ms": "0"}
-    transaction = Transaction(client, TIMEOUT_MS)
+    transaction = Transaction(client, TIMEOUT_MS, TopicDirectory(Brokers(plain)), here.topics.progress)
     group = Consumer({**plain, "group.id": uuid.uuid4().hex}).consumer_group_metadata()
     done = TopicPartition(here.topics.progress, 0, 1)
     record = Record(here.real_topic, 0, None, b"v", [])
