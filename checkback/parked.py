@@ -28,6 +28,10 @@ class ParkedMessage(NamedTuple):
     value: bytes | None
     time_ms: int
     """When it was parked, in ms since 1970."""
+    kept: bool = True
+    """Whether the job has it as well; False for one that was too large to be kept."""
+    became: str = ""
+    """What became of it since: committed, rolled back, resumed, or abandoned; empty while it waits for an operator."""
 
     @property
     def undecided(self) -> bool:
@@ -62,8 +66,11 @@ class ParkedMessages:
         self._consumer.close()
         self._producer.close()
 
-    def read(self) -> list[ParkedMessage]:
-        """All messages parked until now, in their order; one that was parked twice is there once, as the last time."""
+    def read(self, *, ended: bool = False) -> list[ParkedMessage]:
+        """Messages that wait for an operator, in their order; parked twice, one is there once, as the last time.
+
+        ``ended``: also those of which the job has written that they wait no longer.
+        """
         topic = self._topics.parked
         places = [TopicPartition(topic, number) for number in sorted(self._consumer.partitions_for_topic(topic) or ())]
         if not places:
@@ -76,7 +83,7 @@ class ParkedMessages:
             for records in self._consumer.poll(timeout_ms=_POLL_MS).values():
                 for record in records:
                     try:
-                        message = _parked(record)
+                        message = _parked(record, found)
                     except (KeyError, AttributeError, UnicodeDecodeError, ProtocolError) as error:
                         _LOGGER.warning(
                             "Skipped offset %s of %s, which the job did not write: %r", record.offset, topic, error
@@ -84,7 +91,7 @@ class ParkedMessages:
                         continue
                     found.pop(message.transaction_id, None)
                     found[message.transaction_id] = message
-        return list(found.values())
+        return [message for message in found.values() if ended or not message.became]
 
     def end(self, messages: Iterable[ParkedMessage], action: Action, remark: str = "") -> None:
         """Write ops for these messages, and wait until Kafka has them.
@@ -108,9 +115,16 @@ class ParkedMessages:
                 ) from error
 
 
-def _parked(record: Any) -> ParkedMessage:
+def _parked(record: Any, found: Mapping[str, ParkedMessage]) -> ParkedMessage:
     headers = dict(reversed(record.headers))
+    became = headers.get(protocol.ENDED)
+    if became is not None:
+        message = found[headers[protocol.ID].decode()]
+        same = message.half == HalfPosition.parse(headers[protocol.HALF].decode())
+        return message._replace(became=became.decode()) if same else message
+    undeliverable = headers[protocol.REASON].startswith(protocol.UNDELIVERABLE.encode())
     return ParkedMessage(
+        kept=not undeliverable or protocol.FROM in headers,
         transaction_id=headers[protocol.ID].decode(),
         group=headers[protocol.GROUP].decode(),
         topic=headers[protocol.TOPIC].decode(),

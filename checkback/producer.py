@@ -18,6 +18,7 @@ from checkback.protocol import (
     Source,
     Topics,
     TransactionOptions,
+    decided,
     half_headers,
     op_headers,
     pack,
@@ -167,6 +168,24 @@ class TransactionProducer:
             return run
 
         return decorate
+
+    def send(self, message: Message, options: TransactionOptions | None = None) -> HalfMessage:
+        """Send a message that has no local transaction: delivered once, now or at ``options.deliver_at_ms``.
+
+        One record instead of two, and never checked. Returns when Kafka has it.
+
+        Raises:
+            HalfMessageError: Kafka did not acknowledge it. After a time-out it may have it all the same: sent again,
+                it may be delivered twice, with another id.
+            ProtocolError, ProducerClosedError: as in ``send_in_transaction``.
+        """
+        self._refuse_when_closed()
+        topic, value, key, headers, partition = message
+        transaction_id = _new_transaction_id()
+        wire = half_headers(transaction_id, self.group, topic, headers, partition=partition, options=options)
+        _refuse_unwritable(value, key)
+        position = self._write_half(value, key, decided(wire))
+        return HalfMessage(transaction_id, topic, value, key, headers, position)
 
     def prepare(
         self,

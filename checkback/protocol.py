@@ -34,12 +34,16 @@ KEY = "cb-key"
 ATTEMPT = "cb-attempt"
 BORN_MS = "cb-born-ms"
 FROM = "cb-from"
+HELD = "cb-held"
+ENDED = "cb-ended"
 
 UNDELIVERABLE = "committed, but not deliverable to"
-"""How the reason of a parked record begins that nobody can decide any more."""
+"""How the reason of a parked record begins whose message is decided, and may be delivered again."""
 
 RESERVED_PREFIX = "cb-"
 MAX_ID_BYTES = 64
+MAX_NUMBERED_ID_BYTES = MAX_ID_BYTES + 10
+"""Of the id of one message of several: ``#`` and its number follow the transaction's."""
 MAX_GROUP_BYTES = 255
 MAX_TOPIC_BYTES = 249
 MAX_COUNT_DIGITS = 9
@@ -59,6 +63,16 @@ class Action(StrEnum):
     UNKNOWN = "unknown"
     UNREACHABLE = "unreachable"
     RESUME = "resume"
+    REDELIVER = "redeliver"
+
+
+class HalfAction(StrEnum):
+    """What a half message says of itself; most say nothing, and an op does."""
+
+    COMMIT = "commit"
+    """It is to be delivered, now or at its ``cb-deliver-at``: there is no local transaction."""
+    PARK = "park"
+    """The job's own: it was committed, and its topic does not take it."""
 
 
 class Source(StrEnum):
@@ -148,6 +162,32 @@ class HalfPosition(NamedTuple):
         if str(position) != text:
             raise ProtocolError(f"{HALF} must have no leading zeros, not {text!r}.")
         return position
+
+
+class Held(NamedTuple):
+    """What the job notes in a half message that it writes again since its topic did not take it."""
+
+    tries: int
+    """How often that has happened."""
+    since_ms: int
+    """When it happened first; 0: not yet, after an operator has it delivered again."""
+    origin: HalfPosition
+    """Where the first half message lies."""
+
+    def __str__(self) -> str:
+        return f"{self.tries} {self.since_ms} {self.origin}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read three parts with blanks between them.
+
+        Raises:
+            ProtocolError: they are something else.
+        """
+        parts = text.split(" ")
+        if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts[:2]):
+            raise ProtocolError(f"{HELD} must be 'tries since_ms partition:offset', not {text!r:.80}.")
+        return cls(int(parts[0]), int(parts[1]), HalfPosition.parse(parts[2]))
 
 
 @dataclass(frozen=True)
@@ -240,6 +280,11 @@ def half_headers(
     if messages is not None:
         ours.append((MESSAGES, _number(MESSAGES, messages, MAX_COUNT_DIGITS)))
     return [*ours, *application]
+
+
+def decided(headers: Headers) -> list[tuple[str, bytes]]:
+    """What :func:`half_headers` made, of a half message that carries its own decision: to be delivered."""
+    return [*headers[:3], (ACTION, HalfAction.COMMIT.encode()), *headers[3:]]
 
 
 def op_headers(

@@ -88,6 +88,7 @@ class TransactionSettings(_Section):
     unreachable_backoff_max: Positive = 300_000
     age_limit: Positive = 259_200_000
     parked_ttl: Positive = 604_800_000
+    redeliver_for: Positive = 259_200_000
     early_op_ttl: Positive = 3_600_000
     early_op_max: PositiveInt = 8_192
     timer_slack: Positive = 1_000

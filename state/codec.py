@@ -9,7 +9,7 @@ r"""A segment's state as bytes, and back.
 
 The checksum is there because Arrow does not check the offsets it reads. An empty table has no bytes. A new
 version keeps the reader of the one before; version 1 had no ``deliver_at_ms``, kept no parked messages,
-and had no event of its own for a check's verdict or an operator's.
+and had no event of its own for a check's verdict or an operator's; version 2 had no undeliverable messages.
 """
 
 import struct
@@ -24,8 +24,9 @@ from state.rows import BYTES, EARLY_FIELDS, MESSAGE_FIELDS, Fields, Rows
 from state.segment import Segment
 from state.table import Event, State, StateCodes
 
-VERSION = 2
+VERSION = 3
 OLDEST_VERSION = 1
+_KEEPS_PARKED = 2
 
 _MARK = struct.Struct("<BI")
 _HEAD = struct.Struct("<6q")
@@ -41,7 +42,7 @@ def encode(segment: Segment) -> bytes:
 
 
 def decode(content: bytes) -> Segment:
-    """Read the state of a segment, of this version or the one before.
+    """Read the state of a segment, of this version or an earlier one.
 
     Raises:
         StateFormatError: written by a later version, or damaged.
@@ -68,13 +69,13 @@ def decode(content: bytes) -> Segment:
 
 def _ledger(version: int, content: bytes) -> StateCodes:
     ledger = np.frombuffer(content, dtype=np.uint8).copy()
-    if version < VERSION:
+    if version < _KEEPS_PARKED:
         ledger[ledger == State.PARKED] = State.ABANDONED
     return ledger
 
 
 def _messages(version: int, content: bytes) -> Rows:
-    if version == VERSION:
+    if version >= _KEEPS_PARKED:
         return _from_stream(content, MESSAGE_FIELDS)
     rows = _from_stream(content, {n: kind for n, kind in MESSAGE_FIELDS.items() if n != "deliver_at_ms"})
     added = rows.with_columns(deliver_at_ms=np.full(rows.count, -1, dtype=np.int64))
@@ -83,7 +84,7 @@ def _messages(version: int, content: bytes) -> Rows:
 
 def _early(version: int, content: bytes) -> Rows:
     rows = _from_stream(content, EARLY_FIELDS)
-    if version < VERSION:
+    if version < _KEEPS_PARKED:
         for (event, source), following in _EVENTS_SINCE_2.items():
             rows["event"][(rows["event"] == event) & (rows["source"] == source)] = following
     return rows

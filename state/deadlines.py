@@ -8,6 +8,7 @@ from state.outcomes import Collector
 from state.policy import Policy
 from state.rows import Column, Rows
 from state.table import (
+    FOR_OPERATORS,
     KEPT,
     UNDECIDED,
     Event,
@@ -101,6 +102,7 @@ def fire_due(
     events = _due_events(messages, due, states, now_ms, policy)
     events = postponed(messages, due, states, events, now_ms)
     ledger[places[due]], results = transition(states, events)
+    made.left_operators(messages, due, states, results)
     made.given_up(messages, due, events, results)
     made.decided(messages, due, results)
     asked = due[results == Outcome.CHECK]
@@ -126,7 +128,7 @@ def _due_events(messages: Rows, due: Column, states: StateCodes, now_ms: int, po
     check_max = policy.check_max_of(messages["check_max"][due])
     aged = np.isin(states, UNDECIDED) & (now_ms - messages["born_ms"][due] >= policy.age_limit_ms)
     exhausted = ~aged & (states == State.OPEN) & (messages["attempts"][due] >= check_max)
-    expired = states == State.PARKED
+    expired = np.isin(states, FOR_OPERATORS)
     events = np.select([aged, expired], [Event.AGED, Event.EXPIRED], Event.DUE).astype(np.uint8)
     if exhausted.any():
         events[exhausted] = policy.after_check_max(messages.take(due[exhausted]))

@@ -41,6 +41,7 @@ def judge(
             events[_late(messages, rows[now], states, events, now_ms)] = Event.LATE
         events = postponed(messages, rows[now], states, events, now_ms)
         following, results[now] = transition(states, events)
+        made.left_operators(messages, rows[now], states, results[now])
         changed[now] = following != states
         answered = after_answer(states, events)
         ledger[places[now]] = following

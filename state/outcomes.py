@@ -11,7 +11,7 @@ import numpy as np
 
 from state.policy import Policy
 from state.rows import BUNDLE, OUTCOME_FIELDS, Column, Rows, objects
-from state.table import Event, EventCodes, Outcome, OutcomeCodes
+from state.table import FOR_OPERATORS, Event, EventCodes, Outcome, OutcomeCodes, StateCodes
 
 CONFLICT_REASON = "it contradicts the decision already taken for its half message"
 FOREIGN_REASON = "its cb-id or cb-group is not that of the half message it points at"
@@ -26,7 +26,16 @@ _COUNTED = {
 _REASONS = {
     Event.EXHAUSTED: "checked in vain as often as check_max allows",
     Event.AGED: "undecided for longer than the age limit",
+    Event.HALF_PARK: "",  # the half message says why
 }
+_ENDS = {
+    Outcome.DELIVER: "committed",
+    Outcome.DELAY: "committed",
+    Outcome.DISCARD: "rolled back",
+    Outcome.RESUME: "resumed",
+    Outcome.FORGET: "abandoned",
+}
+"""What a record of ``cb.parked`` says of a message that waits for an operator no longer."""
 
 
 class Kind(IntEnum):
@@ -49,6 +58,8 @@ class Kind(IntEnum):
     """Not written: ``reason`` is the name of a counter, ``half_offset`` how much to add."""
     DELIVER_BUNDLE = 9
     """Write the messages that its value holds to their real topics."""
+    PARK_END = 10
+    """Write to ``cb.parked`` that it waits for an operator no longer; ``reason`` is what became of it."""
 
 
 class Collector:
@@ -127,6 +138,16 @@ class Collector:
             parked = messages.take(rows[chosen])
             reasons = objects([_REASONS[Event(event)] for event in events[chosen]])
             self._add(Kind.PARK, parked.count, **_message(parked), attempt=parked["attempts"], reason=reasons)
+
+    def left_operators(self, messages: Rows, rows: Column, states: StateCodes, results: OutcomeCodes) -> None:
+        """Of messages in these states, ``rows[i]`` in state i: those that a result takes out of operators' hands."""
+        waited = np.isin(states, FOR_OPERATORS)
+        if not waited.any():
+            return
+        left = waited & np.isin(results, list(_ENDS))
+        ended = messages.take(rows[left])
+        reasons = objects([_ENDS[Outcome(result)] for result in results[left]])
+        self._add(Kind.PARK_END, ended.count, **_identity(ended), reason=reasons)
 
     def refused(self, ops: Rows, results: OutcomeCodes, foreign: Column) -> None:
         """Ops that changed nothing."""

@@ -19,7 +19,7 @@ BUNDLE = -2
 BYTES = frozenset({"key", "value"})
 """Which object columns hold bytes; all others hold text."""
 
-HALF_FIELDS: Fields = {
+_MESSAGE: Fields = {
     "offset": np.int64,  # in the half topic
     "tx_id": object,  # str
     "group": object,  # str
@@ -32,17 +32,22 @@ HALF_FIELDS: Fields = {
     "check_max": np.int32,  # -1: the policy's
     "deliver_at_ms": np.int64,  # not to be delivered before; -1: at once
 }
+
+HALF_FIELDS: Fields = {
+    **_MESSAGE,
+    "event": np.uint8,  # HALF, or what else a half message may be: a member of state.table.Event
+}
 """A half message as it arrives."""
 
 MESSAGE_FIELDS: Fields = {
-    **HALF_FIELDS,
+    **_MESSAGE,
     "born_ms": np.int64,  # when the query took it in
     "deadline_ms": np.int64,  # when the next timer event is due
     "asked_ms": np.int64,  # when the last check was asked for; -1: never, or parked or delayed since
     "attempts": np.int32,  # checks answered without a verdict
     "misses": np.int32,  # checks in a row for which nobody could be asked
 }
-"""A half message that is undecided, parked or delayed, as a segment keeps it."""
+"""A half message that is undecided, parked, undeliverable or delayed, as a segment keeps it."""
 
 OP_FIELDS: Fields = {
     "half_offset": np.int64,

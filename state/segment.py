@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from state import outcomes
-from state.deadlines import fire_due, first_deadlines, next_timer
+from state.deadlines import fire_due, first_deadlines, next_timer, postponed, settle
 from state.judge import judge
 from state.policy import Policy
 from state.rows import BROKEN_FIELDS, EARLY_FIELDS, HALF_FIELDS, MESSAGE_FIELDS, OP_FIELDS, Rows
@@ -27,7 +27,8 @@ class Segment:
     ledger: StateCodes
     """uint8[segment_size]: a member of :class:`State` for each offset."""
     messages: Rows
-    """Half messages that are undecided, parked or delayed (``MESSAGE_FIELDS``), those of a batch by offset."""
+    """Half messages that are undecided, parked, undeliverable or delayed (``MESSAGE_FIELDS``), those of a batch by
+    offset."""
     early: Rows
     """Ops whose half message has not been seen (``EARLY_FIELDS``)."""
     touched_ms: int
@@ -78,8 +79,9 @@ class Evaluation:
 def evaluate(segment: Segment, arrivals: Arrivals, now_ms: int, policy: Policy) -> Evaluation:
     """Take in what a batch brought and let timers fire that are due by ``now_ms``.
 
-    1. Half messages open.  2. Ops are judged, each half message's in the order of the op topic; an op whose
-    half message is not there waits.  3. Timers fire: an op that is already in the log comes before them.
+    1. Half messages open; those that carry their own decision follow it.  2. Ops are judged, each half message's in
+    the order of the op topic; an op whose half message is not there waits.  3. Timers fire: an op that is already in
+    the log comes before them.
 
     Arrivals of equal time may come in one batch or in several: steps 1 and 2 give the same. ``segment`` is
     consumed: use the one returned.
@@ -110,18 +112,26 @@ def _take_in(segment: Segment, halves: Rows, now_ms: int, policy: Policy, made: 
     again = np.ones(halves.count, dtype=bool)
     again[first] = False
     fresh = ~again & (segment.ledger[places] == State.ABSENT)
-    events = np.full(halves.count, Event.HALF, dtype=np.uint8)
-    following, _ = transition(segment.ledger[places[fresh]], events[fresh])
-    segment.ledger[places[fresh]] = following
-    _, repeated = transition(segment.ledger[places[~fresh]], events[~fresh])
-    made.count_half_messages(int(fresh.sum()), repeated)
-    new = halves.take(np.flatnonzero(fresh)[np.argsort(places[fresh])])  # the shuffle lost their order
-    segment.messages = Rows.concat([segment.messages, _opened(new, now_ms, policy)])
+    came = halves.take(np.flatnonzero(fresh)[np.argsort(places[fresh])])  # the shuffle lost their order
+    new, every = _opened(came, now_ms, policy), np.arange(came.count)
+    places_of_new = new["offset"] - segment.first_offset
+    states = segment.ledger[places_of_new]
+    events = postponed(new, every, states, came["event"], now_ms)
+    segment.ledger[places_of_new], results = transition(states, events)
+    repeats = np.full(halves.count - came.count, Event.HALF, dtype=np.uint8)
+    _, repeated = transition(segment.ledger[places[~fresh]], repeats)
+    made.count_half_messages(came.count, repeated)
+    if results.any():
+        made.given_up(new, every, events, results)
+        made.decided(new, every, results)
+        settle(new, every, results, now_ms, policy)
+    segment.messages = Rows.concat([segment.messages, new])
 
 
 def _opened(halves: Rows, now_ms: int, policy: Policy) -> Rows:
     count = halves.count
-    opened = halves.with_columns(
+    # all columns but the event, which is not kept
+    opened = Rows({name: halves[name] for name in MESSAGE_FIELDS if name in halves}).with_columns(
         deadline_ms=np.zeros(count, dtype=np.int64),
         asked_ms=np.full(count, -1, dtype=np.int64),
         attempts=np.zeros(count, dtype=np.int32),

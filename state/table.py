@@ -35,7 +35,9 @@ class State(IntEnum):
     DELAYED = 6
     """Committed, and kept until the time it is to be delivered at."""
     ABANDONED = 7
-    """Parked for longer than parked messages are kept."""
+    """Parked, or undeliverable, for longer than such messages are kept."""
+    UNDELIVERABLE = 8
+    """Committed, but its topic did not take it: only an operator has it delivered again."""
 
 
 class Event(IntEnum):
@@ -43,6 +45,10 @@ class Event(IntEnum):
 
     HALF = 0
     """The half message itself was read."""
+    HALF_COMMIT = 20
+    """It was read, and carries its own decision: commit."""
+    HALF_PARK = 21
+    """It was read, and says that it was committed, but could not be delivered."""
     COMMIT = 1
     """The producer says that its local transaction has committed."""
     CHECK_COMMIT = 10
@@ -67,6 +73,8 @@ class Event(IntEnum):
     """Nobody could be asked: this uses up no attempt."""
     RESUME = 14
     """An operator wants a parked message checked again."""
+    REDELIVER = 22
+    """An operator wants an undeliverable message delivered again."""
     FOREIGN = 6
     """An op that names this half message under another transaction id or producer group."""
     DUE = 7
@@ -80,7 +88,7 @@ class Event(IntEnum):
     AGED = 9
     """Older than the age limit."""
     EXPIRED = 19
-    """Parked for as long as parked messages are kept."""
+    """Parked, or undeliverable, for as long as such messages are kept."""
 
 
 class Outcome(IntEnum):
@@ -113,7 +121,10 @@ class Outcome(IntEnum):
 UNDECIDED = (State.OPEN, State.CHECKING)
 """States in which checks are made."""
 
-KEPT = (*UNDECIDED, State.PARKED, State.DELAYED)
+FOR_OPERATORS = (State.PARKED, State.UNDELIVERABLE)
+"""States that only an operator's op or the end of the time to keep it leaves; ``cb.parked`` has the message."""
+
+KEPT = (*UNDECIDED, *FOR_OPERATORS, State.DELAYED)
 """States in which the message itself is kept."""
 
 SETTLED = (State.COMMITTED, State.ROLLED_BACK, State.DELAYED, State.ABANDONED)
@@ -144,12 +155,16 @@ def _decided(state: State, commit: Outcome, rollback: Outcome) -> dict[Event, tu
         Event.CHECK_UNKNOWN: (state, Outcome.NONE),
         Event.CHECK_UNREACHABLE: (state, Outcome.NONE),
         Event.RESUME: (state, Outcome.CONFLICT),
+        Event.REDELIVER: (state, commit),
     }
 
 
 TABLE: dict[State, dict[Event, tuple[State, Outcome]]] = {
     State.ABSENT: {
         Event.HALF: (State.OPEN, Outcome.NONE),
+        Event.HALF_COMMIT: (State.COMMITTED, Outcome.DELIVER),
+        Event.POSTPONED: (State.DELAYED, Outcome.DELAY),
+        Event.HALF_PARK: (State.UNDELIVERABLE, Outcome.PARK),
     },
     State.OPEN: {
         Event.HALF: (State.OPEN, Outcome.DUPLICATE),
@@ -158,6 +173,7 @@ TABLE: dict[State, dict[Event, tuple[State, Outcome]]] = {
         Event.CHECK_UNKNOWN: (State.OPEN, Outcome.DUPLICATE),  # an answer given up on came after all
         Event.CHECK_UNREACHABLE: (State.OPEN, Outcome.DUPLICATE),
         Event.RESUME: (State.OPEN, Outcome.DUPLICATE),
+        Event.REDELIVER: (State.OPEN, Outcome.NONE),
         Event.FOREIGN: (State.OPEN, Outcome.REJECT),
         Event.LATE: (State.OPEN, Outcome.REJECT),
         Event.DUE: (State.CHECKING, Outcome.CHECK),
@@ -173,6 +189,7 @@ TABLE: dict[State, dict[Event, tuple[State, Outcome]]] = {
         Event.CHECK_UNKNOWN: (State.OPEN, Outcome.NONE),
         Event.CHECK_UNREACHABLE: (State.OPEN, Outcome.NONE),
         Event.RESUME: (State.CHECKING, Outcome.DUPLICATE),
+        Event.REDELIVER: (State.CHECKING, Outcome.NONE),
         Event.FOREIGN: (State.CHECKING, Outcome.REJECT),
         Event.LATE: (State.CHECKING, Outcome.REJECT),
         Event.DUE: (State.CHECKING, Outcome.CHECK),  # the answer is lost: ask again
@@ -195,6 +212,13 @@ TABLE: dict[State, dict[Event, tuple[State, Outcome]]] = {
         Event.DUE: (State.COMMITTED, Outcome.DELIVER),
     },
     State.ABANDONED: _decided(State.ABANDONED, commit=Outcome.CONFLICT, rollback=Outcome.CONFLICT),
+    State.UNDELIVERABLE: {
+        **_decided(State.UNDELIVERABLE, commit=Outcome.DUPLICATE, rollback=Outcome.CONFLICT),
+        Event.REDELIVER: (State.COMMITTED, Outcome.DELIVER),
+        Event.POSTPONED: (State.DELAYED, Outcome.DELAY),
+        Event.FOREIGN: (State.UNDELIVERABLE, Outcome.REJECT),
+        Event.EXPIRED: (State.ABANDONED, Outcome.FORGET),
+    },
 }
 
 _NO_ROW = 255

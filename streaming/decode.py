@@ -27,7 +27,7 @@ COLUMNS = {
     "kind": "tinyint",
     "offset": "long",  # of the half message; of the record itself when that is broken
     "op_offset": "long",
-    "event": "tinyint",
+    "event": "tinyint",  # of an op, and of a half message: what it says of itself
     "tx_id": "string",
     "group": "string",
     "topic": "string",  # real topic of a half message, action of an op, own topic of a broken record
@@ -47,6 +47,7 @@ ZERO_IN_NAME = "a header's name holds a zero byte"
 
 _HALF_ORDER = (protocol.ID, protocol.GROUP, protocol.TOPIC)
 _OP_ORDER = (protocol.ID, protocol.GROUP, protocol.HALF, protocol.ACTION, protocol.SOURCE)
+_HELD = r"^[0-9]{1,9} [0-9]{1,15} (0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,14})\z"
 _MOST = 2_147_483_647
 _NAME_SEPARATOR = "\x00"
 
@@ -126,6 +127,7 @@ def _fields(read: DataFrame) -> DataFrame:
         header(protocol.ACTION, None, 3).cast("string").alias("action"),
         header(protocol.SOURCE, None, 4).cast("string").alias("source"),
         optional(protocol.HEADER_VERSION).alias("version"),
+        optional(protocol.HELD).alias("held"),
         *(optional(name).alias(name) for name in OPTIONS),
     )
 
@@ -197,28 +199,38 @@ _EVENTS = {
     (protocol.Action.UNKNOWN, protocol.Source.OPERATOR): Event.UNKNOWN,
     (protocol.Action.UNREACHABLE, protocol.Source.CHECK): Event.CHECK_UNREACHABLE,
     (protocol.Action.RESUME, protocol.Source.OPERATOR): Event.RESUME,
+    (protocol.Action.REDELIVER, protocol.Source.OPERATOR): Event.REDELIVER,
 }
 """What an op says and who says it; other pairs break the protocol."""
+
+_HALF_EVENTS = {protocol.HalfAction.COMMIT: Event.HALF_COMMIT, protocol.HalfAction.PARK: Event.HALF_PARK}
 
 
 def _event() -> Column:
     action, source = F.col("action"), F.col("source")
     known = (F.when((action == said) & (source == by), int(event)) for (said, by), event in _EVENTS.items())
-    return F.coalesce(*known, F.lit(0))
+    of_itself = (F.when(action == said, int(event)) for said, event in _HALF_EVENTS.items())
+    return F.when(F.col("is_half"), F.coalesce(*of_itself, F.lit(int(Event.HALF)))).otherwise(
+        F.coalesce(*known, F.lit(0))
+    )
 
 
 def _broken_reason(topics: Topics) -> Column:
     """The first thing wrong with a record, null when nothing is."""
     is_half, is_op = F.col("is_half"), ~F.col("is_half")
     source, action = F.col("source"), F.col("action")
-    text = {protocol.ID: ("id", protocol.MAX_ID_BYTES), protocol.GROUP: ("group", protocol.MAX_GROUP_BYTES)}
+    # one message of several has a longer id when it is held, or delivered again
+    alone = (is_half & F.col("held").isNotNull()) | (is_op & (action == protocol.Action.REDELIVER))
+    most = F.when(alone, protocol.MAX_NUMBERED_ID_BYTES).otherwise(protocol.MAX_ID_BYTES)
+    text = {protocol.ID: ("id", most, protocol.MAX_ID_BYTES)}
+    text |= {protocol.GROUP: ("group", F.lit(protocol.MAX_GROUP_BYTES), protocol.MAX_GROUP_BYTES)}
     rules: list[tuple[Column, str]] = [
         # the sink's client would cut the name off there
         (F.col("zero_in_name") & F.col("headers").isNotNull() & (F.size("headers") > 0), ZERO_IN_NAME),
         (F.col("repeated"), "a cb- header is there more than once"),
     ]
-    for name, (column, most) in text.items():
-        rules += _text_rules(F.col(column), name, most)
+    for name, (column, at_most, said) in text.items():
+        rules += _text_rules(F.col(column), name, at_most, said)
     version = F.col("version")
     rules += [
         (version.isNotNull() & ~version.rlike(r"^[1-9][0-9]{0,8}\z"), "cb-version is not a number"),
@@ -252,6 +264,10 @@ def _broken_reason(topics: Topics) -> Column:
             is_op & (action == protocol.Action.RESUME) & (source != protocol.Source.OPERATOR),
             "only an operator can resume",
         ),
+        (
+            is_op & (action == protocol.Action.REDELIVER) & (source != protocol.Source.OPERATOR),
+            "only an operator can have a message delivered again",
+        ),
     ]
     return F.coalesce(*(F.when(wrong, F.lit(reason)) for wrong, reason in rules))
 
@@ -260,6 +276,7 @@ def _half_rules(topics: Topics) -> list[tuple[Column, str]]:
     topic = F.col("real_topic").cast("string")
     legal = r"^[a-zA-Z0-9._-]{1,249}\z"
     partition, immunity, check_max, deliver_at, messages = (F.col(f"`{name}`") for name in OPTIONS)
+    action, held = F.col("action"), F.col("held")
     return [
         (
             topic.isNull() | ~topic.rlike(legal) | topic.isin(".", ".."),
@@ -278,13 +295,21 @@ def _half_rules(topics: Topics) -> list[tuple[Column, str]]:
         ),
         (messages.isNotNull() & ~messages.rlike(r"^[0-9]{1,9}\z"), "cb-messages is not a number"),
         (messages.isNotNull() & partition.isNotNull(), "cb-partition is for one message, not for several"),
+        (
+            action.isNotNull() & ~action.isin([a.value for a in protocol.HalfAction]),
+            "cb-action of a half message is not one we know",
+        ),
+        (
+            held.isNotNull() & (~held.rlike(_HELD) | action.isNull() | messages.isNotNull()),
+            "cb-held is not what the job writes there",
+        ),
     ]
 
 
-def _text_rules(column: Column, name: str, most: int) -> list[tuple[Column, str]]:
+def _text_rules(column: Column, name: str, most: Column, said: int) -> list[tuple[Column, str]]:
     length = F.octet_length(column)
     return [
         (column.isNull() | (length == 0), f"{name} is missing"),
-        (length > most, f"{name} is longer than {most} bytes"),
+        (length > most, f"{name} is longer than {said} bytes"),
         (~F.is_valid_utf8(column.cast("string")), f"{name} is not UTF-8"),
     ]

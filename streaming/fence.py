@@ -1,5 +1,6 @@
 """All state partitions at once, before Spark runs a batch: their progress, and the end of whoever wrote before."""
 
+import contextlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -7,9 +8,11 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from streaming.generations import Generations
 from streaming.partition_writer import SinkSettings
 from streaming.patience import committed, patience
 from streaming.progress import Progress, progress_group, transactional_id
+from streaming.transaction import StuckError, init_transactions, warm_up
 
 _CALL_SECONDS = 5.0
 _AT_ONCE = 16
@@ -43,9 +46,16 @@ def fence(settings: SinkSettings, query_id: str, partitions: int) -> None:
 
     From now on no earlier run can write to Kafka in this checkpoint's name, not even one that slept through it.
     """
-    with ThreadPoolExecutor(min(partitions, _AT_ONCE)) as pool:
-        names = (transactional_id(query_id, number) for number in range(partitions))
-        list(pool.map(lambda name: patience()(_fence, settings, name), names))
+    with contextlib.closing(Generations(settings.client(), query_id, settings.topics.progress)) as holds:
+        fenced: list[int] = []
+        while True:
+            generations = [holds.holding(number) for number in range(partitions)]
+            if generations == fenced:  # nobody has moved on meanwhile
+                return
+            with ThreadPoolExecutor(min(partitions, _AT_ONCE)) as pool:
+                names = (transactional_id(query_id, *place) for place in enumerate(generations))
+                list(pool.map(lambda name: patience()(_fence, settings, name), names))
+            fenced = generations
 
 
 def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
@@ -72,6 +82,6 @@ def _fence(settings: SinkSettings, name: str) -> None:
     # the first try falls before the socket is up: see producer_settings
     quick: dict[str, Any] = {"transactional.id": name, "reconnect.backoff.ms": 10}
     producer = Producer(settings.client(**quick, **{"transaction.timeout.ms": settings.transaction_timeout_ms}))
-    # Init is quicker on a connection that is up; asked for one topic only it takes 500 ms longer, one time in four.
-    producer.list_topics(timeout=_CALL_SECONDS)
-    producer.init_transactions(_CALL_SECONDS)
+    warm_up(producer, settings.topics.progress, _CALL_SECONDS)
+    with contextlib.suppress(StuckError):  # fenced all the same: see streaming.beginning
+        init_transactions(producer, _CALL_SECONDS)

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, Res
 
 from checkback.topics import MOST_BYTES
 from streaming.topic_rules import UNLIMITED, Record, TopicRule
-from streaming.transaction import REFUSED, error_code
+from streaming.transaction import REFUSED, error_code, init_transactions, warm_up
 
 _SECONDS = 30.0
 _NOT_AUTHORIZED = "this job is not authorized to write to that topic"
@@ -76,8 +76,8 @@ def _try_round(
     producer = Producer({**client, "batch.num.messages": 1})
     failure = None
     try:
-        producer.list_topics(timeout=_SECONDS)
-        producer.init_transactions(_SECONDS)
+        warm_up(producer, records[waiting[0]].topic)
+        init_transactions(producer, _SECONDS)
         producer.begin_transaction()
         for index in waiting:
             topic, partition, key, value, headers = records[index]

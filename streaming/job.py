@@ -141,6 +141,7 @@ class TransactionJob:
             self._settings.job.sink_transaction_timeout,
             dict(kafka.sink_options),
             self._witness,
+            redeliver_for_ms=self._settings.transactions.redeliver_for,
         )
 
     def _facts(self, half_partitions: int, ids: Mapping[str, str]) -> CheckpointFacts:

@@ -1,12 +1,9 @@
 """Records for topics whose ``max.message.bytes`` is smaller than the sink's batches."""
 
-import random
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from kafka.partitioner.default import murmur2
-
-from streaming.topic_rules import EMPTY_BATCH_BYTES, Record, batch_bytes
+from streaming.topic_rules import EMPTY_BATCH_BYTES, Record, batch_bytes, chosen_partition
 
 _HELD_BYTES = 8 << 20
 _DELTAS = 8
@@ -22,7 +19,7 @@ class NarrowTopics:
     within a partition is kept.
     """
 
-    def __init__(self, limits: Mapping[str, int], partitions: Mapping[str, int]) -> None:
+    def __init__(self, limits: Mapping[str, int], partitions: Callable[[str], int]) -> None:
         self._limits = limits
         self._partitions = partitions
         self._held: dict[tuple[str, int], deque[tuple[int, Record]]] = {}
@@ -38,7 +35,7 @@ class NarrowTopics:
         if record.topic not in self._limits:
             return False
         size = batch_bytes(record) - EMPTY_BATCH_BYTES + _DELTAS
-        place = (record.topic, self._partition(record))
+        place = (record.topic, chosen_partition(record, self._partitions(record.topic)))
         self._held.setdefault(place, deque()).append((size, record._replace(partition=place[1])))
         self._held_bytes += size
         return True
@@ -58,12 +55,3 @@ class NarrowTopics:
                     del self._held[topic, partition]
             flush()
         self._held_bytes = 0
-
-    def _partition(self, record: Record) -> int:
-        """As ``murmur2_random`` chooses it."""
-        if record.partition >= 0:
-            return record.partition
-        count = self._partitions[record.topic]
-        if record.key is None:
-            return random.randrange(count)  # noqa: S311  (no secret)
-        return int((murmur2(record.key) & 0x7FFFFFFF) % count)

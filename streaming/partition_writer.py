@@ -12,16 +12,18 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from checkback.exceptions import TransactionTimeoutError
 from checkback.protocol import Topics
 from state import Kind
-from streaming.patience import committed, patience
+from streaming.beginning import Beginning
+from streaming.directory import Brokers, Known, TopicDirectory
+from streaming.generations import Generations
+from streaming.holding import Holding
 from streaming.pieces import Pieces
-from streaming.progress import Progress, Verdict, judge_progress, progress_group, transactional_id
-from streaming.records import RecordBuilder
+from streaming.progress import Verdict, judge_progress, progress_group
+from streaming.records import Ask, RecordBuilder
 from streaming.refusals import Refusals
 from streaming.steps import Step, Witness, nothing
 from streaming.topic_rules import KnownTopics, Rules
-from streaming.transaction import RefusedError, Transaction, producer_settings
+from streaming.transaction import RefusedError, Transaction
 
-_PROGRESS_SECONDS = 60.0
 _PASSES = 8
 """Passes over one batch at most. Two do when all that refused something can be asked about."""
 
@@ -38,6 +40,8 @@ class SinkSettings:
     """Told of each step, in the driver's process and in the tasks'; must be picklable."""
     kept_bytes: int = 64 << 20
     """Rows of a batch that a task keeps in memory; more of them go to a temporary file."""
+    redeliver_for_ms: int = 259_200_000
+    """A committed message that its topic does not take is tried again for so long."""
 
     def client(self, **more: Any) -> dict[str, Any]:
         """Settings of a librdkafka client."""
@@ -56,6 +60,8 @@ class Batch:
     """The first batch after a start, and one a day: so that progress offsets are there, and never expire."""
     floor: int = 0
     """A progress offset that every state partition has reached."""
+    time_ms: int = 0
+    """Its own time, which is the same when it is repeated."""
 
 
 @dataclass
@@ -81,8 +87,8 @@ def write_partition(
     5. Write all rows in one transaction, until their end was seen: ``outcomes`` must not end unless it is whole (see
        ``streaming.whole_input``), and one that has raised is never taken for one that has ended.
     6. Put the new progress offset into the same transaction, and commit.
-    7. Kafka refused records: abort, find out which, and go back to 2. Those are parked then. ``outcomes`` is pulled
-       once, whatever happens.
+    7. Kafka refused records: abort, find out which, and go back to 2. Those are held then, or left to operators.
+       ``outcomes`` is pulled once, whatever happens.
 
     Raises:
         InputCutShortError: rows are missing. Nothing is committed.
@@ -106,16 +112,24 @@ class _Task:
         self._batch = batch
         self._partition = partition
         self._pieces = pieces
-        self._client = settings.client(
-            **producer_settings(transactional_id(batch.query_id, partition), settings.transaction_timeout_ms)
-        )
         self._consumer = _progress_consumer(settings, batch.query_id)
         self._done = TopicPartition(settings.topics.progress, partition, batch.number + 1, batch.entry_hash)
+        self._beginning = Beginning(
+            settings.client(),
+            batch.query_id,
+            settings.transaction_timeout_ms,
+            self._done,
+            (self._consumer, _generations(settings, batch.query_id)),
+            _directory(settings),
+        )
+        self._ask: Ask | None = None
+        self._holding = Holding(settings.topics.half, batch.time_ms, settings.redeliver_for_ms)
 
     def run(self) -> PartitionReport:
         refusals = Refusals(
-            self._client, self._settings.client(), self._settings.topics, _known_topics(self._settings), self._pieces
+            self._beginning.client, self._settings.client(), self._builder, _known_topics(self._settings), self._pieces
         )
+        self._ask = refusals.again
         timed_out = False
         rules = refusals.known()
         for last in [False] * (_PASSES - 1) + [True]:
@@ -126,16 +140,14 @@ class _Task:
                     raise KafkaException(refused.cause) from refused
                 rules = refusals.found(refused, rules)
             except TransactionTimeoutError:
-                # All rows are here by now: this time the transaction is open for the writing alone.
                 if timed_out or last:
                     raise
                 timed_out = True
+                self._pieces.pull()  # so that this time the transaction is open for the writing alone
         raise AssertionError  # unreachable
 
     def _pass(self, rules: Rules) -> PartitionReport:
-        transaction = Transaction(self._client, self._settings.transaction_timeout_ms)
-        transaction.open()  # 2
-        progress = _read_progress(self._consumer, self._done)  # 3
+        transaction, progress = self._beginning.open()  # 2, 3
         verdict = judge_progress(
             progress, self._batch.number, self._batch.entry_hash, self._partition, self._batch.floor
         )
@@ -158,17 +170,21 @@ class _Task:
         counts: Counter[str] = Counter()
         settings.witness(Step.BEFORE_TRANSACTION, number)
         transaction.begin(rules)  # 5
-        builder = RecordBuilder(settings.topics, transaction.partitions, rules)
+        builder = self._builder(transaction.known, rules, self._ask)
         for piece in self._pieces:
             report.written += transaction.produce(builder.build(piece))
             _count(piece, counts)
             settings.witness(Step.IN_TRANSACTION, number)
         self._pieces.refuse_missing()
         settings.witness(Step.STATE_COMMITTED, number)
-        transaction.commit(self._done, self._consumer.consumer_group_metadata())  # 6
+        renewal = self._beginning.renewal() if self._batch.every_partition_writes else None
+        transaction.commit(self._done, self._consumer.consumer_group_metadata(), renewal)  # 6
         settings.witness(Step.AFTER_TRANSACTION, number)
-        report.counts = json.dumps(counts)
+        report.counts = json.dumps(counts + builder.counts)
         return report
+
+    def _builder(self, known: Known, rules: Rules, ask: Ask | None) -> RecordBuilder:
+        return RecordBuilder(self._settings.topics, known, self._holding, rules, ask)
 
 
 _known: dict[str, KnownTopics] = {}
@@ -177,6 +193,16 @@ _known: dict[str, KnownTopics] = {}
 def _known_topics(settings: SinkSettings) -> KnownTopics:
     """One for each worker process."""
     return _known.setdefault(settings.bootstrap_servers, KnownTopics())
+
+
+_directories: dict[str, TopicDirectory] = {}
+
+
+def _directory(settings: SinkSettings) -> TopicDirectory:
+    """One for each worker process, with a connection that is up."""
+    if settings.bootstrap_servers not in _directories:
+        _directories[settings.bootstrap_servers] = TopicDirectory(Brokers(settings.client()))
+    return _directories[settings.bootstrap_servers]
 
 
 _consumers: dict[tuple[str, str], Consumer] = {}
@@ -191,10 +217,15 @@ def _progress_consumer(settings: SinkSettings, query_id: str) -> Consumer:
     return _consumers[key]
 
 
-def _read_progress(consumer: Consumer, place: TopicPartition) -> Progress:
-    places = [TopicPartition(place.topic, place.partition)]
-    (found,) = patience(_PROGRESS_SECONDS)(committed, consumer, places)
-    return Progress.of(found.offset, found.metadata)
+_holding: dict[tuple[str, str], Generations] = {}
+
+
+def _generations(settings: SinkSettings, query_id: str) -> Generations:
+    """One for each worker process, too."""
+    key = (settings.bootstrap_servers, query_id)
+    if key not in _holding:
+        _holding[key] = Generations(settings.client(), query_id, settings.topics.progress)
+    return _holding[key]
 
 
 def _count(piece: pa.RecordBatch, counts: Counter[str]) -> None:

@@ -1,9 +1,10 @@
 """Calls to Kafka that are tried again while what it says may pass; and the offsets of a group, read with care."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
+from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_exponential
 
 _CALL_SECONDS = 5.0
 
@@ -33,6 +34,16 @@ def patience(seconds: float = 30.0) -> Retrying:
         wait=wait_exponential(0.05, max=1),
         stop=stop_after_delay(seconds),
         reraise=True,
+    )
+
+
+def patience_until(holds: Callable[[Any], bool], seconds: float) -> Retrying:
+    """Make a call again for so long until something holds of what it gives, then give that, or the last one."""
+    return Retrying(
+        retry=retry_if_result(lambda given: not holds(given)),
+        wait=wait_exponential(0.05, max=1),
+        stop=stop_after_delay(seconds),
+        retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
     )
 
 

@@ -80,6 +80,11 @@ class Pieces:
                 for _ in range(self._spilled):
                     yield reader.read_next_batch()
 
+    def pull(self) -> None:
+        """Pull what is left, to be iterated over later."""
+        for piece in self._source:
+            self._keep(piece)
+
     def drain(self) -> None:
         """Pull what is left and keep nothing of it."""
         for _ in self._source:

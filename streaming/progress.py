@@ -42,9 +42,9 @@ def progress_group(query_id: str) -> str:
     return f"checkback-{query_id}"
 
 
-def transactional_id(query_id: str, partition: int) -> str:
-    """The id by which Kafka fences all but the newest producer of a state partition."""
-    return f"checkback-{query_id}-{partition}"
+def transactional_id(query_id: str, partition: int, generation: int = 0) -> str:
+    """The id by which Kafka fences all but the newest producer of a state partition: see :mod:`streaming.beginning`."""
+    return f"checkback-{query_id}-{partition}" + (f".{generation}" if generation else "")
 
 
 def trial_id(query_id: str) -> str:

@@ -2,23 +2,29 @@
 
 import json
 from binascii import a2b_base64
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from checkback import protocol
 from checkback.check_protocol import CheckRequest
 from checkback.exceptions import OwnTopicError
-from checkback.protocol import HalfPosition, Topics
+from checkback.protocol import Held, Topics
 from checkback.topics import MOST_BYTES
 from state import BUNDLE, Kind
-from streaming.topic_rules import RANDOM_OR_KEYED, Headers, Record, Rules
+from streaming.directory import Known
+from streaming.holding import HELD_MARK, Holding, half_of, held_of
+from streaming.topic_rules import RANDOM_OR_KEYED, Headers, Record, Refusal, Rules, chosen_partition
 
 _NO_RULES = Rules()
+Ask = Callable[[str, Rules], Rules]
+"""Gives the rules with what the brokers say now of one topic."""
 
 
 def unpack_headers(packed: str | None) -> Headers:
@@ -38,41 +44,33 @@ def application_headers(packed: str | None) -> Headers:
 
 
 class RecordBuilder:
-    """Builds the records of an outcome batch. What a topic does not take goes to ``cb.parked`` instead.
+    """Builds the records of an outcome batch. What a topic does not take is held, or left to operators.
 
-    ``partitions``: number of partitions of each topic that there is; ``rules``: what topics are known to refuse.
+    ``known``: how topics stand; ``rules``: what they are known to refuse, which ``ask`` finds out again.
     """
 
-    def __init__(self, topics: Topics, partitions: Mapping[str, int], rules: Rules = _NO_RULES) -> None:
+    def __init__(
+        self, topics: Topics, known: Known, holding: Holding, rules: Rules = _NO_RULES, ask: Ask | None = None
+    ) -> None:
+        self._ask = ask
+        self._asked: set[str] = set()
         self._topics = topics
-        self._partitions = partitions
+        self._known = known
+        self._holding = holding
         self._rules = rules
-        self._without_rule = {name: count for name, count in partitions.items() if name not in rules.topics}
-        # topics of our own that do not take everything: none, as a rule
-        written = {topics.check, topics.parked, topics.rejected, topics.status}
-        self._own = written - self._without_rule.keys()
+        self._sorted: set[str] = set()
+        self._plain: dict[str, int] = {}
+        """Number of partitions of each topic that nothing else has to be looked at for: most of all."""
+        self.counts: Counter[str] = Counter()
+        """What became of messages here, and not in the state machine."""
 
     def build(self, batch: pa.RecordBatch) -> Iterator[Record]:
         """Records of one batch of outcomes (``OUTCOME_FIELDS`` and ``half_partition``), counts left out.
 
         Raises:
             OwnTopicError: one of our own topics is missing, or known to refuse a record.
+            KafkaException: no broker says how topics stand.
         """
-        records = self._records(batch)
-        return self._refuse_own(records) if self._own else records
-
-    def _refuse_own(self, records: Iterator[Record]) -> Iterator[Record]:
-        for record in records:
-            why = self._refusal(record) if record.topic in self._own else None
-            if why is not None:
-                raise OwnTopicError(
-                    f"{record.topic} refuses a record that the job must write there: {why}. Give it the "
-                    f"configuration of 'checkback topics create' (max.message.bytes={MOST_BYTES}; compacted: only "
-                    f"{self._topics.status}), let the job write to it, and start again: nothing is lost."
-                )
-            yield record
-
-    def _records(self, batch: pa.RecordBatch) -> Iterator[Record]:
         kinds = batch.column("kind").to_numpy()
         # Outcomes of a kind lie together: a segment's evaluation gives them so.
         edges = np.flatnonzero(np.diff(kinds)) + 1
@@ -88,49 +86,111 @@ class RecordBuilder:
 
     def _delivered(self, batch: pa.RecordBatch) -> Iterator[Record]:
         names = ("topic", "partition", "key", "value", "headers", "tx_id")
+        self._learn(pc.unique(batch.column("topic")).to_pylist())
         columns = (batch.column(name).to_pylist() for name in names)
         for row, (topic, partition, key, value, headers, tx_id) in enumerate(zip(*columns, strict=True)):
             named = (protocol.ID, tx_id.encode())
             record = Record(topic, partition, key, value, [named, *application_headers(headers)])
+            if headers is not None and HELD_MARK in headers:
+                yield self._tried_again(record, batch.slice(row, 1).to_pylist()[0])
+                continue
             # no call for those that nothing is known of: most of all
-            plain = partition < self._without_rule.get(topic, RANDOM_OR_KEYED)
-            reason = None if plain else self._refusal(record)
-            if reason is None:
-                yield record
-            else:
-                yield self._undeliverable(batch.slice(row, 1).to_pylist()[0], record.headers[1:], reason)
+            found = record if partition < self._plain.get(topic, RANDOM_OR_KEYED) else self._placed(record)
+            if isinstance(found, Refusal):
+                one = batch.slice(row, 1).to_pylist()[0]
+                found = self._undeliverable(one, record.headers[1:], None, found)
+            yield found
 
-    def _refusal(self, record: Record) -> str | None:
-        """Why this record cannot be delivered; None when nothing says so."""
-        if record.partition < self._without_rule.get(record.topic, -1):
-            return None
-        count = self._partitions.get(record.topic)
-        if count is None:
-            return "there is no such topic"
-        if record.partition >= count:
-            return f"that topic has {count} partitions"
-        return self._rules.refusal(record)
+    def _tried_again(self, record: Record, row: dict[str, Any]) -> Record:
+        found = self._placed(record)
+        if isinstance(found, Refusal) and self._ask and record.topic not in self._asked | self._plain.keys():
+            # what was learnt a minute ago may be what an operator has put right since
+            self._asked.add(record.topic)
+            self._rules = self._ask(record.topic, self._rules)
+            found = self._placed(record)
+        if isinstance(found, Refusal):
+            return self._undeliverable(row, record.headers[1:], held_of(unpack_headers(row["headers"])), found)
+        self.counts["redelivered"] += 1
+        return found
+
+    def _learn(self, topics: Iterable[str]) -> None:
+        new = [topic for topic in topics if topic not in self._sorted]
+        if new:
+            self._known.learn(new)
+            for topic in new:
+                self._sort(topic)
+
+    def _sort(self, topic: str) -> None:
+        standing = self._known.standings[topic]
+        self._sorted.add(topic)
+        self._plain.pop(topic, None)
+        if standing.partitions and not standing.away and topic not in self._rules.topics:
+            self._plain[topic] = standing.partitions
+
+    def _placed(self, record: Record) -> Record | Refusal:
+        """The record, on a partition of our choice if need be; or why it cannot be delivered."""
+        topic = record.topic
+        standing = self._known.standings[topic]
+        if standing.partitions and record.partition >= standing.partitions:  # the topic may have been grown
+            standing = self._known.again(topic)
+            self._sort(topic)
+        if not standing.partitions:
+            return Refusal(standing.refusal, passing=True)
+        if record.partition >= standing.partitions:
+            return Refusal(f"that topic has {standing.partitions} partitions", passing=True)
+        refusal = self._rules.refusal(record)
+        if refusal is not None or not standing.away:
+            return refusal or record
+        partition = chosen_partition(record, standing.partitions, standing.away)
+        why = next(iter(standing.away.values())) if partition < 0 else standing.away.get(partition)
+        return Refusal(why, passing=True) if why else record._replace(partition=partition)
+
+    def _own(self, record: Record) -> Record:
+        """A record for a topic of ours, which has to take it."""
+        if record.topic in self._plain:
+            return record
+        self._learn([record.topic])
+        standing = self._known.standings[record.topic]
+        if not standing.partitions:  # a broker that has just started knows nothing yet
+            standing = self._known.patiently(record.topic)
+            self._sort(record.topic)
+        refusal = self._rules.refusal(record)
+        why = standing.refusal or (refusal.reason if refusal else "")
+        if why:
+            raise OwnTopicError(
+                f"{record.topic} refuses a record that the job must write there: {why}. Give it the "
+                f"configuration of 'checkback topics create' (max.message.bytes={MOST_BYTES}; compacted: only "
+                f"{self._topics.status}), let the job write to it, and start again: nothing is lost."
+            )
+        return record
 
     def _bundle(self, row: dict[str, Any]) -> Iterator[Record]:
         """All messages of one transaction, in the order they were added; each has an id of its own."""
         common = application_headers(row["headers"])
-        for number, message in enumerate(protocol.unpack(row["value"]), start=1):
+        messages = protocol.unpack(row["value"])
+        self._learn({message.topic for message in messages})
+        for number, message in enumerate(messages, start=1):
             partition = RANDOM_OR_KEYED if message.partition is None else message.partition
             one = {**row, "tx_id": f"{row['tx_id']}#{number}", "topic": message.topic, "partition": partition}
             headers = [*message.headers, *common]
             named = (protocol.ID, one["tx_id"].encode())
             record = Record(message.topic, partition, message.key, message.value, [named, *headers])
-            reason = self._refusal(record)
-            if reason is None:
-                yield record
-            else:
-                yield self._undeliverable({**one, "key": message.key, "value": message.value}, headers, reason)
+            found = self._placed(record)
+            if isinstance(found, Refusal):
+                one |= {"key": message.key, "value": message.value}
+                found = self._undeliverable(one, headers, None, found)
+            yield found
 
     def _other(self, kind: Kind, row: dict[str, Any]) -> Record:
+        return self._own(self._of_ours(kind, row))
+
+    def _of_ours(self, kind: Kind, row: dict[str, Any]) -> Record:
         if kind == Kind.CHECK:
             return self._check(row)
         if kind == Kind.PARK:
             return self._parked(row)
+        if kind == Kind.PARK_END:
+            return self._to_parked(row, [(protocol.ENDED, row["reason"].encode())])
         if kind == Kind.REJECT_OP:
             return self._rejected_op(row)
         if kind == Kind.REJECT_RECORD:
@@ -146,7 +206,7 @@ class RecordBuilder:
             key=row["key"],
             value=None if several else row["value"],
             headers=[(name, value or b"") for name, value in application_headers(row["headers"])],
-            half=_half(row),
+            half=half_of(row),
             attempt=row["attempt"],
             check_max=row["check_max"],
             born_ms=row["born_ms"],
@@ -155,16 +215,31 @@ class RecordBuilder:
         key, _, headers = request.to_record()
         return Record(self._topics.check, RANDOM_OR_KEYED, key, row["value"], list(headers))
 
-    def _undeliverable(self, row: dict[str, Any], headers: Headers, why: str) -> Record:
+    def _undeliverable(self, row: dict[str, Any], headers: Headers, held: Held | None, refusal: Refusal) -> Record:
         asked = f" partition {row['partition']}" if row["partition"] >= 0 else ""
-        reason = f"{protocol.UNDELIVERABLE} {row['topic']}{asked}: {why}"
-        return self._to_parked({**row, "reason": reason}, headers)
+        row = {**row, "reason": f"{protocol.UNDELIVERABLE} {row['topic']}{asked}: {refusal.reason}"}
+        half, again = self._holding.half(row, headers, held, refusal)
+        self._learn([half.topic])
+        if not isinstance(self._placed(half), Refusal):
+            self.counts["held" if again else "undeliverable"] += 1
+            return half
+        # It has more headers than the half message had, or is no longer compressed: nowhere to keep it.
+        self.counts["undeliverable"] += 1
+        self.counts["parked"] += 1
+        reason: Headers = [(protocol.REASON, row["reason"].encode())]
+        return self._own(self._to_parked(row, [*reason, *headers]))
 
     def _parked(self, row: dict[str, Any]) -> Record:
-        headers = application_headers(row["headers"])
+        written = unpack_headers(row["headers"])
+        headers = [pair for pair in written if not pair[0].startswith(protocol.RESERVED_PREFIX)]
         if row["partition"] == BUNDLE:
             headers = [(protocol.MESSAGES, str(len(protocol.unpack(row["value"]))).encode()), *headers]
-        return self._to_parked(row, headers)
+        if row["reason"]:
+            return self._to_parked(row, [(protocol.REASON, row["reason"].encode()), *headers])
+        held = held_of(written)
+        origin = f"{self._topics.half}:{held.origin}" if held else ""
+        reason = dict(written).get(protocol.REASON) or protocol.UNDELIVERABLE.encode()
+        return self._to_parked(row, [(protocol.REASON, reason), (protocol.FROM, origin.encode()), *headers])
 
     def _to_parked(self, row: dict[str, Any], headers: Headers) -> Record:
         partition = row["partition"]
@@ -173,16 +248,18 @@ class RecordBuilder:
             (protocol.GROUP, row["group"].encode()),
             (protocol.TOPIC, row["topic"].encode()),
             *([(protocol.PARTITION, str(partition).encode())] if partition >= 0 else []),
-            (protocol.HALF, str(_half(row)).encode()),
-            (protocol.REASON, row["reason"].encode()),
+            (protocol.HALF, str(half_of(row)).encode()),
         ]
-        return Record(self._topics.parked, RANDOM_OR_KEYED, row["key"], row["value"], [*ours, *headers])
+        self._learn([self._topics.parked])
+        # what ends one comes after it, also where somebody has given the topic more than one partition
+        place = row["half_partition"] % max(1, self._known.standings[self._topics.parked].partitions)
+        return Record(self._topics.parked, place, row["key"], row["value"], [*ours, *headers])
 
     def _rejected_op(self, row: dict[str, Any]) -> Record:
         action, _, source = row["topic"].partition("/")
         written = unpack_headers(row["headers"]) or list(
             protocol.op_headers(
-                row["tx_id"], row["group"], _half(row), protocol.Action(action), protocol.Source(source)
+                row["tx_id"], row["group"], half_of(row), protocol.Action(action), protocol.Source(source)
             )
         )
         return self._rejected(row, self._topics.op, row["born_ms"], written)
@@ -200,14 +277,10 @@ class RecordBuilder:
             "id": row["tx_id"],
             "group": row["group"],
             "topic": row["topic"],
-            "half": str(_half(row)),
+            "half": str(half_of(row)),
             "attempt": row["attempt"],
             "check_max": row["check_max"],
             "born_ms": row["born_ms"],
         }
         value = None if ended else json.dumps(body).encode()
         return Record(self._topics.status, RANDOM_OR_KEYED, row["tx_id"].encode(), value, [])
-
-
-def _half(row: dict[str, Any]) -> HalfPosition:
-    return HalfPosition(row["half_partition"], row["half_offset"])

@@ -3,20 +3,22 @@
 Only after a transaction has failed: see docs/decisions/0010-refused-records.md.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from checkback.protocol import Topics
+from streaming.directory import Known
 from streaming.inquiry import ask, tried_alone
 from streaming.pieces import Pieces
-from streaming.records import RecordBuilder
+from streaming.records import Ask, RecordBuilder
 from streaming.topic_rules import KnownTopics, Record, Rules, TopicRule, batch_bytes, record_key
-from streaming.transaction import GONE, REFUSES_ALL, TOO_LARGE, RefusedError
+from streaming.transaction import NOT_NOW, REFUSES_ALL, TOO_LARGE, RefusedError
 
 _TRIED_AT_ONCE = 1_000
+
+Build = Callable[[Known, Rules, Ask | None], RecordBuilder]
 
 
 @dataclass
@@ -36,24 +38,36 @@ class _Sent:
 class Refusals:
     """What a task knows of records that are refused, and how it learns more.
 
-    ``client`` are the settings of the sink's producers, ``plain`` those of any librdkafka client.
+    ``client`` gives the settings of the sink's producers, ``plain`` are those of any librdkafka client; ``build`` makes
+    a builder of records as the passes have it.
     """
 
     def __init__(
-        self, client: dict[str, Any], plain: dict[str, Any], topics: Topics, known: KnownTopics, pieces: Pieces
+        self,
+        client: Callable[[], dict[str, Any]],
+        plain: dict[str, Any],
+        build: Build,
+        known: KnownTopics,
+        pieces: Pieces,
     ) -> None:
         self._client = client
         self._plain = plain
-        self._topics = topics
+        self._build = build
         self._known = known
         self._pieces = pieces
-        self._partitions: Mapping[str, int] = {}
-        codecs = {client.get(name, "none") for name in ("compression.type", "compression.codec")}
+        self._standings: Known | None = None
+        codecs = {plain.get(name, "none") for name in ("compression.type", "compression.codec")}
         self._compressed = codecs != {"none"}
 
     def known(self) -> Rules:
         """What this worker process has learnt lately."""
         return Rules(self._known.believed(self._ask))
+
+    def again(self, topic: str, rules: Rules) -> Rules:
+        """The rules with what the brokers say now of one topic, if they were believed of it."""
+        asked = self._ask([topic]) if topic in rules.topics else {}
+        self._known.learn(asked)
+        return rules.joined(Rules(asked))
 
     def found(self, refused: RefusedError, rules: Rules) -> Rules:
         """The rules to go on with, after a pass by ``rules`` has failed.
@@ -61,10 +75,10 @@ class Refusals:
         Raises:
             KafkaException: nothing more was found out; the error of the transaction.
         """
-        self._partitions = refused.partitions
+        self._standings = refused.known
         sent = self._sent(rules)
         asked = self._ask(sent)
-        narrow = int(self._client["batch.size"])
+        narrow = int(self._client()["batch.size"])
         more = Rules(
             {
                 topic: rule
@@ -73,11 +87,12 @@ class Refusals:
             }
         )
         for topic, error in refused.topics.items():
-            if not sent[topic].refused_by(more.topics.get(topic)):
-                more = more.joined(self._try(topic, error, sent[topic], rules.joined(more)))
+            one = sent.get(topic, _Sent())
+            if not one.refused_by(more.topics.get(topic)):
+                more = more.joined(self._try(topic, error, one, rules.joined(more)))
         together = rules.joined(more)
-        gone = any(error.code() in GONE for error in (refused.cause, *refused.topics.values()))
-        if together == rules and not gone:  # of one that is gone the next pass knows
+        gone = any(error.code() in NOT_NOW for error in (refused.cause, *refused.topics.values()))
+        if together == rules and not gone:  # of those the next pass knows
             raise KafkaException(refused.cause) from refused
         self._known.learn(more.topics)
         return together
@@ -86,7 +101,9 @@ class Refusals:
         return ask(self._plain, topics, compressed=self._compressed)
 
     def _records(self, rules: Rules, topic: str | None = None) -> Iterator[Record]:
-        builder = RecordBuilder(self._topics, self._partitions, rules)
+        if self._standings is None:
+            return
+        builder = self._build(self._standings, rules, None)
         for piece in self._pieces.pulled():
             for record in builder.build(piece):
                 if topic in {None, record.topic}:
@@ -104,8 +121,8 @@ class Refusals:
         """What can be found out about one topic without asking."""
         if error.code() in REFUSES_ALL:
             return Rules({topic: TopicRule(refused=f"Kafka says: {error.str()}")})
-        if error.code() in GONE:
-            return Rules()  # the next pass sees that it is not there
+        if error.code() in NOT_NOW:
+            return Rules()  # the next pass asks
         if error.code() in TOO_LARGE and not self._compressed:
             return self._measured(topic, sent.largest, rules)
         if error.code() not in TOO_LARGE and sent.without_key:
@@ -151,4 +168,4 @@ class Refusals:
         return Rules({topic: rule}, refused) if refused or topic not in rules.topics else Rules()
 
     def _refused(self, records: list[Record]) -> list[tuple[Record, str]]:
-        return [(records[index], error.str()) for index, error in tried_alone(self._client, records).items()]
+        return [(records[index], error.str()) for index, error in tried_alone(self._client(), records).items()]

@@ -84,7 +84,9 @@ class ExactlyOnceSink:
         self._guard.before(entry)
         now = time.monotonic()
         every_partition = self._all_wrote_at is None or now - self._all_wrote_at >= _DAY_SECONDS
-        batch = Batch(self._checkpoint.query_id(), number, entry.content_hash, every_partition, self._floor)
+        batch = Batch(
+            self._checkpoint.query_id(), number, entry.content_hash, every_partition, self._floor, entry.time_ms
+        )
         plan = self._publisher.plan(batch) if self._publisher else None
         reports = outcomes.mapInArrow(_writer(self._settings, batch, plan), REPORT_SCHEMA).collect()  # 1
         self._refuse_missing_reports(number, [report.partition for report in reports])

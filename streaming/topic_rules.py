@@ -1,9 +1,12 @@
 """What is known of topics that refuse records: pure, so that a record is judged before it is sent."""
 
+import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import NamedTuple
+
+from kafka.partitioner.default import murmur2
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -43,27 +46,44 @@ def _varint(number: int) -> int:
     return max(1, -(-(number.bit_length() + 1) // 7))
 
 
+class Refusal(NamedTuple):
+    """Why a record is not taken."""
+
+    reason: str
+    passing: bool
+    """It is the topic's fault, which may be well again; False: the record's own."""
+
+
+def chosen_partition(record: Record, partitions: int, away: Mapping[int, str] = {}) -> int:
+    """As ``murmur2_random`` chooses it; -1 when there is none but such as are ``away``."""
+    if record.partition >= 0:
+        return record.partition
+    if record.key is not None:
+        return int((murmur2(record.key) & 0x7FFFFFFF) % partitions)
+    there = [number for number in range(partitions) if number not in away] if away else range(partitions)
+    return random.choice(there) if there else -1  # noqa: S311  (no secret)
+
+
 @dataclass(frozen=True)
 class TopicRule:
     """What one topic refuses."""
 
     refused: str = ""
-    """Why it takes nothing at all; empty when it does."""
+    """Why it takes nothing at all, for the time being; empty when it does."""
     fits: int = UNLIMITED
     """A batch of up to so many bytes is taken."""
     too_large_from: int = UNLIMITED
     """A batch of so many bytes or more is not."""
     needs_key: bool = False
 
-    def refusal(self, record: Record) -> str | None:
+    def refusal(self, record: Record) -> Refusal | None:
         """Why the topic does not take this record, alone in a batch; None when nothing says that it does not."""
-        if self.refused:
-            return self.refused
         if self.needs_key and record.key is None:
-            return "that topic is compacted, and the message has no key"
+            return Refusal("that topic is compacted, and the message has no key", passing=False)
         if self.too_large_from < UNLIMITED and (size := batch_bytes(record)) >= self.too_large_from:
-            return f"it has {size:,} bytes, and that topic takes fewer than {self.too_large_from:,} (max.message.bytes)"
-        return None
+            most = f"that topic takes fewer than {self.too_large_from:,} (max.message.bytes)"
+            return Refusal(f"it has {size:,} bytes, and {most}", passing=False)
+        return Refusal(self.refused, passing=True) if self.refused else None
 
 
 RecordKey = tuple[str, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
@@ -82,12 +102,13 @@ class Rules:
     records: Mapping[RecordKey, str] = field(default_factory=dict)
     """Records found to be refused one by one, with the reason; their topics are in ``topics``."""
 
-    def refusal(self, record: Record) -> str | None:
+    def refusal(self, record: Record) -> Refusal | None:
         """Why this record is not taken; None when nothing says so."""
         rule = self.topics.get(record.topic)
         if rule is None:
             return None
-        return rule.refusal(record) or (self.records.get(record_key(record)) if self.records else None)
+        why = self.records.get(record_key(record)) if self.records else None
+        return rule.refusal(record) or (Refusal(why, passing=False) if why else None)
 
     def joined(self, other: "Rules") -> "Rules":
         """Both; the other's rule goes first for a topic that both know."""

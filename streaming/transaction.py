@@ -9,7 +9,9 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from checkback.exceptions import CheckbackError, ConfigurationError, TransactionTimeoutError
+from checkback.protocol import Topics
 from checkback.topics import MOST_BYTES
+from streaming.directory import Known, TopicDirectory
 from streaming.narrow import NarrowTopics
 from streaming.topic_rules import Record, Rules
 
@@ -17,6 +19,7 @@ _METADATA_SECONDS = 30.0
 _OPERATION_SECONDS = 60.0
 _ABORT_SECONDS = 5.0
 _LOOK_SECONDS = 2.0
+_SETTLED_SECONDS = 5.0
 _MESSAGE_TIMEOUT_MS = 120_000
 BATCH_BYTES = 262_144
 
@@ -28,6 +31,11 @@ GONE = frozenset(
     }
 )
 """The topic was deleted after its partitions were asked for."""
+NOT_NOW = GONE | {
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
+}
+"""What the brokers say, or have kept silent about, of the topic or a partition: the next pass knows by asking them."""
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 REFUSES_ALL = frozenset(
     {
@@ -43,6 +51,7 @@ REFUSES_ALL = frozenset(
 REFUSED = GONE | TOO_LARGE | REFUSES_ALL | {KafkaError.INVALID_RECORD}
 """Errors that are the record's or its topic's fault. All others, a broker away or a fence, are nobody's."""
 
+_SAYS_NOTHING = frozenset({KafkaError._STATE, KafkaError._FATAL})  # noqa: SLF001  (see above)
 _FENCED = frozenset(
     {
         KafkaError._FENCED,  # noqa: SLF001
@@ -52,17 +61,21 @@ _FENCED = frozenset(
 )
 
 
+class StuckError(CheckbackError):
+    """The last transaction under this transactional id is decided, but Kafka cannot write its markers."""
+
+
 class RefusedError(CheckbackError):
     """Topics refused records of a transaction; nothing of it will be visible.
 
     ``topics`` has the error of each that is known; after TOPIC_AUTHORIZATION_FAILED Kafka does not say which it was.
-    ``partitions`` are those of all topics, as the transaction knew them.
+    ``known`` is what the transaction knew of its topics.
     """
 
-    def __init__(self, topics: Mapping[str, KafkaError], partitions: Mapping[str, int], cause: KafkaError) -> None:
+    def __init__(self, topics: Mapping[str, KafkaError], known: Known, cause: KafkaError) -> None:
         super().__init__(f"Kafka refused records: {cause.str()}")
         self.topics = dict(topics)
-        self.partitions = partitions
+        self.known = known
         self.cause = cause
 
 
@@ -73,28 +86,32 @@ class Transaction:
     :meth:`failed`. The next transaction has a producer of its own.
     """
 
-    def __init__(self, client: dict[str, Any], timeout_ms: int) -> None:
+    def __init__(self, client: dict[str, Any], timeout_ms: int, directory: TopicDirectory, progress_topic: str) -> None:
+        self._progress_topic = progress_topic
+        self._own_topics = Topics(progress_topic.removesuffix("progress")).all()
+        self._directory = directory
         self._timeout_ms = timeout_ms
         self._batch_bytes = int(client["batch.size"])
         self._refused: dict[str, KafkaError] = {}
+        self._timed_out: set[tuple[str, int]] = set()
         self._began = monotonic()
         # no method of this object as a callback: the garbage collector is off in workers, and that would be a circle
-        failures = {"on_delivery": partial(_note, self._refused), "delivery.report.only.error": True}
+        failures = {"on_delivery": partial(_note, self._refused, self._timed_out), "delivery.report.only.error": True}
         self._producer = Producer({**client, **failures})
         self._narrow: NarrowTopics | None = None
-        self.partitions: dict[str, int] = {}
-        """Number of partitions of each topic that there is."""
+        self.known = Known(directory)
+        """How the topics of this batch stand."""
 
     def open(self) -> None:
         """Fence every earlier producer of this state partition, and settle what it left half done.
 
         Raises:
+            StuckError: that cannot be settled; they are fenced all the same.
             ConfigurationError: the transaction time-out is longer than the broker allows.
         """
-        # Asked for before init_transactions, which is quicker on a connection that is up.
-        self.partitions = self._topics_there_are(_METADATA_SECONDS)
+        warm_up(self._producer, self._progress_topic)
         try:
-            self._producer.init_transactions(_OPERATION_SECONDS)
+            init_transactions(self._producer)
         except KafkaException as error:
             if error_code(error) == KafkaError.INVALID_TRANSACTION_TIMEOUT:
                 raise ConfigurationError(
@@ -107,7 +124,8 @@ class Transaction:
         """Begin, knowing what topics refuse."""
         limits = {name: rule.fits for name, rule in rules.topics.items() if rule.fits < self._batch_bytes}
         if limits:
-            self._narrow = NarrowTopics(limits, self.partitions)
+            known = self.known
+            self._narrow = NarrowTopics(limits, lambda topic: max(1, known.again(topic).partitions))
         self._producer.begin_transaction()
         self._began = monotonic()
 
@@ -129,11 +147,14 @@ class Transaction:
         self._serve(self._producer.poll, 0)
         return written
 
-    def commit(self, done: TopicPartition, group: Any) -> None:
-        """Put the progress offset into the transaction, and commit."""
+    def commit(self, done: TopicPartition, group: Any, renewal: tuple[TopicPartition, Any] | None = None) -> None:
+        """Put the progress offset, and what is to be renewed beside it, into the transaction, and commit."""
         if self._narrow is not None:
             self._narrow.write(self._write, self._flush)
         self._producer.send_offsets_to_transaction([done], group, _OPERATION_SECONDS)
+        if renewal is not None:
+            offset, renewing = renewal
+            self._producer.send_offsets_to_transaction([offset], renewing, _OPERATION_SECONDS)
         # commit_transaction waits for delivery reports that only poll and flush take off the queue
         self._flush()
         self._producer.commit_transaction(self._timeout_ms / 1000)
@@ -141,10 +162,11 @@ class Transaction:
     def failed(self, error: KafkaError, done: TopicPartition, group: Any) -> Exception:
         """Abort, and say what ``error`` means: :class:`RefusedError`, ``TransactionTimeoutError``, or just itself.
 
-        After a record was refused every call but one fails with no more than "erroneous state". Putting the
-        progress offset into the transaction says why; ``done`` and ``group`` are for that.
+        After a record was refused every call but one fails with no more than "erroneous state", and after a fatal
+        error ``produce`` says no more than that there was one. Putting the progress offset into the transaction says
+        which; ``done`` and ``group`` are for that.
         """
-        if error.code() == KafkaError._STATE:  # noqa: SLF001
+        if error.code() in _SAYS_NOTHING:
             error = self._reason(done, group) or error
         if error.fatal():  # it is no longer ours to abort
             if error.code() in _FENCED and monotonic() - self._began >= self._timeout_ms / 1000:
@@ -159,9 +181,22 @@ class Transaction:
             self._purge()
         else:
             self.abort()
-        if self._refused or error.code() in REFUSED:
-            return RefusedError(self._refused, self.partitions, error)
+        if self._refused or error.code() in REFUSED or self._some_timed_out():
+            return RefusedError(self._refused, self.known, error)
         return KafkaException(error)
+
+    def _some_timed_out(self) -> bool:
+        """Whether messages were not taken in time, though brokers answer: then the others can be delivered."""
+        if not self._timed_out or any(topic in self._own_topics for topic, _ in self._timed_out):
+            return False
+        try:
+            self._directory.look({topic for topic, _ in self._timed_out}, anew=True, seconds=0)
+        except KafkaException:
+            return False
+        for topic, partition in self._timed_out:
+            self._directory.timed_out(topic, partition)
+            self._refused[topic] = KafkaError(KafkaError._MSG_TIMED_OUT, f"{topic} did not take a message in time")  # noqa: SLF001
+        return True
 
     def abort(self) -> None:
         """Abort, so that no consumer waits for this transaction's end. Without an answer Kafka does it in time."""
@@ -188,7 +223,7 @@ class Transaction:
                 looked += 0.05
                 if looked >= _LOOK_SECONDS:
                     looked = 0.0
-                    self._refuse_gone_topics()
+                    self._refuse_lost_topics()
             except KafkaException as error:
                 if error_code(error) in TOO_LARGE:  # larger than librdkafka sends
                     self._refused[topic] = error.args[0]
@@ -199,7 +234,7 @@ class Transaction:
         while monotonic() < deadline:
             if not self._serve(self._producer.flush, _LOOK_SECONDS):
                 return
-            self._refuse_gone_topics()
+            self._refuse_lost_topics()
 
     def _purge(self) -> None:
         """Drop what is not yet in Kafka, and hear of what was refused."""
@@ -214,20 +249,44 @@ class Transaction:
         except SystemError as error:
             raise KafkaException(KafkaError(KafkaError._STATE, "see the fatal error")) from error  # noqa: SLF001
 
-    def _refuse_gone_topics(self) -> None:
-        """Left to itself librdkafka waits for a topic that was deleted until its messages time out."""
+    def _refuse_lost_topics(self) -> None:
+        """Left to itself librdkafka waits for a topic that was deleted, or a leader, until its messages time out."""
         try:
-            there_are = self._topics_there_are(_LOOK_SECONDS)
+            lost = self.known.lost()
         except KafkaException:  # no broker to ask: they may come back while the messages wait
             return
-        for topic in self.partitions.keys() - there_are.keys():
-            gone = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, f"{topic} was deleted")
-            self._refused[topic] = gone
-            raise KafkaException(gone)
+        for topic, why in lost.items():
+            if topic not in self._own_topics:
+                self._refused[topic] = KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"{topic}: {why}")
+        if self._refused:
+            raise KafkaException(next(iter(self._refused.values())))
 
-    def _topics_there_are(self, seconds: float) -> dict[str, int]:
-        topics = self._producer.list_topics(timeout=seconds).topics
-        return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
+
+def warm_up(producer: Producer, topic: str, seconds: float = _METADATA_SECONDS) -> None:
+    """Connect, before ``init_transactions``: that waits for half a second, often, where no connection is up.
+
+    Twice for one topic that there is: the first answer comes from the address we were given, the second from a broker
+    by its own name. Quicker than asking once about all topics of the cluster, and much so where there are many.
+    """
+    for _ in range(2):
+        producer.list_topics(topic, timeout=seconds)
+
+
+def init_transactions(producer: Producer, seconds: float = _OPERATION_SECONDS) -> None:
+    """Fence, and wait until the transaction that was left is settled, but not for long.
+
+    Raises:
+        StuckError: it is decided, and not settled within some seconds.
+        KafkaException: what else may be.
+    """
+    try:
+        producer.init_transactions(_SETTLED_SECONDS)
+    except KafkaException as error:
+        if error_code(error) == KafkaError.CONCURRENT_TRANSACTIONS:
+            raise StuckError(error.args[0].str()) from None  # the exception would keep the producer
+        if not error.args[0].retriable():
+            raise
+        producer.init_transactions(seconds)
 
 
 def producer_settings(transactional_id: str, timeout_ms: int) -> dict[str, Any]:
@@ -253,6 +312,12 @@ def error_code(error: KafkaException) -> int:
     return int(error.args[0].code())
 
 
-def _note(refused: dict[str, KafkaError], error: KafkaError | None, message: Any) -> None:
-    if error is not None and error.code() in REFUSED:
+def _note(
+    refused: dict[str, KafkaError], timed_out: set[tuple[str, int]], error: KafkaError | None, message: Any
+) -> None:
+    if error is None:
+        return
+    if error.code() in REFUSED:
         refused.setdefault(message.topic(), error)
+    elif error.code() == KafkaError._MSG_TIMED_OUT and message.partition() is not None:  # noqa: SLF001
+        timed_out.add((message.topic(), message.partition()))

@@ -3,6 +3,7 @@
 from pyspark.sql import SparkSession
 
 from conf import Settings
+from streaming.directory import Brokers, TopicDirectory
 from streaming.partition_writer import SinkSettings
 from streaming.progress import trial_id
 from streaming.query import kafka_source
@@ -27,5 +28,6 @@ def try_transaction(settings: SinkSettings, query_id: str) -> None:
         ConfigurationError: the transaction time-out is longer than the broker allows.
         KafkaException: Kafka does not let the job in.
     """
-    timeout = settings.transaction_timeout_ms
-    Transaction(settings.client(**producer_settings(trial_id(query_id), timeout)), timeout).open()
+    timeout, directory = settings.transaction_timeout_ms, TopicDirectory(Brokers(settings.client()))
+    client = settings.client(**producer_settings(trial_id(query_id), timeout))
+    Transaction(client, timeout, directory, settings.topics.progress).open()

@@ -27,6 +27,8 @@ class Consuming(threading.Thread):
         # not asked for: a broker does not know at once what has just been created
         self._positions = {(topic, number): 0 for topic in topics for number in range(partitions)}
         self._stopping = threading.Event()
+        self._changed = threading.Event()
+        """Other topics than those that the present client has: it is replaced."""
         self._lock = threading.Lock()
         self._found: defaultdict[str, list[Body]] = defaultdict(list)
         self._came: dict[str, float] = {}
@@ -41,6 +43,18 @@ class Consuming(threading.Thread):
         """Stop, and wait for it."""
         self._stopping.set()
         self.join()
+
+    def also(self, topic: str, partitions: int) -> None:
+        """Consume another topic, too, which is there by now."""
+        with self._lock:
+            self._positions = {**self._positions, **{(topic, number): 0 for number in range(partitions)}}
+        self._changed.set()
+
+    def forget(self, topic: str) -> None:
+        """Consume it no longer: it is about to be deleted."""
+        with self._lock:
+            self._positions = {place: at for place, at in self._positions.items() if place[0] != topic}
+        self._changed.set()
 
     def at_end(self) -> bool:
         """Whether all that is readable now has come: Kafka is asked for the end, which silence does not prove."""
@@ -61,15 +75,15 @@ class Consuming(threading.Thread):
 
     def _consume(self, consumer: Consumer) -> None:
         last = time.monotonic()
-        while not self._stopping.is_set() and time.monotonic() - last < _SILENT_SECONDS:
+        self._changed.clear()
+        while not self._stopping.is_set() and time.monotonic() - last < _SILENT_SECONDS and not self._changed.is_set():
             for message in consumer.consume(1000, _POLL_SECONDS):
                 if message.error() is None:
                     last = time.monotonic()
                     self._take(message)
             for place in consumer.position([TopicPartition(*place) for place in self._positions]):
                 # past the markers of transactions, which are no messages
-                at = self._positions[place.topic, place.partition]
-                self._positions[place.topic, place.partition] = max(at, place.offset)
+                self._reached(place.topic, place.partition, place.offset)
 
     def _take(self, message: Any) -> None:
         headers = message.headers() or []
@@ -77,10 +91,15 @@ class Consuming(threading.Thread):
         name = names[0].decode() if names else f"without {ID}"
         application = tuple((header, value) for header, value in headers if header != ID)
         body = Body(message.topic(), message.key(), message.value(), application)
-        self._positions[message.topic(), message.partition()] = message.offset() + 1
+        self._reached(message.topic(), message.partition(), message.offset() + 1)
         with self._lock:
             self._came.setdefault(name, time.time())
             self._found[name].append(body)
+
+    def _reached(self, topic: str, partition: int, offset: int) -> None:
+        with self._lock:
+            if (topic, partition) in self._positions:
+                self._positions[topic, partition] = max(offset, self._positions[topic, partition])
 
     def _consumer(self) -> Consumer:
         settings = {

@@ -8,6 +8,15 @@ from pathlib import Path
 
 import psutil
 
+from streaming.steps import Step
+from torture.changes import (
+    change_settings,
+    grow_topic,
+    make_topic_late,
+    start_second_job,
+    step_clock_ahead,
+    take_leader_away,
+)
 from torture.death import Order, Victim, carried_out, give, withdraw
 from torture.schedule import Fault, Round
 from torture.system import NotRecoveredError, System
@@ -40,6 +49,12 @@ def _kill_driver(system: System, this: Round) -> float:
     since = time.time()
     system.restart_job()
     return since
+
+
+def _change_settings(system: System, this: Round) -> float:
+    _order(system, Order(this.step or Step.BATCH_ENDS, Victim.DRIVER))
+    system.job.wait(10)
+    return change_settings(system, this)
 
 
 def _kill_executor(system: System, this: Round) -> float:
@@ -199,5 +214,11 @@ _FAULTS: dict[Fault, Callable[[System, Round], float]] = {
     Fault.CHECKPOINT_TORN: _tear_checkpoint,
     Fault.CLOCK_BACK_SECONDS: _step_clock_back,
     Fault.CLOCK_BACK_HOUR: _step_clock_back_an_hour,
+    Fault.CLOCK_AHEAD: step_clock_ahead,
+    Fault.SETTINGS_CHANGED: _change_settings,
+    Fault.TOPIC_LATE: make_topic_late,
+    Fault.TOPIC_GROWN: grow_topic,
+    Fault.TOPIC_LEADERLESS: take_leader_away,
+    Fault.SECOND_JOB: start_second_job,
     Fault.DATABASE_CUT: _cut_database,
 }

@@ -1,6 +1,7 @@
 """The ground of a fault run: a broker with topics, a folder, and the settings and environment of its processes."""
 
 import functools
+import json
 import shutil
 import tempfile
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ HALF_PARTITIONS = 4
 STATE_PARTITIONS = 2
 REAL_PARTITIONS = 3
 REAL_TOPICS = ("orders", "invoices")
+MORE_TOPICS = "more-topics.json"
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,12 @@ class Ground:
             )
             for topic in REAL_TOPICS:
                 administration.create_one(topic, REAL_PARTITIONS)
+
+    def tell_shop(self, *more: tuple[str, int | None]) -> None:
+        """Where producers send some of their messages from now on, beside the usual topics: topic and partition."""
+        draft = self.folder / f"{MORE_TOPICS}.draft"
+        draft.write_text(json.dumps(more), encoding="utf-8")
+        draft.rename(self.folder / MORE_TOPICS)
 
     def clear(self, *, keep_logs: bool) -> None:
         """Remove what is in the database, and the folder."""

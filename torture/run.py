@@ -12,7 +12,7 @@ from torture.oracle import Judgement
 from torture.schedule import PUBLISHING, Fault, Round, schedule
 from torture.system import NotRecoveredError, System
 
-NEEDS_CLOCK = frozenset({Fault.CLOCK_BACK_SECONDS, Fault.CLOCK_BACK_HOUR})
+NEEDS_CLOCK = frozenset({Fault.CLOCK_BACK_SECONDS, Fault.CLOCK_BACK_HOUR, Fault.CLOCK_AHEAD})
 _SLOW_SECONDS = 60.0
 NEEDS_DATABASE = frozenset({Fault.DATABASE_CUT})
 

@@ -23,6 +23,12 @@ class Fault(StrEnum):
     CHECKPOINT_TORN = "checkpoint file torn"
     CLOCK_BACK_SECONDS = "clock stepped back by 30 s"
     CLOCK_BACK_HOUR = "clock stepped back by an hour"
+    CLOCK_AHEAD = "clock ahead by four days"
+    SETTINGS_CHANGED = "driver killed, started again with other settings"
+    TOPIC_LATE = "a topic that is made late"
+    TOPIC_GROWN = "a partition that is added late"
+    TOPIC_LEADERLESS = "a topic without a leader for 60 s"
+    SECOND_JOB = "a second job of another name"
     DATABASE_CUT = "connections to PostgreSQL cut"
 
 
@@ -45,18 +51,24 @@ _DEATHS_AT_STEPS = 4
 # Together with those, thirty rounds hold every fault; with a database it takes 32.
 _DECK: tuple[tuple[Fault, tuple[Step | None, ...], int], ...] = (
     (Fault.DRIVER_KILLED, (None,), 2),
-    (Fault.EXECUTOR_KILLED, (None,), 2),
-    (Fault.EXECUTOR_KILLED, TASK_STEPS, 3),
-    (Fault.WORKERS_KILLED, (None,), 3),
-    (Fault.WORKERS_KILLED, TASK_STEPS, 4),
+    (Fault.EXECUTOR_KILLED, (None,), 1),
+    (Fault.EXECUTOR_KILLED, TASK_STEPS, 2),
+    (Fault.WORKERS_KILLED, (None,), 2),
+    (Fault.WORKERS_KILLED, TASK_STEPS, 3),
     (Fault.JOB_SUSPENDED, (None, *TASK_STEPS), 1),
     (Fault.BROKER_RESTARTED, (None,), 1),
     (Fault.BROKER_KILLED, (None,), 1),
-    (Fault.CHECK_SERVICE_KILLED, (None,), 3),
-    (Fault.PRODUCER_KILLED, (None,), 3),
+    (Fault.CHECK_SERVICE_KILLED, (None,), 1),
+    (Fault.PRODUCER_KILLED, (None,), 2),
+    (Fault.SETTINGS_CHANGED, STEPS, 2),
+    (Fault.TOPIC_LATE, (None,), 1),
+    (Fault.TOPIC_GROWN, (None,), 1),
+    (Fault.TOPIC_LEADERLESS, (None,), 1),
+    (Fault.SECOND_JOB, (None,), 1),
     (Fault.CHECKPOINT_TORN, (None,), 1),
     (Fault.CLOCK_BACK_SECONDS, (None,), 1),
     (Fault.CLOCK_BACK_HOUR, (None,), 1),
+    (Fault.CLOCK_AHEAD, (None,), 1),
     (Fault.DATABASE_CUT, (None,), 2),
 )
 

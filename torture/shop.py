@@ -21,9 +21,11 @@ from checkback import CheckEndpoint, HalfMessage, Message, Topics, TransactionPr
 from checkback.exceptions import CheckbackError
 from checkback.protocol import to_base64
 from checkback.transaction_log import SqlTransactionLog
+from torture.ground import MORE_TOPICS
 
 GROUP = "shop"
 PER_SECOND = 60
+_MORE_OFTEN = 0.2
 _SENT = "CREATE TABLE IF NOT EXISTS sent (id TEXT PRIMARY KEY, topic TEXT, key BLOB, value BLOB, headers TEXT, at REAL)"
 
 
@@ -68,11 +70,15 @@ class Shop:
         self._topics = topics
         self._chance = random.Random(seed)  # noqa: S311  (dice, no secret)
         self._log = SqlTransactionLog(engine)
+        self._more: list[tuple[str, int | None]] = []
 
     def send_one(self) -> None:
         """One transaction, of the fate that the dice give it."""
         fate = self._chance.choices(list(_FATES), weights=list(_FATES.values()))[0]
         messages = [self._message() for _ in range(self._chance.choice((1, 1, 1, 1, 1, 1, 3)))]
+        if self._more and self._chance.random() < _MORE_OFTEN:
+            topic, partition = self._chance.choice(self._more)
+            messages[0] = messages[0]._replace(topic=topic, partition=partition)
         if len(messages) == 1:
             topic, value, key, headers, partition = messages[0]
             half = self._producer.prepare(topic, value, key, headers, partition)
@@ -86,6 +92,10 @@ class Shop:
             self._producer.commit(half)
         elif fate is Fate.ROLLED_BACK:
             self._producer.rollback(half)
+
+    def hear(self, more: Sequence[tuple[str, int | None]]) -> None:
+        """Topics, and partitions, that some messages go to from now on."""
+        self._more = list(more)
 
     def _message(self) -> Message:
         chance = self._chance
@@ -109,6 +119,13 @@ class Shop:
             connection.execute(text("INSERT INTO sent VALUES (:id, :topic, :key, :value, :headers, :at)"), row)
 
 
+def _more_topics(folder: Path) -> list[tuple[str, int | None]]:
+    try:
+        return [(topic, partition) for topic, partition in json.loads((folder / MORE_TOPICS).read_bytes())]
+    except FileNotFoundError:
+        return []
+
+
 def main(folder: str, bootstrap_servers: str, prefix: str, topics: str, seed: str) -> None:
     """Serve checks and send until SIGTERM."""
     stopping = threading.Event()
@@ -122,6 +139,7 @@ def main(folder: str, bootstrap_servers: str, prefix: str, topics: str, seed: st
     ):
         shop = Shop(engine, producer, topics.split(","), int(seed))
         while not stopping.wait(1 / PER_SECOND):
+            shop.hear(_more_topics(Path(folder)))
             try:
                 shop.send_one()
             except CheckbackError as error:  # the broker is away: the transaction was not run, or a check decides it

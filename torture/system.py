@@ -3,8 +3,8 @@
 import itertools
 import json
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Self
 
 from sqlalchemy import text
@@ -34,22 +34,25 @@ class System:
         self._seed = seed
         self._starts = itertools.count()
         self._engine = open_database(ground.folder)
-        self._consuming = Consuming(ground.broker.bootstrap_servers, REAL_TOPICS, REAL_PARTITIONS)
+        self.changed_settings: dict[str, str] = {}
+        """What an operator has set over the run's settings; jobs that are started from now on have it."""
+        self.consuming = Consuming(ground.broker.bootstrap_servers, REAL_TOPICS, REAL_PARTITIONS)
         self.shop = self.start_shop()
         self.checks = self.start_checks()
         self.job = self.start_job()
         self._zombies: list[Process] = []
+        self._more_topics: list[str] = []
         self.stops: list[str] = []
         """What jobs of this round said when they ended without being killed."""
         self.recoveries: list[float] = []
         """Seconds from each fault of this round to the first new delivery."""
 
     def __enter__(self) -> Self:
-        self._consuming.start()
+        self.consuming.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._consuming.stop()
+        self.consuming.stop()
         for process in (self.shop, self.checks, self.job, *self._zombies):
             process.kill()
         self._engine.dispose()
@@ -68,7 +71,31 @@ class System:
     def start_job(self) -> JobProcess:
         """A job on the one checkpoint."""
         folder = self.ground.folder
-        return JobProcess(["torture.job", str(folder)], self.ground.job_environment, folder / "job.log")
+        return JobProcess(["torture.job", str(folder)], self.job_environment, folder / "job.log")
+
+    @property
+    def job_environment(self) -> dict[str, str]:
+        """Of a job that is started now."""
+        changed = {f"CHECKBACK_{name}": value for name, value in self.changed_settings.items()}
+        return {**self.ground.job_environment, **changed}
+
+    @contextmanager
+    def also_sending_to(self, topic: str, partition: int | None = None) -> Iterator[None]:
+        """Some messages of the shop go there meanwhile, too."""
+        self._more_topics.append(topic)
+        self.ground.tell_shop((topic, partition))
+        try:
+            yield
+        finally:
+            self.ground.tell_shop()
+
+    def sent_to(self, topic: str) -> int:
+        """Messages in the shop's database that are for a topic."""
+        return len(self._sent((topic,)))
+
+    def missing_of(self, topic: str) -> list[str]:
+        """Those of them that have not come."""
+        return sorted(self._sent((topic,)).keys() - self.consuming.found().keys())
 
     def restart_job(self) -> None:
         """Another job in place of one that has ended."""
@@ -108,7 +135,7 @@ class System:
         def came() -> bool:
             with self._engine.connect() as connection:
                 rows = connection.execute(text("SELECT id FROM sent WHERE at > :after LIMIT 500"), {"after": after})
-                return any(self._consuming.came(name) for (name,) in rows)
+                return any(self.consuming.came(name) for (name,) in rows)
 
         self.wait_until(came, seconds, "nothing new was delivered", supervised=supervised)
         return time.time() - after
@@ -129,8 +156,8 @@ class System:
 
     def judge(self) -> Judgement:
         """What the oracle says of Kafka now; what is still on its way counts as lost."""
-        delivered = self._consuming.found()  # first: what is in the database after it may not have come yet
-        return judge(self._sent(REAL_TOPICS), delivered)
+        delivered = self.consuming.found()  # first: what is in the database after it may not have come yet
+        return judge(self._sent((*REAL_TOPICS, *self._more_topics)), delivered)
 
     def judge_all(self) -> dict[str, Judgement]:
         """What it says of every destination."""
@@ -161,7 +188,7 @@ class System:
         if self.job.wait(40) is None:
             self.stops.append("The job did not end within 40 s of SIGTERM.")
         with suppress(NotRecoveredError):  # it is still to see a repeated or leaked one
-            self.wait_until(self._consuming.at_end, 60, "the consumer did not come to the end", supervised=False)
+            self.wait_until(self.consuming.at_end, 60, "the consumer did not come to the end", supervised=False)
         return self.judge_all()
 
     def _all_is_delivered(self) -> bool:

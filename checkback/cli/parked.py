@@ -1,4 +1,4 @@
-"""``checkback parked``: what an operator can do about messages that were given up on."""
+"""``checkback parked``: what an operator can do about messages that were given up on, or could not be delivered."""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -13,26 +13,28 @@ from checkback.parked import ParkedMessage, ParkedMessages
 from checkback.protocol import Action, Topics
 from conf import load
 
-parked = typer.Typer(no_args_is_help=True, help="Messages that were given up on: see them, and decide.")
+parked = typer.Typer(
+    no_args_is_help=True, help="Messages that were given up on, or could not be delivered: see them, and decide."
+)
 
 Ids = Annotated[list[str] | None, typer.Argument(help="Transaction ids, as 'parked list' shows them.", metavar="ID")]
 All = Annotated[bool, typer.Option("--all", help="All that are in the list.")]
 Group = Annotated[str | None, typer.Option(help="Only those of this producer group.")]
+Ended = Annotated[bool, typer.Option("--ended", help="Also those that wait no longer, with what became of them.")]
 Remark = Annotated[str, typer.Option(help="Why, for those who read the op topic later.")]
 
 
 @parked.command("list")
-def show(group: Group = None, config: ConfigFile = None) -> None:
-    """List the records of the parked topic, the last one of each transaction."""
+def show(group: Group = None, ended: Ended = False, config: ConfigFile = None) -> None:
+    """List the messages that wait for an operator: to be decided, or to be delivered again."""
     table = Table()
-    for name in ("transaction", "group", "topic", "half", "parked", "why"):
+    for name in ("transaction", "group", "topic", "half", "parked", "why", *(["became"] if ended else [])):
         table.add_column(name, overflow="fold")
     with _open(config) as messages:
-        for message in _chosen(messages.read(), group):
+        for message in _chosen(messages.read(ended=ended), group):
             parked_at = datetime.fromtimestamp(message.time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-            table.add_row(
-                *(message.transaction_id, message.group, message.topic, str(message.half), parked_at, message.reason)
-            )
+            said = (message.transaction_id, message.group, message.topic, str(message.half), parked_at, message.reason)
+            table.add_row(*said, *([message.became] if ended else []))
     Console().print(table)
 
 
@@ -60,6 +62,14 @@ def rollback(
     _end(Action.ROLLBACK, ids, every, group, remark, config)
 
 
+@parked.command()
+def redeliver(
+    ids: Ids = None, every: All = False, group: Group = None, remark: Remark = "", config: ConfigFile = None
+) -> None:
+    """Deliver those that were committed and that their topics did not take; again does no harm."""
+    _end(Action.REDELIVER, ids, every, group, remark, config)
+
+
 def _end(
     action: Action, ids: list[str] | None, every: bool, group: str | None, remark: str, config: ConfigFile
 ) -> None:
@@ -70,9 +80,29 @@ def _end(
         unknown = [name for name in ids or () if name not in found]
         if unknown:
             raise OperatorError(f"Not in the list of parked messages: {', '.join(unknown)}. Nothing was done.")
-        chosen = [found[name] for name in ids] if ids else [message for message in found.values() if message.undecided]
+        chosen = [found[name] for name in ids] if ids else [one for one in found.values() if _applies(action, one)]
+        _refuse(action, chosen)
         messages.end(chosen, action, remark)
     Console().print(f"{action}: {len(chosen)} written; the job judges them in the order of the op topic.")
+
+
+def _applies(action: Action, message: ParkedMessage) -> bool:
+    return message.undecided != (action is Action.REDELIVER) and message.kept
+
+
+def _refuse(action: Action, chosen: list[ParkedMessage]) -> None:
+    """Say so before anything is written, when the action is of no use for one of these."""
+    wrong = [message for message in chosen if not _applies(action, message)]
+    if not wrong:
+        return
+    names = ", ".join(message.transaction_id for message in wrong)
+    if wrong[0].undecided:
+        why = "not decided yet: 'checkback parked commit', 'rollback' or 'resume' does that"
+    elif action is not Action.REDELIVER:
+        why = "committed already, and could not be delivered: 'checkback parked redeliver' delivers it again"
+    else:
+        why = "in cb.parked only, since it did not fit into cb.half with the reason: send it to its topic by hand"
+    raise OperatorError(f"{names}: {why}. Nothing was done.")
 
 
 def _chosen(messages: list[ParkedMessage], group: str | None) -> list[ParkedMessage]:

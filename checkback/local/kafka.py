@@ -1,4 +1,4 @@
-"""A real Kafka broker on this machine: KRaft, one node, free ports, a data folder of its own."""
+"""Real Kafka brokers on this machine: KRaft, free ports, a data folder for each. One is enough, as a rule."""
 
 import os
 import shutil
@@ -22,10 +22,10 @@ from checkback.local.java import java_command
 
 # The cleaner's buffer is 128 MiB by default, allocated at the start: a small heap may have no room for that.
 _PROPERTIES = """\
-process.roles=broker,controller
-node.id=1
+process.roles={roles}
+node.id={node}
 controller.quorum.voters=1@127.0.0.1:{controller_port}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+listeners={listeners}
 controller.listener.names=CONTROLLER
 log.dirs={data}
 auto.create.topics.enable=false
@@ -45,6 +45,9 @@ class LocalKafka:
     It ends with the process that started it, also when that is killed. Without ``data`` the folder is a
     temporary one that goes with the broker; with it, topics survive and a later start finds them again.
     ``properties`` are added to the broker's, and go before them.
+
+    ``joins`` makes it a further broker of that one's cluster, which has to have been started: node 2, or ``node``.
+    A topic whose only replica lies there has no leader while it is stopped.
     """
 
     def __init__(
@@ -55,6 +58,8 @@ class LocalKafka:
         heap_megabytes: int = 512,
         start_seconds: float = 60.0,
         properties: Mapping[str, str] | None = None,
+        joins: "LocalKafka | None" = None,
+        node: int = 2,
     ) -> None:
         self._temporary = data is None
         self._folder = data
@@ -62,12 +67,29 @@ class LocalKafka:
         self._heap_megabytes = heap_megabytes
         self._start_seconds = start_seconds
         self._properties = dict(properties or {})
+        self._first = joins
+        self._node = node if joins else 1
+        self._controller_port = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def bootstrap_servers(self) -> str:
         """``host:port`` of the broker, for any Kafka client."""
         return f"127.0.0.1:{self._port}"
+
+    @property
+    def controller_port(self) -> int:
+        """Where the controller of the cluster listens: kept over restarts, since brokers that joined look there."""
+        if self._first is not None:
+            return self._first.controller_port
+        self._controller_port = self._controller_port or _free_port()
+        return self._controller_port
+
+    @property
+    def cluster_id(self) -> str:
+        """Kafka's id of the cluster, once the broker has been started."""
+        written = (self._data_folder() / "log" / "meta.properties").read_text(encoding="utf-8")
+        return next(line for line in written.splitlines() if line.startswith("cluster.id=")).partition("=")[2]
 
     @property
     def log_file(self) -> Path:
@@ -97,11 +119,7 @@ class LocalKafka:
         folder.mkdir(parents=True, exist_ok=True)
         self._port = self._port or _free_port()
         properties = folder / "server.properties"
-        properties.write_text(
-            _PROPERTIES.format(port=self._port, controller_port=_free_port(), data=folder / "log")
-            + "".join(f"{name}={value}\n" for name, value in self._properties.items()),
-            encoding="utf-8",
-        )
+        properties.write_text(self._written_properties(folder), encoding="utf-8")
         with self.log_file.open("wb") as log:
             if not (folder / "log" / "meta.properties").exists():
                 self._format(java, properties)
@@ -147,8 +165,21 @@ class LocalKafka:
             self._folder = Path(tempfile.mkdtemp(prefix="checkback-kafka-"))
         return self._folder
 
+    def _written_properties(self, folder: Path) -> str:
+        here = f"PLAINTEXT://127.0.0.1:{self._port}"
+        given = _PROPERTIES.format(
+            roles="broker" if self._first else "broker,controller",
+            node=self._node,
+            controller_port=self.controller_port,
+            listeners=here if self._first else f"{here},CONTROLLER://127.0.0.1:{self.controller_port}",
+            data=folder / "log",
+        )
+        return given + "".join(f"{name}={value}\n" for name, value in self._properties.items())
+
     def _format(self, java: list[str], properties: Path) -> None:
-        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster_id = (
+            self._first.cluster_id if self._first else urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        )
         tool = [
             *java,
             "kafka.tools.StorageTool",

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from checkback.exceptions import DestinationError
 from conf import KAFKA
 from state import Kind
+from streaming.holding import HELD_MARK
 from streaming.sinks.routes import Routes
 from streaming.sinks.rows import TABLE_SCHEMA, table_rows, unbundled
 
@@ -84,7 +85,9 @@ class Staging:
             raise
 
     def _stage(self, piece: pa.RecordBatch) -> pa.RecordBatch:
-        delivered = pc.equal(piece.column("kind"), int(Kind.DELIVER))
+        # one that was held for its topic in Kafka has been in its tables since then
+        held = pc.fill_null(pc.match_substring(piece.column("headers"), HELD_MARK), fill_value=False)
+        delivered = pc.and_not(pc.equal(piece.column("kind"), int(Kind.DELIVER)), held)
         topics = pc.unique(piece.column("topic").filter(delivered)).to_pylist()
         routed = {topic: self._plan.routes.of_topic(topic) for topic in topics}
         for destination in self._plan.folders:

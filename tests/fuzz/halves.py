@@ -14,6 +14,8 @@ LARGE_EVERY = 2_500
 FAR_MS = 10**15 - 1
 _OWN = "cb-topic is one of Checkback's or Kafka's own"
 _REPEATED = "a cb- header is there more than once"
+_ACTION = "cb-action of a half message is not one we know"
+_NOT_HELD = "cb-held is not what the job writes there"
 _NOT_SEVERAL = "Not a value of several messages"
 
 
@@ -184,6 +186,18 @@ BROKEN: tuple[tuple[str, str, Breaking], ...] = (
         _with(lambda m, headers: changed(headers, "cb-topic", m.pick((None, *UNLAWFUL_TOPICS)))),
     ),
     ("an own topic", _OWN, _with(lambda m, headers: changed(headers, "cb-topic", m.own_topic()))),
+    ("an action", _ACTION, _with(lambda m, h: [*h, ("cb-action", m.pick((b"", b"rollback", b"COMMIT", b"\xff")))])),
+    ("not held", _NOT_HELD, _with(lambda _, h: [*h, ("cb-held", b"1 2 3:4")])),
+    (
+        "not held so",
+        _NOT_HELD,
+        _with(
+            lambda m, h: [
+                *(*h, ("cb-action", b"commit")),
+                ("cb-held", m.pick((b"", b"1 2", b"1 2 3", b"1  2 3:4", b"-1 2 3:4", b"1 2 3:04", b"x" * 99))),
+            ]
+        ),
+    ),
     _number_rule("cb-partition", "cb-partition is not a number"),
     _number_rule("cb-immunity-ms", "cb-immunity-ms is not a number of milliseconds"),
     _number_rule("cb-check-max", "cb-check-max is not a number"),

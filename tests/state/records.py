@@ -35,8 +35,12 @@ OP_EVENTS = {
     "operator_commit": Event.OPERATOR_COMMIT,
     "operator_rollback": Event.OPERATOR_ROLLBACK,
     "resume": Event.RESUME,
+    "redeliver": Event.REDELIVER,
 }
 """What an op can say, in the words of these tests."""
+
+HALF_EVENTS = {"": Event.HALF, "commit": Event.HALF_COMMIT, "park": Event.HALF_PARK}
+"""What a half message can say of itself."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,8 @@ class Half:
     immunity_ms: int = -1
     check_max: int = -1
     deliver_at_ms: int = -1
+    says: str = ""
+    """A key of ``HALF_EVENTS``."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,16 @@ class Parked(NamedTuple):
     reason: str
 
 
+class Ended(NamedTuple):
+    """What is written of a message that waits for an operator no longer."""
+
+    offset: int
+    tx_id: str
+    group: str
+    topic: str
+    became: str
+
+
 class Rejected(NamedTuple):
     """An op that changed nothing."""
 
@@ -144,6 +160,7 @@ class Said:
     """Messages delivered whose value is several."""
     checks: list[Check] = field(default_factory=list)
     parked: list[Parked] = field(default_factory=list)
+    unparked: list[Ended] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
     broken: list[Broken] = field(default_factory=list)
     statuses: list[Status] = field(default_factory=list)
@@ -178,7 +195,7 @@ def _rows(fields: Fields, records: Sequence[Mapping[str, Any]]) -> Rows:
 def arrivals(halves: Sequence[Half] = (), ops: Sequence[Op] = (), broken: Sequence[Broken] = ()) -> Arrivals:
     """Columns of these records."""
     return Arrivals(
-        halves=_rows(HALF_FIELDS, [vars(half) for half in halves]),
+        halves=_rows(HALF_FIELDS, [{**vars(half), "event": HALF_EVENTS[half.says]} for half in halves]),
         ops=_rows(OP_FIELDS, [{**vars(op), "event": OP_EVENTS[op.says], "action": op.says} for op in ops]),
         broken=_rows(BROKEN_FIELDS, [vars(record) for record in broken]),
     )
@@ -229,6 +246,10 @@ def _status(row: Mapping[str, Any]) -> Status:
     return Status(row["half_offset"], *(row[name] for name in Status._fields[1:]))
 
 
+def _ended(row: Mapping[str, Any]) -> Ended:
+    return Ended(*(row[name] for name in ("half_offset", "tx_id", "group", "topic", "reason")))
+
+
 def _rejected(row: Mapping[str, Any]) -> Rejected:
     words = [row[name] for name in ("tx_id", "group", "topic", "key", "value", "headers", "reason")]
     return Rejected(row["half_offset"], row["born_ms"], *words)
@@ -247,6 +268,7 @@ _ADD: dict[Kind, Any] = {
     Kind.DELIVER_BUNDLE: lambda said, row: said.bundles.append(_message(row)),
     Kind.CHECK: lambda said, row: said.checks.append(Check(_message(row), row["attempt"], row["check_max"])),
     Kind.PARK: lambda said, row: said.parked.append(Parked(_message(row), row["attempt"], row["reason"])),
+    Kind.PARK_END: lambda said, row: said.unparked.append(_ended(row)),
     Kind.REJECT_OP: lambda said, row: said.rejected.append(_rejected(row)),
     Kind.REJECT_RECORD: lambda said, row: said.broken.append(_broken(row)),
     Kind.STATUS: lambda said, row: said.statuses.append(_status(row)),

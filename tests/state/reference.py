@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from state import Event, Policy
-from tests.state.records import Broken, Check, Half, Message, Op, Parked, Rejected, Said, Status
+from tests.state.records import Broken, Check, Ended, Half, Message, Op, Parked, Rejected, Said, Status
 
 FOREIGN = "its cb-id or cb-group is not that of the half message it points at"
 CONFLICT = "it contradicts the decision already taken for its half message"
@@ -38,7 +38,7 @@ class Transaction:
 
     @property
     def kept(self) -> bool:
-        return self.state in {"open", "checking", "parked", "delayed"}
+        return self.state in {"open", "checking", "parked", "delayed", "undeliverable"}
 
     def message(self) -> Message:
         half = self.half
@@ -100,6 +100,11 @@ class Reference:
         transaction = Transaction(half, born_ms=now_ms, deadline_ms=0, check_max=check_max)
         self._wait_until(transaction, now_ms + wait)
         self.transactions[half.offset] = transaction
+        if half.says == "commit":
+            self._decide(transaction, "commit", now_ms, said)
+        elif half.says == "park":
+            self._park(transaction, "", now_ms, said)
+            transaction.state = "undeliverable"
 
     def _take_ops(self, ops: Sequence[Op], now_ms: int, said: Said) -> None:
         for op in ops:
@@ -126,7 +131,11 @@ class Reference:
             self._reject(op, FOREIGN, said)
         elif transaction.undecided:
             self._judge_undecided(transaction, op, decision, now_ms, said)
+        elif transaction.state == "undeliverable" and op.says == "redeliver":
+            said.counts["applied"] += 1
+            self._decide(transaction, "commit", now_ms, said)
         elif transaction.state == "parked" and op.says == "resume":
+            self._unpark(transaction, "resumed", said)
             said.counts["resumed"] += 1
             said.counts["applied"] += 1
             transaction.state = "open"
@@ -135,9 +144,10 @@ class Reference:
         elif transaction.state == "parked" and decision and op.says.startswith("operator"):
             said.counts["applied"] += 1
             self._decide(transaction, decision, now_ms, said)
-        elif decision or op.says == "resume":
-            stands = {"committed": "commit", "delayed": "commit", "rolled_back": "rollback"}.get(transaction.state)
-            if decision and decision == stands:
+        elif decision or op.says in {"resume", "redeliver"}:
+            committed = transaction.state in {"committed", "delayed", "undeliverable"}
+            stands = "commit" if committed else "rollback" if transaction.state == "rolled_back" else None
+            if stands and stands == ("commit" if op.says == "redeliver" else decision):
                 said.counts["duplicate"] += 1
             else:
                 said.counts["conflict"] += 1
@@ -153,7 +163,7 @@ class Reference:
             self._decide(transaction, decision, now_ms, said)
         elif op.says == "resume":
             said.counts["duplicate"] += 1
-        elif op.says == "unknown":
+        elif op.says in {"unknown", "redeliver"}:
             said.counts["without_effect"] += 1
         else:  # an answer to a check
             self._take_answer(transaction, op, now_ms, said)
@@ -163,6 +173,7 @@ class Reference:
         return self.policy.late_end_needs_check and 0 <= immunity_ms < now_ms - transaction.born_ms
 
     def _decide(self, transaction: Transaction, decision: str, now_ms: int, said: Said) -> None:
+        self._unpark(transaction, "committed" if decision == "commit" else "rolled back", said)
         if decision == "rollback":
             transaction.state = "rolled_back"
             said.counts["rolled_back"] += 1
@@ -210,7 +221,8 @@ class Reference:
         return left
 
     def _fire(self, transaction: Transaction, now_ms: int, said: Said) -> None:
-        if transaction.state == "parked":
+        if transaction.state in {"parked", "undeliverable"}:
+            self._unpark(transaction, "abandoned", said)
             transaction.state = "abandoned"
             said.counts["abandoned"] += 1
         elif transaction.state == "delayed":
@@ -232,6 +244,11 @@ class Reference:
         said.counts["parked"] += 1
         said.parked.append(Parked(transaction.message(), transaction.attempts, reason))
         self._end_status(transaction, said)
+
+    def _unpark(self, transaction: Transaction, became: str, said: Said) -> None:
+        if transaction.state in {"parked", "undeliverable"}:
+            half = transaction.half
+            said.unparked.append(Ended(half.offset, half.tx_id, half.group, half.topic, became))
 
     def _ask(self, transaction: Transaction, now_ms: int, said: Said) -> None:
         transaction.state = "checking"

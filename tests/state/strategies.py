@@ -27,10 +27,12 @@ _IMMUNITY_AND_CHECK_MAX = ((-1, -1), (-1, 5), (0, -1), (3, 1), (20, 0), (200, -1
 _SAYS = (
     *("check_unknown", "check_unreachable", "check_unknown", "commit", "check_unknown", "rollback"),
     *("check_unreachable", "unknown", "check_commit", "check_rollback", "resume", "operator_commit"),
-    *("operator_rollback", "resume"),
+    *("operator_rollback", "resume", "redeliver"),
 )
 _DELIVER_AT = (-1, -1, -1, 900, 1_010, 1_060, 3_000)
 """Histories begin at 1,000 ms."""
+_SAYS_OF_ITSELF = (*("",) * 8, "commit", "commit", "park")
+"""What half messages say of themselves."""
 _AFTER_CHECK_MAX = st.sampled_from(
     [Always(event) for event in (Event.EXHAUSTED, Event.EXHAUSTED, Event.EXHAUSTED_COMMIT, Event.EXHAUSTED_ROLLBACK)]
 )
@@ -101,11 +103,12 @@ def _all_halves() -> list[Half]:
         immunity_ms, check_max = numbers
         first = Half(offset=offset, tx_id=name, partition=again % 4 - 2, key=key, value=value, headers=headers)
         deliver_at_ms = _DELIVER_AT[len(made) % len(_DELIVER_AT)]
-        made.append(replace(first, immunity_ms=immunity_ms, check_max=check_max, deliver_at_ms=deliver_at_ms))
+        first = replace(first, immunity_ms=immunity_ms, check_max=check_max, deliver_at_ms=deliver_at_ms)
+        made.append(replace(first, says=_SAYS_OF_ITSELF[len(made) % len(_SAYS_OF_ITSELF)]))
     return made
 
 
-_BY_OPERATORS = ("resume", "operator_commit", "operator_rollback")
+_BY_OPERATORS = ("resume", "redeliver", "operator_commit", "operator_rollback")
 
 
 def _all_ops() -> list[Op]:

@@ -184,3 +184,23 @@ def test_a_segment_of_version_1_goes_on() -> None:
     assert [message.offset for message in said.delivered] == [0, 1, 9]
     assert [rejected.half_offset for rejected in said.rejected] == [3]
     assert said.ledger[9] == "committed"
+
+
+def test_state_of_version_2_is_read() -> None:
+    """The sample was written by the last Checkback that wrote version 2."""
+    segment = decode((Path(__file__).parent / "samples" / "segment-2.bin").read_bytes())
+    states = [State(code) for code in segment.ledger[:5]]
+    assert states == [State.CHECKING, State.DELAYED, State.PARKED, State.ROLLED_BACK, State.ABSENT]
+    assert segment.messages["tx_id"].tolist() == ["tx-0", "tx-1", "tx-2"]
+    assert segment.messages["deadline_ms"].tolist() == [127_000, 90_000, 7_207_000]
+    assert segment.messages["deliver_at_ms"].tolist() == [-1, 90_000, -1]
+    assert segment.early["event"].tolist() == [Event.RESUME]
+    assert_same(decode(encode(segment)), segment)
+
+
+def test_an_undeliverable_message_comes_back() -> None:
+    driver = Driver(SMALL, stored=True)
+    driver.step(1, Half(says="park"), Op("redeliver", half_offset=5, source="operator"))
+    said = driver.step(2, Op("redeliver", op_offset=1, source="operator"))
+    assert len(said.delivered) == 1
+    assert len(driver.step(3, Half(offset=5, says="park")).delivered) == 1

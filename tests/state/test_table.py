@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from checkback.exceptions import IllegalTransitionError
-from state.table import KEPT, NEXT, OUTCOME, SETTLED, TABLE, UNDECIDED, Event, Outcome, State, transition
+from state.table import FOR_OPERATORS, KEPT, NEXT, OUTCOME, SETTLED, TABLE, UNDECIDED, Event, Outcome, State, transition
 
 RULES = [(state, event) for state, row in TABLE.items() for event in row]
 OPERATORS = (Event.OPERATOR_COMMIT, Event.OPERATOR_ROLLBACK, Event.RESUME)
 OPS = (
     *(Event.COMMIT, Event.ROLLBACK, Event.UNKNOWN, Event.CHECK_UNKNOWN, Event.CHECK_UNREACHABLE),
-    *(Event.CHECK_COMMIT, Event.CHECK_ROLLBACK, *OPERATORS),
+    *(Event.CHECK_COMMIT, Event.CHECK_ROLLBACK, *OPERATORS, Event.REDELIVER),
 )
 HOLES = sorted(set(product(State, Event)) - set(RULES))
 
@@ -31,6 +31,7 @@ def test_numbers_that_are_stored_never_change() -> None:
         ("PARKED", 5),
         ("DELAYED", 6),
         ("ABANDONED", 7),
+        ("UNDELIVERABLE", 8),
     ]
     # ops that wait for their half message are stored with their event
     assert {event.name: int(event) for event in OPS} == {
@@ -44,6 +45,7 @@ def test_numbers_that_are_stored_never_change() -> None:
         "OPERATOR_COMMIT": 12,
         "OPERATOR_ROLLBACK": 13,
         "RESUME": 14,
+        "REDELIVER": 22,
     }
 
 
@@ -80,7 +82,7 @@ def test_the_first_impossible_pair_is_named() -> None:
 
 
 def test_every_state_is_absent_or_left_by_ops_or_settled() -> None:
-    assert sorted([State.ABSENT, *UNDECIDED, State.PARKED, *SETTLED]) == list(State)
+    assert sorted([State.ABSENT, *UNDECIDED, *FOR_OPERATORS, *SETTLED]) == list(State)
     assert set(TABLE) == set(State)
 
 
@@ -98,6 +100,18 @@ def test_a_parked_message_is_left_by_operators_only(event: Event) -> None:
     assert (following != State.PARKED) == (event in OPERATORS)
 
 
+@pytest.mark.parametrize("event", OPS)
+def test_an_undeliverable_message_is_delivered_again_by_one_op_only(event: Event) -> None:
+    following, outcome = TABLE[State.UNDELIVERABLE][event]
+    assert (following, outcome) == (State.COMMITTED, Outcome.DELIVER) or following == State.UNDELIVERABLE
+    assert (following != State.UNDELIVERABLE) == (event == Event.REDELIVER)
+
+
+@pytest.mark.parametrize("state", [State.COMMITTED, State.DELAYED])
+def test_the_same_redelivery_again_is_a_duplicate(state: State) -> None:
+    assert TABLE[state][Event.REDELIVER] == (state, Outcome.DUPLICATE)
+
+
 @pytest.mark.parametrize("state", UNDECIDED)
 def test_an_undecided_state_is_left_for_a_decided_one_by_decisions_and_limits_only(state: State) -> None:
     leaving = {event for event, (following, _) in TABLE[state].items() if following not in UNDECIDED}
@@ -111,7 +125,7 @@ def test_a_message_is_kept_until_the_outcome_that_says_so() -> None:
     ending = {Outcome.DELIVER: State.COMMITTED, Outcome.DISCARD: State.ROLLED_BACK, Outcome.FORGET: State.ABANDONED}
     for state, event in RULES:
         following, outcome = TABLE[state][event]
-        assert (state in KEPT and following not in KEPT) == (outcome in ending)
+        assert (state in (State.ABSENT, *KEPT) and following not in KEPT) == (outcome in ending)
         assert following == ending.get(outcome, following)
 
 

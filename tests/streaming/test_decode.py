@@ -185,3 +185,45 @@ def test_a_good_record_beside_broken_ones_is_decoded(spark: SparkSession) -> Non
 
 def test_the_reserved_prefix_is_the_protocols() -> None:
     assert protocol.RESERVED_PREFIX == "cb-"
+
+
+def test_a_half_message_that_carries_its_own_decision(spark: SparkSession) -> None:
+    wire = protocol.decided(
+        half_headers("tx-1", "shop", "orders", [("a", b"1")], options=TransactionOptions(None, None, 5))
+    )
+    held = half(("cb-action", b"commit"), ("cb-held", b"1 2 3:4"), id=b"i" * 74)
+    parked = half(("cb-action", b"park"), ("cb-held", b"0 0 3:4"))
+    plain, *kept = decoded(spark, half(), ("half", list(wire)), held, parked)
+    assert plain.event == Event.HALF
+    assert [row.reason for row in kept] == [None] * 3
+    assert [row.event for row in kept] == [Event.HALF_COMMIT, Event.HALF_COMMIT, Event.HALF_PARK]
+    assert kept[0].options == ",,,5,"
+    assert application_headers(kept[0].headers) == [("a", b"1")]
+    assert ("cb-held", b"1 2 3:4") in unpack_headers(kept[1].headers)
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ([("cb-action", b"rollback")], "cb-action of a half message is not one we know"),
+        ([("cb-held", b"1 2 3:4")], "cb-held is not what the job writes there"),
+        ([("cb-action", b"commit"), ("cb-held", b"1 2 3")], "cb-held is not what the job writes there"),
+        (
+            [("cb-action", b"commit"), ("cb-held", b"1 2 3:4"), ("cb-messages", b"1")],
+            "cb-held is not what the job writes there",
+        ),
+    ],
+)
+def test_a_half_message_that_says_something_else_of_itself(spark: SparkSession, headers: Headers, reason: str) -> None:
+    (row,) = decoded(spark, half(*headers))
+    assert row.reason == reason
+
+
+def test_a_longer_id_is_for_one_message_of_several_only(spark: SparkSession) -> None:
+    longer = {"id": b"i" * 65}
+    redeliver = op(action=b"redeliver", source=b"operator", id=b"i" * 74)
+    rows = decoded(spark, half(**longer), half(("cb-action", b"commit"), **longer), op(**longer), redeliver)
+    assert [row.reason for row in rows] == [*["cb-id is longer than 64 bytes"] * 3, None]
+    assert rows[-1].event == Event.REDELIVER
+    (row,) = decoded(spark, op(action=b"redeliver"))
+    assert row.reason == "only an operator can have a message delivered again"

@@ -1,6 +1,7 @@
 """Records that Kafka refuses, on a real Kafka: parked with the reason, all others of their batch delivered."""
 
 import gc
+import json
 import uuid
 import weakref
 from collections.abc import Iterator
@@ -62,8 +63,19 @@ class Sink:
         return [record.value for record in self.place.read(topic)]
 
     def parked(self) -> dict[str, str]:
-        """Transaction id to reason."""
-        found = [dict(record.headers) for record in self.place.read(self.place.topics.parked)]
+        """Transaction id to reason: those that are left to operators."""
+        return self._kept("park") | self._reasons(self.place.topics.parked)
+
+    def held(self) -> dict[str, str]:
+        """Transaction id to reason: those that will be tried again."""
+        return self._kept("commit")
+
+    def _kept(self, action: str) -> dict[str, str]:
+        return self._reasons(self.place.topics.half, action)
+
+    def _reasons(self, topic: str, action: str | None = None) -> dict[str, str]:
+        found = [dict(record.headers) for record in self.place.read(topic)]
+        found = [one for one in found if action is None or one.get("cb-action") == action.encode()]
         assert len({one["cb-id"] for one in found}) == len(found)
         return {one["cb-id"].decode(): one["cb-reason"].decode() for one in found}
 
@@ -148,8 +160,8 @@ def test_one_refused_message_of_several_in_a_transaction(sink: Sink) -> None:
     )
     sink.write(rows(outcome(narrow, kind=Kind.DELIVER_BUNDLE, tx_id="tx", partition=BUNDLE, value=value)))
     assert (sink.values(sink.place.real_topic), sink.values(narrow)) == ([b"first"], [b"fits"])
-    assert sink.parked().keys() == {"tx#2", "tx#4"}
-    refused = next(r for r in sink.place.read(sink.place.topics.parked) if r.key == b"key")
+    assert (sink.parked().keys(), sink.held().keys()) == ({"tx#2"}, {"tx#4"})
+    refused = next(r for r in sink.place.read(sink.place.topics.half) if r.key == b"key")
     assert (refused.value, refused.headers[-1]) == (b"x" * 2000, ("h", b"1"))
 
 
@@ -162,13 +174,24 @@ def test_all_kinds_of_refusal_in_one_batch_cost_one_more_pass(sink: Sink) -> Non
             outcome(compacted, tx_id="2"),
             outcome("no-such-topic", tx_id="3"),
             outcome(sink.place.real_topic, tx_id="4", partition=7),
-            outcome(sink.place.real_topic, tx_id="5", value=b"x" * 1_500_000),
             outcome(sink.place.real_topic),
         )
     )
-    assert sink.parked().keys() == {"1", "2", "3", "4", "5"}
+    assert sink.parked().keys() == {"1", "2"}
+    assert sink.held().keys() == {"3", "4"}
     assert sink.values(sink.place.real_topic) == [b"v"]
     assert sink.passes == 2
+
+
+def test_what_does_not_fit_into_the_half_topic_either_is_parked_at_once(sink: Sink) -> None:
+    huge = outcome(sink.place.real_topic, tx_id="huge", value=b"x" * 1_500_000)
+    report = sink.write(rows(huge, outcome(sink.place.real_topic)))
+    assert sink.values(sink.place.real_topic) == [b"v"]
+    (parked,) = sink.place.read(sink.place.topics.parked)
+    headers = dict(parked.headers)
+    assert (headers["cb-half"], headers.get("cb-from")) == (b"0:7", None)
+    assert json.loads(report.counts) == {"undeliverable": 1, "parked": 1}
+    assert sink.passes == 3
 
 
 def test_what_was_learnt_saves_the_next_batch_a_pass(sink: Sink) -> None:
@@ -250,7 +273,7 @@ def test_counts_are_those_of_one_pass(sink: Sink) -> None:
     narrow = sink.topic("narrow", max_message_bytes=str(LIMIT))
     counted = outcome("", kind=Kind.COUNT, reason="committed", half_offset=2)
     report = sink.write(rows(outcome(narrow, value=b"x" * 2000), outcome(sink.place.real_topic), counted))
-    assert (report.written, report.counts) == (2, '{"committed": 2}')
+    assert (report.written, json.loads(report.counts)) == (2, {"committed": 2, "undeliverable": 1})
 
 
 def test_a_topic_that_is_deleted_meanwhile(sink: Sink) -> None:
@@ -265,7 +288,7 @@ def test_a_topic_that_is_deleted_meanwhile(sink: Sink) -> None:
 
     sink.write(deleting())
     assert sorted(sink.values(sink.place.real_topic)) == [b"good", b"too"]
-    assert sink.parked() == {"gone": f"committed, but not deliverable to {doomed}: there is no such topic"}
+    assert sink.held() == {"gone": f"committed, but not deliverable to {doomed}: there is no such topic"}
 
 
 def test_compressed_messages_are_judged_by_what_they_are_compressed_to(sink: Sink) -> None:
@@ -309,8 +332,9 @@ def test_an_own_topic_that_refuses_stops_the_job_and_says_which_and_what_to_set(
     admin = KafkaAdminClient(bootstrap_servers=sink.place.bootstrap_servers)
     admin.alter_configs([ConfigResource("TOPIC", parked, {"max.message.bytes": str(LIMIT)})])
     admin.close()
+    undecided = outcome("t", kind=Kind.PARK, value=b"x" * 2000, reason="because")
     with pytest.raises(OwnTopicError, match=rf"{parked} refuses .* 1,001 .*max\.message\.bytes=100000000"):
-        sink.write(rows(outcome("no-such-topic", value=b"x" * 2000), outcome(sink.place.real_topic)))
+        sink.write(rows(undecided, outcome(sink.place.real_topic)))
     assert sink.values(sink.place.real_topic) == []
 
 
@@ -364,15 +388,17 @@ def test_a_topic_that_may_not_be_written_to(guarded_sink: Sink) -> None:
     assert sink.passes == 2 + 1
     assert sorted(sink.values(sink.place.real_topic)) == [b"2", b"2", b"v", b"v"]
     parked = sink.parked()
-    assert parked.keys() == {"0-0", "0-1", "0-2#1", "1-0", "1-1", "1-2#1"}
-    assert parked["0-0"].endswith(f"{closed}: this job is not authorized to write to that topic")
+    assert parked.keys() == {"0-1", "1-1"}
+    held = sink.held()
+    assert held.keys() == {"0-0", "0-2#1", "1-0", "1-2#1"}
+    assert held["0-0"].endswith(f"{closed}: this job is not authorized to write to that topic")
 
 
 def test_a_topic_that_may_not_be_seen_is_no_topic(guarded_sink: Sink) -> None:
     hidden = guarded_sink.topic("hidden")
     deny(guarded_sink, hidden, ACLOperation.DESCRIBE, ACLOperation.WRITE)
     guarded_sink.write(rows(outcome(hidden, tx_id="hidden"), outcome(guarded_sink.place.real_topic)))
-    assert (guarded_sink.parked().keys(), guarded_sink.values(guarded_sink.place.real_topic)) == ({"hidden"}, [b"v"])
+    assert (guarded_sink.held().keys(), guarded_sink.values(guarded_sink.place.real_topic)) == ({"hidden"}, [b"v"])
 
 
 def test_topics_that_say_nothing_of_themselves_are_tried(guarded_sink: Sink) -> None:

@@ -129,7 +129,7 @@ def test_every_byte_arrives(place: Place, settings: SinkSettings, query_id: str)
     }
 
 
-def test_what_cannot_be_delivered_is_parked_and_the_rest_delivered(
+def test_what_cannot_be_delivered_now_is_held_and_the_rest_delivered(
     place: Place, settings: SinkSettings, query_id: str
 ) -> None:
     cases = [
@@ -138,8 +138,8 @@ def test_what_cannot_be_delivered_is_parked_and_the_rest_delivered(
         outcome(place.real_topic, value=b"good"),
     ]
     write_partition(settings, batch(0, query_id), 0, rows(*cases))
-    parked = {dict(record.headers)["cb-id"]: dict(record.headers) for record in place.read(place.topics.parked)}
-    assert parked.keys() == {b"lost", b"beyond"}
-    assert b"no such topic" in parked[b"lost"]["cb-reason"]
-    assert b"4 partitions" in parked[b"beyond"]["cb-reason"]
+    held = {dict(record.headers)["cb-id"]: dict(record.headers) for record in place.read(place.topics.half)}
+    assert held.keys() == {b"lost", b"beyond"}
+    assert b"no such topic" in held[b"lost"]["cb-reason"]
+    assert b"4 partitions" in held[b"beyond"]["cb-reason"]
     assert values(place) == [b"good"]

@@ -30,8 +30,17 @@ def test_a_record_is_refused_from_that_size_on() -> None:
     one = record(b"k", b"v")
     assert TopicRule(too_large_from=71).refusal(one) is None
     assert TopicRule(too_large_from=70).refusal(one) == (
-        "it has 70 bytes, and that topic takes fewer than 70 (max.message.bytes)"
+        "it has 70 bytes, and that topic takes fewer than 70 (max.message.bytes)",
+        False,
     )
+
+
+def test_what_is_a_topics_fault_may_pass_and_what_is_a_records_does_not() -> None:
+    closed = TopicRule(refused="not authorized", needs_key=True)
+    assert closed.refusal(record(b"k")) == ("not authorized", True)
+    refusal = closed.refusal(record(None))
+    assert refusal is not None
+    assert not refusal.passing
 
 
 def test_a_compacted_topic_needs_a_key_that_may_be_empty() -> None:
@@ -43,7 +52,7 @@ def test_a_compacted_topic_needs_a_key_that_may_be_empty() -> None:
 def test_single_records_are_known_by_their_content() -> None:
     bad = record(b"k", b"bad", ("h", b"1"))
     rules = Rules({"t": TopicRule()}, {record_key(bad): "why"})
-    assert rules.refusal(bad) == "why"
+    assert rules.refusal(bad) == ("why", False)
     assert rules.refusal(bad._replace(headers=[("h", b"2")])) is None
     assert rules.refusal(bad._replace(topic="another")) is None
 

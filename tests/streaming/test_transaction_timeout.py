@@ -1,18 +1,24 @@
 """What becomes of a batch that takes longer than its Kafka transaction may, on a real Kafka."""
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
 
+import kafka
 import pyarrow as pa
 import pytest
-from kafka import KafkaConsumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from kafka import KafkaConsumer
 
 from checkback.exceptions import ConfigurationError, TransactionTimeoutError
 from checkback.local import LocalKafka
+from streaming.directory import Brokers, TopicDirectory
 from streaming.partition_writer import Batch, PartitionReport, SinkSettings, write_partition
 from streaming.steps import Step
+from streaming.topic_rules import Record, Rules, TopicRule
+from streaming.transaction import Transaction, producer_settings
 from tests.place import Place, wait_until
 from tests.streaming.outcomes import outcome, rows
 
@@ -56,7 +62,7 @@ class Aborted:
         self._ends = 0
 
     def wait(self) -> None:
-        here = TopicPartition(self._place.real_topic, 0)
+        here = kafka.TopicPartition(self._place.real_topic, 0)
         committed, written = (
             KafkaConsumer(bootstrap_servers=self._place.bootstrap_servers, isolation_level=level)
             for level in ("read_committed", "read_uncommitted")
@@ -97,6 +103,76 @@ def test_a_batch_whose_writing_takes_too_long_says_what_to_set(here: Place) -> N
     assert here.read(here.real_topic) == []
     write(here, rows(outcome(here.real_topic)))
     assert len(here.read(here.real_topic)) == 1
+
+
+def slowly(topic: str, first: int, count: int) -> Iterator[pa.RecordBatch]:
+    """Rows that come one by one, for longer than Kafka's refusal of one takes to get here."""
+    for number in range(first, first + count):
+        yield from rows(outcome(topic, value=b"%d" % number))
+        time.sleep(0.05)
+
+
+def test_a_transaction_that_times_out_while_rows_arrive_is_written_again_at_once(here: Place) -> None:
+    passes = []
+
+    def slow() -> Iterator[pa.RecordBatch]:
+        yield from rows(outcome(here.real_topic, value=b"0"))
+        Aborted(here).wait()
+        yield from slowly(here.real_topic, 1, 20)
+        assert len(passes) == 1, "the second transaction is not open while rows are evaluated"
+
+    report = write(here, slow(), lambda step, _: passes.append(step) if step is Step.BEFORE_TRANSACTION else None)
+    assert (report.written, len(passes)) == (21, 2)
+    assert [record.value for record in here.read(here.real_topic)] == [b"%d" % number for number in range(21)]
+
+
+def test_a_transaction_that_times_out_twice_while_rows_are_written_says_what_to_set(here: Place) -> None:
+    aborted = Aborted(here)
+    pieces = 0
+
+    def wait(step: Step, _: int) -> None:
+        nonlocal pieces
+        if step is Step.BEFORE_TRANSACTION:
+            pieces = 0
+        if step is Step.IN_TRANSACTION:
+            pieces += 1
+            if pieces == 1:
+                aborted.wait()
+            time.sleep(0.05)
+
+    with pytest.raises(TransactionTimeoutError, match=r"longer than job\.sink_transaction_timeout \(1 s\)"):
+        write(here, slowly(here.real_topic, 0, 20), wait)
+    assert here.read(here.real_topic) == []
+
+
+@pytest.mark.parametrize("call", ["produce", "produce many", "flush", "commit"])
+def test_whatever_call_finds_it_out_says_so(here: Place, call: str) -> None:
+    plain = {"bootstrap.servers": here.bootstrap_servers, "log_level": 0}
+    client = {**plain, **producer_settings(uuid.uuid4().hex, TIMEOUT_MS), "linger.ms": "0"}
+    transaction = Transaction(client, TIMEOUT_MS, TopicDirectory(Brokers(plain)), here.topics.progress)
+    group = Consumer({**plain, "group.id": uuid.uuid4().hex}).consumer_group_metadata()
+    done = TopicPartition(here.topics.progress, 0, 1)
+    record = Record(here.real_topic, 0, None, b"v", [])
+    transaction.open()
+    # records for a narrow topic are kept until the commit, which then flushes before it does anything else
+    transaction.begin(Rules({here.real_topic: TopicRule(fits=1_000)} if call == "flush" else {}))
+    transaction.produce([record, record])
+    if call == "flush":
+        transaction._narrow.write(transaction._write, transaction._flush)  # type: ignore[union-attr]
+    Aborted(here).wait()
+
+    def find_out() -> None:
+        if call == "flush":
+            transaction.produce([record])
+        deadline = time.monotonic() + 10
+        while call.startswith("produce") and time.monotonic() < deadline:
+            transaction.produce([record] * (1_000 if call == "produce many" else 1))
+        transaction.commit(done, group)
+
+    with pytest.raises(KafkaException) as error:
+        find_out()
+    failed = transaction.failed(error.value.args[0], done, group)
+    assert isinstance(failed, TransactionTimeoutError)
 
 
 def test_a_timeout_longer_than_the_brokers_allow(here: Place) -> None:

@@ -55,6 +55,19 @@ def test_only_what_is_delivered_goes_to_tables(kind: Kind, tmp_path: Path) -> No
     assert ([row["kind"] for row in left], found) == ([kind, kind], {})
 
 
+def test_what_was_held_for_kafka_has_been_in_its_tables_since_then(tmp_path: Path) -> None:
+    held = outcome(
+        "both", tx_id="held", headers='[{"key":"cb-held","value":"MSAyIDM6NA=="},{"key":"h","value":"MQ=="}]'
+    )
+    named = r'[{"key":"\"key\":\"cb-held\"","value":"MQ=="}]'
+    left, found = staged(tmp_path, held, outcome("both", tx_id="plain", headers=named), {**held, "topic": "table-1"})
+    assert [row["tx_id"] for row in left] == ["held", "plain", "held"], "a topic's rules may have changed since"
+    assert {name: [row["id"] for row in rows] for name, rows in found.items()} == {
+        "lake": ["plain"],
+        "files": ["plain"],
+    }
+
+
 def bundle(*added: Message, **columns: Any) -> dict[str, Any]:
     named = {"kind": Kind.DELIVER_BUNDLE, "partition": BUNDLE, "value": pack(added), "tx_id": "b"}
     return outcome(added[0].topic, **(named | columns))
