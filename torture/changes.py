@@ -63,7 +63,7 @@ def take_leader_away(system: System, this: Round) -> float:
     """1. A topic on a broker of its own.  2. That is stopped, for a minute.  3. Others go on.  4. It comes back."""
     name = f"faraway-{this.number}"
     with LocalKafka(joins=system.ground.broker, heap_megabytes=256) as broker:  # 1
-        _create(system, NewTopic(name, replica_assignment=[[2]]))
+        _create(system, NewTopic(name, 1, replica_assignment=[[2]]))
         broker.stop()  # 2
         stopped = time.monotonic()
         with system.also_sending_to(name):
