@@ -180,7 +180,8 @@ def test_several_messages_are_delivered_together_in_their_order_or_not_at_all(
         producer.begin().add(place.real_topic, b"open").prepare()
         producer.flush()
         with running(place, spark, transactions={"timeout": "1h"}) as counts:
-            wait_until(lambda: counts["committed"] == 1 and counts["rolled_back"] == 1 and counts["half"] == 3)
+            # the one for the missing topic is held, and taken in again
+            wait_until(lambda: counts["rolled_back"] == 1 and counts["half"] >= 4 and counts["held"] >= 1)
     records = place.read(place.real_topic, "read_uncommitted")
     keyed = [record for record in records if record.key == b"key"]
     assert [record.value for record in keyed] == [b"%d" % number for number in range(20)]
@@ -190,7 +191,7 @@ def test_several_messages_are_delivered_together_in_their_order_or_not_at_all(
     ]
     (tombstone,) = [record for record in records if record.key != b"key"]
     assert (tombstone.key, tombstone.value, tombstone.partition) == (b"gone", None, 1)
-    (nowhere,) = place.read(place.topics.parked)
+    nowhere = next(record for record in place.read(place.topics.half) if "cb-held" in dict(record.headers))
     assert (nowhere.key, nowhere.value) == (b"k", b"nowhere")
     assert dict(nowhere.headers)["cb-topic"] == b"no-such-topic"
 

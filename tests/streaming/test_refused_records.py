@@ -19,7 +19,7 @@ from checkback.local import LocalKafka
 from checkback.protocol import Message
 from checkback.topics import TopicAdministration
 from state import BUNDLE, Kind
-from streaming import partition_writer
+from streaming import beginning
 from streaming.partition_writer import Batch, PartitionReport, SinkSettings, _known_topics, write_partition
 from streaming.steps import Step
 from streaming.topic_rules import RANDOM_OR_KEYED, Record, batch_bytes
@@ -431,7 +431,7 @@ def test_a_failed_pass_leaves_no_producer_behind_though_nothing_collects_garbage
         made.append(weakref.ref(transaction))
         return transaction
 
-    monkeypatch.setattr(partition_writer, "Transaction", remembered)
+    monkeypatch.setattr(beginning, "Transaction", remembered)
     narrow = sink.topic("narrow", max_message_bytes=str(LIMIT))
     gc.disable()  # as in Spark's workers: streaming.worker
     try:
