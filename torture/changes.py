@@ -14,7 +14,7 @@ LATE_SECONDS = 15.0
 LEADERLESS_SECONDS = 60.0
 _STOP_SECONDS = 120.0
 _HELD_AT_LEAST = 5
-_ARRIVE_SECONDS = 150.0
+_ARRIVE_SECONDS = 300.0
 """A held message is tried again after pauses that grow."""
 _FOUR_DAYS = 4 * 24 * 3600
 _ASK_SECONDS = 30.0

@@ -9,7 +9,7 @@ from tests.tables import Database
 from torture import Options, TortureReport, torture
 
 SEED = 6
-SEED_WITH_TABLES = 1669
+SEED_WITH_TABLES = 150
 """Its first four rounds kill workers, the driver before it publishes, and an executor, and cut the database off."""
 
 
@@ -21,7 +21,7 @@ def judge(report: TortureReport, *destinations: str) -> None:
         shutil.rmtree(report.logs)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_nothing_is_lost_repeated_leaked_or_changed() -> None:
     report = torture(Options(SEED, rounds=30))
     judge(report, "kafka")
