@@ -39,17 +39,19 @@ def fence(settings: SinkSettings, query_id: str, partitions: int) -> None:
 
     From now on no earlier run can write to Kafka in this checkpoint's name, not even one that slept through it.
     """
-    generations = [one.generation for one in read_progress(settings, query_id, partitions, settled=True)]
+    # not settled: a job that was killed may have left its transaction open, and this is what ends it
+    generations = _generations(settings, query_id, partitions, settled=False)
     while True:
         with ThreadPoolExecutor(min(partitions, _AT_ONCE)) as pool:
             names = (transactional_id(query_id, *place) for place in enumerate(generations))
             list(pool.map(lambda name: patience()(_fence, settings, name), names))
-        before, generations = (
-            generations,
-            [one.generation for one in read_progress(settings, query_id, partitions, settled=True)],
-        )
+        before, generations = generations, _generations(settings, query_id, partitions, settled=True)
         if generations == before:  # nobody has moved on meanwhile
             return
+
+
+def _generations(settings: SinkSettings, query_id: str, partitions: int, *, settled: bool) -> list[int]:
+    return [one.generation for one in read_progress(settings, query_id, partitions, settled=settled)]
 
 
 def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
