@@ -53,12 +53,14 @@ class Described(NamedTuple):
 class Brokers:
     """Asks brokers, on connections that are kept. One request a topic: any broker can answer that.
 
-    (Describing several at once goes to the broker that was the controller when the client last heard, and waits for
-    that one, be it dead.)
+    (What else an admin client asks goes to the broker that was the controller when it last heard, and waits for that
+    one, be it dead; unless it is told to ask another.)
     """
 
     def __init__(self, client: Mapping[str, Any]) -> None:
         self._admin = AdminClient(dict(client))
+        self._alive = -1
+        """The broker that answered last."""
 
     def describe(self, topic: str) -> Described:
         """One topic.
@@ -66,7 +68,9 @@ class Brokers:
         Raises:
             KafkaException: no broker answers.
         """
-        found = self._admin.list_topics(topic, timeout=_CALL_SECONDS).topics[topic]
+        answer = self._admin.list_topics(topic, timeout=_CALL_SECONDS)
+        self._alive = answer.orig_broker_id
+        found = answer.topics[topic]
         replicas = {
             number: None if one.leader < 0 else (len(one.isrs), len(one.replicas))
             for number, one in sorted(found.partitions.items())
@@ -77,7 +81,8 @@ class Brokers:
         """``min.insync.replicas`` of each topic whose configuration the job may see."""
         asked = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
         found: dict[str, int] = {}
-        for resource, answer in self._admin.describe_configs(asked, request_timeout=_CALL_SECONDS).items():
+        whom = {"broker": self._alive} if self._alive >= 0 else {}
+        for resource, answer in self._admin.describe_configs(asked, request_timeout=_CALL_SECONDS, **whom).items():
             try:
                 found[resource.name] = int(answer.result()["min.insync.replicas"].value)
             except (KafkaException, KeyError, TypeError, ValueError):

@@ -13,6 +13,8 @@ from streaming.topic_rules import UNLIMITED, Record, TopicRule
 from streaming.transaction import REFUSED, error_code, init_transactions, warm_up
 
 _SECONDS = 30.0
+_ASK_SECONDS = 10.0
+"""These questions go to one broker, which may have just died; it is not told about then."""
 _NOT_AUTHORIZED = "this job is not authorized to write to that topic"
 
 _clients: dict[str, AdminClient] = {}
@@ -28,7 +30,9 @@ def ask(client: dict[str, Any], topics: Iterable[str], *, compressed: bool) -> d
         return {}
     admin = _clients.setdefault(client["bootstrap.servers"], AdminClient(client))
     rules = _limits(admin, names, compressed=compressed)
-    described = admin.describe_topics(TopicCollection(names), include_authorized_operations=True)
+    described = admin.describe_topics(
+        TopicCollection(names), include_authorized_operations=True, request_timeout=_ASK_SECONDS
+    )
     for name, answer in described.items():
         with contextlib.suppress(KafkaException):
             allowed = answer.result(_SECONDS).authorized_operations
@@ -40,7 +44,7 @@ def ask(client: dict[str, Any], topics: Iterable[str], *, compressed: bool) -> d
 def _limits(admin: AdminClient, names: list[str], *, compressed: bool) -> dict[str, TopicRule]:
     rules: dict[str, TopicRule] = {}
     for resource, answer in admin.describe_configs(
-        [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        [ConfigResource(ResourceType.TOPIC, name) for name in names], request_timeout=_ASK_SECONDS
     ).items():
         with contextlib.suppress(KafkaException):
             configured = {name: entry.value for name, entry in answer.result(_SECONDS).items()}

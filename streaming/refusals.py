@@ -77,7 +77,8 @@ class Refusals:
         """
         self._standings = refused.known
         sent = self._sent(rules)
-        asked = self._ask(sent)
+        later = all(error.code() in NOT_NOW for error in (refused.cause, *refused.topics.values()))
+        asked = {} if later else self._ask(sent)
         narrow = int(self._client()["batch.size"])
         more = Rules(
             {

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
@@ -17,8 +17,11 @@ from kafka.partitioner.default import murmur2
 
 from checkback.local import LocalKafka
 from state import Kind
+from streaming.fence import fence, read_progress
 from streaming.partition_writer import Batch, PartitionReport, SinkSettings, write_partition
 from streaming.patience import committed, patience
+from streaming.progress import progress_group, transactional_id
+from streaming.transaction import producer_settings
 from tests.place import Place, wait_until
 from tests.streaming.outcomes import outcome, rows
 
@@ -179,4 +182,23 @@ def test_a_broker_that_is_away_for_seconds_holds_nothing(two: Two) -> None:
     delivered, held = two.values(far), two.held()
     # how long a start takes is for the machine to say
     assert sorted([*delivered, *held]) == [b"waited"]
+    assert two.values(two.place.real_topic) == [b"others"]
+
+
+def test_a_start_fences_also_what_kafka_cannot_end(two: Two) -> None:
+    far = two.topic("far", [[2]])
+    settings = SinkSettings(two.place.bootstrap_servers, two.place.topics, 600_000)
+    producer = Producer(settings.client(**producer_settings(transactional_id(two.query_id, 0), 600_000)))
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(far, b"of a job that was killed")
+    group = Consumer(settings.client(**{"group.id": progress_group(two.query_id)})).consumer_group_metadata()
+    producer.send_offsets_to_transaction([TopicPartition(two.place.topics.progress, 0, 1, "hash")], group, 30)
+    producer.flush(30)
+    two.second.stop()
+    fence(settings, two.query_id, 1)
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(10)
+    assert [one.offset for one in read_progress(settings, two.query_id, 1, settled=True)] == [None]
+    two.write(outcome(two.place.real_topic, value=b"others"))
     assert two.values(two.place.real_topic) == [b"others"]
