@@ -27,7 +27,13 @@ from torture.system import NotRecoveredError
 
 TRANSACTIONS = 100_000
 _SEGMENT_SIZE = 1024
-_FAULTS_A_BATCH = 3
+_FAULTS_A_BATCH = 8
+_SPARK = {
+    # many pieces of rows are on their way at once
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+    # each of the batch's faults may fail a task
+    "spark.task.maxFailures": "20",
+}
 _LIMIT_SECONDS = 300.0
 _STOP_SECONDS = 60.0
 _POLL_SECONDS = 0.05
@@ -220,8 +226,7 @@ class LargeBatches:
     def _start_job(self) -> JobProcess:
         more = {
             "JOB__MAX_OFFSETS_PER_TRIGGER": str(10 * self._transactions),
-            # many pieces of rows are on their way at once
-            "JOB__SPARK_OPTIONS": json.dumps({"spark.sql.execution.arrow.maxRecordsPerBatch": "2000"}),
+            "JOB__SPARK_OPTIONS": json.dumps(_SPARK),
             "TRANSACTIONS__SEGMENT_SIZE": str(_SEGMENT_SIZE),
             "TRANSACTIONS__TIMEOUT": "10min",  # nobody is there to be asked
         }
