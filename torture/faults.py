@@ -23,7 +23,7 @@ from torture.system import NotRecoveredError, System
 
 _CLAIM_SECONDS = 90.0
 _SUSPENDED_SECONDS = 20.0
-_FENCED_SECONDS = 60.0
+_FENCED_SECONDS = 180.0
 _STOP_SECONDS = 120.0
 _HOUR = 3600
 

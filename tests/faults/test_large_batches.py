@@ -5,11 +5,12 @@ On ``local-cluster`` Spark tries a task again by itself; on ``local[2]`` the job
 """
 
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 
 from torture.ground import Ground, make_ground
-from torture.large_batches import LargeBatches, LargeReport, LargeRound, Strike, strike_large_batches
+from torture.large_batches import LargeBatches, LargeRound, Strike, large_schedule
 
 TRANSACTIONS = 30_000
 WITHOUT_A_RESTART = (
@@ -21,7 +22,6 @@ WITHOUT_A_RESTART = (
 )
 """On a cluster the job lives through these."""
 ENDING_THE_JOB = (Strike.STATE_WORKER, Strike.STATE_WORKER_HELD, Strike.STATE_RAISES, Strike.TASKS_CANCELLED)
-SEED = 17
 
 
 @pytest.fixture
@@ -52,10 +52,9 @@ def test_a_batch_cut_short_is_not_committed(ground: Ground, strikes: tuple[Strik
     assert total.delivered == total.committed == len(strikes) * TRANSACTIONS * 9 // 10
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("ground", [1], indirect=True)
-def test_rounds_of_a_seed(ground: Ground) -> None:
-    report = LargeReport(SEED, executors=1)
-    strike_large_batches(ground, report, 6, lambda _line: None, TRANSACTIONS)
-    assert report.holds, report
-    assert (len(report.rounds), report.backlogs) == (6, 3)
+def test_a_schedule_is_the_seeds_and_holds_every_strike() -> None:
+    for executors in (0, 1):
+        first, again = (list(islice(large_schedule(5, executors), 20)) for _ in range(2))
+        assert first == again
+        assert {this.strike for this in first} == set(Strike) - ({Strike.EXECUTOR} if executors == 0 else set())
+        assert {this.tenth for this in islice(large_schedule(5, executors), 200)} == set(range(1, 11))
