@@ -16,7 +16,8 @@ _STOP_SECONDS = 120.0
 _HELD_AT_LEAST = 5
 _ARRIVE_SECONDS = 300.0
 """A held message is tried again after pauses that grow."""
-_FOUR_DAYS = 4 * 24 * 3600
+_HOUR = 3600
+_FOUR_DAYS = 4 * 24 * _HOUR
 _ASK_SECONDS = 30.0
 
 SETTINGS: tuple[Mapping[str, str], ...] = (
@@ -79,10 +80,19 @@ def take_leader_away(system: System, this: Round) -> float:
 
 def step_clock_ahead(system: System, _this: Round) -> float:
     """By four days, more than the age limit: the job stops before it parks anything, and goes on at once afterwards."""
+    return _stopped_by_clock(system, _FOUR_DAYS)
+
+
+def step_clock_back_an_hour(system: System, _this: Round) -> float:
+    """More than the clock tolerance: the job stops, and goes on when the clock is right again."""
+    return _stopped_by_clock(system, -_HOUR)
+
+
+def _stopped_by_clock(system: System, seconds: int) -> float:
     job = system.job
-    system.ground.clock.set(_FOUR_DAYS)
+    system.ground.clock.set(seconds)
     if job.wait(_STOP_SECONDS) is None:
-        raise NotRecoveredError("The clock stepped ahead by four days, and the job did not stop.")
+        raise NotRecoveredError(f"The clock was set {seconds} s from the real one, and the job did not stop.")
     system.note_stop(job)
     system.ground.clock.set(0)
     since = time.time()

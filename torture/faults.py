@@ -15,6 +15,7 @@ from torture.changes import (
     make_topic_late,
     start_second_job,
     step_clock_ahead,
+    step_clock_back_an_hour,
     take_leader_away,
 )
 from torture.death import Order, Victim, carried_out, give, withdraw
@@ -25,7 +26,6 @@ _CLAIM_SECONDS = 90.0
 _SUSPENDED_SECONDS = 20.0
 _FENCED_SECONDS = 180.0
 _STOP_SECONDS = 120.0
-_HOUR = 3600
 
 
 def inject(system: System, this: Round) -> float:
@@ -168,19 +168,6 @@ def _step_clock_back(system: System, _this: Round) -> float:
     return time.time()
 
 
-def _step_clock_back_an_hour(system: System, _this: Round) -> float:
-    """More than the clock tolerance: the job stops, and goes on when the clock is right again."""
-    job = system.job
-    system.ground.clock.set(-_HOUR)
-    if job.wait(_STOP_SECONDS) is None:
-        raise NotRecoveredError("The clock stepped back by an hour, and the job did not stop.")
-    system.note_stop(job)
-    system.ground.clock.set(0)
-    since = time.time()
-    system.restart_job()
-    return since
-
-
 def _cut_database(system: System, _this: Round) -> float:
     """While a batch is being published there: a job has no connection at other times."""
     database = system.ground.postgresql
@@ -213,7 +200,7 @@ _FAULTS: dict[Fault, Callable[[System, Round], float]] = {
     Fault.PRODUCER_KILLED: _kill_producer,
     Fault.CHECKPOINT_TORN: _tear_checkpoint,
     Fault.CLOCK_BACK_SECONDS: _step_clock_back,
-    Fault.CLOCK_BACK_HOUR: _step_clock_back_an_hour,
+    Fault.CLOCK_BACK_HOUR: step_clock_back_an_hour,
     Fault.CLOCK_AHEAD: step_clock_ahead,
     Fault.SETTINGS_CHANGED: _change_settings,
     Fault.TOPIC_LATE: make_topic_late,
