@@ -24,6 +24,7 @@ _CANCEL = "cancel"
 _GATE = "gate"
 _AT_GATE = "gate.reached"
 _LOOK_SECONDS = 0.02
+_NAMED_SECONDS = 5.0
 
 
 class Victim(StrEnum):
@@ -152,7 +153,9 @@ class DeathWatch:
         elif victim is Victim.DRIVER:
             kill_driver(self.driver)
         elif victim is Victim.SINK_WORKER:
-            _sink_worker().kill()
+            sink = _sink_worker()
+            if sink is not None:
+                sink.kill()
         elif victim is Victim.WORKER_HELD:
             os.kill(os.getpid(), signal.SIGSTOP)
         elif victim is Victim.FUNCTION:
@@ -161,17 +164,19 @@ class DeathWatch:
             send_to_all(self.driver, signal.SIGSTOP)
 
 
-def _sink_worker() -> psutil.Process:
-    """That of this task's state partition; see ``streaming.worker.name_worker``."""
+def _sink_worker() -> psutil.Process | None:
+    """That of this task's state partition; see ``streaming.worker.name_worker``. None when it is dead already."""
     context = TaskContext.get()
     name = f"cb-sink-{context.partitionId() if context else 0}"
     daemon = psutil.Process().parent()
-    while True:  # it takes its name when it has been told what to do
+    deadline = time.monotonic() + _NAMED_SECONDS
+    while time.monotonic() < deadline:  # it takes its name when it has been told what to do
         for one in daemon.children() if daemon else ():
             with suppress(psutil.NoSuchProcess):
                 if one.name() == name:
                     return one
         time.sleep(_LOOK_SECONDS)
+    return None
 
 
 def kill_driver(python: int) -> None:
