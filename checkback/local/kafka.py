@@ -38,6 +38,9 @@ group.initial.rebalance.delay.ms=0
 log.cleaner.dedupe.buffer.size=16777216
 """
 
+_REMOVE_SECONDS = 60.0
+"""The guard removes the folder of a broker that had thousands of partitions before it ends."""
+
 
 class LocalKafka:
     """A broker that lives as long as the ``with`` block, or until :meth:`stop`.
@@ -143,7 +146,7 @@ class LocalKafka:
         if process is not None:
             if process.stdin is not None:
                 process.stdin.close()
-            process.wait(guard.GRACE_SECONDS + 5)
+            process.wait(guard.GRACE_SECONDS + _REMOVE_SECONDS)
         if self._temporary and self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)  # a guard that was killed has left it
 
