@@ -107,6 +107,13 @@ class JobClock:
             )
         self._then = kafka, running
 
+    def now_ms(self) -> int:
+        """Kafka's clock as it was when it was asked, and the time that has passed since; never asked, the machine's."""
+        if self._then is None:
+            return self._wall()
+        kafka, running = self._then
+        return kafka + self._running() - running
+
     def compare_daily(self) -> None:
         """Compare again after a day, so that small differences do not add up; Kafka's silence is no reason to stop.
 
@@ -127,8 +134,7 @@ class JobClock:
         """
         if self._then is None:
             return
-        kafka, running = self._then
-        ahead = time_ms - (kafka + self._running() - running)
+        ahead = time_ms - self.now_ms()
         if ahead > self._tolerance_ms:
             raise JobStoppedError(
                 f"The clock is ahead by more than job.clock_tolerance: batch {batch} is dated {ahead / 1000:.0f} s "

@@ -35,8 +35,12 @@ class Guard:
         self._missing: set[str] = set()
         self._looked_at = self._asked_at = time.monotonic()
 
-    def before(self, entry: Entry) -> None:
+    def before(self, entry: Entry) -> int:
         """Refuse a batch of which nothing has been evaluated yet.
+
+        Returns:
+            What time it is, in ms by Kafka's clock: records are dated by it. A broker refuses those that are dated more
+            than an hour ahead (``message.timestamp.after.max.ms``), and deletes at once those of long ago.
 
         Raises:
             TakenOverError: another run has taken over.
@@ -54,6 +58,7 @@ class Guard:
             )
         self._clock.compare_daily()
         self._clock.refuse_ahead(entry.number, entry.time_ms)
+        return self._clock.now_ms()
 
     def after(self) -> None:
         """Refuse to end a batch, long after it began, on a checkpoint that another run has taken over meanwhile.

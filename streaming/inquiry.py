@@ -54,7 +54,7 @@ def _limits(admin: AdminClient, names: list[str], *, compressed: bool) -> dict[s
     return rules
 
 
-def tried_alone(client: dict[str, Any], records: Sequence[Record]) -> dict[int, KafkaError]:
+def tried_alone(client: dict[str, Any], records: Sequence[Record], dated_ms: int) -> dict[int, KafkaError]:
     """Which of these records Kafka refuses, each in a batch of its own; by their index.
 
     They are written in transactions that are aborted. After a refusal a transaction takes nothing more, so one round
@@ -66,7 +66,7 @@ def tried_alone(client: dict[str, Any], records: Sequence[Record]) -> dict[int, 
     answers: dict[int, KafkaError | None] = {}
     waiting = list(range(len(records)))
     while waiting:
-        failure = _try_round(client, records, waiting, answers)
+        failure = _try_round(client, records, waiting, answers, dated_ms)
         left = [index for index in waiting if index not in answers]
         if len(left) == len(waiting):
             raise KafkaException(failure or KafkaError(KafkaError._TIMED_OUT, "Kafka does not answer"))  # noqa: SLF001
@@ -75,7 +75,11 @@ def tried_alone(client: dict[str, Any], records: Sequence[Record]) -> dict[int, 
 
 
 def _try_round(
-    client: dict[str, Any], records: Sequence[Record], waiting: list[int], answers: dict[int, KafkaError | None]
+    client: dict[str, Any],
+    records: Sequence[Record],
+    waiting: list[int],
+    answers: dict[int, KafkaError | None],
+    dated_ms: int,
 ) -> KafkaError | None:
     producer = Producer({**client, "batch.num.messages": 1})
     failure = None
@@ -87,7 +91,7 @@ def _try_round(
             topic, partition, key, value, headers = records[index]
             try:
                 delivered = partial(_note, answers, index)
-                producer.produce(topic, value, key, partition, delivered, headers=headers)  # type: ignore[arg-type] # lists are invariant
+                producer.produce(topic, value, key, partition, delivered, timestamp=dated_ms, headers=headers)  # type: ignore[arg-type] # lists are invariant
             except BufferError:
                 break
             except KafkaException as error:

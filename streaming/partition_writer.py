@@ -62,6 +62,8 @@ class Batch:
     """A progress offset that every state partition has reached."""
     time_ms: int = 0
     """Its own time, which is the same when it is repeated."""
+    dated_ms: int = 0
+    """The time stamp of its records, by Kafka's clock as the driver knows it; 0: by the clock of the task's machine."""
 
 
 @dataclass
@@ -127,7 +129,12 @@ class _Task:
 
     def run(self) -> PartitionReport:
         refusals = Refusals(
-            self._beginning.client, self._settings.client(), self._builder, _known_topics(self._settings), self._pieces
+            self._beginning.client,
+            self._settings.client(),
+            self._builder,
+            _known_topics(self._settings),
+            self._pieces,
+            self._batch.dated_ms,
         )
         self._ask = refusals.again
         timed_out = False
@@ -169,7 +176,7 @@ class _Task:
         report = PartitionReport(self._partition)
         counts: Counter[str] = Counter()
         settings.witness(Step.BEFORE_TRANSACTION, number)
-        transaction.begin(rules)  # 5
+        transaction.begin(rules, self._batch.dated_ms)  # 5
         builder = self._builder(transaction.known, rules, self._ask)
         for piece in self._pieces:
             report.written += transaction.produce(builder.build(piece))

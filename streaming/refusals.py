@@ -39,7 +39,7 @@ class Refusals:
     """What a task knows of records that are refused, and how it learns more.
 
     ``client`` gives the settings of the sink's producers, ``plain`` are those of any librdkafka client; ``build`` makes
-    a builder of records as the passes have it.
+    a builder of records as the passes have it; ``dated_ms`` is the time stamp of all records.
     """
 
     def __init__(
@@ -49,12 +49,14 @@ class Refusals:
         build: Build,
         known: KnownTopics,
         pieces: Pieces,
+        dated_ms: int,
     ) -> None:
         self._client = client
         self._plain = plain
         self._build = build
         self._known = known
         self._pieces = pieces
+        self._dated_ms = dated_ms
         self._standings: Known | None = None
         codecs = {plain.get(name, "none") for name in ("compression.type", "compression.codec")}
         self._compressed = codecs != {"none"}
@@ -128,8 +130,8 @@ class Refusals:
             return self._measured(topic, sent.largest, rules)
         if error.code() not in TOO_LARGE and sent.without_key:
             without_key = next(record for record in self._records(rules, topic) if record.key is None)
-            if self._refused([without_key]):
-                return Rules({topic: TopicRule(needs_key=True)})
+            for _, why in self._refused([without_key]):
+                return Rules({topic: _refused_as_a_whole(why) or TopicRule(needs_key=True)})
         return self._tried_one_by_one(topic, error, rules)
 
     def _measured(self, topic: str, largest: int, rules: Rules) -> Rules:
@@ -154,9 +156,12 @@ class Refusals:
         rule = rules.topics.get(topic, TopicRule(fits=1))  # not known what fits: one record a batch
         suspects: list[Record] = []
         refused: dict[Any, str] = {}
+        whole: list[TopicRule] = []
 
         def settle() -> None:
-            refused.update((record_key(record), f"Kafka says: {why}") for record, why in self._refused(suspects))
+            for record, why in self._refused(suspects):
+                refused[record_key(record)] = f"Kafka says: {why.str()}"
+                whole.extend(filter(None, [_refused_as_a_whole(why)]))
             suspects.clear()
 
         for record in self._records(rules, topic):
@@ -166,7 +171,15 @@ class Refusals:
             if len(suspects) == _TRIED_AT_ONCE:
                 settle()
         settle()
+        if whole:  # of a batch's other records Kafka says only that they are in it
+            return Rules({topic: whole[0]})
         return Rules({topic: rule}, refused) if refused or topic not in rules.topics else Rules()
 
-    def _refused(self, records: list[Record]) -> list[tuple[Record, str]]:
-        return [(records[index], error.str()) for index, error in tried_alone(self._client(), records).items()]
+    def _refused(self, records: list[Record]) -> list[tuple[Record, KafkaError]]:
+        tried = tried_alone(self._client(), records, self._dated_ms)
+        return [(records[index], error) for index, error in tried.items()]
+
+
+def _refused_as_a_whole(error: KafkaError) -> TopicRule | None:
+    """What a topic is known to do that would say so of any record of this sink; None when it is this record's fault."""
+    return TopicRule(refused=f"Kafka says: {error.str()}") if error.code() in REFUSES_ALL else None

@@ -81,11 +81,17 @@ class ExactlyOnceSink:
             raise StopRequestedError("The job was asked to stop.")
         self._settings.witness(Step.BATCH_STARTS, number)
         entry = self._checkpoint.entry(number)
-        self._guard.before(entry)
+        dated_ms = self._guard.before(entry)
         now = time.monotonic()
         every_partition = self._all_wrote_at is None or now - self._all_wrote_at >= _DAY_SECONDS
         batch = Batch(
-            self._checkpoint.query_id(), number, entry.content_hash, every_partition, self._floor, entry.time_ms
+            self._checkpoint.query_id(),
+            number,
+            entry.content_hash,
+            every_partition,
+            self._floor,
+            entry.time_ms,
+            dated_ms,
         )
         plan = self._publisher.plan(batch) if self._publisher else None
         reports = outcomes.mapInArrow(_writer(self._settings, batch, plan), REPORT_SCHEMA).collect()  # 1

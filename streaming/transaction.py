@@ -94,6 +94,7 @@ class Transaction:
         self._batch_bytes = int(client["batch.size"])
         self._refused: dict[str, KafkaError] = {}
         self._timed_out: set[tuple[str, int]] = set()
+        self._dated_ms = 0
         self._began = monotonic()
         # no method of this object as a callback: the garbage collector is off in workers, and that would be a circle
         failures = {"on_delivery": partial(_note, self._refused, self._timed_out), "delivery.report.only.error": True}
@@ -120,8 +121,9 @@ class Transaction:
                 ) from error
             raise
 
-    def begin(self, rules: Rules) -> None:
-        """Begin, knowing what topics refuse."""
+    def begin(self, rules: Rules, dated_ms: int = 0) -> None:
+        """Begin, knowing what topics refuse; records are dated ``dated_ms`` (0: by this machine's clock)."""
+        self._dated_ms = dated_ms
         limits = {name: rule.fits for name, rule in rules.topics.items() if rule.fits < self._batch_bytes}
         if limits:
             known = self.known
@@ -132,7 +134,7 @@ class Transaction:
     def produce(self, records: Iterable[Record]) -> int:
         """Write these; gives their number. Memory is bounded: librdkafka's queue is."""
         written = 0
-        send, narrow = self._producer.produce, self._narrow
+        send, narrow, dated_ms = self._producer.produce, self._narrow, self._dated_ms
         for record in records:
             written += 1
             if narrow is not None and narrow.takes(record):
@@ -141,7 +143,7 @@ class Transaction:
                 continue
             topic, partition, key, value, headers = record
             try:
-                send(topic, value, key, partition, headers=headers)  # type: ignore[arg-type] # lists are invariant
+                send(topic, value, key, partition, timestamp=dated_ms, headers=headers)  # type: ignore[arg-type] # lists are invariant
             except (BufferError, KafkaException):
                 self._write(record)
         self._serve(self._producer.poll, 0)
@@ -216,7 +218,7 @@ class Transaction:
         looked = 0.0
         while True:
             try:
-                self._producer.produce(topic, value, key, partition, headers=headers)  # type: ignore[arg-type] # lists are invariant
+                self._producer.produce(topic, value, key, partition, timestamp=self._dated_ms, headers=headers)  # type: ignore[arg-type] # lists are invariant
                 break
             except BufferError:  # bounded memory: wait until some are out
                 self._serve(self._producer.poll, 0.05)

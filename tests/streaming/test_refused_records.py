@@ -2,6 +2,7 @@
 
 import gc
 import json
+import time
 import uuid
 import weakref
 from collections.abc import Iterator
@@ -41,14 +42,13 @@ class Sink:
     options: dict[str, str] = field(default_factory=dict)
     kept_bytes: int = 64 << 20
 
-    def write(self, outcomes: Rows, number: int = 0) -> PartitionReport:
+    def write(self, outcomes: Rows, number: int = 0, dated_ms: int = 0) -> PartitionReport:
         place = self.place
         settings = SinkSettings(
             place.bootstrap_servers, place.topics, 60_000, self.options, self._count, kept_bytes=self.kept_bytes
         )
-        return write_partition(
-            settings, Batch(self.query_id, number, "hash", every_partition_writes=False), 0, outcomes
-        )
+        batch = Batch(self.query_id, number, "hash", every_partition_writes=False, dated_ms=dated_ms)
+        return write_partition(settings, batch, 0, outcomes)
 
     def topic(self, name: str, partitions: int = 1, **configuration: str) -> str:
         """A topic of this place; the configuration's names with _ for full stops."""
@@ -267,6 +267,30 @@ def test_rows_are_pulled_once_and_may_be_larger_than_what_is_kept(sink: Sink, ke
     ids = [dict(record.headers)["cb-id"].decode() for record in sink.place.read(sink.place.real_topic)]
     assert sorted(ids) == sorted(f"{piece}-{n}" for piece in range(20) for n in range(50))
     assert sink.parked().keys() == {f"huge-{piece}" for piece in range(20)}
+
+
+@pytest.mark.parametrize("keys", [(None, None), (b"k", b"k"), (None, b"k")])
+def test_what_is_dated_wrongly_is_held_and_tried_again(sink: Sink, keys: tuple[bytes | None, bytes | None]) -> None:
+    """Found by a fault run: the clock was four days ahead while a batch was written, and its messages were parked."""
+    messages = [
+        outcome(sink.place.real_topic, tx_id=f"tx-{number}", key=key, value=b"%d" % number, partition=0)
+        for number, key in enumerate(keys)
+    ]
+    sink.write(rows(*messages), dated_ms=time.time_ns() // 1_000_000 + 4 * 24 * 3_600_000)
+    assert sink.parked() == {}
+    assert sink.held().keys() == {"tx-0", "tx-1"}
+    assert "Invalid timestamp" in sink.held()["tx-0"]
+    assert sink.values(sink.place.real_topic) == []
+
+
+def test_records_are_dated_by_the_batch_and_not_by_the_tasks_clock(sink: Sink) -> None:
+    dated_ms = time.time_ns() // 1_000_000 - 600_000
+    sink.write(
+        rows(outcome(sink.place.real_topic), outcome(sink.topic("narrow", max_message_bytes=str(LIMIT)))), 0, dated_ms
+    )
+    sink.write(rows(outcome(f"{sink.place.topics.prefix}narrow")), 1, dated_ms)
+    found = [*sink.place.read(sink.place.real_topic), *sink.place.read(f"{sink.place.topics.prefix}narrow")]
+    assert [record.timestamp for record in found] == [dated_ms] * 3
 
 
 def test_counts_are_those_of_one_pass(sink: Sink) -> None:
