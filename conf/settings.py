@@ -57,7 +57,18 @@ class KafkaSettings(_Section):
     def _only_what_is_committed(self) -> Self:
         if "isolation.level" in self.source_options:
             raise ValueError("kafka.source_options must not set isolation.level: a batch run again must read the same")
+        taken = sorted(_TAKEN_BY_THE_SINK & self.sink_options.keys())
+        if taken:
+            raise ValueError(f"kafka.sink_options must not set {', '.join(taken)}: exactly-once rests on the job's own")
         return self
+
+
+_TAKEN_BY_THE_SINK = frozenset(
+    {
+        *("transactional.id", "group.id", "isolation.level", "enable.auto.commit", "auto.offset.reset", "acks"),
+        *("enable.idempotence", "transaction.timeout.ms", "partitioner", "bootstrap.servers"),
+    }
+)
 
 
 class JobSettings(_Section):

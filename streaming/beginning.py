@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from checkback.exceptions import JobFailedError
 from streaming.directory import TopicDirectory
-from streaming.generations import Generations
+from streaming.generations import GENERATIONS_TRIED, Generations
 from streaming.patience import committed, patience
 from streaming.progress import Progress, transactional_id
 from streaming.topic_rules import Rules
@@ -123,7 +123,7 @@ class Beginning:
         _generations[self._key] = following
 
     def _first_free(self, generation: int) -> tuple[int, Transaction]:
-        for number in range(generation, generation + _TRIES):
+        for number in range(generation, generation + GENERATIONS_TRIED):
             try:
                 return number, self._opened(number)
             except StuckError:

@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from streaming.generations import Generations
+from streaming.generations import GENERATIONS_TRIED, Generations
 from streaming.partition_writer import SinkSettings
 from streaming.patience import committed, patience
 from streaming.progress import Progress, progress_group, transactional_id
@@ -44,7 +44,8 @@ def any_has(settings: SinkSettings, query_id: str, partitions: int, batch: int, 
 def fence(settings: SinkSettings, query_id: str, partitions: int) -> None:
     """Fence the producers of every state partition, and settle what they left half done.
 
-    From now on no earlier run can write to Kafka in this checkpoint's name, not even one that slept through it.
+    From now on no earlier run can write to Kafka in this checkpoint's name, not even one that slept through it; nor a
+    task that sleeps just before it moves on to another generation, under which it has a producer already.
     """
     with contextlib.closing(Generations(settings.client(), query_id, settings.topics.progress)) as holds:
         fenced: list[int] = []
@@ -52,8 +53,12 @@ def fence(settings: SinkSettings, query_id: str, partitions: int) -> None:
             generations = [holds.holding(number) for number in range(partitions)]
             if generations == fenced:  # nobody has moved on meanwhile
                 return
-            with ThreadPoolExecutor(min(partitions, _AT_ONCE)) as pool:
-                names = (transactional_id(query_id, *place) for place in enumerate(generations))
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                names = [
+                    transactional_id(query_id, partition, generation + ahead)
+                    for partition, generation in enumerate(generations)
+                    for ahead in range(GENERATIONS_TRIED + 1)
+                ]
                 list(pool.map(lambda name: patience()(_fence, settings, name), names))
             fenced = generations
 

@@ -13,6 +13,8 @@ from confluent_kafka import Consumer, TopicPartition
 from checkback.exceptions import JobFailedError
 from streaming.patience import committed, patience
 
+GENERATIONS_TRIED = 3
+"""A partition moves on by so many at most: those between could not be opened."""
 _SECONDS = 60.0
 _LOOK_SECONDS = 0.01
 

@@ -13,9 +13,11 @@ from checkback.protocol import Topics
 from checkback.topics import MOST_BYTES
 from streaming.directory import Known, TopicDirectory
 from streaming.narrow import NarrowTopics
+from streaming.patience import patience
 from streaming.topic_rules import Record, Rules
 
 _METADATA_SECONDS = 30.0
+_AWAY_SECONDS = 120.0
 _OPERATION_SECONDS = 60.0
 _ABORT_SECONDS = 5.0
 _LOOK_SECONDS = 2.0
@@ -110,7 +112,7 @@ class Transaction:
             StuckError: that cannot be settled; they are fenced all the same.
             ConfigurationError: the transaction time-out is longer than the broker allows.
         """
-        warm_up(self._producer, self._progress_topic)
+        patience(_AWAY_SECONDS)(warm_up, self._producer, self._progress_topic)
         try:
             init_transactions(self._producer)
         except KafkaException as error:

@@ -332,3 +332,9 @@ def test_what_is_dumped_is_read_back() -> None:
 def test_what_a_batch_run_again_reads_cannot_be_changed(write: WriteFile) -> None:
     message = refused(write('[kafka.source_options]\n"isolation.level" = "read_uncommitted"\n'))
     assert "kafka.source_options must not set isolation.level" in message
+
+
+@pytest.mark.parametrize("option", ["transactional.id", "isolation.level", "group.id", "enable.idempotence"])
+def test_the_sinks_own_options_cannot_be_overridden(option: str, write: WriteFile) -> None:
+    message = refused(write(f'[kafka.sink_options]\n"{option}" = "x"\n'))
+    assert f"kafka.sink_options must not set {option}" in message

@@ -9,8 +9,11 @@ from confluent_kafka import KafkaException, Producer
 from kafka.partitioner.default import murmur2
 
 from checkback.exceptions import InputCutShortError, ProgressError
+from streaming.fence import fence
+from streaming.generations import GENERATIONS_TRIED, Generations
 from streaming.partition_writer import Batch, SinkSettings, write_partition
 from streaming.pieces import Pieces
+from streaming.progress import transactional_id
 from streaming.transaction import producer_settings
 from tests.place import Place
 from tests.streaming.outcomes import outcome, rows
@@ -67,6 +70,23 @@ def test_a_task_that_sleeps_in_its_transaction_is_fenced(place: Place, settings:
     with pytest.raises(KafkaException):
         zombie.commit_transaction(30)
     assert values(place) == [b"once"]
+
+
+@pytest.mark.parametrize("ahead", range(1, GENERATIONS_TRIED + 1))
+def test_a_start_fences_a_task_that_sleeps_before_it_moves_on(
+    place: Place, settings: SinkSettings, query_id: str, ahead: int
+) -> None:
+    """Its producer is open under a generation that does not hold yet; it would make that hold, and write."""
+    sleeper = Producer(settings.client(**producer_settings(transactional_id(query_id, 0, ahead), 60_000)))
+    sleeper.init_transactions(30)
+    fence(settings, query_id, 1)
+    holds = Generations(settings.client(), query_id, place.topics.progress)
+    offset, group = holds.mark(0, ahead)
+    sleeper.begin_transaction()
+    with pytest.raises(KafkaException):
+        sleeper.send_offsets_to_transaction([offset], group, 30)
+    assert holds.holding(0) == 0
+    holds.close()
 
 
 def test_two_partitions_of_a_batch_do_not_fence_each_other(place: Place, settings: SinkSettings, query_id: str) -> None:
