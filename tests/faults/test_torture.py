@@ -21,7 +21,7 @@ def judge(report: TortureReport, *destinations: str) -> None:
         shutil.rmtree(report.logs)
 
 
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(1800)
 def test_nothing_is_lost_repeated_leaked_or_changed() -> None:
     report = torture(Options(SEED, rounds=30))
     judge(report, "kafka")
