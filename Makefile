@@ -12,15 +12,20 @@ export PYTHONDONTWRITEBYTECODE =
 demo: $(READY)
 	@$(BIN)/checkback demo
 
-# These need no Spark session in their own process: both halves run at the same time.
-APART := tests/faults tests/checkback
+# Three parts run at the same time, since each of them waits more than it computes: fault runs, tests that start whole
+# jobs and programs, and all others, which share one Spark session.
+FAULTS := tests/faults
+PROGRAMS := tests/checkback tests/end_to_end tests/examples
+BESIDE := $(BIN)/python -m pytest -q --durations=10 -p no:cacheprovider
 
 test: $(READY)
-	@log=$$(mktemp); \
-	$(BIN)/python -m pytest -q --durations=5 -p no:cacheprovider $(APART) >$$log 2>&1 & apart=$$!; \
-	$(BIN)/python -m pytest -q --durations=15 $(addprefix --ignore=,$(APART)); status=$$?; \
-	wait $$apart || status=$$?; \
-	cat $$log; rm -f $$log; exit $$status
+	@logs=$$(mktemp -d); status=0; \
+	$(BESIDE) $(FAULTS) >$$logs/faults 2>&1 & faults=$$!; \
+	$(BESIDE) $(PROGRAMS) >$$logs/programs 2>&1 & programs=$$!; \
+	$(BIN)/python -m pytest -q --durations=15 $(addprefix --ignore=,$(FAULTS) $(PROGRAMS)) || status=$$?; \
+	wait $$programs || status=$$?; cat $$logs/programs; \
+	wait $$faults || status=$$?; cat $$logs/faults; \
+	rm -rf $$logs; exit $$status
 
 check: $(READY)
 	@$(BIN)/ruff check .
