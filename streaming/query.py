@@ -10,6 +10,7 @@ from checkback.protocol import Topics
 from conf import Settings, TransactionSettings
 from state import Policies, Policy
 from streaming.after_check_max import after_check_max
+from streaming.batch_size import FIRST_RECORDS
 from streaming.decode import INGEST_TIME, clock_rows, decode
 from streaming.segments import with_segment_state
 from streaming.steps import Witness, nothing
@@ -33,6 +34,7 @@ def policy_of(given: TransactionSettings) -> Policy:
         check_answer_ttl_ms=given.check_answer_ttl,
         unreachable_backoff_max_ms=given.unreachable_backoff_max,
         age_limit_ms=given.age_limit,
+        delay_max_ms=given.delay_max,
         parked_ttl_ms=given.parked_ttl,
         early_op_ttl_ms=given.early_op_ttl,
         early_op_max=given.early_op_max,
@@ -50,7 +52,7 @@ def kafka_source(settings: Settings) -> dict[str, str]:
         "startingOffsets": "earliest",
         "includeHeaders": "true",
         "failOnDataLoss": "true",
-        "maxOffsetsPerTrigger": str(settings.job.max_offsets_per_trigger),
+        "maxOffsetsPerTrigger": str(min(FIRST_RECORDS, settings.job.max_offsets_per_trigger)),
         "kafka.isolation.level": "read_committed",
         # left at 500, a batch that reaches the end of the log takes two seconds longer
         "kafka.fetch.max.wait.ms": "1",

@@ -7,7 +7,7 @@ table is checked as well. The tests compare it with :func:`state.evaluate` on ra
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from state import Event, Policy
+from state import Event, Policy, Usage
 from tests.state.records import Broken, Check, Ended, Half, Message, Op, Parked, Rejected, Said, Status
 
 FOREIGN = "its cb-id or cb-group is not that of the half message it points at"
@@ -71,6 +71,8 @@ class Reference:
 
     def step(self, now_ms: int, *came: Half | Op | Broken) -> Said:
         said = Said()
+        said.counts["read"] = len(came)
+        said.counts["read_bytes"] = sum(_size(record) for record in came)
         for record in came:
             if isinstance(record, Broken):
                 said.broken.append(record)
@@ -84,7 +86,17 @@ class Reference:
         if came or left:
             self.touched_ms = now_ms
         self._look_ahead(now_ms, said)
+        said.usages = self._usages()
         return said
+
+    def _usages(self) -> dict[str, Usage]:
+        found: dict[str, Usage] = {}
+        for kept in (one for one in self.transactions.values() if one.kept):
+            half = kept.half
+            size = _size(half) if kept.undecided else 0
+            one = Usage(kept.undecided, size, kept.state == "delayed", kept.state in {"parked", "undeliverable"})
+            found[half.group] = found.get(half.group, Usage()).plus(one)
+        return found
 
     def outstanding(self) -> list[Message]:
         """Messages for which a check has been asked and not been answered."""
@@ -294,3 +306,7 @@ class Reference:
         said.counts["rejected"] += 1
         written = (op.half_offset, op.op_offset, op.tx_id, op.group, f"{op.says}/{op.source}")
         said.rejected.append(Rejected(*written, op.key, op.value, op.headers, reason))
+
+
+def _size(record: Half | Op | Broken) -> int:
+    return sum(len(content or b"") for content in (record.key, record.value, record.headers))
