@@ -21,10 +21,10 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka.admin import AdminClient
 
 from checkback.exceptions import CheckpointMismatchError, TakenOverError
+from streaming.claimed import GROUPS, claim_group
 from streaming.partition_writer import SinkSettings
 from streaming.patience import committed, patience
 
-_GROUPS = "checkback-"
 _CALL_SECONDS = 5.0
 _NOWHERE = TopicPartition("")
 _NOT_IN_EARLIER_VERSIONS = frozenset({"job", "half_topic_id", "metrics_port"})
@@ -73,10 +73,9 @@ class Claim:
 
     def __init__(self, settings: SinkSettings, name: str) -> None:
         self._settings = settings
-        # a job's name has no colon: no claim of an earlier version is in this group
-        self._group = f"{_GROUPS}claim:{settings.topics.prefix}"
+        self._group = claim_group(settings.topics)
         self._consumers: dict[str, Consumer] = {}
-        for group in (f"{_GROUPS}{name}", self._group):
+        for group in (f"{GROUPS}{name}", self._group):
             self._open(group)
 
     def owner(self) -> Owner | None:
@@ -166,7 +165,7 @@ def _claims_on(admin: AdminClient, topic: str) -> dict[str, Owner]:
     listed = admin.list_consumer_groups(request_timeout=_CALL_SECONDS).result()
     if listed.errors:
         raise listed.errors[0]
-    groups = [one.group_id for one in listed.valid if one.group_id.startswith(_GROUPS)]
+    groups = [one.group_id for one in listed.valid if one.group_id.startswith(GROUPS)]
     asked = {
         group: admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])], request_timeout=_CALL_SECONDS

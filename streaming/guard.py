@@ -35,6 +35,11 @@ class Guard:
         self._missing: set[str] = set()
         self._looked_at = self._asked_at = time.monotonic()
 
+    @property
+    def run(self) -> str:
+        """What the claim names this run."""
+        return self._owner.run
+
     def before(self, entry: Entry) -> int:
         """Refuse a batch of which nothing has been evaluated yet.
 

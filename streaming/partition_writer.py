@@ -13,6 +13,7 @@ from checkback.exceptions import TransactionTimeoutError
 from checkback.protocol import Topics
 from state import USAGE_COLUMNS, Kind, Usage, Usages, summed
 from streaming.beginning import Beginning
+from streaming.claimed import claim_group, refuse_another_run
 from streaming.directory import Brokers, Known, TopicDirectory
 from streaming.generations import Generations
 from streaming.holding import Holding
@@ -64,6 +65,8 @@ class Batch:
     """Its own time, which is the same when it is repeated."""
     dated_ms: int = 0
     """The time stamp of its records, by Kafka's clock as the driver knows it; 0: by the clock of the task's machine."""
+    run: str = ""
+    """Of the job, as the claim names it; empty: whoever runs it has claimed nothing."""
 
 
 @dataclass
@@ -86,7 +89,8 @@ def write_partition(
     1. Nothing to say, and not a batch in which every partition writes: write nothing.
     2. A fresh producer under the partition's transactional id fences every earlier one and settles what it
        left half done.
-    3. Only now is the progress offset read: nobody else can move it any more without being noticed.
+    3. Only now is the progress offset read: nobody else can move it any more without being noticed. Nor may another
+       run have taken over since the batch was begun: it may have put the batch under other rules.
     4. It says skip: drain the rows, so that the state store commits.
     5. Write all rows in one transaction, until their end was seen: ``outcomes`` must not end unless it is whole (see
        ``streaming.whole_input``), and one that has raised is never taken for one that has ended.
@@ -97,6 +101,7 @@ def write_partition(
     Raises:
         InputCutShortError: rows are missing. Nothing is committed.
         OwnTopicError: one of Checkback's own topics refuses a record.
+        TakenOverError: another run has taken over.
         TransactionTimeoutError: it took longer than the transaction time-out, twice.
         ProgressError, ConfigurationError: see ``judge_progress`` and ``Transaction.open``.
         KafkaException: what is no record's fault: brokers away, fenced by another task.
@@ -157,6 +162,7 @@ class _Task:
 
     def _pass(self, rules: Rules) -> PartitionReport:
         transaction, progress = self._beginning.open()  # 2, 3
+        refuse_another_run(_claim_consumer(self._settings), self._settings.topics, self._batch.run)
         verdict = judge_progress(
             progress, self._batch.number, self._batch.entry_hash, self._partition, self._batch.floor
         )
@@ -227,6 +233,18 @@ def _progress_consumer(settings: SinkSettings, query_id: str) -> Consumer:
         group = {"group.id": progress_group(query_id), "isolation.level": "read_committed"}
         _consumers[key] = Consumer(settings.client(**group, **{"enable.auto.commit": False}))
     return _consumers[key]
+
+
+_claims: dict[tuple[str, str], Consumer] = {}
+
+
+def _claim_consumer(settings: SinkSettings) -> Consumer:
+    """One for each worker process, too."""
+    key = (settings.bootstrap_servers, settings.topics.prefix)
+    if key not in _claims:
+        group = {"group.id": claim_group(settings.topics), "enable.auto.commit": False}
+        _claims[key] = Consumer(settings.client(**group))
+    return _claims[key]
 
 
 _holding: dict[tuple[str, str], Generations] = {}

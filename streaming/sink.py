@@ -101,6 +101,7 @@ class ExactlyOnceSink:
             self._floor,
             entry.time_ms,
             dated_ms,
+            self._guard.run,
         )
         plan = self._publisher.plan(batch) if self._publisher else None
         reports = outcomes.mapInArrow(_writer(self._settings, batch, plan), REPORT_SCHEMA).collect()  # 1

@@ -1,14 +1,17 @@
 """The sink's task, on a real Kafka: once, whole, on the right partition, and fenced."""
 
+import contextlib
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaException, Producer
 from kafka.partitioner.default import murmur2
 
-from checkback.exceptions import InputCutShortError, ProgressError
+from checkback.exceptions import InputCutShortError, ProgressError, TakenOverError
+from streaming.claim import Claim, Owner
 from streaming.fence import fence
 from streaming.generations import GENERATIONS_TRIED, Generations
 from streaming.partition_writer import Batch, SinkSettings, write_partition
@@ -70,6 +73,23 @@ def test_a_task_that_sleeps_in_its_transaction_is_fenced(place: Place, settings:
     with pytest.raises(KafkaException):
         zombie.commit_transaction(30)
     assert values(place) == [b"once"]
+
+
+def test_a_task_without_a_producer_yet_does_not_write_when_another_run_has_taken_over(
+    place: Place, settings: SinkSettings, query_id: str
+) -> None:
+    """The other run has fenced whoever had one, and has put the batch under other rules perhaps."""
+    first, second = Owner(query_id), Owner(query_id)
+    with contextlib.closing(Claim(settings, "job")) as claim:
+        claim.take(first)
+        write_partition(settings, replace(batch(0, query_id), run=first.run), 0, rows(outcome(place.real_topic)))
+        claim.take(second)
+        fence(settings, query_id, 1)
+    with pytest.raises(TakenOverError):
+        write_partition(settings, replace(batch(1, query_id), run=first.run), 0, rows(outcome(place.real_topic)))
+    assert values(place) == [b"v"]
+    write_partition(settings, replace(batch(1, query_id), run=second.run), 0, rows(outcome(place.real_topic)))
+    assert values(place) == [b"v", b"v"]
 
 
 @pytest.mark.parametrize("ahead", range(1, GENERATIONS_TRIED + 1))
