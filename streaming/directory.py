@@ -135,6 +135,11 @@ class TopicDirectory:
                 lost[topic] = next(iter(standing.away.values()))
         return lost
 
+    def doubt(self, topics: Iterable[str]) -> None:
+        """Ask about these the next time, whatever was believed: one of them did not take a record."""
+        for topic in topics:
+            self._well.pop(topic, None)
+
     def timed_out(self, topic: str, partition: int) -> None:
         """Remember that a partition did not take a message in time, though its brokers say nothing against it."""
         self._timed_out[topic, partition] = self._clock() + _TIMED_OUT_SECONDS

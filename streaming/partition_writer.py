@@ -152,6 +152,7 @@ class _Task:
             except RefusedError as refused:  # 7
                 if last:
                     raise KafkaException(refused.cause) from refused
+                _directory(self._settings).doubt(refused.topics)  # made again with fewer partitions, perhaps
                 rules = refusals.found(refused, rules)
             except TransactionTimeoutError:
                 if timed_out or last:

@@ -97,22 +97,28 @@ class RecordBuilder:
                 yield self._tried_again(record, batch.slice(row, 1).to_pylist()[0])
                 continue
             # no call for those that nothing is known of: most of all
-            found = record if partition < self._plain.get(topic, RANDOM_OR_KEYED) else self._placed(record)
+            found = record if partition < self._plain.get(topic, RANDOM_OR_KEYED) else self._tried(record)
             if isinstance(found, Refusal):
                 one = batch.slice(row, 1).to_pylist()[0]
                 found = self._undeliverable(one, record.headers[1:], None, found)
             yield found
 
     def _tried_again(self, record: Record, row: dict[str, Any]) -> Record:
+        found = self._tried(record, again=True)
+        if isinstance(found, Refusal):
+            return self._undeliverable(row, record.headers[1:], held_of(unpack_headers(row["headers"])), found)
+        self.counts["redelivered"] += 1
+        return found
+
+    def _tried(self, record: Record, *, again: bool = False) -> Record | Refusal:
+        """As :meth:`_placed`; before a message is left to operators, or refused ``again``, its topic is asked once."""
         found = self._placed(record)
-        if isinstance(found, Refusal) and self._ask and record.topic not in self._asked | self._plain.keys():
+        refused = isinstance(found, Refusal) and (again or not found.passing)
+        if refused and self._ask and record.topic not in self._asked | self._plain.keys():
             # what was learnt a minute ago may be what an operator has put right since
             self._asked.add(record.topic)
             self._rules = self._ask(record.topic, self._rules)
             found = self._placed(record)
-        if isinstance(found, Refusal):
-            return self._undeliverable(row, record.headers[1:], held_of(unpack_headers(row["headers"])), found)
-        self.counts["redelivered"] += 1
         return found
 
     def _learn(self, topics: Iterable[str]) -> None:
@@ -177,7 +183,7 @@ class RecordBuilder:
             headers = [*message.headers, *common]
             named = (protocol.ID, one["tx_id"].encode())
             record = Record(message.topic, partition, message.key, message.value, [named, *headers])
-            found = self._placed(record)
+            found = self._tried(record)
             if isinstance(found, Refusal):
                 one |= {"key": message.key, "value": message.value}
                 found = self._undeliverable(one, headers, None, found)

@@ -26,18 +26,17 @@ def test_nothing_is_lost_repeated_leaked_or_changed(monkeypatch: pytest.MonkeyPa
     # what is held is tried again after pauses that grow with the outage: a minute without a leader takes five more
     monkeypatch.setattr(changes, "LEADERLESS_SECONDS", 20.0)
     monkeypatch.setattr(changes, "AWAY_SECONDS", 45.0)
-    report = torture(Options(SEED, rounds=30))
+    report = torture(Options(SEED, rounds=30, with_neighbours=False))
     judge(report, "kafka")
     assert len(report.rounds) == 30
-    assert report.judgements["kafka"].expected - report.of_neighbours > 1000
-    assert report.of_neighbours > 1000
+    assert report.judgements["kafka"].expected > 1000
 
 
 @pytest.mark.timeout(900)
 def test_nor_is_anything_in_tables(database: Database) -> None:
     database.run(f"GRANT CREATE ON DATABASE postgres TO {database.user}")
     url = f"postgresql://{database.user}:{quote(database.password)}@127.0.0.1:{database.port}/postgres"
-    report = torture(Options(SEED_WITH_TABLES, rounds=4, postgresql_url=url))
+    report = torture(Options(SEED_WITH_TABLES, rounds=4, postgresql_url=url, with_neighbours=False))
     judge(report, "kafka", "lake", "files", "warehouse")
     assert len(report.rounds) == 4
     assert min(judged.expected for judged in report.judgements.values()) > 200
