@@ -17,8 +17,9 @@ from streaming.sinks.folders import folder_at
 from streaming.usage_in_state import usage_in_state
 
 _LOGGER = logging.getLogger(__name__)
-_COUNT_AFTER_SECONDS = 20.0
-"""After the first batch: whoever waits for a restarted job waits for deliveries first."""
+_COUNT_AFTER_SECONDS = 120.0
+"""After the first batch: counting takes the cores for seconds, and whoever waits for a restarted job waits for
+deliveries first."""
 _COUNT_AGAIN_SECONDS = 60.0
 
 
@@ -27,7 +28,7 @@ class Fairness:
 
     1. :meth:`before` tells the tasks whose half messages they do not take in.
     2. :meth:`after` learns what the batch has read and changed, and says how much the next one may read.
-    3. Some seconds after the start the state is counted, once, in a thread of its own: quotas know from then on.
+    3. Two minutes after the start the state is counted, once, in a thread of its own: quotas know from then on.
     """
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
