@@ -1,7 +1,7 @@
 """Typed settings: one TOML file, environment variables, and every default in ``default.toml``."""
 
 from conf.durations import Milliseconds
-from conf.settings import CheckSettings, JobSettings, KafkaSettings, Settings, TransactionSettings
+from conf.settings import CheckSettings, JobSettings, KafkaSettings, QuotaSettings, Settings, TransactionSettings
 from conf.sinks import KAFKA, DeltaTable, ParquetFiles, PostgresqlTable, SinkRule, SinksSettings
 from conf.sources import Origin, load, origins
 
@@ -15,6 +15,7 @@ __all__ = [
     "Origin",
     "ParquetFiles",
     "PostgresqlTable",
+    "QuotaSettings",
     "Settings",
     "SinkRule",
     "SinksSettings",

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
+    ByteSize,
     ConfigDict,
     Field,
     HttpUrl,
@@ -21,6 +22,7 @@ from conf.sinks import SinksSettings
 
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[Milliseconds, Field(gt=0)]
+Bytes = Annotated[ByteSize, Field(gt=0)]
 
 _AFTER_CHECK_MAX = r"^(park|commit|rollback|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
 
@@ -81,6 +83,7 @@ class JobSettings(_Section):
     spark_options: dict[str, str] = {}
     state_partitions: PositiveInt = 2
     max_offsets_per_trigger: PositiveInt = 200_000
+    max_bytes_per_trigger: Bytes = ByteSize(134_217_728)
     clock_tolerance: Positive = 600_000
     sink_transaction_timeout: Positive = 600_000
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 0
@@ -98,6 +101,7 @@ class TransactionSettings(_Section):
     check_answer_ttl: Positive = 120_000
     unreachable_backoff_max: Positive = 300_000
     age_limit: Positive = 259_200_000
+    delay_max: Positive = 604_800_000
     parked_ttl: Positive = 604_800_000
     redeliver_for: Positive = 259_200_000
     early_op_ttl: Positive = 3_600_000
@@ -113,6 +117,15 @@ class TransactionSettings(_Section):
         if self.segment_size & (self.segment_size - 1):
             raise ValueError("transactions.segment_size must be a power of two")
         return self
+
+
+class QuotaSettings(_Section):
+    """What one producer group may have under way at once: see ``streaming.quotas``."""
+
+    open: PositiveInt = 5_000_000
+    open_bytes: Bytes = ByteSize(68_719_476_736)
+    delayed: PositiveInt = 5_000_000
+    parked: PositiveInt = 1_000_000
 
 
 class CheckSettings(_Section):
@@ -143,6 +156,7 @@ class Settings(_Section):
     kafka: KafkaSettings = KafkaSettings()
     job: JobSettings = JobSettings()
     transactions: TransactionSettings = TransactionSettings()
+    quotas: QuotaSettings = QuotaSettings()
     checks: CheckSettings = CheckSettings()
     sinks: SinksSettings = SinksSettings()
 

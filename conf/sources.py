@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from checkback.exceptions import ConfigurationError
-from conf.settings import CheckSettings, JobSettings, KafkaSettings, Settings, TransactionSettings
+from conf.settings import CheckSettings, JobSettings, KafkaSettings, QuotaSettings, Settings, TransactionSettings
 from conf.sinks import SinksSettings
 
 ENVIRONMENT_PREFIX = "CHECKBACK_"
@@ -43,6 +43,7 @@ class _FromEnvironment(BaseSettings):
     kafka: KafkaSettings = KafkaSettings()
     job: JobSettings = JobSettings()
     transactions: TransactionSettings = TransactionSettings()
+    quotas: QuotaSettings = QuotaSettings()
     checks: CheckSettings = CheckSettings()
     sinks: SinksSettings = SinksSettings()
 

@@ -1,7 +1,7 @@
 """The transaction state machine: pure functions on columns. It knows no Spark, no Kafka and no clock."""
 
 from state.codec import decode, encode
-from state.outcomes import Kind
+from state.outcomes import NOT_WRITTEN, USAGE_COLUMNS, Kind
 from state.policy import RULES_VERSION, AfterCheckMax, Always, Policies, Policy
 from state.rows import (
     BROKEN_FIELDS,
@@ -17,6 +17,7 @@ from state.rows import (
 )
 from state.segment import Arrivals, Evaluation, Segment, evaluate
 from state.table import KEPT, SETTLED, TABLE, UNDECIDED, Event, Outcome, State
+from state.usage import Usage, Usages, summed, usage_of
 
 __all__ = [
     "BROKEN_FIELDS",
@@ -26,12 +27,14 @@ __all__ = [
     "HALF_FIELDS",
     "KEPT",
     "MESSAGE_FIELDS",
+    "NOT_WRITTEN",
     "OP_FIELDS",
     "OUTCOME_FIELDS",
     "RULES_VERSION",
     "SETTLED",
     "TABLE",
     "UNDECIDED",
+    "USAGE_COLUMNS",
     "AfterCheckMax",
     "Always",
     "Arrivals",
@@ -45,7 +48,11 @@ __all__ = [
     "Rows",
     "Segment",
     "State",
+    "Usage",
+    "Usages",
     "decode",
     "encode",
     "evaluate",
+    "summed",
+    "usage_of",
 ]

@@ -12,6 +12,7 @@ import numpy as np
 from state.policy import Policy
 from state.rows import BUNDLE, OUTCOME_FIELDS, Column, Rows, objects
 from state.table import FOR_OPERATORS, Event, EventCodes, Outcome, OutcomeCodes, StateCodes
+from state.usage import Usages
 
 CONFLICT_REASON = "it contradicts the decision already taken for its half message"
 FOREIGN_REASON = "its cb-id or cb-group is not that of the half message it points at"
@@ -60,6 +61,14 @@ class Kind(IntEnum):
     """Write the messages that its value holds to their real topics."""
     PARK_END = 10
     """Write to ``cb.parked`` that it waits for an operator no longer; ``reason`` is what became of it."""
+    USAGE = 11
+    """Not written: how the usage of a group has changed, in the columns that ``USAGE_COLUMNS`` names."""
+
+
+NOT_WRITTEN = (Kind.COUNT, Kind.USAGE)
+
+USAGE_COLUMNS = ("half_offset", "born_ms", "attempt", "check_max")
+"""Columns of outcomes that hold the numbers of a :class:`~state.usage.Usage`, for want of another use."""
 
 
 class Collector:
@@ -166,6 +175,13 @@ class Collector:
         numbers = {"attempt": checked["attempts"] + 1, "check_max": policy.check_max_of(checked["check_max"])}
         self._add(Kind.CHECK, checked.count, **_message(checked), **numbers)
         self._add(Kind.STATUS, checked.count, **_identity(checked), **numbers)
+
+    def usage(self, usages: Usages) -> None:
+        """How the usage of groups has changed."""
+        if usages:
+            numbers = np.array(list(usages.values()), dtype=np.int64)
+            columns = {column: numbers[:, at] for at, column in enumerate(USAGE_COLUMNS)}
+            self._add(Kind.USAGE, len(usages), group=objects(list(usages)), **columns)
 
     def rows(self) -> Rows:
         """All outcomes (``OUTCOME_FIELDS``)."""

@@ -59,6 +59,8 @@ class Policy:
     """Longest pause between two attempts to reach a producer group that nobody answers for."""
     age_limit_ms: int = 72 * HOUR_MS
     """A message undecided for so long is parked (``fileReservedTime``)."""
+    delay_max_ms: int = 7 * 24 * HOUR_MS
+    """A message that asks to be delivered later than that is rejected (``timerMaxDelaySec``)."""
     parked_ttl_ms: int = 7 * 24 * HOUR_MS
     """A parked message is kept so long for an operator to decide on, or to resume; more than 0."""
     early_op_ttl_ms: int = HOUR_MS

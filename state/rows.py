@@ -143,6 +143,13 @@ class Rows(Mapping[str, Column]):
         """The same rows with further columns."""
         return type(self)({**self._columns, **columns})
 
+    def content_bytes(self) -> Column:
+        """int64[n]: length of key, value and headers."""
+        total = np.zeros(self.count, dtype=np.int64)
+        for name in ("key", "value", "headers"):
+            total += np.fromiter((len(content or b"") for content in self[name]), np.int64, self.count)
+        return total
+
     def __getitem__(self, name: str) -> Column:
         return self._columns[name]
 

@@ -16,6 +16,7 @@ from state.judge import judge
 from state.policy import Policy
 from state.rows import BROKEN_FIELDS, EARLY_FIELDS, HALF_FIELDS, MESSAGE_FIELDS, OP_FIELDS, Rows
 from state.table import KEPT, Event, State, StateCodes, transition
+from state.usage import Usages, changes, usage_of
 
 
 @dataclass
@@ -44,6 +45,10 @@ class Segment:
             early=Rows.empty(EARLY_FIELDS),
             touched_ms=0,
         )
+
+    def usage(self) -> Usages:
+        """What each producer group has under way in the segment."""
+        return usage_of(self.messages, self.ledger[self.messages["offset"] - self.first_offset])
 
     def forgettable(self, now_ms: int, policy: Policy) -> bool:
         """Whether no message is kept and every decision is older than ``early_op_ttl_ms``."""
@@ -87,6 +92,7 @@ def evaluate(segment: Segment, arrivals: Arrivals, now_ms: int, policy: Policy) 
     consumed: use the one returned.
     """
     made = outcomes.Collector()
+    before = segment.usage()
     made.broken(arrivals.broken)
     _take_in(segment, arrivals.halves, now_ms, policy, made)
     _judge_ops(segment, arrivals.ops, now_ms, policy, made)
@@ -97,6 +103,7 @@ def evaluate(segment: Segment, arrivals: Arrivals, now_ms: int, policy: Policy) 
         segment.messages = segment.messages.take(kept)
     if arrivals.count or not kept.all():
         segment.touched_ms = now_ms
+    made.usage(changes(before, segment.usage()))
     if segment.forgettable(now_ms, policy):
         return Evaluation(None, made.rows(), None)
     return Evaluation(segment, made.rows(), next_timer(segment.messages, segment.early, segment.touched_ms, policy))

@@ -9,6 +9,7 @@ from checkback.exceptions import ProtocolError
 from checkback.protocol import Topics, unpack
 from state import BROKEN_FIELDS, BUNDLE, HALF_FIELDS, OP_FIELDS, Arrivals, Fields, Rows
 from state.rows import Column, objects
+from streaming.admission import Admission
 from streaming.decode import BROKEN_KIND, HALF_KIND, OP_KIND, OPTIONS
 
 # An arriving row's columns under the names that state.rows gives them.
@@ -19,10 +20,10 @@ _OPTION_FIELDS = ("partition", "immunity_ms", "check_max", "deliver_at_ms")
 _PLAIN_HALF_FIELDS = {name: kind for name, kind in HALF_FIELDS.items() if name not in _OPTION_FIELDS}
 
 
-def arrivals_of(frames: list[pd.DataFrame], topics: Topics) -> Arrivals:
+def arrivals_of(frames: list[pd.DataFrame], topics: Topics, admission: Admission) -> Arrivals:
     """What a batch brings for one segment, from frames with the columns of ``streaming.decode``.
 
-    A half message whose value should be several messages and is not becomes a broken record.
+    A half message that is not admitted, or whose value should be several messages and is not, becomes a broken record.
     """
     # Put together as numpy columns: pandas.concat would look at every object for missing values.
     halves = _rows(frames, HALF_KIND, {**_PLAIN_HALF_FIELDS, "options": object}, {})
@@ -30,13 +31,15 @@ def arrivals_of(frames: list[pd.DataFrame], topics: Topics) -> Arrivals:
     options = _options(halves["options"])
     columns = {**halves, **{name: options[:, at] for at, name in enumerate(_OPTION_FIELDS)}}
     halves = Rows({name: columns[name].astype(kind, copy=False) for name, kind in HALF_FIELDS.items()})
-    bundled = np.flatnonzero(options[:, -1] >= 0)
-    if bundled.size:
-        halves["partition"][bundled] = BUNDLE
-        reasons = [_wrong_with(halves["value"][row], int(options[row, -1]), topics) for row in bundled]
-        wrong = np.array([reason is not None for reason in reasons])
-        broken = Rows.concat([broken, _broken(halves.take(bundled[wrong]), [r for r in reasons if r], topics)])
-        halves = halves.take(np.setdiff1d(np.arange(halves.count), bundled[wrong]))
+    reasons = admission.reasons(halves)
+    for row in np.flatnonzero(options[:, -1] >= 0).tolist():
+        halves["partition"][row] = BUNDLE
+        if reason := _wrong_with(halves["value"][row], int(options[row, -1]), topics):
+            reasons[row] = reason
+    wrong = sorted(reasons)
+    if wrong:
+        broken = Rows.concat([broken, _broken(halves.take(np.array(wrong)), [reasons[row] for row in wrong], topics)])
+        halves = halves.take(np.setdiff1d(np.arange(halves.count), wrong))
     return Arrivals(halves=halves, ops=_rows(frames, OP_KIND, OP_FIELDS, _OP_NAMES), broken=broken)
 
 

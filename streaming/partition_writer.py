@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from checkback.exceptions import TransactionTimeoutError
 from checkback.protocol import Topics
-from state import Kind
+from state import USAGE_COLUMNS, Kind, Usage, Usages, summed
 from streaming.beginning import Beginning
 from streaming.directory import Brokers, Known, TopicDirectory
 from streaming.generations import Generations
@@ -74,6 +74,8 @@ class PartitionReport:
     written: int = 0
     skipped: bool = False
     counts: str = "{}"
+    usages: str = "{}"
+    """How the usage of producer groups has changed: numbers of :class:`state.Usage` by group."""
 
 
 def write_partition(
@@ -175,12 +177,14 @@ class _Task:
         settings, number = self._settings, self._batch.number
         report = PartitionReport(self._partition)
         counts: Counter[str] = Counter()
+        usages: list[Usages] = []
         settings.witness(Step.BEFORE_TRANSACTION, number)
         transaction.begin(rules, self._batch.dated_ms)  # 5
         builder = self._builder(transaction.known, rules, self._ask)
         for piece in self._pieces:
             report.written += transaction.produce(builder.build(piece))
             _count(piece, counts)
+            usages.append(_usages(piece))
             settings.witness(Step.IN_TRANSACTION, number)
         self._pieces.refuse_missing()
         settings.witness(Step.STATE_COMMITTED, number)
@@ -188,6 +192,7 @@ class _Task:
         transaction.commit(self._done, self._consumer.consumer_group_metadata(), renewal)  # 6
         settings.witness(Step.AFTER_TRANSACTION, number)
         report.counts = json.dumps(counts + builder.counts)
+        report.usages = json.dumps(summed(usages))
         return report
 
     def _builder(self, known: Known, rules: Rules, ask: Ask | None) -> RecordBuilder:
@@ -239,3 +244,9 @@ def _count(piece: pa.RecordBatch, counts: Counter[str]) -> None:
     chosen = piece.filter(pa.compute.equal(piece.column("kind"), int(Kind.COUNT)))
     for name, number in zip(chosen.column("reason").to_pylist(), chosen.column("half_offset").to_pylist(), strict=True):
         counts[name] += number
+
+
+def _usages(piece: pa.RecordBatch) -> Usages:
+    rows = piece.filter(pa.compute.equal(piece.column("kind"), int(Kind.USAGE)))
+    columns = [rows.column(name).to_pylist() for name in ("group", *USAGE_COLUMNS)]
+    return summed([{group: Usage(*numbers)} for group, *numbers in zip(*columns, strict=True)])

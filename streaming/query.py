@@ -33,6 +33,7 @@ def policy_of(given: TransactionSettings) -> Policy:
         check_answer_ttl_ms=given.check_answer_ttl,
         unreachable_backoff_max_ms=given.unreachable_backoff_max,
         age_limit_ms=given.age_limit,
+        delay_max_ms=given.delay_max,
         parked_ttl_ms=given.parked_ttl,
         early_op_ttl_ms=given.early_op_ttl,
         early_op_max=given.early_op_max,

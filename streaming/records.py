@@ -17,7 +17,7 @@ from checkback.check_protocol import CheckRequest
 from checkback.exceptions import OwnTopicError
 from checkback.protocol import Held, Topics
 from checkback.topics import MOST_BYTES
-from state import BUNDLE, Kind
+from state import BUNDLE, NOT_WRITTEN, Kind
 from streaming.directory import Known
 from streaming.holding import HELD_MARK, Holding, half_of, held_of
 from streaming.topic_rules import RANDOM_OR_KEYED, Headers, Record, Refusal, Rules, chosen_partition
@@ -81,7 +81,7 @@ class RecordBuilder:
             elif kind == Kind.DELIVER_BUNDLE:
                 for row in piece.to_pylist():
                     yield from self._bundle(row)
-            elif kind != Kind.COUNT:
+            elif kind not in NOT_WRITTEN:
                 yield from (self._other(Kind(kind), row) for row in piece.to_pylist())
 
     def _delivered(self, batch: pa.RecordBatch) -> Iterator[Record]:

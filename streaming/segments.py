@@ -32,7 +32,9 @@ from state import (
     encode,
     evaluate,
 )
+from streaming.admission import Admission
 from streaming.arrivals import arrivals_of
+from streaming.barred import told
 from streaming.decode import INGEST_TIME, NO_SEGMENT
 from streaming.steps import Step, Witness, nothing
 from streaming.worker import name_worker, prepare_worker
@@ -97,9 +99,9 @@ def segment_function(
         name_worker("state")
         half_partition, number = int(key[0]), int(key[1])
         pieces = [frame for frame in frames if len(frame)]
-        arrivals = arrivals_of(pieces, topics)
         batch = _batch_number()
         policy, now_ms = policies.of_batch(batch), batch_time(group_state)
+        arrivals = arrivals_of(pieces, topics, Admission(now_ms, policy.delay_max_ms, told()))
         if number == NO_SEGMENT:
             result = evaluate(Segment.new(0, policy), Arrivals(broken=arrivals.broken), now_ms, policy)
             yield from _frames(result.outcomes, half_partition)

@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 
 from checkback.exceptions import CheckbackError, InputCutShortError
+from state import Usage, Usages, summed
 from streaming.checkpoint import Checkpoint
 from streaming.guard import Guard
 from streaming.partition_writer import Batch, SinkSettings, write_partition
@@ -20,7 +21,7 @@ from streaming.steps import Step
 from streaming.whole_input import whole
 from streaming.worker import name_worker, prepare_worker
 
-REPORT_SCHEMA = "partition int, written long, skipped boolean, counts string, staged string"
+REPORT_SCHEMA = "partition int, written long, skipped boolean, counts string, usages string, staged string"
 _DAY_SECONDS = 24 * 3600.0
 
 
@@ -34,6 +35,8 @@ class BatchReport:
     counts: Counter[str]
     published: Counter[str] = field(default_factory=Counter)
     """Rows by destination, where rules send messages to tables."""
+    usages: Usages = field(default_factory=dict)
+    """How the usage of producer groups has changed; all of it, unless state partitions were skipped."""
 
 
 class StopRequestedError(CheckbackError):
@@ -102,14 +105,8 @@ class ExactlyOnceSink:
             published = self._publisher.publish(batch, plan, staged)  # 2
         if every_partition:
             self._all_wrote(number, now)
-        counts: Counter[str] = Counter()
-        for report in reports:
-            if not report.skipped:
-                counts.update(json.loads(report.counts))
         if self._observer:
-            skipped = sum(report.skipped for report in reports)
-            written = sum(report.written for report in reports)
-            self._observer(BatchReport(number, written, skipped, counts, published))
+            self._observer(_summed(number, reports, published))
         self._guard.after()
         self._settings.witness(Step.BATCH_ENDS, number)
 
@@ -126,6 +123,14 @@ class ExactlyOnceSink:
         self._floor = number + 1
         self._checkpoint.remember_floor(self._floor)
         self._guard.renew()
+
+
+def _summed(number: int, reports: list[Row], published: Counter[str]) -> BatchReport:
+    written = sum(report.written for report in reports)
+    done = [report for report in reports if not report.skipped]
+    counts = sum((Counter(json.loads(report.counts)) for report in done), Counter[str]())
+    usages = [{group: Usage(*changed) for group, changed in json.loads(report.usages).items()} for report in done]
+    return BatchReport(number, written, len(reports) - len(done), counts, published, summed(usages))
 
 
 def _writer(
@@ -152,6 +157,7 @@ _REPORT_ARROW = pa.schema(
         "written": pa.int64(),
         "skipped": pa.bool_(),
         "counts": pa.string(),
+        "usages": pa.string(),
         "staged": pa.string(),
     }
 )

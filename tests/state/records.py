@@ -11,6 +11,7 @@ from state import (
     BROKEN_FIELDS,
     HALF_FIELDS,
     OP_FIELDS,
+    USAGE_COLUMNS,
     Arrivals,
     Event,
     Kind,
@@ -18,9 +19,12 @@ from state import (
     Rows,
     Segment,
     State,
+    Usage,
+    Usages,
     decode,
     encode,
     evaluate,
+    summed,
 )
 from state.rows import Fields, objects
 
@@ -170,6 +174,8 @@ class Said:
     ledger: dict[int, str] = field(default_factory=dict)
     """State of each offset that has one, in lower case; empty when the segment is forgotten."""
     forgotten: bool = False
+    usages: Usages = field(default_factory=dict)
+    """What groups have under way, all changes that were said so far together."""
 
     def in_any_order(self) -> dict[str, Any]:
         """The same with lists sorted, to compare where order means nothing."""
@@ -209,6 +215,7 @@ class Driver:
         self.stored = stored
         """Whether the state goes through its bytes after each step."""
         self.segment = Segment.new(0, policy)
+        self.usages: Usages = {}
 
     def step(self, now_ms: int, *came: Half | Op | Broken) -> Said:
         """Let one batch of records come, in this order."""
@@ -219,6 +226,7 @@ class Driver:
         )
         result = evaluate(self.segment, batch, now_ms, self.policy)
         said = _said(result.outcomes)
+        said.usages = self.usages = {name: u for name, u in summed([self.usages, said.usages]).items() if any(u)}
         said.timer_ms = result.timer_ms
         said.forgotten = result.segment is None
         self.segment = result.segment or Segment.new(0, self.policy)
@@ -274,4 +282,5 @@ _ADD: dict[Kind, Any] = {
     Kind.STATUS: lambda said, row: said.statuses.append(_status(row)),
     Kind.STATUS_END: lambda said, row: said.ended.append(_status(row)),
     Kind.COUNT: _count,
+    Kind.USAGE: lambda said, row: said.usages.update({row["group"]: Usage(*(row[name] for name in USAGE_COLUMNS))}),
 }

@@ -7,7 +7,7 @@ table is checked as well. The tests compare it with :func:`state.evaluate` on ra
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from state import Event, Policy
+from state import Event, Policy, Usage
 from tests.state.records import Broken, Check, Ended, Half, Message, Op, Parked, Rejected, Said, Status
 
 FOREIGN = "its cb-id or cb-group is not that of the half message it points at"
@@ -84,7 +84,17 @@ class Reference:
         if came or left:
             self.touched_ms = now_ms
         self._look_ahead(now_ms, said)
+        said.usages = self._usages()
         return said
+
+    def _usages(self) -> dict[str, Usage]:
+        found: dict[str, Usage] = {}
+        for kept in (one for one in self.transactions.values() if one.kept):
+            half = kept.half
+            size = sum(len(content or b"") for content in (half.key, half.value, half.headers)) if kept.undecided else 0
+            one = Usage(kept.undecided, size, kept.state == "delayed", kept.state in {"parked", "undeliverable"})
+            found[half.group] = found.get(half.group, Usage()).plus(one)
+        return found
 
     def outstanding(self) -> list[Message]:
         """Messages for which a check has been asked and not been answered."""
