@@ -90,6 +90,11 @@ class Collector:
             half_offset=records["offset"],
         )
 
+    def count_read(self, records: int, content_bytes: int) -> None:
+        """Records of the batch, and what their keys, values and headers come to."""
+        self._counts["read"] += records
+        self._counts["read_bytes"] += content_bytes
+
     def count_half_messages(self, fresh: int, repeated: OutcomeCodes) -> None:
         """Half messages taken in, and outcomes of those seen before."""
         self._counts["half"] += fresh

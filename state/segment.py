@@ -68,6 +68,10 @@ class Arrivals:
         """Number of records."""
         return self.halves.count + self.ops.count + self.broken.count
 
+    def content_bytes(self) -> int:
+        """Of keys, values and headers."""
+        return sum(int(rows.content_bytes().sum()) for rows in (self.halves, self.ops, self.broken))
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -93,6 +97,7 @@ def evaluate(segment: Segment, arrivals: Arrivals, now_ms: int, policy: Policy) 
     """
     made = outcomes.Collector()
     before = segment.usage()
+    made.count_read(arrivals.count, arrivals.content_bytes())
     made.broken(arrivals.broken)
     _take_in(segment, arrivals.halves, now_ms, policy, made)
     _judge_ops(segment, arrivals.ops, now_ms, policy, made)

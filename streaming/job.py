@@ -23,6 +23,7 @@ from conf import Settings
 from streaming.checkpoint import Checkpoint, CheckpointFacts
 from streaming.claim import Claim, Owner
 from streaming.clock import JobClock, kafka_ms, wall_ms
+from streaming.fairness import Fairness
 from streaming.fence import any_has, topic_ids
 from streaming.guard import Guard
 from streaming.metrics import JobMetrics
@@ -73,6 +74,7 @@ class TransactionJob:
         self._claim: Claim | None = None
         self._guard: Guard | None = None
         self._sink: ExactlyOnceSink | None = None
+        self._fairness: Fairness | None = None
         self._metrics = JobMetrics(settings.job.metrics_port)
         self._query: StreamingQuery | None = None
         self._checks: CheckService | None = None
@@ -127,8 +129,11 @@ class TransactionJob:
         self._guard = Guard(sink, claim, own, ids, clock)  # 4
         publisher = publisher_of(rules, tables, self._witness)
         partitions = settings.job.state_partitions
+        fairness = self._fairness = Fairness(spark, settings)
         self._sink = ExactlyOnceSink(sink, checkpoint, self._guard, partitions, self._observe, publisher)
+        self._sink.before_evaluation(fairness.before)
         self._query = start_query(outcomes(spark, settings, rules.policies(), self._witness), settings, self._sink)
+        fairness.watch(self._query)
         if checks is not None:
             self._checks = checks
             checks.start()
@@ -197,6 +202,8 @@ class TransactionJob:
         spark, self._spark = self._spark, None
         claim, self._claim = self._claim, None
         deadline = time.monotonic() + _STOP_SECONDS
+        if self._fairness is not None:
+            self._fairness.stop()
         if self._sink is not None:
             self._sink.stop_before_next_batch()
         if checks is not None:
@@ -223,6 +230,8 @@ class TransactionJob:
 
     def _observe(self, report: BatchReport) -> None:
         self._metrics.observe(report)
+        if self._fairness is not None:
+            self._fairness.after(report)
         if self._observer:
             self._observer(report)
 

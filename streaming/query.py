@@ -10,6 +10,7 @@ from checkback.protocol import Topics
 from conf import Settings, TransactionSettings
 from state import Policies, Policy
 from streaming.after_check_max import after_check_max
+from streaming.batch_size import FIRST_RECORDS
 from streaming.decode import INGEST_TIME, clock_rows, decode
 from streaming.segments import with_segment_state
 from streaming.steps import Witness, nothing
@@ -51,7 +52,7 @@ def kafka_source(settings: Settings) -> dict[str, str]:
         "startingOffsets": "earliest",
         "includeHeaders": "true",
         "failOnDataLoss": "true",
-        "maxOffsetsPerTrigger": str(settings.job.max_offsets_per_trigger),
+        "maxOffsetsPerTrigger": str(min(FIRST_RECORDS, settings.job.max_offsets_per_trigger)),
         "kafka.isolation.level": "read_committed",
         # left at 500, a batch that reaches the end of the log takes two seconds longer
         "kafka.fetch.max.wait.ms": "1",

@@ -73,6 +73,11 @@ class ExactlyOnceSink:
         self._observer = observer
         self._all_wrote_at: float | None = None
         self._stopping = False
+        self._before_evaluation: Callable[[int], None] = lambda _batch: None
+
+    def before_evaluation(self, act: Callable[[int], None]) -> None:
+        """Have this done before each batch is evaluated, in the thread that runs it; what it raises ends the query."""
+        self._before_evaluation = act
 
     def stop_before_next_batch(self) -> None:
         """Let the batch in hand be finished, and end the query with :class:`StopRequestedError` at the next one."""
@@ -85,6 +90,7 @@ class ExactlyOnceSink:
         self._settings.witness(Step.BATCH_STARTS, number)
         entry = self._checkpoint.entry(number)
         dated_ms = self._guard.before(entry)
+        self._before_evaluation(number)
         now = time.monotonic()
         every_partition = self._all_wrote_at is None or now - self._all_wrote_at >= _DAY_SECONDS
         batch = Batch(

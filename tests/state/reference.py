@@ -71,6 +71,8 @@ class Reference:
 
     def step(self, now_ms: int, *came: Half | Op | Broken) -> Said:
         said = Said()
+        said.counts["read"] = len(came)
+        said.counts["read_bytes"] = sum(_size(record) for record in came)
         for record in came:
             if isinstance(record, Broken):
                 said.broken.append(record)
@@ -91,7 +93,7 @@ class Reference:
         found: dict[str, Usage] = {}
         for kept in (one for one in self.transactions.values() if one.kept):
             half = kept.half
-            size = sum(len(content or b"") for content in (half.key, half.value, half.headers)) if kept.undecided else 0
+            size = _size(half) if kept.undecided else 0
             one = Usage(kept.undecided, size, kept.state == "delayed", kept.state in {"parked", "undeliverable"})
             found[half.group] = found.get(half.group, Usage()).plus(one)
         return found
@@ -304,3 +306,7 @@ class Reference:
         said.counts["rejected"] += 1
         written = (op.half_offset, op.op_offset, op.tx_id, op.group, f"{op.says}/{op.source}")
         said.rejected.append(Rejected(*written, op.key, op.value, op.headers, reason))
+
+
+def _size(record: Half | Op | Broken) -> int:
+    return sum(len(content or b"") for content in (record.key, record.value, record.headers))

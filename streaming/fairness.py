@@ -1,0 +1,104 @@
+"""What keeps one producer group from taking the room of all: quotas, and how much a batch may read."""
+
+import logging
+import threading
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from conf import Settings
+from streaming.barred import BarredInForce, tell_tasks
+from streaming.batch_size import BatchSize, ReadLimit
+from streaming.quotas import Quotas
+from streaming.sink import BatchReport
+from streaming.sinks.folders import folder_at
+from streaming.usage_in_state import usage_in_state
+
+_LOGGER = logging.getLogger(__name__)
+_COUNT_AFTER_SECONDS = 20.0
+"""After the first batch: whoever waits for a restarted job waits for deliveries first."""
+_COUNT_AGAIN_SECONDS = 60.0
+
+
+class Fairness:
+    """Called around each batch; one for each run of the job.
+
+    1. :meth:`before` tells the tasks whose half messages they do not take in.
+    2. :meth:`after` learns what the batch has read and changed, and says how much the next one may read.
+    3. Some seconds after the start the state is counted, once, in a thread of its own: quotas know from then on.
+    """
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        self._spark = spark
+        self._checkpoint = settings.job.checkpoint
+        self._size = BatchSize(settings.job.max_offsets_per_trigger, settings.job.max_bytes_per_trigger)
+        self._quotas = Quotas(settings.quotas)
+        self._barred = BarredInForce(folder_at(spark, self._checkpoint), self._quotas.barred)
+        self._limit: ReadLimit | None = None
+        self._lock = threading.Lock()
+        self._newest = -1
+        self._timer: threading.Timer | None = None
+        self._stopped = False
+
+    def watch(self, query: StreamingQuery) -> None:
+        """The query whose batches these are, once it has been started."""
+        self._limit = ReadLimit(query)
+
+    def before(self, batch: int) -> None:
+        """Before the batch is evaluated, in the thread that runs it.
+
+        Raises:
+            OSError, Py4JError: the checkpoint folder is away.
+        """
+        with self._lock:
+            barred = self._barred.of_batch(batch)
+        tell_tasks(self._spark.sparkContext, barred)
+
+    def after(self, report: BatchReport) -> None:
+        """When it has been written.
+
+        Raises:
+            JobStoppedError: see :meth:`streaming.batch_size.ReadLimit.set`.
+        """
+        with self._lock:
+            self._quotas.changed(report.batch, report.usages)
+            self._newest = report.batch
+        records = self._size.after(report.counts["read"], report.counts["read_bytes"])
+        if self._limit is not None:
+            self._limit.set(records)
+        if self._timer is None:
+            self._count_in(_COUNT_AFTER_SECONDS)
+
+    def stop(self) -> None:
+        """Count no more. Harmless when nothing is to be counted."""
+        with self._lock:
+            self._stopped = True
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _count_in(self, seconds: float) -> None:
+        with self._lock:
+            if not self._stopped:
+                self._timer = threading.Timer(seconds, self._count)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _count(self) -> None:
+        batch = self._newest - 1  # Spark's commit log has it for certain
+        try:
+            usages = usage_in_state(self._spark, self._checkpoint, batch) if batch >= 0 else None
+        except (PySparkException, Py4JError, OSError) as error:
+            usages = None
+            if not self._stopped:
+                _LOGGER.warning("Quotas wait: the state of batch %d cannot be counted now: %s", batch, _line(error))
+        if usages is None:
+            self._count_in(_COUNT_AGAIN_SECONDS)
+            return
+        with self._lock:
+            self._quotas.begin_with(batch, usages)
+
+
+def _line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

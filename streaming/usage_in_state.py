@@ -1,0 +1,30 @@
+"""What producer groups have under way, counted in the state store of a batch that has ended."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+from pyspark.sql import SparkSession
+
+from state import Usage, Usages, decode, summed
+
+_COLUMNS = ("open", "open_bytes", "delayed", "parked")
+_SCHEMA = "group string, open long, open_bytes long, delayed long, parked long"
+
+
+def usage_in_state(spark: SparkSession, checkpoint: str, batch: int) -> Usages:
+    """Read the whole state as it was when this batch had ended; a running query is not disturbed.
+
+    Raises:
+        PySparkException, Py4JError: Spark has forgotten that state by now, or its folder is away.
+    """
+    stored = spark.read.format("statestore").option("batchId", batch).load(checkpoint)
+    contents = stored.selectExpr("value.groupState.content")
+    found = contents.mapInPandas(_counted, _SCHEMA).collect()
+    return summed([{row["group"]: Usage(*(row[name] for name in _COLUMNS))} for row in found])
+
+
+def _counted(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    for frame in frames:
+        usages = summed([decode(bytes(content)).usage() for content in frame["content"]])
+        rows = [(group, *usage) for group, usage in usages.items()]
+        yield pd.DataFrame(rows, columns=["group", *_COLUMNS])
