@@ -1,7 +1,8 @@
 """The transaction state machine: pure functions on columns. It knows no Spark, no Kafka and no clock."""
 
+from state.allowance import Allowance, Limits
 from state.codec import decode, encode
-from state.outcomes import NOT_WRITTEN, USAGE_COLUMNS, Kind
+from state.outcomes import NOT_WRITTEN, USAGE_COLUMNS, Collector, Kind
 from state.policy import RULES_VERSION, AfterCheckMax, Always, Policies, Policy
 from state.rows import (
     BROKEN_FIELDS,
@@ -36,12 +37,15 @@ __all__ = [
     "UNDECIDED",
     "USAGE_COLUMNS",
     "AfterCheckMax",
+    "Allowance",
     "Always",
     "Arrivals",
+    "Collector",
     "Evaluation",
     "Event",
     "Fields",
     "Kind",
+    "Limits",
     "Outcome",
     "Policies",
     "Policy",

@@ -5,15 +5,18 @@ Every record that comes is in the end in just one of the counts ``half``, ``appl
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from enum import IntEnum
 
 import numpy as np
 
 from state.policy import Policy
 from state.rows import BUNDLE, OUTCOME_FIELDS, Column, Rows, objects
-from state.table import FOR_OPERATORS, Event, EventCodes, Outcome, OutcomeCodes, StateCodes
+from state.table import FOR_OPERATORS, Event, EventCodes, Outcome, OutcomeCodes, State, StateCodes
 from state.usage import Usages
 
+CHECK_PAYLOAD_BYTES = 64 * 1024
+"""A check has the value of its half message up to so many bytes: it may be asked for often, and by many."""
 CONFLICT_REASON = "it contradicts the decision already taken for its half message"
 FOREIGN_REASON = "its cb-id or cb-group is not that of the half message it points at"
 LATE_REASON = "its check immunity is over: only a check decides now (late_end_transaction)"
@@ -89,11 +92,6 @@ class Collector:
             **{name: records[name] for name in ("topic", "key", "value", "headers", "reason")},
             half_offset=records["offset"],
         )
-
-    def count_read(self, records: int, content_bytes: int) -> None:
-        """Records of the batch, and what their keys, values and headers come to."""
-        self._counts["read"] += records
-        self._counts["read_bytes"] += content_bytes
 
     def count_half_messages(self, fresh: int, repeated: OutcomeCodes) -> None:
         """Half messages taken in, and outcomes of those seen before."""
@@ -172,14 +170,32 @@ class Collector:
         self.rejected_ops(ops.take(refused & foreign), FOREIGN_REASON)
         self.rejected_ops(ops.take(refused & ~foreign), LATE_REASON)
 
-    def checks(self, checked: Rows, policy: Policy) -> None:
-        """Messages whose producers are to be asked."""
+    def checks(self, checked: Rows, states: StateCodes, policy: Policy) -> None:
+        """Messages whose producers are to be asked, and the states they were in before.
+
+        A status is written when it says something new: not when an answer is lost, or nobody could be asked.
+        """
         if not checked.count:
             return
         self._counts["checked"] += checked.count
-        numbers = {"attempt": checked["attempts"] + 1, "check_max": policy.check_max_of(checked["check_max"])}
-        self._add(Kind.CHECK, checked.count, **_message(checked), **numbers)
-        self._add(Kind.STATUS, checked.count, **_identity(checked), **numbers)
+        attempt = checked["attempts"] + 1
+        numbers = {"attempt": attempt, "check_max": policy.check_max_of(checked["check_max"])}
+        self._add(Kind.CHECK, checked.count, **_small_message(checked), **numbers)
+        new = (states == State.OPEN) & (checked["misses"] == 0)
+        if new.any():
+            numbers = {name: column[new] for name, column in numbers.items()}
+            self._add(Kind.STATUS, int(new.sum()), **_identity(checked.take(new)), **numbers)
+
+    def count(self, numbers: Mapping[str, int]) -> None:
+        """Numbers by the names of their counters."""
+        counts = {name: number for name, number in numbers.items() if number}
+        if counts:
+            self._add(
+                Kind.COUNT,
+                len(counts),
+                reason=objects(list(counts)),
+                half_offset=np.fromiter(counts.values(), np.int64, len(counts)),
+            )
 
     def usage(self, usages: Usages) -> None:
         """How the usage of groups has changed."""
@@ -190,14 +206,7 @@ class Collector:
 
     def rows(self) -> Rows:
         """All outcomes (``OUTCOME_FIELDS``)."""
-        counts = {name: number for name, number in self._counts.items() if number}
-        if counts:
-            self._add(
-                Kind.COUNT,
-                len(counts),
-                reason=objects(list(counts)),
-                half_offset=np.fromiter(counts.values(), np.int64, len(counts)),
-            )
+        self.count(self._counts)
         return Rows.concat(self._parts) if self._parts else Rows.empty(OUTCOME_FIELDS)
 
     def _status_end(self, ended: Rows) -> None:
@@ -221,3 +230,13 @@ def _identity(rows: Rows) -> dict[str, Column]:
 
 def _message(rows: Rows) -> dict[str, Column]:
     return {**_identity(rows), **{name: rows[name] for name in ("partition", "key", "value", "headers")}}
+
+
+def _small_message(rows: Rows) -> dict[str, Column]:
+    sizes = np.fromiter((len(value or b"") for value in rows["value"]), np.int64, rows.count)
+    large = sizes > CHECK_PAYLOAD_BYTES
+    columns = _message(rows)
+    if large.any():
+        columns["value"] = columns["value"].copy()
+        columns["value"][large] = None
+    return {**columns, "left_out": np.where(large, sizes, -1)}

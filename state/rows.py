@@ -92,6 +92,7 @@ OUTCOME_FIELDS: Fields = {
     "attempt": np.int32,
     "check_max": np.int32,
     "born_ms": np.int64,
+    "left_out": np.int64,  # bytes of a value that is not here, because it is too large for a check; -1: it is here
     "reason": object,
 }
 """A thing to be written, or counted."""
