@@ -41,6 +41,10 @@ LEFT_OUT = "cb-left-out"
 UNDELIVERABLE = "committed, but not deliverable to"
 """How the reason of a parked record begins whose message is decided, and may be delivered again."""
 
+COMMITTED_HELD = "committed, held"
+COMMITTED_REFUSED = "committed, refused"
+"""What became of a parked message that was committed, or delivered again, and that its topic does not take."""
+
 RESERVED_PREFIX = "cb-"
 MAX_ID_BYTES = 64
 MAX_NUMBERED_ID_BYTES = MAX_ID_BYTES + 10

@@ -79,6 +79,8 @@ class Collector:
 
     def __init__(self) -> None:
         self._parts: list[Rows] = []
+        self._last: list[Rows] = []
+        """What is to be written after all else: the sink must know by then whether a topic took what was delivered."""
         self._counts: Counter[str] = Counter()
 
     def broken(self, records: Rows) -> None:
@@ -159,7 +161,8 @@ class Collector:
         left = waited & np.isin(results, list(_ENDS))
         ended = messages.take(rows[left])
         reasons = objects([_ENDS[Outcome(result)] for result in results[left]])
-        self._add(Kind.PARK_END, ended.count, **_identity(ended), reason=reasons)
+        if ended.count:
+            self._last.append(_outcomes(Kind.PARK_END, ended.count, **_identity(ended), reason=reasons))
 
     def refused(self, ops: Rows, results: OutcomeCodes, foreign: Column) -> None:
         """Ops that changed nothing."""
@@ -207,18 +210,23 @@ class Collector:
     def rows(self) -> Rows:
         """All outcomes (``OUTCOME_FIELDS``)."""
         self.count(self._counts)
-        return Rows.concat(self._parts) if self._parts else Rows.empty(OUTCOME_FIELDS)
+        parts = self._parts + self._last
+        return Rows.concat(parts) if parts else Rows.empty(OUTCOME_FIELDS)
 
     def _status_end(self, ended: Rows) -> None:
         if ended.count:
             self._add(Kind.STATUS_END, ended.count, **_identity(ended))
 
     def _add(self, kind: Kind, count: int, **columns: Column) -> None:
-        rows = Rows.blank({n: d for n, d in OUTCOME_FIELDS.items() if n not in columns}, count)
-        rows["kind"][:] = kind
-        cast = {name: columns[name].astype(OUTCOME_FIELDS[name], copy=False) for name in columns}
-        full = rows.with_columns(**cast)
-        self._parts.append(Rows({name: full[name] for name in OUTCOME_FIELDS}))
+        self._parts.append(_outcomes(kind, count, **columns))
+
+
+def _outcomes(kind: Kind, count: int, **columns: Column) -> Rows:
+    rows = Rows.blank({n: d for n, d in OUTCOME_FIELDS.items() if n not in columns}, count)
+    rows["kind"][:] = kind
+    cast = {name: columns[name].astype(OUTCOME_FIELDS[name], copy=False) for name in columns}
+    full = rows.with_columns(**cast)
+    return Rows({name: full[name] for name in OUTCOME_FIELDS})
 
 
 def _identity(rows: Rows) -> dict[str, Column]:

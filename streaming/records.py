@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from checkback import protocol
 from checkback.check_protocol import CheckRequest
 from checkback.exceptions import OwnTopicError
-from checkback.protocol import Held, Topics
+from checkback.protocol import HalfPosition, Held, Topics
 from checkback.topics import MOST_BYTES
 from state import BUNDLE, NOT_WRITTEN, Kind
 from streaming.directory import Known
@@ -59,6 +59,8 @@ class RecordBuilder:
         self._holding = holding
         self._rules = rules
         self._sorted: set[str] = set()
+        self._not_taken: dict[HalfPosition, str] = {}
+        """What became of messages whose topics did not take them, where they had been parked before."""
         self._plain: dict[str, int] = {}
         """Number of partitions of each topic that nothing else has to be looked at for: most of all."""
         self.counts: Counter[str] = Counter()
@@ -190,7 +192,8 @@ class RecordBuilder:
         if kind == Kind.PARK:
             return self._parked(row)
         if kind == Kind.PARK_END:
-            return self._to_parked(row, [(protocol.ENDED, row["reason"].encode())])
+            became = self._not_taken.get(half_of(row), row["reason"])
+            return self._to_parked(row, [(protocol.ENDED, became.encode())])
         if kind == Kind.REJECT_OP:
             return self._rejected_op(row)
         if kind == Kind.REJECT_RECORD:
@@ -221,6 +224,7 @@ class RecordBuilder:
         asked = f" partition {row['partition']}" if row["partition"] >= 0 else ""
         row = {**row, "reason": f"{protocol.UNDELIVERABLE} {row['topic']}{asked}: {refusal.reason}"}
         half, again = self._holding.half(row, headers, held, refusal)
+        self._not_taken[half_of(row)] = protocol.COMMITTED_HELD if again else protocol.COMMITTED_REFUSED
         self._learn([half.topic])
         if not isinstance(self._placed(half), Refusal):
             self.counts["held" if again else "undeliverable"] += 1

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from state import Always, Event, Rows
+from state import Always, Event, Kind, Rows, evaluate
 from state.table import EventCodes
 from tests.state import reference
-from tests.state.records import Driver, Half, Op
+from tests.state.records import Driver, Half, Op, arrivals
 from tests.state.small import (
     CHECK_COMMIT,
     CHECK_ROLLBACK,
@@ -189,3 +189,14 @@ def test_without_an_immunity_of_its_own_a_late_decision_is_taken() -> None:
 
 def test_a_late_decision_is_taken_by_default() -> None:
     assert opened(half=Half(immunity_ms=1_000)).step(1_001, COMMIT).delivered
+
+
+@pytest.mark.parametrize("decision", [OPERATOR_COMMIT, OPERATOR_ROLLBACK])
+def test_that_it_waits_no_longer_is_said_after_all_else(decision: Op) -> None:
+    """The sink knows by then whether the topic took the message."""
+    driver, _ = parked()
+    result = evaluate(driver.segment, arrivals(ops=[decision]), 10**6, driver.policy)
+    kinds = result.outcomes["kind"].tolist()
+    assert kinds[-1] == Kind.PARK_END
+    assert kinds.count(Kind.PARK_END) == 1
+    assert len(kinds) > 1

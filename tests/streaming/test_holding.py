@@ -162,6 +162,25 @@ def test_an_operators_redelivery_asks_the_topic_again(sink: Sink) -> None:
     assert [len(record.value) for record in sink.place.read(narrow)] == [2_000]
 
 
+def test_what_is_not_taken_again_is_not_said_to_be_delivered(sink: Sink) -> None:
+    narrow, late = (f"{sink.place.topics.prefix}{name}" for name in ("narrow", "late"))
+    with TopicAdministration(sink.place.bootstrap_servers) as administration:
+        administration.create_one(narrow, 1, 1, {"max.message.bytes": "1000"})
+    messages = [
+        outcome(narrow, tx_id="refused", value=b"x" * 2_000, half_offset=1),
+        outcome(late, tx_id="held", half_offset=2),
+        outcome(sink.place.real_topic, tx_id="taken", half_offset=3),
+    ]
+    ends = [{**row, "kind": Kind.PARK_END, "reason": "committed", "value": None} for row in messages]
+    sink.write(*messages, *ends)
+    parked = [dict(record.headers) for record in sink.place.read(sink.place.topics.parked)]
+    assert {record["cb-id"]: record["cb-ended"] for record in parked} == {
+        b"refused": b"committed, refused",
+        b"held": b"committed, held",
+        b"taken": b"committed",
+    }
+
+
 def test_one_message_of_several_is_held_by_itself_whatever_the_length_of_its_id(sink: Sink) -> None:
     late = f"{sink.place.topics.prefix}late"
     value = protocol.pack([Message(sink.place.real_topic, b"1"), Message(late, b"2", b"k", [("h", b"x")])])
