@@ -158,6 +158,8 @@ def test_a_partition_without_a_leader_holds_its_messages_and_nobody_elses(two: T
 def test_too_few_replicas_in_sync_hold_messages_until_there_are_enough(two: Two) -> None:
     safe = two.topic("safe", [[1, 2]], min_insync_replicas="2")
     two.write(outcome(safe, value=b"before"))
+    # the transaction's marker is written after it has been committed, and has to be on both brokers to be read
+    wait_until(lambda: two.values(safe) == [b"before"])
     two.second.stop()
     began = monotonic()
     two.write(outcome(safe, value=b"held"), outcome(two.place.real_topic, value=b"others"))
