@@ -1,12 +1,13 @@
 """Frames of decoded records to the columns of ``state``."""
 
+import json
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from checkback.exceptions import ProtocolError
-from checkback.protocol import Topics, unpack
+from checkback.protocol import GROUP, ID, TOPIC, Topics, to_base64, unpack
 from state import BROKEN_FIELDS, BUNDLE, HALF_FIELDS, OP_FIELDS, Arrivals, Fields, Rows
 from state.rows import Column, objects
 from streaming.admission import Admission
@@ -16,6 +17,8 @@ from streaming.decode import BROKEN_KIND, HALF_KIND, OP_KIND, OPTIONS
 _OP_NAMES = {"half_offset": "offset", "action": "topic"}
 # What is wrong may be a name as long as the record; with it twice the record would be too large for cb.rejected.
 _REASON_CHARACTERS = 300
+_FIRST_HEADERS = ((ID, "tx_id"), (GROUP, "group"), (TOPIC, "topic"))
+_OWN_ID = f'"key":"{ID}"'
 _OPTION_FIELDS = ("partition", "immunity_ms", "check_max", "deliver_at_ms")
 _PLAIN_HALF_FIELDS = {name: kind for name, kind in HALF_FIELDS.items() if name not in _OPTION_FIELDS}
 
@@ -74,7 +77,17 @@ def _wrong_with(value: bytes | None, count: int, topics: Topics) -> str | None:
 
 
 def _broken(halves: Rows, reasons: Sequence[str], topics: Topics) -> Rows:
-    columns = {name: halves[name] for name in ("offset", "key", "value", "headers")}
+    columns = {name: halves[name] for name in ("offset", "key", "value")}
     topic = np.full(halves.count, topics.half, dtype=object)
-    rows = {**columns, "topic": topic, "reason": objects(reasons)}
+    headers = objects([_all_headers(halves, row) for row in range(halves.count)])
+    rows = {**columns, "headers": headers, "topic": topic, "reason": objects(reasons)}
     return Rows({name: rows[name] for name in BROKEN_FIELDS})
+
+
+def _all_headers(halves: Rows, row: int) -> str:
+    """A half message's headers as they were written; ``streaming.decode`` leaves out our own where they come first."""
+    packed: str = halves["headers"][row] or "[]"
+    if _OWN_ID in packed:
+        return packed
+    ours = [{"key": name, "value": to_base64(halves[column][row].encode())} for name, column in _FIRST_HEADERS]
+    return json.dumps(ours, separators=(",", ":"))[:-1] + ("," if packed != "[]" else "") + packed[1:]

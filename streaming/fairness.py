@@ -87,13 +87,14 @@ class Fairness:
 
     def _count(self) -> None:
         batch = self._newest - 1  # Spark's commit log has it for certain
+        if batch < 0:
+            self._count_in(_COUNT_AFTER_SECONDS)
+            return
         try:
-            usages = usage_in_state(self._spark, self._checkpoint, batch) if batch >= 0 else None
+            usages = usage_in_state(self._spark, self._checkpoint, batch)
         except (PySparkException, Py4JError, OSError) as error:
-            usages = None
             if not self._stopped:
                 _LOGGER.warning("Quotas wait: the state of batch %d cannot be counted now: %s", batch, _line(error))
-        if usages is None:
             self._count_in(_COUNT_AGAIN_SECONDS)
             return
         with self._lock:

@@ -131,8 +131,8 @@ class HeldBackWatch:
             self._observe(place, seconds)
         for held in self._held.warnings(now):
             _LOGGER.warning(
-                "partition %d of %s has been held back by an open transaction%s for %.0f s: nothing behind offset %d is "
-                "read before that ends. Half messages and ops must not be written in a long Kafka transaction: see "
+                "partition %d of %s has been held back by an open transaction%s for %.0f s: nothing behind offset %d "
+                "is read before that ends. Half messages and ops must not be written in a long Kafka transaction: see "
                 "docs/operations.md.",
                 *(held.place.partition, held.place.topic, self._writer(held), held.seconds, held.offset),
             )

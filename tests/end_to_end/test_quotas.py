@@ -1,0 +1,67 @@
+"""A group that takes too much is barred, and nobody else is; on the real job."""
+
+import pytest
+from pyspark.sql import SparkSession
+
+from checkback.protocol import REASON, Action, HalfPosition, Source, TransactionOptions, half_headers, op_headers
+from streaming import fairness
+from tests.end_to_end.job import running
+from tests.place import Place, wait_until
+
+
+def _half(place: Place, name: str, group: str, options: TransactionOptions | None = None) -> HalfPosition:
+    producer = place.producer()
+    headers = half_headers(name, group, place.real_topic, [("trace", b"1"), ("again", b"")], options=options)
+    sent = producer.send(place.topics.half, b"value", headers=headers, partition=0).get(10)
+    producer.close()
+    return HalfPosition(sent.partition, sent.offset)
+
+
+def _commit(place: Place, name: str, group: str, half: HalfPosition) -> None:
+    producer = place.producer()
+    headers = op_headers(name, group, half, Action.COMMIT, Source.PRODUCER)
+    producer.send(place.topics.op, b"", headers=headers, partition=half.partition)
+    producer.close()
+
+
+def test_a_group_over_its_quota_is_barred_until_it_is_below_also_after_a_restart(
+    place: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fairness, "_COUNT_AFTER_SECONDS", 0.1)
+    sections = {
+        "transactions": {"timeout": "1h", "delay_max": "1h"},
+        "quotas": {"open": 3},
+        "checks": {"in_job": False},
+    }
+    first = {name: _half(place, name, "greedy") for name in "abcd"}
+    with running(place, spark, **sections) as counts:
+        wait_until(lambda: counts["half"] == 4)
+        wait_until(lambda: bool(list((place.folder / "checkpoint").glob("checkback-barred-*.json"))), 60)
+        refused = _half(place, "refused", "greedy")
+        other = _half(place, "other", "modest")
+        _commit(place, "other", "modest", other)
+        wait_until(lambda: counts["committed"] == 1 and counts["rejected"] == 1)
+    with running(place, spark, **sections) as counts:
+        _half(place, "refused too", "greedy")
+        wait_until(lambda: counts["rejected"] == 1)
+        for name in "ab":
+            _commit(place, name, "greedy", first[name])
+        wait_until(lambda: counts["committed"] == 2)
+        sent = 0
+        while not counts["half"]:
+            _half(place, f"again {sent}", "greedy")
+            sent += 1
+            wait_until(lambda sent=sent: counts["half"] + counts["rejected"] == 1 + sent)  # type: ignore[misc]
+    rejected = [dict(record.headers) for record in place.read(place.topics.rejected)]
+    assert [record["cb-id"] for record in rejected][:2] == [b"refused", b"refused too"]
+    assert b"quotas.open = 3" in rejected[0][REASON]
+    assert list(rejected[0])[2:] == ["cb-id", "cb-group", "cb-topic", "trace", "again"]
+    assert refused.offset == 4
+
+
+def test_a_delay_longer_than_allowed_is_rejected(place: Place, spark: SparkSession) -> None:
+    _half(place, "too far", "shop", TransactionOptions(deliver_at_ms=4_000_000_000_000))
+    with running(place, spark, checks={"in_job": False}) as counts:
+        wait_until(lambda: counts["rejected"] == 1)
+    (rejected,) = place.read(place.topics.rejected)
+    assert b"transactions.delay_max (7d)" in dict(rejected.headers)[REASON]
