@@ -68,7 +68,7 @@ def run_until_all_ended(place: Place, spark: SparkSession, expected: Counter[str
     """Let the job take everything in; its counts."""
     counts: Counter[str] = Counter()
     settings = place.settings(
-        transactions={"timeout": "1h"},
+        transactions={"timeout": "1h", "delay_max": "100000d"},
         checks={"in_job": False},
         job={"max_offsets_per_trigger": max(1_500, RECORDS // 6)},  # several batches
     )

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.state import GroupState
 
 from checkback.protocol import Message, Topics, pack
-from state import BUNDLE, Event, Kind, Limits, Policies, Policy
+from state import BUNDLE, NOT_WRITTEN, Event, Kind, Limits, Policies, Policy
 from streaming.decode import BROKEN_KIND, CLOCK_KIND, COLUMNS, HALF_KIND, INGEST_TIME, OP_KIND
 from streaming.segments import with_segment_state
 from tests.place import STATE_PARTITIONS
@@ -81,7 +81,7 @@ class Stream:
         return self.outcomes[before:]
 
     def _collect(self, frame: DataFrame, number: int) -> None:
-        made = [row.asDict() for row in frame.collect() if row.kind != Kind.COUNT]
+        made = [row.asDict() for row in frame.collect() if row.kind not in NOT_WRITTEN]
         self.runs.append((number, made))
         self.outcomes += made
         if self.dies and made:
