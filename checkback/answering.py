@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from checkback.check_protocol import MAX_BATCH, REMARK_CHARACTERS, CheckRequest
-from checkback.exceptions import ProtocolError
+from checkback.exceptions import ConfigurationError, ProtocolError
 from checkback.listener import LocalTransactionState, TransactionChecker
 from checkback.protocol import VERSION
 from checkback.signature import WINDOW_MS, refusal
@@ -45,7 +45,14 @@ def check_app(
     With ``key`` only requests are answered (else: status 401) that are signed with it, by a clock that is at most
     ``window_ms`` ms away from ``clock_ms``, ms since 1970. Bodies longer than ``max_body_bytes`` bytes are refused
     with 413, more than 64 headers with 431.
+
+    Raises:
+        ConfigurationError: the key is empty, so that anybody could sign.
     """
+    if key is not None and not key.strip():
+        raise ConfigurationError(
+            "key is empty: give the group's secret, as checks.keys has it, or None for no signature."
+        )
     secret = None if key is None else key.encode()
 
     async def answer(request: Request) -> Response:

@@ -13,6 +13,7 @@ import uvicorn
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
+from checkback.advertising import announced_url, is_wildcard, refuse_unreachable
 from checkback.answering import check_app
 from checkback.check_protocol import MAX_BATCH, Announcement, announcement_key
 from checkback.exceptions import CheckbackError, ConfigurationError, KafkaUnreachableError
@@ -29,6 +30,10 @@ class EndpointAnnouncer:
 
     ``batch`` is how many checks it takes in one request: give 1 for an endpoint of your own that only answers single
     ones. ``answers_for`` are the real topics it is asked about; without it all.
+
+    Raises:
+        ConfigurationError: nobody can ask at ``url`` (0.0.0.0, say), or the topic ``cb.producers`` is missing.
+        KafkaUnreachableError: no Kafka answers.
     """
 
     def __init__(
@@ -42,6 +47,7 @@ class EndpointAnnouncer:
         topics: Topics | None = None,
         kafka_options: Mapping[str, Any] | None = None,
     ) -> None:
+        refuse_unreachable(url)
         self._group = group
         self._instance = uuid.uuid4().hex
         self._url = url
@@ -90,9 +96,15 @@ class EndpointAnnouncer:
 class CheckEndpoint:
     """Serves :func:`check_app` on a port of its own and announces it; use it as a context manager.
 
-    For applications without a web server. ``port`` 0 takes a free one; ``host`` must be an address at which the
-    job's machine reaches this process. With ``key`` only requests signed with it are answered: ``checks.keys`` of
-    the check service has the same. ``batch`` and ``answers_for`` are as in :class:`EndpointAnnouncer`.
+    For applications without a web server. ``port`` 0 takes a free one; ``host`` is the address to listen at. That is
+    the one announced, unless the job's machine reaches this process at another one: a host, ``host:port`` or URL in
+    ``advertised``, which ``host="0.0.0.0"`` and ``"::"`` need. With ``key`` only requests signed with it are answered:
+    ``checks.keys`` of the check service has the same. ``batch`` and ``answers_for`` are as in
+    :class:`EndpointAnnouncer`.
+
+    Raises:
+        ConfigurationError: the key is empty, or nobody could ask at the address that would be announced.
+        OSError: the address cannot be listened at.
     """
 
     def __init__(  # noqa: PLR0913  (keyword options, most of them left at their defaults)
@@ -103,6 +115,7 @@ class CheckEndpoint:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        advertised: str | None = None,
         key: str | None = None,
         batch: int = MAX_BATCH,
         answers_for: Sequence[str] | None = None,
@@ -116,8 +129,11 @@ class CheckEndpoint:
             "topics": topics,
             "kafka_options": kafka_options,
         }
-        self._socket = socket.create_server((host, port))
         app = check_app(listener, group, key=key)
+        announced_url(host, port or 1, advertised)  # before anything is opened: the free port is not known yet
+        self._socket = _listening(host, port)
+        bound_host, bound_port = self._socket.getsockname()[:2]
+        self._url = announced_url(bound_host, bound_port, advertised)
         config = uvicorn.Config(app, log_level="warning", lifespan="off", access_log=False)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
@@ -127,9 +143,8 @@ class CheckEndpoint:
 
     @property
     def url(self) -> str:
-        """Where the endpoint answers."""
-        host, port = self._socket.getsockname()[:2]
-        return f"http://{host}:{port}/"
+        """Where the endpoint answers, as it is announced."""
+        return self._url
 
     def start(self) -> Self:
         """Serve, then announce."""
@@ -160,3 +175,11 @@ class CheckEndpoint:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    if ":" not in host:
+        return socket.create_server((host, port))
+    # at "::" for IPv4 as well, where the system can
+    both = is_wildcard(host) and socket.has_dualstack_ipv6()
+    return socket.create_server((host, port), family=socket.AF_INET6, dualstack_ipv6=both)

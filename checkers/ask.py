@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -105,11 +104,7 @@ def _target(url: str, allowed: AllowList) -> URL:
     host = target.host
     if target.scheme not in {"http", "https"} or not host:
         raise aiohttp.InvalidURL(url, "it is neither http:// nor https:// with a host")
-    try:
-        address = str(ip_address(host))
-    except ValueError:
-        return target
-    refusal = allowed.refusal(host, address)
+    refusal = allowed.refusal_of_literal(host)
     if refusal is not None:
         raise aiohttp.InvalidURL(url, refusal)
     return target

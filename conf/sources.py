@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from checkback.exceptions import ConfigurationError
+from conf.redaction import redacted
 from conf.settings import CheckSettings, JobSettings, KafkaSettings, Settings, TransactionSettings
 from conf.sinks import SinksSettings
 
@@ -61,7 +62,7 @@ def load(file: Path | None = None) -> Settings:
 
 
 def origins(file: Path | None = None) -> list[Effective]:
-    """Every setting with its value and where that came from, in the order of ``default.toml``."""
+    """Every setting with its value and where that came from, in the order of ``default.toml``; secrets are hidden."""
     settings = load(file).model_dump(mode="json")
     from_file, from_environment = dict(_leaves(_file(file))), dict(_leaves(_environment()))
 
@@ -71,7 +72,7 @@ def origins(file: Path | None = None) -> list[Effective]:
         return Origin.FILE if _names(from_file, key) else Origin.DEFAULT
 
     return [
-        Effective(f"{section}.{name}", value, origin(f"{section}.{name}"))
+        Effective(f"{section}.{name}", redacted(value), origin(f"{section}.{name}"))
         for section, values in settings.items()
         for name, value in values.items()
     ]

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,13 @@ README = Path(__file__).parents[1] / "README.md"
 def test_the_example_sends_an_order(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = re.search(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
-    source = found[1].replace(
-        '"localhost:9092", "shop", shop', f'"{place.bootstrap_servers}", "shop", shop, topics=topics'
-    )
+    kafka = '"localhost:9092", "shop", shop'
+    assert found[1].count(kafka) == 2
+    source = found[1].replace(kafka, f'"{place.bootstrap_servers}", "shop", shop, topics=topics')
     monkeypatch.chdir(tmp_path)
-    exec(compile(source, "README.md", "exec"), {"topics": place.topics})  # noqa: S102  (that is the test)
+    names: dict[str, Any] = {"topics": place.topics}
+    exec(compile(source, "README.md", "exec"), names)  # noqa: S102  (that is the test)
+    names["engine"].dispose()
     (half,) = place.read(place.topics.half)
     (op,) = place.read(place.topics.op)
     assert (half.key, half.value) == (b"customer-7", b'{"order": 1}')

@@ -220,6 +220,12 @@ def test_the_signature_is_judged_before_the_body() -> None:
     assert request(check_app(Answerer(), "orders", key=KEY), b"garbage").status_code == 401
 
 
+@pytest.mark.parametrize("key", ["", " "])
+def test_an_empty_key_is_refused(key: str) -> None:
+    with pytest.raises(ConfigurationError, match="key is empty"):
+        check_app(Answerer(), "orders", key=key)
+
+
 def test_a_large_body_is_refused() -> None:
     body = json.dumps(REQUEST.to_json()).encode()
     assert request(check_app(Answerer(), "orders", max_body_bytes=len(body)), body).status_code == 200

@@ -256,6 +256,15 @@ def test_an_address_that_is_never_asked_is_unreachable_and_says_why(url: str) ->
     assert "a link-local, multicast or unspecified address" in verdict.remark
 
 
+@pytest.mark.parametrize("host", ["2130706433", "0x7f000001", "0x7f.1", "017700000001", "127.1", "127.0.0.1."])
+def test_a_host_in_an_odd_notation_is_refused_by_us(host: str) -> None:
+    with serving(http(b'{"state": "commit"}')) as served:
+        verdict = ask(f"http://{host}:{served.port}/")
+        assert served.requests == []
+    assert verdict.action is Action.UNREACHABLE
+    assert "is no way to write an address: write four decimal numbers" in verdict.remark
+
+
 @pytest.mark.parametrize(
     ("allowed", "host", "action"),
     [
