@@ -25,6 +25,7 @@ from streaming.claim import Claim, Owner
 from streaming.clock import JobClock, kafka_ms, wall_ms
 from streaming.fence import any_has, topic_ids
 from streaming.guard import Guard
+from streaming.held_back import HeldBackWatch, named_writer
 from streaming.metrics import JobMetrics
 from streaming.opening import Clock, Opening
 from streaming.partition_writer import SinkSettings
@@ -76,6 +77,7 @@ class TransactionJob:
         self._metrics = JobMetrics(settings.job.metrics_port)
         self._query: StreamingQuery | None = None
         self._checks: CheckService | None = None
+        self._held_back: HeldBackWatch | None = None
 
     def start(self) -> Self:
         """Check everything, then start the query and, if the settings say so, the check service."""
@@ -132,6 +134,13 @@ class TransactionJob:
         if checks is not None:
             self._checks = checks
             checks.start()
+        self._held_back = self._watch(sink)
+        self._held_back.start()
+
+    def _watch(self, sink: SinkSettings) -> HeldBackWatch:
+        kafka = self._settings.kafka
+        writer = named_writer(kafka.bootstrap_servers, kafka.client_options)
+        return HeldBackWatch(sink.client(), [sink.topics.half, sink.topics.op], writer, self._metrics.held_back)
 
     def _sink_settings(self) -> SinkSettings:
         kafka = self._settings.kafka
@@ -193,10 +202,13 @@ class TransactionJob:
         A batch that takes longer is given up, and repeated at the next start.
         """
         checks, self._checks = self._checks, None
+        held_back, self._held_back = self._held_back, None
         query, self._query = self._query, None
         spark, self._spark = self._spark, None
         claim, self._claim = self._claim, None
         deadline = time.monotonic() + _STOP_SECONDS
+        if held_back is not None:
+            held_back.stop()
         if self._sink is not None:
             self._sink.stop_before_next_batch()
         if checks is not None:

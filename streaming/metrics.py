@@ -10,6 +10,7 @@ from wsgiref.simple_server import WSGIServer
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
 from checkback.exceptions import ConfigurationError
+from streaming.held_back import Place
 from streaming.sink import BatchReport
 
 _LOGGER = logging.getLogger(__name__)
@@ -35,6 +36,12 @@ class JobMetrics:
         self._skipped = Counter(
             "checkback_partitions_skipped",
             "State partitions of a repeated batch that were in Kafka already",
+            registry=self._registry,
+        )
+        self._held_back = Gauge(
+            "checkback_partition_held_back_seconds",
+            "For how long somebody's open Kafka transaction has hidden what lies behind it",
+            ["topic", "partition"],
             registry=self._registry,
         )
         self._batch = Gauge("checkback_batch", "Number of the last batch", registry=self._registry)
@@ -75,6 +82,10 @@ class JobMetrics:
             server[0].shutdown()
             server[0].server_close()
             server[1].join()
+
+    def held_back(self, place: Place, seconds: float) -> None:
+        """For how long a half or op partition has been held back; 0 when it is not."""
+        self._held_back.labels(place.topic, str(place.partition)).set(seconds)
 
     def observe(self, report: BatchReport) -> None:
         """Add what one batch did."""

@@ -1,0 +1,188 @@
+"""Notices half and op partitions that somebody's open Kafka transaction holds back.
+
+The job reads committed. An open transaction on a partition hides what comes behind it, everybody's, until it ends or
+Kafka aborts it (the writer's ``transaction.timeout.ms``, up to 15 min by the brokers' default). Nothing is lost then,
+and nothing else would say why messages are late. So the ends of the partitions are compared every few seconds, in a
+thread of its own; whatever goes wrong here never stops the job.
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # documented as ours to use
+from kafka import KafkaAdminClient
+from kafka import TopicPartition as Partition
+
+_LOGGER = logging.getLogger(__name__)
+_LOOK_SECONDS = 5.0
+_WARN_SECONDS = 10.0
+_AGAIN_SECONDS = 60.0
+_CALL_SECONDS = 5.0
+_STOP_SECONDS = 2.0
+
+
+class Place(NamedTuple):
+    """One partition."""
+
+    topic: str
+    partition: int
+
+
+class Ends(NamedTuple):
+    """Where a partition ends for those who read committed, and for those who do not."""
+
+    stable: int
+    end: int
+
+
+class Held(NamedTuple):
+    """A partition to warn of."""
+
+    place: Place
+    offset: int
+    """Where the open transaction begins."""
+    seconds: float
+
+
+class HeldBack:
+    """What looks at partitions tell: which are held back, for how long, and of which to warn now.
+
+    A partition is held back while its stable end stays where it was at an earlier look, and is not its end. Where it
+    moves, transactions are short. Times are seconds of a clock that only goes on.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[Place, tuple[int, float]] = {}
+        self._warn_at: dict[Place, float] = {}
+
+    def look(self, found: Mapping[Place, Ends], now: float) -> dict[Place, float]:
+        """Take in a look; for how many seconds each of these partitions has been held back, 0 when it is not."""
+        for place, ends in found.items():
+            if ends.stable >= ends.end:
+                self._forget(place)
+            elif self._since.get(place, (-1, now))[0] != ends.stable:
+                self._since[place] = (ends.stable, now)
+                self._warn_at[place] = now + _WARN_SECONDS
+        for place in self._since.keys() - found.keys():  # the topic is gone, or Kafka did not say
+            self._forget(place)
+        return {place: now - self._since[place][1] if place in self._since else 0.0 for place in found}
+
+    def warnings(self, now: float) -> list[Held]:
+        """Those to warn of now: each after 10 s, and then once a minute."""
+        due = [place for place, at in self._warn_at.items() if now >= at]
+        for place in due:
+            self._warn_at[place] = now + _AGAIN_SECONDS
+        return [Held(place, self._since[place][0], now - self._since[place][1]) for place in due]
+
+    def _forget(self, place: Place) -> None:
+        self._since.pop(place, None)
+        self._warn_at.pop(place, None)
+
+
+class HeldBackWatch:
+    """Looks every 5 s, from :meth:`start` to :meth:`stop`.
+
+    ``client`` are settings of a librdkafka client, ``writer`` names who holds a partition back as far as Kafka tells,
+    and ``observe`` is told of each partition how many seconds it has been held back.
+    """
+
+    def __init__(
+        self,
+        client: Mapping[str, Any],
+        topics: Iterable[str],
+        writer: Callable[[Held], str],
+        observe: Callable[[Place, float], None],
+    ) -> None:
+        self._client = dict(client)
+        self._topics = list(topics)
+        self._writer = writer
+        self._observe = observe
+        self._held = HeldBack()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="checkback-held-back", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more. A look that is under way may outlive this: it changes nothing."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join(_STOP_SECONDS)
+
+    def _watch(self) -> None:
+        admin: AdminClient | None = None
+        while not self._stopping.wait(_LOOK_SECONDS):
+            try:
+                admin = admin or AdminClient(self._client)
+                self.look(read_ends(admin, self._topics), time.monotonic())
+            except Exception as error:  # noqa: BLE001  (whatever it is, messages are worth more than this look)
+                _LOGGER.debug("Whether partitions are held back cannot be told now: %r", error)
+
+    def look(self, found: Mapping[Place, Ends], now: float) -> None:
+        """Take in what was found: tell of it, and warn where it is time to."""
+        for place, seconds in self._held.look(found, now).items():
+            self._observe(place, seconds)
+        for held in self._held.warnings(now):
+            _LOGGER.warning(
+                "partition %d of %s is held back by an open transaction%s since %.0f s: nothing behind offset %d is "
+                "read before that ends. Half messages and ops must not be written in a long Kafka transaction: see "
+                "docs/operations.md.",
+                *(held.place.partition, held.place.topic, self._writer(held), held.seconds, held.offset),
+            )
+
+
+def read_ends(admin: AdminClient, topics: Iterable[str]) -> dict[Place, Ends]:
+    """Both ends of each partition of these topics; those whose leader does not answer are left out.
+
+    Raises:
+        KafkaException: Kafka does not answer at all.
+    """
+    asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_CALL_SECONDS)
+    places = [Place(name, partition.id) for name, answer in asked.items() for partition in answer.result().partitions]
+    # This order: what is written in between looks stable too early, and not held back.
+    ends = _ends(admin, places, IsolationLevel.READ_UNCOMMITTED)
+    stable = _ends(admin, places, IsolationLevel.READ_COMMITTED)
+    return {place: Ends(stable[place], ends[place]) for place in ends.keys() & stable.keys()}
+
+
+def _ends(admin: AdminClient, places: Iterable[Place], isolation: IsolationLevel) -> dict[Place, int]:
+    latest = {TopicPartition(*place): OffsetSpec.latest() for place in places}  # type: ignore[no-untyped-call]
+    found = {}
+    asked = admin.list_offsets(latest, isolation_level=isolation, request_timeout=_CALL_SECONDS)
+    for place, answer in asked.items():
+        with contextlib.suppress(KafkaException):
+            found[Place(place.topic, place.partition)] = answer.result().offset
+    return found
+
+
+def named_writer(bootstrap_servers: str, options: Mapping[str, Any]) -> Callable[[Held], str]:
+    """Asks Kafka whose transaction it is; "" where it does not say, or does not allow the job to ask."""
+
+    def writer(held: Held) -> str:
+        try:
+            with contextlib.closing(KafkaAdminClient(bootstrap_servers=bootstrap_servers, **options)) as admin:
+                return _named(admin, held)
+        except Exception as error:  # noqa: BLE001  (the warning is worth more than the name in it)
+            _LOGGER.debug("Whose transaction holds back %s cannot be told: %r", held.place, error)
+            return ""
+
+    return writer
+
+
+def _named(admin: KafkaAdminClient, held: Held) -> str:
+    place = Partition(*held.place)
+    for producer in admin.describe_producers([place])[place].active_producers:
+        if producer.current_transaction_start_offset != held.offset:
+            continue
+        listed = admin.list_transactions(producer_id_filters=[producer.producer_id]).values()
+        names = [repr(one.transactional_id) for ones in listed for one in ones]
+        known = f", transactional id {', '.join(names)}" if names else ""
+        return f" (producer {producer.producer_id}{known})"
+    return ""
