@@ -15,14 +15,18 @@ from checkback.protocol import Action, HalfPosition, Source, Topics, op_headers
 _LOGGER = logging.getLogger(__name__)
 _POLL_MS = 500
 
+_Place = tuple[HalfPosition, str]
+
 
 class ParkedMessage(NamedTuple):
     """A record of ``cb.parked``."""
 
     transaction_id: str
+    """As its producer says; another group's message may say the same."""
     group: str
     topic: str
     half: HalfPosition
+    """Where the job has it: what an operator's op acts on."""
     reason: str
     key: bytes | None
     value: bytes | None
@@ -69,6 +73,8 @@ class ParkedMessages:
     def read(self, *, ended: bool = False) -> list[ParkedMessage]:
         """Messages that wait for an operator, in their order; parked twice, one is there once, as the last time.
 
+        What a message is, its place says, not its id: the messages of one half that was not kept, their ids as well.
+
         ``ended``: also those of which the job has written that they wait no longer.
         """
         topic = self._topics.parked
@@ -78,7 +84,7 @@ class ParkedMessages:
         self._consumer.assign(places)
         self._consumer.seek_to_beginning(*places)
         ends = self._consumer.end_offsets(places)
-        found: dict[str, ParkedMessage] = {}
+        found: dict[_Place, ParkedMessage] = {}
         while any(self._consumer.position(place) < ends[place] for place in places):
             for records in self._consumer.poll(timeout_ms=_POLL_MS).values():
                 for record in records:
@@ -89,8 +95,9 @@ class ParkedMessages:
                             "Skipped offset %s of %s, which the job did not write: %r", record.offset, topic, error
                         )
                         continue
-                    found.pop(message.transaction_id, None)
-                    found[message.transaction_id] = message
+                    place = (message.half, message.transaction_id)
+                    found.pop(place, None)
+                    found[place] = message
         return [message for message in found.values() if ended or not message.became]
 
     def end(self, messages: Iterable[ParkedMessage], action: Action, remark: str = "") -> None:
@@ -115,20 +122,19 @@ class ParkedMessages:
                 ) from error
 
 
-def _parked(record: Any, found: Mapping[str, ParkedMessage]) -> ParkedMessage:
+def _parked(record: Any, found: Mapping[_Place, ParkedMessage]) -> ParkedMessage:
     headers = dict(reversed(record.headers))
+    half = HalfPosition.parse(headers[protocol.HALF].decode())
     became = headers.get(protocol.ENDED)
     if became is not None:
-        message = found[headers[protocol.ID].decode()]
-        same = message.half == HalfPosition.parse(headers[protocol.HALF].decode())
-        return message._replace(became=became.decode()) if same else message
+        return found[half, headers[protocol.ID].decode()]._replace(became=became.decode())
     undeliverable = headers[protocol.REASON].startswith(protocol.UNDELIVERABLE.encode())
     return ParkedMessage(
         kept=not undeliverable or protocol.FROM in headers,
         transaction_id=headers[protocol.ID].decode(),
         group=headers[protocol.GROUP].decode(),
         topic=headers[protocol.TOPIC].decode(),
-        half=HalfPosition.parse(headers[protocol.HALF].decode()),
+        half=half,
         reason=headers[protocol.REASON].decode(),
         key=record.key,
         value=record.value,

@@ -1,23 +1,31 @@
 """``checkback parked``: what an operator can do about messages that were given up on, or could not be delivered."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from checkback.cli.options import ConfigFile
-from checkback.exceptions import OperatorError
+from checkback.exceptions import OperatorError, ProtocolError
 from checkback.parked import ParkedMessage, ParkedMessages
-from checkback.protocol import Action, Topics
+from checkback.protocol import Action, HalfPosition, Topics
 from conf import load
 
 parked = typer.Typer(
     no_args_is_help=True, help="Messages that were given up on, or could not be delivered: see them, and decide."
 )
 
-Ids = Annotated[list[str] | None, typer.Argument(help="Transaction ids, as 'parked list' shows them.", metavar="ID")]
+Ids = Annotated[
+    list[str] | None,
+    typer.Argument(help="Transaction ids, each of which only one message in the list may have.", metavar="ID"),
+]
+Halves = Annotated[
+    list[str] | None,
+    typer.Option("--half", help="Places of half messages, as 'parked list' shows them.", metavar="PARTITION:OFFSET"),
+]
 All = Annotated[bool, typer.Option("--all", help="All that are in the list.")]
 Group = Annotated[str | None, typer.Option(help="Only those of this producer group.")]
 Ended = Annotated[bool, typer.Option("--ended", help="Also those that wait no longer, with what became of them.")]
@@ -28,62 +36,126 @@ Remark = Annotated[str, typer.Option(help="Why, for those who read the op topic 
 def show(group: Group = None, ended: Ended = False, config: ConfigFile = None) -> None:
     """List the messages that wait for an operator: to be decided, or to be delivered again."""
     table = Table()
-    for name in ("transaction", "group", "topic", "half", "parked", "why", *(["became"] if ended else [])):
+    for name in ("half", "transaction", "group", "topic", "parked", "why", *(["became"] if ended else [])):
         table.add_column(name, overflow="fold")
     with _open(config) as messages:
         for message in _chosen(messages.read(ended=ended), group):
             parked_at = datetime.fromtimestamp(message.time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-            said = (message.transaction_id, message.group, message.topic, str(message.half), parked_at, message.reason)
+            said = (str(message.half), message.transaction_id, message.group, message.topic, parked_at, message.reason)
             table.add_row(*said, *([message.became] if ended else []))
     Console().print(table)
 
 
 @parked.command()
 def resume(
-    ids: Ids = None, every: All = False, group: Group = None, remark: Remark = "", config: ConfigFile = None
+    ids: Ids = None,
+    halves: Halves = None,
+    every: All = False,
+    group: Group = None,
+    remark: Remark = "",
+    config: ConfigFile = None,
 ) -> None:
     """Check them again, with fresh attempts."""
-    _end(Action.RESUME, ids, every, group, remark, config)
+    _end(Action.RESUME, _Wanted(ids, halves, every, group), remark, config)
 
 
 @parked.command()
 def commit(
-    ids: Ids = None, every: All = False, group: Group = None, remark: Remark = "", config: ConfigFile = None
+    ids: Ids = None,
+    halves: Halves = None,
+    every: All = False,
+    group: Group = None,
+    remark: Remark = "",
+    config: ConfigFile = None,
 ) -> None:
     """Deliver them."""
-    _end(Action.COMMIT, ids, every, group, remark, config)
+    _end(Action.COMMIT, _Wanted(ids, halves, every, group), remark, config)
 
 
 @parked.command()
 def rollback(
-    ids: Ids = None, every: All = False, group: Group = None, remark: Remark = "", config: ConfigFile = None
+    ids: Ids = None,
+    halves: Halves = None,
+    every: All = False,
+    group: Group = None,
+    remark: Remark = "",
+    config: ConfigFile = None,
 ) -> None:
     """Never deliver them."""
-    _end(Action.ROLLBACK, ids, every, group, remark, config)
+    _end(Action.ROLLBACK, _Wanted(ids, halves, every, group), remark, config)
 
 
 @parked.command()
 def redeliver(
-    ids: Ids = None, every: All = False, group: Group = None, remark: Remark = "", config: ConfigFile = None
+    ids: Ids = None,
+    halves: Halves = None,
+    every: All = False,
+    group: Group = None,
+    remark: Remark = "",
+    config: ConfigFile = None,
 ) -> None:
     """Deliver those that were committed and that their topics did not take; again does no harm."""
-    _end(Action.REDELIVER, ids, every, group, remark, config)
+    _end(Action.REDELIVER, _Wanted(ids, halves, every, group), remark, config)
 
 
-def _end(
-    action: Action, ids: list[str] | None, every: bool, group: str | None, remark: str, config: ConfigFile
-) -> None:
-    if bool(ids) == every:
-        raise OperatorError("Name transactions, or give --all; not both.")
+class _Wanted(NamedTuple):
+    """Which messages an operator has named."""
+
+    ids: list[str] | None
+    halves: list[str] | None
+    every: bool
+    group: str | None
+
+
+def _end(action: Action, wanted: _Wanted, remark: str, config: ConfigFile) -> None:
+    if bool(wanted.ids or wanted.halves) == wanted.every:
+        raise OperatorError("Name transactions or places (--half), or give --all; not both.")
     with _open(config) as messages:
-        found = {message.transaction_id: message for message in _chosen(messages.read(), group)}
-        unknown = [name for name in ids or () if name not in found]
-        if unknown:
-            raise OperatorError(f"Not in the list of parked messages: {', '.join(unknown)}. Nothing was done.")
-        chosen = [found[name] for name in ids] if ids else [one for one in found.values() if _applies(action, one)]
-        _refuse(action, chosen)
+        chosen = chosen_of(_chosen(messages.read(), wanted.group), action, wanted.ids or (), wanted.halves or ())
         messages.end(chosen, action, remark)
     Console().print(f"{action}: {len(chosen)} written; the job judges them in the order of the op topic.")
+
+
+def chosen_of(
+    found: Sequence[ParkedMessage], action: Action, ids: Sequence[str], halves: Sequence[str]
+) -> list[ParkedMessage]:
+    """The messages that were named, each once; all that the action is for when none was.
+
+    Raises:
+        OperatorError: one is not there, an id is that of several, or the action is of no use for one.
+    """
+    if not (ids or halves):
+        return [message for message in found if _applies(action, message)]
+    places = [(half, _position(half)) for half in halves]
+    named = [(half, [message for message in found if message.half == place]) for half, place in places]
+    of = [(name, _of_id(found, action, name)) for name in ids]
+    unknown = [name for name, messages in of + named if not messages]
+    if unknown:
+        raise OperatorError(f"Not in the list of parked messages: {', '.join(unknown)}. Nothing was done.")
+    several = [_said(name, messages) for name, messages in of if len(messages) > 1]
+    if several:
+        raise OperatorError(f"{' '.join(several)} Name the place, as --half PARTITION:OFFSET. Nothing was done.")
+    chosen = list(dict.fromkeys(message for _, messages in of + named for message in messages))
+    _refuse(action, chosen)
+    return chosen
+
+
+def _of_id(found: Sequence[ParkedMessage], action: Action, name: str) -> list[ParkedMessage]:
+    """Those with this id that the action is for; when there are none, the others, to be told of."""
+    same = [message for message in found if message.transaction_id == name]
+    return [message for message in same if _applies(action, message)] or same[:1]
+
+
+def _said(name: str, messages: Sequence[ParkedMessage]) -> str:
+    places = ", ".join(f"{message.half} (group {message.group}, topic {message.topic})" for message in messages)
+    return f"{name} is the id of {len(messages)} messages: {places}."
+
+
+def _position(half: str) -> HalfPosition:
+    try:
+        return HalfPosition.parse(half)
+    except (ValueError, ProtocolError) as error:
+        raise OperatorError(f"{half} is no place of a half message: write PARTITION:OFFSET, as 3:4711.") from error
 
 
 def _applies(action: Action, message: ParkedMessage) -> bool:
@@ -95,7 +167,7 @@ def _refuse(action: Action, chosen: list[ParkedMessage]) -> None:
     wrong = [message for message in chosen if not _applies(action, message)]
     if not wrong:
         return
-    names = ", ".join(message.transaction_id for message in wrong)
+    names = ", ".join(f"{message.transaction_id} at {message.half}" for message in wrong)
     if wrong[0].undecided:
         why = "not decided yet: 'checkback parked commit', 'rollback' or 'resume' does that"
     elif action is not Action.REDELIVER:

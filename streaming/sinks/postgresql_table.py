@@ -15,6 +15,7 @@ from conf import PostgresqlTable
 from streaming.partition_writer import Batch
 from streaming.sinks.copy_lines import COLUMNS, copy_lines
 from streaming.sinks.folders import Folder
+from streaming.sinks.postgresql_key import KEY, UNIQUE_INDEXES, UniqueIndex, key_problem
 from streaming.sinks.problems import could_not_take
 from streaming.sinks.staging import file_system_of
 
@@ -32,10 +33,10 @@ _PASSING = ("08001", "08003", "08006", "40", "53", "55P03", "57")
 
 
 class PostgresqlDestination:
-    """A table with the primary key ``id``, and one with the newest batch of each query.
+    """A table whose key is ``id`` and ``half``, and one with the newest batch of each query.
 
     Exactly once: the newest batch is locked, compared and moved on in the transaction that writes the rows. A row
-    whose id is there is replaced, so messages that a new checkpoint delivers once more are there once, too.
+    whose id and place are there is replaced, so messages that a new checkpoint delivers once more are there once, too.
     """
 
     def __init__(self, name: str, spark: SparkSession, root: Folder, settings: PostgresqlTable) -> None:
@@ -59,6 +60,7 @@ class PostgresqlDestination:
         try:
             with self._connection() as connection:
                 self._create_missing(connection)
+                self._refuse_another_key(connection)
                 self._write(connection, Batch("", 0, "", every_partition_writes=False), [])
                 connection.rollback()
         except Py4JJavaError as error:
@@ -71,7 +73,7 @@ class PostgresqlDestination:
 
         1. The query's newest batch is locked. When it is this one or a later one there is nothing to do.
         2. The rows go into a temporary table, as COPY, in chunks.
-        3. From there into the table. Of several rows of one id the last one counts: that of the later half message.
+        3. From there into the table, where a row of the same id and half message is replaced.
         4. The newest batch is moved on, and all is committed.
 
         Raises:
@@ -127,19 +129,30 @@ class PostgresqlDestination:
             return int(found.getLong(1))
 
     def _upsert(self, names: str) -> str:
-        last = "string_to_array(half, ':')::bigint[]"
-        replaced = ", ".join(f'"{column}" = excluded."{column}"' for column in COLUMNS if column != "id")
+        key = ", ".join(KEY)
+        replaced = ", ".join(f'"{column}" = excluded."{column}"' for column in COLUMNS if column not in KEY)
         return (
             f"INSERT INTO {self._table} ({names}) "  # noqa: S608  (identifiers, quoted)
-            f"SELECT DISTINCT ON (id) {names} FROM pg_temp.checkback_rows ORDER BY id, {last} DESC "
-            f"ON CONFLICT (id) DO UPDATE SET {replaced}"
+            f"SELECT DISTINCT ON ({key}) {names} FROM pg_temp.checkback_rows "
+            f"ON CONFLICT ({key}) DO UPDATE SET {replaced}"
         )
+
+    def _refuse_another_key(self, connection: Any) -> None:
+        with self._statement(connection, UNIQUE_INDEXES) as asked:
+            asked.setString(1, self._table)
+            found = asked.executeQuery()
+            indexes = []
+            while found.next():
+                indexes.append(UniqueIndex(*(str(found.getString(column)) for column in (1, 2, 3))))
+        problem = key_problem(self._table, indexes)
+        if problem is not None:
+            raise ConfigurationError(f"sinks.tables.{self._name}: {self._settings.url}: {problem}")
 
     def _create_missing(self, connection: Any) -> None:
         # not IF NOT EXISTS, which asks for the right to create also when there is nothing to
         columns = ", ".join(f'"{column}" {kind}' for column, kind in COLUMNS.items())
         progress = "query text, destination text, batch bigint NOT NULL, PRIMARY KEY (query, destination)"
-        for table, shape in ((self._table, f"{columns}, PRIMARY KEY (id)"), (self._progress, progress)):
+        for table, shape in ((self._table, f"{columns}, PRIMARY KEY ({', '.join(KEY)})"), (self._progress, progress)):
             with self._statement(connection, "SELECT to_regclass(?) IS NULL") as asked:
                 asked.setString(1, table)
                 found = asked.executeQuery()

@@ -28,12 +28,17 @@ def warehouse(database: Database) -> Table:
     return postgresql_table(database)
 
 
-def test_of_several_rows_of_an_id_the_later_half_message_counts(query: Query, warehouse: Table) -> None:
+def test_a_message_replaces_no_other_groups_message_of_the_same_id(query: Query, warehouse: Table) -> None:
     rows = messages(ORDERS, 9, 10, 2)
     for row in rows:
         row["tx_id"] = "same"
-    query.driver(warehouse.sinks()).run(0, rows)
-    assert [(row["id"], row["value"], row["half"]) for row in warehouse.read()] == [("same", b"10", "0:10")]
+    rows[2]["group"] = "another"
+    driver = query.driver(warehouse.sinks())
+    driver.run(0, rows[:2])
+    driver.run(1, rows[2:])
+    found = sorted((row["half"], row["id"], row["value"], row["producer_group"]) for row in warehouse.read())
+    of = rows[0]["group"]
+    assert found == [("0:10", "same", b"10", of), ("0:2", "same", b"2", "another"), ("0:9", "same", b"9", of)]
 
 
 def test_what_a_new_checkpoint_delivers_again_is_there_once(
@@ -49,7 +54,7 @@ def test_what_a_new_checkpoint_delivers_again_is_there_once(
 def test_an_older_batch_does_not_replace_what_a_newer_one_wrote(query: Query, warehouse: Table) -> None:
     rows = messages(ORDERS, 1, 2)
     for row in rows:
-        row["tx_id"] = "same"
+        row |= {"tx_id": "same", "half_offset": 1}
     driver = query.driver(warehouse.sinks())
     for batch, row in ((0, rows[:1]), (1, rows[1:])):
         driver.run(batch, row)
@@ -100,8 +105,8 @@ def test_no_right_to_create(place: Place, spark: SparkSession, database: Databas
 
 
 MESSAGES = """CREATE TABLE {0}.messages (
-    id text PRIMARY KEY, topic text, partition int, key bytea, value bytea, headers jsonb,
-    producer_group text, half text, batch bigint, mine text DEFAULT 'own'
+    id text, topic text, partition int, key bytea, value bytea, headers jsonb,
+    producer_group text, half text, batch bigint, mine text DEFAULT 'own', PRIMARY KEY (id, half)
 )"""
 PROGRESS = """CREATE TABLE {0}.checkback_progress (
     query text, destination text, batch bigint NOT NULL, PRIMARY KEY (query, destination)
@@ -128,7 +133,14 @@ def test_tables_made_by_hand_need_no_right_to_create(query: Query, database: Dat
     ("change", "said"),
     [
         ("REVOKE UPDATE ON {0}.messages FROM job", "permission denied"),
-        ("ALTER TABLE {0}.messages DROP CONSTRAINT messages_pkey", "ON CONFLICT"),
+        (
+            "ALTER TABLE {0}.messages DROP CONSTRAINT messages_pkey, ADD PRIMARY KEY (id)",
+            'ALTER TABLE "unfit"."messages" DROP CONSTRAINT "messages_pkey", ADD PRIMARY KEY (id, half);',
+        ),
+        (
+            "ALTER TABLE {0}.messages DROP CONSTRAINT messages_pkey",
+            'ALTER TABLE "unfit"."messages" ADD PRIMARY KEY (id, half);',
+        ),
         ("ALTER TABLE {0}.messages DROP COLUMN half", "half"),
     ],
 )
