@@ -16,6 +16,7 @@ from checkback.protocol import (
     HALF,
     ID,
     KEY,
+    LEFT_OUT,
     MAX_COUNT_DIGITS,
     MAX_MS_DIGITS,
     MESSAGES,
@@ -56,6 +57,9 @@ class CheckRequest:
     """When the half message was taken in by the query, in ms since 1970."""
     messages: tuple[Message, ...] = ()
     """All messages of the transaction, when it has several; key and value are None then."""
+    left_out: int = 0
+    """Bytes of the half message's value, when that is too large to come with the check: value is None then, and
+    ``messages`` is empty. The transaction id says which transaction it is."""
 
     def to_json(self) -> dict[str, Any]:
         """Body of the check request over HTTP; bytes in base64."""
@@ -72,6 +76,7 @@ class CheckRequest:
             "check_max": self.check_max,
             "born_ms": self.born_ms,
             **({"messages": [message_to_json(message) for message in self.messages]} if self.messages else {}),
+            **({"left_out": self.left_out} if self.left_out else {}),
         }
 
     @classmethod
@@ -96,6 +101,7 @@ class CheckRequest:
                 check_max=int(body["check_max"]),
                 born_ms=int(body["born_ms"]),
                 messages=tuple(message_from_json(message) for message in body.get("messages", ())),
+                left_out=int(body.get("left_out", 0)),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ProtocolError(f"Not a check request: {error!r}.") from error
@@ -115,6 +121,8 @@ class CheckRequest:
             ours.append((KEY, self.key))
         if self.messages:
             ours.append((MESSAGES, str(len(self.messages)).encode()))
+        if self.left_out:
+            ours.append((LEFT_OUT, str(self.left_out).encode()))
         value = pack(self.messages) if self.messages else self.value
         return self.transaction_id.encode(), value, [*ours, *self.headers]
 
@@ -139,6 +147,7 @@ class CheckRequest:
                 check_max=_digits(ours[CHECK_MAX], MAX_COUNT_DIGITS),
                 born_ms=_digits(ours[BORN_MS], MAX_MS_DIGITS),
                 messages=unpack(value) if MESSAGES in ours else (),
+                left_out=_digits(ours.get(LEFT_OUT, b"0"), MAX_COUNT_DIGITS),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"Not a record of a check: {error!r:.200}.") from error

@@ -36,6 +36,7 @@ BORN_MS = "cb-born-ms"
 FROM = "cb-from"
 HELD = "cb-held"
 ENDED = "cb-ended"
+LEFT_OUT = "cb-left-out"
 
 UNDELIVERABLE = "committed, but not deliverable to"
 """How the reason of a parked record begins whose message is decided, and may be delivered again."""

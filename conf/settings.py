@@ -71,6 +71,15 @@ _TAKEN_BY_THE_SINK = frozenset(
 )
 
 
+_TAKEN_BY_THE_STATE = frozenset(
+    {
+        "spark.sql.streaming.stateStore.providerClass",  # in what order timers come: see state/allowance.py
+        "spark.sql.adaptive.enabled",  # one task for each state partition, always the same
+        "spark.sql.shuffle.partitions",
+    }
+)
+
+
 class JobSettings(_Section):
     """The streaming query."""
 
@@ -84,6 +93,15 @@ class JobSettings(_Section):
     clock_tolerance: Positive = 600_000
     sink_transaction_timeout: Positive = 600_000
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 0
+
+    @model_validator(mode="after")
+    def _only_what_decides_nothing(self) -> Self:
+        taken = sorted(_TAKEN_BY_THE_STATE & self.spark_options.keys())
+        if taken:
+            raise ValueError(
+                f"job.spark_options must not set {', '.join(taken)}: a batch run again must come to the same state"
+            )
+        return self
 
 
 class TransactionSettings(_Section):

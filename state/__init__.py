@@ -1,5 +1,6 @@
 """The transaction state machine: pure functions on columns. It knows no Spark, no Kafka and no clock."""
 
+from state.allowance import Allowance, Limits
 from state.codec import decode, encode
 from state.outcomes import Kind
 from state.policy import RULES_VERSION, AfterCheckMax, Always, Policies, Policy
@@ -33,12 +34,14 @@ __all__ = [
     "TABLE",
     "UNDECIDED",
     "AfterCheckMax",
+    "Allowance",
     "Always",
     "Arrivals",
     "Evaluation",
     "Event",
     "Fields",
     "Kind",
+    "Limits",
     "Outcome",
     "Policies",
     "Policy",

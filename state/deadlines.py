@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from state.outcomes import Collector
+from state.allowance import Allowance
+from state.outcomes import CHECK_PAYLOAD_BYTES, Collector
 from state.policy import Policy
 from state.rows import Column, Rows
 from state.table import (
@@ -91,13 +92,38 @@ def after_answer(states: StateCodes, events: Column) -> Answers:
 
 
 def fire_due(
-    messages: Rows, ledger: StateCodes, first_offset: int, now_ms: int, policy: Policy, made: Collector
-) -> None:
-    """Let every timer fire whose deadline is not after ``now_ms``; changes ledger and messages in place."""
+    messages: Rows,
+    ledger: StateCodes,
+    first_offset: int,
+    now_ms: int,
+    policy: Policy,
+    made: Collector,
+    allowance: Allowance,
+) -> int | None:
+    """Let timers fire whose deadline is not after ``now_ms``, as many as are allowed.
+
+    Changes ledger and messages in place.
+
+    Returns:
+        In how many ms it is the turn of those that are left, None when none is.
+    """
     places = messages["offset"] - first_offset
     due = np.flatnonzero((messages["deadline_ms"] <= now_ms) & np.isin(ledger[places], KEPT))
     if not due.size:
-        return
+        return None
+    due = due[np.lexsort((messages["offset"][due], messages["deadline_ms"][due]))]
+    groups, sizes = messages["group"][due], _written_bytes(messages, due, ledger[places[due]], now_ms, policy)
+    allowed = allowance.take(groups, sizes)
+    turn_ms = None if allowed.all() else allowance.put_off(groups[~allowed], sizes[~allowed])
+    due = np.sort(due[allowed])
+    if due.size:
+        _fire(messages, due, ledger, places, now_ms, policy, made)
+    return turn_ms
+
+
+def _fire(
+    messages: Rows, due: Column, ledger: StateCodes, places: Column, now_ms: int, policy: Policy, made: Collector
+) -> None:
     states = ledger[places[due]]
     events = _due_events(messages, due, states, now_ms, policy)
     events = postponed(messages, due, states, events, now_ms)
@@ -109,25 +135,49 @@ def fire_due(
     messages["asked_ms"][asked] = now_ms
     answer_by = np.full(asked.size, now_ms + policy.check_answer_ttl_ms)
     messages["deadline_ms"][asked] = _within_age(answer_by, messages["born_ms"][asked], policy)
-    made.checks(messages.take(asked), policy)
+    made.checks(messages.take(asked), states[results == Outcome.CHECK], policy)
     settle(messages, due, results, now_ms, policy)
     end_status(messages, due, results)
 
 
-def next_timer(messages: Rows, early: Rows, touched_ms: int, policy: Policy) -> int:
-    """When something is due in the segment, rounded up to ``timer_slack_ms`` so that timers fire together."""
+def next_timer(
+    messages: Rows, early: Rows, touched_ms: int, policy: Policy, now_ms: int, turn_ms: int | None = None
+) -> int:
+    """When something is due in the segment, rounded up to ``timer_slack_ms`` so that timers fire together.
+
+    Timers that were left are due ``turn_ms`` ms after ``now_ms``; not rounded up, since they are late already.
+    """
     forgotten_ms = touched_ms + policy.early_op_ttl_ms
-    earliest = int(messages["deadline_ms"].min()) if messages.count else forgotten_ms
+    deadlines = messages["deadline_ms"]
+    if turn_ms is not None:
+        deadlines = deadlines[deadlines > now_ms]
+    earliest = int(deadlines.min()) if deadlines.size else forgotten_ms
     if early.count:
         earliest = min(earliest, int(early["came_ms"].min()) + policy.early_op_ttl_ms)
     slack = max(policy.timer_slack_ms, 1)
-    return -(-earliest // slack) * slack
+    following = -(-earliest // slack) * slack
+    return following if turn_ms is None else min(following, now_ms + turn_ms)
+
+
+def _written_bytes(messages: Rows, due: Column, states: StateCodes, now_ms: int, policy: Policy) -> Column:
+    """int64[n]: bytes of content that are written at most when these timers fire."""
+    aged, exhausted = _given_up(messages, due, states, now_ms, policy)
+    sizes = messages.take(due).content_bytes()
+    checked = np.isin(states, UNDECIDED) & ~aged & ~exhausted
+    sizes[checked] = np.minimum(sizes[checked], CHECK_PAYLOAD_BYTES)
+    sizes[np.isin(states, FOR_OPERATORS)] = 0
+    return sizes
+
+
+def _given_up(messages: Rows, due: Column, states: StateCodes, now_ms: int, policy: Policy) -> tuple[Column, Column]:
+    """bool[n] each: too old, and checked in vain as often as is allowed."""
+    check_max = policy.check_max_of(messages["check_max"][due])
+    aged = np.isin(states, UNDECIDED) & (now_ms - messages["born_ms"][due] >= policy.age_limit_ms)
+    return aged, ~aged & (states == State.OPEN) & (messages["attempts"][due] >= check_max)
 
 
 def _due_events(messages: Rows, due: Column, states: StateCodes, now_ms: int, policy: Policy) -> EventCodes:
-    check_max = policy.check_max_of(messages["check_max"][due])
-    aged = np.isin(states, UNDECIDED) & (now_ms - messages["born_ms"][due] >= policy.age_limit_ms)
-    exhausted = ~aged & (states == State.OPEN) & (messages["attempts"][due] >= check_max)
+    aged, exhausted = _given_up(messages, due, states, now_ms, policy)
     expired = np.isin(states, FOR_OPERATORS)
     events = np.select([aged, expired], [Event.AGED, Event.EXPIRED], Event.DUE).astype(np.uint8)
     if exhausted.any():

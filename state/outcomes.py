@@ -11,8 +11,10 @@ import numpy as np
 
 from state.policy import Policy
 from state.rows import BUNDLE, OUTCOME_FIELDS, Column, Rows, objects
-from state.table import FOR_OPERATORS, Event, EventCodes, Outcome, OutcomeCodes, StateCodes
+from state.table import FOR_OPERATORS, Event, EventCodes, Outcome, OutcomeCodes, State, StateCodes
 
+CHECK_PAYLOAD_BYTES = 64 * 1024
+"""A check has the value of its half message up to so many bytes: it may be asked for often, and by many."""
 CONFLICT_REASON = "it contradicts the decision already taken for its half message"
 FOREIGN_REASON = "its cb-id or cb-group is not that of the half message it points at"
 LATE_REASON = "its check immunity is over: only a check decides now (late_end_transaction)"
@@ -158,14 +160,21 @@ class Collector:
         self.rejected_ops(ops.take(refused & foreign), FOREIGN_REASON)
         self.rejected_ops(ops.take(refused & ~foreign), LATE_REASON)
 
-    def checks(self, checked: Rows, policy: Policy) -> None:
-        """Messages whose producers are to be asked."""
+    def checks(self, checked: Rows, states: StateCodes, policy: Policy) -> None:
+        """Messages whose producers are to be asked, and the states they were in before.
+
+        A status is written when it says something new: not when an answer is lost, or nobody could be asked.
+        """
         if not checked.count:
             return
         self._counts["checked"] += checked.count
-        numbers = {"attempt": checked["attempts"] + 1, "check_max": policy.check_max_of(checked["check_max"])}
-        self._add(Kind.CHECK, checked.count, **_message(checked), **numbers)
-        self._add(Kind.STATUS, checked.count, **_identity(checked), **numbers)
+        attempt = checked["attempts"] + 1
+        numbers = {"attempt": attempt, "check_max": policy.check_max_of(checked["check_max"])}
+        self._add(Kind.CHECK, checked.count, **_small_message(checked), **numbers)
+        new = (states == State.OPEN) & (checked["misses"] == 0)
+        if new.any():
+            numbers = {name: column[new] for name, column in numbers.items()}
+            self._add(Kind.STATUS, int(new.sum()), **_identity(checked.take(new)), **numbers)
 
     def rows(self) -> Rows:
         """All outcomes (``OUTCOME_FIELDS``)."""
@@ -200,3 +209,13 @@ def _identity(rows: Rows) -> dict[str, Column]:
 
 def _message(rows: Rows) -> dict[str, Column]:
     return {**_identity(rows), **{name: rows[name] for name in ("partition", "key", "value", "headers")}}
+
+
+def _small_message(rows: Rows) -> dict[str, Column]:
+    sizes = np.fromiter((len(value or b"") for value in rows["value"]), np.int64, rows.count)
+    large = sizes > CHECK_PAYLOAD_BYTES
+    columns = _message(rows)
+    if large.any():
+        columns["value"] = columns["value"].copy()
+        columns["value"][large] = None
+    return {**columns, "left_out": np.where(large, sizes, -1)}

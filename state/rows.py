@@ -92,6 +92,7 @@ OUTCOME_FIELDS: Fields = {
     "attempt": np.int32,
     "check_max": np.int32,
     "born_ms": np.int64,
+    "left_out": np.int64,  # bytes of a value that is not here, because it is too large for a check; -1: it is here
     "reason": object,
 }
 """A thing to be written, or counted."""
@@ -142,6 +143,13 @@ class Rows(Mapping[str, Column]):
     def with_columns(self, **columns: Column) -> Self:
         """The same rows with further columns."""
         return type(self)({**self._columns, **columns})
+
+    def content_bytes(self) -> Column:
+        """int64[n]: length of key, value and headers."""
+        total = np.zeros(self.count, dtype=np.int64)
+        for name in ("key", "value", "headers"):
+            total += np.fromiter((len(content or b"") for content in self[name]), np.int64, self.count)
+        return total
 
     def __getitem__(self, name: str) -> Column:
         return self._columns[name]

@@ -11,6 +11,7 @@ from typing import Self
 import numpy as np
 
 from state import outcomes
+from state.allowance import Allowance
 from state.deadlines import fire_due, first_deadlines, next_timer, postponed, settle
 from state.judge import judge
 from state.policy import Policy
@@ -73,15 +74,17 @@ class Evaluation:
     outcomes: Rows
     """Things to be written (``OUTCOME_FIELDS``)."""
     timer_ms: int | None
-    """When to evaluate again without arrivals, in the time of ``now_ms``."""
+    """When to evaluate again without arrivals, in the time of ``now_ms``; not after that when timers were left."""
 
 
-def evaluate(segment: Segment, arrivals: Arrivals, now_ms: int, policy: Policy) -> Evaluation:
+def evaluate(
+    segment: Segment, arrivals: Arrivals, now_ms: int, policy: Policy, allowance: Allowance | None = None
+) -> Evaluation:
     """Take in what a batch brought and let timers fire that are due by ``now_ms``.
 
     1. Half messages open; those that carry their own decision follow it.  2. Ops are judged, each half message's in
-    the order of the op topic; an op whose half message is not there waits.  3. Timers fire: an op that is already in
-    the log comes before them.
+    the order of the op topic; an op whose half message is not there waits.  3. Timers fire, as many as ``allowance``
+    has left (a fresh one's, without it): an op that is already in the log comes before them.
 
     Arrivals of equal time may come in one batch or in several: steps 1 and 2 give the same. ``segment`` is
     consumed: use the one returned.
@@ -90,7 +93,8 @@ def evaluate(segment: Segment, arrivals: Arrivals, now_ms: int, policy: Policy) 
     made.broken(arrivals.broken)
     _take_in(segment, arrivals.halves, now_ms, policy, made)
     _judge_ops(segment, arrivals.ops, now_ms, policy, made)
-    fire_due(segment.messages, segment.ledger, segment.first_offset, now_ms, policy, made)
+    allowance = allowance or Allowance()
+    turn_ms = fire_due(segment.messages, segment.ledger, segment.first_offset, now_ms, policy, made, allowance)
     _drop_stale_ops(segment, now_ms, policy, made)
     kept = np.isin(segment.ledger[segment.messages["offset"] - segment.first_offset], KEPT)
     if not kept.all():
@@ -99,7 +103,8 @@ def evaluate(segment: Segment, arrivals: Arrivals, now_ms: int, policy: Policy) 
         segment.touched_ms = now_ms
     if segment.forgettable(now_ms, policy):
         return Evaluation(None, made.rows(), None)
-    return Evaluation(segment, made.rows(), next_timer(segment.messages, segment.early, segment.touched_ms, policy))
+    timer_ms = next_timer(segment.messages, segment.early, segment.touched_ms, policy, now_ms, turn_ms)
+    return Evaluation(segment, made.rows(), timer_ms)
 
 
 def _take_in(segment: Segment, halves: Rows, now_ms: int, policy: Policy, made: outcomes.Collector) -> None:

@@ -198,7 +198,8 @@ class RecordBuilder:
         return self._status(row, ended=kind == Kind.STATUS_END)
 
     def _check(self, row: dict[str, Any]) -> Record:
-        several = protocol.unpack(row["value"]) if row["partition"] == BUNDLE else ()
+        left_out = max(row["left_out"], 0)
+        several = protocol.unpack(row["value"]) if row["partition"] == BUNDLE and not left_out else ()
         request = CheckRequest(
             transaction_id=row["tx_id"],
             group=row["group"],
@@ -211,6 +212,7 @@ class RecordBuilder:
             check_max=row["check_max"],
             born_ms=row["born_ms"],
             messages=several,
+            left_out=left_out,
         )
         key, _, headers = request.to_record()
         return Record(self._topics.check, RANDOM_OR_KEYED, key, row["value"], list(headers))

@@ -24,7 +24,9 @@ from checkback.protocol import Topics
 from state import (
     BYTES,
     OUTCOME_FIELDS,
+    Allowance,
     Arrivals,
+    Limits,
     Policies,
     Rows,
     Segment,
@@ -67,6 +69,7 @@ def with_segment_state(
     clock_tolerance_ms: int,
     batch_time: BatchTime = GroupState.getCurrentProcessingTimeMs,
     witness: Witness = nothing,
+    limits: Limits | None = None,
 ) -> DataFrame:
     """Outcomes of a decoded stream that has an ``ingest_time`` column.
 
@@ -78,7 +81,7 @@ def with_segment_state(
         decoded.withWatermark(INGEST_TIME, f"{clock_tolerance_ms} milliseconds")
         .groupBy("half_partition", "segment")
         .applyInPandasWithState(
-            segment_function(policies, topics, clock_tolerance_ms, batch_time, witness),
+            segment_function(policies, topics, clock_tolerance_ms, batch_time, witness, limits),
             outputStructType=OUTCOME_SCHEMA,
             stateStructType=STATE_SCHEMA,
             outputMode="append",
@@ -88,9 +91,15 @@ def with_segment_state(
 
 
 def segment_function(
-    policies: Policies, topics: Topics, clock_tolerance_ms: int, batch_time: BatchTime, witness: Witness = nothing
+    policies: Policies,
+    topics: Topics,
+    clock_tolerance_ms: int,
+    batch_time: BatchTime,
+    witness: Witness = nothing,
+    limits: Limits | None = None,
 ) -> SegmentFunction:
     """The function that Spark calls for each segment that has rows, or whose timer is due."""
+    spending = _Spending(limits)
 
     def step(key: Any, frames: Iterator[pd.DataFrame], group_state: GroupState) -> Iterator[pd.DataFrame]:
         prepare_worker()
@@ -105,20 +114,39 @@ def segment_function(
             yield from _frames(result.outcomes, half_partition)
             return
         segment = decode(group_state.get[0]) if group_state.exists else Segment.new(number, policy)
-        result = evaluate(segment, arrivals, now_ms, policy)
+        allowance = spending.of_run(batch, timed_out=group_state.hasTimedOut)
+        result = evaluate(segment, arrivals, now_ms, policy, allowance)
         witness(Step.IN_STATE, batch)
         if result.segment is None:
             if group_state.exists:
                 group_state.remove()
         else:
-            group_state.update((encode(result.segment),))
+            if arrivals.count or result.outcomes.count:  # else it is what it was: none of its timers was allowed
+                group_state.update((encode(result.segment),))
             if result.timer_ms is not None:
-                # Spark refuses a timeout that is not after the watermark.
-                timeout_ms = max(result.timer_ms - clock_tolerance_ms, group_state.getCurrentWatermarkMs() + 1)
+                # Spark lets those fire that lie before the watermark, and refuses one that is not after it.
+                timeout_ms = max(result.timer_ms - clock_tolerance_ms - 1, group_state.getCurrentWatermarkMs() + 1)
                 group_state.setTimeoutTimestamp(timeout_ms)
         yield from _frames(result.outcomes, half_partition)
 
     return step
+
+
+class _Spending:
+    """The allowance of the run of Python that is under way: see ``state.allowance`` for what depends on it."""
+
+    def __init__(self, limits: Limits | None) -> None:
+        self._limits = limits
+        self._run: tuple[int, int, bool] | None = None
+        self._allowance = Allowance(limits)
+
+    def of_run(self, batch: int, *, timed_out: bool) -> Allowance:
+        """That of this batch, this attempt at one state partition, and either of its two runs."""
+        context = TaskContext.get()
+        run = (batch, context.taskAttemptId() if context else 0, timed_out)
+        if run != self._run:
+            self._run, self._allowance = run, Allowance(self._limits)
+        return self._allowance
 
 
 def _batch_number() -> int:

@@ -162,10 +162,18 @@ class TestCheckRequestInJson:
             attempt=st.integers(0, 2**31),
             check_max=st.integers(0, 2**31),
             born_ms=st.integers(-(2**62), 2**62),
+            left_out=st.integers(0, 10**9),
         )
     )
     def test_any_is_read_back(self, request_: CheckRequest) -> None:
         assert CheckRequest.from_json(json.loads(json.dumps(request_.to_json()))) == request_
+
+    def test_a_value_that_is_left_out_is_said_to_be_so(self) -> None:
+        left_out = replace(REQUEST, value=None, left_out=800_000)
+        assert left_out.to_json() == {**BODY, "payload": None, "left_out": 800_000}
+        _, value, headers = left_out.to_record()
+        assert ("cb-left-out", b"800000") in headers
+        assert CheckRequest.from_record(value, headers) == left_out
 
     def test_a_missing_version_is_the_first(self) -> None:
         assert CheckRequest.from_json({name: value for name, value in BODY.items() if name != "version"}) == REQUEST

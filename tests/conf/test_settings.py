@@ -334,6 +334,12 @@ def test_what_a_batch_run_again_reads_cannot_be_changed(write: WriteFile) -> Non
     assert "kafka.source_options must not set isolation.level" in message
 
 
+@pytest.mark.parametrize("option", ["spark.sql.streaming.stateStore.providerClass", "spark.sql.adaptive.enabled"])
+def test_what_the_state_rests_on_cannot_be_overridden(option: str, write: WriteFile) -> None:
+    message = refused(write(f'[job.spark_options]\n"{option}" = "x"\n'))
+    assert f"job.spark_options must not set {option}" in message
+
+
 @pytest.mark.parametrize("option", ["transactional.id", "isolation.level", "group.id", "enable.idempotence"])
 def test_the_sinks_own_options_cannot_be_overridden(option: str, write: WriteFile) -> None:
     message = refused(write(f'[kafka.sink_options]\n"{option}" = "x"\n'))

@@ -11,9 +11,11 @@ from state import (
     BROKEN_FIELDS,
     HALF_FIELDS,
     OP_FIELDS,
+    Allowance,
     Arrivals,
     Event,
     Kind,
+    Limits,
     Policy,
     Rows,
     Segment,
@@ -107,6 +109,7 @@ class Check(NamedTuple):
     message: Message
     attempt: int
     check_max: int
+    left_out: int = -1
 
 
 class Parked(NamedTuple):
@@ -204,8 +207,10 @@ def arrivals(halves: Sequence[Half] = (), ops: Sequence[Op] = (), broken: Sequen
 class Driver:
     """One segment, step by step, in records."""
 
-    def __init__(self, policy: Policy, *, stored: bool = False) -> None:
+    def __init__(self, policy: Policy, *, stored: bool = False, limits: Limits | None = None) -> None:
         self.policy = policy
+        self.limits = limits
+        """Of each step."""
         self.stored = stored
         """Whether the state goes through its bytes after each step."""
         self.segment = Segment.new(0, policy)
@@ -217,7 +222,7 @@ class Driver:
             [record for record in came if isinstance(record, Op)],
             [record for record in came if isinstance(record, Broken)],
         )
-        result = evaluate(self.segment, batch, now_ms, self.policy)
+        result = evaluate(self.segment, batch, now_ms, self.policy, Allowance(self.limits))
         said = _said(result.outcomes)
         said.timer_ms = result.timer_ms
         said.forgotten = result.segment is None
@@ -266,7 +271,9 @@ def _count(said: Said, row: Mapping[str, Any]) -> None:
 _ADD: dict[Kind, Any] = {
     Kind.DELIVER: lambda said, row: said.delivered.append(_message(row)),
     Kind.DELIVER_BUNDLE: lambda said, row: said.bundles.append(_message(row)),
-    Kind.CHECK: lambda said, row: said.checks.append(Check(_message(row), row["attempt"], row["check_max"])),
+    Kind.CHECK: lambda said, row: said.checks.append(
+        Check(_message(row), row["attempt"], row["check_max"], row["left_out"])
+    ),
     Kind.PARK: lambda said, row: said.parked.append(Parked(_message(row), row["attempt"], row["reason"])),
     Kind.PARK_END: lambda said, row: said.unparked.append(_ended(row)),
     Kind.REJECT_OP: lambda said, row: said.rejected.append(_rejected(row)),

@@ -4,10 +4,11 @@ It shares nothing with ``state`` but the policy: it spells out the transition ta
 table is checked as well. The tests compare it with :func:`state.evaluate` on random histories.
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from state import Event, Policy
+from state import Event, Limits, Policy
 from tests.state.records import Broken, Check, Ended, Half, Message, Op, Parked, Rejected, Said, Status
 
 FOREIGN = "its cb-id or cb-group is not that of the half message it points at"
@@ -31,6 +32,8 @@ class Transaction:
     asked_ms: int | None = None
     attempts: int = 0
     misses: int = 0
+    status_says: int | None = None
+    """The attempt in its status, None for no status."""
 
     @property
     def undecided(self) -> bool:
@@ -39,6 +42,10 @@ class Transaction:
     @property
     def kept(self) -> bool:
         return self.state in {"open", "checking", "parked", "delayed", "undeliverable"}
+
+    @property
+    def size(self) -> int:
+        return sum(len(content or "") for content in (self.half.key, self.half.value, self.half.headers))
 
     def message(self) -> Message:
         half = self.half
@@ -60,11 +67,21 @@ class Waiting:
     came_ms: int
 
 
+@dataclass
+class Spent:
+    """Of the limits of a step."""
+
+    events: int = 0
+    payload: int = 0
+    of_group: Counter[str] = field(default_factory=Counter)
+
+
 class Reference:
     """One segment."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, limits: Limits | None = None) -> None:
         self.policy = policy
+        self.limits = limits or Limits()
         self.transactions: dict[int, Transaction] = {}
         self.waiting: list[Waiting] = []
         self.touched_ms = 0
@@ -214,11 +231,25 @@ class Reference:
     def _fire_timers(self, now_ms: int, said: Said) -> bool:
         """Whether a message left that was kept."""
         left = False
-        for transaction in self.transactions.values():
-            if transaction.kept and now_ms >= transaction.deadline_ms:
+        spent = Spent()
+        due = [t for t in self.transactions.values() if t.kept and now_ms >= t.deadline_ms]
+        for transaction in sorted(due, key=lambda t: (t.deadline_ms, t.half.offset)):
+            if self._allowed(transaction, spent):
                 self._fire(transaction, now_ms, said)
                 left |= not transaction.kept
         return left
+
+    def _allowed(self, transaction: Transaction, spent: Spent) -> bool:
+        group, limits = transaction.half.group, self.limits
+        if spent.of_group[group] >= limits.group_events or spent.events >= limits.events:
+            return False
+        if spent.payload >= limits.payload_bytes:
+            return False
+        spent.events += 1
+        spent.of_group[group] += 1
+        if transaction.state not in {"parked", "undeliverable"}:
+            spent.payload += transaction.size
+        return True
 
     def _fire(self, transaction: Transaction, now_ms: int, said: Said) -> None:
         if transaction.state in {"parked", "undeliverable"}:
@@ -257,7 +288,9 @@ class Reference:
         attempt = transaction.attempts + 1
         said.counts["checked"] += 1
         said.checks.append(Check(transaction.message(), attempt, transaction.check_max))
-        said.statuses.append(transaction.status(attempt, transaction.check_max))
+        if transaction.status_says != attempt:
+            said.statuses.append(transaction.status(attempt, transaction.check_max))
+            transaction.status_says = attempt
 
     def _drop_stale_ops(self, now_ms: int, said: Said) -> None:
         fresh = []
@@ -280,6 +313,8 @@ class Reference:
         earliest = min(deadlines, default=forget_at)
         slack = max(self.policy.timer_slack_ms, 1)
         said.timer_ms = earliest if earliest % slack == 0 else (earliest // slack + 1) * slack
+        if earliest <= now_ms:  # left for want of room
+            said.timer_ms = now_ms
         said.ledger = {offset: t.state for offset, t in sorted(self.transactions.items())}
 
     def _wait_until(self, transaction: Transaction, deadline_ms: int) -> None:
@@ -288,7 +323,7 @@ class Reference:
     def _end_status(self, transaction: Transaction, said: Said) -> None:
         if transaction.asked_ms is not None:
             said.ended.append(transaction.status())
-            transaction.asked_ms = None
+            transaction.asked_ms = transaction.status_says = None
 
     def _reject(self, op: Op, reason: str, said: Said) -> None:
         said.counts["rejected"] += 1

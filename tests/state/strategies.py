@@ -6,7 +6,7 @@ from itertools import product
 
 from hypothesis import strategies as st
 
-from state import Always, Event, Policy
+from state import Always, Event, Limits, Policy
 from tests.state.records import Broken, Half, Message, Op
 
 Records = tuple[Half | Op, ...]
@@ -66,6 +66,7 @@ class Batch:
 class History:
     policy: Policy
     batches: tuple[Batch, ...]
+    limits: Limits
 
 
 def tx_id(offset: int) -> str:
@@ -107,6 +108,8 @@ def _all_halves() -> list[Half]:
         made.append(replace(first, says=_SAYS_OF_ITSELF[len(made) % len(_SAYS_OF_ITSELF)]))
     return made
 
+
+_LIMITS = st.sampled_from([*[Limits()] * 3, Limits(events=1), Limits(group_events=2), Limits(payload_bytes=5)])
 
 _BY_OPERATORS = ("resume", "redeliver", "operator_commit", "operator_rollback")
 
@@ -155,7 +158,8 @@ def batches(draw: st.DrawFn, first_op_offset: int) -> Batch:
 def histories(draw: st.DrawFn) -> History:
     """Up to a dozen batches under one policy. Ops keep the order of their topic from batch to batch."""
     count = draw(st.integers(2, 12))
-    return History(draw(policies()), tuple(draw(batches(first_op_offset=100 * at)) for at in range(count)))
+    came = tuple(draw(batches(first_op_offset=100 * at)) for at in range(count))
+    return History(draw(policies()), came, draw(_LIMITS))
 
 
 @st.composite

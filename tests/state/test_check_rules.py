@@ -7,6 +7,7 @@ import pytest
 from tests.state import reference
 from tests.state.records import Driver, Half, Message, Op
 from tests.state.small import (
+    CHECK_COMMIT,
     CHECK_UNKNOWN,
     COMMIT,
     POLICY,
@@ -88,6 +89,30 @@ def test_unreachable_uses_no_attempt_and_backs_off_up_to_a_cap() -> None:
         pauses.append(timer_ms - now_ms)
         now_ms = timer_ms
     assert pauses == [30_000, 60_000, *[100_000] * 4]
+
+
+def test_a_status_is_written_when_it_says_something_new() -> None:
+    driver, now_ms = checking()
+    written = []
+    for answer in (UNREACHABLE, UNREACHABLE, None, CHECK_UNKNOWN, None, UNREACHABLE):
+        answered = driver.step(now_ms, *([answer] if answer else []))
+        now_ms = answered.timer_ms or 0
+        said = driver.step(now_ms)
+        assert said.checks
+        written.append([status.attempt for status in said.statuses])
+    assert written == [[], [], [], [2], [], []]
+
+
+@pytest.mark.parametrize(("size", "left_out"), [(65_536, -1), (65_537, 65_537)])
+def test_a_check_has_the_value_of_a_small_message_and_says_how_large_another_is(size: int, left_out: int) -> None:
+    value = b"v" * size
+    driver = opened(half=Half(value=value))
+    (check,) = driver.step(POLICY.transaction_timeout_ms).checks
+    assert check.left_out == left_out
+    assert check.message.value == (value if left_out < 0 else None)
+    assert check.message.key == b"key"
+    (delivered,) = driver.step(POLICY.transaction_timeout_ms, CHECK_COMMIT).delivered
+    assert delivered.value == value
 
 
 def test_an_answer_without_a_verdict_ends_the_backing_off() -> None:

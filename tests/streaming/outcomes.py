@@ -22,6 +22,7 @@ SCHEMA = pa.schema(
         "attempt": pa.int32(),
         "check_max": pa.int32(),
         "born_ms": pa.int64(),
+        "left_out": pa.int64(),
         "reason": pa.string(),
     }
 )
@@ -31,7 +32,7 @@ def outcome(topic: str, **columns: Any) -> dict[str, Any]:
     """One row of outcomes: a delivery, unless the columns say otherwise."""
     row = {"half_partition": 0, "kind": Kind.DELIVER, "tx_id": "tx-1", "group": "shop", "topic": topic}
     rest = {"partition": -1, "key": None, "value": b"v", "headers": None, "half_offset": 7, "attempt": 1}
-    return {**row, **rest, "check_max": 15, "born_ms": 0, "reason": "", **columns}
+    return {**row, **rest, "check_max": 15, "born_ms": 0, "left_out": -1, "reason": "", **columns}
 
 
 def rows(*outcomes: dict[str, Any]) -> Iterator[pa.RecordBatch]:

@@ -13,9 +13,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.state import GroupState
 
 from checkback.protocol import Message, Topics, pack
-from state import BUNDLE, Event, Kind, Policies, Policy
+from state import BUNDLE, Event, Kind, Limits, Policies, Policy
 from streaming.decode import BROKEN_KIND, CLOCK_KIND, COLUMNS, HALF_KIND, INGEST_TIME, OP_KIND
 from streaming.segments import with_segment_state
+from tests.place import STATE_PARTITIONS
 
 START_MS = 1_700_000_000_000
 TOLERANCE_MS = 600_000
@@ -40,7 +41,9 @@ class Stream:
         """Whether Spark's commit log gets no further batch."""
         self._query: Any = None
 
-    def start(self, policies: Policies = POLICIES, tolerance_ms: int = TOLERANCE_MS) -> None:
+    def start(
+        self, policies: Policies = POLICIES, tolerance_ms: int = TOLERANCE_MS, limits: Limits | None = None
+    ) -> None:
         """Start, or start again from the checkpoint."""
         clock = str(self._clock)
 
@@ -55,7 +58,7 @@ class Stream:
         )
         timed = files.withColumn(INGEST_TIME, F.timestamp_millis("ingest_ms")).drop("ingest_ms")
         self._query = (
-            with_segment_state(timed, policies, Topics(), tolerance_ms, batch_time)
+            with_segment_state(timed, policies, Topics(), tolerance_ms, batch_time, limits=limits)
             .writeStream.option("checkpointLocation", str(self.checkpoint))
             .foreachBatch(self._collect)
             .start()
@@ -145,6 +148,28 @@ def test_state_and_timers_survive_a_restart(stream: Stream) -> None:
         '[{"key":"a","value":"MQ=="}]',
     )
     assert (status["kind"], status["half_offset"], status["attempt"]) == (Kind.STATUS, 1, 1)
+
+
+def test_timers_that_are_not_allowed_come_later_and_a_batch_run_again_lets_the_same_ones_fire(stream: Stream) -> None:
+    stream.stop()
+    few = Limits(events=3)
+    stream.start(limits=few)
+    segments = range(6)
+    stream.feed(0, *(half(64 * segment + at) for at in range(3) for segment in reversed(segments)))
+    stream.dies = True
+    with_rows = [op(64 * segment, Event.UNKNOWN, segment) for segment in (4, 1, 3)]
+    with pytest.raises(Exception, match="the driver dies here"):
+        stream.feed(6_001, *with_rows)  # both runs of Python have timers to let fire
+    stream.dies = False
+    number, first = stream.runs[-1]
+    stream.start(limits=few)
+    for after_ms in range(6_001, 16_000, 1_000):
+        stream.feed(after_ms)
+    assert [made for again, made in stream.runs if again == number] == [first, first]
+    asked = {again: [row["tx_id"] for row in made if row["kind"] == Kind.CHECK] for again, made in stream.runs}
+    every = sorted(f"tx-{64 * segment + at}" for at in range(3) for segment in segments)
+    assert sorted(name for names in asked.values() for name in names) == every
+    assert max(map(len, asked.values())) <= 3 * 2 * STATE_PARTITIONS, "two runs in each state partition"
 
 
 def test_a_clock_that_steps_back_loses_no_row(stream: Stream) -> None:
