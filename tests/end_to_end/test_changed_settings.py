@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from checkback import HalfMessage, TransactionOptions, TransactionProducer
 from checkback.exceptions import CheckpointMismatchError, JobFailedError
 from checkback.protocol import Action, Source, op_headers
+from state import RULES_VERSION
 from streaming import BatchReport, TransactionJob, rules_in_force
 from streaming.steps import Step
 from tests.end_to_end.job import running
@@ -91,7 +92,7 @@ def test_an_upgrade_waits_for_a_batch_that_is_in_kafka_and_for_no_other(
     DyingJob("rejected").run(place, spark, REQUIRE)
     with monkeypatch.context() as upgraded:
         upgraded.setattr(rules_in_force, "RULES_VERSION", 99)
-        with pytest.raises(CheckpointMismatchError, match=r"another version of Checkback \(rules 2, this one has 99\)"):
+        with pytest.raises(CheckpointMismatchError, match=rf"\(rules {RULES_VERSION}, this one has 99\)"):
             TransactionJob(place.settings(transactions=REQUIRE), spark=spark).start()
     with running(place, spark, transactions=REQUIRE, checks={"in_job": False}) as counts:
         late(Action.COMMIT, Source.PRODUCER)

@@ -253,7 +253,9 @@ def test_files_of_the_old_form_are_read(job: Job, tmp_path: Path) -> None:
     (tmp_path / "checkback-rules-0.json").write_text(json.dumps([["*", ["lake"]]]))
     job.log("offsets", 0, 1)
     job.log("commits", 0)
-    with pytest.raises(CheckpointMismatchError, match=r"another version of Checkback \(rules 1, this one has 2\)"):
+    with pytest.raises(
+        CheckpointMismatchError, match=rf"another version of Checkback \(rules 1, this one has {RULES_VERSION}\)"
+    ):
         job.start(FILES)
     job.log("commits", 1)
     assert tables(job.start(FILES), 1, 2) == [["lake"], ["files"]]
