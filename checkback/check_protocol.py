@@ -4,7 +4,7 @@
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from checkback.exceptions import ProtocolError
@@ -56,6 +56,12 @@ class CheckRequest:
     """When the half message was taken in by the query, in ms since 1970."""
     messages: tuple[Message, ...] = ()
     """All messages of the transaction, when it has several; key and value are None then."""
+    cut: bool = False
+    """The message is too large for ``cb.check``: key, value, headers and messages are not there."""
+
+    def head(self) -> Self:
+        """The same question without the message: the transaction id says which it is."""
+        return replace(self, key=None, value=None, headers=[], messages=(), cut=True)
 
     def to_json(self) -> dict[str, Any]:
         """Body of the check request over HTTP; bytes in base64."""
@@ -72,6 +78,7 @@ class CheckRequest:
             "check_max": self.check_max,
             "born_ms": self.born_ms,
             **({"messages": [message_to_json(message) for message in self.messages]} if self.messages else {}),
+            **({"cut": True} if self.cut else {}),
         }
 
     @classmethod
@@ -96,6 +103,7 @@ class CheckRequest:
                 check_max=int(body["check_max"]),
                 born_ms=int(body["born_ms"]),
                 messages=tuple(message_from_json(message) for message in body.get("messages", ())),
+                cut=body.get("cut") is True,
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ProtocolError(f"Not a check request: {error!r}.") from error
