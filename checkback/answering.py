@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from anyio import create_task_group, move_on_after, to_thread
+from anyio import CapacityLimiter, create_task_group, move_on_after, to_thread
+from anyio.lowlevel import RunVar
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -22,10 +22,11 @@ from checkback.signature import WINDOW_MS, refusal
 _LOGGER = logging.getLogger(__name__)
 _MAX_BODY_BYTES = 8 * 1024 * 1024
 _MAX_HEADERS = 64
+_THREADS = 16
 _BATCH_SECONDS = 2.0  # shorter than the check service's patience, checks.ask_timeout
 
 
-def check_app(
+def check_app(  # noqa: PLR0913  (keyword options, most of them left at their defaults)
     listener: TransactionChecker,
     group: str,
     *,
@@ -33,12 +34,14 @@ def check_app(
     window_ms: int = WINDOW_MS,
     max_body_bytes: int = _MAX_BODY_BYTES,
     batch_seconds: float = _BATCH_SECONDS,
+    threads: int = _THREADS,
     clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> Starlette:
     """An ASGI application that answers checks of one producer group with POST on its root.
 
     Mount it in your own: ``app.mount("/checkback", check_app(listener, "orders"))``. The listener is called from
-    a thread pool; what it raises is answered as *unknown*, with the exception in the remark. Of several checks in one
+    at most ``threads`` threads at once, which are not those of your application's own requests; what it raises is
+    answered as *unknown*, with the exception in the remark. Of several checks in one
     request those are answered that are done within ``batch_seconds``; the others are then left out, which means
     *unknown*.
 
@@ -54,6 +57,14 @@ def check_app(
             "key is empty: give the group's secret, as checks.keys has it, or None for no signature."
         )
     secret = None if key is None else key.encode()
+    limiters: RunVar[CapacityLimiter] = RunVar("checks")  # of each loop that serves this application
+
+    def limiter() -> CapacityLimiter:
+        try:
+            return limiters.get()
+        except LookupError:
+            limiters.set(made := CapacityLimiter(threads))
+            return made
 
     async def answer(request: Request) -> Response:
         try:
@@ -64,8 +75,8 @@ def check_app(
         except _RefusedError as refused:
             return JSONResponse({"error": str(refused)}, status_code=refused.status)
         if several:
-            return JSONResponse({"answers": await _answers(listener, checks, batch_seconds)})
-        state, remark = await run_in_threadpool(_checked, listener, checks[0])
+            return JSONResponse({"answers": await _answers(listener, checks, batch_seconds, limiter())})
+        state, remark = await to_thread.run_sync(_checked, listener, checks[0], limiter=limiter())
         return JSONResponse({"state": state.value, "remark": remark})
 
     return Starlette(routes=[Route("/", answer, methods=["POST"])])
@@ -118,12 +129,14 @@ def _several(said: dict[str, Any]) -> list[CheckRequest]:
         raise ProtocolError(f"Not a request of several checks: {error!r}.") from error
 
 
-async def _answers(listener: TransactionChecker, checks: list[CheckRequest], seconds: float) -> list[dict[str, str]]:
+async def _answers(
+    listener: TransactionChecker, checks: list[CheckRequest], seconds: float, limiter: CapacityLimiter
+) -> list[dict[str, str]]:
     """The answers that were there in time. Threads cannot be ended: the listener's late calls end by themselves."""
     answered: list[dict[str, str]] = []
 
     async def one(check: CheckRequest) -> None:
-        state, remark = await to_thread.run_sync(_checked, listener, check, abandon_on_cancel=True)
+        state, remark = await to_thread.run_sync(_checked, listener, check, abandon_on_cancel=True, limiter=limiter)
         answered.append({"id": check.transaction_id, "state": state.value, "remark": remark[:REMARK_CHARACTERS]})
 
     with move_on_after(seconds):

@@ -4,7 +4,7 @@
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from checkback.exceptions import ProtocolError
@@ -60,6 +60,11 @@ class CheckRequest:
     left_out: int = 0
     """Bytes of the half message's value, when that is too large to come with the check: value is None then, and
     ``messages`` is empty. The transaction id says which transaction it is."""
+
+    def head(self) -> Self:
+        """The same question without the message: the transaction id says which it is."""
+        size = len(self.value or b"") + sum(len(message.value or b"") for message in self.messages)
+        return replace(self, key=None, value=None, headers=[], messages=(), left_out=self.left_out or max(size, 1))
 
     def to_json(self) -> dict[str, Any]:
         """Body of the check request over HTTP; bytes in base64."""

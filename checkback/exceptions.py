@@ -14,6 +14,7 @@
     ├── TransactionBlockedError    a check has rolled the transaction back; its local transaction must not commit
     ├── DuplicateTransactionError  the local transaction is in the transaction log already
     ├── OperatorError              what an operator asked for was not done, or not all of it
+    ├── CheckServiceError          retriable = True; the check service failed
     ├── JobFailedError             retriable = True; the streaming job failed, Kafka being away, for example
     │   ├── DestinationError             retriable = True; a table that messages go to cannot be written to
     │   └── InputCutShortError           retriable = True; a task did not get all rows of its batch
@@ -84,6 +85,12 @@ class DuplicateTransactionError(CheckbackError):
 
 class OperatorError(CheckbackError):
     """What an operator asked for was not done, or not all of it."""
+
+
+class CheckServiceError(CheckbackError):
+    """The check service failed. Started again, it goes on where it was."""
+
+    retriable = True
 
 
 class JobFailedError(CheckbackError):

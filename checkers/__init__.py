@@ -3,10 +3,14 @@
 from checkers.admission import AdmittedResolver, AllowList
 from checkers.ask import Asked, Asker, Verdict
 from checkers.breaker import Breaker
+from checkers.clients import KafkaClients
 from checkers.directory import Endpoint, EndpointDirectory
+from checkers.endpoint_breakers import EndpointBreakers
 from checkers.groups import Check, Groups
+from checkers.names import Names
 from checkers.service import CheckService
 from checkers.session import open_session, tls_context
+from checkers.shares import GroupShares, Shares
 from checkers.window import OffsetWindow
 
 __all__ = [
@@ -18,9 +22,14 @@ __all__ = [
     "Check",
     "CheckService",
     "Endpoint",
+    "EndpointBreakers",
     "EndpointDirectory",
+    "GroupShares",
     "Groups",
+    "KafkaClients",
+    "Names",
     "OffsetWindow",
+    "Shares",
     "Verdict",
     "open_session",
     "tls_context",

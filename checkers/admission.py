@@ -5,17 +5,18 @@ judged after its name was resolved, and the connection goes to the very address 
 differently a moment later (DNS rebinding) gains nothing.
 """
 
-import asyncio
 import errno
 import re
 import socket
 import unicodedata
 from collections.abc import Sequence
+from contextvars import ContextVar
 from fnmatch import fnmatchcase
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
+
+from checkers.names import Address as NamedAddress
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -130,14 +131,21 @@ def _embedded(address: Address) -> Address:
     return address
 
 
+FOUND: ContextVar[Sequence[NamedAddress]] = ContextVar("FOUND", default=())
+"""Addresses of the host that the running task is about to ask: :mod:`checkers.names` has found them."""
+
+
 class AdmittedResolver(AbstractResolver):
-    """Resolves a name to those of its addresses that are admitted; aiohttp connects to these."""
+    """Gives aiohttp those addresses of a name that are admitted, out of those found; it connects to these."""
 
     def __init__(self, allowed: AllowList) -> None:
         self._allowed = allowed
 
     async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+        self,
+        host: str,
+        port: int = 0,
+        family: socket.AddressFamily = socket.AF_INET,  # noqa: ARG002  (all families)
     ) -> list[ResolveResult]:
         """Addresses of a host.
 
@@ -148,12 +156,9 @@ class AdmittedResolver(AbstractResolver):
         refusal = self._allowed.refusal_of_literal(host)
         if refusal is not None:
             raise RefusedError(refusal)
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
         reasons: list[str] = []
         admitted: list[ResolveResult] = []
-        for its_family, _, protocol, _, place in found:
-            address = _text(place)
+        for its_family, protocol, address in FOUND.get():
             reason = self._allowed.refusal(host, address)
             if reason is not None:
                 reasons.append(reason)
@@ -174,8 +179,3 @@ class AdmittedResolver(AbstractResolver):
 
     async def close(self) -> None:
         """Nothing is held."""
-
-
-def _text(place: tuple[Any, ...]) -> str:
-    # a link-local address is only whole with its interface, the fourth part
-    return f"{place[0]}%{place[3]}" if len(place) > 3 and place[3] and "%" not in place[0] else str(place[0])

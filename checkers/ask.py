@@ -1,6 +1,7 @@
 """Asks one endpoint over HTTP what became of transactions."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,12 +13,20 @@ from yarl import URL
 from checkback.check_protocol import REMARK_CHARACTERS, CheckRequest
 from checkback.protocol import VERSION, Action
 from checkback.signature import signed_headers
-from checkers.admission import AllowList
+from checkers.admission import FOUND, AllowList
 from checkers.directory import Endpoint
+from checkers.names import Names
+from checkers.session import BoundedConnector
+from checkers.shares import is_ours
 
 _VERDICTS = {"commit": Action.COMMIT, "rollback": Action.ROLLBACK, "unknown": Action.UNKNOWN}
 _ANSWER_BYTES = 64 * 1024
 _ANSWER_BYTES_PER_CHECK = 4 * 1024  # what a batch may have more: id and a remark of 512 characters, all escaped
+REQUEST_BYTES = 8 * 1024 * 1024
+"""A check whose request would be longer is asked without its message: our endpoint takes no more, either."""
+_TOO_LARGE = 413
+_NAME_SECONDS = 3.0
+_NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9]*)(\.(0x[0-9a-f]*|[0-9]*))*", re.IGNORECASE)
 # No compression: a small answer that unpacks to a large one is not to be had.
 _HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 _NOT_THERE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
@@ -36,12 +45,17 @@ class Asked(NamedTuple):
     verdicts: list[Verdict]
     failure: str = ""
     """Why the endpoint counts as not answering (no connection, or too late); empty when it answered."""
+    lacking: str = ""
+    """What of our own means was lacking, so that nobody was asked: the verdicts say nothing then."""
+    alone: bool = False
+    """The endpoint takes no request so large: each check is to be asked alone. The verdicts say nothing then."""
 
 
 class Asker:
     """A pooled HTTP client. Everything but a plain verdict is *unknown*; no connection is *unreachable*.
 
-    ``keys`` are the producer groups' secrets; requests of a group without one are not signed.
+    ``keys`` are the producer groups' secrets; requests of a group without one are not signed. ``names`` finds hosts'
+    addresses.
     """
 
     def __init__(
@@ -50,41 +64,57 @@ class Asker:
         allowed: AllowList,
         keys: Mapping[str, bytes] | None = None,
         wall_clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        *,
+        names: Names | None = None,
     ) -> None:
         self._session = session
         self._allowed = allowed
         self._keys = dict(keys or {})
         self._wall_clock_ms = wall_clock_ms
+        self._names = names or Names(_NAME_SECONDS)
 
     async def ask(self, endpoint: Endpoint, requests: Sequence[CheckRequest]) -> Asked:
         """Ask once about requests of one group. Never raises for what an endpoint does or fails to do."""
-        url = endpoint.url
-        try:
-            target = _target(url, self._allowed)
-            body = _body(requests)
-            limit = _ANSWER_BYTES + _ANSWER_BYTES_PER_CHECK * (len(requests) - 1)
-            status, content = await self._post(target, requests[0].group, body, limit)
-        except _NOT_THERE as error:
-            return _for_all(requests, Action.UNREACHABLE, f"{url}: {_said(error)}", failed=True)
-        except TimeoutError as error:
-            return _for_all(
-                requests, Action.UNKNOWN, f"{url}: no complete answer in time ({_said(error)})", failed=True
-            )
-        except (aiohttp.ClientError, OSError) as error:
-            return _for_all(requests, Action.UNKNOWN, f"{url}: {_said(error)}")
-        except Exception as error:  # noqa: BLE001  (a URL that is none fails in many ways, before anything is sent)
-            return _for_all(requests, Action.UNREACHABLE, f"{url}: {_said(error)}", failed=True)
-        if content is None:
-            said = f"more than {limit} bytes" if status == 200 else f"status {status}"
-            return _for_all(requests, Action.UNKNOWN, f"{url} answered with {said}")
-        return Asked(_read_one(url, content) if len(requests) == 1 else _read_batch(url, content, requests))
+        bodies = {number: body for number, request in enumerate(requests) if (body := _body(request)) is not None}
+        asked = Asked([])
+        if bodies:
+            asked = await self._ask(endpoint.url, [requests[number] for number in bodies], list(bodies.values()))
+        if len(bodies) == len(requests) or asked.lacking or asked.alone:
+            return asked
+        verdicts = dict(zip(bodies, asked.verdicts, strict=True))
+        unfit = Verdict(Action.UNKNOWN, "this check cannot be asked: its message has text that is no Unicode")
+        return asked._replace(verdicts=[verdicts.get(number, unfit) for number in range(len(requests))])
 
-    async def _post(self, target: URL, group: str, body: bytes, limit: int) -> tuple[int, bytes | None]:
-        """Status and body, which is None when it is longer than ``limit`` bytes or the status is not 200."""
-        headers = _HEADERS
+    async def _ask(self, url: str, requests: Sequence[CheckRequest], bodies: Sequence[bytes]) -> Asked:
+        try:
+            status, content = await self._post(url, requests, bodies)
+            if status == _TOO_LARGE and len(requests) == 1:
+                status, content = await self._post(url, requests, [_head(requests[0])])
+        except Exception as error:  # noqa: BLE001  (a URL that is none fails in many ways)
+            return _failed(url, requests, error)
+        if content is not None:
+            return Asked(_read_one(url, content) if len(requests) == 1 else _read_batch(url, content, requests))
+        if status == _TOO_LARGE and len(requests) > 1:
+            return Asked([], alone=True)
+        said = f"more than {_limit(requests)} bytes" if status == 200 else f"status {status}"
+        return _for_all(requests, Action.UNKNOWN, f"{url} answered with {said}")
+
+    async def _post(
+        self, url: str, requests: Sequence[CheckRequest], bodies: Sequence[bytes]
+    ) -> tuple[int, bytes | None]:
+        """Status and body, which is None when it is longer than it may be or the status is not 200."""
+        target = _target(url, self._allowed)
+        group, limit = requests[0].group, _limit(requests)
+        host = target.raw_host or ""
+        if not _is_numeric(host):  # those are no names, and were judged already
+            FOUND.set(await self._names.addresses(group, host))
+        body = bodies[0] if len(bodies) == 1 else b'{"version":%d,"checks":[%b]}' % (VERSION, b",".join(bodies))
+        headers = dict(_HEADERS)
         key = self._keys.get(group)
         if key is not None:
-            headers = {**_HEADERS, **signed_headers(key, self._wall_clock_ms(), body)}
+            headers |= signed_headers(key, self._wall_clock_ms(), body)
+        if isinstance(self._session.connector, BoundedConnector) and self._session.connector.full:
+            headers["Connection"] = "close"
         async with self._session.post(target, data=body, headers=headers, allow_redirects=False) as response:
             if response.status != 200:
                 response.close()  # whatever else it says is not read
@@ -110,10 +140,33 @@ def _target(url: str, allowed: AllowList) -> URL:
     return target
 
 
-def _body(requests: Sequence[CheckRequest]) -> bytes:
-    if len(requests) == 1:
-        return orjson.dumps(requests[0].to_json())
-    return orjson.dumps({"version": VERSION, "checks": [request.to_json() for request in requests]})
+def _limit(requests: Sequence[CheckRequest]) -> int:
+    """Bytes of an answer."""
+    return _ANSWER_BYTES + _ANSWER_BYTES_PER_CHECK * (len(requests) - 1)
+
+
+def _body(request: CheckRequest) -> bytes | None:
+    """One check as JSON, without its message if that is too large; None when it cannot be said in JSON."""
+    try:
+        body = orjson.dumps(request.to_json())
+    except (TypeError, ValueError):
+        return None
+    return body if len(body) <= REQUEST_BYTES else _head(request)
+
+
+def _head(request: CheckRequest) -> bytes:
+    return orjson.dumps(request.head().to_json())
+
+
+def _failed(url: str, requests: Sequence[CheckRequest], error: Exception) -> Asked:
+    said = f"{url}: {_said(error)}"
+    if is_ours(error):
+        return Asked([], lacking=said[:REMARK_CHARACTERS])
+    if isinstance(error, TimeoutError) and not isinstance(error, _NOT_THERE):
+        return _for_all(requests, Action.UNKNOWN, f"{url}: no complete answer in time ({_said(error)})", failed=True)
+    if isinstance(error, aiohttp.ClientError) and not isinstance(error, _NOT_THERE):
+        return _for_all(requests, Action.UNKNOWN, said)
+    return _for_all(requests, Action.UNREACHABLE, said, failed=True)  # nothing has been sent
 
 
 def _said(error: Exception) -> str:
@@ -125,16 +178,24 @@ def _for_all(requests: Sequence[CheckRequest], action: Action, remark: str, *, f
     return Asked([Verdict(action, remark)] * len(requests), remark if failed else "")
 
 
+def _loads(content: bytes) -> Any:
+    """JSON, whose numbers stay text: none is needed, and one of a million digits is an error otherwise."""
+    return json.loads(content, parse_int=str, parse_float=str)
+
+
 def _read_one(url: str, content: bytes) -> list[Verdict]:
     try:
-        return [_verdict(json.loads(content))]
+        return [_verdict(_loads(content))]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return [_no_verdict(url, content)]
 
 
 def _read_batch(url: str, content: bytes, requests: Sequence[CheckRequest]) -> list[Verdict]:
+    answers: dict[str, Any] = {}
     try:
-        answers: dict[Any, Any] = {answer["id"]: answer for answer in json.loads(content)["answers"]}
+        for answer in _loads(content)["answers"]:
+            if isinstance(answer, dict) and isinstance(answer.get("id"), str):  # others spoil nobody else's
+                answers[answer["id"]] = answer
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return [_no_verdict(url, content)] * len(requests)
     missing = Verdict(Action.UNKNOWN, f"{url} left this one of {len(requests)} checks unanswered"[:REMARK_CHARACTERS])

@@ -60,6 +60,10 @@ class Breaker:
         self._probing = False
         self._in_a_row = 0
 
+    def give_up(self) -> None:
+        """A question was not sent after all: when half-open, the next one is the probe."""
+        self._probing = False
+
     def failed(self, now_ms: int, reason: str) -> None:
         """It could not be reached, or did not answer in time.
 

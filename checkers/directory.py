@@ -1,10 +1,18 @@
 """Which endpoints a producer group has: fixed ones from the settings, and those announced in ``cb.producers``."""
 
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from checkback.check_protocol import Announcement
 from checkback.exceptions import ProtocolError
+from checkers.shares import MIB, Shares
+
+PER_GROUP = 1_000
+"""So many announced endpoints of one group are known: those heard from last."""
+_ANNOUNCEMENT_BYTES = 16 * 1024  # a longer one counts as one that cannot be read
+_OWN_BYTES = 1_024  # about what one costs beside its key and value
+_AGED_AT_ONCE = 4  # more than one for each that comes: dead ones are forgotten faster than new ones are heard
 
 
 class Endpoint(NamedTuple):
@@ -18,48 +26,88 @@ class _Heard(NamedTuple):
     announced: Announcement
     endpoint: Endpoint
     heard_ms: int
+    size: int
 
 
 class EndpointDirectory:
-    """Endpoints by producer group. Heard announcements live ``ttl_ms`` from when they were heard."""
+    """Endpoints by producer group. Heard announcements live ``ttl_ms`` from when they were heard.
 
-    def __init__(self, fixed: Mapping[str, Sequence[str]], ttl_ms: int) -> None:
+    Of a group at most ``per_group`` are known, and all announcements together take ``bytes_in_all`` bytes at most, of
+    which each group has its share: one that announces too many loses its own oldest.
+    """
+
+    def __init__(
+        self,
+        fixed: Mapping[str, Sequence[str]],
+        ttl_ms: int,
+        per_group: int = PER_GROUP,
+        bytes_in_all: int = 64 * MIB,
+    ) -> None:
         self._fixed = {group: [Endpoint(url) for url in urls] for group, urls in fixed.items()}
         self._ttl_ms = ttl_ms
-        self._group_of: dict[bytes, str] = {}
-        # each group's, the one heard from last at the end
-        self._announced: dict[str, dict[bytes, _Heard]] = {}
+        self._per_group = per_group
+        self._bytes = Shares(bytes_in_all)
+        # the group of each announcement; and each group's announcements: the one heard from last is at the end
+        self._group_of: OrderedDict[bytes, str] = OrderedDict()
+        self._announced: dict[str, OrderedDict[bytes, _Heard]] = {}
 
     def hear(self, key: bytes, value: bytes | None, now_ms: int) -> None:
         """Take in a record of ``cb.producers``; one that cannot be read is as if it were not there."""
         self._forget(key)
-        if value is None:
+        self._forget_dead(now_ms)
+        if value is None or len(key) + len(value) > _ANNOUNCEMENT_BYTES:
             return
         try:
             said = Announcement.from_record(value)
         except ProtocolError:
             return
+        size = len(key) + len(value) + _OWN_BYTES
+        announced = self._announced.setdefault(said.group, OrderedDict())
+        if len(announced) >= self._per_group:
+            self._forget(next(iter(announced)))
+        while not self._bytes.take(said.group, size):
+            if not announced:
+                self._announced.pop(said.group, None)
+                return
+            self._forget(next(iter(announced)))
+        self._announced[said.group] = announced  # forgetting its last may have removed it
+        announced[key] = _Heard(said, Endpoint(said.url, said.batch), now_ms, size)
         self._group_of[key] = said.group
-        heard = _Heard(said, Endpoint(said.url, said.batch), now_ms)
-        self._announced.setdefault(said.group, {})[key] = heard
 
-    def endpoints(self, group: str, topic: str, now_ms: int) -> list[Endpoint]:
-        """Endpoints of a group that answer for a topic, the one heard from last first, fixed ones after."""
-        announced = self._announced.get(group, {})
-        for key in [key for key, heard in announced.items() if now_ms - heard.heard_ms >= self._ttl_ms]:
-            self._forget(key)
-        found: dict[str, Endpoint] = {}
-        for heard in reversed(announced.values()):
-            if heard.announced.topics is None or topic in heard.announced.topics:
-                found.setdefault(heard.endpoint.url, heard.endpoint)
+    def endpoints(self, group: str, topic: str, now_ms: int) -> Iterator[Endpoint]:
+        """Endpoints of a group that answer for a topic, the one heard from last first, fixed ones after.
+
+        They are found one by one: the first costs the same however many there are.
+        """
+        self._forget_dead(now_ms)
+        given: set[str] = set()
+        for heard in reversed(self._announced.get(group, {}).values()):
+            if now_ms - heard.heard_ms >= self._ttl_ms:
+                break  # and so are all that were heard before
+            if heard.announced.topics is not None and topic not in heard.announced.topics:
+                continue
+            if heard.endpoint.url not in given:
+                given.add(heard.endpoint.url)
+                yield heard.endpoint
         for endpoint in self._fixed.get(group, ()):
-            found.setdefault(endpoint.url, endpoint)
-        return list(found.values())
+            if endpoint.url not in given:
+                given.add(endpoint.url)
+                yield endpoint
+
+    def _forget_dead(self, now_ms: int) -> None:
+        for _ in range(_AGED_AT_ONCE):
+            if not self._group_of:
+                return
+            key, group = next(iter(self._group_of.items()))
+            if now_ms - self._announced[group][key].heard_ms < self._ttl_ms:
+                return
+            self._forget(key)
 
     def _forget(self, key: bytes) -> None:
         group = self._group_of.pop(key, None)
         if group is None:
             return
-        del self._announced[group][key]
-        if not self._announced[group]:
+        announced = self._announced[group]
+        self._bytes.give(group, announced.pop(key).size)
+        if not announced:
             del self._announced[group]

@@ -1,7 +1,8 @@
 """A bounded queue for each producer group, so that one that hangs delays no other. Runs on one asyncio loop.
 
 Checks of a group that wait for the same endpoint go there together, as many as it takes at once; nothing waits for more
-to come.
+to come. What all groups have together (memory, connections) is shared among them. That a group has to wait for its
+share, or for something that this process has run out of, is not held against its endpoints.
 """
 
 import asyncio
@@ -9,17 +10,25 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from checkback.check_protocol import CheckRequest
-from checkback.protocol import Action
-from checkers.ask import Asked, Asker, Verdict
-from checkers.breaker import Breaker
+from checkback.protocol import Action, Headers
+from checkers.ask import REQUEST_BYTES, Asked, Asker, Verdict
 from checkers.directory import Endpoint, EndpointDirectory
+from checkers.endpoint_breakers import EndpointBreakers
+from checkers.shares import GroupShares
 
 _LOGGER = logging.getLogger(__name__)
-_BATCH_BYTES = 1024 * 1024  # of values, in one request of several checks
+_BATCH_BYTES = 1024 * 1024  # of messages, in one request of several checks
 _AT_ONCE = 200  # so many answers without asking, then the loop turns to other groups
+_MOST_TRIED = 8  # endpoints for one check; those heard from last, which are most likely to live
+_MOST_LOOKED_AT = 100  # endpoints for one choice, so that a group with many dead ones costs others little
+_WOKEN_AT_ONCE = 8  # groups that wait for a connection, whenever one comes back
+_LACKING_SECONDS = 0.25  # until it is tried again, when we have run out of something
+_SAID_AGAIN_MS = 10_000
+_OWN_BYTES = 1_024  # about what a check costs in memory beside its message
 
 
 @dataclass(slots=True)
@@ -33,6 +42,16 @@ class Check:
     """URLs that could not be reached for it."""
     remark: str = ""
     """What the last of them did."""
+    alone: bool = False
+    """It is not to be asked together with others."""
+    size: int = field(init=False)
+    """About how many bytes it holds."""
+
+    def __post_init__(self) -> None:
+        self.size = _OWN_BYTES + _message_bytes(self.request)
+        if self.size * 4 // 3 > REQUEST_BYTES:  # it would not be asked whole: it is not kept whole, either
+            self.request = self.request.head()
+            self.size = _OWN_BYTES
 
 
 @dataclass(slots=True)
@@ -42,12 +61,17 @@ class _Group:
     """Checks that wait or are under way."""
     under_way: int = 0
     """Requests under way."""
+    pausing: bool = False
+    """We have run out of something, and it was this group that noticed: it waits for a moment."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     """Kept, lest they be collected."""
 
 
 class Groups:
-    """Takes checks, and gives each exactly one verdict: to ``answer``, on the loop's thread."""
+    """Takes checks, and gives each exactly one verdict: to ``answer``, on the loop's thread.
+
+    ``concurrency`` requests of one group are under way at once, ``queue`` of its checks wait or are under way.
+    """
 
     def __init__(
         self,
@@ -58,6 +82,7 @@ class Groups:
         *,
         concurrency: int,
         queue: int,
+        shares: GroupShares | None = None,
     ) -> None:
         self._directory = directory
         self._asker = asker
@@ -65,8 +90,13 @@ class Groups:
         self._clock_ms = clock_ms
         self._concurrency = concurrency
         self._queue = queue
+        shares = shares or GroupShares()
+        self._connections, self._bytes = shares.connections, shares.bytes
         self._groups: dict[str, _Group] = {}
-        self._breakers: dict[str, Breaker] = {}
+        self._breakers = EndpointBreakers()
+        self._unconnected: dict[str, _Group] = {}
+        """Groups that wait for a connection, the one that waits longest first."""
+        self._said_again_ms = 0
 
     def take(self, checks: Iterable[Check]) -> None:
         """Ask about these, as soon as it is their turn."""
@@ -74,13 +104,22 @@ class Groups:
         for check in checks:
             name = check.request.group
             group = touched[name] = self._groups.setdefault(name, _Group())
-            if group.held >= self._queue:
-                self._answer(check, Verdict(Action.UNREACHABLE, f"too many checks of group {name} are waiting"))
+            refusal = self._refusal(name, group, check)
+            if refusal:
+                self._answer(check, Verdict(Action.UNREACHABLE, refusal))
                 continue
             group.held += 1
             group.waiting.append(check)
         for name, group in touched.items():
             self._dispatch(name, group)
+
+    def _refusal(self, name: str, group: _Group, check: Check) -> str:
+        """Why there is no room for one more check of a group; none: its room is taken."""
+        if group.held >= self._queue:
+            return f"too many checks of group {name} are waiting"
+        if not self._bytes.take(name, check.size):
+            return f"checks of too many bytes are waiting, of group {name} and others"
+        return ""
 
     def _dispatch(self, name: str, group: _Group) -> None:
         now_ms = self._clock_ms()
@@ -89,24 +128,32 @@ class Groups:
                 if not group.held and self._groups.get(name) is group:
                     del self._groups[name]
                 return
-            if group.under_way >= self._concurrency:
+            if group.pausing or group.under_way >= self._concurrency:
                 return
             endpoint, reason = self._choose(group.waiting[0], now_ms)
             if endpoint is None:
                 self._end(group, group.waiting.popleft(), Verdict(Action.UNREACHABLE, reason))
-            else:
+            elif self._connections.take(name):
                 self._start(name, group, endpoint, self._batch(group, endpoint, now_ms))
+            else:
+                self._unconnected[name] = group
+                return
         asyncio.get_running_loop().call_soon(self._dispatch, name, group)
+
+    def _wake(self) -> None:
+        """A connection has come back: to those that wait for one, in turn."""
+        for name in list(islice(self._unconnected, _WOKEN_AT_ONCE)):
+            self._dispatch(name, self._unconnected.pop(name))
 
     def _choose(self, check: Check, now_ms: int) -> tuple[Endpoint | None, str]:
         """The endpoint to ask next, or why there is none: one that is well, else one that may be tried again."""
         request = check.request
+        reason, resting = f"no live endpoint of group {request.group} is known", None
         known = self._directory.endpoints(request.group, request.topic, now_ms)
-        reason, resting = "", None
-        for endpoint in known:
+        for endpoint in islice(known, _MOST_LOOKED_AT if len(check.tried) < _MOST_TRIED else 0):
             if endpoint.url in check.tried:
                 continue
-            breaker = self._breakers.get(endpoint.url)
+            breaker = self._breakers.get(request.group, endpoint.url)
             if breaker is None or breaker.closed:
                 return endpoint, ""
             if resting is None and breaker.may_ask(now_ms):
@@ -114,33 +161,29 @@ class Groups:
             reason = f"every endpoint of group {request.group} is left alone for a while; {breaker.reason}"
         if resting is not None:
             return resting._replace(batch=1), ""  # no more than one check for a trial
-        if check.tried:
-            return None, check.remark
-        if not known:
-            return None, f"no live endpoint of group {request.group} is known"
-        return None, reason
+        return None, check.remark if check.tried else reason
 
     def _batch(self, group: _Group, endpoint: Endpoint, now_ms: int) -> list[Check]:
         """The first checks that wait, as long as they go to the same endpoint."""
         batch = [group.waiting.popleft()]
-        size = _size(batch[0])
+        size = batch[0].size
         same = {(batch[0].request.topic, batch[0].tried)}
-        while group.waiting and len(batch) < endpoint.batch:
+        while group.waiting and len(batch) < endpoint.batch and not batch[0].alone:
             check = group.waiting[0]
+            if check.alone:
+                break
             if (route := (check.request.topic, check.tried)) not in same:
                 if self._choose(check, now_ms)[0] != endpoint:
                     break
                 same.add(route)
-            size += _size(check)
+            size += check.size
             if size > _BATCH_BYTES:
                 break
             batch.append(group.waiting.popleft())
         return batch
 
     def _start(self, name: str, group: _Group, endpoint: Endpoint, batch: list[Check]) -> None:
-        breaker = self._breakers.get(endpoint.url)
-        if breaker is not None:
-            breaker.begin()
+        self._breakers.begin(name, endpoint.url)
         group.under_way += 1
         task = asyncio.get_running_loop().create_task(self._ask(name, group, endpoint, batch))
         group.tasks.add(task)
@@ -152,16 +195,45 @@ class Groups:
         except Exception as error:  # an answer must come in any case: the offset waits for it
             _LOGGER.exception("Asking %s failed", endpoint.url)
             asked = Asked([Verdict(Action.UNKNOWN, f"asking failed: {error!r}")] * len(batch))
-        self._note(endpoint.url, asked.failure)
         group.under_way -= 1
-        self._settle(group, endpoint.url, batch, asked.verdicts)
+        self._connections.give(name)
+        if asked.lacking:
+            self._lacking(name, group, endpoint, batch, asked.lacking)
+        elif asked.alone:
+            self._breakers.succeeded(name, endpoint.url)
+            for check in batch:
+                check.alone = True
+            self._again(group, batch)
+        else:
+            self._note(name, endpoint.url, asked.failure)
+            self._settle(group, endpoint.url, batch, asked.verdicts)
+        self._wake()
         self._dispatch(name, group)
 
-    def _note(self, url: str, failure: str) -> None:
+    def _lacking(self, name: str, group: _Group, endpoint: Endpoint, batch: Sequence[Check], what: str) -> None:
+        """Nobody was asked, for want of something of ours: again in a moment, as if nothing had been."""
+        now_ms = self._clock_ms()
+        if now_ms >= self._said_again_ms:
+            self._said_again_ms = now_ms + _SAID_AGAIN_MS
+            _LOGGER.warning("The check service has run out of something: checks of group %s wait. %s", name, what)
+        self._breakers.give_up(name, endpoint.url)
+        self._again(group, batch)
+        if not group.pausing:
+            group.pausing = True
+            asyncio.get_running_loop().call_later(_LACKING_SECONDS, self._go_on, name, group)
+
+    def _go_on(self, name: str, group: _Group) -> None:
+        group.pausing = False
+        self._dispatch(name, group)
+
+    def _again(self, group: _Group, batch: Sequence[Check]) -> None:
+        group.waiting.extendleft(reversed(batch))
+
+    def _note(self, name: str, url: str, failure: str) -> None:
         if failure:
-            self._breakers.setdefault(url, Breaker()).failed(self._clock_ms(), failure)
+            self._breakers.failed(name, url, self._clock_ms(), failure)
         else:
-            self._breakers.pop(url, None)  # as good as new
+            self._breakers.succeeded(name, url)
 
     def _settle(self, group: _Group, url: str, batch: Sequence[Check], verdicts: Sequence[Verdict]) -> None:
         for check, verdict in zip(reversed(batch), reversed(verdicts), strict=True):
@@ -174,9 +246,16 @@ class Groups:
 
     def _end(self, group: _Group, check: Check, verdict: Verdict) -> None:
         group.held -= 1
+        self._bytes.give(check.request.group, check.size)
         self._answer(check, verdict)
 
 
-def _size(check: Check) -> int:
-    request = check.request
-    return len(request.value or b"") + sum(len(message.value or b"") for message in request.messages)
+def _message_bytes(request: CheckRequest) -> int:
+    size = len(request.key or b"") + len(request.value or b"") + _header_bytes(request.headers)
+    for message in request.messages:
+        size += len(message.key or b"") + len(message.value or b"") + _header_bytes(message.headers)
+    return size
+
+
+def _header_bytes(headers: Headers) -> int:
+    return sum(len(name) + len(value or b"") for name, value in headers)

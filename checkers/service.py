@@ -1,8 +1,7 @@
 """The check service: one thread takes checks from Kafka, an asyncio loop asks endpoints, one thread writes the answers.
 
 Every check is asked at least once: an offset of ``cb.check`` is committed only when all checks before it have been
-answered. An answer that Kafka would not take is given up: the state machine asks again. Asking twice is harmless, it
-counts one answer.
+answered. Asking twice is harmless, it counts one answer. While Kafka is away the service waits for it.
 """
 
 import asyncio
@@ -10,62 +9,59 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
-from queue import Empty, SimpleQueue
-from typing import Any
+from concurrent.futures import Future
+from functools import partial
 
 import aiohttp
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import CommitFailedError
-from kafka.structs import OffsetAndMetadata
 
-from checkback.check_protocol import CheckRequest
-from checkback.exceptions import CheckbackError, ProtocolError
-from checkback.protocol import Source, Topics, op_headers
+from checkback.exceptions import CheckbackError
+from checkback.protocol import Topics
 from checkers.admission import AllowList
+from checkers.answers import Answer, AnswerWriter
 from checkers.ask import Asker, Verdict
+from checkers.clients import KafkaClients
 from checkers.directory import EndpointDirectory
 from checkers.groups import Check, Groups
-from checkers.reading import poll
+from checkers.intake import Announcements, Intake
+from checkers.names import Names
+from checkers.outages import Outage, explained
 from checkers.session import open_session, tls_context
-from checkers.window import OffsetWindow
+from checkers.shares import GroupShares, Shares, connections_in_all
 from conf import Settings
 
 _LOGGER = logging.getLogger(__name__)
-_POLL_MS = 50
-_POLL_RECORDS = 500
-_COMMIT_SECONDS = 1.0
-_HEAR_SECONDS = 0.2
-
-_Place = tuple[TopicPartition, int]
+_STOP_SECONDS = 10.0
 
 
 class CheckService:
     """Answers checks until stopped. Several may run: they share ``cb.check`` as one consumer group.
 
-    ``clock_ms`` is any clock that does not run backwards.
+    ``clock_ms`` is any clock that does not run backwards; ``connect`` opens the Kafka clients.
 
     Raises:
         ConfigurationError: the TLS files in the settings cannot be used.
     """
 
     def __init__(
-        self, settings: Settings, clock_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000
+        self,
+        settings: Settings,
+        clock_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
+        connect: Callable[[Settings], KafkaClients] = KafkaClients,
     ) -> None:
         self._settings = settings
-        self._topics = Topics(settings.kafka.topic_prefix)
         self._clock_ms = clock_ms
+        self._connect = connect
         self._tls = tls_context(settings.checks)
         fixed = {group: [str(url) for url in urls] for group, urls in settings.checks.endpoints.items()}
-        # The directory and the groups belong to the loop's thread, the windows to the consumer's.
+        # The directory and the groups belong to the loop's thread.
         self._directory = EndpointDirectory(fixed, settings.checks.endpoint_ttl)
         self._groups: Groups  # made on the loop, by _open
-        self._windows: dict[TopicPartition, OffsetWindow] = {}
-        self._answers: SimpleQueue[tuple[Check, Verdict] | None] = SimpleQueue()
-        self._done: SimpleQueue[_Place] = SimpleQueue()
+        topics = Topics(settings.kafka.topic_prefix)
+        self._writer = AnswerWriter(topics, Outage("writing answers", clock_ms))
         self._stopping = threading.Event()
         self._asking = threading.Event()
-        self._failure: BaseException | None = None
+        self._leave_seconds = _STOP_SECONDS
+        self._failure: CheckbackError | None = None
         self._loop: asyncio.AbstractEventLoop  # made by start: a service that never starts holds nothing
         self._threads = [
             threading.Thread(target=self._guard, args=(work,), name=f"checks-{name}", daemon=True)
@@ -79,24 +75,34 @@ class CheckService:
             thread.start()
 
     def raise_if_dead(self) -> None:
-        """Raise what ended the service, if anything did."""
-        if self._failure is not None:
-            raise CheckbackError(f"The check service ended: {self._failure!r}") from self._failure
+        """Raise what ended the service, if anything did.
 
-    def stop(self, seconds: float = 10.0) -> None:
+        Raises:
+            KafkaUnreachableError: no Kafka answered at the start. Later the service waits for it.
+            ConfigurationError: Kafka does not take its credentials or options, or does not allow what it needs.
+            CheckServiceError: anything else; started again, it goes on where it was.
+        """
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self, seconds: float = _STOP_SECONDS) -> None:
         """Stop; checks under way are asked again by whoever comes next."""
+        self._leave_seconds = 0.8 * seconds
         self._stopping.set()
         asking, serving = self._threads
         serving.join(seconds)
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.stop)
         asking.join(seconds)
 
     def _guard(self, work: Callable[[], None]) -> None:
         try:
             work()
         except Exception as error:
-            self._failure = self._failure or error
-            _LOGGER.exception("The check service ended")
+            failure = explained(error, self._settings)
+            failure.__cause__ = error
+            self._failure = self._failure or failure
+            _LOGGER.debug("The check service ended", exc_info=error)
 
     def _ask(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -113,15 +119,17 @@ class CheckService:
     async def _open(self) -> aiohttp.ClientSession:
         checks = self._settings.checks
         allowed = AllowList(checks.allowed_hosts)
-        session = open_session(checks, allowed, self._tls)
+        connections = connections_in_all(checks.connections)
+        session = open_session(checks, allowed, self._tls, idle=connections)
         keys = {group: key.get_secret_value().encode() for group, key in checks.keys.items()}
         self._groups = Groups(
             self._directory,
-            Asker(session, allowed, keys),
-            lambda check, verdict: self._answers.put((check, verdict)),
+            Asker(session, allowed, keys, names=Names(checks.ask_timeout / 1000)),
+            self._answer,
             self._clock_ms,
             concurrency=checks.concurrency_per_group,
             queue=checks.queue_per_group,
+            shares=GroupShares(Shares(connections), Shares(checks.queue_bytes)),
         )
         return session
 
@@ -129,119 +137,55 @@ class CheckService:
         while not self._asking.wait(0.1):  # the loop has not opened its session yet
             if self._failure is not None:
                 return
-        kafka = self._settings.kafka
-        client: dict[str, Any] = {"bootstrap_servers": kafka.bootstrap_servers, **kafka.client_options}
-        consumer = KafkaConsumer(
-            self._topics.check,
-            group_id=f"{kafka.topic_prefix}checkers",
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            isolation_level="read_committed",
-            max_poll_records=_POLL_RECORDS,
-            **client,
-        )
-        producer = KafkaProducer(acks="all", linger_ms=5, **client)
-        writer = threading.Thread(
-            target=self._guard, args=(lambda: self._write(producer),), name="checks-answers", daemon=True
-        )
-        writer.start()
+        clients = self._connect(self._settings)
         try:
-            self._take_until_stopped(consumer, self._registry_consumer(client))
+            outage = Outage("reading checks", self._clock_ms)
+            intake = Intake(clients.checks, clients.registry, self._hand_over, self._hear, outage)
+            write = partial(self._writer.run, clients.answers, intake.finished)
+            writing = threading.Thread(target=self._guard, args=(write,), name="checks-answers", daemon=True)
+            writing.start()
+            try:
+                intake.know_endpoints(self._stopping)
+                intake.run(self._stopping, lambda: self._writer.unwritten)
+            finally:
+                self._finish(intake, clients, writing)
         finally:
-            self._answers.put(None)
-            writer.join()
-            producer.flush(timeout=30)
-            self._commit(consumer)
-            producer.close(timeout=5)
-            consumer.close()
+            clients.close(0.4 * self._leave_seconds)
 
-    def _take_until_stopped(self, consumer: KafkaConsumer, registry: KafkaConsumer) -> None:
-        last_commit = last_heard = time.monotonic()
-        with closing(registry):
-            while not self._stopping.is_set():
-                if time.monotonic() - last_heard >= _HEAR_SECONDS:
-                    self._hear(registry)
-                    last_heard = time.monotonic()
-                self._take(consumer)
-                if time.monotonic() - last_commit >= _COMMIT_SECONDS:
-                    self._commit(consumer)
-                    last_commit = time.monotonic()
-
-    def _registry_consumer(self, client: dict[str, Any]) -> KafkaConsumer:
-        registry = KafkaConsumer(auto_offset_reset="earliest", enable_auto_commit=False, **client)
-        places = [TopicPartition(self._topics.producers, 0)]
-        registry.assign(places)
-        registry.seek_to_beginning(*places)
-        end = registry.end_offsets(places)[places[0]]
-        while registry.position(places[0]) < end:  # know the endpoints before the first check is asked
-            self._hear(registry, wait_ms=100)
-        return registry
-
-    def _hear(self, registry: KafkaConsumer, wait_ms: int = 0) -> None:
-        for records in poll(registry, wait_ms).values():
-            for record in records:
-                if record.key is not None:
-                    self._loop.call_soon_threadsafe(self._directory.hear, record.key, record.value, self._clock_ms())
-
-    def _take(self, consumer: KafkaConsumer) -> None:
-        polled = poll(consumer, _POLL_MS)
-        assigned = consumer.assignment()
-        self._windows = {place: window for place, window in self._windows.items() if place in assigned}
-        checks: list[Check] = []
-        for place, records in polled.items():
-            window = self._windows.setdefault(place, OffsetWindow(records[0].offset))
-            for record in records:
-                window.begin(record.offset)
-                try:
-                    request = CheckRequest.from_record(record.value, record.headers)
-                except ProtocolError as error:
-                    _LOGGER.warning("Skipped a record of %s: %s", self._topics.check, error)
-                    window.finish(record.offset)
-                    continue
-                checks.append(Check(request, (place, record.offset)))
-        if checks:
-            self._loop.call_soon_threadsafe(lambda: self._groups.take(checks))
-
-    def _write(self, producer: KafkaProducer) -> None:
-        while (answered := self._answers.get()) is not None:
-            check, verdict = answered
-            request = check.request
-            try:
-                headers = op_headers(request.transaction_id, request.group, request.half, verdict.action, Source.CHECK)
-                future = producer.send(
-                    self._topics.op,
-                    verdict.remark.encode(errors="replace"),
-                    headers=headers,
-                    partition=request.half.partition,
-                )
-            except (ProtocolError, ValueError) as error:  # a record that names a partition the op topic does not have
-                _LOGGER.warning("Skipped a record of %s: %s", self._topics.check, error)
-                self._done.put(check.origin)
-                continue
-            future.add_callback(self._written, check.origin)
-            future.add_errback(self._not_written, check.origin)
-
-    def _written(self, origin: _Place, _: object) -> None:
-        self._done.put(origin)
-
-    def _not_written(self, origin: _Place, error: BaseException) -> None:
-        # The state machine asks again after check_answer_ttl; waiting here would hold up all others.
-        _LOGGER.error("The answer to a check was not written: %s", error)
-        self._done.put(origin)
-
-    def _commit(self, consumer: KafkaConsumer) -> None:
-        """Commit what is answered; what is still on its way to Kafka waits for the next time."""
-        while True:
-            try:
-                place, offset = self._done.get_nowait()
-            except Empty:
-                break
-            if place in self._windows:
-                self._windows[place].finish(offset)
-        offsets = {place: OffsetAndMetadata(window.committable, "", -1) for place, window in self._windows.items()}
-        if not offsets:
-            return
+    def _finish(self, intake: Intake, clients: KafkaClients, writing: threading.Thread) -> None:
+        """Commit what has been answered, if Kafka lets us; what fails is asked again, and the group is left in time."""
+        self._writer.close()
+        writing.join(0.1 * self._leave_seconds)
         try:
-            consumer.commit(offsets)
-        except CommitFailedError:  # the partitions went to another service meanwhile, which asks once more
-            self._windows.clear()
+            clients.answers.flush(timeout=0.3 * self._leave_seconds)
+            intake.commit()
+        except Exception as error:  # noqa: BLE001  (whatever it is, the clients have to be closed)
+            _LOGGER.warning("The check service is closing; some answered checks will be asked again: %r", error)
+
+    def _hand_over(self, checks: list[Check]) -> "Future[None]":
+        taken: Future[None] = Future()
+
+        def take() -> None:
+            try:
+                self._groups.take(checks)
+            except Exception as error:  # noqa: BLE001  (the intake's thread raises it)
+                taken.set_exception(error)
+            else:
+                taken.set_result(None)
+
+        self._loop.call_soon_threadsafe(take)
+        return taken
+
+    def _hear(self, announcements: Announcements) -> None:
+        def hear() -> None:
+            now_ms = self._clock_ms()
+            for key, value in announcements:
+                self._directory.hear(key, value, now_ms)
+
+        self._loop.call_soon_threadsafe(hear)
+
+    def _answer(self, check: Check, verdict: Verdict) -> None:
+        request = check.request
+        self._writer.put(
+            Answer(request.transaction_id, request.group, request.half, verdict.action, verdict.remark, check.origin)
+        )

@@ -1,8 +1,7 @@
 """The HTTP client of the check service, as the settings want it."""
 
-import asyncio
 import ssl
-from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import aiohttp
 
@@ -11,8 +10,6 @@ from checkers.admission import AdmittedResolver, AllowList
 from conf.settings import CheckSettings
 
 _KEEP_ALIVE_SECONDS = 4.0  # less than uvicorn's 5: a question must not meet a connection that is just being closed
-_NAMES_KEPT_SECONDS = 10
-_RESOLVERS = 32  # threads: names that take long to resolve hold up no others
 _HEADER_BYTES = 8 * 1024
 _HEADERS = 64
 
@@ -34,19 +31,36 @@ def tls_context(checks: CheckSettings) -> ssl.SSLContext:
     return context
 
 
-def open_session(checks: CheckSettings, allowed: AllowList, tls: ssl.SSLContext) -> aiohttp.ClientSession:
+class BoundedConnector(aiohttp.TCPConnector):
+    """Knows when it keeps as many idle connections as it may: the next request is then to close its own."""
+
+    def __init__(self, most_idle: int, **options: Any) -> None:
+        super().__init__(**options)
+        self._most_idle = most_idle
+
+    @property
+    def full(self) -> bool:
+        """Whether one more kept connection would be one too many."""
+        # There is no public way to ask; a list for each address, none of them empty.
+        return len(self._conns) >= self._most_idle or sum(map(len, self._conns.values())) >= self._most_idle
+
+
+def open_session(
+    checks: CheckSettings, allowed: AllowList, tls: ssl.SSLContext, idle: int = 100
+) -> aiohttp.ClientSession:
     """A client that connects to admitted addresses only, follows nothing, and waits no longer than it may.
 
-    Must be called on the loop that uses it.
+    Must be called on the loop that uses it. It keeps at most ``idle`` connections for the next request; how many are in
+    use is for the caller to bound.
     """
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_RESOLVERS, "checks-resolve"))
     wait = checks.ask_timeout / 1000
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(
+        connector=BoundedConnector(
+            idle,
             resolver=AdmittedResolver(allowed),
             ssl=tls,
-            limit=0,  # each group has its own bound
-            ttl_dns_cache=_NAMES_KEPT_SECONDS,
+            limit=0,  # each group has its share, which it waits for elsewhere
+            use_dns_cache=False,  # checkers.names has one
             keepalive_timeout=_KEEP_ALIVE_SECONDS,
         ),
         # sock_read bounds each wait for bytes, total their sum: connecting has a bound of its own, hence twice

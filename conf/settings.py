@@ -153,6 +153,8 @@ class CheckSettings(_Section):
     ask_timeout: Positive = 3_000
     concurrency_per_group: PositiveInt = 32
     queue_per_group: PositiveInt = 10_000
+    queue_bytes: PositiveInt = 268_435_456
+    connections: NonNegativeInt = 0
     endpoint_ttl: Positive = 60_000
     endpoints: dict[str, list[HttpUrl]] = {}
     keys: dict[str, Secret] = {}

@@ -1,5 +1,7 @@
 """``checkback checks``."""
 
+import logging
+
 from rich.console import Console
 
 from checkback.cli.options import ConfigFile
@@ -11,9 +13,10 @@ from conf import load
 def run_checks(config: ConfigFile = None) -> None:
     """Run a check service alone, until Ctrl-C or SIGTERM; the job then needs checks.in_job = false.
 
-    Run as many as you like: they share the checks, and take over from one another.
+    Run as many as you like: they share the checks, and take over from one another. While Kafka is away they wait.
     """
     settings = load(config)
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # each attempt to connect; we say once what is wrong
     console = Console(soft_wrap=True)
     stopping = stop_on_signals()
     service = CheckService(settings)

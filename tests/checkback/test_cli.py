@@ -50,6 +50,19 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
 
 
+def test_checks_without_kafka_says_so_in_one_sentence(tmp_path: Path) -> None:
+    config = tmp_path / "checkback.toml"
+    config.write_text(
+        '[kafka]\nbootstrap_servers = "127.0.0.1:1"\n[kafka.client_options]\nbootstrap_timeout_ms = 500\n',
+        encoding="utf-8",
+    )
+    command = [sys.executable, "-m", "checkback", "checks", "--config", str(config)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 75
+    [said] = ended.stderr.splitlines()
+    assert said.startswith("KafkaUnreachableError: No Kafka answers at 127.0.0.1:1 (kafka.bootstrap_servers)")
+
+
 def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(app, arguments)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from anyio import to_thread
 from kafka.errors import KafkaTimeoutError
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -46,6 +47,10 @@ class Answerer:
         if isinstance(self._answer, Exception):
             raise self._answer
         return self._answer  # type: ignore[no-any-return]  # some tests give what is no state
+
+
+def never(_: Any, __: Any = None) -> LocalTransactionState:
+    raise AssertionError("nobody may call this")
 
 
 def request(
@@ -257,6 +262,41 @@ def test_two_checks_are_answered_side_by_side() -> None:
             return await asyncio.gather(*(client.post("/", json=REQUEST.to_json()) for _ in range(2)))
 
     assert [answer.json()["state"] for answer in asyncio.run(both())] == ["commit", "commit"]
+
+
+@pytest.mark.parametrize("batch", [1, 60])
+def test_a_storm_of_checks_leaves_the_applications_threads_alone(batch: int) -> None:
+    full, release, under_way = threading.Event(), threading.Event(), 0
+    most, lock = 0, threading.Lock()
+
+    def check(_: CheckRequest) -> LocalTransactionState:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        if most >= 4:
+            full.set()
+        release.wait(20)
+        with lock:
+            under_way -= 1
+        return LocalTransactionState.COMMIT
+
+    app = check_app(CallableListener(never, check), "orders", threads=4, batch_seconds=20.0)
+    checks = [REQUEST.to_json() for _ in range(batch)]
+    body = json.dumps(checks[0] if batch == 1 else {"version": 1, "checks": checks}).encode()
+
+    async def stormed() -> list[int]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://app", timeout=30) as client:
+            storm = [asyncio.create_task(client.post("/", content=body)) for _ in range(60)]
+            assert await asyncio.to_thread(full.wait, 20)
+            # the application's own requests, which have 40 threads
+            assert await asyncio.wait_for(to_thread.run_sync(lambda: "well"), 10) == "well"
+            release.set()
+            return [answer.status_code for answer in await asyncio.gather(*storm)]
+
+    assert asyncio.run(stormed()) == [200] * 60
+    assert most == 4
 
 
 def test_it_may_be_mounted_in_another_application() -> None:

@@ -52,6 +52,7 @@ def test_what_may_be_tried_again_is_drawn() -> None:
     said = {name for name, row in drawn().items() if row.remark.startswith("retriable = True")}
     assert said == {name for name, one in CLASSES.items() if one.retriable}
     assert said == {
+        "CheckServiceError",
         "DestinationError",
         "HalfMessageTimeoutError",
         "InputCutShortError",

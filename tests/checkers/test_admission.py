@@ -2,12 +2,13 @@
 
 import asyncio
 import socket
-from typing import Any
 
 import pytest
 from aiohttp.abc import ResolveResult
 
 from checkers import AdmittedResolver, AllowList
+from checkers.admission import FOUND
+from checkers.names import Address
 
 
 @pytest.mark.parametrize(
@@ -101,28 +102,18 @@ def test_a_list_admits_names_and_networks(allowed: list[str], host: str, address
     assert (AllowList(allowed).refusal(host, address) is None) is admitted
 
 
-def resolved(
-    monkeypatch: pytest.MonkeyPatch, allowed: list[str], *addresses: str, host: str = "shop"
-) -> list[ResolveResult]:
+def resolved(allowed: list[str], *addresses: str, host: str = "shop") -> list[ResolveResult]:
     """What the resolver makes of a name that has these addresses."""
 
-    async def getaddrinfo(*_: Any, **__: Any) -> list[Any]:
-        def one(address: str) -> Any:
-            family = socket.AF_INET6 if ":" in address else socket.AF_INET
-            place = (address, 80, 0, 0) if ":" in address else (address, 80)
-            return (family, socket.SOCK_STREAM, 6, "", place)
-
-        return [one(address) for address in addresses]
-
     async def asked() -> list[ResolveResult]:
-        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+        FOUND.set([Address(socket.AF_INET6 if ":" in one else socket.AF_INET, 6, one) for one in addresses])
         return await AdmittedResolver(AllowList(allowed)).resolve(host, 80, socket.AF_UNSPEC)
 
     return asyncio.run(asked())
 
 
-def test_a_name_leads_to_its_admitted_addresses_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = resolved(monkeypatch, [], "169.254.169.254", "10.0.0.1", "fe80::1", "2001:db8::1")
+def test_a_name_leads_to_its_admitted_addresses_only() -> None:
+    found = resolved([], "169.254.169.254", "10.0.0.1", "fe80::1", "2001:db8::1")
     assert [(one["hostname"], one["host"], one["port"]) for one in found] == [
         ("shop", "10.0.0.1", 80),
         ("shop", "2001:db8::1", 80),
@@ -131,13 +122,13 @@ def test_a_name_leads_to_its_admitted_addresses_only(monkeypatch: pytest.MonkeyP
     assert all(one["flags"] & socket.AI_NUMERICHOST for one in found)
 
 
-def test_a_name_without_one_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_without_one_is_refused_with_the_reason() -> None:
     with pytest.raises(OSError, match=r"shop is at 169\.254\.169\.254"):
-        resolved(monkeypatch, [], "169.254.169.254")
+        resolved([], "169.254.169.254")
     with pytest.raises(OSError, match=r"shop at 10\.0\.0\.1 is not in checks\.allowed_hosts"):
-        resolved(monkeypatch, ["192.168.0.0/16"], "10.0.0.1", "10.0.0.2")
+        resolved(["192.168.0.0/16"], "10.0.0.1", "10.0.0.2")
 
 
-def test_the_resolver_is_asked_for_no_odd_notation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_resolver_is_asked_for_no_odd_notation() -> None:
     with pytest.raises(OSError, match=r"0x7f\.1 is no way to write an address"):
-        resolved(monkeypatch, [], "127.0.0.1", host="0x7f.1")
+        resolved([], "127.0.0.1", host="0x7f.1")

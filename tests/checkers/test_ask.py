@@ -1,7 +1,9 @@
 """One question to one endpoint: whatever that does, a verdict comes back."""
 
 import asyncio
+import contextlib
 import dataclasses
+import errno
 import gzip
 import json
 import socket
@@ -323,11 +325,97 @@ def test_a_body_without_answers_is_unknown_for_all(answers: bytes) -> None:
     assert [verdict.action for verdict in ask_several(answers)] == [Action.UNKNOWN] * 3
 
 
-@pytest.mark.parametrize("bad", [{"state": "perhaps"}, {"state": []}, {}, {"state": None}])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        *({"state": "perhaps"}, {"state": []}, {}, {"state": None}, {"id": []}, {"id": {}}, {"id": None}),
+    ],
+)
 def test_one_bad_answer_spoils_no_other(bad: dict[str, Any]) -> None:
     answers = [{"id": "tx-0", "state": "commit"}, {"id": "tx-1", **bad}, {"id": "tx-2", "state": "commit"}]
     actions = [verdict.action for verdict in ask_several({"answers": answers})]
     assert actions == [Action.COMMIT, Action.UNKNOWN, Action.COMMIT]
+
+
+@pytest.mark.parametrize("entry", [b"null", b"1", b'"tx-1"', b"[]", b"[[]]", b"{}", b"9" * 5_000, b"1e999"])
+def test_one_entry_that_is_none_spoils_no_other(entry: bytes) -> None:
+    answers = b'{"answers": [%b, {"id": "tx-0", "state": "commit"}, {"id": "tx-2", "state": "rollback"}]}' % entry
+    actions = [verdict.action for verdict in ask_several(answers)]
+    assert actions == [Action.COMMIT, Action.UNKNOWN, Action.ROLLBACK]
+
+
+def test_one_check_that_json_cannot_say_spoils_no_other_and_no_endpoint() -> None:
+    requests = [dataclasses.replace(SEVERAL[0], topic="\ud800"), SEVERAL[1]]
+    with serving(http(b'{"state": "commit"}')) as served:
+        asked = ask_about(served.url, requests)
+    assert asked.failure == ""
+    assert [verdict.action for verdict in asked.verdicts] == [Action.UNKNOWN, Action.COMMIT]
+    assert "cannot be asked" in asked.verdicts[0].remark
+
+
+def large(megabytes: int) -> CheckRequest:
+    return dataclasses.replace(REQUEST, value=bytes(megabytes * 1_000_000))
+
+
+@pytest.mark.parametrize(("megabytes", "cut"), [(6, False), (7, True), (50, True)])
+def test_a_check_too_large_for_our_endpoint_is_asked_without_its_message(megabytes: int, cut: bool) -> None:  # noqa: FBT001  (pytest gives it by name)
+    asked: list[CheckRequest] = []
+
+    def check(request: CheckRequest) -> LocalTransactionState:
+        asked.append(request)
+        return LocalTransactionState.COMMIT
+
+    with serving_app(check_app(CallableListener(never, check), "orders")) as url:
+        [verdict] = ask_about(url, [large(megabytes)]).verdicts
+    assert verdict == Verdict(Action.COMMIT, "")
+    [said] = asked
+    assert (said.transaction_id, said.left_out > 0, said.value is None, said.half) == ("tx-17", cut, cut, REQUEST.half)
+
+
+def test_an_endpoint_that_takes_less_is_asked_without_the_message() -> None:
+    def check(request: CheckRequest) -> LocalTransactionState:
+        return LocalTransactionState.COMMIT if request.left_out else LocalTransactionState.ROLLBACK
+
+    with serving_app(check_app(CallableListener(never, check), "orders", max_body_bytes=1_000)) as url:
+        assert ask_about(url, [large(1)]).verdicts == [Verdict(Action.COMMIT, "")]
+        assert ask_about(url, SEVERAL * 10) == Asked([], alone=True)
+
+
+def test_out_of_files_is_nobodys_fault_but_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_more(*_: Any, **__: Any) -> socket.socket:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def asked_twice(url: str) -> tuple[Asked, Asked]:
+        checks = CheckSettings()
+        async with open_session(checks, AllowList([]), tls_context(checks)) as session:
+            asker = Asker(session, AllowList([]))
+            with monkeypatch.context() as patched:
+                patched.setattr(socket, "socket", no_more)
+                first = await asker.ask(Endpoint(url), [REQUEST])
+            return first, await asker.ask(Endpoint(url), [REQUEST])
+
+    with serving(http(b'{"state": "commit"}')) as served:
+        first, second = asyncio.run(asked_twice(served.url))
+    assert "Too many open files" in first.lacking
+    assert (first.verdicts, first.failure) == ([], "")
+    assert second.verdicts == [Verdict(Action.COMMIT, "")]
+
+
+def test_no_more_connections_are_kept_than_may_be_idle() -> None:
+    async def asked(urls: list[str]) -> int:
+        checks = CheckSettings()
+        async with open_session(checks, AllowList([]), tls_context(checks), idle=2) as session:
+            asker = Asker(session, AllowList([]))
+            for url in urls:
+                [verdict] = (await asker.ask(Endpoint(url), [REQUEST])).verdicts
+                assert verdict.action is Action.COMMIT
+            assert session.connector is not None
+            return sum(map(len, session.connector._conns.values()))
+
+    with contextlib.ExitStack() as stack:
+        app = check_app(CallableListener(never, lambda _: LocalTransactionState.COMMIT), "orders")
+        urls = [stack.enter_context(serving_app(app)) for _ in range(5)]
+        assert asyncio.run(asked(urls)) == 2
 
 
 def test_our_endpoint_answers_several() -> None:

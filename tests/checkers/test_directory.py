@@ -1,5 +1,6 @@
 """Which endpoints are live, and in which order they are asked."""
 
+import time
 from typing import Any
 
 import pytest
@@ -147,7 +148,7 @@ def test_how_many_it_takes_at_once_is_announced_and_bounded() -> None:
     heard = directory(orders=[FIXED])
     heard.hear(*said("a", ONE, batch=100), 1)
     heard.hear(*said("b", TWO, batch=10**9), 2)
-    assert heard.endpoints("orders", "paid", 3) == [(TWO, 100), (ONE, 100), (FIXED, 1)]
+    assert list(heard.endpoints("orders", "paid", 3)) == [(TWO, 100), (ONE, 100), (FIXED, 1)]
 
 
 def test_one_for_some_topics_is_asked_about_those_only() -> None:
@@ -178,4 +179,44 @@ def test_the_old_ones_are_forgotten() -> None:
     for number in range(100):
         heard.hear(*said(str(number), f"http://{number}/"), number)
     assert urls(heard, "orders", 99 + TTL_MS) == []
-    assert heard._announced == heard._group_of == {}
+    for number in range(100, 125):  # of another group
+        hear(heard, "bills", "a", ONE, number + TTL_MS)
+    assert list(heard._announced) == ["bills"]
+    assert len(heard._group_of) == 1
+
+
+def test_of_a_group_so_many_are_known_those_heard_from_last() -> None:
+    heard = EndpointDirectory({}, TTL_MS, per_group=2)
+    for name in "abc":
+        hear(heard, "orders", name, f"http://{name}/", 0)
+    hear(heard, "bills", "a", ONE, 0)
+    assert urls(heard, "orders", 0) == ["http://c/", "http://b/"]
+    assert urls(heard, "bills", 0) == [ONE]
+
+
+def test_a_group_that_announces_without_end_takes_no_room_from_others() -> None:
+    heard = EndpointDirectory({}, TTL_MS, bytes_in_all=100_000)
+    for number in range(1_000):
+        hear(heard, "orders", str(number), f"http://{number}/", 0)
+    for number in range(3):
+        hear(heard, "bills", str(number), f"http://{number}/", 0)
+    assert 10 < len(urls(heard, "orders", 0)) < 100
+    assert urls(heard, "orders", 0)[0] == "http://999/"
+    assert len(urls(heard, "bills", 0)) == 3
+
+
+def test_a_very_long_announcement_counts_as_unreadable() -> None:
+    heard = directory()
+    hear(heard, "orders", "a", ONE, 0)
+    hear(heard, "orders", "a", "http://" + "x" * 20_000, 1)
+    assert urls(heard, "orders", 1) == []
+
+
+def test_the_first_of_a_hundred_thousand_costs_what_the_first_of_one_does() -> None:
+    heard = EndpointDirectory({}, TTL_MS, per_group=10**6, bytes_in_all=10**9)
+    for number in range(100_000):
+        hear(heard, "orders", str(number), f"http://{number}/", 0)
+    start = time.perf_counter()
+    for _ in range(1_000):
+        assert next(iter(heard.endpoints("orders", "paid", 0))).url == "http://99999/"
+    assert time.perf_counter() - start < 1.0  # it was 106 s

@@ -1,13 +1,17 @@
 """Who is asked about what, when, and together with what. The asker is a fake, the clock a number."""
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
+
+import pytest
 
 from checkback import CheckRequest, HalfPosition
 from checkback.check_protocol import Announcement
 from checkback.protocol import Action
-from checkers import Asked, Asker, Check, Endpoint, EndpointDirectory, Groups, Verdict
+from checkers import Asked, Asker, Check, Endpoint, EndpointDirectory, Groups, GroupShares, Shares, Verdict
+from checkers import groups as groups_module
 
 ONE, TWO = "http://one/", "http://two/"
 COMMIT, UNKNOWN, UNREACHABLE = Action.COMMIT, Action.UNKNOWN, Action.UNREACHABLE
@@ -32,7 +36,7 @@ def committed(requests: Sequence[CheckRequest]) -> Asked:
 class Scene(Asker):
     """Groups with an asker that does what it is told, a clock, and what came of it."""
 
-    def __init__(self, *, concurrency: int = 2, queue: int = 1_000) -> None:
+    def __init__(self, *, concurrency: int = 2, queue: int = 1_000, shares: GroupShares | None = None) -> None:
         self.now_ms = 0
         self.directory = EndpointDirectory({}, ttl_ms=10**9)
         self.behaves: dict[str, Callable[[Sequence[CheckRequest]], Asked]] = {}
@@ -40,7 +44,13 @@ class Scene(Asker):
         self.held: dict[str, asyncio.Event] = {}
         self.verdicts: dict[str, Verdict] = {}
         self.groups = Groups(
-            self.directory, self, self._answered, lambda: self.now_ms, concurrency=concurrency, queue=queue
+            self.directory,
+            self,
+            self._answered,
+            lambda: self.now_ms,
+            concurrency=concurrency,
+            queue=queue,
+            shares=shares or GroupShares(),
         )
 
     def announce(self, url: str, group: str = "orders", **more: Any) -> None:
@@ -199,7 +209,7 @@ def test_an_endpoint_that_fails_five_times_is_left_alone_and_tried_again_with_on
         scene.behaves[ONE] = committed
         await scene.put("a", "b", "c")
         assert scene.posts[5:] == [(ONE, ["a"]), (ONE, ["b", "c"])]
-        assert scene.groups._breakers == {}
+        assert len(scene.groups._breakers) == 0
 
     played(play)
 
@@ -267,5 +277,158 @@ def test_an_asker_that_raises_is_unknown() -> None:
         scene.behaves[ONE] = broken
         await scene.put("a", "b")
         assert scene.actions() == {"a": UNKNOWN, "b": UNKNOWN}
+
+    played(play)
+
+
+def of_groups(scene: Scene, number: int) -> list[str]:
+    """Groups with an endpoint each that hangs."""
+    names = [f"hangs-{group}" for group in range(number)]
+    for name in names:
+        scene.announce(f"http://{name}/", name)
+        scene.held[f"http://{name}/"] = asyncio.Event()
+    return names
+
+
+def test_forty_groups_that_hang_leave_connections_to_the_others() -> None:
+    async def play() -> None:
+        scene = Scene(concurrency=32, shares=GroupShares(connections=Shares(250)))
+        hanging = of_groups(scene, 40)
+        for name in hanging:
+            await scene.put(*(f"{name}-{number}" for number in range(50)), group=name)
+        assert len(scene.posts) <= 250
+        scene.announce(ONE)
+        await scene.put(*(f"well-{number}" for number in range(50)))
+        assert scene.actions() == {f"well-{number}": COMMIT for number in range(50)}
+        for event in scene.held.values():
+            event.set()
+        while len(scene.verdicts) < 50 + 40 * 50:
+            await scene.settle()
+        assert set(scene.actions().values()) == {COMMIT}
+        assert scene.groups._groups == scene.groups._unconnected == {}
+        assert scene.groups._connections.free == 250
+        assert scene.groups._bytes.free == scene.groups._bytes.total
+
+    played(play)
+
+
+def test_a_group_that_waits_for_a_connection_gets_the_next_one_and_nobody_is_blamed() -> None:
+    async def play() -> None:
+        scene = Scene(shares=GroupShares(connections=Shares(1)))
+        [hanging] = of_groups(scene, 1)
+        await scene.put("hangs", group=hanging)
+        scene.announce(ONE)
+        await scene.put("a", "b")
+        assert scene.verdicts == {}
+        scene.held[f"http://{hanging}/"].set()
+        await scene.settle()
+        assert scene.actions() == {"hangs": COMMIT, "a": COMMIT, "b": COMMIT}
+        assert len(scene.groups._breakers) == 0
+
+    played(play)
+
+
+def test_queues_count_bytes_and_each_group_has_its_share() -> None:
+    async def play() -> None:
+        scene = Scene(concurrency=1, shares=GroupShares(bytes=Shares(1_000_000)))
+        [hanging] = of_groups(scene, 1)
+        await scene.put(*(f"large-{number}" for number in range(10)), group=hanging, value=bytes(90_000))
+        refused_now = [name for name, verdict in scene.verdicts.items() if verdict.action is UNREACHABLE]
+        assert 5 <= len(refused_now) <= 7
+        assert "too many bytes" in scene.verdicts["large-9"].remark
+        scene.announce(ONE, batch=9)
+        await scene.put("a", "b", value=bytes(90_000))
+        assert scene.actions()["a"] is scene.actions()["b"] is COMMIT
+        scene.held[f"http://{hanging}/"].set()
+        await scene.settle()
+        assert scene.groups._bytes.free == 1_000_000
+
+    played(play)
+
+
+def test_a_check_that_cannot_be_asked_whole_is_not_kept_whole() -> None:
+    kept = check("a", value=bytes(7_000_000))
+    assert (kept.request.value, kept.request.left_out > 0, kept.size) == (None, True, 1_024)
+    assert not check("b", value=bytes(6_000_000)).request.left_out
+
+
+def test_what_we_have_run_out_of_is_no_fault_of_the_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups_module, "_LACKING_SECONDS", 0.0)
+
+    async def play() -> None:
+        scene = Scene(concurrency=1)
+        scene.announce(ONE, batch=2)
+        lacking = 20
+
+        def out_of_files(requests: Sequence[CheckRequest]) -> Asked:
+            nonlocal lacking
+            lacking -= 1
+            return committed(requests) if lacking < 0 else Asked([], lacking="too many open files")
+
+        scene.behaves[ONE] = out_of_files
+        await scene.put("a", "b", "c")
+        while len(scene.verdicts) < 3:
+            await scene.settle()
+        assert set(scene.actions().values()) == {COMMIT}
+        assert scene.posts == [(ONE, ["a", "b"])] * 21 + [(ONE, ["c"])]
+        assert len(scene.groups._breakers) == 0
+
+    played(play)
+
+
+def test_a_probe_that_was_not_sent_is_no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups_module, "_LACKING_SECONDS", 0.0)
+
+    async def play() -> None:
+        scene = Scene(concurrency=1)
+        scene.announce(ONE)
+        scene.behaves[ONE] = refused
+        for number in range(5):
+            await scene.put(f"refused-{number}")
+        scene.now_ms = 10_000
+        answers = [Asked([], lacking="too many open files"), Asked([Verdict(COMMIT, "")])]
+        scene.behaves[ONE] = lambda _: answers.pop(0)
+        await scene.put("a")
+        while "a" not in scene.verdicts:
+            await scene.settle()
+        assert scene.actions()["a"] is COMMIT
+
+    played(play)
+
+
+def test_checks_that_are_too_large_together_are_asked_alone() -> None:
+    async def play() -> None:
+        scene = Scene(concurrency=1)
+        scene.announce(ONE, batch=9)
+        scene.behaves[ONE] = lambda requests: Asked([], alone=True) if len(requests) > 1 else committed(requests)
+        await scene.put("a", "b", "c")
+        assert [names for _, names in scene.posts] == [["a", "b", "c"], ["a"], ["b"], ["c"]]
+        assert set(scene.actions().values()) == {COMMIT}
+
+    played(play)
+
+
+def test_of_many_dead_endpoints_some_are_tried_and_the_others_cost_nothing() -> None:
+    async def play() -> None:
+        scene = Scene(concurrency=1)
+        for number in range(1_000):
+            scene.announce(f"http://{number}/")
+            scene.behaves[f"http://{number}/"] = refused
+        await scene.put("a")
+        assert len(scene.posts) == 8
+        assert scene.actions() == {"a": UNREACHABLE}
+
+    played(play)
+
+
+def test_headers_and_keys_count_when_checks_go_together() -> None:
+    async def play() -> None:
+        scene = Scene()
+        scene.announce(ONE, batch=100)
+        large = [check(name) for name in "abc"]
+        requests = [dataclasses.replace(one.request, headers=[("h", bytes(600_000))]) for one in large]
+        scene.groups.take([Check(request) for request in requests])
+        await scene.settle()
+        assert [len(names) for _, names in scene.posts] == [1, 1, 1]
 
     played(play)

@@ -3,16 +3,21 @@
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaConsumer, TopicPartition
 
 from checkback import CheckEndpoint, CheckRequest, HalfPosition, LocalTransactionState, Topics
 from checkback.exceptions import CheckbackError
+from checkback.local import LocalKafka
 from checkback.protocol import HEADER_VERSION, ID, Action, Source, op_headers
 from checkback.topics import TopicAdministration
 from checkers import CheckService
@@ -55,6 +60,23 @@ def answers(place: Place) -> dict[str, Any]:
 
 def actions(place: Place) -> dict[str, str]:
     return {name: dict(record.headers)["cb-action"].decode() for name, record in answers(place).items()}
+
+
+def committed(place: Place, partition: int = 0) -> int | None:
+    """Where the next service begins to read ``cb.check``."""
+    consumer = KafkaConsumer(bootstrap_servers=place.bootstrap_servers, group_id=f"{place.topics.prefix}checkers")
+    try:
+        found: int | None = consumer.committed(TopicPartition(place.topics.check, partition))
+        return found
+    finally:
+        consumer.close()
+
+
+def members(place: Place) -> list[Any]:
+    """Who is in the check services' group."""
+    group = f"{place.topics.prefix}checkers"
+    admin = AdminClient({"bootstrap.servers": place.bootstrap_servers})
+    return list(admin.describe_consumer_groups([group])[group].result(SECONDS).members)
 
 
 @contextmanager
@@ -292,10 +314,8 @@ def test_a_record_that_is_no_check_does_not_stop_it(name: str, place: Place) -> 
     with running(place.settings()) as service:
         wait_until(lambda: _dead(service) or "good" in answers(place), SECONDS, "the good one's answer")
     assert list(answers(place)) == ["good"]
-    # stepped over for good: the next service starts behind it
-    put(place, request("next"))
-    with running(place.settings()):
-        wait_until(lambda: "next" in answers(place), SECONDS, "the next one's answer")
+    assert committed(place) == 2, "it is not stepped over for good: the next service would begin with it"
+    assert members(place) == [], "it has not left its group: the next service would wait for it"
 
 
 def test_a_header_name_that_is_not_utf_8_does_not_stop_it(place: Place) -> None:
@@ -404,6 +424,23 @@ def test_a_check_not_answered_is_asked_again_by_the_next_service(place: Place, s
             wait_until(lambda: len(place.read(place.topics.op)) == 3, SECONDS, "its answer")
     # what lies behind it was not committed either: asked at least once, here twice
     assert sorted(answerer.ids()) == ["answered", "answered", "hangs"]
+
+
+def test_kafka_may_go_away_and_come_back(place: Place, tmp_path: Path) -> None:
+    answerer = Answerer()
+    with LocalKafka(tmp_path / "kafka") as kafka, serving(place, "orders", answerer) as url:
+        there = place.on(kafka.bootstrap_servers)
+        there.create_topics(real_partitions=1)
+        with running(there.settings(checks={"endpoints": {"orders": [url]}})) as service:
+            put(there, request("before"))
+            wait_until(lambda: "before" in answers(there), SECONDS, "the first answer")
+            kafka.stop()
+            time.sleep(4)  # a commit, of which there is one a second, is given up after 2
+            assert not _dead(service)
+            kafka.start()
+            put(there, request("after"))
+            wait_until(lambda: _dead(service) or "after" in answers(there), 60, "the answer after the outage")
+    assert set(answerer.ids()) == {"before", "after"}
 
 
 def test_it_says_what_ended_it(place: Place) -> None:

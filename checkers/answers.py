@@ -1,0 +1,105 @@
+"""Writes the answers to checks, as ops, on a thread of its own."""
+
+import logging
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+from kafka.errors import KafkaError
+
+from checkback.exceptions import ProtocolError
+from checkback.protocol import Action, HalfPosition, Source, Topics, op_headers
+from checkers.outages import Outage, passes
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class Answer(NamedTuple):
+    """What is written of a check; its payload is not kept until then."""
+
+    transaction_id: str
+    group: str
+    half: HalfPosition
+    action: Action
+    remark: str
+    origin: Any
+    """Where the check came from."""
+
+
+class AnswerWriter:
+    """Takes answers from any thread; :meth:`run` writes them, each until Kafka has it."""
+
+    def __init__(self, topics: Topics, outage: Outage) -> None:
+        self._topics = topics
+        self._outage = outage
+        self._waiting: SimpleQueue[Answer | None] = SimpleQueue()
+        self._failure: BaseException | None = None
+        self._closing = threading.Event()
+        self._lock = threading.Lock()
+        self._unwritten = 0
+
+    @property
+    def unwritten(self) -> int:
+        """Answers that Kafka does not have yet."""
+        return self._unwritten
+
+    def put(self, answer: Answer) -> None:
+        """Have this one written."""
+        self._count(1)
+        self._waiting.put(answer)
+
+    def run(self, producer: Any, done: Callable[[Any], None]) -> None:
+        """Write until closed.
+
+        ``done`` is called, on some thread, with the origin of each answer that Kafka has or will never take.
+        """
+        while (answer := self._waiting.get()) is not None:
+            failure, self._failure = self._failure, None
+            if failure is not None:  # for all that failed together, one pause
+                self._closing.wait(self._outage.failed(failure))
+            self._write(producer, answer, done)
+
+    def close(self) -> None:
+        """End :meth:`run`; what it has not written is asked again by whoever comes next."""
+        self._closing.set()
+        self._waiting.put(None)
+
+    def _write(self, producer: Any, answer: Answer, done: Callable[[Any], None]) -> None:
+        try:
+            headers = op_headers(answer.transaction_id, answer.group, answer.half, answer.action, Source.CHECK)
+            future = producer.send(
+                self._topics.op,
+                answer.remark.encode(errors="replace"),
+                headers=headers,
+                partition=answer.half.partition,
+            )
+        except (ProtocolError, ValueError) as error:  # a record that names a partition the op topic does not have
+            _LOGGER.warning("Skipped a record of %s: %s", self._topics.check, error)
+            self._end(answer, done)
+        except KafkaError as error:  # no metadata, no room
+            self._not_written(answer, done, error)
+        else:
+            future.add_callback(self._written, answer, done)
+            future.add_errback(self._not_written, answer, done)
+
+    def _written(self, answer: Answer, done: Callable[[Any], None], _: object) -> None:
+        self._outage.answered()
+        self._end(answer, done)
+
+    def _not_written(self, answer: Answer, done: Callable[[Any], None], error: BaseException) -> None:
+        if passes(error):
+            self._failure = error
+            self._waiting.put(answer)
+            return
+        # The state machine asks again after check_answer_ttl; waiting here would hold up all others.
+        _LOGGER.error("The answer to a check was not written: %r", error)
+        self._end(answer, done)
+
+    def _end(self, answer: Answer, done: Callable[[Any], None]) -> None:
+        self._count(-1)
+        done(answer.origin)
+
+    def _count(self, change: int) -> None:
+        with self._lock:
+            self._unwritten += change

@@ -1,0 +1,77 @@
+"""The Kafka clients of the check service: opened together, and closed in order whatever goes wrong meanwhile."""
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from checkback.protocol import Topics
+from conf import Settings
+
+_LOGGER = logging.getLogger(__name__)
+_MOST_RECORDS = 500
+_FETCH_BYTES = 16 * 1024 * 1024
+_SESSION_MS = 10_000
+_BLOCK_MS = 5_000
+_LEAST_SECONDS = 0.3  # for each step of the closing, also when time is up
+
+
+class KafkaClients:
+    """Reads ``cb.check`` as one of the consumer group, and ``cb.producers`` for itself; writes answers.
+
+    Raises:
+        KafkaError: no Kafka answers, or it takes none of ours.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        kafka = settings.kafka
+        topics = Topics(kafka.topic_prefix)
+        options: dict[str, Any] = {"bootstrap_servers": kafka.bootstrap_servers, **kafka.client_options}
+        reading = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "allow_auto_create_topics": False}
+        self._opened: list[tuple[str, Callable[[float], None]]] = []
+        try:
+            self.checks: Any = KafkaConsumer(
+                topics.check,
+                group_id=f"{kafka.topic_prefix}checkers",
+                isolation_level="read_committed",
+                max_poll_records=_MOST_RECORDS,
+                fetch_max_bytes=_FETCH_BYTES,
+                # A service that was killed holds its partitions for so long.
+                **{"session_timeout_ms": _SESSION_MS, **reading, **options},
+            )
+            # First of all: until it has left the group, others wait for it to join, and nobody reads its partitions.
+            self._opened.append(("leaving the group", self._leave))
+            self.registry: Any = KafkaConsumer(**{**reading, **options})
+            self._opened.append(("closing the registry's consumer", self._close_registry))
+            self.registry.assign([TopicPartition(topics.producers, 0)])
+            # An answer written twice counts once, so it needs no idempotence: that would end with the first outage that
+            # is longer than a record may wait.
+            answering = {"acks": "all", "linger_ms": 5, "max_block_ms": _BLOCK_MS, "enable_idempotence": False}
+            self.answers: Any = KafkaProducer(**{**answering, **options})
+            self._opened.append(("closing the producer", self._close_producer))
+        except BaseException:
+            self.close(_LEAST_SECONDS)
+            raise
+
+    def close(self, seconds: float) -> None:
+        """Close all, the group's member first. What fails, or is slow, keeps no other from being closed."""
+        deadline = time.monotonic() + seconds
+        for what, close in self._opened:
+            try:
+                close(max(_LEAST_SECONDS, deadline - time.monotonic()))
+            except Exception as error:  # noqa: BLE001  (the others have to be closed)
+                _LOGGER.warning("The check service is closing, and %s failed: %r", what, error)
+        self._opened.clear()
+
+    def _leave(self, seconds: float) -> None:
+        self.checks.close(autocommit=False, timeout_ms=int(seconds * 1000))
+
+    def _close_registry(self, seconds: float) -> None:
+        self.registry.close(autocommit=False, timeout_ms=int(seconds * 1000))
+
+    def _close_producer(self, seconds: float) -> None:
+        with suppress(Exception):  # it flushes once more, which may take longer: whatever is left is asked again
+            self.answers.close(timeout=seconds)

@@ -1,0 +1,106 @@
+"""Kafka clients that do what a test tells them."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kafka import TopicPartition
+
+PLACE = TopicPartition("cb.check", 0)
+REGISTRY = TopicPartition("cb.producers", 0)
+
+
+class Record(NamedTuple):
+    """Of a topic, as much as is looked at."""
+
+    offset: int
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Any = ()
+
+
+class FakeConsumer:
+    """Gives the records put into it, once each. ``fails`` are errors that the next calls raise, one each."""
+
+    def __init__(self, place: TopicPartition = PLACE) -> None:
+        self.place = place
+        self.records: list[Record] = []
+        self.fails: list[Exception] = []
+        self.committed: list[int] = []
+        self.polls = 0
+        self.closed = False
+        self._position = 0
+
+    def assignment(self) -> set[TopicPartition]:
+        return {self.place}
+
+    def seek_to_beginning(self, *_: TopicPartition) -> None:
+        self._position = 0
+
+    def end_offsets(self, _: Any) -> dict[TopicPartition, int]:
+        self._fail()
+        return {self.place: len(self.records)}
+
+    def position(self, _: TopicPartition) -> int:
+        return self._position
+
+    def poll(self, timeout_ms: int = 0) -> dict[TopicPartition, list[Record]]:
+        self.polls += 1
+        self._fail()
+        found = self.records[self._position :]
+        self._position = len(self.records)
+        return {self.place: found} if found else {}
+
+    def commit(self, offsets: Any, timeout_ms: int | None = None) -> None:
+        assert timeout_ms is not None, "a commit waits for half a minute, and the service cannot be stopped"
+        self._fail()
+        self.committed.append(offsets[self.place].offset)
+
+    def close(self, **_: Any) -> None:
+        self.closed = True
+        self._fail()
+
+    def _fail(self) -> None:
+        if self.fails:
+            raise self.fails.pop(0)
+
+
+class FakeFuture:
+    """Done at once, one way or the other."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self._error = error
+
+    def add_callback(self, call: Callable[..., None], *given: Any) -> None:
+        if self._error is None:
+            call(*given, None)
+
+    def add_errback(self, call: Callable[..., None], *given: Any) -> None:
+        if self._error is not None:
+            call(*given, self._error)
+
+
+class FakeProducer:
+    """Keeps what it is sent. ``refuses`` are raised by the next sends, ``loses`` are what becomes of the next ones."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, bytes]] = []
+        self.refuses: list[Exception] = []
+        self.loses: list[Exception] = []
+        self.fails: list[Exception] = []
+        self.closed = False
+
+    def send(self, _: str, value: bytes, *, headers: Any, partition: int) -> FakeFuture:
+        if self.refuses:
+            raise self.refuses.pop(0)
+        if self.loses:
+            return FakeFuture(self.loses.pop(0))
+        self.sent.append((partition, dict(headers)["cb-id"]))
+        return FakeFuture(None)
+
+    def flush(self, timeout: float) -> None:
+        if self.fails:
+            raise self.fails.pop(0)
+
+    def close(self, timeout: float) -> None:
+        self.closed = True
+        self.flush(timeout)

@@ -1,0 +1,167 @@
+"""Reading and committing, with a Kafka that goes away and comes back. The clients are fakes."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from kafka.errors import (
+    CommitFailedError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
+    TopicAuthorizationFailedError,
+    UnknownMemberIdError,
+)
+
+from checkback import CheckRequest, HalfPosition
+from checkback.check_protocol import Announcement
+from checkers import Check
+from checkers.intake import Intake
+from checkers.outages import Outage
+from tests.checkers.kafka_fakes import REGISTRY, FakeConsumer, Record
+
+
+class Stop(threading.Event):
+    """Is set when what is waited for holds; pauses take no time, and are kept."""
+
+    def __init__(self, holds: Callable[[], bool]) -> None:
+        super().__init__()
+        self._holds = holds
+        self.pauses: list[float] = []
+
+    def is_set(self) -> bool:
+        return self._holds()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.pauses.append(timeout or 0.0)
+        assert len(self.pauses) < 1_000, "it never comes to an end"
+        return self._holds()
+
+
+class Scene:
+    """An intake between fakes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("checkers.intake._COMMIT_SECONDS", 0.0)
+        monkeypatch.setattr("checkers.intake._HEAR_SECONDS", 0.0)
+        monkeypatch.setattr("checkers.intake._POLL_MS", 0)
+        self.checks, self.registry = FakeConsumer(), FakeConsumer(REGISTRY)
+        self.asked: list[str] = []
+        self.heard: list[Any] = []
+        self.taken = Future[None]()
+        self.taken.set_result(None)
+        self.intake = Intake(self.checks, self.registry, self._ask, self.heard.extend, Outage("reading", lambda: 0))
+
+    def _ask(self, checks: list[Check]) -> "Future[None]":
+        for check in checks:
+            self.asked.append(check.request.transaction_id)
+            self.intake.finished(check.origin)  # answered, and the answer is written
+        return self.taken
+
+    def put(self, *names: str) -> None:
+        for name in names:
+            request = CheckRequest(name, "orders", "paid", None, b"v", [], HalfPosition(0, 0), 1, 15, 0)
+            key, value, headers = request.to_record()
+            self.checks.records.append(Record(len(self.checks.records), key, value, headers))
+
+    def run_until(self, holds: Callable[[], bool]) -> Stop:
+        stop = Stop(holds)
+        self.intake.run(stop)
+        return stop
+
+
+@pytest.fixture
+def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return Scene(monkeypatch)
+
+
+def test_what_is_read_is_asked_and_what_is_answered_is_committed(scene: Scene) -> None:
+    scene.put("a", "b")
+    scene.run_until(lambda: scene.checks.committed[-1:] == [2])
+    assert scene.asked == ["a", "b"]
+
+
+AWAY = [KafkaTimeoutError("late"), KafkaConnectionError("gone"), NodeNotReadyError(1), ConnectionResetError()]
+
+
+@pytest.mark.parametrize("who", ["checks", "registry"])
+@pytest.mark.parametrize("error", [*AWAY, UnknownMemberIdError()], ids=repr)
+def test_kafka_may_be_away_for_long(scene: Scene, who: str, error: Exception) -> None:
+    scene.put("a")
+    getattr(scene, who).fails = [error] * 100
+    stop = scene.run_until(lambda: scene.checks.committed[-1:] == [1])
+    assert scene.asked == ["a"]
+    assert sum(stop.pauses) > 400
+
+
+def test_a_commit_that_kafka_does_not_answer_is_made_again(scene: Scene) -> None:
+    scene.put("a")
+    scene.intake.step()
+    scene.checks.fails = [*AWAY]
+    with pytest.raises(KafkaTimeoutError):
+        scene.intake.commit()
+    scene.checks.fails = []
+    scene.intake.commit()
+    assert scene.checks.committed[-1] == 1
+
+
+def test_a_partition_that_went_to_another_service_is_committed_no_more(scene: Scene) -> None:
+    scene.put("a")
+    scene.checks.fails = []
+    scene.intake.step()
+    scene.checks.fails = [CommitFailedError()]
+    scene.intake.commit()
+    committed = list(scene.checks.committed)
+    scene.intake.commit()
+    assert scene.checks.committed == committed
+
+
+def test_what_does_not_pass_ends_it(scene: Scene) -> None:
+    scene.checks.fails = [TopicAuthorizationFailedError("cb.check")]
+    with pytest.raises(TopicAuthorizationFailedError):
+        scene.run_until(lambda: False)
+
+
+def test_nothing_more_is_read_while_answers_wait_for_kafka(scene: Scene) -> None:
+    scene.put("a")
+    scene.intake.step(unwritten=20_000)
+    assert (scene.checks.polls, scene.asked) == (0, [])
+    scene.intake.step(unwritten=19_999)
+    assert scene.asked == ["a"]
+
+
+def test_nothing_more_is_read_while_the_loop_has_not_taken_what_there_is(scene: Scene) -> None:
+    scene.taken = Future[None]()
+    scene.put("a")
+    scene.intake.step()
+    scene.put("b")
+    scene.intake.step()
+    assert scene.asked == ["a"]
+    scene.taken.set_result(None)
+    scene.intake.step()
+    assert scene.asked == ["a", "b"]
+
+
+def test_a_failure_to_take_checks_is_not_silent(scene: Scene) -> None:
+    scene.taken = Future[None]()
+    scene.taken.set_exception(ZeroDivisionError())
+    scene.put("a", "b")
+    scene.intake.step()
+    with pytest.raises(ZeroDivisionError):
+        scene.intake.step()
+
+
+def test_a_record_that_is_no_check_is_stepped_over(scene: Scene) -> None:
+    scene.checks.records.append(Record(0, b"k", b"v", ()))
+    scene.put("a")
+    scene.run_until(lambda: scene.checks.committed[-1:] == [2])
+    assert scene.asked == ["a"]
+
+
+def test_all_announcements_that_are_there_are_heard_first(scene: Scene) -> None:
+    key, value = Announcement("orders", "a", "http://x/", 0).to_record()
+    scene.registry.records = [Record(0, key, value), Record(1, None, b"no key"), Record(2, key, None)]
+    scene.intake.know_endpoints(threading.Event())
+    assert scene.heard == [(key, value), (key, None)]

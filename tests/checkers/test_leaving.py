@@ -1,0 +1,91 @@
+"""A service that ends leaves its consumer group, whatever else goes wrong. The Kafka clients are fakes."""
+
+import time
+from typing import Any
+
+import pytest
+from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
+
+from checkback.exceptions import ConfigurationError
+from checkers import CheckService, KafkaClients
+from conf import Settings
+from tests.checkers.kafka_fakes import REGISTRY, FakeConsumer, FakeProducer
+from tests.place import wait_until
+
+
+class FakeClients(KafkaClients):
+    """The real closing, of clients that are none."""
+
+    def __init__(self, _: Settings) -> None:
+        self.checks, self.registry, self.answers = FakeConsumer(), FakeConsumer(REGISTRY), FakeProducer()
+        closing = self._leave, self._close_registry, self._close_producer
+        self._opened = [(close.__name__, close) for close in closing]
+
+    def all_closed(self) -> bool:
+        return bool(self.checks.closed and self.registry.closed and self.answers.closed)
+
+
+def service_on(clients: FakeClients) -> CheckService:
+    return CheckService(Settings(), connect=lambda _: clients)
+
+
+def stopped(service: CheckService) -> None:
+    service.stop()
+    assert not any(thread.is_alive() for thread in service._threads)
+
+
+def test_all_clients_are_closed() -> None:
+    clients = FakeClients(Settings())
+    service = service_on(clients)
+    service.start()
+    wait_until(lambda: clients.checks.polls > 0, 20)
+    stopped(service)
+    service.raise_if_dead()
+    assert clients.all_closed()
+
+
+@pytest.mark.parametrize("who", ["checks", "registry", "answers"])
+def test_all_clients_are_closed_though_one_fails(who: str) -> None:
+    clients = FakeClients(Settings())
+    service = service_on(clients)
+    service.start()
+    wait_until(lambda: clients.checks.polls > 0, 20)
+    getattr(clients, who).fails = [KafkaTimeoutError()] * 1_000
+    stopped(service)
+    assert clients.all_closed()
+
+
+def test_all_clients_are_closed_in_time_though_kafka_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    clients = FakeClients(Settings())
+
+    def slow(timeout: float) -> Any:
+        time.sleep(timeout)
+        raise KafkaTimeoutError
+
+    monkeypatch.setattr(clients.answers, "flush", slow)
+    service = service_on(clients)
+    service.start()
+    wait_until(lambda: clients.checks.polls > 0, 20)
+    service.stop(2.0)
+    assert clients.all_closed()
+
+
+def test_all_clients_are_closed_when_it_ends_by_itself_and_says_why() -> None:
+    clients = FakeClients(Settings())
+    clients.checks.fails = [TopicAuthorizationFailedError("cb.check")]
+    service = service_on(clients)
+    service.start()
+    wait_until(clients.all_closed, 20)
+    with pytest.raises(ConfigurationError, match=r"grant read on the topics cb\.check"):
+        service.raise_if_dead()
+    stopped(service)
+
+
+def test_kafka_may_be_away_while_it_runs() -> None:
+    clients = FakeClients(Settings())
+    clients.checks.fails = [KafkaTimeoutError()] * 4
+    service = service_on(clients)
+    service.start()
+    wait_until(lambda: clients.checks.polls > 5, 20)
+    service.raise_if_dead()
+    stopped(service)
