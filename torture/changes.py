@@ -1,4 +1,4 @@
-"""Faults by change, not only by death: of settings, topics, the clock, and by a second job."""
+"""Faults by change, not only by death: of settings, topics, the clock, by a long outage and by a second job."""
 
 import time
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from torture.system import NotRecoveredError, System
 
 LATE_SECONDS = 15.0
 LEADERLESS_SECONDS = 60.0
+AWAY_SECONDS = 90.0
 _STOP_SECONDS = 120.0
 _HELD_AT_LEAST = 5
 _ARRIVE_SECONDS = 700.0
@@ -77,6 +78,18 @@ def take_leader_away(system: System, this: Round) -> float:
             system.consuming.forget(name)
         admin = _admin(system)
         admin.delete_topics([name])[name].result(_ASK_SECONDS)
+    return since
+
+
+def take_broker_away(system: System, _this: Round) -> float:
+    """Job and check service wait for it; one that stops may do so only for an orchestrator to start it again."""
+    system.ground.broker.stop()
+    system.supervise_for(AWAY_SECONDS)
+    system.ground.broker.start()
+    since = time.time()
+    system.recoveries.append(system.wait_for_delivery(since))
+    if system.given_up:
+        raise NotRecoveredError(f"With the broker away for {AWAY_SECONDS:.0f} s: {' | '.join(system.given_up)}.")
     return since
 
 

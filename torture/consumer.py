@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 
 from checkback.protocol import ID
-from torture.oracle import Body
+from torture.oracle import Body, imprint
 
 _POLL_SECONDS = 0.1
 _LOOK_SECONDS = 10.0
@@ -90,7 +90,7 @@ class Consuming(threading.Thread):
         names = [value for name, value in headers if name == ID]
         name = names[0].decode() if names else f"without {ID}"
         application = tuple((header, value) for header, value in headers if header != ID)
-        body = Body(message.topic(), message.key(), message.value(), application)
+        body = Body(message.topic(), message.key(), imprint(message.value()), application)
         self._reached(message.topic(), message.partition(), message.offset() + 1)
         with self._lock:
             self._came.setdefault(name, time.time())

@@ -16,6 +16,7 @@ from torture.changes import (
     start_second_job,
     step_clock_ahead,
     step_clock_back_an_hour,
+    take_broker_away,
     take_leader_away,
 )
 from torture.death import Order, Victim, carried_out, give, withdraw
@@ -196,6 +197,7 @@ _FAULTS: dict[Fault, Callable[[System, Round], float]] = {
     Fault.JOB_SUSPENDED: _suspend_job,
     Fault.BROKER_RESTARTED: _restart_broker,
     Fault.BROKER_KILLED: _kill_broker,
+    Fault.BROKER_AWAY: take_broker_away,
     Fault.CHECK_SERVICE_KILLED: _kill_check_service,
     Fault.PRODUCER_KILLED: _kill_producer,
     Fault.CHECKPOINT_TORN: _tear_checkpoint,

@@ -42,6 +42,8 @@ class TortureReport:
     """What ended the run early, if anything did."""
     judgements: dict[str, Judgement] = field(default_factory=dict)
     """What the oracle says of each destination, in the end."""
+    of_neighbours: int = 0
+    """How many of the messages expected in Kafka are the neighbours'."""
     logs: str = ""
     """The folder, where it was kept: something did not hold, or a recovery took more than a minute."""
 
@@ -56,7 +58,7 @@ Tell = Callable[[RoundReport], None]
 
 @dataclass(frozen=True)
 class Options:
-    """What to run: so many rounds, or for so long; with tables beside Kafka or without.
+    """What to run: so many rounds, or for so long; with tables beside Kafka or without, with neighbours or without.
 
     ``postgresql_url`` is ``postgresql://user:password@host:port/database``; every run has a schema of its own there.
     """
@@ -68,6 +70,8 @@ class Options:
     """0, 1 or 2; see :class:`torture.ground.Ground`."""
     with_tables: bool = False
     postgresql_url: str = ""
+    with_neighbours: bool = True
+    """See ``torture/neighbours.py``; runs with large batches never have any."""
 
 
 def torture(options: Options, tell: Tell = lambda _round: None) -> TortureReport:
@@ -85,7 +89,7 @@ def torture(options: Options, tell: Tell = lambda _round: None) -> TortureReport
 
     try:
         ground.prepare()
-        _rounds(ground, report, enough, tell)
+        _rounds(ground, report, enough, tell, with_neighbours=options.with_neighbours)
     finally:
         ground.broker.stop()
     report.seconds = time.monotonic() - started
@@ -114,9 +118,11 @@ def torture_large_batches(options: Options, tell: Callable[[str], None]) -> Larg
     return report
 
 
-def _rounds(ground: Ground, report: TortureReport, enough: Callable[[int], bool], tell: Tell) -> None:
+def _rounds(
+    ground: Ground, report: TortureReport, enough: Callable[[int], bool], tell: Tell, *, with_neighbours: bool
+) -> None:
     without = frozenset(Fault(name) for name in report.left_out) | (NEEDS_DATABASE if not ground.postgresql else set())
-    with System(ground, report.seed) as system:
+    with System(ground, report.seed, with_neighbours=with_neighbours) as system:
         try:
             system.wait_for_delivery(time.time())
             for this in schedule(report.seed, without, PUBLISHING if ground.tables else ()):
@@ -129,6 +135,7 @@ def _rounds(ground: Ground, report: TortureReport, enough: Callable[[int], bool]
         except NotRecoveredError as error:
             report.defect = str(error)
         report.judgements = system.come_to_rest()
+        report.of_neighbours = system.sent_by_neighbours
         if not report.defect and not report.holds:
             report.defect = "Not all is as it was sent."
 

@@ -18,6 +18,7 @@ class Fault(StrEnum):
     JOB_SUSPENDED = "job suspended for 20 s, another takes over"
     BROKER_RESTARTED = "broker restarted"
     BROKER_KILLED = "broker killed"
+    BROKER_AWAY = "broker away for 90 s"
     CHECK_SERVICE_KILLED = "check service killed"
     PRODUCER_KILLED = "producer killed"
     CHECKPOINT_TORN = "checkpoint file torn"
@@ -54,7 +55,8 @@ _DECK: tuple[tuple[Fault, tuple[Step | None, ...], int], ...] = (
     (Fault.EXECUTOR_KILLED, (None,), 1),
     (Fault.EXECUTOR_KILLED, TASK_STEPS, 2),
     (Fault.WORKERS_KILLED, (None,), 2),
-    (Fault.WORKERS_KILLED, TASK_STEPS, 3),
+    (Fault.WORKERS_KILLED, TASK_STEPS, 2),
+    (Fault.BROKER_AWAY, (None,), 1),
     (Fault.JOB_SUSPENDED, (None, *TASK_STEPS), 1),
     (Fault.BROKER_RESTARTED, (None,), 1),
     (Fault.BROKER_KILLED, (None,), 1),

@@ -1,7 +1,8 @@
 """The producers of a fault run, one process: ``python -m torture.shop FOLDER BOOTSTRAP PREFIX TOPICS SEED``.
 
-Every transaction writes what consumers must find into a SQLite database, with the transaction log that answers checks.
-Some lose their op, some are rolled back, some hold several messages. The process may be killed at any moment.
+Every transaction writes what consumers must find into a database (``torture/sent.py``), whose log answers checks.
+Some lose their op, some are rolled back, some hold several messages, some are large. The process may be killed at any
+moment.
 """
 
 import json
@@ -9,24 +10,23 @@ import random
 import signal
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
-
-from checkback import CheckEndpoint, HalfMessage, Message, Topics, TransactionProducer
+from checkback import CheckEndpoint, Message, Topics, TransactionProducer
 from checkback.exceptions import CheckbackError
-from checkback.protocol import to_base64
-from checkback.transaction_log import SqlTransactionLog
 from torture.ground import MORE_TOPICS
+from torture.sent import Database
 
 GROUP = "shop"
+STOPPED = "sending.stopped"
 PER_SECOND = 60
 _MORE_OFTEN = 0.2
-_SENT = "CREATE TABLE IF NOT EXISTS sent (id TEXT PRIMARY KEY, topic TEXT, key BLOB, value BLOB, headers TEXT, at REAL)"
+_LARGE_OFTEN = 0.015
+LEAST_LARGE_BYTES = 100_000
+MOST_LARGE_BYTES = 900_000
+"""Of one large half message's values; below Kafka's own limit of a record, 1 MB."""
 
 
 class Fate(StrEnum):
@@ -46,36 +46,30 @@ _FATES = {
 }
 
 
-def open_database(folder: Path) -> Engine:
-    """The shop's database; a killed process loses nothing of it."""
-    engine = create_engine(f"sqlite:///{folder / 'shop.db'}", connect_args={"timeout": 30})
-
-    @event.listens_for(engine, "connect")
-    def _settings(connection: Any, _record: Any) -> None:
-        # the machine itself is not switched off in these tests, so the disk need not be waited for
-        connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;")
-
-    SqlTransactionLog(engine).create_table()
-    with engine.begin() as connection:
-        connection.execute(text(_SENT))
-    return engine
+def large_sizes(chance: random.Random, messages: int) -> list[int]:
+    """Bytes of each value of one large half message: together 100 to 900 KB, or what fits into it as base64."""
+    most = MOST_LARGE_BYTES if messages == 1 else MOST_LARGE_BYTES * 3 // 4
+    return [chance.randint(LEAST_LARGE_BYTES, most) // messages for _ in range(messages)]
 
 
 class Shop:
     """Sends transactions until told to stop."""
 
-    def __init__(self, engine: Engine, producer: TransactionProducer, topics: Sequence[str], seed: int) -> None:
-        self._engine = engine
+    def __init__(self, database: Database, producer: TransactionProducer, topics: Sequence[str], seed: int) -> None:
+        self._database = database
         self._producer = producer
         self._topics = topics
         self._chance = random.Random(seed)  # noqa: S311  (dice, no secret)
-        self._log = SqlTransactionLog(engine)
         self._more: list[tuple[str, int | None]] = []
 
     def send_one(self) -> None:
         """One transaction, of the fate that the dice give it."""
         fate = self._chance.choices(list(_FATES), weights=list(_FATES.values()))[0]
         messages = [self._message() for _ in range(self._chance.choice((1, 1, 1, 1, 1, 1, 3)))]
+        if self._chance.random() < _LARGE_OFTEN:
+            sizes = large_sizes(self._chance, len(messages))
+            values = [self._chance.randbytes(size) for size in sizes]
+            messages = [message._replace(value=value) for message, value in zip(messages, values, strict=True)]
         if self._more and self._chance.random() < _MORE_OFTEN:
             topic, partition = self._chance.choice(self._more)
             messages[0] = messages[0]._replace(topic=topic, partition=partition)
@@ -85,9 +79,7 @@ class Shop:
         else:
             half = self._producer.prepare_several(messages)
         if fate not in {Fate.ROLLED_BACK, Fate.NEITHER}:
-            with self._engine.begin() as connection:
-                self._log.record(connection, half.transaction_id)
-                self._insert(connection, half, messages)
+            self._database.commit(half, messages)
         if fate is Fate.COMMITTED:
             self._producer.commit(half)
         elif fate is Fate.ROLLED_BACK:
@@ -105,19 +97,6 @@ class Shop:
         headers = [(chance.choice(("trace", "type", "trace")), chance.randbytes(8)) for _ in range(chance.randrange(4))]
         return Message(chance.choice(self._topics), value, key, headers)
 
-    def _insert(self, connection: Connection, half: HalfMessage, messages: Sequence[Message]) -> None:
-        several = len(messages) > 1
-        for number, message in enumerate(messages, start=1):
-            row = {
-                "id": f"{half.transaction_id}#{number}" if several else half.transaction_id,
-                "topic": message.topic,
-                "key": message.key,
-                "value": message.value,
-                "headers": json.dumps([[name, to_base64(value)] for name, value in message.headers]),
-                "at": time.time(),
-            }
-            connection.execute(text("INSERT INTO sent VALUES (:id, :topic, :key, :value, :headers, :at)"), row)
-
 
 def _more_topics(folder: Path) -> list[tuple[str, int | None]]:
     try:
@@ -130,21 +109,20 @@ def main(folder: str, bootstrap_servers: str, prefix: str, topics: str, seed: st
     """Serve checks and send until SIGTERM."""
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    engine = open_database(Path(folder))
-    log = SqlTransactionLog(engine)
+    database = Database(Path(folder), GROUP)
     ours = Topics(prefix)
     with (
-        CheckEndpoint(bootstrap_servers, GROUP, log, topics=ours),
+        CheckEndpoint(bootstrap_servers, GROUP, database.log, topics=ours),
         TransactionProducer(bootstrap_servers, GROUP, topics=ours, transport="confluent-kafka") as producer,
     ):
-        shop = Shop(engine, producer, topics.split(","), int(seed))
+        shop = Shop(database, producer, topics.split(","), int(seed))
         while not stopping.wait(1 / PER_SECOND):
             shop.hear(_more_topics(Path(folder)))
             try:
                 shop.send_one()
             except CheckbackError as error:  # the broker is away: the transaction was not run, or a check decides it
                 print(f"{type(error).__name__}: {error}", flush=True)  # noqa: T201  (into the log of this process)
-        (Path(folder) / "sending.stopped").touch()
+        (Path(folder) / STOPPED).touch()
         # It has stopped sending; it goes on answering checks until it is killed.
         threading.Event().wait()
 

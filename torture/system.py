@@ -1,24 +1,25 @@
-"""The running system: a shop, a check service, a job, a consumer; and a supervisor that starts again what has ended."""
+"""The running system: a shop and its neighbours, a check service, a job, a consumer; and a supervisor that starts again
+what has ended.
+"""
 
 import itertools
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Self
 
-from sqlalchemy import text
-
 from checkback.exceptions import CheckbackError
-from checkback.protocol import from_base64
-from torture import tables
+from torture import neighbours, shop, tables
 from torture.consumer import Consuming
 from torture.ground import REAL_PARTITIONS, REAL_TOPICS, Ground
 from torture.oracle import Body, Judgement, judge
 from torture.processes import JobProcess, Process
-from torture.shop import open_database
+from torture.sent import Database
 
 _RECOVER_SECONDS = 180.0
+_FOR_GOOD = 1
+"""The exit status of what must not be started again as it is; see ``deploy/checkback.service``."""
+_STOP_SENDING_SECONDS = 90.0
 _POLL_SECONDS = 0.05
 
 
@@ -29,21 +30,28 @@ class NotRecoveredError(CheckbackError):
 class System:
     """Everything under fault; use it as a context manager. Times are seconds of ``time.time()``."""
 
-    def __init__(self, ground: Ground, seed: int) -> None:
+    def __init__(self, ground: Ground, seed: int, *, with_neighbours: bool = True) -> None:
         self.ground = ground
         self._seed = seed
         self._starts = itertools.count()
-        self._engine = open_database(ground.folder)
+        self._database = Database(ground.folder, shop.GROUP)
+        self._databases = [self._database]
         self.changed_settings: dict[str, str] = {}
         """What an operator has set over the run's settings; jobs that are started from now on have it."""
         self.consuming = Consuming(ground.broker.bootstrap_servers, REAL_TOPICS, REAL_PARTITIONS)
         self.shop = self.start_shop()
+        self.neighbours: Process | None = None
+        if with_neighbours:
+            self._databases.append(Database(ground.folder, neighbours.DATABASE))
+            self.neighbours = self.start_neighbours()
         self.checks = self.start_checks()
         self.job = self.start_job()
         self._zombies: list[Process] = []
         self._more_topics: list[str] = []
         self.stops: list[str] = []
         """What jobs of this round said when they ended without being killed."""
+        self.given_up: list[str] = []
+        """Jobs and check services of this round that ended for good: an orchestrator would leave them down."""
         self.recoveries: list[float] = []
         """Seconds from each fault of this round to the first new delivery."""
 
@@ -53,9 +61,11 @@ class System:
 
     def __exit__(self, *_: object) -> None:
         self.consuming.stop()
-        for process in (self.shop, self.checks, self.job, *self._zombies):
-            process.kill()
-        self._engine.dispose()
+        for process in (self.shop, self.neighbours, self.checks, self.job, *self._zombies):
+            if process is not None:
+                process.kill()
+        for database in self._databases:
+            database.close()
 
     def start_shop(self) -> Process:
         """A producer process; each has dice of its own."""
@@ -63,6 +73,12 @@ class System:
         seed = str(self._seed * 1000 + next(self._starts))
         command = ["torture.shop", str(folder), broker.bootstrap_servers, self.ground.topics.prefix, topics, seed]
         return Process(command, {}, folder / "shop.log")
+
+    def start_neighbours(self) -> Process:
+        """The other two tenants, one process."""
+        folder, broker, seed = self.ground.folder, self.ground.broker, self._seed * 1000 + next(self._starts)
+        command = [str(folder), broker.bootstrap_servers, self.ground.topics.prefix, REAL_TOPICS[0], str(seed)]
+        return Process(["torture.neighbours", *command], {}, folder / "neighbours.log")
 
     def start_checks(self) -> Process:
         """A check service."""
@@ -113,29 +129,40 @@ class System:
             self.note_stop(self.job)
             self.restart_job()
         if self.checks.exit_status is not None:
+            if self.checks.exit_status >= 0:  # it was not killed
+                self.note_stop(self.checks, "the check service")
             self.checks = self.start_checks()
         if self.shop.exit_status is not None:
             self.shop = self.start_shop()
+        if self.neighbours is not None and self.neighbours.exit_status is not None:
+            self.neighbours = self.start_neighbours()
+
+    def supervise_for(self, seconds: float) -> None:
+        """Do so for a while."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self.supervise()
+            time.sleep(_POLL_SECONDS)
 
     def begin_round(self) -> None:
         """Forget what the last round noted."""
-        self.stops, self.recoveries = [], []
+        self.stops, self.recoveries, self.given_up = [], [], []
 
     def note_stop(self, job: Process, why: str = "") -> None:
         """Keep what a job said that ended by itself."""
         self.stops.append(f"{why}: {_last_words(job)}" if why else _last_words(job))
+        if job.exit_status == _FOR_GOOD:
+            self.given_up.append(self.stops[-1])
 
     def wait_for_delivery(self, after: float, seconds: float = _RECOVER_SECONDS, *, supervised: bool = True) -> float:
-        """Seconds from ``after`` until a message came whose transaction began after it.
+        """Seconds from ``after`` until a message of the shop came whose transaction began after it.
 
         Raises:
             NotRecoveredError: none came in time.
         """
 
         def came() -> bool:
-            with self._engine.connect() as connection:
-                rows = connection.execute(text("SELECT id FROM sent WHERE at > :after LIMIT 500"), {"after": after})
-                return any(self.consuming.came(name) for (name,) in rows)
+            return any(self.consuming.came(name) for name in self._database.sent_after(after, most=500))
 
         self.wait_until(came, seconds, "nothing new was delivered", supervised=supervised)
         return time.time() - after
@@ -166,22 +193,16 @@ class System:
         return {"kafka": self.judge(), **{name: judge(sent, found) for name, found in beside.items()}}
 
     def _sent(self, topics: Sequence[str]) -> dict[str, Body]:
-        with self._engine.connect() as connection:
-            rows = connection.execute(text("SELECT id, topic, key, value, headers FROM sent"))
-            return {row.id: _body(row) for row in rows if row.topic in topics}
+        return {name: body for database in self._databases for name, body in database.sent_to(topics).items()}
+
+    @property
+    def sent_by_neighbours(self) -> int:
+        """Messages that neighbours have committed until now."""
+        return sum(len(database.sent_to(REAL_TOPICS)) for database in self._databases[1:])
 
     def come_to_rest(self, seconds: float = 120.0) -> dict[str, Judgement]:
         """Stop sending, wait until all is delivered (or the time is over), stop the job, and judge."""
-        stopped = self.ground.folder / "sending.stopped"
-
-        def sending_has_stopped() -> bool:
-            if not stopped.exists():
-                with suppress(ProcessLookupError):
-                    self.shop.terminate()
-            return stopped.exists()
-
-        stopped.unlink(missing_ok=True)
-        self.wait_until(sending_has_stopped, 60, "the shop did not stop")
+        self._stop_sending()
         with suppress(NotRecoveredError):
             self.wait_until(self._all_is_delivered, seconds, "not all was delivered")
         self.job.terminate()
@@ -191,14 +212,28 @@ class System:
             self.wait_until(self.consuming.at_end, 60, "the consumer did not come to the end", supervised=False)
         return self.judge_all()
 
+    def _stop_sending(self) -> None:
+        """They go on answering checks. One that is started again meanwhile is told, too."""
+        marks = [self.ground.folder / mark for mark in (shop.STOPPED, neighbours.STOPPED)]
+        for mark in marks:
+            mark.unlink(missing_ok=True)
+
+        def has_stopped() -> bool:
+            still = [
+                process
+                for process, mark in zip((self.shop, self.neighbours), marks, strict=True)
+                if process is not None and not mark.exists()
+            ]
+            for process in still:
+                with suppress(ProcessLookupError):
+                    process.terminate()
+            return not still
+
+        self.wait_until(has_stopped, _STOP_SENDING_SECONDS, "the shop and its neighbours did not stop")
+
     def _all_is_delivered(self) -> bool:
         time.sleep(1)  # it is much to compare
         return not self.judge().lost and not any(judged.lost for judged in self.judge_all().values())
-
-
-def _body(row: object) -> Body:
-    headers = tuple((name, from_base64(value)) for name, value in json.loads(row.headers))  # type: ignore[attr-defined]
-    return Body(row.topic, row.key, row.value, headers)  # type: ignore[attr-defined]
 
 
 def _last_words(process: Process) -> str:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
-from torture.oracle import Body
+from torture.oracle import Body, imprint
 
 if TYPE_CHECKING:
     from torture.postgresql import Postgresql
@@ -53,7 +53,7 @@ def _by_id(rows: Iterator[dict[str, Any]]) -> Mapping[str, Sequence[Body]]:
     found: defaultdict[str, list[Body]] = defaultdict(list)
     for row in rows:
         headers = tuple((header["key"], header["value"]) for header in row["headers"])
-        found[row["id"]].append(Body(row["topic"], row["key"], row["value"], headers))
+        found[row["id"]].append(Body(row["topic"], row["key"], imprint(row["value"]), headers))
     return found
 
 

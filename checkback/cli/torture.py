@@ -13,6 +13,7 @@ from rich.console import Console
 from checkback.exceptions import InstallationError
 
 if TYPE_CHECKING:
+    from torture import TortureReport
     from torture.large_batches import LargeReport
 
 Tables = Annotated[bool, typer.Option("--tables", help="Send messages to a Delta table and Parquet files, too.")]
@@ -44,6 +45,12 @@ def run_torture(
     ] = False,
     tables: Tables = False,
     postgresql: Postgresql = "",
+    neighbours: Annotated[
+        bool,
+        typer.Option(
+            "--neighbours/--alone", help="Have two other producer groups: one's check endpoint hangs, one posts floods."
+        ),
+    ] = True,
     json_file: JsonFile = None,
 ) -> None:
     """Break the whole system again and again, and compare the producers' database with what consumers got.
@@ -65,11 +72,14 @@ def run_torture(
             console.print(f"    a job stopped: {stop}", markup=False)
 
     console.print(f"Starting Kafka, the job, a check service and producers; seed {seed} ...")
-    options = Options(seed, rounds or (None if minutes else 30), minutes, executors, tables, postgresql)
+    options = Options(seed, rounds or (None if minutes else 30), minutes, executors, tables, postgresql, neighbours)
     if large_batches:
         _show_large(torture_large_batches(options, lambda line: console.print(line, markup=False)), console, json_file)
         return
-    report = torture(options, tell)
+    _show(torture(options, tell), console, json_file)
+
+
+def _show(report: "TortureReport", console: Console, json_file: Path | None) -> None:
     for fault in report.left_out:
         console.print(f"Left out: {fault} (it needs Linux and a C compiler).")
     if json_file is not None:
@@ -77,6 +87,8 @@ def run_torture(
     console.print(f"{len(report.rounds)} rounds in {report.seconds:.0f} s.")
     for name, judged in report.judgements.items():
         console.print(f"{name}: {judged.expected} in the database, {judged.delivered} delivered; {judged}.")
+    if report.of_neighbours:
+        console.print(f"{report.of_neighbours} of those in Kafka are the neighbours'.")
     if report.logs:
         console.print(f"Logs are kept in {report.logs}.")
     if not report.holds:

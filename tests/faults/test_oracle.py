@@ -2,7 +2,7 @@
 
 import pytest
 
-from torture.oracle import Body, judge
+from torture.oracle import Body, imprint, judge
 
 ONE = Body("orders", b"key", b"value", (("trace", b"1"), ("trace", b"2")))
 SENT = {"a": ONE, "b": ONE._replace(value=None)}
@@ -54,3 +54,16 @@ def test_a_single_different_byte_is_seen(other: Body) -> None:
 
 def test_it_says_how_many_of_each() -> None:
     assert str(judge(SENT, {"a": [ONE, ONE]})) == "1 lost, 1 repeated, 0 leaked, 0 changed"
+
+
+def test_a_long_value_is_kept_as_what_tells_it_from_any_other() -> None:
+    large = bytes(500_000)
+    kept = imprint(large)
+    assert kept is not None
+    assert len(kept) < 100
+    assert len({kept, imprint(large[:-1]), imprint(large[:-1] + b"1"), imprint(bytes(4_097))}) == 4
+
+
+@pytest.mark.parametrize("value", [None, b"", b"value", bytes(4_096)])
+def test_any_other_is_kept_as_it_is(value: bytes | None) -> None:
+    assert imprint(value) == value

@@ -1,0 +1,83 @@
+"""What producers have sent, as their own database says: a SQLite file, with the transaction log that answers checks.
+
+A transaction's messages are written in the local transaction, so that what was committed there must be delivered, and
+nothing else.
+"""
+
+import json
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, create_engine, event, text
+
+from checkback import HalfMessage, Message
+from checkback.protocol import from_base64, to_base64
+from checkback.transaction_log import SqlTransactionLog
+from torture.oracle import Body, imprint
+
+_SENT = "CREATE TABLE IF NOT EXISTS sent (id TEXT PRIMARY KEY, topic TEXT, key BLOB, value BLOB, headers TEXT, at REAL)"
+
+
+class Database:
+    """One process writes to it, the harness reads it; a killed process loses nothing of it. ``name`` is the file's."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._engine = create_engine(f"sqlite:///{folder / f'{name}.db'}", connect_args={"timeout": 30})
+
+        @event.listens_for(self._engine, "connect")
+        def _settings(connection: Any, _record: Any) -> None:
+            # the machine itself is not switched off in these tests, so the disk need not be waited for
+            connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;")
+
+        self.log = SqlTransactionLog(self._engine)
+        """Answers checks of these transactions."""
+        self.log.create_table()
+        with self._engine.begin() as connection:
+            connection.execute(text(_SENT))
+
+    def commit(self, half: HalfMessage, messages: Sequence[Message]) -> None:
+        """The local transaction: note that it commits, and its messages as sent.
+
+        Raises:
+            CheckbackError: a check has answered *rollback* already; nothing was written.
+        """
+        several = len(messages) > 1
+        with self._engine.begin() as connection:
+            self.log.record(connection, half.transaction_id)
+            for number, message in enumerate(messages, start=1):
+                _insert(connection, f"{half.transaction_id}#{number}" if several else half.transaction_id, message)
+
+    def sent_to(self, topics: Collection[str]) -> dict[str, Body]:
+        """All that was sent to these topics, by message id."""
+        with self._engine.connect() as connection:
+            rows = connection.execute(text("SELECT id, topic, key, value, headers FROM sent"))
+            return {row.id: _body(row) for row in rows if row.topic in topics}
+
+    def sent_after(self, moment: float, most: int) -> list[str]:
+        """Ids of some messages that were sent after a moment (``time.time()``, s)."""
+        query = text("SELECT id FROM sent WHERE at > :after LIMIT :most")
+        with self._engine.connect() as connection:
+            return [name for (name,) in connection.execute(query, {"after": moment, "most": most})]
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._engine.dispose()
+
+
+def _insert(connection: Connection, name: str, message: Message) -> None:
+    row = {
+        "id": name,
+        "topic": message.topic,
+        "key": message.key,
+        "value": imprint(message.value),
+        "headers": json.dumps([[header, to_base64(value)] for header, value in message.headers]),
+        "at": time.time(),
+    }
+    connection.execute(text("INSERT INTO sent VALUES (:id, :topic, :key, :value, :headers, :at)"), row)
+
+
+def _body(row: Any) -> Body:
+    headers = tuple((name, from_base64(value)) for name, value in json.loads(row.headers))
+    return Body(row.topic, row.key, row.value, headers)
