@@ -3,6 +3,7 @@
 from bench.backlog import BacklogResult, measure_backlog
 from bench.checks import ChecksResult, measure_checks
 from bench.latency import LatencyResult, measure_latency
+from bench.outage import Outage, OutageResult, measure_outage
 from bench.producer import ProducerResult, measure_producers
 from bench.throughput import ThroughputResult, measure_throughput
 
@@ -10,11 +11,14 @@ __all__ = [
     "BacklogResult",
     "ChecksResult",
     "LatencyResult",
+    "Outage",
+    "OutageResult",
     "ProducerResult",
     "ThroughputResult",
     "measure_backlog",
     "measure_checks",
     "measure_latency",
+    "measure_outage",
     "measure_producers",
     "measure_throughput",
 ]

@@ -1,23 +1,19 @@
 """A backlog of millions of records: the job as a process of its own, and the memory it takes to work them off."""
 
-import os
 import re
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
 from bench.memory import MemoryWatch
+from bench.running import RunningJob
 from bench.workload import STATE_PARTITIONS, delivered_once, workplace, write_backlog
 from checkback.exceptions import CheckbackError
 
 _RECORDS_PER_SECOND_AT_LEAST = 1_000
 _START_SECONDS = 300.0
-_STOP_SECONDS = 60.0
 _BATCH = re.compile(r"^batch \d+: \d+ written(.*)$", re.MULTILINE)
 
 
@@ -62,10 +58,10 @@ def measure_backlog(
             "JOB__STATE_PARTITIONS": str(STATE_PARTITIONS),
             "JOB__DRIVER_MEMORY": driver_memory,
         }
-        with _Job(Path(folder), {f"CHECKBACK_{name}": value for name, value in job.items()}) as running:
+        with RunningJob(Path(folder) / "output", job) as running:
             watch = MemoryWatch(running.pid)
             watch.start()
-            progress = running.until_committed(transactions)
+            progress = _until_committed(running, transactions)
             peak = watch.stop()
         once = delivered_once(place.bootstrap_servers, transactions)
     return BacklogResult(
@@ -103,50 +99,16 @@ class _Progress:
         self.most_waiting = max(self.most_waiting, self.counts["op"] - ended)
 
 
-class _Job:
-    """``checkback run`` as a process; ended with the block."""
-
-    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
-        self._output = folder / "output"
-        self._began = time.monotonic()
-        with self._output.open("wb") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "checkback", "run"],
-                env={**os.environ, **environment},
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-
-    @property
-    def pid(self) -> int:
-        """Of the driver's Python process."""
-        return self._process.pid
-
-    def until_committed(self, transactions: int) -> _Progress:
-        """Follow what the job prints until it has committed so many."""
-        deadline = self._began + _START_SECONDS + 2 * transactions / _RECORDS_PER_SECOND_AT_LEAST
-        progress = _Progress()
-        while progress.counts["committed"] < transactions:
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                said = self._said()[-2_000:]
-                raise CheckbackError(f"The job committed {progress.counts['committed']} of {transactions}: {said}")
-            time.sleep(0.1)
-            for counts in _BATCH.findall(self._said())[progress.batches :]:
-                progress.add(counts)
-        progress.seconds = time.monotonic() - self._began
-        return progress
-
-    def _said(self) -> str:
-        whole, _, _ = self._output.read_text(encoding="utf-8", errors="replace").rpartition("\n")
-        return whole
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+def _until_committed(job: RunningJob, transactions: int) -> _Progress:
+    """Follow what the job prints until it has committed so many."""
+    deadline = job.began + _START_SECONDS + 2 * transactions / _RECORDS_PER_SECOND_AT_LEAST
+    progress = _Progress()
+    while progress.counts["committed"] < transactions:
+        if job.exit_status is not None or time.monotonic() > deadline:
+            said = job.said()[-2_000:]
+            raise CheckbackError(f"The job committed {progress.counts['committed']} of {transactions}: {said}")
+        time.sleep(0.1)
+        for counts in _BATCH.findall(job.said())[progress.batches :]:
+            progress.add(counts)
+    progress.seconds = time.monotonic() - job.began
+    return progress

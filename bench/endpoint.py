@@ -4,13 +4,14 @@ import asyncio
 import os
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
+from typing import Any
 
 import orjson
 
 _ONE = orjson.dumps({"state": "commit"})
 
 
-class _Answering(asyncio.Protocol):
+class Answering(asyncio.Protocol):
     """As little HTTP as the check service needs, so that the measurement is of the service."""
 
     def __init__(self) -> None:
@@ -29,20 +30,20 @@ class _Answering(asyncio.Protocol):
         if len(rest) < length:
             return
         self._received = rest[length:]
-        body = _answer(orjson.loads(rest[:length]))
+        body = self.answer(orjson.loads(rest[:length]))
         if self._transport is not None:
             self._transport.write(
                 b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
             )
 
+    def answer(self, question: dict[str, Any]) -> bytes:
+        """The body that answers one check, or several."""
+        if "checks" not in question:
+            return _ONE
+        return orjson.dumps({"answers": [{"id": check["id"], "state": "commit"} for check in question["checks"]]})
 
-def _answer(question: dict[str, list[dict[str, str]]]) -> bytes:
-    if "checks" not in question:
-        return _ONE
-    return orjson.dumps({"answers": [{"id": check["id"], "state": "commit"} for check in question["checks"]]})
 
-
-class _Hanging(asyncio.Protocol):
+class Hanging(asyncio.Protocol):
     """Takes everything and says nothing."""
 
 
@@ -55,7 +56,7 @@ def serve_endpoints(answering: int, hanging: int, cores: Sequence[int], ports: C
 async def _serve(answering: int, hanging: int, ports: Connection) -> None:
     loop = asyncio.get_running_loop()
     kinds: list[list[int]] = []
-    for protocol, number in ((_Answering, answering), (_Hanging, hanging)):
+    for protocol, number in ((Answering, answering), (Hanging, hanging)):
         servers = [await loop.create_server(protocol, "127.0.0.1", 0, backlog=1024) for _ in range(number)]
         kinds.append([server.sockets[0].getsockname()[1] for server in servers])
     ports.send(kinds)

@@ -47,7 +47,7 @@ class MemoryWatch(threading.Thread):
 def memory_of_tree(pid: int) -> Peak:
     """Proportional set sizes of a process and its descendants, now, in MiB."""
     java = python = 0
-    for member in _tree(pid):
+    for member in tree_of(pid):
         with contextlib.suppress(OSError):  # it has ended meanwhile
             name = (_PROC / str(member) / "comm").read_text(encoding="utf-8")
             rollup = (_PROC / str(member) / "smaps_rollup").read_text(encoding="utf-8")
@@ -59,7 +59,8 @@ def memory_of_tree(pid: int) -> Peak:
     return Peak((java + python) / _MIB, java / _MIB, python / _MIB)
 
 
-def _tree(pid: int) -> list[int]:
+def tree_of(pid: int) -> list[int]:
+    """A process and its descendants, now."""
     parents: dict[int, list[int]] = {}
     for entry in _PROC.iterdir():
         if entry.name.isdigit():

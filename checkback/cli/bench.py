@@ -9,7 +9,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from bench import measure_backlog, measure_checks, measure_latency, measure_producers, measure_throughput
+from bench import (
+    Outage,
+    measure_backlog,
+    measure_checks,
+    measure_latency,
+    measure_outage,
+    measure_producers,
+    measure_throughput,
+)
 
 bench = typer.Typer(no_args_is_help=True, help="Measurements, each on a Kafka of its own.")
 
@@ -88,6 +96,40 @@ def checks(
     with Console(stderr=True).status("Writing checks, having them answered, timing answers (a minute or two) ..."):
         result = measure_checks(number, batch, per_second, seconds)
     _show(asdict(result), json_file)
+
+
+@bench.command("outage")
+def outage(
+    open_transactions: Annotated[int, typer.Option("--open", min=100, help="Transactions left open.")] = 100_000,
+    away: Annotated[float, typer.Option(min=5, help="Seconds for which nobody answers for them.")] = 300.0,
+    scale: Annotated[
+        float,
+        typer.Option(
+            min=1,
+            help="Divides check_interval and unreachable_backoff_max: --away 360 --scale 10 has as many rounds of "
+            "checks as an hour at the defaults.",
+        ),
+    ] = 1.0,
+    groups: Annotated[int, typer.Option(min=2, help="Producer groups that are away.")] = 4,
+    per_second: Annotated[int, typer.Option(min=1, help="Transactions per second of the healthy group.")] = 50,
+    value_bytes: Annotated[int, typer.Option(min=1, help="Size of a message that is left open.")] = 256,
+    driver_memory: Annotated[str, typer.Option(help="The job's setting of that name.")] = "2g",
+    cores: Cores = 2,
+    json_file: JsonFile = None,
+) -> None:
+    """The worst day of the producers: many transactions open, all endpoints away, then back at once. On Linux.
+
+    Half of one group's endpoints hang then, and in the drain the job is killed (SIGKILL) and started again. A healthy
+    group beside them is timed all the while. Every delivery must be there once.
+    """
+    errors = Console(stderr=True, highlight=False)
+    asked_for = Outage(open_transactions, away, scale, groups, per_second, value_bytes, driver_memory, cores)
+    result = measure_outage(asked_for, lambda line: errors.print(line, markup=False))
+    _show(asdict(result), json_file)
+    aims = Table("", "measured", "aim (10^6 open, an hour, default settings)", box=None, pad_edge=False)
+    for name, (measured, aim) in result.aims().items():
+        aims.add_row(name, str(measured), aim)
+    Console().print(aims)
 
 
 def _show(result: dict[str, Any], json_file: Path | None) -> None:

@@ -1,0 +1,65 @@
+"""``checkback run`` as a process of a measurement."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from bench.memory import tree_of
+from checkback.local.guard import die_with_starter
+
+_STOP_SECONDS = 60.0
+
+
+class RunningJob:
+    """``checkback run`` under these settings (``SECTION__KEY``); it is ended with the block."""
+
+    def __init__(self, output: Path, settings: Mapping[str, str]) -> None:
+        self._output = output
+        self.began = time.monotonic()
+        environment = {f"CHECKBACK_{name}": value for name, value in settings.items()}
+        with self._output.open("wb") as out:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "checkback", "run"],
+                env={**os.environ, **environment},
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                preexec_fn=die_with_starter,  # noqa: PLW1509  (the one call it makes takes no lock)
+            )
+
+    @property
+    def pid(self) -> int:
+        """Of the driver's Python process."""
+        return self._process.pid
+
+    @property
+    def exit_status(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll()
+
+    def said(self) -> str:
+        """All whole lines that it has printed."""
+        whole, _, _ = self._output.read_text(encoding="utf-8", errors="replace").rpartition("\n")
+        return whole
+
+    def kill(self) -> None:
+        """SIGKILL to it and to all that it has started, at once."""
+        for member in tree_of(self._process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(member, signal.SIGKILL)
+        self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
