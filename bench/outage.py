@@ -112,7 +112,10 @@ class OutageResult:
     drain_per_second: float
     drain_seconds: float
     """From the return until all was delivered, the SIGKILL included."""
+    asked_again_percent_until_killed: float
+    """Of the transactions that the endpoints were asked about until the SIGKILL."""
     asked_again_percent: float
+    """Likewise in the end; what was on its way at the SIGKILL is asked again."""
     with_op: Times
     """The healthy group's transactions that have an op."""
     with_check: Times
@@ -183,6 +186,7 @@ class _Scene:
         self._heartbeats = Heartbeats(bootstrap_servers)
         self._watch = CheckpointWatch(folder / "checkpoint")
         self._peak = Peak()
+        self._until_killed = Asked(0.0)
 
     def play(self) -> OutageResult:
         """All of it; see the module's text."""
@@ -228,6 +232,7 @@ class _Scene:
     def _kill(self) -> None:
         """Step 4."""
         self._tell(f"{self._returned.delivered} are delivered: SIGKILL of the job")
+        self._until_killed = self._questions()
         self._course.killed = time.time()
         if self._job is not None:
             self._job.kill()
@@ -306,6 +311,7 @@ class _Scene:
             asked_after_seconds=questions.after_seconds,
             drain_per_second=drain_per_second(self._returned.samples, course),
             drain_seconds=round(course.drained - course.back, 1),
+            asked_again_percent_until_killed=self._until_killed.again_percent,
             asked_again_percent=questions.again_percent,
             with_op=delivery_times(deliveries, course, checked=False),
             with_check=delivery_times(deliveries, course, checked=True),
