@@ -1,9 +1,9 @@
 """Asks one endpoint over HTTP what became of transactions."""
 
 import json
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -26,7 +26,6 @@ REQUEST_BYTES = 8 * 1024 * 1024
 """A check whose request would be longer is asked without its message: our endpoint takes no more, either."""
 _TOO_LARGE = 413
 _NAME_SECONDS = 3.0
-_NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9]*)(\.(0x[0-9a-f]*|[0-9]*))*", re.IGNORECASE)
 # No compression: a small answer that unpacks to a large one is not to be had.
 _HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 _NOT_THERE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
@@ -106,7 +105,7 @@ class Asker:
         target = _target(url, self._allowed)
         group, limit = requests[0].group, _limit(requests)
         host = target.raw_host or ""
-        if not _is_numeric(host):  # those are no names, and were judged already
+        if not _is_address(host):  # those are no names, and were judged already
             FOUND.set(await self._names.addresses(group, host))
         body = bodies[0] if len(bodies) == 1 else b'{"version":%d,"checks":[%b]}' % (VERSION, b",".join(bodies))
         headers = dict(_HEADERS)
@@ -138,6 +137,14 @@ def _target(url: str, allowed: AllowList) -> URL:
     if refusal is not None:
         raise aiohttp.InvalidURL(url, refusal)
     return target
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _limit(requests: Sequence[CheckRequest]) -> int:
