@@ -16,7 +16,7 @@ from checkback.exceptions import JobStoppedError
 FIRST_RECORDS = 4_000
 """Of the first batch after a start: 4 GB at the most, when each is as large as Kafka takes by default."""
 _FEWEST_RECORDS = 64
-_GROWTH = 4
+_GROWTH = 16
 _REMEMBERED = 0.5
 
 
@@ -24,9 +24,9 @@ _REMEMBERED = 0.5
 class BatchSize:
     """Records of the next batch, from what the batches before weighed.
 
-    The limit grows at most fourfold, after a batch that came near it, and shrinks at once when a batch was heavier than
-    ``most_bytes``. It does not shrink in idle times: what comes within one batch of a running job is bounded by the
-    network.
+    The limit grows at most sixteenfold, after a batch that came near it, and shrinks at once when a batch was heavier
+    than ``most_bytes``. It does not shrink in idle times: what comes within one batch of a running job is bounded by
+    the network.
     """
 
     most_records: int
