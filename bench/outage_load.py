@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from bench.outage_figures import Delivery, Drained
 from bench.workload import HALF_PARTITIONS, REAL_TOPIC
 from checkback.check_protocol import MAX_BATCH, Announcement
-from checkback.protocol import ID, Action, HalfPosition, Source, Topics, half_headers, op_headers
+from checkback.protocol import ID, Action, HalfPosition, Headers, Source, Topics, half_headers, op_headers
 
 HEALTHY = "healthy"
 RETURNED_TOPIC = "returned"
@@ -151,22 +151,29 @@ def _consumer(bootstrap_servers: str, topic: str) -> Consumer:
     return consumer
 
 
-def open_transactions(bootstrap_servers: str, groups: Sequence[str], each: int, value_bytes: int) -> None:
-    """Write so many half messages of each group, in turn, and no op."""
+def open_transactions(bootstrap_servers: str, groups: Sequence[str], each: int, value_bytes: int) -> int:
+    """Write so many half messages of each group, in turn, and no op; how many bytes they have."""
     producer = Producer({**client(bootstrap_servers), "linger.ms": 20, "batch.size": 262_144})
-    topic, value = Topics().half, bytes(value_bytes)
+    topic, value, written = Topics().half, bytes(value_bytes), 0
     for number in range(each):
         for index, group in enumerate(groups):
             headers = half_headers(f"{group}-{number}", group, RETURNED_TOPIC, ())
-            partition = (number * len(groups) + index) % HALF_PARTITIONS
+            key, partition = b"customer-%d" % (number % 5000), (number * len(groups) + index) % HALF_PARTITIONS
+            written += len(key) + record_bytes(value, headers)
             while True:
                 try:
-                    producer.produce(topic, value, b"customer-%d" % (number % 5000), partition, headers=list(headers))
+                    producer.produce(topic, value, key, partition, headers=list(headers))
                     break
                 except BufferError:
                     producer.poll(0.1)
         producer.poll(0)
     producer.flush()
+    return written
+
+
+def record_bytes(value: bytes | None, headers: Headers) -> int:
+    """Of a record's value and headers, not compressed."""
+    return len(value or b"") + sum(len(name) + len(content or b"") for name, content in headers)
 
 
 class Heartbeats(threading.Thread):

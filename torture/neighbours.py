@@ -17,7 +17,17 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from checkback import CheckEndpoint, EndpointAnnouncer, HalfMessage, Message, Topics, TransactionProducer
+from checkback import (
+    CheckEndpoint,
+    CheckRequest,
+    EndpointAnnouncer,
+    HalfMessage,
+    LocalTransactionState,
+    Message,
+    Topics,
+    TransactionChecker,
+    TransactionProducer,
+)
 from checkback.exceptions import CheckbackError
 from torture.sent import Database
 from torture.shop import Fate, large_sizes
@@ -35,6 +45,7 @@ _LARGE_OFTEN = 0.03
 _BURST = (1_000, 3_000)
 _LARGE_IN_BURST = (3, 12)
 _BETWEEN_BURSTS_SECONDS = (10.0, 25.0)
+_CHECKS_AT_ONCE = 20
 _FATES = {
     Fate.ROLLED_BACK: 0.6,
     Fate.NEITHER: 0.15,
@@ -87,6 +98,19 @@ def _is_over(connection: socket.socket) -> bool:
         pass
     connection.close()
     return True
+
+
+class _OneAtATime:
+    """A transaction log on SQLite, which lets one write at a time: forty threads would wait in vain for one another."""
+
+    def __init__(self, log: TransactionChecker) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+
+    def check_local_transaction(self, request: CheckRequest) -> LocalTransactionState:
+        """As the log says."""
+        with self._lock:
+            return self._log.check_local_transaction(request)
 
 
 class _Open(NamedTuple):
@@ -195,12 +219,13 @@ def main(folder: str, bootstrap_servers: str, prefix: str, topic: str, seed: str
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     database = Database(Path(folder), DATABASE)
     ours = Topics(prefix)
+    answers = _OneAtATime(database.log)
 
     def producer(group: str) -> TransactionProducer:
         return TransactionProducer(bootstrap_servers, group, topics=ours, transport="confluent-kafka")
 
     with (
-        CheckEndpoint(bootstrap_servers, FLOODS, database.log, topics=ours),
+        CheckEndpoint(bootstrap_servers, FLOODS, answers, batch=_CHECKS_AT_ONCE, topics=ours),
         producer(HANGS) as hangs,
         producer(FLOODS) as floods,
     ):
@@ -213,7 +238,7 @@ def main(folder: str, bootstrap_servers: str, prefix: str, topic: str, seed: str
                 thread.start()
             for thread in sending:
                 thread.join()
-        with CheckEndpoint(bootstrap_servers, HANGS, database.log, topics=ours):
+        with CheckEndpoint(bootstrap_servers, HANGS, answers, batch=_CHECKS_AT_ONCE, topics=ours):
             (Path(folder) / STOPPED).touch()
             threading.Event().wait()
 

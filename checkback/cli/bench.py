@@ -1,6 +1,7 @@
 """``checkback bench``."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -125,11 +126,24 @@ def outage(
     errors = Console(stderr=True, highlight=False)
     asked_for = Outage(open_transactions, away, scale, groups, per_second, value_bytes, driver_memory, cores)
     result = measure_outage(asked_for, lambda line: errors.print(line, markup=False))
-    _show(asdict(result), json_file)
-    aims = Table("", "measured", "aim (10^6 open, an hour, default settings)", box=None, pad_edge=False)
+    _show(_flat(asdict(result)), None)
+    if json_file is not None:
+        _write(asdict(result), json_file)
+    aims = Table("", "measured", "aim", box=None, pad_edge=False, title="10^6 open, an hour away, default settings")
     for name, (measured, aim) in result.aims().items():
         aims.add_row(name, str(measured), aim)
     Console().print(aims)
+
+
+def _flat(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Figures of figures under both their names."""
+    rows: dict[str, Any] = {}
+    for name, value in figures.items():
+        if isinstance(value, dict):
+            rows |= {f"{name} {inner}": figure for inner, figure in _flat(value).items()}
+        else:
+            rows[name] = value
+    return rows
 
 
 def _show(result: dict[str, Any], json_file: Path | None) -> None:
