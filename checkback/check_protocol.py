@@ -12,6 +12,7 @@ from checkback.protocol import (
     ATTEMPT,
     BORN_MS,
     CHECK_MAX,
+    CUT,
     GROUP,
     HALF,
     ID,
@@ -56,6 +57,8 @@ class CheckRequest:
     """When the half message was taken in by the query, in ms since 1970."""
     messages: tuple[Message, ...] = ()
     """All messages of the transaction, when it has several; key and value are None then."""
+    cut: bool = False
+    """The message is too large for ``cb.check``: key, value, headers and messages are not there."""
 
     def to_json(self) -> dict[str, Any]:
         """Body of the check request over HTTP; bytes in base64."""
@@ -72,6 +75,7 @@ class CheckRequest:
             "check_max": self.check_max,
             "born_ms": self.born_ms,
             **({"messages": [message_to_json(message) for message in self.messages]} if self.messages else {}),
+            **({"cut": True} if self.cut else {}),
         }
 
     @classmethod
@@ -96,6 +100,7 @@ class CheckRequest:
                 check_max=int(body["check_max"]),
                 born_ms=int(body["born_ms"]),
                 messages=tuple(message_from_json(message) for message in body.get("messages", ())),
+                cut=body.get("cut") is True,
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ProtocolError(f"Not a check request: {error!r}.") from error
@@ -139,6 +144,7 @@ class CheckRequest:
                 check_max=_digits(ours[CHECK_MAX], MAX_COUNT_DIGITS),
                 born_ms=_digits(ours[BORN_MS], MAX_MS_DIGITS),
                 messages=unpack(value) if MESSAGES in ours else (),
+                cut=CUT in ours,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"Not a record of a check: {error!r:.200}.") from error

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from checkback.exceptions import ConfigurationError, ProducerClosedError, ProtocolError
+from checkback.limits import MAX_REMARK_BYTES, refuse_too_large
 from checkback.listener import HalfMessage, LocalTransactionState, TransactionListener, TransactionSendResult
 from checkback.protocol import (
     Action,
@@ -218,6 +219,7 @@ class TransactionProducer:
         return HalfMessage(transaction_id, topic, None, None, (), position, tuple(messages))
 
     def _write_half(self, value: bytes | None, key: bytes | None, wire: Headers) -> HalfPosition:
+        refuse_too_large(value, key, wire)
         partition = self._partition_run.next_partition()
         record = OutgoingRecord(self.topics.half, partition, key, value, wire)
         return HalfPosition(partition, self._transport.write_half(record))
@@ -270,8 +272,9 @@ class TransactionProducer:
     def _end(self, message: HalfMessage, action: Action, remark: str) -> None:
         position = message.position
         headers = op_headers(message.transaction_id, self.group, position, action, Source.PRODUCER)
+        content = remark.encode(errors="replace")[:MAX_REMARK_BYTES]
         # On the half message's partition number: that is where the query looks, and what orders ops of a half.
-        record = OutgoingRecord(self.topics.op, position.partition, None, remark.encode(errors="replace"), headers)
+        record = OutgoingRecord(self.topics.op, position.partition, None, content, headers)
         self._transport.write_op(record, partial(_report_lost_op, message, action))
 
     def _the_listener(self) -> TransactionListener:

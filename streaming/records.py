@@ -19,6 +19,7 @@ from checkback.protocol import Held, Topics
 from checkback.topics import MOST_BYTES
 from state import BUNDLE, Kind
 from streaming.directory import Known
+from streaming.heads import head_of
 from streaming.holding import HELD_MARK, Holding, half_of, held_of
 from streaming.topic_rules import RANDOM_OR_KEYED, Headers, Record, Refusal, Rules, chosen_partition
 
@@ -68,7 +69,7 @@ class RecordBuilder:
         """Records of one batch of outcomes (``OUTCOME_FIELDS`` and ``half_partition``), counts left out.
 
         Raises:
-            OwnTopicError: one of our own topics is missing, or known to refuse a record.
+            OwnTopicError: one of our own topics is missing, or known to refuse a record, and not for its size.
             KafkaException: no broker says how topics stand.
         """
         kinds = batch.column("kind").to_numpy()
@@ -146,7 +147,7 @@ class RecordBuilder:
         return Refusal(why, passing=True) if why else record._replace(partition=partition)
 
     def _own(self, record: Record) -> Record:
-        """A record for a topic of ours, which has to take it."""
+        """A record for a topic of ours, which has to take it: whole where it can, else with its head."""
         if record.topic in self._plain:
             return record
         self._learn([record.topic])
@@ -154,6 +155,10 @@ class RecordBuilder:
         if not standing.partitions:  # a broker that has just started knows nothing yet
             standing = self._known.patiently(record.topic)
             self._sort(record.topic)
+        room = self._rules.room(record)
+        if room is not None:  # nobody's input stops the job
+            record = head_of(record, room, payload=record.topic != self._topics.check)
+            self.counts["cut"] += 1
         refusal = self._rules.refusal(record)
         why = standing.refusal or (refusal.reason if refusal else "")
         if why:

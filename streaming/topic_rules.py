@@ -14,6 +14,7 @@ RANDOM_OR_KEYED = -1
 """Partition: the partitioner's choice."""
 
 UNLIMITED = 2**63 - 1
+_LEAST_TRIED = 2_048
 
 EMPTY_BATCH_BYTES = 61
 """What comes before the first record of a batch (Kafka's record batch, magic 2)."""
@@ -109,6 +110,19 @@ class Rules:
             return None
         why = self.records.get(record_key(record)) if self.records else None
         return rule.refusal(record) or (Refusal(why, passing=False) if why else None)
+
+    def room(self, record: Record) -> int | None:
+        """Bytes to which a record has to be cut for its topic to take it; None where its size is not the reason."""
+        rule = self.topics.get(record.topic)
+        if rule is None:
+            return None
+        size = batch_bytes(record)
+        if size < rule.too_large_from and (size <= rule.fits or record_key(record) not in self.records):
+            return None
+        if rule.fits > 1:
+            return rule.fits
+        # what fits is not known: less, and less again at the next refusal
+        return max(_LEAST_TRIED, min(size, rule.too_large_from) // 2)
 
     def joined(self, other: "Rules") -> "Rules":
         """Both; the other's rule goes first for a topic that both know."""

@@ -91,7 +91,7 @@ def test_an_upgrade_waits_for_a_batch_that_is_in_kafka_and_for_no_other(
     DyingJob("rejected").run(place, spark, REQUIRE)
     with monkeypatch.context() as upgraded:
         upgraded.setattr(rules_in_force, "RULES_VERSION", 99)
-        with pytest.raises(CheckpointMismatchError, match=r"another version of Checkback \(rules 2, this one has 99\)"):
+        with pytest.raises(CheckpointMismatchError, match=r"another version of Checkback \(rules 3, this one has 99\)"):
             TransactionJob(place.settings(transactions=REQUIRE), spark=spark).start()
     with running(place, spark, transactions=REQUIRE, checks={"in_job": False}) as counts:
         late(Action.COMMIT, Source.PRODUCER)
