@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from checkback.exceptions import ConfigurationError, ProducerClosedError, ProtocolError
-from checkback.limits import MAX_REMARK_BYTES, refuse_too_large
+from checkback.limits import MAX_REMARK_BYTES, refuse_several_too_large, refuse_too_large
 from checkback.listener import HalfMessage, LocalTransactionState, TransactionListener, TransactionSendResult
 from checkback.protocol import (
     Action,
@@ -208,11 +208,13 @@ class TransactionProducer:
     def prepare_several(self, messages: Sequence[Message], options: TransactionOptions | None = None) -> HalfMessage:
         """Write several messages as one half message, and wait until Kafka has it.
 
-        All of them together must fit into a record of the half topic. Errors as in ``send_in_transaction``.
+        All of them together must fit into a record of the half topic, and into 16 MiB. Errors as in
+        ``send_in_transaction``.
         """
         self._refuse_when_closed()
         transaction_id = _new_transaction_id()
         value = pack(messages)
+        refuse_several_too_large(messages)
         topic = messages[0].topic
         wire = half_headers(transaction_id, self.group, topic, options=options, messages=len(messages))
         position = self._write_half(value, None, wire)

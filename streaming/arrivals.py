@@ -6,10 +6,13 @@ import numpy as np
 import pandas as pd
 
 from checkback.exceptions import ProtocolError
+from checkback.limits import MAX_UNFOLDED_BYTES, MESSAGE_BYTES, TOGETHER, header_bytes, several_too_large
 from checkback.protocol import Topics, unpack
 from state import BROKEN_FIELDS, BUNDLE, HALF_FIELDS, OP_FIELDS, Arrivals, Fields, Rows
 from state.rows import Column, objects
 from streaming.decode import BROKEN_KIND, HALF_KIND, OP_KIND, OPTIONS
+from streaming.headers import application_headers
+from streaming.topic_rules import Headers
 
 # An arriving row's columns under the names that state.rows gives them.
 _OP_NAMES = {"half_offset": "offset", "action": "topic"}
@@ -33,7 +36,12 @@ def arrivals_of(frames: list[pd.DataFrame], topics: Topics) -> Arrivals:
     bundled = np.flatnonzero(options[:, -1] >= 0)
     if bundled.size:
         halves["partition"][bundled] = BUNDLE
-        reasons = [_wrong_with(halves["value"][row], int(options[row, -1]), topics) for row in bundled]
+        reasons = [
+            _wrong_with(
+                halves["value"][row], application_headers(halves["headers"][row]), int(options[row, -1]), topics
+            )
+            for row in bundled
+        ]
         wrong = np.array([reason is not None for reason in reasons])
         broken = Rows.concat([broken, _broken(halves.take(bundled[wrong]), [r for r in reasons if r], topics)])
         halves = halves.take(np.setdiff1d(np.arange(halves.count), bundled[wrong]))
@@ -58,7 +66,9 @@ def _options(written: Column) -> Column:
     return numbers
 
 
-def _wrong_with(value: bytes | None, count: int, topics: Topics) -> str | None:
+def _wrong_with(value: bytes | None, common: Headers, count: int, topics: Topics) -> str | None:
+    if count * (header_bytes(common) + MESSAGE_BYTES) > MAX_UNFOLDED_BYTES:
+        return TOGETHER
     try:
         messages = unpack(value)
     except ProtocolError as error:
@@ -67,7 +77,7 @@ def _wrong_with(value: bytes | None, count: int, topics: Topics) -> str | None:
         return f"cb-messages says {count}, its value holds {len(messages)}"
     if any(message.topic in topics.all() or message.topic.startswith("__") for message in messages):
         return "a message's topic is one of Checkback's or Kafka's own"
-    return None
+    return several_too_large(messages, common) or None
 
 
 def _broken(halves: Rows, reasons: Sequence[str], topics: Topics) -> Rows:

@@ -5,7 +5,19 @@ from typing import Any
 import pytest
 
 from checkback.exceptions import ProtocolError
-from checkback.limits import MAX_HEADER_BYTES, MAX_HEADERS, MAX_KEY_BYTES, MAX_VALUE_BYTES, refuse_too_large
+from checkback.limits import (
+    MAX_HEADER_BYTES,
+    MAX_HEADERS,
+    MAX_KEY_BYTES,
+    MAX_UNFOLDED_BYTES,
+    MAX_VALUE_BYTES,
+    MESSAGE_BYTES,
+    TOGETHER,
+    refuse_several_too_large,
+    refuse_too_large,
+    several_too_large,
+)
+from checkback.protocol import Message
 
 GIVEN: dict[str, Any] = {
     "value": bytes(MAX_VALUE_BYTES),
@@ -32,3 +44,28 @@ def test_what_is_as_large_as_may_be() -> None:
 def test_what_is_larger_by_one(larger: dict[str, Any], said: str) -> None:
     with pytest.raises(ProtocolError, match=said):
         refuse_too_large(**{**GIVEN, **larger})
+
+
+def test_several_messages_are_bounded_by_what_they_unfold_to() -> None:
+    count, common = 1_024, [("a", bytes(8_000))]
+    each = MAX_UNFOLDED_BYTES // count - MESSAGE_BYTES
+    fits = [Message("t", bytes(each - 2), b"k", [("h", b"")])] * count
+    assert several_too_large(fits, ()) == ""
+    assert several_too_large([*fits, Message("t", None)], ()) == TOGETHER
+    assert several_too_large(fits, [("a", b"")]) == TOGETHER
+    assert several_too_large([Message("t", b"")] * count, common) == ""
+    assert several_too_large([Message("t", b"")] * (2 * count + 100), common) == TOGETHER
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("t", b"", bytes(MAX_KEY_BYTES + 1)),
+        Message("t", b"", None, [("a", b"")] * (MAX_HEADERS + 1)),
+        Message("t", b"", None, [("a", bytes(MAX_HEADER_BYTES))]),
+    ],
+    ids=["key", "number of headers", "headers"],
+)
+def test_each_of_several_messages_is_bounded_as_one_alone(message: Message) -> None:
+    with pytest.raises(ProtocolError, match="a message's "):
+        refuse_several_too_large([Message("t", b""), message])
