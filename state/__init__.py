@@ -15,10 +15,11 @@ from state.rows import (
     Fields,
     Rows,
 )
-from state.segment import Arrivals, Evaluation, Segment, evaluate
+from state.segment import ANYWHERE, Arrivals, Evaluation, Reach, Segment, evaluate
 from state.table import KEPT, SETTLED, TABLE, UNDECIDED, Event, Outcome, State
 
 __all__ = [
+    "ANYWHERE",
     "BROKEN_FIELDS",
     "BUNDLE",
     "BYTES",
@@ -42,6 +43,7 @@ __all__ = [
     "Outcome",
     "Policies",
     "Policy",
+    "Reach",
     "Rows",
     "Segment",
     "State",

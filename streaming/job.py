@@ -25,6 +25,7 @@ from streaming.claim import Claim, Owner
 from streaming.clock import JobClock, kafka_ms, wall_ms
 from streaming.fence import any_has, topic_ids
 from streaming.guard import Guard
+from streaming.half_logs import HalfLogs
 from streaming.metrics import JobMetrics
 from streaming.opening import Clock, Opening
 from streaming.partition_writer import SinkSettings
@@ -127,7 +128,8 @@ class TransactionJob:
         self._guard = Guard(sink, claim, own, ids, clock)  # 4
         publisher = publisher_of(rules, tables, self._witness)
         partitions = settings.job.state_partitions
-        self._sink = ExactlyOnceSink(sink, checkpoint, self._guard, partitions, self._observe, publisher)
+        half_logs = HalfLogs(checkpoint, sink.client(), sink.topics)
+        self._sink = ExactlyOnceSink(sink, checkpoint, self._guard, partitions, self._observe, publisher, half_logs)
         self._query = start_query(outcomes(spark, settings, rules.policies(), self._witness), settings, self._sink)
         if checks is not None:
             self._checks = checks

@@ -34,6 +34,7 @@ from state import (
 )
 from streaming.arrivals import arrivals_of
 from streaming.decode import INGEST_TIME, NO_SEGMENT
+from streaming.half_logs import Openings
 from streaming.steps import Step, Witness, nothing
 from streaming.worker import name_worker, prepare_worker
 
@@ -91,6 +92,7 @@ def segment_function(
     policies: Policies, topics: Topics, clock_tolerance_ms: int, batch_time: BatchTime, witness: Witness = nothing
 ) -> SegmentFunction:
     """The function that Spark calls for each segment that has rows, or whose timer is due."""
+    openings = Openings()
 
     def step(key: Any, frames: Iterator[pd.DataFrame], group_state: GroupState) -> Iterator[pd.DataFrame]:
         prepare_worker()
@@ -105,8 +107,10 @@ def segment_function(
             yield from _frames(result.outcomes, half_partition)
             return
         segment = decode(group_state.get[0]) if group_state.exists else Segment.new(number, policy)
-        result = evaluate(segment, arrivals, now_ms, policy)
+        result = evaluate(segment, arrivals, now_ms, policy, openings.reach(batch, half_partition))
         witness(Step.IN_STATE, batch)
+        if not group_state.exists and result.segment is not None and result.segment.early_only:
+            openings.opened()
         if result.segment is None:
             if group_state.exists:
                 group_state.remove()

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from checkback.exceptions import CheckbackError, InputCutShortError
 from streaming.checkpoint import Checkpoint
 from streaming.guard import Guard
+from streaming.half_logs import HalfLogs
 from streaming.partition_writer import Batch, SinkSettings, write_partition
 from streaming.sinks.publishing import Publisher
 from streaming.sinks.staging import StagedFile, Staging, StagingPlan
@@ -60,7 +61,9 @@ class ExactlyOnceSink:
         state_partitions: int,
         observer: Callable[[BatchReport], None] | None = None,
         publisher: Publisher | None = None,
+        half_logs: HalfLogs | None = None,
     ) -> None:
+        self._half_logs = half_logs
         self._state_partitions = state_partitions
         self._publisher = publisher
         self._settings = settings
@@ -82,6 +85,8 @@ class ExactlyOnceSink:
         self._settings.witness(Step.BATCH_STARTS, number)
         entry = self._checkpoint.entry(number)
         dated_ms = self._guard.before(entry)
+        if self._half_logs is not None:
+            self._half_logs.tell(outcomes.sparkSession.sparkContext, entry)
         now = time.monotonic()
         every_partition = self._all_wrote_at is None or now - self._all_wrote_at >= _DAY_SECONDS
         batch = Batch(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from state import (
+    ANYWHERE,
     BROKEN_FIELDS,
     HALF_FIELDS,
     OP_FIELDS,
@@ -209,6 +210,7 @@ class Driver:
         self.stored = stored
         """Whether the state goes through its bytes after each step."""
         self.segment = Segment.new(0, policy)
+        self.reach = ANYWHERE
 
     def step(self, now_ms: int, *came: Half | Op | Broken) -> Said:
         """Let one batch of records come, in this order."""
@@ -217,7 +219,7 @@ class Driver:
             [record for record in came if isinstance(record, Op)],
             [record for record in came if isinstance(record, Broken)],
         )
-        result = evaluate(self.segment, batch, now_ms, self.policy)
+        result = evaluate(self.segment, batch, now_ms, self.policy, self.reach)
         said = _said(result.outcomes)
         said.timer_ms = result.timer_ms
         said.forgotten = result.segment is None
