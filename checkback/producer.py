@@ -1,10 +1,12 @@
 """The transactional producer: half message, local transaction, op."""
 
+import contextlib
 import logging
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
+from time import monotonic
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -34,6 +36,7 @@ _LOGGER = logging.getLogger(__name__)
 
 _RUN_LENGTH = 64
 """Half messages in a row to one partition, so that concurrent ones share a request."""
+_ASK_SECONDS = 60.0
 
 
 class TransactionProducer:
@@ -53,7 +56,7 @@ class TransactionProducer:
         kafka_options: further settings of that client (security and the like), under its own names.
 
     Raises:
-        ConfigurationError: Kafka does not answer, or the half topic is missing.
+        ConfigurationError: Kafka does not answer, or the half or op topic is missing.
     """
 
     def __init__(
@@ -74,11 +77,10 @@ class TransactionProducer:
         self._process = os.getpid()
         self._transport = connect(transport, bootstrap_servers, half_timeout_ms, kafka_options or {})
         try:
-            half_partitions = self._transport.partitions(self.topics.half)
+            self._partition_run = _PartitionRun(partial(self._transport.partitions, self.topics.half, self.topics.op))
         except ConfigurationError as error:
             self.close(seconds=1)
             raise ConfigurationError(f"{error} Run 'checkback topics create' first.") from error
-        self._partition_run = _PartitionRun(half_partitions)
 
     def send_in_transaction(
         self,
@@ -224,7 +226,9 @@ class TransactionProducer:
         refuse_too_large(value, key, wire)
         partition = self._partition_run.next_partition()
         record = OutgoingRecord(self.topics.half, partition, key, value, wire)
-        return HalfPosition(partition, self._transport.write_half(record))
+        position = HalfPosition(partition, self._transport.write_half(record))
+        self._partition_run.look()  # Kafka has just answered: it will again
+        return position
 
     def commit(self, message: HalfMessage, remark: str = "") -> None:
         """Say that the local transaction has committed: the message will be delivered. Does not wait."""
@@ -335,11 +339,24 @@ class Transaction:
 
 
 class _PartitionRun:
-    """Chooses half partitions: runs of one partition, so that batches fill, and all partitions in turn."""
+    """Chooses half partitions: runs of one partition, so that batches fill, and all partitions in turn.
 
-    def __init__(self, partitions: int) -> None:
-        self._partitions = partitions
-        self._count = random.randrange(partitions) * _RUN_LENGTH  # noqa: S311  (spreads load, hides nothing)
+    ``ask`` says how many there are; it is asked again once a minute, since topics may be grown.
+    """
+
+    def __init__(self, ask: Callable[[], int], clock: Callable[[], float] = monotonic) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._partitions = ask()
+        self._ask_at = clock() + _ASK_SECONDS
+        self._count = random.randrange(self._partitions) * _RUN_LENGTH  # noqa: S311  (spreads load, hides nothing)
+
+    def look(self) -> None:
+        """Ask when it is time. Without an answer what is known stays."""
+        if self._clock() >= self._ask_at:
+            self._ask_at = self._clock() + _ASK_SECONDS
+            with contextlib.suppress(ConfigurationError):
+                self._partitions = self._ask()
 
     def next_partition(self) -> int:
         # A race between threads costs nothing but an uneven run.

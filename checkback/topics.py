@@ -56,7 +56,9 @@ class TopicAdministration:
         replication: int,
         age_limit_ms: int,
     ) -> dict[str, Made]:
-        """Create Checkback's topics, those that are missing, and have all of them keep Kafka's time.
+        """Create Checkback's topics, those that are missing, and correct those that are there.
+
+        All keep Kafka's time; the op topic has as many partitions as the half topic, or more.
 
         Those that applications write to are kept uncompressed. Half messages and ops are kept for the age limit and
         two days more: a decision may come until then. The topics that whole half messages are written to take any
@@ -74,7 +76,7 @@ class TopicAdministration:
         whole = {"max.message.bytes": str(MOST_BYTES)}
         wanted = {
             topics.half: (partitions, keep),
-            topics.op: (partitions, keep),
+            topics.op: (max(partitions, self.partitions((topics.half,)).get(topics.half, 0)), keep),
             topics.check: (partitions, whole),
             topics.parked: (1, {"retention.ms": "-1", **whole}),
             topics.rejected: (1, {**keep, **whole}),
@@ -88,8 +90,9 @@ class TopicAdministration:
         }
         wrong = self._breaking_rules(topics, [name for name, new in created.items() if not new])
         self._correct(wrong)
+        grown = self._grow_op(topics, created)
         return {
-            name: Made.CREATED if new else Made.CORRECTED if name in wrong else Made.THERE
+            name: Made.CREATED if new else Made.CORRECTED if name in {*wrong, *grown} else Made.THERE
             for name, new in created.items()
         }
 
@@ -128,11 +131,8 @@ class TopicAdministration:
         missing = [name for name in topics.all() if name not in counts]
         if missing:
             raise ConfigurationError(f"Kafka has no topic {', '.join(missing)}: run 'checkback topics create' first.")
-        if counts[topics.half] != counts[topics.op]:
-            raise CheckpointMismatchError(
-                f"{topics.op} has {counts[topics.op]} partitions and {topics.half} {counts[topics.half]}: an op lies "
-                "on the partition number of its half message, so give both the same number."
-            )
+        if counts[topics.half] > counts[topics.op]:
+            raise CheckpointMismatchError(few_ops(topics.half, topics.op, counts[topics.half], counts[topics.op]))
         if counts[topics.progress] < state_partitions:
             raise CheckpointMismatchError(
                 f"{topics.progress} has {counts[topics.progress]} partitions, job.state_partitions is "
@@ -176,6 +176,17 @@ class TopicAdministration:
                 wrong[name] = broken
         return wrong
 
+    def _grow_op(self, topics: Topics, created: Mapping[str, bool]) -> list[str]:
+        """Give the op topic as many partitions as the half topic has; gives it if that was done."""
+        if created[topics.half]:
+            return []
+        counts = self.partitions((topics.half, topics.op))
+        half = counts.get(topics.half, 0)
+        if half <= counts.get(topics.op, half):
+            return []
+        self._admin.create_partitions({topics.op: half})
+        return [topics.op]
+
     def _correct(self, wrong: Mapping[str, Mapping[str, str]]) -> None:
         resources = [ConfigResource(ConfigResourceType.TOPIC, name, dict(rules)) for name, rules in wrong.items()]
         if not resources:
@@ -184,6 +195,14 @@ class TopicAdministration:
             if answer != "OK":
                 said = ", ".join(f"{key}={value}" for key, value in wrong[name].items())
                 raise ConfigurationError(f"{name} cannot be given {said}: {answer}.")
+
+
+def few_ops(half: str, op: str, half_partitions: int, op_partitions: int) -> str:
+    """What is wrong when the half topic has more partitions than the op topic, and what to do."""
+    return (
+        f"{half} has {half_partitions} partitions and {op} {op_partitions}: an op lies on the partition number of its "
+        f"half message, so {op} needs as many. Run 'checkback topics create', which adds them."
+    )
 
 
 def _rules_of(topics: Topics) -> dict[str, dict[str, str]]:

@@ -33,6 +33,7 @@ from conf import Settings
 
 _LOGGER = logging.getLogger(__name__)
 _POLL_MS = 50
+_METADATA_MS = 60_000
 _POLL_RECORDS = 500
 _COMMIT_SECONDS = 1.0
 _HEAR_SECONDS = 0.2
@@ -140,7 +141,8 @@ class CheckService:
             max_poll_records=_POLL_RECORDS,
             **client,
         )
-        producer = KafkaProducer(acks="all", linger_ms=5, **client)
+        # an op topic that was grown is noticed soon: an answer to a partition that is not known is lost
+        producer = KafkaProducer(**{"acks": "all", "linger_ms": 5, "metadata_max_age_ms": _METADATA_MS, **client})
         writer = threading.Thread(
             target=self._guard, args=(lambda: self._write(producer),), name="checks-answers", daemon=True
         )

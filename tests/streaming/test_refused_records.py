@@ -21,7 +21,7 @@ from checkback.local import LocalKafka
 from checkback.protocol import Message
 from checkback.topics import TopicAdministration
 from state import BUNDLE, Kind
-from streaming import beginning
+from streaming import beginning, transaction
 from streaming.partition_writer import Batch, PartitionReport, SinkSettings, _known_topics, write_partition
 from streaming.steps import Step
 from streaming.topic_rules import RANDOM_OR_KEYED, Record, batch_bytes
@@ -132,6 +132,26 @@ def test_small_messages_that_are_too_large_only_together_are_delivered_in_order(
         assert [record.value[:3] for record in mine] == [b"%03d" % n for n in range(key, 200, 5)]
         assert len({record.partition for record in mine}) == 1
     assert not sink.parked()
+
+
+def test_a_topic_that_takes_one_message_at_a_time_holds_up_a_batch_for_its_seconds_only(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction, "_NARROW_SECONDS", 0.05)
+    narrow = sink.topic("narrow", 1, max_message_bytes="150")
+    many = [outcome(narrow, tx_id=f"{n}", value=b"x" * 40) for n in range(1_000)]
+    sink.write(rows(*many, outcome(sink.place.real_topic)))
+    delivered = {dict(record.headers)["cb-id"].decode() for record in sink.place.read(narrow)}
+    assert 32 <= len(delivered) < 1_000
+    held = [dict(record.headers) for record in sink.place.read(sink.place.topics.half)]
+    assert delivered | {one["cb-id"].decode() for one in held} == {f"{n}" for n in range(1_000)}
+    assert len(delivered) + len(held) == 1_000
+    # not all at once again: each when its turn may have come
+    due = [int(one["cb-deliver-at"]) for one in held]
+    assert due == sorted(due)
+    assert due[0] >= 5_000
+    assert due[-1] - due[0] > 2 * len(held)
+    assert sink.values(sink.place.real_topic) == [b"v"]
 
 
 def test_a_message_without_a_key_for_a_compacted_topic(sink: Sink) -> None:
