@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from checkback.check_protocol import CheckRequest
 from checkback.exceptions import ProtocolError
 from checkback.limits import (
     MAX_HEADER_BYTES,
@@ -69,3 +70,13 @@ def test_several_messages_are_bounded_by_what_they_unfold_to() -> None:
 def test_each_of_several_messages_is_bounded_as_one_alone(message: Message) -> None:
     with pytest.raises(ProtocolError, match="a message's "):
         refuse_several_too_large([Message("t", b""), message])
+
+
+def test_a_check_of_a_message_that_was_too_large_says_so_all_the_way() -> None:
+    ours = [("cb-id", b"tx"), ("cb-group", b"g"), ("cb-topic", b"t"), ("cb-half", b"1:2"), ("cb-attempt", b"1")]
+    ours += [("cb-check-max", b"15"), ("cb-born-ms", b"0"), ("cb-cut", b"1 99999999 80")]
+    request = CheckRequest.from_record(None, ours)
+    assert (request.cut, request.value, request.messages) == (True, None, ())
+    assert CheckRequest.from_json(request.to_json()).cut
+    assert not CheckRequest.from_record(b"v", ours[:-1]).cut
+    assert "cut" not in CheckRequest.from_record(b"v", ours[:-1]).to_json()
