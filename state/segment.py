@@ -122,8 +122,8 @@ def evaluate(
     arrivals: Arrivals,
     now_ms: int,
     policy: Policy,
-    reach: Reach = ANYWHERE,
     allowance: Allowance | None = None,
+    reach: Reach = ANYWHERE,
 ) -> Evaluation:
     """Take in what a batch brought and let timers fire that are due by ``now_ms``.
 

@@ -5,6 +5,9 @@ import hashlib
 import importlib
 import inspect
 import logging
+import operator
+import sys
+import types
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +36,7 @@ def after_check_max(choice: str) -> AfterCheckMax:
     if choice in list(Decision):
         return Always(_EVENTS[Decision(choice)])
     _load(choice)
-    return AskListener(choice)
+    return AskListener(choice, _read(choice))
 
 
 def fingerprint(choice: str) -> str:
@@ -47,11 +50,28 @@ def fingerprint(choice: str) -> str:
     """
     if choice in list(Decision):
         return ""
-    module = importlib.import_module(type(_load(choice)).__module__)
-    try:
-        return hashlib.sha256(inspect.getsource(module).encode()).hexdigest()
-    except (OSError, TypeError):
-        return choice
+    code = _read(choice)
+    return hashlib.sha256(code.source.encode()).hexdigest() if code else choice
+
+
+@dataclass(frozen=True)
+class ListenerCode:
+    """The module that a listener's class is in, as it was when the driver read it.
+
+    Workers run this. Each imports what it needs when it begins, so a file that is edited while the job runs would
+    decide some batches in one way and, when they are run again, in another.
+    """
+
+    module: str
+    package: str
+    file: str
+    source: str
+    name: str
+    """Of the class, in the module."""
+
+    def listener(self) -> ExhaustedListener:
+        """The listener, made once in a process."""
+        return _made(self)
 
 
 @dataclass(frozen=True)
@@ -59,10 +79,12 @@ class AskListener:
     """Asks the user's listener about each message; parks what it raises on, or does not decide."""
 
     path: str
+    code: ListenerCode | None
+    """None where no source can be had: the class is imported by its name then."""
 
     def __call__(self, messages: Rows) -> EventCodes:
         """uint8[n] events, one for each message."""
-        listener = _load(self.path)
+        listener = self.code.listener() if self.code else _load(self.path)
         decided = (_decision(listener, messages, row) for row in range(messages.count))
         return np.fromiter((_EVENTS[decision] for decision in decided), np.uint8, messages.count)
 
@@ -96,3 +118,26 @@ def _load(path: str) -> ExhaustedListener:
     if not isinstance(listener, ExhaustedListener):
         raise ConfigurationError(f"transactions.after_check_max: {path} has no method decide(message).")
     return listener
+
+
+@functools.cache
+def _read(path: str) -> ListenerCode | None:
+    """Read once in a process: what a start checks, writes down and hands to workers is one text."""
+    found = type(_load(path))
+    module = sys.modules[found.__module__]
+    try:
+        source = inspect.getsource(module)
+    except (OSError, TypeError):
+        return None
+    package, file = module.__package__ or "", module.__file__ or found.__module__
+    return ListenerCode(found.__module__, package, file, source, found.__qualname__)
+
+
+@functools.cache
+def _made(code: ListenerCode) -> ExhaustedListener:
+    module = types.ModuleType(f"{code.module} as the job began")
+    module.__package__, module.__file__ = code.package, code.file
+    sys.modules[module.__name__] = module  # dataclasses, for one, look for it there
+    exec(compile(code.source, code.file, "exec"), module.__dict__)  # noqa: S102  (the user's own)
+    made: ExhaustedListener = operator.attrgetter(code.name)(module)()
+    return made

@@ -122,7 +122,7 @@ def segment_function(
         segment = decode(group_state.get[0]) if group_state.exists else Segment.new(number, policy)
         reach = openings.reach(batch, half_partition)
         allowance = spending.of_run(batch, timed_out=group_state.hasTimedOut)
-        result = evaluate(segment, arrivals, now_ms, policy, reach, allowance)
+        result = evaluate(segment, arrivals, now_ms, policy, allowance, reach)
         witness(Step.IN_STATE, batch)
         if not group_state.exists and result.segment is not None and result.segment.early_only:
             openings.opened()

@@ -231,7 +231,7 @@ class Driver:
             [record for record in came if isinstance(record, Op)],
             [record for record in came if isinstance(record, Broken)],
         )
-        result = evaluate(self.segment, batch, now_ms, self.policy, self.reach, Allowance(self.limits))
+        result = evaluate(self.segment, batch, now_ms, self.policy, Allowance(self.limits), self.reach)
         said = _said(result.outcomes)
         said.usages = self.usages = {name: u for name, u in summed([self.usages, said.usages]).items() if any(u)}
         said.timer_ms = result.timer_ms

@@ -1,13 +1,16 @@
 """The class of the user's that decides about messages whose checks are used up."""
 
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from checkback import Decision, ExhaustedMessage
 from checkback.exceptions import ConfigurationError
 from state import Event, Rows
-from streaming.after_check_max import AskListener, after_check_max
+from streaming.after_check_max import AskListener, after_check_max, fingerprint
 from tests.state.records import Driver, Half
 from tests.state.small import POLICY
 
@@ -61,7 +64,7 @@ def test_a_word_is_the_same_for_all(choice: str, event: Event) -> None:
 
 def test_a_listener_decides_each_message_also_after_the_way_to_a_worker() -> None:
     asked = pickle.loads(pickle.dumps(after_check_max(f"{HERE}:ByKey")))  # noqa: S301  (our own bytes)
-    assert asked == AskListener(f"{HERE}:ByKey")
+    assert isinstance(asked, AskListener)
     assert asked(messages(b"commit", b"park", b"rollback")).tolist() == [
         *(Event.EXHAUSTED_COMMIT, Event.EXHAUSTED, Event.EXHAUSTED_ROLLBACK),
     ]
@@ -77,3 +80,29 @@ def test_a_listener_that_raises_parks_that_message_only() -> None:
 def test_a_class_that_cannot_be_used_is_refused_by_name(path: str) -> None:
     with pytest.raises(ConfigurationError, match=r"transactions.after_check_max: .*" + path.rpartition(":")[2]):
         after_check_max(path)
+
+
+def test_a_class_that_is_edited_while_the_job_runs_decides_as_it_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "edited_listener.py"
+    text = "class Choice:\n    def decide(self, message):\n        return 'commit'\n"
+    file.write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    decides = pickle.dumps(after_check_max("edited_listener:Choice"))
+    before = fingerprint("edited_listener:Choice")
+    file.write_text(text.replace("commit", "park"))
+    # as in a worker that begins now, and imports what the file says by then
+    said = subprocess.run(
+        [sys.executable, "-c", _WORKER, str(tmp_path)], input=decides, capture_output=True, check=True, timeout=60
+    )
+    assert said.stdout.decode().split() == [str(int(Event.EXHAUSTED_COMMIT))]
+    assert fingerprint("edited_listener:Choice") == before, "what is written down is what decides"
+
+
+_WORKER = """
+import pickle, sys
+sys.path.insert(0, sys.argv[1])
+from tests.streaming.test_after_check_max import messages
+print(*pickle.loads(sys.stdin.buffer.read())(messages(b"x")).tolist())
+"""

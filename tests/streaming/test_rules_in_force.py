@@ -71,6 +71,7 @@ def decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def _as_in_a_new_process() -> None:
     sys.modules.pop("decides", None)
     after_check_max._load.cache_clear()
+    after_check_max._read.cache_clear()
 
 
 def check_max(rules: RulesInForce, *batches: int) -> list[int]:
@@ -201,7 +202,7 @@ def test_a_class_that_was_edited_is_refused_while_a_batch_needs_the_old_one(job:
     decides.write_text(before)
     _as_in_a_new_process()
     rules = job.start(after_check_max="park")  # the old one is there again: it finishes its batch
-    assert rules.policies().of_batch(0).after_check_max == after_check_max.AskListener(CLASS)
+    assert rules.policies().of_batch(0).after_check_max == after_check_max.after_check_max(CLASS)
     assert rules.policies().of_batch(1).after_check_max == Policy().after_check_max
 
 
