@@ -63,8 +63,8 @@ class HalfLogs:
                 if kept["entry"] == entry.content_hash:  # one that was given up had other ops
                     return {str(partition): int(end) for partition, end in kept["ends"].items()}
             self._checkpoint.remove(name)
-        places = [TopicPartition(self._topics.half, int(partition)) for partition in _read_to(entry, self._topics.op)]
-        ends: dict[str, int] = patience(_PATIENT_SECONDS)(self._ask, places)
+        partitions = [int(partition) for partition in _read_to(entry, self._topics.op)]
+        ends: dict[str, int] = patience(_PATIENT_SECONDS)(self._ask, partitions)
         self._checkpoint.write(name, json.dumps({"entry": entry.content_hash, "ends": ends}).encode())
         self._there.add(entry.number)
         for number in [number for number in self._there if number <= entry.number - _KEPT]:
@@ -72,18 +72,28 @@ class HalfLogs:
             self._there.remove(number)
         return ends
 
-    def _ask(self, places: list[TopicPartition]) -> dict[str, int]:
+    def _ask(self, partitions: Iterable[int]) -> dict[str, int]:
+        topic = self._topics.half
+        # a client knows partitions that were added when it has asked for the topic
+        described = self._admin.list_topics(topic, timeout=_CALL_SECONDS).topics[topic]
+        if described.error is not None:
+            raise _passing(described.error)
+        ends = {str(partition): 0 for partition in partitions}  # the op topic may have more
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call] # as it is
-        asked = dict.fromkeys(places, latest)
-        ends: dict[str, int] = {}
+        asked = {TopicPartition(topic, number): latest for number in partitions if number in described.partitions}
         for place, answer in self._admin.list_offsets(asked, request_timeout=_CALL_SECONDS).items():
             try:
                 ends[str(place.partition)] = int(answer.result().offset)
             except KafkaException as error:
-                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise
-                ends[str(place.partition)] = 0  # the op topic may have more
+                raise _passing(error.args[0]) from error
         return ends
+
+
+def _passing(error: KafkaError) -> KafkaException:
+    """An error that is worth another try, unless the job is not allowed to ask: leaders move."""
+    if error.code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}:
+        return KafkaException(error)
+    return KafkaException(KafkaError(KafkaError._TIMED_OUT, error.str()))  # noqa: SLF001  (librdkafka's own code)
 
 
 class Openings:

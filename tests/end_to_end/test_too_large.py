@@ -34,9 +34,10 @@ def test_what_unpacks_to_more_than_kafka_takes_stops_nothing(place: Place, spark
         running(place, spark, transactions={"timeout": "1h"}) as counts,
     ):
         producer.commit(producer.prepare(place.real_topic, b"good"))
-        wait_until(lambda: counts["committed"] == 1 and counts["rejected"] == 2)
+        wait_until(lambda: counts["committed"] == 1 and counts["rejected"] >= 2)
     assert [record.value for record in place.read(place.real_topic)] == [b"good"]
-    found = [(dict(record.headers), record.value) for record in place.read(place.topics.rejected)]
+    rejected = [(dict(record.headers), record.value) for record in place.read(place.topics.rejected)]
+    found = [(headers, value) for headers, value in rejected if "cb-cut" in headers]
     assert [value for _, value in found] == [bytes(65_536)] * 2
     assert {headers["cb-id"] for headers, _ in found} == {b"wrong", b"right"}
     for headers, _ in found:

@@ -1,5 +1,6 @@
 """How far the half partitions go, as the driver tells a batch's tasks: once, however often the batch is run."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from checkback.protocol import Topics
@@ -34,9 +35,9 @@ class Logs(HalfLogs):
         self.ends = {0: 100, 1: 200}
         self.asked = 0
 
-    def _ask(self, places: list[Any]) -> dict[str, int]:
+    def _ask(self, partitions: Iterable[int]) -> dict[str, int]:
         self.asked += 1
-        return {str(place.partition): self.ends.get(place.partition, 0) for place in places}
+        return {str(partition): self.ends.get(partition, 0) for partition in partitions}
 
 
 class Spark:
