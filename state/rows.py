@@ -31,6 +31,7 @@ _MESSAGE: Fields = {
     "immunity_ms": np.int64,  # -1: the policy's transaction timeout
     "check_max": np.int32,  # -1: the policy's
     "deliver_at_ms": np.int64,  # not to be delivered before; -1: at once
+    "left_out": np.int64,  # bytes of its content, when not all of that is here: see state.content; -1: it is
 }
 
 HALF_FIELDS: Fields = {
@@ -92,7 +93,7 @@ OUTCOME_FIELDS: Fields = {
     "attempt": np.int32,
     "check_max": np.int32,
     "born_ms": np.int64,
-    "left_out": np.int64,  # bytes of a value that is not here, because it is too large for a check; -1: it is here
+    "left_out": np.int64,  # bytes of the content, of a check: of the value, when not all of that is here; -1: it is
     "reason": object,
 }
 """A thing to be written, or counted."""
@@ -143,13 +144,6 @@ class Rows(Mapping[str, Column]):
     def with_columns(self, **columns: Column) -> Self:
         """The same rows with further columns."""
         return type(self)({**self._columns, **columns})
-
-    def content_bytes(self) -> Column:
-        """int64[n]: length of key, value and headers."""
-        total = np.zeros(self.count, dtype=np.int64)
-        for name in ("key", "value", "headers"):
-            total += np.fromiter((len(content or b"") for content in self[name]), np.int64, self.count)
-        return total
 
     def __getitem__(self, name: str) -> Column:
         return self._columns[name]

@@ -12,6 +12,7 @@ import numpy as np
 
 from state import outcomes
 from state.allowance import Allowance
+from state.content import set_aside
 from state.deadlines import fire_due, first_deadlines, next_timer, postponed, settle
 from state.judge import judge
 from state.policy import Policy
@@ -99,6 +100,8 @@ def evaluate(
     kept = np.isin(segment.ledger[segment.messages["offset"] - segment.first_offset], KEPT)
     if not kept.all():
         segment.messages = segment.messages.take(kept)
+    # Only what came now: of messages kept by earlier versions Kafka may have nothing any more.
+    set_aside(segment.messages, np.isin(segment.messages["offset"], arrivals.halves["offset"]))
     if arrivals.count or not kept.all():
         segment.touched_ms = now_ms
     if segment.forgettable(now_ms, policy):

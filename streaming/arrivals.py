@@ -33,8 +33,10 @@ def arrivals_of(frames: list[pd.DataFrame], topics: Topics) -> Arrivals:
     bundled = np.flatnonzero(options[:, -1] >= 0)
     if bundled.size:
         halves["partition"][bundled] = BUNDLE
-        reasons = [_wrong_with(halves["value"][row], int(options[row, -1]), topics) for row in bundled]
-        wrong = np.array([reason is not None for reason in reasons])
+        # of one that was set aside it is found when it is read again
+        bundled = bundled[halves["left_out"][bundled] < 0]
+        reasons = [wrong_with(halves["value"][row], int(options[row, -1]), topics) for row in bundled]
+        wrong = np.array([reason is not None for reason in reasons], dtype=bool)
         broken = Rows.concat([broken, _broken(halves.take(bundled[wrong]), [r for r in reasons if r], topics)])
         halves = halves.take(np.setdiff1d(np.arange(halves.count), bundled[wrong]))
     return Arrivals(halves=halves, ops=_rows(frames, OP_KIND, OP_FIELDS, _OP_NAMES), broken=broken)
@@ -58,7 +60,8 @@ def _options(written: Column) -> Column:
     return numbers
 
 
-def _wrong_with(value: bytes | None, count: int, topics: Topics) -> str | None:
+def wrong_with(value: bytes | None, count: int, topics: Topics) -> str | None:
+    """Why a value is not ``count`` messages, None when it is."""
     try:
         messages = unpack(value)
     except ProtocolError as error:

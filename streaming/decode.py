@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from checkback import protocol
 from checkback.protocol import Topics
 from state import Event
+from state.content import KEPT_BYTES, SHUFFLED_BYTES
 
 CLOCK_PARTITION = -1
 NO_SEGMENT = -1
@@ -35,6 +36,7 @@ COLUMNS = {
     "key": "binary",
     "value": "binary",
     "headers": "string",
+    "left_out": "long",  # of a half message: bytes of its content, when that is set aside; -1: it is not
     "options": "string",  # of a half message: what OPTIONS names, with commas between; null when none is given
     "reason": "string",
 }
@@ -160,6 +162,8 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
     # An op in the five headers that every op has can be written anew from its columns; any other is kept whole.
     application = F.slice("headers", len(_HALF_ORDER) + 1, _MOST)
     kept = F.when(broken | ~F.col("in_order"), F.col("headers")).when(is_half, application)
+    rows = rows.select("*", F.when(F.size(kept) > 0, F.to_json(kept)).alias("packed"))
+    rows = _with_aside(rows)
     given = [F.col(f"`{name}`") for name in OPTIONS]
     spelled = [F.coalesce(column, F.lit("")) for column in given]
     values = {
@@ -175,9 +179,10 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
         .when(is_half, F.col("real_topic").cast("string"))
         .otherwise(F.col("action")),
         "source": F.when(~broken, F.col("source")),
-        "key": F.col("key"),
-        "value": F.col("value"),
-        "headers": F.when(F.size(kept) > 0, F.to_json(kept)),
+        "key": F.when(~F.col("all_aside"), F.col("key")),
+        "value": F.when(~F.col("aside"), F.col("value")),
+        "headers": F.when(~F.col("all_aside"), F.col("packed")),
+        "left_out": F.when(F.col("aside"), F.col("rest_bytes") + F.col("value_bytes")).otherwise(-1),
         # a broken record's may be no UTF-8, which Arrow does not take
         "options": F.when(
             ~broken & is_half & ~F.col("in_order") & F.coalesce(*given).isNotNull(), F.concat_ws(",", *spelled)
@@ -185,6 +190,18 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
         "reason": F.col("reason"),
     }
     return rows.select(*(values[name].cast(kind).alias(name) for name, kind in COLUMNS.items()))
+
+
+def _with_aside(rows: DataFrame) -> DataFrame:
+    """Whether a half message goes on without its value, and without key and headers, too: see ``state.content``."""
+
+    def size(name: str) -> Column:
+        return F.coalesce(F.octet_length(name), F.lit(0)).cast("long")
+
+    rows = rows.select("*", size("value").alias("value_bytes"), (size("key") + size("packed")).alias("rest_bytes"))
+    large = F.col("rest_bytes") + F.col("value_bytes") > SHUFFLED_BYTES
+    rows = rows.select("*", (F.col("is_half") & F.col("reason").isNull() & large).alias("aside"))
+    return rows.select("*", (F.col("aside") & (F.col("rest_bytes") > KEPT_BYTES)).alias("all_aside"))
 
 
 _EVENTS = {

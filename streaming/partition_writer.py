@@ -13,8 +13,10 @@ from checkback.exceptions import TransactionTimeoutError
 from checkback.protocol import Topics
 from state import Kind
 from streaming.beginning import Beginning
+from streaming.content import Contents
 from streaming.directory import Brokers, Known, TopicDirectory
 from streaming.generations import Generations
+from streaming.half_reader import HalfReader
 from streaming.holding import Holding
 from streaming.pieces import Pieces
 from streaming.progress import Verdict, judge_progress, progress_group
@@ -191,7 +193,7 @@ class _Task:
         return report
 
     def _builder(self, known: Known, rules: Rules, ask: Ask | None) -> RecordBuilder:
-        return RecordBuilder(self._settings.topics, known, self._holding, rules, ask)
+        return RecordBuilder(self._settings.topics, known, self._holding, rules, ask, contents_of(self._settings))
 
 
 _known: dict[str, KnownTopics] = {}
@@ -222,6 +224,21 @@ def _progress_consumer(settings: SinkSettings, query_id: str) -> Consumer:
         group = {"group.id": progress_group(query_id), "isolation.level": "read_committed"}
         _consumers[key] = Consumer(settings.client(**group, **{"enable.auto.commit": False}))
     return _consumers[key]
+
+
+_readers: dict[str, HalfReader] = {}
+
+
+def contents_of(settings: SinkSettings) -> Contents:
+    """Reads with a connection of the worker process, made when it is needed first."""
+
+    def reader() -> HalfReader:
+        key = f"{settings.bootstrap_servers} {settings.topics.half}"
+        if key not in _readers:
+            _readers[key] = HalfReader(settings.client(), settings.topics.half)
+        return _readers[key]
+
+    return Contents(settings.topics, reader)
 
 
 _holding: dict[tuple[str, str], Generations] = {}

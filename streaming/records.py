@@ -1,14 +1,12 @@
 """Outcome rows to Kafka records: the last step before the sink."""
 
 import json
-from binascii import a2b_base64
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,8 +16,10 @@ from checkback.exceptions import OwnTopicError
 from checkback.protocol import Held, Topics
 from checkback.topics import MOST_BYTES
 from state import BUNDLE, Kind
+from streaming.content import Contents
 from streaming.directory import Known
 from streaming.holding import HELD_MARK, Holding, half_of, held_of
+from streaming.packing import application_headers, unpack_headers
 from streaming.topic_rules import RANDOM_OR_KEYED, Headers, Record, Refusal, Rules, chosen_partition
 
 _NO_RULES = Rules()
@@ -27,32 +27,24 @@ Ask = Callable[[str, Rules], Rules]
 """Gives the rules with what the brokers say now of one topic."""
 
 
-def unpack_headers(packed: str | None) -> Headers:
-    """Headers of Spark's ``to_json`` of its header array, in their order; a null value is left out there."""
-    if not packed:
-        return []
-    pairs: Headers = []
-    for header in orjson.loads(packed):
-        value = header.get("value")
-        pairs.append((header["key"], None if value is None else a2b_base64(value)))
-    return pairs
-
-
-def application_headers(packed: str | None) -> Headers:
-    """Those that consumers shall see: a half message not in our SDK's order is kept with the protocol's own."""
-    return [pair for pair in unpack_headers(packed) if not pair[0].startswith(protocol.RESERVED_PREFIX)]
-
-
 class RecordBuilder:
     """Builds the records of an outcome batch. What a topic does not take is held, or left to operators.
 
-    ``known``: how topics stand; ``rules``: what they are known to refuse, which ``ask`` finds out again.
+    ``known``: how topics stand; ``rules``: what they are known to refuse, which ``ask`` finds out again; ``contents``
+    reads content again that was set aside.
     """
 
     def __init__(
-        self, topics: Topics, known: Known, holding: Holding, rules: Rules = _NO_RULES, ask: Ask | None = None
+        self,
+        topics: Topics,
+        known: Known,
+        holding: Holding,
+        rules: Rules = _NO_RULES,
+        ask: Ask | None = None,
+        contents: Contents | None = None,
     ) -> None:
         self._ask = ask
+        self._contents = contents
         self._asked: set[str] = set()
         self._topics = topics
         self._known = known
@@ -69,8 +61,15 @@ class RecordBuilder:
 
         Raises:
             OwnTopicError: one of our own topics is missing, or known to refuse a record.
-            KafkaException: no broker says how topics stand.
+            KafkaException: no broker says how topics stand, or what a message's content was.
         """
+        if self._contents is None:
+            yield from self._build(batch)
+            return
+        for piece in self._contents.filled(batch, self.counts):
+            yield from self._build(piece)
+
+    def _build(self, batch: pa.RecordBatch) -> Iterator[Record]:
         kinds = batch.column("kind").to_numpy()
         # Outcomes of a kind lie together: a segment's evaluation gives them so.
         edges = np.flatnonzero(np.diff(kinds)) + 1

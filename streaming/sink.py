@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from checkback.exceptions import CheckbackError, InputCutShortError
 from streaming.checkpoint import Checkpoint
 from streaming.guard import Guard
-from streaming.partition_writer import Batch, SinkSettings, write_partition
+from streaming.partition_writer import Batch, SinkSettings, contents_of, write_partition
 from streaming.sinks.publishing import Publisher
 from streaming.sinks.staging import StagedFile, Staging, StagingPlan
 from streaming.steps import Step
@@ -136,9 +136,11 @@ def _writer(
         name_worker("sink")
         context = TaskContext.get()
         partition = context.partitionId() if context else 0
-        staging = Staging(plan, partition) if plan else None
+        staging = Staging(plan, partition, contents_of(settings)) if plan else None
         rows = whole(outcomes)
         report = write_partition(settings, batch, partition, staging.take(rows) if staging else rows)
+        if staging and staging.counts and not report.skipped:
+            report.counts = json.dumps(Counter(json.loads(report.counts)) + staging.counts)
         staged = json.dumps(staging.files if staging else [])
         yield pa.RecordBatch.from_pylist([{**asdict(report), "staged": staged}], schema=_REPORT_ARROW)
         name_worker("idle")

@@ -7,6 +7,7 @@ its report. What failed tasks leave behind is removed when the job starts the ne
 import contextlib
 import os
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 from checkback.exceptions import DestinationError
 from conf import KAFKA
 from state import Kind
+from streaming.content import Contents
 from streaming.holding import HELD_MARK
 from streaming.sinks.routes import Routes
 from streaming.sinks.rows import TABLE_SCHEMA, table_rows, unbundled
@@ -57,8 +59,11 @@ def file_system_of(uri: str) -> tuple[pa.fs.FileSystem, str]:
 class Staging:
     """The staged rows of one task."""
 
-    def __init__(self, plan: StagingPlan, partition: int) -> None:
+    def __init__(self, plan: StagingPlan, partition: int, contents: Contents | None = None) -> None:
         self._plan = plan
+        self._contents = contents
+        self.counts: Counter[str] = Counter()
+        """Of messages whose content cannot be had."""
         self._partition = partition
         self._open: dict[str, _StagedRows] = {}
         self.files: list[StagedFile] = []
@@ -73,7 +78,7 @@ class Staging:
             DestinationError: a destination's staging folder cannot be written to.
         """
         try:
-            for piece in outcomes:
+            for piece in self._whole(outcomes):
                 rest = self._stage(unbundled(piece, self._plan.routes))
                 if rest.num_rows:
                     yield rest
@@ -83,6 +88,11 @@ class Staging:
             for rows in self._open.values():
                 rows.discard()
             raise
+
+    def _whole(self, outcomes: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """With all content: which table a message of several goes to is in it."""
+        for piece in outcomes:
+            yield from self._contents.filled(piece, self.counts) if self._contents else (piece,)
 
     def _stage(self, piece: pa.RecordBatch) -> pa.RecordBatch:
         # one that was held for its topic in Kafka has been in its tables since then

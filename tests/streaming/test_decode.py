@@ -10,7 +10,7 @@ from checkback.protocol import Action, HalfPosition, Source, Topics, Transaction
 from state import Event
 from state.outcomes import CONFLICT_REASON, FOREIGN_REASON, LATE_REASON
 from streaming.decode import BROKEN_KIND, HALF_KIND, OP_KIND, decode
-from streaming.records import application_headers, unpack_headers
+from streaming.packing import application_headers, unpack_headers
 
 TOPICS = Topics()
 SCHEMA = (

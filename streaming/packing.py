@@ -1,0 +1,33 @@
+"""Headers of a record as one text, as Spark's ``to_json`` spells its header array, and back."""
+
+from binascii import a2b_base64, b2a_base64
+
+import orjson
+
+from checkback import protocol
+from streaming.topic_rules import Headers
+
+
+def unpack_headers(packed: str | None) -> Headers:
+    """Headers in their order; a null value is left out in the text."""
+    if not packed:
+        return []
+    pairs: Headers = []
+    for header in orjson.loads(packed):
+        value = header.get("value")
+        pairs.append((header["key"], None if value is None else a2b_base64(value)))
+    return pairs
+
+
+def packed_headers(headers: Headers) -> str:
+    """The text of these headers."""
+    spelled = [
+        {"key": name} if value is None else {"key": name, "value": b2a_base64(value, newline=False).decode()}
+        for name, value in headers
+    ]
+    return orjson.dumps(spelled).decode()
+
+
+def application_headers(packed: str | None) -> Headers:
+    """Those that consumers shall see: a half message not in our SDK's order is kept with the protocol's own."""
+    return [pair for pair in unpack_headers(packed) if not pair[0].startswith(protocol.RESERVED_PREFIX)]
