@@ -13,6 +13,9 @@ SHUFFLED_BYTES = 16 * 1024
 KEPT_BYTES = 4 * 1024
 """A message with more content is kept without it. Key and headers stay where they are no more than this by themselves:
 checks are of little use without them."""
+UNREADABLE = "\ufffd"
+"""In a header's name: it was no UTF-8, and whoever reads the record again cannot read its headers. Larger ones than may
+be shuffled are refused when they are decoded."""
 
 
 def content_bytes(messages: Rows) -> Column:
@@ -38,6 +41,7 @@ def set_aside(messages: Rows, chosen: Column) -> None:
     messages["left_out"][large] = sizes[large]
     messages["value"][large] = None
     rest = large & (_here(messages, "key", "headers") > KEPT_BYTES)
+    rest[rest] = [UNREADABLE not in (headers or "") for headers in messages["headers"][rest]]
     for name in ("key", "headers"):
         messages[name][rest] = None
 

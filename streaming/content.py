@@ -21,10 +21,8 @@ from streaming.arrivals import wrong_with
 from streaming.half_reader import HalfReader
 from streaming.holding import half_of
 from streaming.packing import packed_headers, unpack_headers
-from streaming.topic_rules import Headers
 
 GONE = "its content is gone from the half topic: retention has removed it, or somebody has"
-UNREADABLE = "a header's name is no UTF-8, and with headers so large it cannot be read again"
 _READ = {Kind.DELIVER, Kind.DELIVER_BUNDLE, Kind.PARK}
 _MOST_BYTES = 32 << 20
 
@@ -96,14 +94,13 @@ class Contents:
     def _whole(self, row: Row, found: Mapping[tuple[int, int], Message | None], counts: Counter[str]) -> Row:
         message = found[row["half_partition"], row["half_offset"]]
         if message is None:
-            return _lost(row, GONE, counts)
+            return _gone(row, counts)
         row = {**row, "value": message.value(), "left_out": -1}
         if row["key"] is None and row["headers"] is None:  # set aside, too, or there were none
+            # none has a name that is no UTF-8: reading that would crash the process
             row["key"] = message.key()
-            try:
-                row["headers"] = packed_headers(_pairs(message))
-            except (SystemError, UnicodeError):
-                return _lost(row, UNREADABLE, counts)
+            headers: Any = message.headers() or []  # typed as what one may write
+            row["headers"] = packed_headers(headers)
         if row["partition"] == BUNDLE:
             return self._looked_at(row, counts)
         if row["kind"] == Kind.CHECK and len(row["value"] or b"") > CHECK_PAYLOAD_BYTES:
@@ -122,23 +119,17 @@ class Contents:
         return {**row, "partition": -1}  # nobody can say what it holds
 
 
-def _pairs(message: Message) -> Headers:
-    """Raises SystemError when a name is no UTF-8."""
-    headers: Any = message.headers() or []  # typed as what one may write
-    return [(name, value) for name, value in headers]
-
-
 _CHANGED = {"kind", "topic", "partition", "key", "value", "headers", "left_out", "reason"}
 
 
-def _lost(row: Row, why: str, counts: Counter[str]) -> Row:
+def _gone(row: Row, counts: Counter[str]) -> Row:
     """What is written of a message that cannot be had: to ``cb.parked``, with what is known."""
     nothing = {"value": None, "left_out": -1, "partition": max(row["partition"], -1)}
     if row["kind"] == Kind.CHECK:
         return {**row, **nothing, "left_out": max(row["left_out"], 0)}
     counts["gone"] += 1
     if row["kind"] == Kind.PARK:
-        return {**row, **nothing, "reason": f"{row['reason']}; {why}" if row["reason"] else why}
+        return {**row, **nothing, "reason": f"{row['reason']}; {GONE}" if row["reason"] else GONE}
     counts["parked"] += 1
-    place = f"{protocol.UNDELIVERABLE} {row['topic']}: {why} ({half_of(row)})"
+    place = f"{protocol.UNDELIVERABLE} {row['topic']}: {GONE} ({half_of(row)})"
     return {**row, **nothing, "kind": int(Kind.PARK), "reason": place}

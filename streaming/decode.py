@@ -52,6 +52,8 @@ _OP_ORDER = (protocol.ID, protocol.GROUP, protocol.HALF, protocol.ACTION, protoc
 _HELD = r"^[0-9]{1,9} [0-9]{1,15} (0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,14})\z"
 _MOST = 2_147_483_647
 _NAME_SEPARATOR = "\x00"
+_REPLACED = "\ufffd"
+"""What Java makes of bytes that are no UTF-8."""
 
 
 def decode(records: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
@@ -73,6 +75,8 @@ def decode(records: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
         is_half.alias("is_half"),
         F.when(is_half, _in_order(_HALF_ORDER, names)).otherwise(_in_order(_OP_ORDER, names)).alias("in_order"),
         (_count(names, _NAME_SEPARATOR) != F.size("headers") - 1).alias("zero_in_name"),
+        *_sizes(names),
+        (F.locate(_REPLACED, names) > 0).alias("replaced_in_name"),
     )
     # Only for records that are not in our SDK's order. No lambda here, nor anywhere in this module: it would take
     # the whole step out of Spark's code generation, and each task would then write Java code anew (30 ms).
@@ -121,6 +125,7 @@ def _fields(read: DataFrame) -> DataFrame:
     repeated = _count_of_ours(F.col("headers")["key"]) != _count_of_ours(F.map_keys("found"))
     return read.select(
         *("topic", "partition", "offset", "key", "value", "headers", "is_half", "in_order", "zero_in_name"),
+        *("key_bytes", "value_bytes", "header_bytes", "replaced_in_name"),
         F.when(~F.col("in_order"), repeated).alias("repeated"),
         header(protocol.ID, 0, 0).alias("id"),
         header(protocol.GROUP, 1, 1).alias("group"),
@@ -131,6 +136,18 @@ def _fields(read: DataFrame) -> DataFrame:
         optional(protocol.HEADER_VERSION).alias("version"),
         optional(protocol.HELD).alias("held"),
         *(optional(name).alias(name) for name in OPTIONS),
+    )
+
+
+def _sizes(names: Column) -> tuple[Column, ...]:
+    """Bytes of key, value, and all headers' names and values together."""
+    contents = F.array_join(F.col("headers")["value"].cast("array<string>"), "")  # bytes stay what they are
+    separators = F.size("headers") - 1
+    headers = F.octet_length(names) - separators + F.octet_length(contents)
+    return (
+        F.coalesce(F.octet_length("key"), F.lit(0)).alias("key_bytes"),
+        F.coalesce(F.octet_length("value"), F.lit(0)).alias("value_bytes"),
+        F.when(F.size("headers") > 0, headers).otherwise(0).alias("header_bytes"),
     )
 
 
@@ -162,8 +179,9 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
     # An op in the five headers that every op has can be written anew from its columns; any other is kept whole.
     application = F.slice("headers", len(_HALF_ORDER) + 1, _MOST)
     kept = F.when(broken | ~F.col("in_order"), F.col("headers")).when(is_half, application)
-    rows = rows.select("*", F.when(F.size(kept) > 0, F.to_json(kept)).alias("packed"))
-    rows = _with_aside(rows)
+    # See state.content. Of these only the size goes on from here.
+    aside = is_half & ~broken & (_content_bytes() > SHUFFLED_BYTES)
+    all_aside = aside & (F.col("key_bytes") + F.col("header_bytes") > KEPT_BYTES)
     given = [F.col(f"`{name}`") for name in OPTIONS]
     spelled = [F.coalesce(column, F.lit("")) for column in given]
     values = {
@@ -179,10 +197,10 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
         .when(is_half, F.col("real_topic").cast("string"))
         .otherwise(F.col("action")),
         "source": F.when(~broken, F.col("source")),
-        "key": F.when(~F.col("all_aside"), F.col("key")),
-        "value": F.when(~F.col("aside"), F.col("value")),
-        "headers": F.when(~F.col("all_aside"), F.col("packed")),
-        "left_out": F.when(F.col("aside"), F.col("rest_bytes") + F.col("value_bytes")).otherwise(-1),
+        "key": F.when(~all_aside, F.col("key")),
+        "value": F.when(~aside, F.col("value")),
+        "headers": F.when(~all_aside & (F.size(kept) > 0), F.to_json(kept)),
+        "left_out": F.when(aside, _content_bytes()).otherwise(-1),
         # a broken record's may be no UTF-8, which Arrow does not take
         "options": F.when(
             ~broken & is_half & ~F.col("in_order") & F.coalesce(*given).isNotNull(), F.concat_ws(",", *spelled)
@@ -192,16 +210,8 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
     return rows.select(*(values[name].cast(kind).alias(name) for name, kind in COLUMNS.items()))
 
 
-def _with_aside(rows: DataFrame) -> DataFrame:
-    """Whether a half message goes on without its value, and without key and headers, too: see ``state.content``."""
-
-    def size(name: str) -> Column:
-        return F.coalesce(F.octet_length(name), F.lit(0)).cast("long")
-
-    rows = rows.select("*", size("value").alias("value_bytes"), (size("key") + size("packed")).alias("rest_bytes"))
-    large = F.col("rest_bytes") + F.col("value_bytes") > SHUFFLED_BYTES
-    rows = rows.select("*", (F.col("is_half") & F.col("reason").isNull() & large).alias("aside"))
-    return rows.select("*", (F.col("aside") & (F.col("rest_bytes") > KEPT_BYTES)).alias("all_aside"))
+def _content_bytes() -> Column:
+    return F.col("key_bytes") + F.col("value_bytes") + F.col("header_bytes")
 
 
 _EVENTS = {
@@ -294,7 +304,10 @@ def _half_rules(topics: Topics) -> list[tuple[Column, str]]:
     legal = r"^[a-zA-Z0-9._-]{1,249}\z"
     partition, immunity, check_max, deliver_at, messages = (F.col(f"`{name}`") for name in OPTIONS)
     action, held = F.col("action"), F.col("held")
+    unreadable = F.col("replaced_in_name") & (F.col("key_bytes") + F.col("header_bytes") > KEPT_BYTES)
     return [
+        # nobody could read them again: librdkafka's client for Python crashes on such a name
+        (unreadable & (_content_bytes() > SHUFFLED_BYTES), "a header's name is no UTF-8, in a half message so large"),
         (
             topic.isNull() | ~topic.rlike(legal) | topic.isin(".", ".."),
             "cb-topic is missing or no lawful topic name",
