@@ -11,6 +11,7 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from checkback.exceptions import CheckpointMismatchError, ConfigurationError, KafkaUnreachableError
 from checkback.protocol import Topics
+from checkback.retention import half_retention_ms, lengthen, refuse_short, shorter_retention
 
 _LOGGER = logging.getLogger(__name__)
 _DAY_MS = 24 * 3_600_000
@@ -53,11 +54,13 @@ class TopicAdministration:
         progress_partitions: int,
         replication: int,
         age_limit_ms: int,
+        parked_ttl_ms: int,
     ) -> dict[str, Made]:
         """Create Checkback's topics, those that are missing, and have all of them keep Kafka's time.
 
-        Half messages and ops are kept for the age limit and two days more: a decision may come until then. The
-        topics that whole half messages are written to take any size, whatever ``cb.half`` takes.
+        Ops are kept for the age limit and two days more: a decision may come until then. Half messages are kept
+        for as long as they may have to be read again (``checkback/retention.py``). The topics that whole half messages
+        are written to take any size, whatever ``cb.half`` takes.
 
         Returns:
             Each topic's name, with what was done.
@@ -67,10 +70,11 @@ class TopicAdministration:
         """
         keep = {"retention.ms": str(age_limit_ms + 2 * _DAY_MS)}
         compact = {"cleanup.policy": "compact"}
+        least_ms = half_retention_ms(age_limit_ms, parked_ttl_ms)
         # A half message that filled cb.half's batch has a few headers more there, and is not compressed any more.
         whole = {"max.message.bytes": str(MOST_BYTES)}
         wanted = {
-            topics.half: (partitions, keep),
+            topics.half: (partitions, {"retention.ms": str(least_ms)}),
             topics.op: (partitions, keep),
             topics.check: (partitions, whole),
             topics.parked: (1, {"retention.ms": "-1", **whole}),
@@ -85,10 +89,22 @@ class TopicAdministration:
         }
         wrong = self._with_producers_time([name for name, new in created.items() if not new])
         self._keep_kafkas_time(wrong)
+        short = not created[topics.half] and shorter_retention(self._admin, topics.half, least_ms) is not None
+        if short:
+            lengthen(self._admin, topics.half, least_ms)
+            wrong = [*wrong, topics.half]
         return {
             name: Made.CREATED if new else Made.CORRECTED if name in wrong else Made.THERE
             for name, new in created.items()
         }
+
+    def refuse_short_retention(self, topics: Topics, age_limit_ms: int, parked_ttl_ms: int) -> None:
+        """Make sure that half messages are there for as long as a job may read them again.
+
+        Raises:
+            ConfigurationError: they are not kept for so long.
+        """
+        refuse_short(self._admin, topics.half, half_retention_ms(age_limit_ms, parked_ttl_ms))
 
     def create_one(
         self, name: str, partitions: int, replication: int = 1, configuration: Mapping[str, str] | None = None

@@ -26,7 +26,8 @@ def create(
 ) -> None:
     """Create the topics that are missing, with the retention the age limit asks for.
 
-    Those that are there keep their settings but one: message.timestamp.type becomes LogAppendTime.
+    Those that are there keep their settings but two: message.timestamp.type becomes LogAppendTime, and the half topic's
+    retention.ms is raised to the age limit, parked_ttl and two days.
     """
     settings = load(config)
     kafka = settings.kafka
@@ -37,6 +38,7 @@ def create(
             progress_partitions=settings.job.state_partitions,
             replication=replication,
             age_limit_ms=settings.transactions.age_limit,
+            parked_ttl_ms=settings.transactions.parked_ttl,
         )
     for name, what in made.items():
         Console().print(f"{what}  {name}", highlight=False)

@@ -13,6 +13,7 @@ from checkback.topics import Made, TopicAdministration
 from tests.place import HALF_PARTITIONS, STATE_PARTITIONS, Place, wait_until
 
 _IN_1970 = 1
+_DAY_MS = 24 * 3_600_000
 
 
 @pytest.fixture
@@ -36,7 +37,8 @@ def create(administration: TopicAdministration, place: Place) -> dict[str, Made]
         partitions=HALF_PARTITIONS,
         progress_partitions=STATE_PARTITIONS,
         replication=1,
-        age_limit_ms=3_600_000,
+        age_limit_ms=3 * _DAY_MS,
+        parked_ttl_ms=7 * _DAY_MS,
     )
 
 
@@ -79,6 +81,34 @@ def test_topics_of_an_earlier_version_are_refused_until_they_are_corrected(
     send_from_1970(place, half)
     (record,) = place.read(half)
     assert record.timestamp > _IN_1970
+
+
+def test_a_retention_that_is_too_short_to_read_large_messages_again_is_refused_and_lengthened(
+    place: Place, administration: TopicAdministration
+) -> None:
+    half = place.topics.half
+
+    def kept_for(days: int) -> None:
+        admin = KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)
+        admin.alter_configs([ConfigResource("TOPIC", half, {"retention.ms": str(days * _DAY_MS)})])
+        admin.close()
+
+    def said() -> str:
+        try:
+            administration.refuse_short_retention(place.topics, 3 * _DAY_MS, 7 * _DAY_MS)
+        except ConfigurationError as error:
+            return str(error)
+        return ""
+
+    assert said() == ""
+    kept_for(5)  # as an earlier version made it
+    wait_until(lambda: bool(said()))
+    assert said().startswith(f"{half} is kept for 5 days (retention.ms=432000000), and large messages are read again")
+    assert "12 days. Run 'checkback topics create'" in said()
+    assert create(administration, place)[half] == Made.CORRECTED
+    wait_until(lambda: not said())
+    kept_for(90)
+    assert create(administration, place)[half] == Made.THERE
 
 
 def test_retention_deletes_what_has_the_producers_time_and_keeps_what_has_kafkas(place: Place) -> None:
