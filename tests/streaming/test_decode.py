@@ -227,3 +227,32 @@ def test_a_longer_id_is_for_one_message_of_several_only(spark: SparkSession) -> 
     assert rows[-1].event == Event.REDELIVER
     (row,) = decoded(spark, op(action=b"redeliver"))
     assert row.reason == "only an operator can have a message delivered again"
+
+
+@pytest.mark.parametrize(
+    ("value", "note", "left"),
+    [
+        (16_000, 100, {"key", "value", "headers"}),
+        (16_384, 100, {"key", "headers"}),
+        (16_384, 5_000, set()),
+        (10, 20_000, set()),
+    ],
+)
+def test_large_content_of_a_half_message_goes_no_further(
+    spark: SparkSession, value: int, note: int, left: set[str]
+) -> None:
+    headers = [("cb-id", b"tx-1"), ("cb-group", b"shop"), ("cb-topic", b"orders"), ("note", b"n" * note)]
+    rows = [(TOPICS.half, 1, 100, b"key", b"v" * value, headers), (TOPICS.half, 1, 101, b"key", b"v", headers[:3])]
+    first, second = decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE).collect()
+    assert {name for name in ("key", "value", "headers") if first[name] is not None} == left
+    size = 3 + value + sum(len(name) + len(content) for name, content in headers)
+    assert first.left_out == (-1 if "value" in left else size)
+    assert (first.tx_id, first.kind, second.left_out, second.value) == ("tx-1", HALF_KIND, -1, b"v")
+
+
+def test_a_large_half_message_that_could_not_be_read_again_is_refused(spark: SparkSession) -> None:
+    headers = [("cb-id", b"tx-1"), ("cb-group", b"shop"), ("cb-topic", b"orders"), ("\ufffd", b"n" * 5_000)]
+    rows = [(TOPICS.half, 1, 100 + at, b"key", b"v" * size, headers) for at, size in enumerate((1_000, 20_000))]
+    small, large = decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE).collect()
+    assert (small.kind, large.kind) == (HALF_KIND, BROKEN_KIND)
+    assert large.reason == "a header's name is no UTF-8, in a half message so large"
