@@ -114,8 +114,7 @@ def segment_function(
         arrivals = arrivals_of(pieces, topics, Admission(now_ms, policy.delay_max_ms, told()))
         if number == NO_SEGMENT:
             result = evaluate(Segment.new(0, policy), Arrivals(broken=arrivals.broken), now_ms, policy)
-            yield from _frames(result.outcomes, half_partition)
-            yield from _frames(_read(arrivals), half_partition)
+            yield from _frames([result.outcomes, _read(arrivals)], half_partition)
             return
         segment = decode(group_state.get[0]) if group_state.exists else Segment.new(number, policy)
         allowance = spending.of_run(batch, timed_out=group_state.hasTimedOut)
@@ -131,8 +130,7 @@ def segment_function(
                 # Spark lets those fire that lie before the watermark, and refuses one that is not after it.
                 timeout_ms = max(result.timer_ms - clock_tolerance_ms - 1, group_state.getCurrentWatermarkMs() + 1)
                 group_state.setTimeoutTimestamp(timeout_ms)
-        yield from _frames(result.outcomes, half_partition)
-        yield from _frames(_read(arrivals), half_partition)
+        yield from _frames([result.outcomes, _read(arrivals)], half_partition)
 
     return step
 
@@ -169,7 +167,8 @@ def _read(arrivals: Arrivals) -> Rows:
     return made.rows()
 
 
-def _frames(outcomes: Rows, half_partition: int) -> Iterator[pd.DataFrame]:
+def _frames(parts: list[Rows], half_partition: int) -> Iterator[pd.DataFrame]:
+    outcomes = Rows.concat(parts)  # each frame has a price, however few its rows
     if outcomes.count:
         columns = {name: outcomes[name] for name in OUTCOME_FIELDS}
         yield pd.DataFrame({"half_partition": np.full(outcomes.count, half_partition, dtype=np.int32), **columns})
