@@ -129,7 +129,7 @@ class TransactionSettings(_Section):
 
     @model_validator(mode="after")
     def _no_contradiction(self) -> Self:
-        for name in ("timeout", "check_interval", "check_answer_ttl"):
+        for name in ("timeout", "check_interval"):  # an answer is never waited for beyond the age limit
             if getattr(self, name) >= self.age_limit:
                 raise ValueError(f"transactions.{name} must be shorter than transactions.age_limit")
         if self.segment_size & (self.segment_size - 1):

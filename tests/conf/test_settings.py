@@ -157,7 +157,7 @@ def test_a_duration_of_nothing_is_refused(key: str, write: WriteFile) -> None:
     assert f"{key}: Input should be greater than 0" in refused(write(f'{key} = "0s"\n'))
 
 
-@pytest.mark.parametrize("key", ["timeout", "check_interval", "check_answer_ttl"])
+@pytest.mark.parametrize("key", ["timeout", "check_interval"])
 @pytest.mark.parametrize("length", ["72h", "4d"])
 def test_nothing_may_last_as_long_as_the_age_limit(key: str, length: str, write: WriteFile) -> None:
     message = refused(write(f'[transactions]\n{key} = "{length}"\n'))

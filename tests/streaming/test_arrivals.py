@@ -9,8 +9,11 @@ import pytest
 from checkback.limits import TOGETHER
 from checkback.protocol import Message, Topics, pack, to_base64
 from state import BUNDLE
+from streaming.admission import Admission
 from streaming.arrivals import arrivals_of
 from streaming.decode import COLUMNS, HALF_KIND
+
+ADMITS_ALL = Admission(now_ms=0, delay_max_ms=10**12)
 
 
 def frame(value: bytes, count: int, *headers: tuple[str, bytes]) -> pd.DataFrame:
@@ -22,7 +25,7 @@ def frame(value: bytes, count: int, *headers: tuple[str, bytes]) -> pd.DataFrame
 
 
 def test_several_messages_are_one_half_message() -> None:
-    found = arrivals_of([frame(pack([Message("t", b"1"), Message("u", b"2")]), 2, ("a", b"1"))], Topics())
+    found = arrivals_of([frame(pack([Message("t", b"1"), Message("u", b"2")]), 2, ("a", b"1"))], Topics(), ADMITS_ALL)
     assert (found.halves["partition"].tolist(), found.broken.count) == ([BUNDLE], 0)
 
 
@@ -30,16 +33,16 @@ def test_several_messages_are_one_half_message() -> None:
 def test_headers_that_would_be_copied_to_each_message_are_counted_with_each(count: int) -> None:
     # 996 KB that became 2.8 GB: headers of 995 KB beside thousands of messages without anything
     large = ("a", bytes(900_000))
-    found = arrivals_of([frame(pack([Message("t", None)] * count), count, large)], Topics())
+    found = arrivals_of([frame(pack([Message("t", None)] * count), count, large)], Topics(), ADMITS_ALL)
     expected = [TOGETHER] if count == 100 else []
     assert (found.broken["reason"].tolist(), found.halves.count) == (expected, 1 - len(expected))
 
 
 def test_what_says_that_it_holds_too_many_is_not_looked_into() -> None:
-    found = arrivals_of([frame(b"no JSON", 1_000_000)], Topics())
+    found = arrivals_of([frame(b"no JSON", 1_000_000)], Topics(), ADMITS_ALL)
     assert found.broken["reason"].tolist() == [TOGETHER]
 
 
 def test_a_message_whose_key_is_too_large_to_be_written_again() -> None:
-    found = arrivals_of([frame(pack([Message("t", b"", bytes((1 << 20) + 1))]), 1)], Topics())
+    found = arrivals_of([frame(pack([Message("t", b"", bytes((1 << 20) + 1))]), 1)], Topics(), ADMITS_ALL)
     assert found.broken["reason"].tolist() == ["a message's key: 1,048,577 bytes, at most 1,048,576 are taken"]
