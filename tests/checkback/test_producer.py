@@ -312,7 +312,7 @@ def test_two_threads_share_one_producer(place: Place, producer: TransactionProdu
 
 
 def test_half_messages_go_to_all_partitions_in_runs() -> None:
-    run = _PartitionRun(3)
+    run = _PartitionRun(lambda: 3)
     chosen = [run.next_partition() for _ in range(6 * 64)]
     assert Counter(chosen) == dict.fromkeys(range(3), 2 * 64)
     changes = sum(one != other for one, other in pairwise(chosen))
@@ -366,7 +366,8 @@ def test_in_a_forked_child_it_says_so(producer: TransactionProducer) -> None:
 def test_kafka_going_away_is_a_time_out_that_may_be_tried_again(transport: TransportName, ran: Recorder) -> None:
     with LocalKafka() as kafka:
         with TopicAdministration(kafka.bootstrap_servers) as administration:
-            administration.create_one(Topics().half, 1)
+            for topic in (Topics().half, Topics().op):
+                administration.create_one(topic, 1)
         producer = TransactionProducer(
             kafka.bootstrap_servers, "orders", listener(ran), half_timeout_ms=1_500, transport=transport
         )
