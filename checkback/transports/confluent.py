@@ -4,7 +4,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Mapping
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -14,6 +14,8 @@ from checkback.transports.base import OP_LINGER_MS, Lost, OutgoingRecord, not_ac
 
 _LONGEST_WAIT_SECONDS = 0.02
 _IDLE_SECONDS = 0.5
+_JUST_MADE_SECONDS = 2.0  # until a broker knows of a topic that was made a moment ago
+_LOOK_AGAIN_SECONDS = 0.1
 _TIMED_OUT = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT})  # noqa: SLF001  (librdkafka's own codes have a leading underscore)
 
 
@@ -84,11 +86,15 @@ class ConfluentTransport:
         return min(self._partitions(self._halves, half_topic), self._partitions(self._ops, op_topic))
 
     def _partitions(self, client: Producer, topic: str) -> int:
-        try:
-            # all topics: asking for one by its name may create it
-            return len(client.list_topics(timeout=self._half_timeout_ms / 1000).topics[topic].partitions)
-        except (KafkaException, KeyError) as error:
-            raise ConfigurationError(f"Kafka has no topic {topic}. ({error!r})") from error
+        until = monotonic() + min(self._half_timeout_ms / 1000, _JUST_MADE_SECONDS)
+        while True:
+            try:
+                # all topics: asking for one by its name may create it
+                return len(client.list_topics(timeout=self._half_timeout_ms / 1000).topics[topic].partitions)
+            except (KafkaException, KeyError) as error:
+                if isinstance(error, KafkaException) or monotonic() > until:
+                    raise ConfigurationError(f"Kafka has no topic {topic}. ({error!r})") from error
+            sleep(_LOOK_AGAIN_SECONDS)
 
     def write_half(self, record: OutgoingRecord) -> int:
         """See :class:`~checkback.transports.Transport`."""
