@@ -57,6 +57,11 @@ class Intake:
         self._handed: Future[None] | None = None
         self._next_commit = self._next_hearing = self._next_saying = 0.0
 
+    @property
+    def busy(self) -> bool:
+        """Whether checks are being read again, so that it does not wait for new ones."""
+        return self._rereader.busy
+
     def finished(self, origin: Origin) -> None:
         """A check is dealt with; called from any thread."""
         self._done.put((origin, None))
@@ -168,7 +173,7 @@ class Intake:
         return True
 
     def _take(self) -> None:
-        polled = poll(self._checks, 0 if self._rereader.busy else _POLL_MS)
+        polled = poll(self._checks, 0 if self.busy else _POLL_MS)
         known = self._follow_assignment()
         checks = [check for place in polled.keys() & known for check in self._read(place, polled[place])]
         if polled:

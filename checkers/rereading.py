@@ -106,7 +106,9 @@ class Rereader:
             if self._clock_ms() < self._look_ms:
                 return None
             routes = {route for reading in readings.values() for route in reading.waiting()}
-            if routes:
+            if not routes:
+                self.busy = False
+            else:
                 self._asked = self._rooms(sorted(routes))
             return None
         if not self._asked.done():

@@ -213,6 +213,7 @@ def test_checks_of_a_group_that_is_away_wait_and_are_asked_when_it_is_back(scene
     scene.run_until(lambda: len(scene.asked) == 6)
     assert scene.asked == ["x", "y", "a", "b", "c", "d"]
     scene.run_until(lambda: scene.note() == "")
+    scene.run_until(lambda: not scene.intake.busy)  # else it would poll without a pause for ever
     scene.put("e")
     scene.run_until(lambda: scene.checks.committed_offsets()[-1] == 7)
     assert scene.asked[-1] == "e"
