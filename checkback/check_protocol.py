@@ -4,6 +4,7 @@
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -12,6 +13,7 @@ from checkback.protocol import (
     ATTEMPT,
     BORN_MS,
     CHECK_MAX,
+    CUT,
     GROUP,
     HALF,
     ID,
@@ -152,10 +154,17 @@ class CheckRequest:
                 check_max=_digits(ours[CHECK_MAX], MAX_COUNT_DIGITS),
                 born_ms=_digits(ours[BORN_MS], MAX_MS_DIGITS),
                 messages=unpack(value) if MESSAGES in ours else (),
-                left_out=_digits(ours.get(LEFT_OUT, b"0"), MAX_COUNT_DIGITS),
+                left_out=_left_out(ours),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"Not a record of a check: {error!r:.200}.") from error
+
+
+def _left_out(ours: Mapping[str, bytes]) -> int:
+    """Bytes of a value that is not there: one too large for a check, or for the topic, which then has the head only."""
+    if LEFT_OUT in ours:
+        return _digits(ours[LEFT_OUT], MAX_COUNT_DIGITS)
+    return max(1, _digits(ours[CUT].split()[1], MAX_COUNT_DIGITS)) if CUT in ours else 0
 
 
 @dataclass(frozen=True)

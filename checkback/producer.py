@@ -1,14 +1,17 @@
 """The transactional producer: half message, local transaction, op."""
 
+import contextlib
 import logging
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
+from time import monotonic
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from checkback.exceptions import ConfigurationError, ProducerClosedError, ProtocolError
+from checkback.limits import MAX_REMARK_BYTES, refuse_several_too_large, refuse_too_large
 from checkback.listener import HalfMessage, LocalTransactionState, TransactionListener, TransactionSendResult
 from checkback.protocol import (
     Action,
@@ -33,6 +36,7 @@ _LOGGER = logging.getLogger(__name__)
 
 _RUN_LENGTH = 64
 """Half messages in a row to one partition, so that concurrent ones share a request."""
+_ASK_SECONDS = 60.0
 
 
 class TransactionProducer:
@@ -52,7 +56,7 @@ class TransactionProducer:
         kafka_options: further settings of that client (security and the like), under its own names.
 
     Raises:
-        ConfigurationError: Kafka does not answer, or the half topic is missing.
+        ConfigurationError: Kafka does not answer, or the half or op topic is missing.
     """
 
     def __init__(
@@ -73,11 +77,10 @@ class TransactionProducer:
         self._process = os.getpid()
         self._transport = connect(transport, bootstrap_servers, half_timeout_ms, kafka_options or {})
         try:
-            half_partitions = self._transport.partitions(self.topics.half)
+            self._partition_run = _PartitionRun(partial(self._transport.partitions, self.topics.half, self.topics.op))
         except ConfigurationError as error:
             self.close(seconds=1)
             raise ConfigurationError(f"{error} Run 'checkback topics create' first.") from error
-        self._partition_run = _PartitionRun(half_partitions)
 
     def send_in_transaction(
         self,
@@ -207,20 +210,25 @@ class TransactionProducer:
     def prepare_several(self, messages: Sequence[Message], options: TransactionOptions | None = None) -> HalfMessage:
         """Write several messages as one half message, and wait until Kafka has it.
 
-        All of them together must fit into a record of the half topic. Errors as in ``send_in_transaction``.
+        All of them together must fit into a record of the half topic, and into 16 MiB. Errors as in
+        ``send_in_transaction``.
         """
         self._refuse_when_closed()
         transaction_id = _new_transaction_id()
         value = pack(messages)
+        refuse_several_too_large(messages)
         topic = messages[0].topic
         wire = half_headers(transaction_id, self.group, topic, options=options, messages=len(messages))
         position = self._write_half(value, None, wire)
         return HalfMessage(transaction_id, topic, None, None, (), position, tuple(messages))
 
     def _write_half(self, value: bytes | None, key: bytes | None, wire: Headers) -> HalfPosition:
+        refuse_too_large(value, key, wire)
         partition = self._partition_run.next_partition()
         record = OutgoingRecord(self.topics.half, partition, key, value, wire)
-        return HalfPosition(partition, self._transport.write_half(record))
+        position = HalfPosition(partition, self._transport.write_half(record))
+        self._partition_run.look()  # Kafka has just answered: it will again
+        return position
 
     def commit(self, message: HalfMessage, remark: str = "") -> None:
         """Say that the local transaction has committed: the message will be delivered. Does not wait."""
@@ -270,8 +278,9 @@ class TransactionProducer:
     def _end(self, message: HalfMessage, action: Action, remark: str) -> None:
         position = message.position
         headers = op_headers(message.transaction_id, self.group, position, action, Source.PRODUCER)
+        content = remark.encode(errors="replace")[:MAX_REMARK_BYTES]
         # On the half message's partition number: that is where the query looks, and what orders ops of a half.
-        record = OutgoingRecord(self.topics.op, position.partition, None, remark.encode(errors="replace"), headers)
+        record = OutgoingRecord(self.topics.op, position.partition, None, content, headers)
         self._transport.write_op(record, partial(_report_lost_op, message, action))
 
     def _the_listener(self) -> TransactionListener:
@@ -330,11 +339,24 @@ class Transaction:
 
 
 class _PartitionRun:
-    """Chooses half partitions: runs of one partition, so that batches fill, and all partitions in turn."""
+    """Chooses half partitions: runs of one partition, so that batches fill, and all partitions in turn.
 
-    def __init__(self, partitions: int) -> None:
-        self._partitions = partitions
-        self._count = random.randrange(partitions) * _RUN_LENGTH  # noqa: S311  (spreads load, hides nothing)
+    ``ask`` says how many there are; it is asked again once a minute, since topics may be grown.
+    """
+
+    def __init__(self, ask: Callable[[], int], clock: Callable[[], float] = monotonic) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._partitions = ask()
+        self._ask_at = clock() + _ASK_SECONDS
+        self._count = random.randrange(self._partitions) * _RUN_LENGTH  # noqa: S311  (spreads load, hides nothing)
+
+    def look(self) -> None:
+        """Ask when it is time. Without an answer what is known stays."""
+        if self._clock() >= self._ask_at:
+            self._ask_at = self._clock() + _ASK_SECONDS
+            with contextlib.suppress(ConfigurationError):
+                self._partitions = self._ask()
 
     def next_partition(self) -> int:
         # A race between threads costs nothing but an uneven run.

@@ -1,6 +1,7 @@
 """The wire protocol, version 1: every topic name, header name and limit, and how records are built.
 
-The one place that knows them; ``docs/protocol.md`` specifies them for clients in other languages.
+The one place that knows them, but for sizes (``limits.py``); ``docs/protocol.md`` specifies them for clients in other
+languages.
 Headers are ``(str, bytes)`` pairs in the order in which they are written.
 """
 
@@ -37,6 +38,8 @@ FROM = "cb-from"
 HELD = "cb-held"
 ENDED = "cb-ended"
 LEFT_OUT = "cb-left-out"
+CUT = "cb-cut"
+"""Bytes of key, value and headers of a record that the job writes with its head only."""
 
 UNDELIVERABLE = "committed, but not deliverable to"
 """How the reason of a parked record begins whose message is decided, and may be delivered again."""

@@ -16,6 +16,8 @@ _LOGGER = logging.getLogger(__name__)
 _DAY_MS = 24 * 3_600_000
 _TIME, _OWN_TIME = "message.timestamp.type", "LogAppendTime"
 """A topic's records have the broker's time. A producer's may be wrong by years: retention then deletes them at once."""
+_PACKING, _UNPACKED = "compression.type", "uncompressed"
+"""The broker keeps unpacked what a producer compressed: so ``max.message.bytes`` is a limit of what the job gets."""
 MOST_BYTES = 100_000_000
 """Of a record that the job writes; Kafka's own limit of a request (``socket.request.max.bytes``) is a little higher."""
 
@@ -54,10 +56,13 @@ class TopicAdministration:
         replication: int,
         age_limit_ms: int,
     ) -> dict[str, Made]:
-        """Create Checkback's topics, those that are missing, and have all of them keep Kafka's time.
+        """Create Checkback's topics, those that are missing, and correct those that are there.
 
-        Half messages and ops are kept for the age limit and two days more: a decision may come until then. The
-        topics that whole half messages are written to take any size, whatever ``cb.half`` takes.
+        All keep Kafka's time; the op topic has as many partitions as the half topic, or more.
+
+        Those that applications write to are kept uncompressed. Half messages and ops are kept for the age limit and
+        two days more: a decision may come until then. The topics that whole half messages are written to take any
+        size, whatever ``cb.half`` takes.
 
         Returns:
             Each topic's name, with what was done.
@@ -71,7 +76,7 @@ class TopicAdministration:
         whole = {"max.message.bytes": str(MOST_BYTES)}
         wanted = {
             topics.half: (partitions, keep),
-            topics.op: (partitions, keep),
+            topics.op: (max(partitions, self.partitions((topics.half,)).get(topics.half, 0)), keep),
             topics.check: (partitions, whole),
             topics.parked: (1, {"retention.ms": "-1", **whole}),
             topics.rejected: (1, {**keep, **whole}),
@@ -80,13 +85,14 @@ class TopicAdministration:
             topics.progress: (progress_partitions, {}),
         }
         created = {
-            name: self.create_one(name, count, replication, {_TIME: _OWN_TIME, **configuration})
+            name: self.create_one(name, count, replication, {**_rules_of(topics)[name], **configuration})
             for name, (count, configuration) in wanted.items()
         }
-        wrong = self._with_producers_time([name for name, new in created.items() if not new])
-        self._keep_kafkas_time(wrong)
+        wrong = self._breaking_rules(topics, [name for name, new in created.items() if not new])
+        self._correct(wrong)
+        grown = self._grow_op(topics, created)
         return {
-            name: Made.CREATED if new else Made.CORRECTED if name in wrong else Made.THERE
+            name: Made.CREATED if new else Made.CORRECTED if name in {*wrong, *grown} else Made.THERE
             for name, new in created.items()
         }
 
@@ -125,43 +131,84 @@ class TopicAdministration:
         missing = [name for name in topics.all() if name not in counts]
         if missing:
             raise ConfigurationError(f"Kafka has no topic {', '.join(missing)}: run 'checkback topics create' first.")
-        if counts[topics.half] != counts[topics.op]:
-            raise CheckpointMismatchError(
-                f"{topics.op} has {counts[topics.op]} partitions and {topics.half} {counts[topics.half]}: an op lies "
-                "on the partition number of its half message, so give both the same number."
-            )
+        if counts[topics.half] > counts[topics.op]:
+            raise CheckpointMismatchError(few_ops(topics.half, topics.op, counts[topics.half], counts[topics.op]))
         if counts[topics.progress] < state_partitions:
             raise CheckpointMismatchError(
                 f"{topics.progress} has {counts[topics.progress]} partitions, job.state_partitions is "
                 f"{state_partitions}: add partitions to {topics.progress}."
             )
-        wrong = self._with_producers_time(topics.all())
-        if wrong:
+        wrong = self._breaking_rules(topics, topics.all())
+        packed = [name for name, rules in wrong.items() if _PACKING in rules]
+        if packed:
+            _LOGGER.warning(
+                "%s: a record that its producer has compressed may be of any size there. Run 'checkback topics "
+                "create', which sets %s=%s.",
+                *(", ".join(packed), _PACKING, _UNPACKED),
+            )
+        dated = [name for name, rules in wrong.items() if _TIME in rules]
+        if dated:
             raise ConfigurationError(
-                f"{', '.join(wrong)}: records have their producers' time there, and Kafka deletes at once what a wrong "
+                f"{', '.join(dated)}: records have their producers' time there, and Kafka deletes at once what a wrong "
                 f"clock has dated years back. Run 'checkback topics create', which sets {_TIME}={_OWN_TIME}."
             )
         return counts[topics.half]
 
-    def _with_producers_time(self, names: Iterable[str]) -> list[str]:
-        """Those of these topics whose records are known to have not Kafka's time."""
-        asked = [ConfigResource(ConfigResourceType.TOPIC, name, [_TIME]) for name in names]
+    def _breaking_rules(self, topics: Topics, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Those of these topics that are known to be configured otherwise, with what is to be set."""
+        rules = _rules_of(topics)
+        asked = [ConfigResource(ConfigResourceType.TOPIC, name, list(rules[name])) for name in names]
         if not asked:
-            return []
+            return {}
         answers = self._admin.describe_configs(asked, config_filter="all").get("topic", {})
-        known = {name: answer[_TIME]["value"] for name, answer in answers.items() if _TIME in answer}
-        unknown = [resource.name for resource in asked if resource.name not in known]
+        unknown = [one.name for one in asked if _TIME not in answers.get(one.name, {})]
         if unknown:
             _LOGGER.warning(
                 "Kafka does not say whether %s have its own time (%s): it must be %s. Grant describe configs on them.",
                 *(", ".join(unknown), _TIME, _OWN_TIME),
             )
-        return [name for name, value in known.items() if value != _OWN_TIME]
+        wrong: dict[str, dict[str, str]] = {}
+        for name, answer in answers.items():
+            broken = {
+                key: value for key, value in rules[name].items() if key in answer and answer[key]["value"] != value
+            }
+            if broken:
+                wrong[name] = broken
+        return wrong
 
-    def _keep_kafkas_time(self, names: Iterable[str]) -> None:
-        resources = [ConfigResource(ConfigResourceType.TOPIC, name, {_TIME: _OWN_TIME}) for name in names]
+    def _grow_op(self, topics: Topics, created: Mapping[str, bool]) -> list[str]:
+        """Give the op topic as many partitions as the half topic has; gives it if that was done."""
+        if created[topics.half]:
+            return []
+        counts = self.partitions((topics.half, topics.op))
+        half = counts.get(topics.half, 0)
+        if half <= counts.get(topics.op, half):
+            return []
+        self._admin.create_partitions({topics.op: half})
+        return [topics.op]
+
+    def _correct(self, wrong: Mapping[str, Mapping[str, str]]) -> None:
+        resources = [ConfigResource(ConfigResourceType.TOPIC, name, dict(rules)) for name, rules in wrong.items()]
         if not resources:
             return
         for name, answer in self._admin.alter_configs(resources).get("topic", {}).items():
             if answer != "OK":
-                raise ConfigurationError(f"{name} cannot be given {_TIME}={_OWN_TIME}: {answer}.")
+                said = ", ".join(f"{key}={value}" for key, value in wrong[name].items())
+                raise ConfigurationError(f"{name} cannot be given {said}: {answer}.")
+
+
+def few_ops(half: str, op: str, half_partitions: int, op_partitions: int) -> str:
+    """What is wrong when the half topic has more partitions than the op topic, and what to do."""
+    return (
+        f"{half} has {half_partitions} partitions and {op} {op_partitions}: an op lies on the partition number of its "
+        f"half message, so {op} needs as many. Run 'checkback topics create', which adds them."
+    )
+
+
+def _rules_of(topics: Topics) -> dict[str, dict[str, str]]:
+    """What the configuration of each of Checkback's topics must say."""
+    written_by_applications = (topics.half, topics.op, topics.producers)
+    return {
+        name: {_TIME: _OWN_TIME, **({_PACKING: _UNPACKED} if name in written_by_applications else {})}
+        for name in topics.all()
+    }

@@ -16,6 +16,7 @@ _MOST_RECORDS = 500
 _FETCH_BYTES = 16 * 1024 * 1024
 _SESSION_MS = 10_000
 _BLOCK_MS = 5_000
+_METADATA_MS = 60_000
 _LEAST_SECONDS = 0.3  # for each step of the closing, also when time is up
 
 
@@ -50,6 +51,8 @@ class KafkaClients:
             # An answer written twice counts once, so it needs no idempotence: that would end with the first outage that
             # is longer than a record may wait.
             answering = {"acks": "all", "linger_ms": 5, "max_block_ms": _BLOCK_MS, "enable_idempotence": False}
+            # an op topic that was grown is noticed soon: an answer to a partition that is not known is lost
+            answering |= {"metadata_max_age_ms": _METADATA_MS}
             self.answers: Any = KafkaProducer(**{**answering, **options})
             self._opened.append(("closing the producer", self._close_producer))
         except BaseException:

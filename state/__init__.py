@@ -16,11 +16,12 @@ from state.rows import (
     Fields,
     Rows,
 )
-from state.segment import Arrivals, Evaluation, Segment, evaluate
+from state.segment import ANYWHERE, Arrivals, Evaluation, Reach, Segment, evaluate
 from state.table import KEPT, SETTLED, TABLE, UNDECIDED, Event, Outcome, State
 from state.usage import Usage, Usages, summed, usage_of
 
 __all__ = [
+    "ANYWHERE",
     "BROKEN_FIELDS",
     "BUNDLE",
     "BYTES",
@@ -49,6 +50,7 @@ __all__ = [
     "Outcome",
     "Policies",
     "Policy",
+    "Reach",
     "Rows",
     "Segment",
     "State",

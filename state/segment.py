@@ -19,6 +19,12 @@ from state.rows import BROKEN_FIELDS, EARLY_FIELDS, HALF_FIELDS, MESSAGE_FIELDS,
 from state.table import KEPT, Event, State, StateCodes, transition
 from state.usage import Usages, changes, usage_of
 
+UNBOUNDED = 2**63 - 1
+
+MISSED_REASON = "there is no half message at the place that its cb-half names"
+BEYOND_REASON = "its cb-half names a place behind the end of the half topic"
+SCATTERED_REASON = "too many ops name places that have not been read yet"
+
 
 @dataclass
 class Segment:
@@ -51,6 +57,16 @@ class Segment:
         """What each producer group has under way in the segment."""
         return usage_of(self.messages, self.ledger[self.messages["offset"] - self.first_offset])
 
+    @property
+    def unknown(self) -> bool:
+        """Whether nothing is known in it that would have to be kept."""
+        return not (self.messages.count or self.early.count or self.ledger.any())
+
+    @property
+    def early_only(self) -> bool:
+        """Whether all that it has are ops that wait."""
+        return bool(self.early.count) and not self.messages.count and not self.ledger.any()
+
     def forgettable(self, now_ms: int, policy: Policy) -> bool:
         """Whether no message is kept and every decision is older than ``early_op_ttl_ms``."""
         return not self.messages.count and not self.early.count and now_ms - self.touched_ms >= policy.early_op_ttl_ms
@@ -75,6 +91,21 @@ class Arrivals:
 
 
 @dataclass(frozen=True)
+class Reach:
+    """How far a segment's half partition goes, as one batch sees it. Offsets; by default nothing is known."""
+
+    read_to: int = 0
+    """Half messages before it have been read, in this batch or in one before."""
+    end: int = UNBOUNDED
+    """No half message lies from here on."""
+    may_open: bool = True
+    """Whether a segment of which nothing is known may be opened for ops that wait."""
+
+
+ANYWHERE = Reach()
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """What one step gives."""
 
@@ -87,13 +118,18 @@ class Evaluation:
 
 
 def evaluate(
-    segment: Segment, arrivals: Arrivals, now_ms: int, policy: Policy, allowance: Allowance | None = None
+    segment: Segment,
+    arrivals: Arrivals,
+    now_ms: int,
+    policy: Policy,
+    allowance: Allowance | None = None,
+    reach: Reach = ANYWHERE,
 ) -> Evaluation:
     """Take in what a batch brought and let timers fire that are due by ``now_ms``.
 
     1. Half messages open; those that carry their own decision follow it.  2. Ops are judged, each half message's in
-    the order of the op topic; an op whose half message is not there waits.  3. Timers fire, as many as ``allowance``
-    has left (a fresh one's, without it): an op that is already in the log comes before them.
+    the order of the op topic; an op whose half message is not there waits, if one can still come.  3. Timers fire, as
+    many as ``allowance`` has left (a fresh one's, without it): an op that is already in the log comes before them.
 
     Arrivals of equal time may come in one batch or in several: steps 1 and 2 give the same. ``segment`` is
     consumed: use the one returned.
@@ -102,7 +138,7 @@ def evaluate(
     before = segment.usage()
     made.broken(arrivals.broken)
     _take_in(segment, arrivals.halves, now_ms, policy, made)
-    _judge_ops(segment, arrivals.ops, now_ms, policy, made)
+    _judge_ops(segment, arrivals.ops, now_ms, policy, reach, made)
     allowance = allowance or Allowance()
     turn_ms = fire_due(segment.messages, segment.ledger, segment.first_offset, now_ms, policy, made, allowance)
     _drop_stale_ops(segment, now_ms, policy, made)
@@ -112,7 +148,7 @@ def evaluate(
     if arrivals.count or not kept.all():
         segment.touched_ms = now_ms
     made.usage(changes(before, segment.usage()))
-    if segment.forgettable(now_ms, policy):
+    if segment.forgettable(now_ms, policy) or (reach != ANYWHERE and segment.unknown):
         return Evaluation(None, made.rows(), None)
     timer_ms = next_timer(segment.messages, segment.early, segment.touched_ms, policy, now_ms, turn_ms)
     return Evaluation(segment, made.rows(), timer_ms)
@@ -158,19 +194,39 @@ def _opened(halves: Rows, now_ms: int, policy: Policy) -> Rows:
     return opened
 
 
-def _judge_ops(segment: Segment, ops: Rows, now_ms: int, policy: Policy, made: outcomes.Collector) -> None:
+def _judge_ops(
+    segment: Segment, ops: Rows, now_ms: int, policy: Policy, reach: Reach, made: outcomes.Collector
+) -> None:
     made.count_ops(ops)
     came = ops.with_columns(came_ms=np.full(ops.count, now_ms, dtype=np.int64))
     ready = Rows.concat([segment.early, came.take(np.argsort(ops["op_offset"]))])  # the shuffle lost their order
     if not ready.count:
         return
     there = segment.ledger[ready["half_offset"] - segment.first_offset] != State.ABSENT
+    opens = segment.unknown
     early = ready if not there.any() else ready.take(~there)
+    early = _that_may_wait(early, reach, made, opens=opens)
     kept = np.arange(early.count) < policy.early_op_max
     made.rejected_ops(early.take(~kept), "more ops wait for half messages of this segment than early_op_max allows")
     segment.early = early if kept.all() else early.take(kept)
     if there.any():
         judge(segment.messages, segment.ledger, segment.first_offset, ready.take(there), now_ms, policy, made)
+
+
+def _that_may_wait(early: Rows, reach: Reach, made: outcomes.Collector, *, opens: bool) -> Rows:
+    """Of ops whose half message is not there, those whose half message may still come; the others are rejected.
+
+    Kafka gives what it has in the order of offsets, so what was not among those read will not come. And who writes an
+    op knows where its half message lies: not behind the end of the log as it was after the op.
+    """
+    missed, beyond = early["half_offset"] < reach.read_to, early["half_offset"] >= reach.end
+    made.rejected_ops(early.take(missed), MISSED_REASON)
+    made.rejected_ops(early.take(beyond), BEYOND_REASON)
+    early = early.take(~(missed | beyond)) if missed.any() or beyond.any() else early
+    if opens and not reach.may_open:
+        made.rejected_ops(early, SCATTERED_REASON)
+        return early.take(np.zeros(early.count, dtype=bool))
+    return early
 
 
 def _drop_stale_ops(segment: Segment, now_ms: int, policy: Policy, made: outcomes.Collector) -> None:

@@ -16,7 +16,7 @@ from checkback.exceptions import ConfigurationError
 from checkback.exhausted import Decision, ExhaustedListener, ExhaustedMessage
 from state import AfterCheckMax, Always, Event, Rows
 from state.table import EventCodes
-from streaming.records import application_headers
+from streaming.headers import application_headers
 
 _LOGGER = logging.getLogger(__name__)
 

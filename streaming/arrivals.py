@@ -7,11 +7,14 @@ import numpy as np
 import pandas as pd
 
 from checkback.exceptions import ProtocolError
+from checkback.limits import MAX_UNFOLDED_BYTES, MESSAGE_BYTES, TOGETHER, header_bytes, several_too_large
 from checkback.protocol import GROUP, ID, TOPIC, Topics, to_base64, unpack
 from state import BROKEN_FIELDS, BUNDLE, HALF_FIELDS, OP_FIELDS, Arrivals, Fields, Rows
 from state.rows import Column, objects
 from streaming.admission import Admission
 from streaming.decode import BROKEN_KIND, HALF_KIND, OP_KIND, OPTIONS
+from streaming.headers import application_headers
+from streaming.topic_rules import Headers
 
 # An arriving row's columns under the names that state.rows gives them.
 _OP_NAMES = {"half_offset": "offset", "action": "topic"}
@@ -37,7 +40,8 @@ def arrivals_of(frames: list[pd.DataFrame], topics: Topics, admission: Admission
     reasons = admission.reasons(halves)
     for row in np.flatnonzero(options[:, -1] >= 0).tolist():
         halves["partition"][row] = BUNDLE
-        if reason := _wrong_with(halves["value"][row], int(options[row, -1]), topics):
+        headers = application_headers(halves["headers"][row])
+        if reason := _wrong_with(halves["value"][row], headers, int(options[row, -1]), topics):
             reasons[row] = reason
     wrong = sorted(reasons)
     if wrong:
@@ -64,7 +68,9 @@ def _options(written: Column) -> Column:
     return numbers
 
 
-def _wrong_with(value: bytes | None, count: int, topics: Topics) -> str | None:
+def _wrong_with(value: bytes | None, common: Headers, count: int, topics: Topics) -> str | None:
+    if count * (header_bytes(common) + MESSAGE_BYTES) > MAX_UNFOLDED_BYTES:
+        return TOGETHER
     try:
         messages = unpack(value)
     except ProtocolError as error:
@@ -73,7 +79,7 @@ def _wrong_with(value: bytes | None, count: int, topics: Topics) -> str | None:
         return f"cb-messages says {count}, its value holds {len(messages)}"
     if any(message.topic in topics.all() or message.topic.startswith("__") for message in messages):
         return "a message's topic is one of Checkback's or Kafka's own"
-    return None
+    return several_too_large(messages, common) or None
 
 
 def _broken(halves: Rows, reasons: Sequence[str], topics: Topics) -> Rows:

@@ -9,9 +9,10 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from checkback import protocol
+from checkback import limits, protocol
 from checkback.protocol import Topics
 from state import Event
+from streaming.heads import HEAD_BYTES, HEADER_HEAD_BYTES, HEADER_HEADS, KEY_HEAD_BYTES, NAME_HEAD_CHARACTERS
 
 CLOCK_PARTITION = -1
 NO_SEGMENT = -1
@@ -71,6 +72,7 @@ def decode(records: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
         is_half.alias("is_half"),
         F.when(is_half, _in_order(_HALF_ORDER, names)).otherwise(_in_order(_OP_ORDER, names)).alias("in_order"),
         (_count(names, _NAME_SEPARATOR) != F.size("headers") - 1).alias("zero_in_name"),
+        *_sizes(names),
     )
     # Only for records that are not in our SDK's order. No lambda here, nor anywhere in this module: it would take
     # the whole step out of Spark's code generation, and each task would then write Java code anew (30 ms).
@@ -119,6 +121,7 @@ def _fields(read: DataFrame) -> DataFrame:
     repeated = _count_of_ours(F.col("headers")["key"]) != _count_of_ours(F.map_keys("found"))
     return read.select(
         *("topic", "partition", "offset", "key", "value", "headers", "is_half", "in_order", "zero_in_name"),
+        *("key_bytes", "value_bytes", "header_bytes"),
         F.when(~F.col("in_order"), repeated).alias("repeated"),
         header(protocol.ID, 0, 0).alias("id"),
         header(protocol.GROUP, 1, 1).alias("group"),
@@ -129,6 +132,18 @@ def _fields(read: DataFrame) -> DataFrame:
         optional(protocol.HEADER_VERSION).alias("version"),
         optional(protocol.HELD).alias("held"),
         *(optional(name).alias(name) for name in OPTIONS),
+    )
+
+
+def _sizes(names: Column) -> tuple[Column, ...]:
+    """Bytes of key, value, and all headers' names and values together."""
+    contents = F.array_join(F.col("headers")["value"].cast("array<string>"), "")  # bytes stay what they are
+    separators = F.size("headers") - 1
+    headers = F.octet_length(names) - separators + F.octet_length(contents)
+    return (
+        F.coalesce(F.octet_length("key"), F.lit(0)).alias("key_bytes"),
+        F.coalesce(F.octet_length("value"), F.lit(0)).alias("value_bytes"),
+        F.when(F.size("headers") > 0, headers).otherwise(0).alias("header_bytes"),
     )
 
 
@@ -149,9 +164,11 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
         F.substring_index("half", ":", 1).cast("int").alias("named_partition"),
         F.substring_index("half", ":", -1).cast("long").alias("named_offset"),
     )
+    too_large = [F.when(wrong, F.lit(reason)) for wrong, reason in _size_rules()]
+    rows = rows.select("*", F.coalesce(*too_large).alias("too_large"))
     rows = rows.select(
         "*",
-        _broken_reason(topics).alias("reason"),
+        F.coalesce("too_large", _broken_reason(topics)).alias("reason"),
         F.when(F.col("is_half"), F.col("offset")).otherwise(F.col("named_offset")).alias("half_offset"),
     )
     broken = F.col("reason").isNotNull()
@@ -159,7 +176,11 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
     segment = F.shiftright("half_offset", segment_size.bit_length() - 1)
     # An op in the five headers that every op has can be written anew from its columns; any other is kept whole.
     application = F.slice("headers", len(_HALF_ORDER) + 1, _MOST)
-    kept = F.when(broken | ~F.col("in_order"), F.col("headers")).when(is_half, application)
+    kept = (
+        F.when(F.col("too_large").isNotNull(), _head_of_headers())
+        .when(broken | ~F.col("in_order"), F.col("headers"))
+        .when(is_half, application)
+    )
     given = [F.col(f"`{name}`") for name in OPTIONS]
     spelled = [F.coalesce(column, F.lit("")) for column in given]
     values = {
@@ -175,8 +196,8 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
         .when(is_half, F.col("real_topic").cast("string"))
         .otherwise(F.col("action")),
         "source": F.when(~broken, F.col("source")),
-        "key": F.col("key"),
-        "value": F.col("value"),
+        "key": _bounded("key", KEY_HEAD_BYTES),
+        "value": _bounded("value", HEAD_BYTES),
         "headers": F.when(F.size(kept) > 0, F.to_json(kept)),
         # a broken record's may be no UTF-8, which Arrow does not take
         "options": F.when(
@@ -185,6 +206,32 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
         "reason": F.col("reason"),
     }
     return rows.select(*(values[name].cast(kind).alias(name) for name, kind in COLUMNS.items()))
+
+
+def _bounded(name: str, head: int) -> Column:
+    """A record's key or value: its head when the record is too large; of an op's, which are for people, a little."""
+    column = F.col(name)
+    remark = F.col("reason").isNull() & ~F.col("is_half") & (F.col(f"{name}_bytes") > limits.MAX_REMARK_BYTES)
+    return (
+        F.when(F.col("too_large").isNotNull(), F.substring(name, 1, head))
+        .when(remark, F.substring(name, 1, limits.MAX_REMARK_BYTES))
+        .otherwise(column)
+    )
+
+
+def _head_of_headers() -> Column:
+    """The note of a record's sizes, and the heads of its first headers: see ``streaming.heads``."""
+    sizes = F.concat_ws(" ", *(F.col(f"{name}_bytes").cast("string") for name in ("key", "value", "header")))
+    note = F.struct(F.lit(protocol.CUT).alias("key"), sizes.cast("binary").alias("value"))
+    heads = [
+        F.struct(
+            F.substring(F.get("headers", at)["key"], 1, NAME_HEAD_CHARACTERS).alias("key"),
+            F.substring(F.get("headers", at)["value"], 1, HEADER_HEAD_BYTES).alias("value"),
+        )
+        for at in range(HEADER_HEADS)
+    ]
+    there = F.least(F.coalesce(F.size("headers"), F.lit(0)), F.lit(HEADER_HEADS))
+    return F.concat(F.array(note), F.slice(F.array(*heads), F.lit(1), F.greatest(there, F.lit(0))))
 
 
 _EVENTS = {
@@ -241,6 +288,10 @@ def _broken_reason(topics: Topics) -> Column:
     natural = (F.col("named_partition") >= 0) & (F.col("named_offset") >= 0)
     plain = F.coalesce((named == F.col("half")) & natural, F.lit(False))  # noqa: FBT003
     rules += [
+        (
+            is_op & (F.col("header_bytes") > limits.MAX_OP_HEADER_BYTES),
+            "the headers of an op are larger than 16 KiB together",
+        ),
         (is_op & ~plain, "cb-half is not partition:offset"),
         # each would get a segment of its own, and random numbers would make batches that never end
         (is_op & (F.col("named_offset") >= 10**protocol.MAX_OFFSET_DIGITS), "cb-half names an offset that no log has"),
@@ -270,6 +321,17 @@ def _broken_reason(topics: Topics) -> Column:
         ),
     ]
     return F.coalesce(*(F.when(wrong, F.lit(reason)) for wrong, reason in rules))
+
+
+def _size_rules() -> list[tuple[Column, str]]:
+    """What no record may exceed; of one that does only the head goes on from here."""
+    spare = F.when(F.col("held").isNotNull(), limits.HELD_SPARE).otherwise(1)
+    return [
+        (F.col("value_bytes") > limits.MAX_VALUE_BYTES, "its value is larger than 16 MiB"),
+        (F.col("key_bytes") > limits.MAX_KEY_BYTES, "its key is larger than 1 MiB"),
+        (F.size("headers") > limits.MAX_HEADERS * spare, "it has more than 1,000 headers"),
+        (F.col("header_bytes") > limits.MAX_HEADER_BYTES * spare, "its headers are larger than 1 MiB together"),
+    ]
 
 
 def _half_rules(topics: Topics) -> list[tuple[Column, str]]:

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -64,9 +64,20 @@ def fence(settings: SinkSettings, query_id: str, partitions: int) -> None:
 
 
 def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
-    """Kafka's own id of each topic that exists; a topic that is deleted and made again has another one.
+    """The id of each topic that exists: see :func:`described`."""
+    return {name: one.id for name, one in described(admin, topics).items()}
 
-    Empty where Kafka gives none (before version 2.8).
+
+class TopicDescription(NamedTuple):
+    """What Kafka says of a topic."""
+
+    id: str
+    """Kafka's own; another one when the topic is deleted and made again. Empty where it gives none (before 2.8)."""
+    partitions: int
+
+
+def described(admin: AdminClient, topics: Iterable[str]) -> dict[str, TopicDescription]:
+    """Those of the topics that exist.
 
     Raises:
         KafkaException: Kafka did not say.
@@ -75,8 +86,9 @@ def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
     found = {}
     for name, answer in asked.items():
         try:
-            given = str(answer.result().topic_id)
-            found[name] = "" if given == _NO_ID else given
+            topic = answer.result()
+            given = str(topic.topic_id)
+            found[name] = TopicDescription("" if given == _NO_ID else given, len(topic.partitions))
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise

@@ -1,5 +1,6 @@
 """What the driver makes sure of around each batch of a running job."""
 
+import logging
 import time
 from collections.abc import Mapping
 
@@ -7,13 +8,15 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from checkback.exceptions import JobStoppedError
+from checkback.topics import few_ops
 from streaming.checkpoint import deleted, recreated
 from streaming.claim import Claim, Owner
 from streaming.clock import JobClock
-from streaming.fence import topic_ids
+from streaming.fence import TopicDescription, described
 from streaming.offset_log import Entry
 from streaming.partition_writer import SinkSettings
 
+_LOGGER = logging.getLogger(__name__)
 _TOPICS_SECONDS = 5.0
 _LONG_SECONDS = 0.5
 
@@ -33,6 +36,8 @@ class Guard:
         self._clock = clock
         self._admin = AdminClient(settings.client())
         self._missing: set[str] = set()
+        self._half, self._op = settings.topics.half, settings.topics.op
+        self._warned: tuple[int, ...] = ()
         self._looked_at = self._asked_at = time.monotonic()
 
     @property
@@ -101,9 +106,11 @@ class Guard:
             return
         self._looked_at = now
         try:
-            found = topic_ids(self._admin, self._topics)
+            described_now = described(self._admin, self._topics)
         except KafkaException:
             return  # Kafka is away; the topics are looked at when it is back
+        found = {name: one.id for name, one in described_now.items()}
+        self._warn_of_few_ops(described_now)
         for name, known in self._topics.items():
             if known and found.get(name) and found[name] != known:
                 raise recreated(name)
@@ -111,3 +118,10 @@ class Guard:
         for name in missing & self._missing:  # twice in a row: a broker that starts knows nothing for a moment
             raise deleted(name)
         self._missing = missing
+
+    def _warn_of_few_ops(self, found: Mapping[str, TopicDescription]) -> None:
+        """Half partitions that were grown first: nobody can end a transaction that lies on a new one."""
+        counts = tuple(found[name].partitions for name in (self._half, self._op) if name in found)
+        if len(counts) == 2 and counts[0] > counts[1] and counts != self._warned:
+            _LOGGER.warning(few_ops(self._half, self._op, *counts))
+            self._warned = counts

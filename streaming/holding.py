@@ -61,13 +61,14 @@ class Holding:
         again = refusal.passing and self.now_ms - since_ms < self.redeliver_for_ms
         noted = Held(held.tries + 1, since_ms, held.origin) if again else Held(0, 0, held.origin)
         partition = row["partition"]
+        wait_ms = refusal.pause_ms or pause_ms(held.tries)
         ours: list[tuple[str, str]] = [
             (protocol.ID, row["tx_id"]),
             (protocol.GROUP, row["group"]),
             (protocol.TOPIC, row["topic"]),
             *([(protocol.PARTITION, str(partition))] if partition >= 0 else []),
             (protocol.ACTION, HalfAction.COMMIT if again else HalfAction.PARK),
-            *([(protocol.DELIVER_AT, str(self.now_ms + pause_ms(held.tries)))] if again else []),
+            *([(protocol.DELIVER_AT, str(self.now_ms + wait_ms))] if again else []),
             (protocol.HELD, str(noted)),
             (protocol.REASON, row["reason"]),
         ]

@@ -3,6 +3,8 @@
 import contextlib
 from collections.abc import Iterable, Sequence
 from functools import partial
+from math import inf
+from time import monotonic
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
@@ -54,8 +56,12 @@ def _limits(admin: AdminClient, names: list[str], *, compressed: bool) -> dict[s
     return rules
 
 
-def tried_alone(client: dict[str, Any], records: Sequence[Record], dated_ms: int) -> dict[int, KafkaError]:
-    """Which of these records Kafka refuses, each in a batch of its own; by their index.
+def tried_alone(
+    client: dict[str, Any], records: Sequence[Record], dated_ms: int, until: float = inf
+) -> tuple[dict[int, KafkaError], list[int]]:
+    """Which of these records Kafka refuses, each in a batch of its own; and which have not been tried by ``until``.
+
+    By their index; ``until`` is a reading of the monotonic clock, in seconds.
 
     They are written in transactions that are aborted. After a refusal a transaction takes nothing more, so one round
     settles all that fit before the first that does not, and the few that were on their way then.
@@ -65,13 +71,13 @@ def tried_alone(client: dict[str, Any], records: Sequence[Record], dated_ms: int
     """
     answers: dict[int, KafkaError | None] = {}
     waiting = list(range(len(records)))
-    while waiting:
+    while waiting and monotonic() < until:
         failure = _try_round(client, records, waiting, answers, dated_ms)
         left = [index for index in waiting if index not in answers]
         if len(left) == len(waiting):
             raise KafkaException(failure or KafkaError(KafkaError._TIMED_OUT, "Kafka does not answer"))  # noqa: SLF001
         waiting = left
-    return {index: error for index, error in answers.items() if error is not None}
+    return {index: error for index, error in answers.items() if error is not None}, waiting
 
 
 def _try_round(

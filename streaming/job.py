@@ -26,6 +26,7 @@ from streaming.clock import JobClock, kafka_ms, wall_ms
 from streaming.fairness import Fairness
 from streaming.fence import any_has, topic_ids
 from streaming.guard import Guard
+from streaming.half_logs import HalfLogs
 from streaming.held_back import HeldBackWatch, named_writer
 from streaming.metrics import JobMetrics
 from streaming.opening import Clock, Opening
@@ -132,7 +133,8 @@ class TransactionJob:
         publisher = publisher_of(rules, tables, self._witness)
         partitions = settings.job.state_partitions
         fairness = self._fairness = Fairness(spark, settings)
-        self._sink = ExactlyOnceSink(sink, checkpoint, self._guard, partitions, self._observe, publisher)
+        half_logs = HalfLogs(checkpoint, sink.client(), sink.topics)
+        self._sink = ExactlyOnceSink(sink, checkpoint, self._guard, partitions, self._observe, publisher, half_logs)
         self._sink.before_evaluation(fairness.before)
         self._query = start_query(outcomes(spark, settings, rules.policies(), self._witness), settings, self._sink)
         fairness.watch(self._query)

@@ -19,7 +19,7 @@ from streaming.generations import Generations
 from streaming.holding import Holding
 from streaming.pieces import Pieces
 from streaming.progress import Verdict, judge_progress, progress_group
-from streaming.records import Ask, RecordBuilder
+from streaming.records import Ask, Pace, RecordBuilder
 from streaming.refusals import Refusals
 from streaming.steps import Step, Witness, nothing
 from streaming.topic_rules import KnownTopics, Rules
@@ -187,7 +187,7 @@ class _Task:
         usages: list[Usages] = []
         settings.witness(Step.BEFORE_TRANSACTION, number)
         transaction.begin(rules, self._batch.dated_ms)  # 5
-        builder = self._builder(transaction.known, rules, self._ask)
+        builder = self._builder(transaction.known, rules, self._ask, transaction.pace_ms)
         for piece in self._pieces:
             report.written += transaction.produce(builder.build(piece))
             _count(piece, counts)
@@ -202,8 +202,8 @@ class _Task:
         report.usages = json.dumps(summed(usages))
         return report
 
-    def _builder(self, known: Known, rules: Rules, ask: Ask | None) -> RecordBuilder:
-        return RecordBuilder(self._settings.topics, known, self._holding, rules, ask)
+    def _builder(self, known: Known, rules: Rules, ask: Ask | None, pace: Pace | None = None) -> RecordBuilder:
+        return RecordBuilder(self._settings.topics, known, self._holding, rules, ask, pace)
 
 
 _known: dict[str, KnownTopics] = {}

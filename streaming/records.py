@@ -1,14 +1,12 @@
 """Outcome rows to Kafka records: the last step before the sink."""
 
 import json
-from binascii import a2b_base64
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,42 +17,43 @@ from checkback.protocol import HalfPosition, Held, Topics
 from checkback.topics import MOST_BYTES
 from state import BUNDLE, NOT_WRITTEN, Kind
 from streaming.directory import Known
-from streaming.holding import HELD_MARK, Holding, half_of, held_of
+from streaming.headers import application_headers, unpack_headers
+from streaming.heads import head_of
+from streaming.holding import HELD_MARK, Holding, half_of, held_of, pause_ms
 from streaming.topic_rules import RANDOM_OR_KEYED, Headers, Record, Refusal, Rules, chosen_partition
 
 _NO_RULES = Rules()
 Ask = Callable[[str, Rules], Rules]
 """Gives the rules with what the brokers say now of one topic."""
-
-
-def unpack_headers(packed: str | None) -> Headers:
-    """Headers of Spark's ``to_json`` of its header array, in their order; a null value is left out there."""
-    if not packed:
-        return []
-    pairs: Headers = []
-    for header in orjson.loads(packed):
-        value = header.get("value")
-        pairs.append((header["key"], None if value is None else a2b_base64(value)))
-    return pairs
-
-
-def application_headers(packed: str | None) -> Headers:
-    """Those that consumers shall see: a half message not in our SDK's order is kept with the protocol's own."""
-    return [pair for pair in unpack_headers(packed) if not pair[0].startswith(protocol.RESERVED_PREFIX)]
+Pace = Callable[[str], float]
+"""How many milliseconds a message of this topic takes, if there is no time for more of them in this batch; else 0."""
+SLOW = "that topic takes a few small messages at a time (max.message.bytes), and there are many"
+_IDLE = 2
+"""A slow topic's messages come back so many times slower than it takes them: batches have others to write."""
 
 
 class RecordBuilder:
     """Builds the records of an outcome batch. What a topic does not take is held, or left to operators.
 
-    ``known``: how topics stand; ``rules``: what they are known to refuse, which ``ask`` finds out again.
+    ``known``: how topics stand; ``rules``: what they are known to refuse, which ``ask`` finds out again; ``pace``:
+    which of them are slow.
     """
 
     def __init__(
-        self, topics: Topics, known: Known, holding: Holding, rules: Rules = _NO_RULES, ask: Ask | None = None
+        self,
+        topics: Topics,
+        known: Known,
+        holding: Holding,
+        rules: Rules = _NO_RULES,
+        ask: Ask | None = None,
+        pace: Pace | None = None,
     ) -> None:
         self._ask = ask
+        self._pace = pace
+        self._slow: Counter[str] = Counter()
         self._asked: set[str] = set()
         self._topics = topics
+        self._ours = frozenset(topics.all())
         self._known = known
         self._holding = holding
         self._rules = rules
@@ -70,7 +69,7 @@ class RecordBuilder:
         """Records of one batch of outcomes (``OUTCOME_FIELDS`` and ``half_partition``), counts left out.
 
         Raises:
-            OwnTopicError: one of our own topics is missing, or known to refuse a record.
+            OwnTopicError: one of our own topics is missing, or known to refuse a record, and not for its size.
             KafkaException: no broker says how topics stand.
         """
         kinds = batch.column("kind").to_numpy()
@@ -146,15 +145,25 @@ class RecordBuilder:
             return Refusal(standing.refusal, passing=True)
         if record.partition >= standing.partitions:
             return Refusal(f"that topic has {standing.partitions} partitions", passing=True)
-        refusal = self._rules.refusal(record)
+        refusal = self._rules.refusal(record) or self._too_slow(topic)
         if refusal is not None or not standing.away:
             return refusal or record
         partition = chosen_partition(record, standing.partitions, standing.away)
         why = next(iter(standing.away.values())) if partition < 0 else standing.away.get(partition)
         return Refusal(why, passing=True) if why else record._replace(partition=partition)
 
+    def _too_slow(self, topic: str) -> Refusal | None:
+        """Held for as long as those before it take: so it is not tried, and written again, all the time."""
+        if self._pace is None or topic not in self._rules.topics or topic in self._ours:
+            return None
+        pace_ms = self._pace(topic)
+        if not pace_ms:
+            return None
+        self._slow[topic] += 1
+        return Refusal(SLOW, passing=True, pause_ms=pause_ms(0) + int(self._slow[topic] * pace_ms * _IDLE))
+
     def _own(self, record: Record) -> Record:
-        """A record for a topic of ours, which has to take it."""
+        """A record for a topic of ours, which has to take it: whole where it can, else with its head."""
         if record.topic in self._plain:
             return record
         self._learn([record.topic])
@@ -162,6 +171,10 @@ class RecordBuilder:
         if not standing.partitions:  # a broker that has just started knows nothing yet
             standing = self._known.patiently(record.topic)
             self._sort(record.topic)
+        room = self._rules.room(record)
+        if room is not None:  # nobody's input stops the job
+            record = head_of(record, room, payload=record.topic != self._topics.check)
+            self.counts["cut"] += 1
         refusal = self._rules.refusal(record)
         why = standing.refusal or (refusal.reason if refusal else "")
         if why:

@@ -5,6 +5,7 @@ Only after a transaction has failed: see docs/decisions/0010-refused-records.md.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -17,6 +18,8 @@ from streaming.topic_rules import KnownTopics, Record, Rules, TopicRule, batch_b
 from streaming.transaction import NOT_NOW, REFUSES_ALL, TOO_LARGE, RefusedError
 
 _TRIED_AT_ONCE = 1_000
+_TRYING_SECONDS = 10.0
+"""For one topic and pass; those of its messages that are left then are held, for a later batch to try."""
 
 Build = Callable[[Known, Rules, Ask | None], RecordBuilder]
 
@@ -156,12 +159,16 @@ class Refusals:
         rule = rules.topics.get(topic, TopicRule(fits=1))  # not known what fits: one record a batch
         suspects: list[Record] = []
         refused: dict[Any, str] = {}
+        untried: set[int] = set()
         whole: list[TopicRule] = []
+        until = monotonic() + _TRYING_SECONDS
 
         def settle() -> None:
-            for record, why in self._refused(suspects):
-                refused[record_key(record)] = f"Kafka says: {why.str()}"
+            tried, left = tried_alone(self._client(), suspects, self._dated_ms, until)
+            for index, why in tried.items():
+                refused[record_key(suspects[index])] = f"Kafka says: {why.str()}"
                 whole.extend(filter(None, [_refused_as_a_whole(why)]))
+            untried.update(hash(record_key(suspects[index])) for index in left)
             suspects.clear()
 
         for record in self._records(rules, topic):
@@ -173,10 +180,11 @@ class Refusals:
         settle()
         if whole:  # of a batch's other records Kafka says only that they are in it
             return Rules({topic: whole[0]})
-        return Rules({topic: rule}, refused) if refused or topic not in rules.topics else Rules()
+        found = refused or untried or topic not in rules.topics
+        return Rules({topic: rule}, refused, frozenset(untried)) if found else Rules()
 
     def _refused(self, records: list[Record]) -> list[tuple[Record, KafkaError]]:
-        tried = tried_alone(self._client(), records, self._dated_ms)
+        tried, _ = tried_alone(self._client(), records, self._dated_ms)
         return [(records[index], error) for index, error in tried.items()]
 
 

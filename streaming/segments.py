@@ -39,6 +39,7 @@ from streaming.admission import Admission
 from streaming.arrivals import arrivals_of
 from streaming.barred import told
 from streaming.decode import INGEST_TIME, NO_SEGMENT
+from streaming.half_logs import Openings
 from streaming.steps import Step, Witness, nothing
 from streaming.worker import name_worker, prepare_worker
 
@@ -103,6 +104,7 @@ def segment_function(
 ) -> SegmentFunction:
     """The function that Spark calls for each segment that has rows, or whose timer is due."""
     spending = _Spending(limits)
+    openings = Openings()
 
     def step(key: Any, frames: Iterator[pd.DataFrame], group_state: GroupState) -> Iterator[pd.DataFrame]:
         prepare_worker()
@@ -118,9 +120,12 @@ def segment_function(
             yield from _frames(_read(arrivals), half_partition)
             return
         segment = decode(group_state.get[0]) if group_state.exists else Segment.new(number, policy)
+        reach = openings.reach(batch, half_partition)
         allowance = spending.of_run(batch, timed_out=group_state.hasTimedOut)
-        result = evaluate(segment, arrivals, now_ms, policy, allowance)
+        result = evaluate(segment, arrivals, now_ms, policy, allowance, reach)
         witness(Step.IN_STATE, batch)
+        if not group_state.exists and result.segment is not None and result.segment.early_only:
+            openings.opened()
         if result.segment is None:
             if group_state.exists:
                 group_state.remove()

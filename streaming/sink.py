@@ -14,6 +14,7 @@ from checkback.exceptions import CheckbackError, InputCutShortError
 from state import Usage, Usages, summed
 from streaming.checkpoint import Checkpoint
 from streaming.guard import Guard
+from streaming.half_logs import HalfLogs
 from streaming.partition_writer import Batch, SinkSettings, write_partition
 from streaming.sinks.publishing import Publisher
 from streaming.sinks.staging import StagedFile, Staging, StagingPlan
@@ -63,7 +64,9 @@ class ExactlyOnceSink:
         state_partitions: int,
         observer: Callable[[BatchReport], None] | None = None,
         publisher: Publisher | None = None,
+        half_logs: HalfLogs | None = None,
     ) -> None:
+        self._half_logs = half_logs
         self._state_partitions = state_partitions
         self._publisher = publisher
         self._settings = settings
@@ -91,6 +94,8 @@ class ExactlyOnceSink:
         entry = self._checkpoint.entry(number)
         dated_ms = self._guard.before(entry)
         self._before_evaluation(number)
+        if self._half_logs is not None:
+            self._half_logs.tell(outcomes.sparkSession.sparkContext, entry)
         now = time.monotonic()
         every_partition = self._all_wrote_at is None or now - self._all_wrote_at >= _DAY_SECONDS
         batch = Batch(

@@ -14,6 +14,7 @@ RANDOM_OR_KEYED = -1
 """Partition: the partitioner's choice."""
 
 UNLIMITED = 2**63 - 1
+_LEAST_TRIED = 2_048
 
 EMPTY_BATCH_BYTES = 61
 """What comes before the first record of a batch (Kafka's record batch, magic 2)."""
@@ -52,6 +53,8 @@ class Refusal(NamedTuple):
     reason: str
     passing: bool
     """It is the topic's fault, which may be well again; False: the record's own."""
+    pause_ms: int = 0
+    """When it may be well; 0: nobody knows."""
 
 
 def chosen_partition(record: Record, partitions: int, away: Mapping[int, str] = {}) -> int:
@@ -86,6 +89,7 @@ class TopicRule:
         return Refusal(self.refused, passing=True) if self.refused else None
 
 
+UNTRIED = "that topic refuses some messages and does not say which, and they are tried one by one"
 RecordKey = tuple[str, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
 
@@ -101,6 +105,8 @@ class Rules:
     topics: Mapping[str, TopicRule] = field(default_factory=dict)
     records: Mapping[RecordKey, str] = field(default_factory=dict)
     """Records found to be refused one by one, with the reason; their topics are in ``topics``."""
+    untried: frozenset[int] = frozenset()
+    """Hashes of the keys of those that there was no time to try; likewise."""
 
     def refusal(self, record: Record) -> Refusal | None:
         """Why this record is not taken; None when nothing says so."""
@@ -108,11 +114,28 @@ class Rules:
         if rule is None:
             return None
         why = self.records.get(record_key(record)) if self.records else None
-        return rule.refusal(record) or (Refusal(why, passing=False) if why else None)
+        found = rule.refusal(record) or (Refusal(why, passing=False) if why else None)
+        if found is None and self.untried and hash(record_key(record)) in self.untried:
+            return Refusal(UNTRIED, passing=True)
+        return found
+
+    def room(self, record: Record) -> int | None:
+        """Bytes to which a record has to be cut for its topic to take it; None where its size is not the reason."""
+        rule = self.topics.get(record.topic)
+        if rule is None:
+            return None
+        size = batch_bytes(record)
+        if size < rule.too_large_from and (size <= rule.fits or record_key(record) not in self.records):
+            return None
+        if rule.fits > 1:
+            return rule.fits
+        # what fits is not known: less, and less again at the next refusal
+        return max(_LEAST_TRIED, min(size, rule.too_large_from) // 2)
 
     def joined(self, other: "Rules") -> "Rules":
         """Both; the other's rule goes first for a topic that both know."""
-        return Rules({**self.topics, **other.topics}, {**self.records, **other.records})
+        untried = self.untried | other.untried
+        return Rules({**self.topics, **other.topics}, {**self.records, **other.records}, untried)
 
 
 class KnownTopics:

@@ -23,6 +23,8 @@ _ABORT_SECONDS = 5.0
 _LOOK_SECONDS = 2.0
 _SETTLED_SECONDS = 5.0
 _MESSAGE_TIMEOUT_MS = 120_000
+_NARROW_SECONDS = 10.0
+"""A tenth of the transaction's time, if that is less: for one topic that takes a few messages at a time."""
 BATCH_BYTES = 262_144
 
 GONE = frozenset(
@@ -129,9 +131,14 @@ class Transaction:
         limits = {name: rule.fits for name, rule in rules.topics.items() if rule.fits < self._batch_bytes}
         if limits:
             known = self.known
-            self._narrow = NarrowTopics(limits, lambda topic: max(1, known.again(topic).partitions))
+            seconds = min(_NARROW_SECONDS, self._timeout_ms / 1000 / 10)
+            self._narrow = NarrowTopics(limits, lambda topic: max(1, known.again(topic).partitions), seconds)
         self._producer.begin_transaction()
         self._began = monotonic()
+
+    def pace_ms(self, topic: str) -> float:
+        """See :meth:`streaming.narrow.NarrowTopics.pace_ms`."""
+        return self._narrow.pace_ms(topic) if self._narrow is not None else 0.0
 
     def produce(self, records: Iterable[Record]) -> int:
         """Write these; gives their number. Memory is bounded: librdkafka's queue is."""

@@ -26,7 +26,8 @@ def create(
 ) -> None:
     """Create the topics that are missing, with the retention the age limit asks for.
 
-    Those that are there keep their settings but one: message.timestamp.type becomes LogAppendTime.
+    Those that are there keep their settings but two: message.timestamp.type becomes LogAppendTime; compression.type of
+    those that applications write to becomes uncompressed.
     """
     settings = load(config)
     kafka = settings.kafka

@@ -35,8 +35,8 @@ Lost = Callable[[BaseException], None]
 class Transport(Protocol):
     """A Kafka client for half messages and ops: acks=all, idempotent. All threads of a process may use one."""
 
-    def partitions(self, topic: str) -> int:
-        """Number of partitions of a topic.
+    def partitions(self, half_topic: str, op_topic: str) -> int:
+        """How many partitions both topics have, as far as the clients that write to each know.
 
         Raises:
             ConfigurationError: there is no such topic, or Kafka does not say.

@@ -79,11 +79,14 @@ class ConfluentTransport:
         self._idle = threading.Thread(target=self._poll_idly, name="checkback-ops", daemon=True)
         self._idle.start()
 
-    def partitions(self, topic: str) -> int:
+    def partitions(self, half_topic: str, op_topic: str) -> int:
         """See :class:`~checkback.transports.Transport`."""
+        return min(self._partitions(self._halves, half_topic), self._partitions(self._ops, op_topic))
+
+    def _partitions(self, client: Producer, topic: str) -> int:
         try:
             # all topics: asking for one by its name may create it
-            return len(self._halves.list_topics(timeout=self._half_timeout_ms / 1000).topics[topic].partitions)
+            return len(client.list_topics(timeout=self._half_timeout_ms / 1000).topics[topic].partitions)
         except (KafkaException, KeyError) as error:
             raise ConfigurationError(f"Kafka has no topic {topic}. ({error!r})") from error
 

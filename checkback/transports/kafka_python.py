@@ -35,12 +35,9 @@ class KafkaPythonTransport:
         except KafkaError as error:
             raise KafkaUnreachableError(f"No Kafka answers at {bootstrap_servers}: {error!r}.") from error
 
-    def partitions(self, topic: str) -> int:
-        """See :class:`~checkback.transports.Transport`."""
-        try:
-            return len(self._halves.partitions_for(topic))
-        except (KafkaError, TypeError) as error:
-            raise ConfigurationError(f"Kafka has no topic {topic}. ({error!r})") from error
+    def partitions(self, half_topic: str, op_topic: str) -> int:
+        """See :class:`~checkback.transports.Transport`. Clients ask Kafka every 5 min (``metadata_max_age_ms``)."""
+        return min(_partitions(self._halves, half_topic), _partitions(self._ops, op_topic))
 
     def write_half(self, record: OutgoingRecord) -> int:
         """See :class:`~checkback.transports.Transport`."""
@@ -68,6 +65,13 @@ class KafkaPythonTransport:
         """See :class:`~checkback.transports.Transport`."""
         self._ops.close(timeout=seconds)
         self._halves.close(timeout=seconds)
+
+
+def _partitions(client: KafkaProducer, topic: str) -> int:
+    try:
+        return len(client.partitions_for(topic))
+    except (KafkaError, TypeError) as error:
+        raise ConfigurationError(f"Kafka has no topic {topic}. ({error!r})") from error
 
 
 def _send(client: KafkaProducer, record: OutgoingRecord) -> Any:

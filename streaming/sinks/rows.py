@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from checkback import protocol
 from conf import KAFKA
 from state import Kind
-from streaming.records import application_headers
+from streaming.headers import application_headers
 from streaming.sinks.routes import Routes
 from streaming.topic_rules import RANDOM_OR_KEYED, Headers
 

@@ -184,6 +184,7 @@ def test_the_death_of_the_process_writes_no_op(transport: TransportName, place: 
     ("arguments", "error"),
     [
         ({"value": b"x" * TOO_LARGE}, HalfMessageError),
+        ({"headers": [("a", b"")] * 998}, ProtocolError),
         ({"value": None}, ProtocolError),
         ({"value": "text"}, ProtocolError),
         ({"key": "text"}, ProtocolError),
@@ -251,10 +252,16 @@ def test_an_op_that_cannot_be_written_is_left_to_the_check(
 ) -> None:
     message = producer.prepare("paid", b"value")
     with caplog.at_level(logging.WARNING, "checkback"):
-        producer.commit(message, "x" * TOO_LARGE)
+        producer.commit(message._replace(position=HalfPosition(HALF_PARTITIONS, 0)))  # no such partition
         producer.flush()
     assert f"The commit of transaction {message.transaction_id} did not reach Kafka" in caplog.text
     assert place.read(place.topics.op) == []
+
+
+def test_of_a_long_remark_so_much_is_written_as_the_job_keeps(place: Place, producer: TransactionProducer) -> None:
+    producer.commit(producer.prepare("paid", b"value"), "x" * TOO_LARGE)
+    producer.flush()
+    assert [record.value for record in place.read(place.topics.op)] == [b"x" * 4096]
 
 
 def test_nothing_is_sent_after_close(place: Place, producer: TransactionProducer, ran: Recorder) -> None:

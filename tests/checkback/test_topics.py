@@ -1,11 +1,13 @@
 """Checkback's own topics have Kafka's time: a producer's wrong clock deletes nothing."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource
+from kafka.errors import MessageSizeTooLargeError
 
 from checkback.exceptions import ConfigurationError
 from checkback.local import LocalKafka
@@ -13,6 +15,7 @@ from checkback.topics import Made, TopicAdministration
 from tests.place import HALF_PARTITIONS, STATE_PARTITIONS, Place, wait_until
 
 _IN_1970 = 1
+_LARGE: dict[str, Any] = {"max_request_size": 5_000_000, "retries": 0}
 
 
 @pytest.fixture
@@ -23,9 +26,13 @@ def administration(place: Place) -> Iterator[TopicAdministration]:
 
 def with_producers_time(place: Place, *names: str) -> None:
     """As an earlier version made them."""
+    configure(place, names, **{"message.timestamp.type": "CreateTime"})
+
+
+def configure(place: Place, names: Iterable[str], **configuration: str) -> None:
     admin = KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)
     try:
-        admin.alter_configs([ConfigResource("TOPIC", name, {"message.timestamp.type": "CreateTime"}) for name in names])
+        admin.alter_configs([ConfigResource("TOPIC", name, configuration) for name in names])
     finally:
         admin.close()
 
@@ -79,6 +86,29 @@ def test_topics_of_an_earlier_version_are_refused_until_they_are_corrected(
     send_from_1970(place, half)
     (record,) = place.read(half)
     assert record.timestamp > _IN_1970
+
+
+def test_what_a_producer_compressed_counts_with_its_real_size(
+    place: Place, administration: TopicAdministration, caplog: pytest.LogCaptureFixture
+) -> None:
+    half = place.topics.half
+    with KafkaProducer(bootstrap_servers=place.bootstrap_servers, compression_type="gzip", **_LARGE) as producer:
+        with pytest.raises(MessageSizeTooLargeError):
+            producer.send(half, bytes(2_000_000)).get(10)
+        configure(place, [half], **{"compression.type": "producer"})
+        wait_until(lambda: not refused(administration, place) and half in caplog.text)
+        assert "Run 'checkback topics create', which sets compression.type=uncompressed" in caplog.text
+        producer.send(half, bytes(2_000_000)).get(10)
+        assert create(administration, place)[half] is Made.CORRECTED
+
+        def taken() -> bool:
+            try:
+                producer.send(half, bytes(2_000_000)).get(10)
+            except MessageSizeTooLargeError:
+                return False
+            return True
+
+        wait_until(lambda: not taken())
 
 
 def test_retention_deletes_what_has_the_producers_time_and_keeps_what_has_kafkas(place: Place) -> None:

@@ -3,6 +3,7 @@
 from random import Random
 from typing import NamedTuple
 
+from state.segment import BEYOND_REASON
 from tests.fuzz.pieces import NOT_NUMBERS, NOT_TEXT, Headers, Made, changed, noise, some, without
 
 _HALF = "cb-half is not partition:offset"
@@ -72,17 +73,17 @@ class Strays:
         self._random = random
         self._ends = ends
 
-    def make(self, partition: int) -> tuple[Made, bool]:
-        """An op for this partition, and whether it waits."""
+    def make(self, partition: int) -> Made:
+        """An op for this partition."""
         random = self._random
         # not just behind the end: the job writes half messages of its own there, those that it holds
         offset = random.choice((*FAR, *(self._ends[partition] + ahead for ahead in (5_000, 5_001, 9_099))))
         lawful = spelled(random, random.choice(_SAYINGS), Made("", None, None, [], "", b"stray", b"orders"), "")
         headers = changed(lawful.headers, "cb-half", f"{partition}:{offset}".encode())
         if random.random() < 0.2:
-            return lawful._replace(kind="beyond the log's end", headers=headers), True
+            return lawful._replace(kind="beyond the log's end", headers=headers, reason=BEYOND_REASON)
         kind, reason, headers = random.choice(self._broken(headers, partition))
-        return lawful._replace(kind=kind, headers=headers, reason=reason), False
+        return lawful._replace(kind=kind, headers=headers, reason=reason)
 
     def _broken(self, good: Headers, partition: int) -> list[tuple[str, str, Headers]]:
         random = self._random

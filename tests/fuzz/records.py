@@ -10,6 +10,7 @@ from random import Random
 from typing import NamedTuple
 
 from checkback.protocol import Topics
+from state.segment import MISSED_REASON
 from tests.fuzz import halves, ops
 from tests.fuzz.pieces import Headers, Made, NotText
 
@@ -17,7 +18,7 @@ HALF_PARTITIONS = 2
 
 
 class End(NamedTuple):
-    """What becomes of a record: the name of its count (``waiting`` has none), and how its rejection's reason begins."""
+    """What becomes of a record: the name of its count, and how its rejection's reason begins."""
 
     name: str
     reason: str = ""
@@ -75,8 +76,8 @@ def fuzz(seed: int, count: int, topics: Topics, real_topic: str) -> Fuzz:
     strays = ops.Strays(random, [len(records) for records in written])
     for _ in range(count // 5):
         partition = random.randrange(HALF_PARTITIONS)
-        op, waits = strays.make(partition)
-        end = End("waiting") if waits else End("rejected", op.reason)
+        op = strays.make(partition)
+        end = End("rejected", op.reason)
         at = random.uniform(0, count // 2)
         asked.append((at, Fuzzed(topics.op, partition, op.key, op.value, op.headers, op.kind, end)))
     made.ops = [record for _, record in sorted(asked, key=lambda pair: pair[0])]
@@ -129,8 +130,8 @@ def _decide(
     partition, offset = place
     sayings = ops.a_story(random)
     at = sorted(random.choice([0.0, number, number, number + 50.0]) + random.random() for _ in sayings)
-    if half.reason:  # nobody is there: whatever is said waits for a half that never comes
-        ends = [End("waiting") for _ in sayings]
+    if half.reason:  # nobody is there
+        ends = [NOBODY for _ in sayings]
     else:
         ends, state = _told(sayings, delayed=half.delayed)
         if state == "committed":
@@ -143,6 +144,7 @@ def _decide(
         asked.append((when, Fuzzed(topics.op, partition, op.key, op.value, op.headers, saying.kind, end)))
 
 
+NOBODY = End("rejected", MISSED_REASON)
 FOREIGN = End("rejected", "its cb-id or cb-group is not that of the half message")
 CONFLICT = End("rejected", "it contradicts the decision already taken")
 

@@ -27,14 +27,13 @@ def test_each_fuzzed_record_ends_as_it_must(place: Place, spark: SparkSession) -
     made = fuzz(SEED, RECORDS, place.topics, place.real_topic)
     write(place, made)
     expected = made.ends()
-    waiting = expected.pop("waiting")
     counts = run_until_all_ended(place, spark, expected)
     held_taken_in = counts["half"] - expected["half"]
     assert ended(counts) - Counter(half=held_taken_in) == expected
-    # what waits is in the state, and no more than that
+    # what is undecided is in the state, and no more than that
     state = state_of(place, spark)
     held_waiting = state.pop("delayed", 0) - made.delayed
-    assert state == +Counter(early=waiting, open=made.undecided)
+    assert state == +Counter(open=made.undecided)
     assert 0 <= held_waiting <= held_taken_in <= counts["held"]
     decided = counts["committed"] - (held_taken_in - held_waiting) + counts["rolled_back"] + made.delayed
     assert expected["half"] == decided + made.undecided

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from state import (
+    ANYWHERE,
     BROKEN_FIELDS,
     HALF_FIELDS,
     OP_FIELDS,
@@ -221,6 +222,7 @@ class Driver:
         """Whether the state goes through its bytes after each step."""
         self.segment = Segment.new(0, policy)
         self.usages: Usages = {}
+        self.reach = ANYWHERE
 
     def step(self, now_ms: int, *came: Half | Op | Broken) -> Said:
         """Let one batch of records come, in this order."""
@@ -229,7 +231,7 @@ class Driver:
             [record for record in came if isinstance(record, Op)],
             [record for record in came if isinstance(record, Broken)],
         )
-        result = evaluate(self.segment, batch, now_ms, self.policy, Allowance(self.limits))
+        result = evaluate(self.segment, batch, now_ms, self.policy, Allowance(self.limits), self.reach)
         said = _said(result.outcomes)
         said.usages = self.usages = {name: u for name, u in summed([self.usages, said.usages]).items() if any(u)}
         said.timer_ms = result.timer_ms

@@ -10,7 +10,7 @@ from checkback.protocol import Action, HalfPosition, Source, Topics, Transaction
 from state import Event
 from state.outcomes import CONFLICT_REASON, FOREIGN_REASON, LATE_REASON
 from streaming.decode import BROKEN_KIND, HALF_KIND, OP_KIND, decode
-from streaming.records import application_headers, unpack_headers
+from streaming.headers import application_headers, unpack_headers
 
 TOPICS = Topics()
 SCHEMA = (
@@ -22,10 +22,12 @@ SIZE = 64
 Headers = list[tuple[str, bytes | None]]
 
 
-def decoded(spark: SparkSession, *records: tuple[str, Headers | None]) -> list[Row]:
+def decoded(
+    spark: SparkSession, *records: tuple[str, Headers | None], key: bytes = b"key", value: bytes = b"value"
+) -> list[Row]:
     """Decode records of the half topic (``half``) or the op topic (``op``), all on partition 1, offsets from 100."""
     rows = [
-        (TOPICS.half if kind == "half" else TOPICS.op, 1, 100 + at, b"key", b"value", headers)
+        (TOPICS.half if kind == "half" else TOPICS.op, 1, 100 + at, key, value, headers)
         for at, (kind, headers) in enumerate(records)
     ]
     return sorted(decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE).collect(), key=lambda row: row.op_offset)
@@ -120,6 +122,7 @@ WRONG: dict[str, tuple[str, Headers | None]] = {
     "cb-deliver-at is not a number of milliseconds": half(("cb-deliver-at", b"tomorrow")),
     "cb-messages is not a number": half(("cb-messages", b"")),
     "cb-partition is for one message, not for several": half(("cb-messages", b"2"), ("cb-partition", b"1")),
+    "the headers of an op are larger than 16 KiB together": op(("note", b"x" * 16_384)),
     "cb-half is not partition:offset": op(half=b"1:-70"),
     "cb-half names an offset that no log has": op(half=b"1:1000000000000000"),
     "it lies on another partition than its cb-half": op(half=b"0:70"),
@@ -149,7 +152,7 @@ ALSO_WRONG: list[tuple[str, tuple[str, Headers | None]]] = [
 def test_the_document_has_every_reason() -> None:
     text = (Path(__file__).parents[2] / "docs/protocol.md").read_text(encoding="utf-8")
     said_by_the_state = (CONFLICT_REASON, FOREIGN_REASON, LATE_REASON)
-    assert [reason for reason in (*WRONG, *said_by_the_state) if f"`{reason}`" not in text] == []
+    assert [reason for reason in (*WRONG, *TOO_LARGE, *said_by_the_state) if f"`{reason}`" not in text] == []
 
 
 def test_what_breaks_the_protocol_is_kept_whole_with_its_reason(spark: SparkSession) -> None:
@@ -165,6 +168,46 @@ def test_what_breaks_the_protocol_is_kept_whole_with_its_reason(spark: SparkSess
         )
         assert unpack_headers(row.headers) == (headers or [])
         assert row.options is None
+
+
+MIB = 1 << 20
+TOO_LARGE = (
+    "its value is larger than 16 MiB",
+    "its key is larger than 1 MiB",
+    "it has more than 1,000 headers",
+    "its headers are larger than 1 MiB together",
+)
+
+
+def test_of_what_is_too_large_the_head_goes_on_with_a_note_of_its_size(spark: SparkSession) -> None:
+    value, key, count, large = TOO_LARGE
+    many: list[tuple[str, bytes]] = [("a", b"")] * 998
+    (row,) = decoded(spark, half(), value=bytes(16 * MIB + 1))
+    assert (row.reason, row.value, row.key) == (value, bytes(65_536), b"key")
+    # cb-id tx-1, cb-group shop, cb-topic orders
+    assert unpack_headers(row.headers) == [("cb-cut", b"3 16777217 35"), *(half()[1] or [])]
+    (row,) = decoded(spark, op(half=b"?"), key=bytes(MIB + 1))
+    assert (row.reason, row.key) == (key, bytes(1024))
+    rows = decoded(spark, half(*many), ("half", [*many, *many]), half(("a", b"x" * MIB)), op(id=b"x" * MIB))
+    assert [row.reason for row in rows] == [count, count, large, large]
+    assert [len(unpack_headers(row.headers)) for row in rows] == [17, 17, 5, 6]
+    assert all(len(row.headers) < 3_000 for row in rows)
+    assert {(row.kind, row.segment) for row in rows} == {(BROKEN_KIND, -1)}
+
+
+def test_what_is_as_large_as_may_be_is_taken(spark: SparkSession) -> None:
+    (row,) = decoded(spark, half(("a", b"x" * (MIB - 36))), key=bytes(MIB), value=bytes(16 * MIB))
+    assert (row.reason, row.kind, len(row.value), len(row.key)) == (None, HALF_KIND, 16 * MIB, MIB)
+    held = [("cb-action", b"commit"), ("cb-held", b"1 2 3:4"), ("a", b"x" * (MIB + 1)), *([("b", b"")] * 1_000)]
+    (row,) = decoded(spark, half(*held))
+    assert row.reason is None
+
+
+def test_of_an_ops_remark_a_little_is_kept(spark: SparkSession) -> None:
+    (row,) = decoded(spark, op(), value=b"x" * 10_000, key=b"y" * 10_000)
+    assert (row.reason, row.kind, row.value, row.key) == (None, OP_KIND, b"x" * 4096, b"y" * 4096)
+    (row,) = decoded(spark, op(half=b"?"), value=b"x" * 10_000)
+    assert (row.kind, len(row.value)) == (BROKEN_KIND, 10_000)
 
 
 def test_the_last_offset_that_an_op_may_name(spark: SparkSession) -> None:

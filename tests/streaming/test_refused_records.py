@@ -5,7 +5,7 @@ import json
 import time
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,12 +15,13 @@ from kafka import KafkaAdminClient
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ConfigResource, ResourcePattern, ResourceType
 
 from checkback import protocol
+from checkback.check_protocol import CheckRequest
 from checkback.exceptions import OwnTopicError
 from checkback.local import LocalKafka
 from checkback.protocol import Message
 from checkback.topics import TopicAdministration
 from state import BUNDLE, Kind
-from streaming import beginning
+from streaming import beginning, transaction
 from streaming.partition_writer import Batch, PartitionReport, SinkSettings, _known_topics, write_partition
 from streaming.steps import Step
 from streaming.topic_rules import RANDOM_OR_KEYED, Record, batch_bytes
@@ -131,6 +132,26 @@ def test_small_messages_that_are_too_large_only_together_are_delivered_in_order(
         assert [record.value[:3] for record in mine] == [b"%03d" % n for n in range(key, 200, 5)]
         assert len({record.partition for record in mine}) == 1
     assert not sink.parked()
+
+
+def test_a_topic_that_takes_one_message_at_a_time_holds_up_a_batch_for_its_seconds_only(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction, "_NARROW_SECONDS", 0.05)
+    narrow = sink.topic("narrow", 1, max_message_bytes="150")
+    many = [outcome(narrow, tx_id=f"{n}", value=b"x" * 40) for n in range(1_000)]
+    sink.write(rows(*many, outcome(sink.place.real_topic)))
+    delivered = {dict(record.headers)["cb-id"].decode() for record in sink.place.read(narrow)}
+    assert 32 <= len(delivered) < 1_000
+    held = [dict(record.headers) for record in sink.place.read(sink.place.topics.half)]
+    assert delivered | {one["cb-id"].decode() for one in held} == {f"{n}" for n in range(1_000)}
+    assert len(delivered) + len(held) == 1_000
+    # not all at once again: each when its turn may have come
+    due = [int(one["cb-deliver-at"]) for one in held]
+    assert due == sorted(due)
+    assert due[0] >= 5_000
+    assert due[-1] - due[0] > 2 * len(held)
+    assert sink.values(sink.place.real_topic) == [b"v"]
 
 
 def test_a_message_without_a_key_for_a_compacted_topic(sink: Sink) -> None:
@@ -351,13 +372,45 @@ def test_our_own_topics_take_what_the_half_topic_takes(sink: Sink) -> None:
         assert set(sink.values(topic)) == {value}
 
 
+def configure(sink: Sink, topics: Iterable[str], **configuration: str) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=sink.place.bootstrap_servers)
+    configs = {key.replace("_", "."): value for key, value in configuration.items()}
+    admin.alter_configs([ConfigResource("TOPIC", topic, configs) for topic in topics])
+    admin.close()
+
+
+@pytest.mark.parametrize("options", [{}, {"compression.type": "gzip"}])
+def test_an_own_topic_gets_the_head_of_what_it_does_not_take_whole(sink: Sink, options: dict[str, str]) -> None:
+    sink.options = options
+    topics = sink.place.topics
+    configure(sink, (topics.parked, topics.rejected, topics.check), max_message_bytes=str(LIMIT))
+    noise = b"".join(uuid.uuid4().bytes for _ in range(500))
+    report = sink.write(
+        rows(
+            outcome("t", kind=Kind.PARK, tx_id="parked", value=noise, reason="because"),
+            outcome("t", kind=Kind.PARK, tx_id="small", reason="because"),
+            outcome("t", kind=Kind.CHECK, tx_id="checked", key=b"k", value=noise),
+            outcome(topics.half, kind=Kind.REJECT_RECORD, value=noise, reason="because"),
+            outcome(sink.place.real_topic),
+        )
+    )
+    assert (sink.values(sink.place.real_topic), json.loads(report.counts)) == ([b"v"], {"cut": 3})
+    assert sink.parked() == {"parked": "because", "small": "because"}
+    for topic in (topics.parked, topics.rejected):
+        head = sink.place.read(topic)[0]
+        assert head.headers[-1] == ("cb-cut", b"0 8000 %d" % sum(len(n) + len(v) for n, v in head.headers[:-1]))
+        assert 200 < len(head.value) < LIMIT
+        assert noise.startswith(head.value)
+    (check,) = sink.place.read(topics.check)
+    request = CheckRequest.from_record(check.value, check.headers)
+    assert (request.transaction_id, request.key, request.value, request.left_out > 0) == ("checked", None, None, True)
+
+
 def test_an_own_topic_that_refuses_stops_the_job_and_says_which_and_what_to_set(sink: Sink) -> None:
     parked = sink.place.topics.parked
-    admin = KafkaAdminClient(bootstrap_servers=sink.place.bootstrap_servers)
-    admin.alter_configs([ConfigResource("TOPIC", parked, {"max.message.bytes": str(LIMIT)})])
-    admin.close()
-    undecided = outcome("t", kind=Kind.PARK, value=b"x" * 2000, reason="because")
-    with pytest.raises(OwnTopicError, match=rf"{parked} refuses .* 1,001 .*max\.message\.bytes=100000000"):
+    configure(sink, [parked], cleanup_policy="compact")
+    undecided = outcome("t", kind=Kind.PARK, reason="because")
+    with pytest.raises(OwnTopicError, match=rf"{parked} refuses .* compacted, .*max\.message\.bytes=100000000"):
         sink.write(rows(undecided, outcome(sink.place.real_topic)))
     assert sink.values(sink.place.real_topic) == []
 

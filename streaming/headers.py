@@ -1,0 +1,24 @@
+"""Headers as the query carries them: Spark's ``to_json`` of an array of names and values."""
+
+from binascii import a2b_base64
+
+import orjson
+
+from checkback import protocol
+from streaming.topic_rules import Headers
+
+
+def unpack_headers(packed: str | None) -> Headers:
+    """Headers of Spark's ``to_json`` of its header array, in their order; a null value is left out there."""
+    if not packed:
+        return []
+    pairs: Headers = []
+    for header in orjson.loads(packed):
+        value = header.get("value")
+        pairs.append((header["key"], None if value is None else a2b_base64(value)))
+    return pairs
+
+
+def application_headers(packed: str | None) -> Headers:
+    """Those that consumers shall see: a half message not in our SDK's order is kept with the protocol's own."""
+    return [pair for pair in unpack_headers(packed) if not pair[0].startswith(protocol.RESERVED_PREFIX)]
