@@ -14,6 +14,8 @@ from checkback.protocol import Topics
 
 _LOGGER = logging.getLogger(__name__)
 _DAY_MS = 24 * 3_600_000
+_CHECKS_MS = 6 * 3_600_000
+"""Checks are read at once, or wait for their group; after ``transactions.check_answer_ttl`` they are written again."""
 _TIME, _OWN_TIME = "message.timestamp.type", "LogAppendTime"
 """A topic's records have the broker's time. A producer's may be wrong by years: retention then deletes them at once."""
 _PACKING, _UNPACKED = "compression.type", "uncompressed"
@@ -77,7 +79,7 @@ class TopicAdministration:
         wanted = {
             topics.half: (partitions, keep),
             topics.op: (max(partitions, self.partitions((topics.half,)).get(topics.half, 0)), keep),
-            topics.check: (partitions, whole),
+            topics.check: (partitions, {"retention.ms": str(_CHECKS_MS), **whole}),
             topics.parked: (1, {"retention.ms": "-1", **whole}),
             topics.rejected: (1, {**keep, **whole}),
             topics.status: (1, compact),

@@ -2,11 +2,12 @@
 
 from checkers.admission import AdmittedResolver, AllowList
 from checkers.ask import Asked, Asker, Verdict
+from checkers.behind import Backlog, Reading, Route
 from checkers.breaker import Breaker
 from checkers.clients import KafkaClients
 from checkers.directory import Endpoint, EndpointDirectory
 from checkers.endpoint_breakers import EndpointBreakers
-from checkers.groups import Check, Groups
+from checkers.groups import Check, Ends, Groups
 from checkers.names import Names
 from checkers.service import CheckService
 from checkers.session import open_session, tls_context
@@ -18,17 +19,21 @@ __all__ = [
     "AllowList",
     "Asked",
     "Asker",
+    "Backlog",
     "Breaker",
     "Check",
     "CheckService",
     "Endpoint",
     "EndpointBreakers",
     "EndpointDirectory",
+    "Ends",
     "GroupShares",
     "Groups",
     "KafkaClients",
     "Names",
     "OffsetWindow",
+    "Reading",
+    "Route",
     "Shares",
     "Verdict",
     "open_session",

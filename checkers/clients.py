@@ -21,7 +21,7 @@ _LEAST_SECONDS = 0.3  # for each step of the closing, also when time is up
 
 
 class KafkaClients:
-    """Reads ``cb.check`` as one of the consumer group, and ``cb.producers`` for itself; writes answers.
+    """Reads ``cb.check`` as one of the consumer group and again for itself, and ``cb.producers``; writes answers.
 
     Raises:
         KafkaError: no Kafka answers, or it takes none of ours.
@@ -45,6 +45,14 @@ class KafkaClients:
             )
             # First of all: until it has left the group, others wait for it to join, and nobody reads its partitions.
             self._opened.append(("leaving the group", self._leave))
+            # Not one of the group: it reads again what was committed with a note that it waits.
+            self.again: Any = KafkaConsumer(
+                isolation_level="read_committed",
+                max_poll_records=_MOST_RECORDS,
+                fetch_max_bytes=_FETCH_BYTES,
+                **{**reading, **options},
+            )
+            self._opened.append(("closing the consumer of waiting checks", self._close_again))
             self.registry: Any = KafkaConsumer(**{**reading, **options})
             self._opened.append(("closing the registry's consumer", self._close_registry))
             self.registry.assign([TopicPartition(topics.producers, 0)])
@@ -71,6 +79,9 @@ class KafkaClients:
 
     def _leave(self, seconds: float) -> None:
         self.checks.close(autocommit=False, timeout_ms=int(seconds * 1000))
+
+    def _close_again(self, seconds: float) -> None:
+        self.again.close(autocommit=False, timeout_ms=int(seconds * 1000))
 
     def _close_registry(self, seconds: float) -> None:
         self.registry.close(autocommit=False, timeout_ms=int(seconds * 1000))

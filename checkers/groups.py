@@ -3,15 +3,18 @@
 Checks of a group that wait for the same endpoint go there together, as many as it takes at once; nothing waits for more
 to come. What all groups have together (memory, connections) is shared among them. That a group has to wait for its
 share, or for something that this process has run out of, is not held against its endpoints.
+
+A check for which there is no room, or nobody to be asked, is postponed: it waits in Kafka (:mod:`checkers.behind`).
+Only a few of those for which nobody can be asked are answered *unreachable*, so that people see it.
 """
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from checkback.check_protocol import CheckRequest
 from checkback.protocol import Action, Headers
@@ -29,6 +32,11 @@ _WOKEN_AT_ONCE = 8  # groups that wait for a connection, whenever one comes back
 _LACKING_SECONDS = 0.25  # until it is tried again, when we have run out of something
 _SAID_AGAIN_MS = 10_000
 _OWN_BYTES = 1_024  # about what a check costs in memory beside its message
+_MISSED_ANSWERS = 100
+"""So many checks of a group are answered *unreachable* in _MISSED_MS; the others are postponed."""
+_MISSED_MS = 30_000
+_MOST_ROOM = 1_000
+_LEAST_BYTES = 256 * 1024  # that a group may still take: more than the largest check has
 
 
 @dataclass(slots=True)
@@ -54,6 +62,13 @@ class Check:
             self.size = _OWN_BYTES
 
 
+class Ends(NamedTuple):
+    """What a check comes to: a verdict, or that it waits, for a reason."""
+
+    answer: Callable[[Check, Verdict], None]
+    postpone: Callable[[Check, str], None]
+
+
 @dataclass(slots=True)
 class _Group:
     waiting: deque[Check] = field(default_factory=deque)
@@ -68,7 +83,7 @@ class _Group:
 
 
 class Groups:
-    """Takes checks, and gives each exactly one verdict: to ``answer``, on the loop's thread.
+    """Takes checks, and lets each have one end, on the loop's thread.
 
     ``concurrency`` requests of one group are under way at once, ``queue`` of its checks wait or are under way.
     """
@@ -77,7 +92,7 @@ class Groups:
         self,
         directory: EndpointDirectory,
         asker: Asker,
-        answer: Callable[[Check, Verdict], None],
+        ends: Ends,
         clock_ms: Callable[[], int],
         *,
         concurrency: int,
@@ -86,7 +101,7 @@ class Groups:
     ) -> None:
         self._directory = directory
         self._asker = asker
-        self._answer = answer
+        self._answer, self._postpone = ends
         self._clock_ms = clock_ms
         self._concurrency = concurrency
         self._queue = queue
@@ -97,6 +112,8 @@ class Groups:
         self._unconnected: dict[str, _Group] = {}
         """Groups that wait for a connection, the one that waits longest first."""
         self._said_again_ms = 0
+        self._missed: Counter[str] = Counter()
+        self._missed_since_ms = 0
 
     def take(self, checks: Iterable[Check]) -> None:
         """Ask about these, as soon as it is their turn."""
@@ -106,12 +123,26 @@ class Groups:
             group = touched[name] = self._groups.setdefault(name, _Group())
             refusal = self._refusal(name, group, check)
             if refusal:
-                self._answer(check, Verdict(Action.UNREACHABLE, refusal))
+                self._postpone(check, refusal)
                 continue
             group.held += 1
             group.waiting.append(check)
         for name, group in touched.items():
             self._dispatch(name, group)
+
+    def room(self, name: str, topic: str) -> int:
+        """How many more checks of a group, for a real topic, would be asked now; 1 where an endpoint is tried again."""
+        if self._bytes.room(name) < _LEAST_BYTES:
+            return 0
+        now_ms, group = self._clock_ms(), self._groups.get(name)
+        held = group.held if group else 0
+        resting = False
+        for endpoint in islice(self._directory.endpoints(name, topic, now_ms), _MOST_LOOKED_AT):
+            breaker = self._breakers.get(name, endpoint.url)
+            if breaker is None or breaker.closed:
+                return max(0, min(self._queue - held, _MOST_ROOM))
+            resting = resting or breaker.may_ask(now_ms)
+        return int(resting and not held)
 
     def _refusal(self, name: str, group: _Group, check: Check) -> str:
         """Why there is no room for one more check of a group; none: its room is taken."""
@@ -132,7 +163,7 @@ class Groups:
                 return
             endpoint, reason = self._choose(group.waiting[0], now_ms)
             if endpoint is None:
-                self._end(group, group.waiting.popleft(), Verdict(Action.UNREACHABLE, reason))
+                self._miss(group, group.waiting.popleft(), reason)
             elif self._connections.take(name):
                 self._start(name, group, endpoint, self._batch(group, endpoint, now_ms))
             else:
@@ -244,10 +275,26 @@ class Groups:
             else:
                 self._end(group, check, verdict)
 
+    def _miss(self, group: _Group, check: Check, reason: str) -> None:
+        """Nobody can be asked: for the first ones of a group that is an answer, the others wait until somebody can."""
+        now_ms, name = self._clock_ms(), check.request.group
+        if now_ms - self._missed_since_ms >= _MISSED_MS:
+            self._missed_since_ms = now_ms
+            self._missed.clear()
+        self._missed[name] += 1
+        if self._missed[name] <= _MISSED_ANSWERS:
+            self._end(group, check, Verdict(Action.UNREACHABLE, reason))
+        else:
+            self._leave(group, check)
+            self._postpone(check, reason)
+
     def _end(self, group: _Group, check: Check, verdict: Verdict) -> None:
+        self._leave(group, check)
+        self._answer(check, verdict)
+
+    def _leave(self, group: _Group, check: Check) -> None:
         group.held -= 1
         self._bytes.give(check.request.group, check.size)
-        self._answer(check, verdict)
 
 
 def _message_bytes(request: CheckRequest) -> int:

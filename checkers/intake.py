@@ -1,4 +1,7 @@
-"""Reads checks and announcements, and commits which checks have been answered: all on one thread."""
+"""Reads checks and announcements, and commits which checks have been answered: all on one thread.
+
+Checks that nobody can be asked about wait in Kafka, and are read again later: see :mod:`checkers.behind`.
+"""
 
 import logging
 import threading
@@ -14,10 +17,11 @@ from kafka.structs import OffsetAndMetadata
 
 from checkback.check_protocol import CheckRequest
 from checkback.exceptions import ProtocolError
+from checkers.behind import Reading, Route
 from checkers.groups import Check
 from checkers.outages import Outage, passes
 from checkers.reading import poll
-from checkers.window import OffsetWindow
+from checkers.rereading import Origin, Rereader, route_of
 
 _LOGGER = logging.getLogger(__name__)
 _POLL_MS = 50
@@ -25,8 +29,8 @@ _COMMIT_SECONDS = 1.0
 _COMMIT_WAIT_MS = 2_000
 _HEAR_SECONDS = 0.2
 _MOST_UNWRITTEN = 20_000  # answers: no more checks are read meanwhile
+_SAID_AGAIN_SECONDS = 10.0
 
-Place = tuple[TopicPartition, int]
 Announcements = list[tuple[bytes, bytes | None]]
 
 
@@ -40,20 +44,26 @@ class Intake:
         ask: Callable[[list[Check]], "Future[None]"],
         hear: Callable[[Announcements], None],
         outage: Outage,
+        rereader: Rereader,
     ) -> None:
         self._checks = checks
         self._registry = registry
         self._ask = ask
         self._hear = hear
         self._outage = outage
-        self._windows: dict[TopicPartition, OffsetWindow] = {}
-        self._done: SimpleQueue[Place] = SimpleQueue()
+        self._rereader = rereader
+        self._readings: dict[TopicPartition, Reading] = {}
+        self._done: SimpleQueue[tuple[Origin, str | None]] = SimpleQueue()
         self._handed: Future[None] | None = None
-        self._next_commit = self._next_hearing = 0.0
+        self._next_commit = self._next_hearing = self._next_saying = 0.0
 
-    def finished(self, origin: Place) -> None:
+    def finished(self, origin: Origin) -> None:
         """A check is dealt with; called from any thread."""
-        self._done.put(origin)
+        self._done.put((origin, None))
+
+    def postponed(self, origin: Origin, reason: str) -> None:
+        """Nobody can be asked about a check now: it waits in Kafka; called from any thread."""
+        self._done.put((origin, reason))
 
     def know_endpoints(self, stopping: threading.Event) -> None:
         """Hear all announcements that are there now, so that the first check finds its endpoint."""
@@ -85,6 +95,8 @@ class Intake:
             self._listen()
         if self._may_take(unwritten):
             self._take()
+            self._advance()
+            self._rereader.step(self._readings)
         if now >= self._next_commit:
             self._next_commit = now + _COMMIT_SECONDS
             self.commit()
@@ -96,24 +108,40 @@ class Intake:
             KafkaError: Kafka did not take it. Nothing is lost: the next one commits at least as much.
         """
         self._advance()
-        offsets = {place: OffsetAndMetadata(window.committable, "", -1) for place, window in self._windows.items()}
+        offsets = {}
+        for place, reading in self._readings.items():
+            offset, note = reading.committed()
+            offsets[place] = OffsetAndMetadata(offset, note, -1)
         if not offsets:
             return
         try:
             self._checks.commit(offsets, timeout_ms=_COMMIT_WAIT_MS)
         except CommitFailedError:  # the partitions went to another service meanwhile, which asks once more
-            self._windows.clear()
+            self._readings.clear()
         else:
             self._outage.answered()
 
     def _advance(self) -> None:
         while True:
             try:
-                place, offset = self._done.get_nowait()
+                origin, postponed_for = self._done.get_nowait()
             except Empty:
                 return
-            if place in self._windows:
-                self._windows[place].finish(offset)
+            reading = self._readings.get(origin.place)
+            if reading is None:
+                continue
+            if postponed_for is None:
+                reading.finish(origin.route, origin.offset)
+            elif reading.postpone(origin.route, origin.offset):
+                self._say_that_wait(origin.route, postponed_for)
+
+    def _say_that_wait(self, route: Route, reason: str) -> None:
+        now = time.monotonic()
+        if now >= self._next_saying:
+            self._next_saying = now + _SAID_AGAIN_SECONDS
+            _LOGGER.warning(
+                "Checks of group %s for topic %s wait until somebody can be asked: %s", route.group, route.topic, reason
+            )
 
     def _listen(self, wait_ms: int = 0) -> None:
         heard = [
@@ -140,23 +168,54 @@ class Intake:
         return True
 
     def _take(self) -> None:
-        polled = poll(self._checks, _POLL_MS)
-        assigned = self._checks.assignment()
-        self._windows = {place: window for place, window in self._windows.items() if place in assigned}
-        checks = [check for place, records in polled.items() for check in self._read(place, records)]
+        polled = poll(self._checks, 0 if self._rereader.busy else _POLL_MS)
+        known = self._follow_assignment()
+        checks = [check for place in polled.keys() & known for check in self._read(place, polled[place])]
         if polled:
             self._outage.answered()
         if checks:
             self._handed = self._ask(checks)
 
+    def _follow_assignment(self) -> set[TopicPartition]:
+        """Forget partitions that another service has now, and begin new ones where they were committed.
+
+        Gives those that were known before: what was polled of others is read again from there.
+        """
+        assigned = self._checks.assignment()
+        self._readings = {place: reading for place, reading in self._readings.items() if place in assigned}
+        known = set(self._readings)
+        for place in assigned - known:
+            try:
+                self._begin(place)
+            except Exception as error:
+                if not passes(error):
+                    raise
+                self._outage.failed(error)  # it is begun with the next poll
+        return known
+
+    def _begin(self, place: TopicPartition) -> None:
+        committed = self._checks.committed(place, metadata=True, timeout_ms=_COMMIT_WAIT_MS)
+        if committed is None or committed.offset < 0:
+            self._checks.seek_to_beginning(place)
+            first = self._checks.position(place, timeout_ms=_COMMIT_WAIT_MS)
+            if first is not None:  # else Kafka has not answered in time
+                self._readings[place] = Reading(first)
+        else:
+            self._checks.seek(place, committed.offset)
+            self._readings[place] = Reading(committed.offset, committed.metadata)
+
     def _read(self, place: TopicPartition, records: Iterable[Any]) -> Iterable[Check]:
+        reading = self._readings[place]
         for record in records:
-            window = self._windows.setdefault(place, OffsetWindow(record.offset))
-            window.begin(record.offset)
+            route = route_of(record.headers)
+            if reading.waits(route):
+                reading.begin(record.offset, route)
+                continue
             try:
                 request = CheckRequest.from_record(record.value, record.headers)
             except ProtocolError as error:
                 _LOGGER.warning("Skipped a record of %s: %s", place.topic, error)
-                window.finish(record.offset)
+                reading.skip(record.offset)
             else:
-                yield Check(request, (place, record.offset))
+                reading.begin(record.offset, route)
+                yield Check(request, Origin(place, record.offset, route))

@@ -1,7 +1,8 @@
 """The check service: one thread takes checks from Kafka, an asyncio loop asks endpoints, one thread writes the answers.
 
 Every check is asked at least once: an offset of ``cb.check`` is committed only when all checks before it have been
-answered. Asking twice is harmless, it counts one answer. While Kafka is away the service waits for it.
+answered, or with a note of which wait. Asking twice is harmless, it counts one answer. While Kafka is away the service
+waits for it.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
+from typing import Any, TypeVar
 
 import aiohttp
 
@@ -19,18 +21,22 @@ from checkback.protocol import Topics
 from checkers.admission import AllowList
 from checkers.answers import Answer, AnswerWriter
 from checkers.ask import Asker, Verdict
+from checkers.behind import Route
 from checkers.clients import KafkaClients
 from checkers.directory import EndpointDirectory
-from checkers.groups import Check, Groups
+from checkers.groups import Check, Ends, Groups
 from checkers.intake import Announcements, Intake
 from checkers.names import Names
 from checkers.outages import Outage, explained
+from checkers.rereading import Rereader, Rooms
 from checkers.session import open_session, tls_context
 from checkers.shares import GroupShares, Shares, connections_in_all
 from conf import Settings
 
 _LOGGER = logging.getLogger(__name__)
 _STOP_SECONDS = 10.0
+_LATE_MS = 60_000
+T = TypeVar("T")
 
 
 class CheckService:
@@ -56,6 +62,7 @@ class CheckService:
         # The directory and the groups belong to the loop's thread.
         self._directory = EndpointDirectory(fixed, settings.checks.endpoint_ttl)
         self._groups: Groups  # made on the loop, by _open
+        self._postponed: Callable[[Any, str], None]  # the intake's
         topics = Topics(settings.kafka.topic_prefix)
         self._writer = AnswerWriter(topics, Outage("writing answers", clock_ms))
         self._stopping = threading.Event()
@@ -125,7 +132,7 @@ class CheckService:
         self._groups = Groups(
             self._directory,
             Asker(session, allowed, keys, names=Names(checks.ask_timeout / 1000)),
-            self._answer,
+            Ends(self._answer, self._postpone),
             self._clock_ms,
             concurrency=checks.concurrency_per_group,
             queue=checks.queue_per_group,
@@ -140,7 +147,10 @@ class CheckService:
         clients = self._connect(self._settings)
         try:
             outage = Outage("reading checks", self._clock_ms)
-            intake = Intake(clients.checks, clients.registry, self._hand_over, self._hear, outage)
+            oldest = partial(oldest_ms, self._settings.transactions.check_answer_ttl)
+            rereader = Rereader(clients.again, self._rooms, self._hand_over, self._clock_ms, oldest)
+            intake = Intake(clients.checks, clients.registry, self._hand_over, self._hear, outage, rereader)
+            self._postponed = intake.postponed
             write = partial(self._writer.run, clients.answers, intake.finished)
             writing = threading.Thread(target=self._guard, args=(write,), name="checks-answers", daemon=True)
             writing.start()
@@ -163,18 +173,22 @@ class CheckService:
             _LOGGER.warning("The check service is closing; some answered checks will be asked again: %r", error)
 
     def _hand_over(self, checks: list[Check]) -> "Future[None]":
-        taken: Future[None] = Future()
+        return self._on_loop(lambda: self._groups.take(checks))
 
-        def take() -> None:
+    def _rooms(self, routes: list[Route]) -> "Future[Rooms]":
+        return self._on_loop(lambda: {route: self._groups.room(*route) for route in routes})
+
+    def _on_loop(self, act: Callable[[], T]) -> "Future[T]":
+        done: Future[T] = Future()
+
+        def do() -> None:
             try:
-                self._groups.take(checks)
+                done.set_result(act())
             except Exception as error:  # noqa: BLE001  (the intake's thread raises it)
-                taken.set_exception(error)
-            else:
-                taken.set_result(None)
+                done.set_exception(error)
 
-        self._loop.call_soon_threadsafe(take)
-        return taken
+        self._loop.call_soon_threadsafe(do)
+        return done
 
     def _hear(self, announcements: Announcements) -> None:
         def hear() -> None:
@@ -184,8 +198,16 @@ class CheckService:
 
         self._loop.call_soon_threadsafe(hear)
 
+    def _postpone(self, check: Check, reason: str) -> None:
+        self._postponed(check.origin, reason)
+
     def _answer(self, check: Check, verdict: Verdict) -> None:
         request = check.request
         self._writer.put(
             Answer(request.transaction_id, request.group, request.half, verdict.action, verdict.remark, check.origin)
         )
+
+
+def oldest_ms(check_answer_ttl_ms: int) -> int:
+    """Kafka's time, ms: for a check written before it the job has written another one, a batch later at most."""
+    return time.time_ns() // 1_000_000 - check_answer_ttl_ms - _LATE_MS

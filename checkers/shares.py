@@ -59,6 +59,11 @@ class Shares:
         self._used += amount
         return True
 
+    def room(self, group: str) -> int:
+        """How many units :meth:`take` would give to a group at once."""
+        held = self.held(group)
+        return max(0, (self.free - self._reserve - held) // 2 if held else self.free)
+
     def give(self, group: str, amount: int = 1) -> None:
         """Give back so many units of a group's."""
         held = self._held[group] - amount

@@ -16,16 +16,19 @@ class Record(NamedTuple):
     key: bytes | None = None
     value: bytes | None = None
     headers: Any = ()
+    timestamp: int = 0
 
 
 class FakeConsumer:
     """Gives the records put into it, once each. ``fails`` are errors that the next calls raise, one each."""
 
-    def __init__(self, place: TopicPartition = PLACE) -> None:
+    def __init__(self, place: TopicPartition = PLACE, most: int = 500) -> None:
         self.place = place
+        self.most = most
         self.records: list[Record] = []
         self.fails: list[Exception] = []
-        self.committed: list[int] = []
+        self.commits: list[Any] = []
+        """What was committed, offset and note; the first may be a test's."""
         self.polls = 0
         self.closed = False
         self._position = 0
@@ -40,20 +43,34 @@ class FakeConsumer:
         self._fail()
         return {self.place: len(self.records)}
 
-    def position(self, _: TopicPartition) -> int:
+    def position(self, _: TopicPartition, timeout_ms: int = 0) -> int:
         return self._position
+
+    def seek(self, _: TopicPartition, offset: int) -> None:
+        self._position = offset
+
+    def assign(self, places: list[TopicPartition]) -> None:
+        assert places == [self.place]
+
+    def committed(self, _: TopicPartition, *, metadata: bool, timeout_ms: int) -> Any:
+        assert metadata
+        self._fail()
+        return self.commits[-1] if self.commits else None
 
     def poll(self, timeout_ms: int = 0) -> dict[TopicPartition, list[Record]]:
         self.polls += 1
         self._fail()
-        found = self.records[self._position :]
-        self._position = len(self.records)
+        found = self.records[self._position :][: self.most]
+        self._position += len(found)
         return {self.place: found} if found else {}
 
     def commit(self, offsets: Any, timeout_ms: int | None = None) -> None:
         assert timeout_ms is not None, "a commit waits for half a minute, and the service cannot be stopped"
         self._fail()
-        self.committed.append(offsets[self.place].offset)
+        self.commits.append(offsets[self.place])
+
+    def committed_offsets(self) -> list[int]:
+        return [one.offset for one in self.commits]
 
     def close(self, **_: Any) -> None:
         self.closed = True

@@ -10,7 +10,7 @@ import pytest
 from checkback import CheckRequest, HalfPosition
 from checkback.check_protocol import Announcement
 from checkback.protocol import Action
-from checkers import Asked, Asker, Check, Endpoint, EndpointDirectory, Groups, GroupShares, Shares, Verdict
+from checkers import Asked, Asker, Check, Endpoint, EndpointDirectory, Ends, Groups, GroupShares, Shares, Verdict
 from checkers import groups as groups_module
 
 ONE, TWO = "http://one/", "http://two/"
@@ -43,10 +43,11 @@ class Scene(Asker):
         self.posts: list[tuple[str, list[str]]] = []
         self.held: dict[str, asyncio.Event] = {}
         self.verdicts: dict[str, Verdict] = {}
+        self.postponed: dict[str, str] = {}
         self.groups = Groups(
             self.directory,
             self,
-            self._answered,
+            Ends(self._answered, self._postponed),
             lambda: self.now_ms,
             concurrency=concurrency,
             queue=queue,
@@ -65,6 +66,10 @@ class Scene(Asker):
     def _answered(self, one: Check, verdict: Verdict) -> None:
         assert one.request.transaction_id not in self.verdicts, "answered twice"
         self.verdicts[one.request.transaction_id] = verdict
+
+    def _postponed(self, one: Check, reason: str) -> None:
+        assert one.request.transaction_id not in self.verdicts | self.postponed, "it has ended before"
+        self.postponed[one.request.transaction_id] = reason
 
     async def settle(self) -> None:
         for _ in range(50):
@@ -142,10 +147,12 @@ def test_no_more_than_the_concurrency_is_under_way_and_no_more_than_the_queue_wa
         scene.held[ONE] = asyncio.Event()
         await scene.put("a", "b", "c", "d")
         assert scene.posts == [(ONE, ["a"]), (ONE, ["b"])]
-        assert scene.verdicts == {"d": Verdict(UNREACHABLE, "too many checks of group orders are waiting")}
+        assert scene.postponed == {"d": "too many checks of group orders are waiting"}
+        assert scene.groups.room("orders", "paid") == 0
         scene.held[ONE].set()
         await scene.settle()
-        assert scene.actions() == {"a": COMMIT, "b": COMMIT, "c": COMMIT, "d": UNREACHABLE}
+        assert scene.actions() == {"a": COMMIT, "b": COMMIT, "c": COMMIT}
+        assert scene.groups.room("orders", "paid") == 3
 
     played(play)
 
@@ -259,10 +266,10 @@ def test_thousands_that_end_at_once_give_way_to_others() -> None:
         scene = Scene(queue=10_000)
         seen: list[int] = []
         scene.groups.take([check(f"a-{number}") for number in range(1_000)])
-        asyncio.get_running_loop().call_soon(lambda: seen.append(len(scene.verdicts)))
+        asyncio.get_running_loop().call_soon(lambda: seen.append(len(scene.verdicts) + len(scene.postponed)))
         await scene.settle()
         assert seen[0] < 1_000
-        assert len(scene.verdicts) == 1_000
+        assert len(scene.verdicts) + len(scene.postponed) == 1_000
 
     played(play)
 
@@ -333,9 +340,9 @@ def test_queues_count_bytes_and_each_group_has_its_share() -> None:
         scene = Scene(concurrency=1, shares=GroupShares(bytes=Shares(1_000_000)))
         [hanging] = of_groups(scene, 1)
         await scene.put(*(f"large-{number}" for number in range(10)), group=hanging, value=bytes(90_000))
-        refused_now = [name for name, verdict in scene.verdicts.items() if verdict.action is UNREACHABLE]
-        assert 5 <= len(refused_now) <= 7
-        assert "too many bytes" in scene.verdicts["large-9"].remark
+        assert 5 <= len(scene.postponed) <= 7
+        assert "too many bytes" in scene.postponed["large-9"]
+        assert scene.groups.room(hanging, "paid") == 0
         scene.announce(ONE, batch=9)
         await scene.put("a", "b", value=bytes(90_000))
         assert scene.actions()["a"] is scene.actions()["b"] is COMMIT
@@ -430,5 +437,40 @@ def test_headers_and_keys_count_when_checks_go_together() -> None:
         scene.groups.take([Check(request) for request in requests])
         await scene.settle()
         assert [len(names) for _, names in scene.posts] == [1, 1, 1]
+
+    played(play)
+
+
+def test_of_a_group_that_is_away_a_few_checks_are_answered_and_the_others_wait() -> None:
+    async def play() -> None:
+        scene = Scene()
+        await scene.put(*(f"a-{number}" for number in range(250)), group="away")
+        assert (len(scene.verdicts), len(scene.postponed)) == (100, 150)
+        assert set(scene.actions().values()) == {UNREACHABLE}
+        assert set(scene.postponed.values()) == {"no live endpoint of group away is known"}
+        await scene.put("b", group="another")
+        assert scene.actions()["b"] is UNREACHABLE
+        scene.now_ms += 30_000
+        await scene.put("c", group="away")
+        assert scene.actions()["c"] is UNREACHABLE
+        assert scene.groups._bytes.free == scene.groups._bytes.total
+
+    played(play)
+
+
+def test_there_is_room_for_checks_of_whoever_can_be_asked() -> None:
+    async def play() -> None:
+        scene = Scene(concurrency=10, queue=20)
+        assert scene.groups.room("orders", "paid") == 0
+        scene.announce(ONE, topics=("paid",))
+        assert (scene.groups.room("orders", "paid"), scene.groups.room("orders", "sent")) == (20, 0)
+        scene.behaves[ONE] = refused
+        await scene.put("a", "b", "c", "d", "e")
+        assert scene.groups.room("orders", "paid") == 0
+        scene.now_ms += 10_000
+        assert scene.groups.room("orders", "paid") == 1
+        scene.behaves[ONE] = committed
+        await scene.put("f")
+        assert scene.groups.room("orders", "paid") == 20
 
     played(play)

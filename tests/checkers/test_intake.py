@@ -14,12 +14,14 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
     UnknownMemberIdError,
 )
+from kafka.structs import OffsetAndMetadata
 
 from checkback import CheckRequest, HalfPosition
 from checkback.check_protocol import Announcement
-from checkers import Check
+from checkers import Check, Route
 from checkers.intake import Intake
 from checkers.outages import Outage
+from checkers.rereading import Rereader, Rooms
 from tests.checkers.kafka_fakes import REGISTRY, FakeConsumer, Record
 
 
@@ -49,22 +51,51 @@ class Scene:
         monkeypatch.setattr("checkers.intake._POLL_MS", 0)
         self.checks, self.registry = FakeConsumer(), FakeConsumer(REGISTRY)
         self.asked: list[str] = []
+        self.away: set[str] = set()
         self.heard: list[Any] = []
         self.taken = Future[None]()
         self.taken.set_result(None)
-        self.intake = Intake(self.checks, self.registry, self._ask, self.heard.extend, Outage("reading", lambda: 0))
+        self.again = FakeConsumer(most=2)
+        self.again.records = self.checks.records
+        self.room = 0
+        self.oldest_ms = 0
+        self.now_ms = 0
+        rereader = Rereader(self.again, self._rooms, self._ask, self._later, lambda: self.oldest_ms)
+        outage = Outage("reading", lambda: 0)
+        self.intake = Intake(self.checks, self.registry, self._ask, self.heard.extend, outage, rereader)
+
+    def _later(self) -> int:
+        self.now_ms += 1_000
+        return self.now_ms
+
+    def _rooms(self, routes: list[Route]) -> "Future[Rooms]":
+        rooms = Future[Rooms]()
+        rooms.set_result(dict.fromkeys(routes, self.room))
+        return rooms
 
     def _ask(self, checks: list[Check]) -> "Future[None]":
         for check in checks:
+            if check.request.group in self.away:
+                self.intake.postponed(check.origin, "nobody is there")
+                continue
             self.asked.append(check.request.transaction_id)
             self.intake.finished(check.origin)  # answered, and the answer is written
         return self.taken
 
-    def put(self, *names: str) -> None:
+    def put(self, *names: str, group: str = "orders") -> None:
         for name in names:
-            request = CheckRequest(name, "orders", "paid", None, b"v", [], HalfPosition(0, 0), 1, 15, 0)
+            request = CheckRequest(name, group, "paid", None, b"v", [], HalfPosition(0, 0), 1, 15, 0)
             key, value, headers = request.to_record()
-            self.checks.records.append(Record(len(self.checks.records), key, value, headers))
+            at = len(self.checks.records)
+            self.checks.records.append(Record(at, key, value, headers, timestamp=at))
+
+    def note(self) -> str:
+        return str(self.checks.commits[-1].metadata)
+
+    def take_in(self) -> None:
+        """The first step begins the partition, the second takes what is there."""
+        self.intake.step()
+        self.intake.step()
 
     def run_until(self, holds: Callable[[], bool]) -> Stop:
         stop = Stop(holds)
@@ -79,7 +110,7 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 def test_what_is_read_is_asked_and_what_is_answered_is_committed(scene: Scene) -> None:
     scene.put("a", "b")
-    scene.run_until(lambda: scene.checks.committed[-1:] == [2])
+    scene.run_until(lambda: scene.checks.committed_offsets()[-1:] == [2])
     assert scene.asked == ["a", "b"]
 
 
@@ -91,20 +122,20 @@ AWAY = [KafkaTimeoutError("late"), KafkaConnectionError("gone"), NodeNotReadyErr
 def test_kafka_may_be_away_for_long(scene: Scene, who: str, error: Exception) -> None:
     scene.put("a")
     getattr(scene, who).fails = [error] * 100
-    stop = scene.run_until(lambda: scene.checks.committed[-1:] == [1])
+    stop = scene.run_until(lambda: scene.checks.committed_offsets()[-1:] == [1])
     assert scene.asked == ["a"]
     assert sum(stop.pauses) > 400
 
 
 def test_a_commit_that_kafka_does_not_answer_is_made_again(scene: Scene) -> None:
     scene.put("a")
-    scene.intake.step()
+    scene.take_in()
     scene.checks.fails = [*AWAY]
     with pytest.raises(KafkaTimeoutError):
         scene.intake.commit()
     scene.checks.fails = []
     scene.intake.commit()
-    assert scene.checks.committed[-1] == 1
+    assert scene.checks.committed_offsets()[-1] == 1
 
 
 def test_a_partition_that_went_to_another_service_is_committed_no_more(scene: Scene) -> None:
@@ -113,9 +144,9 @@ def test_a_partition_that_went_to_another_service_is_committed_no_more(scene: Sc
     scene.intake.step()
     scene.checks.fails = [CommitFailedError()]
     scene.intake.commit()
-    committed = list(scene.checks.committed)
+    committed = list(scene.checks.commits)
     scene.intake.commit()
-    assert scene.checks.committed == committed
+    assert scene.checks.commits == committed
 
 
 def test_what_does_not_pass_ends_it(scene: Scene) -> None:
@@ -125,9 +156,10 @@ def test_what_does_not_pass_ends_it(scene: Scene) -> None:
 
 
 def test_nothing_more_is_read_while_answers_wait_for_kafka(scene: Scene) -> None:
+    scene.intake.step()
     scene.put("a")
     scene.intake.step(unwritten=20_000)
-    assert (scene.checks.polls, scene.asked) == (0, [])
+    assert (scene.checks.polls, scene.asked) == (1, [])
     scene.intake.step(unwritten=19_999)
     assert scene.asked == ["a"]
 
@@ -135,7 +167,7 @@ def test_nothing_more_is_read_while_answers_wait_for_kafka(scene: Scene) -> None
 def test_nothing_more_is_read_while_the_loop_has_not_taken_what_there_is(scene: Scene) -> None:
     scene.taken = Future[None]()
     scene.put("a")
-    scene.intake.step()
+    scene.take_in()
     scene.put("b")
     scene.intake.step()
     assert scene.asked == ["a"]
@@ -148,7 +180,7 @@ def test_a_failure_to_take_checks_is_not_silent(scene: Scene) -> None:
     scene.taken = Future[None]()
     scene.taken.set_exception(ZeroDivisionError())
     scene.put("a", "b")
-    scene.intake.step()
+    scene.take_in()
     with pytest.raises(ZeroDivisionError):
         scene.intake.step()
 
@@ -156,7 +188,7 @@ def test_a_failure_to_take_checks_is_not_silent(scene: Scene) -> None:
 def test_a_record_that_is_no_check_is_stepped_over(scene: Scene) -> None:
     scene.checks.records.append(Record(0, b"k", b"v", ()))
     scene.put("a")
-    scene.run_until(lambda: scene.checks.committed[-1:] == [2])
+    scene.run_until(lambda: scene.checks.committed_offsets()[-1:] == [2])
     assert scene.asked == ["a"]
 
 
@@ -165,3 +197,72 @@ def test_all_announcements_that_are_there_are_heard_first(scene: Scene) -> None:
     scene.registry.records = [Record(0, key, value), Record(1, None, b"no key"), Record(2, key, None)]
     scene.intake.know_endpoints(threading.Event())
     assert scene.heard == [(key, value), (key, None)]
+
+
+def test_checks_of_a_group_that_is_away_wait_and_are_asked_when_it_is_back(scene: Scene) -> None:
+    scene.away = {"orders"}
+    scene.put("a", "b")
+    scene.put("x", group="invoices")
+    scene.put("c")
+    scene.run_until(lambda: scene.checks.committed_offsets()[-1:] == [4])
+    assert scene.asked == ["x"]
+    assert scene.note() == '[["orders","paid",0]]'
+    scene.put("d")
+    scene.put("y", group="invoices")
+    scene.run_until(lambda: scene.asked == ["x", "y"])
+    scene.away, scene.room = set(), 2
+    scene.run_until(lambda: len(scene.asked) == 6)
+    assert scene.asked == ["x", "y", "a", "b", "c", "d"]
+    scene.run_until(lambda: scene.note() == "")
+    scene.put("e")
+    scene.run_until(lambda: scene.checks.committed_offsets()[-1] == 7)
+    assert scene.asked[-1] == "e"
+
+
+def test_a_trial_that_finds_nobody_changes_nothing(scene: Scene) -> None:
+    scene.away, scene.room = {"orders"}, 1
+    scene.put("a", "b", "c")
+    for _ in range(20):
+        scene.intake.step()
+    scene.intake.commit()
+    assert (scene.asked, scene.note()) == ([], '[["orders","paid",0]]')
+    scene.away = set()
+    scene.run_until(lambda: scene.note() == "")
+    assert scene.asked == ["a", "b", "c"]
+
+
+def test_another_service_goes_on_with_what_waits(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.away = {"orders"}
+    scene.put("a", "b")
+    scene.run_until(lambda: scene.checks.committed_offsets()[-1:] == [2])
+    other = Scene(monkeypatch)
+    other.checks.records.extend(scene.checks.records)
+    other.checks.commits = scene.checks.commits
+    other.room = 10
+    other.run_until(lambda: other.note() == "")
+    assert other.asked == ["a", "b"]
+
+
+def test_checks_so_old_that_the_job_has_asked_again_are_not_asked(scene: Scene) -> None:
+    scene.away = {"orders"}
+    scene.put("a", "b", "c")
+    scene.run_until(lambda: scene.checks.committed_offsets()[-1:] == [3])
+    scene.away, scene.room, scene.oldest_ms = set(), 10, 2
+    scene.run_until(lambda: scene.note() == "")
+    assert scene.asked == ["c"]
+
+
+def test_a_partition_is_begun_where_it_was_committed_and_not_while_kafka_does_not_say(scene: Scene) -> None:
+    scene.put("a", "b", "c")
+    scene.checks.commits = [OffsetAndMetadata(1, "written by nobody of ours", -1)]
+    scene.checks.fails = []
+    real, answers = scene.checks.committed, [KafkaTimeoutError("late")]
+
+    def committed(place: Any, **given: Any) -> Any:
+        if answers:
+            raise answers.pop()
+        return real(place, **given)
+
+    scene.checks.committed = committed  # type: ignore[method-assign, assignment]
+    scene.run_until(lambda: scene.checks.committed_offsets()[-1:] == [3])
+    assert scene.asked == ["b", "c"]

@@ -17,12 +17,13 @@ class FakeClients(KafkaClients):
     """The real closing, of clients that are none."""
 
     def __init__(self, _: Settings) -> None:
-        self.checks, self.registry, self.answers = FakeConsumer(), FakeConsumer(REGISTRY), FakeProducer()
-        closing = self._leave, self._close_registry, self._close_producer
+        self.checks, self.again = FakeConsumer(), FakeConsumer()
+        self.registry, self.answers = FakeConsumer(REGISTRY), FakeProducer()
+        closing = self._leave, self._close_again, self._close_registry, self._close_producer
         self._opened = [(close.__name__, close) for close in closing]
 
     def all_closed(self) -> bool:
-        return bool(self.checks.closed and self.registry.closed and self.answers.closed)
+        return all(one.closed for one in (self.checks, self.again, self.registry, self.answers))
 
 
 def service_on(clients: FakeClients) -> CheckService:
@@ -44,7 +45,7 @@ def test_all_clients_are_closed() -> None:
     assert clients.all_closed()
 
 
-@pytest.mark.parametrize("who", ["checks", "registry", "answers"])
+@pytest.mark.parametrize("who", ["checks", "again", "registry", "answers"])
 def test_all_clients_are_closed_though_one_fails(who: str) -> None:
     clients = FakeClients(Settings())
     service = service_on(clients)

@@ -77,6 +77,16 @@ def committed(place: Place, partition: int = 0) -> int | None:
         consumer.close()
 
 
+def note(place: Place, partition: int = 0) -> str:
+    """What is committed beside it: which checks wait."""
+    consumer = KafkaConsumer(bootstrap_servers=place.bootstrap_servers, group_id=f"{place.topics.prefix}checkers")
+    try:
+        found = consumer.committed(TopicPartition(place.topics.check, partition), metadata=True)
+        return "" if found is None else str(found.metadata)
+    finally:
+        consumer.close()
+
+
 def members(place: Place) -> list[Any]:
     """Who is in the check services' group."""
     group = f"{place.topics.prefix}checkers"
@@ -259,14 +269,33 @@ def test_a_group_that_hangs_does_not_delay_another(place: Place, silent: socket.
             connection.close()
 
 
-def test_more_checks_than_may_wait_are_unreachable_at_once(place: Place, silent: socket.socket) -> None:
+def test_more_checks_than_may_wait_wait_in_kafka(place: Place, silent: socket.socket) -> None:
     checks = {"endpoints": {"orders": [url_of(silent)]}, "ask_timeout": "30s", "queue_per_group": 3}
     with running(place.settings(checks=checks)):
         put(place, *(request(f"tx-{number}") for number in range(5)))
-        wait_until(lambda: len(answers(place)) == 2, SECONDS, "two refusals")
-    refused = answers(place)
-    assert sorted(refused) == ["tx-3", "tx-4"]
-    assert {op.value for op in refused.values()} == {b"too many checks of group orders are waiting"}
+        wait_until(lambda: bool(note(place)), SECONDS, "a note of those that wait")
+        assert answers(place) == {}
+    listener = Answerer()
+    with CheckEndpoint(place.bootstrap_servers, "orders", listener, topics=place.topics), running(place.settings()):
+        wait_until(lambda: len(answers(place)) == 5, SECONDS, "all answers")
+    assert sorted(listener.ids()) == [f"tx-{number}" for number in range(5)]
+
+
+def test_a_group_that_is_away_is_asked_once_about_each_when_it_is_back(place: Place) -> None:
+    """Also by another service than the one that found it away; those of others in between are not asked again."""
+    orders, invoices = Answerer(), Answerer()
+    mixed = [request(f"tx-{number}", "orders" if number % 4 else "invoices") for number in range(400)]
+    with CheckEndpoint(place.bootstrap_servers, "invoices", invoices, topics=place.topics):
+        with running(place.settings()):
+            put(place, *mixed)
+            wait_until(lambda: len(answers(place)) == 200, SECONDS, "an answer to 100 of each group")
+            wait_until(lambda: committed(place) == 400, SECONDS, "all to be read")
+        assert [*actions(place).values()].count("unreachable") == 100
+        orders_endpoint = CheckEndpoint(place.bootstrap_servers, "orders", orders, topics=place.topics)
+        with running(place.settings()), orders_endpoint:
+            wait_until(lambda: len(answers(place)) == 400, SECONDS, "all answers")
+    assert len(orders.ids()) == len(set(orders.ids())) == 200
+    assert len(invoices.ids()) == 100
 
 
 class _SaysNoText(BaseHTTPRequestHandler):

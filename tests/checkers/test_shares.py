@@ -61,7 +61,10 @@ def test_nothing_is_lost_or_given_twice(asked: list[tuple[str, int]], data: st.D
     shares = Shares(100)
     held: list[tuple[str, int]] = []
     for group, amount in asked:
-        if shares.take(group, amount):
+        fits = amount <= shares.room(group)
+        taken_now = shares.take(group, amount)
+        assert taken_now == fits
+        if taken_now:
             held.append((group, amount))
         assert shares.free == 100 - sum(amount for _, amount in held) >= 0
         if held and data.draw(st.booleans()):

@@ -1,0 +1,159 @@
+"""Reads checks again that wait in ``cb.check``, as soon as somebody can be asked: on the intake's thread."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from kafka import TopicPartition
+
+from checkback.check_protocol import CheckRequest
+from checkback.exceptions import ProtocolError
+from checkback.protocol import GROUP, TOPIC
+from checkers.behind import Backlog, Reading, Route
+from checkers.groups import Check
+from checkers.reading import poll
+
+_LOGGER = logging.getLogger(__name__)
+_POLL_MS = 50
+_LOOK_MS = 1_000
+"""So often it is asked who can be asked again, while nobody can."""
+
+Rooms = Mapping[Route, int]
+"""How many more checks of a route would be asked now."""
+Wanted = dict[TopicPartition, dict[Route, Backlog]]
+"""What is to be read."""
+
+
+class Origin(NamedTuple):
+    """Where a check was read, and whom it is for."""
+
+    place: TopicPartition
+    offset: int
+    route: Route
+
+
+def route_of(headers: Iterable[tuple[str, bytes | None]]) -> Route:
+    """From a record's headers; an empty one where they say nothing that can be read."""
+    ours = dict(headers)
+    group, topic = ours.get(GROUP) or b"", ours.get(TOPIC) or b""
+    return Route(group.decode(errors="replace"), topic.decode(errors="replace"))
+
+
+class Rereader:
+    """``rooms`` says, sooner or later, how many checks of which route would be asked; ``ask`` takes them.
+
+    ``consumer`` belongs to no consumer group. ``oldest_ms`` is Kafka's time before which a check is not asked: the job
+    has asked again meanwhile. ``clock_ms`` is any clock that does not run backwards.
+    """
+
+    def __init__(
+        self,
+        consumer: Any,
+        rooms: Callable[[list[Route]], "Future[Rooms]"],
+        ask: Callable[[list[Check]], "Future[None]"],
+        clock_ms: Callable[[], int],
+        oldest_ms: Callable[[], int],
+    ) -> None:
+        self._consumer = consumer
+        self._rooms = rooms
+        self._ask = ask
+        self._clock_ms = clock_ms
+        self._oldest_ms = oldest_ms
+        self._assigned: set[TopicPartition] = set()
+        self.busy = False
+        """Whether there is more to read at once."""
+        self._asked: Future[Rooms] | None = None
+        self._handed: Future[None] | None = None
+        self._look_ms = 0
+
+    def step(self, readings: Mapping[TopicPartition, Reading]) -> None:
+        """Read some, if there are any and somebody can be asked. Waits for Kafka for a moment, and for nobody else.
+
+        Raises:
+            KafkaError: Kafka does not answer; the next step goes on.
+        """
+        if self._handed is not None:
+            if not self._handed.done():
+                return
+            self._handed.result()  # raises what was wrong with it
+            self._handed = None
+        rooms = self._known_rooms(readings)
+        if rooms is None:
+            return
+        wanted = _wanted(readings, rooms)
+        self.busy = bool(wanted)
+        if not wanted:
+            self._look_ms = self._clock_ms() + _LOOK_MS
+            return
+        checks = self._read(readings, wanted, dict(rooms))
+        if checks:
+            self._handed = self._ask(checks)
+
+    def _known_rooms(self, readings: Mapping[TopicPartition, Reading]) -> Rooms | None:
+        if self._asked is None:
+            if self._clock_ms() < self._look_ms:
+                return None
+            routes = {route for reading in readings.values() for route in reading.waiting()}
+            if routes:
+                self._asked = self._rooms(sorted(routes))
+            return None
+        if not self._asked.done():
+            return None
+        rooms, self._asked = self._asked.result(), None
+        return rooms
+
+    def _read(self, readings: Mapping[TopicPartition, Reading], wanted: Wanted, rooms: dict[Route, int]) -> list[Check]:
+        self._go_to({place: min(backlog.next for backlog in routes.values()) for place, routes in wanted.items()})
+        polled = poll(self._consumer, _POLL_MS)
+        checks = []
+        for place, routes in wanted.items():
+            reading = readings[place]
+            end = min(self._consumer.position(place), reading.window.next)
+            for record in polled.get(place, []):
+                route = route_of(record.headers)
+                backlog = routes.get(route)
+                if record.offset >= end or backlog is None or record.offset < backlog.next:
+                    continue
+                if not rooms[route]:
+                    del routes[route]
+                elif self._is_to_be_asked(record, reading, backlog):
+                    rooms[route] -= 1
+                    checks.extend(_check(record, Origin(place, record.offset, route), backlog))
+            for route, backlog in routes.items():
+                backlog.read_to(end)
+                reading.forget(route)
+        return checks
+
+    def _go_to(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Where it is already, what was fetched ahead is kept."""
+        anew = self._assigned != offsets.keys()
+        if anew:
+            self._consumer.assign(sorted(offsets))
+            self._assigned = set(offsets)
+        for place, offset in offsets.items():
+            if anew or self._consumer.position(place) != offset:
+                self._consumer.seek(place, offset)
+
+    def _is_to_be_asked(self, record: Any, reading: Reading, backlog: Backlog) -> bool:
+        if record.timestamp < self._oldest_ms() or reading.window.under_way(record.offset):
+            backlog.read_to(record.offset + 1)
+            return False
+        return backlog.take(record.offset)
+
+
+def _wanted(readings: Mapping[TopicPartition, Reading], rooms: Rooms) -> Wanted:
+    wanted = {
+        place: {route: reading.backlogs[route] for route in reading.waiting() if rooms.get(route, 0)}
+        for place, reading in readings.items()
+    }
+    return {place: routes for place, routes in wanted.items() if routes}
+
+
+def _check(record: Any, origin: Origin, backlog: Backlog) -> list[Check]:
+    try:
+        return [Check(CheckRequest.from_record(record.value, record.headers), origin)]
+    except ProtocolError as error:
+        _LOGGER.warning("Skipped a record of %s: %s", origin.place.topic, error)
+        backlog.finish(origin.offset)
+        return []
