@@ -50,6 +50,7 @@ ENDPOINTS = 4
 """Of each group."""
 _CHECK_INTERVAL_SECONDS = 30.0
 _BACKOFF_MAX_SECONDS = 300.0
+_ANSWER_TTL_SECONDS = 3600.0
 _START_SECONDS = 180.0
 _SHORTEST_WARM_UP_SECONDS = 30.0
 _LONGEST_WARM_UP_SECONDS = 60.0  # batches get quicker for as long
@@ -70,8 +71,9 @@ class Outage:
     open_transactions: int = 100_000
     away_seconds: float = 300.0
     scale: float = 1.0
-    """``check_interval`` and ``unreachable_backoff_max`` of the job are divided by this (1 s at least), so that a short
-    time away holds as many rounds of checks as one that is so many times as long at the defaults."""
+    """``check_interval``, ``unreachable_backoff_max`` and ``check_answer_ttl`` of the job are divided by this (1 s at
+    least), so that a short time away holds as many rounds of checks as one that is so many times as long at the
+    defaults."""
     groups: int = 4
     per_second: int = 50
     """Of the healthy group."""
@@ -82,7 +84,7 @@ class Outage:
     def settings(self) -> dict[str, str]:
         """The job's, but for places."""
         pauses = {"CHECK_INTERVAL": _CHECK_INTERVAL_SECONDS, "CHECK_INTERVAL_MAX": _CHECK_INTERVAL_SECONDS}
-        pauses["UNREACHABLE_BACKOFF_MAX"] = _BACKOFF_MAX_SECONDS
+        pauses |= {"UNREACHABLE_BACKOFF_MAX": _BACKOFF_MAX_SECONDS, "CHECK_ANSWER_TTL": _ANSWER_TTL_SECONDS}
         scaled = {name: max(1000, round(1000 * seconds / self.scale)) for name, seconds in pauses.items()}
         return {
             "JOB__MASTER": f"local[{self.cores}]",

@@ -22,7 +22,8 @@ _OPERATION_SECONDS = 60.0
 _ABORT_SECONDS = 5.0
 _LOOK_SECONDS = 2.0
 _SETTLED_SECONDS = 5.0
-_MESSAGE_TIMEOUT_MS = 120_000
+_STALLED_SECONDS = 120.0
+"""Of brokers that take nothing at all for so long, what is left is not taken now. Slow ones may take what they need."""
 _NARROW_SECONDS = 10.0
 """A tenth of the transaction's time, if that is less: for one topic that takes a few messages at a time."""
 BATCH_BYTES = 262_144
@@ -97,11 +98,11 @@ class Transaction:
         self._timeout_ms = timeout_ms
         self._batch_bytes = int(client["batch.size"])
         self._refused: dict[str, KafkaError] = {}
-        self._timed_out: set[tuple[str, int]] = set()
+        self._stall = _Stall(min(_STALLED_SECONDS, timeout_ms / 1000))
         self._dated_ms = 0
         self._began = monotonic()
         # no method of this object as a callback: the garbage collector is off in workers, and that would be a circle
-        failures = {"on_delivery": partial(_note, self._refused, self._timed_out), "delivery.report.only.error": True}
+        failures = {"on_delivery": partial(_note, self._refused, self._stall), "delivery.report.only.error": True}
         self._producer = Producer({**client, **failures})
         self._narrow: NarrowTopics | None = None
         self.known = Known(directory)
@@ -198,13 +199,14 @@ class Transaction:
 
     def _some_timed_out(self) -> bool:
         """Whether messages were not taken in time, though brokers answer: then the others can be delivered."""
-        if not self._timed_out or any(topic in self._own_topics for topic, _ in self._timed_out):
+        timed_out = self._stall.left
+        if not timed_out or any(topic in self._own_topics for topic, _ in timed_out):
             return False
         try:
-            self._directory.look({topic for topic, _ in self._timed_out}, anew=True, seconds=0)
+            self._directory.look({topic for topic, _ in timed_out}, anew=True, seconds=0)
         except KafkaException:
             return False
-        for topic, partition in self._timed_out:
+        for topic, partition in timed_out:
             self._directory.timed_out(topic, partition)
             self._refused[topic] = KafkaError(KafkaError._MSG_TIMED_OUT, f"{topic} did not take a message in time")  # noqa: SLF001
         return True
@@ -225,6 +227,7 @@ class Transaction:
     def _write(self, record: Record) -> None:
         topic, partition, key, value, headers = record
         looked = 0.0
+        self._stall.begin()
         while True:
             try:
                 self._producer.produce(topic, value, key, partition, timestamp=self._dated_ms, headers=headers)  # type: ignore[arg-type] # lists are invariant
@@ -235,6 +238,7 @@ class Transaction:
                 if looked >= _LOOK_SECONDS:
                     looked = 0.0
                     self._refuse_lost_topics()
+                    self._refuse_stalled()
             except KafkaException as error:
                 if error_code(error) in TOO_LARGE:  # larger than librdkafka sends
                     self._refused[topic] = error.args[0]
@@ -242,10 +246,18 @@ class Transaction:
 
     def _flush(self) -> None:
         deadline = monotonic() + self._timeout_ms / 1000
+        self._stall.begin()
         while monotonic() < deadline:
             if not self._serve(self._producer.flush, _LOOK_SECONDS):
                 return
             self._refuse_lost_topics()
+            self._refuse_stalled()
+
+    def _refuse_stalled(self) -> None:
+        """Say so when brokers have taken nothing for long. librdkafka's own time-out counts slowness, too."""
+        if self._stall.look(len(self._producer), monotonic()):
+            self._purge()  # says which messages are left
+            raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT, "Kafka has taken nothing for long"))  # noqa: SLF001
 
     def _purge(self) -> None:
         """Drop what is not yet in Kafka, and hear of what was refused."""
@@ -305,7 +317,7 @@ def producer_settings(transactional_id: str, timeout_ms: int) -> dict[str, Any]:
     return {
         "transactional.id": transactional_id,
         "transaction.timeout.ms": timeout_ms,
-        "message.timeout.ms": min(timeout_ms, _MESSAGE_TIMEOUT_MS),
+        "message.timeout.ms": timeout_ms,
         # the first try falls before the socket is up: without this the next one waits 100 ms
         "reconnect.backoff.ms": 10,
         "partitioner": "murmur2_random",  # Java's default, which librdkafka's own is not
@@ -323,12 +335,34 @@ def error_code(error: KafkaException) -> int:
     return int(error.args[0].code())
 
 
-def _note(
-    refused: dict[str, KafkaError], timed_out: set[tuple[str, int]], error: KafkaError | None, message: Any
-) -> None:
+class _Stall:
+    """Whether messages go out at all, and which were left when they did not."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._fewest = 0
+        self._since = 0.0
+        self.over = False
+        """Nothing went out for so long."""
+        self.left: set[tuple[str, int]] = set()
+        """Topics and partitions of messages that were not taken in time."""
+
+    def begin(self) -> None:
+        """Wait for messages to go out."""
+        self._since = 0.0
+
+    def look(self, waiting: int, now: float) -> bool:
+        """Whether none of the ``waiting`` messages has gone out for too long; called every few seconds meanwhile."""
+        if not self._since or waiting < self._fewest:
+            self._since, self._fewest = now, waiting
+        self.over = now - self._since >= self._seconds
+        return self.over
+
+
+def _note(refused: dict[str, KafkaError], stall: _Stall, error: KafkaError | None, message: Any) -> None:
     if error is None:
         return
     if error.code() in REFUSED:
         refused.setdefault(message.topic(), error)
-    elif error.code() == KafkaError._MSG_TIMED_OUT and message.partition() is not None:  # noqa: SLF001
-        timed_out.add((message.topic(), message.partition()))
+    elif (stall.over or error.code() == KafkaError._MSG_TIMED_OUT) and message.partition() is not None:  # noqa: SLF001
+        stall.left.add((message.topic(), message.partition()))
