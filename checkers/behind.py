@@ -75,6 +75,8 @@ class Reading:
     def __init__(self, first: int, note: str = "") -> None:
         """Begin, or go on after what was committed: see :meth:`committed`."""
         self.window = OffsetWindow(first)
+        self.newest_ms = 0
+        """Kafka's time of the newest record that was read."""
         self.backlogs = {route: Backlog(offset) for route, offset in _said(note)}
 
     def waits(self, route: Route) -> bool:

@@ -208,6 +208,7 @@ class Intake:
         reading = self._readings[place]
         for record in records:
             route = route_of(record.headers)
+            reading.newest_ms = max(reading.newest_ms, record.timestamp)
             if reading.waits(route):
                 reading.begin(record.offset, route)
                 continue

@@ -43,8 +43,8 @@ def route_of(headers: Iterable[tuple[str, bytes | None]]) -> Route:
 class Rereader:
     """``rooms`` says, sooner or later, how many checks of which route would be asked; ``ask`` takes them.
 
-    ``consumer`` belongs to no consumer group. ``oldest_ms`` is Kafka's time before which a check is not asked: the job
-    has asked again meanwhile. ``clock_ms`` is any clock that does not run backwards.
+    ``consumer`` belongs to no consumer group. A check is good for ``good_for_ms``, by Kafka's clock: after that the job
+    has written another. ``clock_ms`` is any clock that does not run backwards.
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class Rereader:
         rooms: Callable[[list[Route]], "Future[Rooms]"],
         ask: Callable[[list[Check]], "Future[None]"],
         clock_ms: Callable[[], int],
-        oldest_ms: Callable[[], int],
+        good_for_ms: int,
     ) -> None:
         self._consumer = consumer
         self._rooms = rooms
         self._ask = ask
         self._clock_ms = clock_ms
-        self._oldest_ms = oldest_ms
+        self._good_for_ms = good_for_ms
         self._assigned: set[TopicPartition] = set()
         self.busy = False
         """Whether there is more to read at once."""
@@ -136,7 +136,8 @@ class Rereader:
                 self._consumer.seek(place, offset)
 
     def _is_to_be_asked(self, record: Any, reading: Reading, backlog: Backlog) -> bool:
-        if record.timestamp < self._oldest_ms() or reading.window.under_way(record.offset):
+        too_old = record.timestamp < reading.newest_ms - self._good_for_ms
+        if too_old or reading.window.under_way(record.offset):
             backlog.read_to(record.offset + 1)
             return False
         return backlog.take(record.offset)

@@ -36,6 +36,7 @@ from conf import Settings
 _LOGGER = logging.getLogger(__name__)
 _STOP_SECONDS = 10.0
 _LATE_MS = 60_000
+"""A batch after its time at most, the job writes a check again."""
 T = TypeVar("T")
 
 
@@ -147,8 +148,8 @@ class CheckService:
         clients = self._connect(self._settings)
         try:
             outage = Outage("reading checks", self._clock_ms)
-            oldest = partial(oldest_ms, self._settings.transactions.check_answer_ttl)
-            rereader = Rereader(clients.again, self._rooms, self._hand_over, self._clock_ms, oldest)
+            good_for_ms = self._settings.transactions.check_answer_ttl + _LATE_MS
+            rereader = Rereader(clients.again, self._rooms, self._hand_over, self._clock_ms, good_for_ms)
             intake = Intake(clients.checks, clients.registry, self._hand_over, self._hear, outage, rereader)
             self._postponed = intake.postponed
             write = partial(self._writer.run, clients.answers, intake.finished)
@@ -206,8 +207,3 @@ class CheckService:
         self._writer.put(
             Answer(request.transaction_id, request.group, request.half, verdict.action, verdict.remark, check.origin)
         )
-
-
-def oldest_ms(check_answer_ttl_ms: int) -> int:
-    """Kafka's time, ms: for a check written before it the job has written another one, a batch later at most."""
-    return time.time_ns() // 1_000_000 - check_answer_ttl_ms - _LATE_MS

@@ -58,9 +58,8 @@ class Scene:
         self.again = FakeConsumer(most=2)
         self.again.records = self.checks.records
         self.room = 0
-        self.oldest_ms = 0
         self.now_ms = 0
-        rereader = Rereader(self.again, self._rooms, self._ask, self._later, lambda: self.oldest_ms)
+        rereader = Rereader(self.again, self._rooms, self._ask, self._later, 10)
         outage = Outage("reading", lambda: 0)
         self.intake = Intake(self.checks, self.registry, self._ask, self.heard.extend, outage, rereader)
 
@@ -246,8 +245,10 @@ def test_another_service_goes_on_with_what_waits(scene: Scene, monkeypatch: pyte
 def test_checks_so_old_that_the_job_has_asked_again_are_not_asked(scene: Scene) -> None:
     scene.away = {"orders"}
     scene.put("a", "b", "c")
-    scene.run_until(lambda: scene.checks.committed_offsets()[-1:] == [3])
-    scene.away, scene.room, scene.oldest_ms = set(), 10, 2
+    scene.put(*"123456789x", group="invoices")
+    scene.run_until(lambda: scene.checks.committed_offsets()[-1:] == [13])
+    scene.asked.clear()
+    scene.away, scene.room = set(), 10
     scene.run_until(lambda: scene.note() == "")
     assert scene.asked == ["c"]
 
