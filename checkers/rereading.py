@@ -16,6 +16,9 @@ from checkers.reading import poll
 
 _LOGGER = logging.getLogger(__name__)
 _POLL_MS = 50
+_A_SECOND = 2_500
+"""Checks that are asked again: all of a group that comes back at once would make batches long for everybody."""
+_AT_ONCE = 500
 _LOOK_MS = 1_000
 """So often it is asked who can be asked again, while nobody can."""
 
@@ -66,6 +69,8 @@ class Rereader:
         self._asked: Future[Rooms] | None = None
         self._handed: Future[None] | None = None
         self._look_ms = 0
+        self._left = float(_AT_ONCE)
+        self._left_at_ms = clock_ms()
 
     def step(self, readings: Mapping[TopicPartition, Reading]) -> None:
         """Read some, if there are any and somebody can be asked. Waits for Kafka for a moment, and for nobody else.
@@ -82,6 +87,7 @@ class Rereader:
         if rooms is None:
             return
         wanted = _wanted(readings, rooms)
+        self._earn()
         self.busy = bool(wanted)
         if not wanted:
             self._look_ms = self._clock_ms() + _LOOK_MS
@@ -89,6 +95,11 @@ class Rereader:
         checks = self._read(readings, wanted, dict(rooms))
         if checks:
             self._handed = self._ask(checks)
+
+    def _earn(self) -> None:
+        now_ms = self._clock_ms()
+        self._left = min(self._left + (now_ms - self._left_at_ms) * _A_SECOND / 1000, _AT_ONCE)
+        self._left_at_ms = now_ms
 
     def _known_rooms(self, readings: Mapping[TopicPartition, Reading]) -> Rooms | None:
         if self._asked is None:
@@ -115,10 +126,11 @@ class Rereader:
                 backlog = routes.get(route)
                 if record.offset >= end or backlog is None or record.offset < backlog.next:
                     continue
-                if not rooms[route]:
+                if not rooms[route] or self._left < 1:
                     del routes[route]
                 elif self._is_to_be_asked(record, reading, backlog):
                     rooms[route] -= 1
+                    self._left -= 1
                     checks.extend(_check(record, Origin(place, record.offset, route), backlog))
             for route, backlog in routes.items():
                 backlog.read_to(end)

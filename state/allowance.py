@@ -29,6 +29,7 @@ from state.rows import Column
 
 _ROUND_MS = 1_000
 """A batch, where turns are concerned. Shorter ones make it a limit per second, longer ones look at more segments."""
+_SMALL_BYTES = 65_536
 _MOST_ROUNDS = 10
 """Turns are looked ahead no further: what waits before a segment may have been decided meanwhile."""
 
@@ -37,10 +38,12 @@ _MOST_ROUNDS = 10
 class Limits:
     """Of one state partition in one run of one batch."""
 
-    events: int = 20_000
+    events: int = 10_000
     """Timers that fire."""
-    group_events: int = 5_000
+    group_events: int = 2_500
     """Those of one producer group: one that is away leaves room for the others."""
+    group_least: int = 50
+    """So many of a group fire however many others' have: forty groups that are away leave room for one that is well."""
     payload_bytes: int = 64 << 20
     """Of messages that are written because of timers. The last one may lie across it: any message fits alone."""
 
@@ -60,13 +63,15 @@ class Allowance:
             groups: str[n], producer groups.
             sizes: int64[n], bytes that each would have written.
         """
+        limits = self._limits
         encoded = pa.array(groups, pa.string()).dictionary_encode()
         names, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
-        room = np.array([max(self._limits.group_events - self._spent.of_group[name], 0) for name in names])
-        allowed: Column = _rank(codes) < room[codes]
+        rank = np.array([self._spent.of_group[name] for name in names])[codes] + _rank(codes)
+        allowed: Column = rank < limits.group_events
         events = self._spent.events + np.cumsum(allowed) - allowed
         payload = self._spent.payload_bytes + np.cumsum(sizes * allowed) - sizes * allowed
-        allowed &= (events < self._limits.events) & (payload < self._limits.payload_bytes)
+        room = (events < limits.events) & (payload < limits.payload_bytes)
+        allowed &= room | ((rank < limits.group_least) & (sizes <= _SMALL_BYTES))
         self._spent.add(names, codes[allowed], sizes[allowed])
         return allowed
 

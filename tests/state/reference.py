@@ -251,14 +251,14 @@ class Reference:
 
     def _allowed(self, transaction: Transaction, spent: Spent) -> bool:
         group, limits = transaction.half.group, self.limits
-        if spent.of_group[group] >= limits.group_events or spent.events >= limits.events:
-            return False
-        if spent.payload >= limits.payload_bytes:
+        size = 0 if transaction.state in {"parked", "undeliverable"} else transaction.size
+        room = spent.events < limits.events and spent.payload < limits.payload_bytes
+        always = spent.of_group[group] < limits.group_least and size <= 65_536
+        if spent.of_group[group] >= limits.group_events or not (room or always):
             return False
         spent.events += 1
         spent.of_group[group] += 1
-        if transaction.state not in {"parked", "undeliverable"}:
-            spent.payload += transaction.size
+        spent.payload += size
         return True
 
     def _fire(self, transaction: Transaction, now_ms: int, said: Said) -> None:

@@ -109,7 +109,15 @@ def _all_halves() -> list[Half]:
     return made
 
 
-_LIMITS = st.sampled_from([*[Limits()] * 3, Limits(events=1), Limits(group_events=2), Limits(payload_bytes=5)])
+_LIMITS = st.sampled_from(
+    [
+        *[Limits()] * 3,
+        Limits(events=1, group_least=0),
+        Limits(events=1, group_least=1),
+        Limits(group_events=2),
+        Limits(payload_bytes=5, group_least=1),
+    ]
+)
 
 _BY_OPERATORS = ("resume", "redeliver", "operator_commit", "operator_rollback")
 

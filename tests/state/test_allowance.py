@@ -25,7 +25,7 @@ def _put_off(allowance: Allowance, groups: list[str], size: int = 0) -> int:
 
 
 def test_no_more_timers_fire_in_a_step_than_are_allowed_and_the_rest_comes_next() -> None:
-    driver = Driver(POLICY, limits=Limits(events=20))
+    driver = Driver(POLICY, limits=Limits(events=20, group_least=0))
     driver.step(0, *_halves(50))
     asked = []
     for _ in range(3):
@@ -38,7 +38,7 @@ def test_no_more_timers_fire_in_a_step_than_are_allowed_and_the_rest_comes_next(
 
 
 def test_the_oldest_go_first() -> None:
-    driver = Driver(POLICY, limits=Limits(events=2))
+    driver = Driver(POLICY, limits=Limits(events=2, group_least=0))
     driver.step(0, *_halves(2, first=5))
     driver.step(1, *_halves(2))
     assert [check.message.offset for check in driver.step(DUE_MS + 1).checks] == [5, 6]
@@ -50,8 +50,15 @@ def test_a_group_leaves_room_for_the_others() -> None:
     assert [check.message.group for check in driver.step(DUE_MS).checks] == ["away"] * 5 + ["well"] * 3
 
 
+def test_of_each_group_a_few_may_always_fire() -> None:
+    allowance = Allowance(Limits(events=6, group_events=3, group_least=2))
+    assert _taken(allowance, ["away"] * 4 + ["gone"] * 4) == [True] * 3 + [False] + [True] * 3 + [False]
+    assert _taken(allowance, ["away", "well", "well", "well"]) == [False, True, True, False]
+    assert _taken(allowance, ["large"], 65_537) == [False]
+
+
 def test_segments_share_what_a_batch_allows() -> None:
-    allowance, asked = Allowance(Limits(events=6, group_events=5)), []
+    allowance, asked = Allowance(Limits(events=6, group_events=5, group_least=0)), []
     for number, group in enumerate(("away", "away", "well")):
         halves = _halves(4, group, number * POLICY.segment_size)
         opened = evaluate(Segment.new(number, POLICY), arrivals(halves), 0, POLICY).segment
@@ -62,7 +69,7 @@ def test_segments_share_what_a_batch_allows() -> None:
 
 
 def test_the_payload_of_a_batchs_timers_is_bounded_but_any_message_fits() -> None:
-    driver = Driver(POLICY, limits=Limits(payload_bytes=2_500))
+    driver = Driver(POLICY, limits=Limits(payload_bytes=2_500, group_least=0))
     driver.step(0, *_halves(4, value=b"v" * 1_000), Half(9, value=b"v" * 60_000))
     steps = [[check.message.offset for check in driver.step(DUE_MS).checks] for _ in range(3)]
     assert steps == [[0, 1, 2], [3, 9], []]
@@ -104,5 +111,5 @@ def test_what_is_left_is_not_rounded_up_and_does_not_put_off_what_is_due_before(
 
 @pytest.mark.parametrize(("groups", "taken"), [(["a"] * 3, [1, 1, 0]), (["a", "b", "a", "a", "c"], [1, 1, 1, 0, 0])])
 def test_what_may_fire_is_counted_by_group_and_altogether(groups: list[str], taken: list[int]) -> None:
-    allowance = Allowance(Limits(events=3, group_events=2))
+    allowance = Allowance(Limits(events=3, group_events=2, group_least=0))
     assert _taken(allowance, groups) == [bool(one) for one in taken]

@@ -152,7 +152,7 @@ def test_state_and_timers_survive_a_restart(stream: Stream) -> None:
 
 def test_timers_that_are_not_allowed_come_later_and_a_batch_run_again_lets_the_same_ones_fire(stream: Stream) -> None:
     stream.stop()
-    few = Limits(events=3)
+    few = Limits(events=3, group_least=0)
     stream.start(limits=few)
     segments = range(6)
     stream.feed(0, *(half(64 * segment + at) for at in range(3) for segment in reversed(segments)))
