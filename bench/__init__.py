@@ -3,6 +3,7 @@
 from bench.backlog import BacklogResult, measure_backlog
 from bench.checks import ChecksResult, measure_checks
 from bench.latency import LatencyResult, measure_latency
+from bench.neighbours import Neighbours, NeighboursResult, measure_neighbours
 from bench.outage import Outage, OutageResult, measure_outage
 from bench.producer import ProducerResult, measure_producers
 from bench.throughput import ThroughputResult, measure_throughput
@@ -11,6 +12,8 @@ __all__ = [
     "BacklogResult",
     "ChecksResult",
     "LatencyResult",
+    "Neighbours",
+    "NeighboursResult",
     "Outage",
     "OutageResult",
     "ProducerResult",
@@ -18,6 +21,7 @@ __all__ = [
     "measure_backlog",
     "measure_checks",
     "measure_latency",
+    "measure_neighbours",
     "measure_outage",
     "measure_producers",
     "measure_throughput",

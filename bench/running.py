@@ -17,16 +17,19 @@ _STOP_SECONDS = 60.0
 
 
 class RunningJob:
-    """``checkback run`` under these settings (``SECTION__KEY``); it is ended with the block."""
+    """``checkback run`` under these settings (``SECTION__KEY``); it is ended with the block.
 
-    def __init__(self, output: Path, settings: Mapping[str, str]) -> None:
+    ``beside``: further variables of its environment.
+    """
+
+    def __init__(self, output: Path, settings: Mapping[str, str], beside: Mapping[str, str] | None = None) -> None:
         self._output = output
         self.began = time.monotonic()
         environment = {f"CHECKBACK_{name}": value for name, value in settings.items()}
         with self._output.open("wb") as out:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "checkback", "run"],
-                env={**os.environ, **environment},
+                env={**os.environ, **environment, **(beside or {})},
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 preexec_fn=die_with_starter,  # noqa: PLW1509  (the one call it makes takes no lock)

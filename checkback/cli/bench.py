@@ -11,10 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import (
+    Neighbours,
     Outage,
     measure_backlog,
     measure_checks,
     measure_latency,
+    measure_neighbours,
     measure_outage,
     measure_producers,
     measure_throughput,
@@ -107,7 +109,7 @@ def outage(
         float,
         typer.Option(
             min=1,
-            help="Divides check_interval and unreachable_backoff_max: --away 360 --scale 10 has as many rounds of "
+            help="Divides check_interval, unreachable_backoff_max and check_answer_ttl: --away 360 --scale 10 has as many rounds of "
             "checks as an hour at the defaults.",
         ),
     ] = 1.0,
@@ -133,6 +135,34 @@ def outage(
     for name, (measured, aim) in result.aims().items():
         aims.add_row(name, str(measured), aim)
     Console().print(aims)
+
+
+@bench.command("neighbours")
+def neighbours(
+    hanging: Annotated[int, typer.Option(min=0, help="Groups whose endpoints hang.")] = 40,
+    slow_names: Annotated[int, typer.Option(min=0, help="Groups whose endpoints' names take 20 s to look up.")] = 40,
+    large_per_second: Annotated[int, typer.Option(min=0, help="Halves of 500 KB a second, of another group.")] = 20,
+    seconds: Annotated[float, typer.Option(min=10, help="For how long, alone and with the neighbours.")] = 60.0,
+    per_second: Annotated[int, typer.Option(min=1, help="Transactions per second of the healthy group.")] = 50,
+    driver_memory: Annotated[str, typer.Option(help="The job's setting of that name.")] = "2g",
+    cores: Cores = 2,
+    json_file: JsonFile = None,
+) -> None:
+    """What groups that hang, slow names and a flood of large halves cost a healthy group beside them. On Linux."""
+    errors = Console(stderr=True, highlight=False)
+    asked_for = Neighbours(
+        hanging=hanging,
+        slow_names=slow_names,
+        large_per_second=large_per_second,
+        per_second=per_second,
+        seconds=seconds,
+        driver_memory=driver_memory,
+        cores=cores,
+    )
+    result = measure_neighbours(asked_for, lambda line: errors.print(line, markup=False))
+    _show(_flat(asdict(result)), None)
+    if json_file is not None:
+        _write(asdict(result), json_file)
 
 
 def _flat(figures: Mapping[str, Any]) -> dict[str, Any]:

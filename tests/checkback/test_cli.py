@@ -40,6 +40,7 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("bench", "producer"): "Half message and op from one process",
     ("bench", "latency"): "Time from an op's sending",
     ("bench", "checks"): "Checks per second",
+    ("bench", "neighbours"): "What groups that hang",
     ("bench", "outage"): "The worst day of the producers",
 }
 
