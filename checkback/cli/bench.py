@@ -109,8 +109,8 @@ def outage(
         float,
         typer.Option(
             min=1,
-            help="Divides check_interval, unreachable_backoff_max and check_answer_ttl: --away 360 --scale 10 has as many rounds of "
-            "checks as an hour at the defaults.",
+            help="Divides check_interval, unreachable_backoff_max and check_answer_ttl: --away 360 --scale 10 has as "
+            "many rounds of checks as an hour at the defaults.",
         ),
     ] = 1.0,
     groups: Annotated[int, typer.Option(min=2, help="Producer groups that are away.")] = 4,
