@@ -218,12 +218,17 @@ BROKEN: tuple[tuple[str, str, Breaking], ...] = (
     (
         "several: deep",
         _NOT_SEVERAL,
-        lambda m, good: m.bundle(good, m.pick((b"[" * 5_000, b'{"messages":' * 1_000))),
+        lambda m, good: m.bundle(good, m.pick((b"[" * 5_000, b'{"":' * 1_000))),
     ),
     (
         "several: another number",
         "cb-messages says",
-        lambda m, good: m.bundle(good, m.one(), m.pick((b"0", b"2", b"9" * 9))),
+        lambda m, good: m.bundle(good, m.one(), m.pick((b"0", b"2", b"9" * 4))),
+    ),
+    (
+        "several: more than fit into 16 MiB",
+        "its messages are larger than 16 MiB together",
+        lambda m, good: m.bundle(good, m.one(), b"9" * 9),
     ),
     (
         "several: an own topic",
