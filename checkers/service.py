@@ -35,8 +35,9 @@ from conf import Settings
 
 _LOGGER = logging.getLogger(__name__)
 _STOP_SECONDS = 10.0
-_LATE_MS = 60_000
-"""A batch after its time at most, the job writes a check again."""
+_EARLY_MS = 5_000
+"""A check is in Kafka at most this much after the batch that asks for it, and its answer takes a moment. So near to the
+time at which the job asks again it is left to that."""
 T = TypeVar("T")
 
 
@@ -148,7 +149,8 @@ class CheckService:
         clients = self._connect(self._settings)
         try:
             outage = Outage("reading checks", self._clock_ms)
-            good_for_ms = self._settings.transactions.check_answer_ttl + _LATE_MS
+            ttl_ms = self._settings.transactions.check_answer_ttl
+            good_for_ms = max(ttl_ms - _EARLY_MS, ttl_ms // 2)
             rereader = Rereader(clients.again, self._rooms, self._hand_over, self._clock_ms, good_for_ms)
             intake = Intake(clients.checks, clients.registry, self._hand_over, self._hear, outage, rereader)
             self._postponed = intake.postponed
