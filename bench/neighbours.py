@@ -21,9 +21,8 @@ from bench.outage_endpoints import Endpoints, endpoints
 from bench.outage_figures import Course, Times, delivery_times
 from bench.outage_load import HEALTHY, RETURNED_TOPIC, HealthyGroup, HealthyReader, Heartbeats, client
 from bench.running import RunningJob
-from bench.workload import HALF_PARTITIONS, STATE_PARTITIONS, workplace
+from bench.workload import HALF_PARTITIONS, STATE_PARTITIONS, produce, workplace
 from checkback.check_protocol import MAX_BATCH, Announcement
-from checkback.exceptions import CheckbackError
 from checkback.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
 from checkback.topics import TopicAdministration
 
@@ -119,7 +118,7 @@ class _Scene:
             with RunningJob(self._folder / "job", settings, self._preload) as job:
                 memory = MemoryWatch(job.pid)
                 memory.start()
-                self._wait(job, lambda: bool(self._reader.read), _START_SECONDS, "delivered a message")
+                job.wait_until(lambda: bool(self._reader.read), _START_SECONDS, "delivered a message")
                 self._pass_time(job, _WARM_UP_SECONDS, "warming up")
                 course.quiet = time.time()
                 self._pass_time(job, neighbours.seconds, "the healthy group alone")
@@ -133,7 +132,7 @@ class _Scene:
                 crowd.stop()
                 self._healthy.stop()
                 sent = self._healthy.sent
-                self._wait(job, lambda: sent.keys() <= self._reader.read.keys(), _DRAIN_SECONDS, "delivered the rest")
+                job.wait_until(lambda: sent.keys() <= self._reader.read.keys(), _DRAIN_SECONDS, "delivered the rest")
                 peak = memory.stop()
         finally:
             crowd.stop()
@@ -154,17 +153,7 @@ class _Scene:
 
     def _pass_time(self, job: RunningJob, seconds: float, why: str) -> None:
         self._tell(f"{why}, {seconds:.0f} s")
-        until = time.monotonic() + seconds
-        self._wait(job, lambda: time.monotonic() > until, seconds + 1, why)
-
-    def _wait(self, job: RunningJob, holds: Callable[[], bool], seconds: float, what: str) -> None:
-        until = time.monotonic() + seconds
-        while not holds():
-            if job.exit_status is not None:
-                raise CheckbackError(f"The job ended with status {job.exit_status}: {job.said()[-2000:]}")
-            if time.monotonic() > until:
-                raise CheckbackError(f"Within {seconds:.0f} s the job has not {what}.")
-            time.sleep(0.1)
+        job.run_for(seconds)
 
 
 class _Crowd(threading.Thread):
@@ -205,7 +194,7 @@ class _Crowd(threading.Thread):
     def _open(self, name: str, group: str, value: bytes) -> None:
         headers = half_headers(name, group, RETURNED_TOPIC, ())
         partition = hash(name) % HALF_PARTITIONS
-        self._producer.produce(self._topics.half, value, name.encode(), partition, headers=list(headers))
+        produce(self._producer, self._topics.half, value, name.encode(), partition, headers)
 
     def _flood(self, number: int) -> None:
         name = f"flood-{number}"
@@ -213,12 +202,7 @@ class _Crowd(threading.Thread):
         written = partial(self._written, name) if number % _ONE_IN else None
         partition = number % HALF_PARTITIONS
         self.large += 1
-        try:
-            self._producer.produce(
-                self._topics.half, self._payload, name.encode(), partition, headers=list(headers), on_delivery=written
-            )
-        except BufferError:
-            self._producer.poll(0.1)
+        produce(self._producer, self._topics.half, self._payload, name.encode(), partition, headers, written)
 
     def _written(self, name: str, error: KafkaError | None, half: Message) -> None:
         if error is None:

@@ -192,7 +192,7 @@ class _Scene:
         self._each = outage.open_transactions // outage.groups
         self._total = self._each * outage.groups
         self._course = Course()
-        self._job: RunningJob | None = None
+        self._job: RunningJob
         self._healthy = HealthyGroup(bootstrap_servers, outage.per_second)
         self._reader = HealthyReader(bootstrap_servers)
         self._returned = ReturnedReader(bootstrap_servers)
@@ -255,8 +255,7 @@ class _Scene:
         self._tell(f"{self._returned.delivered} are delivered: SIGKILL of the job")
         self._until_killed = self._questions()
         self._course.killed = time.time()
-        if self._job is not None:
-            self._job.kill()
+        self._job.kill()
 
     def _drain(self) -> None:
         """Step 5."""
@@ -297,22 +296,10 @@ class _Scene:
 
     def _pass_time(self, seconds: float, why: str) -> None:
         self._tell(f"{why}, {seconds:.0f} s")
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            self._refuse_a_dead_job()
-            time.sleep(0.2)
+        self._job.run_for(seconds)
 
     def _wait(self, holds: Callable[[], bool], seconds: float, what: str) -> None:
-        until = time.monotonic() + seconds
-        while not holds():
-            self._refuse_a_dead_job()
-            if time.monotonic() > until:
-                raise CheckbackError(f"Within {seconds:.0f} s the job has not {what}.")
-            time.sleep(0.1)
-
-    def _refuse_a_dead_job(self) -> None:
-        if self._job is not None and self._job.exit_status is not None:
-            raise CheckbackError(f"The job ended with status {self._job.exit_status}: {self._job.said()[-2000:]}")
+        self._job.wait_until(holds, seconds, what)
 
     def _result(self) -> OutageResult:
         outage, course = self._outage, self._course

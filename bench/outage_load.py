@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 from bench.outage_figures import Delivery, Drained
-from bench.workload import HALF_PARTITIONS, REAL_TOPIC
+from bench.workload import HALF_PARTITIONS, REAL_TOPIC, produce
 from checkback.check_protocol import MAX_BATCH, Announcement
 from checkback.protocol import ID, Action, HalfPosition, Headers, Source, Topics, half_headers, op_headers
 
@@ -160,13 +160,7 @@ def open_transactions(bootstrap_servers: str, groups: Sequence[str], each: int, 
             headers = half_headers(f"{group}-{number}", group, RETURNED_TOPIC, ())
             key, partition = b"customer-%d" % (number % 5000), (number * len(groups) + index) % HALF_PARTITIONS
             written += len(key) + record_bytes(value, headers)
-            while True:
-                try:
-                    producer.produce(topic, value, key, partition, headers=list(headers))
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-        producer.poll(0)
+            produce(producer, topic, value, key, partition, headers)
     producer.flush()
     return written
 

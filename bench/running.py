@@ -1,16 +1,18 @@
 """``checkback run`` as a process of a measurement."""
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
 from bench.memory import tree_of
+from checkback.exceptions import CheckbackError
 from checkback.local.guard import die_with_starter
 
 _STOP_SECONDS = 60.0
@@ -49,6 +51,29 @@ class RunningJob:
         """All whole lines that it has printed."""
         whole, _, _ = self._output.read_text(encoding="utf-8", errors="replace").rpartition("\n")
         return whole
+
+    def wait_until(self, holds: Callable[[], bool], seconds: float, what: str) -> None:
+        """Wait for a condition while the job runs.
+
+        Raises:
+            CheckbackError: the job ended, or within so long it has not done ``what``.
+        """
+        until = time.monotonic() + seconds
+        while not holds():
+            if self.exit_status is not None:
+                raise CheckbackError(f"The job ended with status {self.exit_status}: {self.said()[-2000:]}")
+            if time.monotonic() > until:
+                raise CheckbackError(f"Within {seconds:.0f} s the job has not {what}.")
+            time.sleep(0.1)
+
+    def run_for(self, seconds: float) -> None:
+        """Let so much time pass.
+
+        Raises:
+            CheckbackError: the job ended.
+        """
+        until = time.monotonic() + seconds
+        self.wait_until(lambda: time.monotonic() >= until, math.inf, "waited")
 
     def kill(self) -> None:
         """SIGKILL to it and to all that it has started, at once."""

@@ -3,12 +3,12 @@
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from checkback import protocol
 from checkback.exceptions import CheckbackError
@@ -84,12 +84,12 @@ def write_backlog(bootstrap_servers: str, transactions: int, value_bytes: int) -
     application = [("trace-id", b"0af7651916cd43dd"), ("content-type", b"application/json")]
     for number in range(transactions):
         headers = half_headers(_transaction_id(number), GROUP, REAL_TOPIC, application)
-        _produce(producer, topics.half, value, b"customer-%d" % (number % 5000), number % HALF_PARTITIONS, headers)
+        produce(producer, topics.half, value, b"customer-%d" % (number % 5000), number % HALF_PARTITIONS, headers)
     producer.flush()
     for number in range(transactions):
         half = HalfPosition(number % HALF_PARTITIONS, number // HALF_PARTITIONS)
         headers = op_headers(_transaction_id(number), GROUP, half, Action.COMMIT, Source.PRODUCER)
-        _produce(producer, topics.op, b"", None, half.partition, headers)
+        produce(producer, topics.op, b"", None, half.partition, headers)
     producer.flush()
 
 
@@ -139,17 +139,19 @@ def _transaction_id(number: int) -> str:
     return f"{number:032x}"
 
 
-def _produce(
+def produce(
     producer: Producer,
     topic: str,
     value: bytes,
     key: bytes | None,
     partition: int,
     headers: Sequence[tuple[str, bytes]],
+    written: Callable[[KafkaError | None, Message], None] | None = None,
 ) -> None:
+    """Write a record, as soon as the client has room for it; ``written`` hears what became of it."""
     while True:
         try:
-            producer.produce(topic, value, key, partition, headers=list(headers))
+            producer.produce(topic, value, key, partition, headers=list(headers), on_delivery=written)
             break
         except BufferError:
             producer.poll(0.1)

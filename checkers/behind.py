@@ -101,11 +101,6 @@ class Reading:
             self.window.finish(offset)
         return not waits
 
-    def skip(self, offset: int) -> None:
-        """A record was read that is none of a check."""
-        self.window.begin(offset)
-        self.window.finish(offset)
-
     def finish(self, route: Route, offset: int) -> None:
         """A check is dealt with."""
         self.window.finish(offset)
@@ -124,13 +119,11 @@ class Reading:
         self.window.finish(offset)
         return first
 
-    def forget(self, route: Route) -> bool:
-        """Forget a route of which none waits and none is under way; whether that is so."""
+    def forget(self, route: Route) -> None:
+        """Forget a route, if none of it waits and none is under way."""
         backlog = self.backlogs[route]
-        caught_up = backlog.idle and backlog.next >= self.window.next
-        if caught_up:
+        if backlog.idle and backlog.next >= self.window.next:
             del self.backlogs[route]
-        return caught_up
 
     def committed(self) -> tuple[int, str]:
         """What to commit: an offset, and a note of what waits before it.

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -44,7 +45,7 @@ class KafkaClients:
                 **{"session_timeout_ms": _SESSION_MS, **reading, **options},
             )
             # First of all: until it has left the group, others wait for it to join, and nobody reads its partitions.
-            self._opened.append(("leaving the group", self._leave))
+            self._opened.append(("leaving the group", partial(_close, self.checks)))
             # Not one of the group: it reads again what was committed with a note that it waits.
             self.again: Any = KafkaConsumer(
                 isolation_level="read_committed",
@@ -52,9 +53,9 @@ class KafkaClients:
                 fetch_max_bytes=_FETCH_BYTES,
                 **{**reading, **options},
             )
-            self._opened.append(("closing the consumer of waiting checks", self._close_again))
+            self._opened.append(("closing the consumer of waiting checks", partial(_close, self.again)))
             self.registry: Any = KafkaConsumer(**{**reading, **options})
-            self._opened.append(("closing the registry's consumer", self._close_registry))
+            self._opened.append(("closing the registry's consumer", partial(_close, self.registry)))
             self.registry.assign([TopicPartition(topics.producers, 0)])
             # An answer written twice counts once, so it needs no idempotence: that would end with the first outage that
             # is longer than a record may wait.
@@ -77,15 +78,11 @@ class KafkaClients:
                 _LOGGER.warning("The check service is closing, and %s failed: %r", what, error)
         self._opened.clear()
 
-    def _leave(self, seconds: float) -> None:
-        self.checks.close(autocommit=False, timeout_ms=int(seconds * 1000))
-
-    def _close_again(self, seconds: float) -> None:
-        self.again.close(autocommit=False, timeout_ms=int(seconds * 1000))
-
-    def _close_registry(self, seconds: float) -> None:
-        self.registry.close(autocommit=False, timeout_ms=int(seconds * 1000))
-
     def _close_producer(self, seconds: float) -> None:
         with suppress(Exception):  # it flushes once more, which may take longer: whatever is left is asked again
             self.answers.close(timeout=seconds)
+
+
+def _close(consumer: Any, seconds: float) -> None:
+    """One of a group leaves it so."""
+    consumer.close(autocommit=False, timeout_ms=int(seconds * 1000))

@@ -15,13 +15,11 @@ from kafka import TopicPartition
 from kafka.errors import CommitFailedError
 from kafka.structs import OffsetAndMetadata
 
-from checkback.check_protocol import CheckRequest
-from checkback.exceptions import ProtocolError
 from checkers.behind import Reading, Route
 from checkers.groups import Check
 from checkers.outages import Outage, passes
 from checkers.reading import poll
-from checkers.rereading import Origin, Rereader, route_of
+from checkers.rereading import Origin, Rereader, check_of, route_of
 
 _LOGGER = logging.getLogger(__name__)
 _POLL_MS = 50
@@ -214,14 +212,9 @@ class Intake:
         for record in records:
             route = route_of(record.headers)
             reading.newest_ms = max(reading.newest_ms, record.timestamp)
-            if reading.waits(route):
-                reading.begin(record.offset, route)
-                continue
-            try:
-                request = CheckRequest.from_record(record.value, record.headers)
-            except ProtocolError as error:
-                _LOGGER.warning("Skipped a record of %s: %s", place.topic, error)
-                reading.skip(record.offset)
-            else:
-                reading.begin(record.offset, route)
-                yield Check(request, Origin(place, record.offset, route))
+            if reading.begin(record.offset, route):
+                check = check_of(record, Origin(place, record.offset, route))
+                if check is None:
+                    reading.finish(route, record.offset)
+                else:
+                    yield check

@@ -43,6 +43,15 @@ def route_of(headers: Iterable[tuple[str, bytes | None]]) -> Route:
     return Route(group.decode(errors="replace"), topic.decode(errors="replace"))
 
 
+def check_of(record: Any, origin: Origin) -> Check | None:
+    """The check that a record of ``cb.check`` is; None for one that nobody can read."""
+    try:
+        return Check(CheckRequest.from_record(record.value, record.headers), origin)
+    except ProtocolError as error:
+        _LOGGER.warning("Skipped a record of %s: %s", origin.place.topic, error)
+        return None
+
+
 class Rereader:
     """``rooms`` says, sooner or later, how many checks of which route would be asked; ``ask`` takes them.
 
@@ -106,9 +115,8 @@ class Rereader:
             if self._clock_ms() < self._look_ms:
                 return None
             routes = {route for reading in readings.values() for route in reading.waiting()}
-            if not routes:
-                self.busy = False
-            else:
+            self.busy = self.busy and bool(routes)
+            if routes:
                 self._asked = self._rooms(sorted(routes))
             return None
         if not self._asked.done():
@@ -119,10 +127,11 @@ class Rereader:
     def _read(self, readings: Mapping[TopicPartition, Reading], wanted: Wanted, rooms: dict[Route, int]) -> list[Check]:
         self._go_to({place: min(backlog.next for backlog in routes.values()) for place, routes in wanted.items()})
         polled = poll(self._consumer, _POLL_MS)
+        # all of them first: Kafka may not answer, and what is taken below has to be asked
+        ends = {place: min(self._consumer.position(place), readings[place].window.next) for place in wanted}
         checks = []
         for place, routes in wanted.items():
-            reading = readings[place]
-            end = min(self._consumer.position(place), reading.window.next)
+            reading, end = readings[place], ends[place]
             for record in polled.get(place, []):
                 route = route_of(record.headers)
                 backlog = routes.get(route)
@@ -130,10 +139,10 @@ class Rereader:
                     continue
                 if not rooms[route] or self._left < 1:
                     del routes[route]
-                elif self._is_to_be_asked(record, reading, backlog):
+                elif check := self._taken(record, reading, backlog, Origin(place, record.offset, route)):
                     rooms[route] -= 1
                     self._left -= 1
-                    checks.extend(_check(record, Origin(place, record.offset, route), backlog))
+                    checks.append(check)
             for route, backlog in routes.items():
                 backlog.read_to(end)
                 reading.forget(route)
@@ -149,12 +158,18 @@ class Rereader:
             if anew or self._consumer.position(place) != offset:
                 self._consumer.seek(place, offset)
 
-    def _is_to_be_asked(self, record: Any, reading: Reading, backlog: Backlog) -> bool:
+    def _taken(self, record: Any, reading: Reading, backlog: Backlog, origin: Origin) -> Check | None:
+        """The record's check, if it is to be asked: then it is under way."""
         too_old = record.timestamp < reading.newest_ms - self._good_for_ms
         if too_old or reading.window.under_way(record.offset):
             backlog.read_to(record.offset + 1)
-            return False
-        return backlog.take(record.offset)
+            return None
+        if not backlog.take(record.offset):
+            return None
+        check = check_of(record, origin)
+        if check is None:
+            backlog.finish(record.offset)
+        return check
 
 
 def _wanted(readings: Mapping[TopicPartition, Reading], rooms: Rooms) -> Wanted:
@@ -163,12 +178,3 @@ def _wanted(readings: Mapping[TopicPartition, Reading], rooms: Rooms) -> Wanted:
         for place, reading in readings.items()
     }
     return {place: routes for place, routes in wanted.items() if routes}
-
-
-def _check(record: Any, origin: Origin, backlog: Backlog) -> list[Check]:
-    try:
-        return [Check(CheckRequest.from_record(record.value, record.headers), origin)]
-    except ProtocolError as error:
-        _LOGGER.warning("Skipped a record of %s: %s", origin.place.topic, error)
-        backlog.finish(origin.offset)
-        return []

@@ -1,6 +1,7 @@
 """A service that ends leaves its consumer group, whatever else goes wrong. The Kafka clients are fakes."""
 
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 
 from checkback.exceptions import ConfigurationError
 from checkers import CheckService, KafkaClients
+from checkers.clients import _close
 from conf import Settings
 from tests.checkers.kafka_fakes import REGISTRY, FakeConsumer, FakeProducer
 from tests.place import wait_until
@@ -19,8 +21,8 @@ class FakeClients(KafkaClients):
     def __init__(self, _: Settings) -> None:
         self.checks, self.again = FakeConsumer(), FakeConsumer()
         self.registry, self.answers = FakeConsumer(REGISTRY), FakeProducer()
-        closing = self._leave, self._close_again, self._close_registry, self._close_producer
-        self._opened = [(close.__name__, close) for close in closing]
+        closing = [partial(_close, one) for one in (self.checks, self.again, self.registry)]
+        self._opened = [("closing one", close) for close in (*closing, self._close_producer)]
 
     def all_closed(self) -> bool:
         return all(one.closed for one in (self.checks, self.again, self.registry, self.answers))
