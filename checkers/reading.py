@@ -25,6 +25,9 @@ def poll(consumer: KafkaConsumer, timeout_ms: int = 0) -> dict[Any, list[Any]]:
         place = decoding.topic_partition
         offset = consumer.position(place)
         _LOGGER.warning("Skipped the record at offset %s of %s-%s: %s", offset, place.topic, place.partition, error)
+        # What has raised is read no further, but is kept as long as it fits the position: whoever goes back there, as
+        # one does who is given the partition, would be caught in an endless loop inside of poll.
+        decoding.drain()
         consumer.seek(place, offset + 1)
         return {}
     return polled
