@@ -72,6 +72,8 @@ class Options:
     postgresql_url: str = ""
     with_neighbours: bool = True
     """See ``torture/neighbours.py``; runs with large batches never have any."""
+    brief: bool = False
+    """Each fault once before any comes again; see :func:`torture.schedule.schedule`."""
 
 
 def torture(options: Options, tell: Tell = lambda _round: None) -> TortureReport:
@@ -89,7 +91,7 @@ def torture(options: Options, tell: Tell = lambda _round: None) -> TortureReport
 
     try:
         ground.prepare()
-        _rounds(ground, report, enough, tell, with_neighbours=options.with_neighbours)
+        _rounds(ground, report, options, enough, tell)
     finally:
         ground.broker.stop()
     report.seconds = time.monotonic() - started
@@ -118,14 +120,13 @@ def torture_large_batches(options: Options, tell: Callable[[str], None]) -> Larg
     return report
 
 
-def _rounds(
-    ground: Ground, report: TortureReport, enough: Callable[[int], bool], tell: Tell, *, with_neighbours: bool
-) -> None:
+def _rounds(ground: Ground, report: TortureReport, options: Options, enough: Callable[[int], bool], tell: Tell) -> None:
     without = frozenset(Fault(name) for name in report.left_out) | (NEEDS_DATABASE if not ground.postgresql else set())
-    with System(ground, report.seed, with_neighbours=with_neighbours) as system:
+    more_steps = PUBLISHING if ground.tables else ()
+    with System(ground, report.seed, with_neighbours=options.with_neighbours) as system:
         try:
             system.wait_for_delivery(time.time())
-            for this in schedule(report.seed, without, PUBLISHING if ground.tables else ()):
+            for this in schedule(report.seed, without, more_steps, brief=options.brief):
                 if enough(len(report.rounds)):
                     break
                 done = _round(system, this)

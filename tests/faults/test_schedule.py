@@ -31,6 +31,15 @@ def test_ninety_rounds_hold_the_drivers_death_at_every_step(seed: int, more_step
     assert max(deaths[step] for step in STEPS) - min(deaths[step] for step in STEPS) <= 1
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_brief_one_holds_every_fault_once_and_at_a_step_where_it_can(seed: int) -> None:
+    rounds = list(islice(schedule(seed, NO_DATABASE, brief=True), len(Fault) - 1))
+    assert Counter(this.fault for this in rounds) == dict.fromkeys(set(Fault) - NO_DATABASE, 1)
+    at_steps = {this.fault for this in rounds if this.step is not None} | {Fault.JOB_SUSPENDED}
+    killed = {Fault.DRIVER_KILLED, Fault.EXECUTOR_KILLED, Fault.WORKERS_KILLED}
+    assert at_steps == killed | {Fault.SETTINGS_CHANGED, Fault.JOB_SUSPENDED}
+
+
 def test_the_same_seed_gives_the_same_rounds() -> None:
     assert list(islice(schedule(7), 90)) == list(islice(schedule(7), 90))
 
