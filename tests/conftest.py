@@ -55,9 +55,10 @@ def database() -> Iterator[Database]:
 
 
 @pytest.fixture
-def place(broker: LocalKafka, tmp_path: Path) -> Place:
+def place(broker: LocalKafka, tmp_path: Path) -> Iterator[Place]:
     """Fresh topics on the broker, and settings for a job on them."""
     prefix = f"t{uuid.uuid4().hex[:12]}."
     made = Place(broker.bootstrap_servers, Topics(prefix), f"{prefix}orders", tmp_path)
     made.create_topics(real_partitions=4)
-    return made
+    yield made
+    made.delete_topics()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from checkback.protocol import Topics
 from checkback.topics import TopicAdministration
@@ -43,6 +43,14 @@ class Place:
             names = (*self.topics.all(), self.real_topic)
             # a topic that was created is not known at once
             wait_until(lambda: len(administration.partitions(names)) == len(names))
+
+    def delete_topics(self) -> None:
+        """Delete all topics with the test's prefix: a broker with thousands of partitions is several times slower."""
+        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
+        try:
+            admin.delete_topics([name for name in admin.list_topics() if name.startswith(self.topics.prefix)])
+        finally:
+            admin.close()
 
     def on(self, bootstrap_servers: str) -> "Place":
         """The same topics on another broker, where they are still to be made."""
