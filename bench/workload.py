@@ -15,13 +15,14 @@ from checkback.exceptions import CheckbackError
 from checkback.local import LocalKafka
 from checkback.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
 from checkback.topics import TopicAdministration
-from conf import Settings
+from conf import Settings, TransactionSettings
 
 REAL_TOPIC = "orders"
 GROUP = "orders"
 HALF_PARTITIONS = 8
 STATE_PARTITIONS = 2
 _LIMIT_SECONDS = 600.0
+_TIMES = TransactionSettings()
 _LOOK_SECONDS = 10.0
 
 
@@ -45,7 +46,8 @@ def workplace(cores: int = 2) -> Iterator[Workplace]:
                     partitions=HALF_PARTITIONS,
                     progress_partitions=STATE_PARTITIONS,
                     replication=1,
-                    age_limit_ms=1,
+                    age_limit_ms=_TIMES.age_limit,
+                    half_retention_ms=_TIMES.half_retention_ms,
                 )
                 administration.create_one(REAL_TOPIC, HALF_PARTITIONS)
             settings = Settings.model_validate(

@@ -28,6 +28,9 @@ class ExhaustedMessage:
     attempts: int
     born_ms: int
     """When the half message was taken in by the job, in ms since 1970."""
+    left_out: int = 0
+    """Bytes that are not here, since the job keeps none of more than 4 KiB: then ``value`` is None, and ``headers`` are
+    empty where these and the key have more than that by themselves. ``key`` is None if it alone has more."""
 
 
 @runtime_checkable

@@ -11,6 +11,7 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from checkback.exceptions import CheckpointMismatchError, ConfigurationError, KafkaUnreachableError
 from checkback.protocol import Topics
+from checkback.retention import lengthen, refuse_short, shorter_retention
 
 _LOGGER = logging.getLogger(__name__)
 _DAY_MS = 24 * 3_600_000
@@ -57,14 +58,15 @@ class TopicAdministration:
         progress_partitions: int,
         replication: int,
         age_limit_ms: int,
+        half_retention_ms: int,
     ) -> dict[str, Made]:
         """Create Checkback's topics, those that are missing, and correct those that are there.
 
         All keep Kafka's time; the op topic has as many partitions as the half topic, or more.
 
-        Those that applications write to are kept uncompressed. Half messages and ops are kept for the age limit and
-        two days more: a decision may come until then. The topics that whole half messages are written to take any
-        size, whatever ``cb.half`` takes.
+        Those that applications write to are kept uncompressed. Half messages are kept for as long as they may have to
+        be read again (``checkback/retention.py``), and ops for as long as these: whoever reads both anew finds how each
+        was decided. The topics that whole half messages are written to take any size, whatever ``cb.half`` takes.
 
         Returns:
             Each topic's name, with what was done.
@@ -73,12 +75,13 @@ class TopicAdministration:
             ConfigurationError: a topic that is there cannot be corrected.
         """
         keep = {"retention.ms": str(age_limit_ms + 2 * _DAY_MS)}
+        read_again = {"retention.ms": str(half_retention_ms)}
         compact = {"cleanup.policy": "compact"}
         # A half message that filled cb.half's batch has a few headers more there, and is not compressed any more.
         whole = {"max.message.bytes": str(MOST_BYTES)}
         wanted = {
-            topics.half: (partitions, keep),
-            topics.op: (max(partitions, self.partitions((topics.half,)).get(topics.half, 0)), keep),
+            topics.half: (partitions, read_again),
+            topics.op: (max(partitions, self.partitions((topics.half,)).get(topics.half, 0)), read_again),
             topics.check: (partitions, {"retention.ms": str(_CHECKS_MS), **whole}),
             topics.parked: (1, {"retention.ms": "-1", **whole}),
             topics.rejected: (1, {**keep, **whole}),
@@ -90,13 +93,29 @@ class TopicAdministration:
             name: self.create_one(name, count, replication, {**_rules_of(topics)[name], **configuration})
             for name, (count, configuration) in wanted.items()
         }
-        wrong = self._breaking_rules(topics, [name for name, new in created.items() if not new])
+        there = [name for name, new in created.items() if not new]
+        wrong = self._breaking_rules(topics, there)
         self._correct(wrong)
+        short = [
+            name
+            for name in (topics.half, topics.op)
+            if name in there and shorter_retention(self._admin, name, half_retention_ms) is not None
+        ]
+        for name in short:
+            lengthen(self._admin, name, half_retention_ms)
         grown = self._grow_op(topics, created)
         return {
-            name: Made.CREATED if new else Made.CORRECTED if name in {*wrong, *grown} else Made.THERE
+            name: Made.CREATED if new else Made.CORRECTED if name in {*wrong, *short, *grown} else Made.THERE
             for name, new in created.items()
         }
+
+    def refuse_short_retention(self, topics: Topics, half_retention_ms: int) -> None:
+        """Make sure that half messages are there for as long as a job may read them again.
+
+        Raises:
+            ConfigurationError: they are not kept for so long.
+        """
+        refuse_short(self._admin, topics.half, half_retention_ms)
 
     def create_one(
         self, name: str, partitions: int, replication: int = 1, configuration: Mapping[str, str] | None = None

@@ -24,6 +24,7 @@ Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[Milliseconds, Field(gt=0)]
 Bytes = Annotated[ByteSize, Field(gt=0)]
 
+_DAY_MS = 86_400_000
 _AFTER_CHECK_MAX = r"^(park|commit|rollback|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
 
 
@@ -126,6 +127,14 @@ class TransactionSettings(_Section):
     early_op_max: PositiveInt = 8_192
     timer_slack: Positive = 1_000
     segment_size: Annotated[int, Field(ge=64, le=65_536)] = 4_096
+
+    @property
+    def half_retention_ms(self) -> int:
+        """The least retention of the half topic: large messages are read again from it as long as they may be wanted.
+
+        Undecided for so long and then parked for so long, or delayed; and two days, in which the job may be down.
+        """
+        return max(self.age_limit + self.parked_ttl, self.delay_max) + 2 * _DAY_MS
 
     @model_validator(mode="after")
     def _no_contradiction(self) -> Self:

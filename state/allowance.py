@@ -1,7 +1,9 @@
 """How many timers may fire in one batch, so that no outage of others makes a batch long.
 
-Ops, and with them the deliveries that producers ask for, are never limited: only what timers do (checks, delayed
-deliveries, messages given up on). What is due and not allowed stays due, and comes a batch or more later.
+Limited is what timers do: checks, delayed deliveries, messages given up on. What is due and not allowed stays due, and
+comes a batch or more later. Ops are judged in the batch that they come in, and what they commit is delivered in it.
+Only where that is more content to be read again than there is time for in one of Kafka's transactions, the rest is
+delivered by timers, like a delayed message.
 
 **A batch that is run again must come to the same.** An allowance is spent by segments in turn, so that what a segment
 gets depends on those before it. In Spark 4.2 their order is a fact of the batch, not of the run:
@@ -46,6 +48,8 @@ class Limits:
     """So many of a group fire however many others' have: forty groups that are away leave room for one that is well."""
     payload_bytes: int = 64 << 20
     """Of messages that are written because of timers. The last one may lie across it: any message fits alone."""
+    commit_bytes: int = 256 << 20
+    """Of content that was set aside and is written because of ops; likewise. Twice what a batch reads by default."""
 
 
 class Allowance:
@@ -55,6 +59,7 @@ class Allowance:
         self._limits = limits or Limits()
         self._spent = _Sum()
         self._left = _Sum()
+        self._committed_bytes = 0
 
     def take(self, groups: Column, sizes: Column) -> Column:
         """bool[n]: which of n timers of a segment may fire, in the order in which they are due.
@@ -73,6 +78,17 @@ class Allowance:
         room = (events < limits.events) & (payload < limits.payload_bytes)
         allowed &= room | ((rank < limits.group_least) & (sizes <= _SMALL_BYTES))
         self._spent.add(names, codes[allowed], sizes[allowed])
+        return allowed
+
+    def take_commits(self, sizes: Column) -> Column:
+        """bool[n]: which of n commits of a segment may be delivered now, in their order.
+
+        Args:
+            sizes: int64[n], bytes of content that each would have read again.
+        """
+        before = self._committed_bytes + np.cumsum(sizes) - sizes
+        allowed: Column = before < self._limits.commit_bytes
+        self._committed_bytes += int(sizes[allowed].sum())
         return allowed
 
     def put_off(self, groups: Column, sizes: Column) -> int:

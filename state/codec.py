@@ -9,7 +9,8 @@ r"""A segment's state as bytes, and back.
 
 The checksum is there because Arrow does not check the offsets it reads. An empty table has no bytes. A new
 version keeps the reader of the one before; version 1 had no ``deliver_at_ms``, kept no parked messages,
-and had no event of its own for a check's verdict or an operator's; version 2 had no undeliverable messages.
+and had no event of its own for a check's verdict or an operator's; version 2 had no undeliverable messages; version 3
+kept all content.
 """
 
 import struct
@@ -24,9 +25,10 @@ from state.rows import BYTES, EARLY_FIELDS, MESSAGE_FIELDS, Fields, Rows
 from state.segment import Segment
 from state.table import Event, State, StateCodes
 
-VERSION = 3
+VERSION = 4
 OLDEST_VERSION = 1
 _KEEPS_PARKED = 2
+_SETS_CONTENT_ASIDE = 4
 
 _MARK = struct.Struct("<BI")
 _HEAD = struct.Struct("<6q")
@@ -75,11 +77,11 @@ def _ledger(version: int, content: bytes) -> StateCodes:
 
 
 def _messages(version: int, content: bytes) -> Rows:
-    if version >= _KEEPS_PARKED:
-        return _from_stream(content, MESSAGE_FIELDS)
-    rows = _from_stream(content, {n: kind for n, kind in MESSAGE_FIELDS.items() if n != "deliver_at_ms"})
-    added = rows.with_columns(deliver_at_ms=np.full(rows.count, -1, dtype=np.int64))
-    return Rows({name: added[name] for name in MESSAGE_FIELDS})
+    since = {"deliver_at_ms": _KEEPS_PARKED, "left_out": _SETS_CONTENT_ASIDE}
+    added = [name for name, first in since.items() if version < first]
+    rows = _from_stream(content, {name: kind for name, kind in MESSAGE_FIELDS.items() if name not in added})
+    rows = rows.with_columns(**{name: np.full(rows.count, -1, dtype=np.int64) for name in added})
+    return Rows({name: rows[name] for name in MESSAGE_FIELDS})
 
 
 def _early(version: int, content: bytes) -> Rows:

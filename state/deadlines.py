@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from state.allowance import Allowance
+from state.content import content_bytes
 from state.outcomes import CHECK_PAYLOAD_BYTES, Collector
 from state.policy import Policy
 from state.rows import Column, Rows
@@ -162,7 +163,7 @@ def next_timer(
 def _written_bytes(messages: Rows, due: Column, states: StateCodes, now_ms: int, policy: Policy) -> Column:
     """int64[n]: bytes of content that are written at most when these timers fire."""
     aged, exhausted = _given_up(messages, due, states, now_ms, policy)
-    sizes = messages.take(due).content_bytes()
+    sizes = content_bytes(messages.take(due))
     checked = np.isin(states, UNDECIDED) & ~aged & ~exhausted
     sizes[checked] = np.minimum(sizes[checked], CHECK_PAYLOAD_BYTES)
     sizes[np.isin(states, FOR_OPERATORS)] = 0

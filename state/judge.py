@@ -2,25 +2,29 @@
 
 import numpy as np
 
+from state.allowance import Allowance
 from state.deadlines import after_answer, end_status, postponed, settle
 from state.outcomes import Collector
 from state.policy import Policy
 from state.rows import Column, Rows
-from state.table import KEPT, SETTLED, UNDECIDED, Event, EventCodes, Outcome, StateCodes, transition
+from state.table import KEPT, SETTLED, UNDECIDED, Event, EventCodes, Outcome, StateCodes, delivers, transition
 
 
-def judge(
+def judge(  # noqa: PLR0913, PLR0917  (the segment's parts, then the batch's)
     messages: Rows,
     ledger: StateCodes,
     first_offset: int,
     ops: Rows,
     now_ms: int,
     policy: Policy,
+    allowance: Allowance,
     made: Collector,
 ) -> None:
     """Apply ops whose half messages are all in the ledger, in the order of the op topic.
 
-    Changes ``ledger`` and the counters of ``messages`` in place; what follows goes to ``made``.
+    A commit of content that would have to be read again, and that ``allowance`` has no room for, is put off: then the
+    message is delayed, and due at once. Changes ``ledger`` and the counters of ``messages`` in place; what follows goes
+    to ``made``.
     """
     places = ops["half_offset"] - first_offset
     order = np.lexsort((ops["op_offset"], places))
@@ -40,6 +44,7 @@ def judge(
         if policy.late_end_needs_check:
             events[_late(messages, rows[now], states, events, now_ms)] = Event.LATE
         events = postponed(messages, rows[now], states, events, now_ms)
+        events = _put_off(messages, rows[now], states, events, allowance)
         following, results[now] = transition(states, events)
         made.left_operators(messages, rows[now], states, results[now])
         changed[now] = following != states
@@ -61,6 +66,17 @@ def _late(messages: Rows, rows: Column, states: StateCodes, events: EventCodes, 
     immunity, born_ms = messages["immunity_ms"][rows[late]], messages["born_ms"][rows[late]]
     late[late] = (immunity >= 0) & (now_ms - born_ms > immunity)
     return late
+
+
+def _put_off(messages: Rows, rows: Column, states: StateCodes, events: EventCodes, allowance: Allowance) -> EventCodes:
+    """The events, with ``POSTPONED`` for each commit of large content that this batch has no room for."""
+    large = delivers(states, events) & (rows >= 0)
+    large[large] = messages["left_out"][rows[large]] >= 0
+    if not large.any():
+        return events
+    late = large.copy()
+    late[large] = ~allowance.take_commits(messages["left_out"][rows[large]])
+    return np.where(late, np.uint8(Event.POSTPONED), events)
 
 
 def _row_of_place(messages: Rows, ledger: StateCodes, first_offset: int) -> Column:

@@ -10,6 +10,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from state.content import value_bytes
 from state.policy import Policy
 from state.rows import BUNDLE, OUTCOME_FIELDS, Column, Rows, objects
 from state.table import FOR_OPERATORS, Event, EventCodes, Outcome, OutcomeCodes, State, StateCodes
@@ -91,7 +92,7 @@ class Collector:
         self._add(
             Kind.REJECT_RECORD,
             records.count,
-            **{name: records[name] for name in ("topic", "key", "value", "headers", "reason")},
+            **{name: records[name] for name in ("topic", "key", "value", "headers", "left_out", "reason")},
             half_offset=records["offset"],
         )
 
@@ -237,14 +238,14 @@ def _identity(rows: Rows) -> dict[str, Column]:
 
 
 def _message(rows: Rows) -> dict[str, Column]:
-    return {**_identity(rows), **{name: rows[name] for name in ("partition", "key", "value", "headers")}}
+    return {**_identity(rows), **{name: rows[name] for name in ("partition", "key", "value", "headers", "left_out")}}
 
 
 def _small_message(rows: Rows) -> dict[str, Column]:
-    sizes = np.fromiter((len(value or b"") for value in rows["value"]), np.int64, rows.count)
+    sizes = value_bytes(rows)
     large = sizes > CHECK_PAYLOAD_BYTES
     columns = _message(rows)
     if large.any():
         columns["value"] = columns["value"].copy()
         columns["value"][large] = None
-    return {**columns, "left_out": np.where(large, sizes, -1)}
+    return {**columns, "left_out": np.where(large | (rows["left_out"] >= 0), sizes, -1)}

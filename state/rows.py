@@ -31,6 +31,7 @@ _MESSAGE: Fields = {
     "immunity_ms": np.int64,  # -1: the policy's transaction timeout
     "check_max": np.int32,  # -1: the policy's
     "deliver_at_ms": np.int64,  # not to be delivered before; -1: at once
+    "left_out": np.int64,  # bytes of its content that are not here: see state.content; -1: all is here
 }
 
 HALF_FIELDS: Fields = {
@@ -75,6 +76,7 @@ BROKEN_FIELDS: Fields = {
     "key": object,
     "value": object,
     "headers": object,  # str or None: all headers
+    "left_out": np.int64,  # as a half message's
     "reason": object,  # str
 }
 """A record that breaks the protocol."""
@@ -92,7 +94,7 @@ OUTCOME_FIELDS: Fields = {
     "attempt": np.int32,
     "check_max": np.int32,
     "born_ms": np.int64,
-    "left_out": np.int64,  # bytes of a value that is not here, because it is too large for a check; -1: it is here
+    "left_out": np.int64,  # bytes of the content that are not here; -1: all is here
     "reason": object,
 }
 """A thing to be written, or counted."""
@@ -143,13 +145,6 @@ class Rows(Mapping[str, Column]):
     def with_columns(self, **columns: Column) -> Self:
         """The same rows with further columns."""
         return type(self)({**self._columns, **columns})
-
-    def content_bytes(self) -> Column:
-        """int64[n]: length of key, value and headers."""
-        total = np.zeros(self.count, dtype=np.int64)
-        for name in ("key", "value", "headers"):
-            total += np.fromiter((len(content or b"") for content in self[name]), np.int64, self.count)
-        return total
 
     def __getitem__(self, name: str) -> Column:
         return self._columns[name]

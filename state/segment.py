@@ -12,6 +12,7 @@ import numpy as np
 
 from state import outcomes
 from state.allowance import Allowance
+from state.content import content_bytes, set_aside
 from state.deadlines import fire_due, first_deadlines, next_timer, postponed, settle
 from state.judge import judge
 from state.policy import Policy
@@ -87,7 +88,7 @@ class Arrivals:
 
     def content_bytes(self) -> int:
         """Of keys, values and headers."""
-        return sum(int(rows.content_bytes().sum()) for rows in (self.halves, self.ops, self.broken))
+        return sum(int(content_bytes(rows).sum()) for rows in (self.halves, self.ops, self.broken))
 
 
 @dataclass(frozen=True)
@@ -138,13 +139,15 @@ def evaluate(
     before = segment.usage()
     made.broken(arrivals.broken)
     _take_in(segment, arrivals.halves, now_ms, policy, made)
-    _judge_ops(segment, arrivals.ops, now_ms, policy, reach, made)
     allowance = allowance or Allowance()
+    _judge_ops(segment, arrivals.ops, now_ms, policy, allowance, reach, made)
     turn_ms = fire_due(segment.messages, segment.ledger, segment.first_offset, now_ms, policy, made, allowance)
     _drop_stale_ops(segment, now_ms, policy, made)
     kept = np.isin(segment.ledger[segment.messages["offset"] - segment.first_offset], KEPT)
     if not kept.all():
         segment.messages = segment.messages.take(kept)
+    # Only what came now: of messages kept by earlier versions Kafka may have nothing any more.
+    set_aside(segment.messages, np.isin(segment.messages["offset"], arrivals.halves["offset"]))
     if arrivals.count or not kept.all():
         segment.touched_ms = now_ms
     made.usage(changes(before, segment.usage()))
@@ -195,7 +198,13 @@ def _opened(halves: Rows, now_ms: int, policy: Policy) -> Rows:
 
 
 def _judge_ops(
-    segment: Segment, ops: Rows, now_ms: int, policy: Policy, reach: Reach, made: outcomes.Collector
+    segment: Segment,
+    ops: Rows,
+    now_ms: int,
+    policy: Policy,
+    allowance: Allowance,
+    reach: Reach,
+    made: outcomes.Collector,
 ) -> None:
     made.count_ops(ops)
     came = ops.with_columns(came_ms=np.full(ops.count, now_ms, dtype=np.int64))
@@ -210,7 +219,9 @@ def _judge_ops(
     made.rejected_ops(early.take(~kept), "more ops wait for half messages of this segment than early_op_max allows")
     segment.early = early if kept.all() else early.take(kept)
     if there.any():
-        judge(segment.messages, segment.ledger, segment.first_offset, ready.take(there), now_ms, policy, made)
+        judge(
+            segment.messages, segment.ledger, segment.first_offset, ready.take(there), now_ms, policy, allowance, made
+        )
 
 
 def _that_may_wait(early: Rows, reach: Reach, made: outcomes.Collector, *, opens: bool) -> Rows:

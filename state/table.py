@@ -56,7 +56,7 @@ class Event(IntEnum):
     OPERATOR_COMMIT = 12
     """An operator says that it is to be delivered."""
     POSTPONED = 18
-    """Any of the commits, of a message that is to be delivered later."""
+    """Any of the commits, of a message that is to be delivered later, or that this batch has no room for."""
     ROLLBACK = 2
     """The producer says that its local transaction has not happened."""
     CHECK_ROLLBACK = 11

@@ -5,6 +5,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
+from state.content import content_bytes
 from state.rows import Column, Rows
 from state.table import FOR_OPERATORS, UNDECIDED, State, StateCodes
 
@@ -48,7 +49,7 @@ def usage_of(messages: Rows, states: StateCodes) -> Usages:
         found: list[int] = np.bincount(codes[chosen], minlength=len(names)).tolist()
         return found
 
-    sizes = np.bincount(codes[undecided], messages.content_bytes()[undecided], len(names)).astype(np.int64).tolist()
+    sizes = np.bincount(codes[undecided], content_bytes(messages)[undecided], len(names)).astype(np.int64).tolist()
     columns = (count(undecided), sizes, count(states == State.DELAYED), count(np.isin(states, FOR_OPERATORS)))
     return {name: Usage(*numbers) for name, *numbers in zip(names, *columns, strict=True)}
 

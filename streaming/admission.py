@@ -8,7 +8,6 @@ import numpy as np
 from conf.durations import spell
 from state import Event, Rows
 from state.rows import Column
-from streaming.holding import HELD_MARK
 
 
 @dataclass(frozen=True)
@@ -21,18 +20,19 @@ class Admission:
     barred: Mapping[str, str] = field(default_factory=dict)
     """Reasons by producer group: see :mod:`streaming.quotas`."""
 
-    def reasons(self, halves: Rows) -> dict[int, str]:
+    def reasons(self, halves: Rows, held: Column) -> dict[int, str]:
         """By row, why half messages (``HALF_FIELDS``) are not taken in.
 
-        Never the job's own, which has been taken in before: a message that its topic did not take.
+        ``held``: bool[n], which of them the job wrote itself. Never these, which have been taken in before: messages
+        that their topics did not take.
         """
         found: dict[int, str] = {}
         if self.barred:
             delayed = halves["deliver_at_ms"] > self.now_ms
-            for row in np.flatnonzero(self._takes_room(halves, delayed)).tolist():
+            for row in np.flatnonzero(self._takes_room(halves, delayed) & ~held).tolist():
                 if reason := self.barred.get(halves["group"][row]):
                     found[row] = reason
-        late = halves["deliver_at_ms"] > self.now_ms + self.delay_max_ms
+        late = (halves["deliver_at_ms"] > self.now_ms + self.delay_max_ms) & ~held
         for row in np.flatnonzero(late).tolist():
             found[row] = f"its cb-deliver-at is more than transactions.delay_max ({spell(self.delay_max_ms)}) ahead"
         return found
@@ -41,5 +41,4 @@ class Admission:
     def _takes_room(halves: Rows, delayed: Column) -> Column:
         # one that is committed already takes none, unless it is to wait
         chosen: Column = (halves["event"] == Event.HALF) | ((halves["event"] == Event.HALF_COMMIT) & delayed)
-        held = [headers is not None and HELD_MARK in headers for headers in halves["headers"]]
-        return chosen & ~np.array(held, dtype=bool)
+        return chosen

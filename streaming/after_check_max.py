@@ -101,6 +101,7 @@ def _decision(listener: ExhaustedListener, messages: Rows, row: int) -> Decision
             headers=application_headers(messages["headers"][row]),
             attempts=int(messages["attempts"][row]),
             born_ms=int(messages["born_ms"][row]),
+            left_out=max(0, int(messages["left_out"][row])),
         )
         return Decision(listener.decide(message))
     except Exception:  # whatever the user's code raises

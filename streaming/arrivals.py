@@ -8,7 +8,7 @@ import pandas as pd
 
 from checkback.exceptions import ProtocolError
 from checkback.limits import MAX_UNFOLDED_BYTES, MESSAGE_BYTES, TOGETHER, header_bytes, several_too_large
-from checkback.protocol import GROUP, ID, TOPIC, Topics, to_base64, unpack
+from checkback.protocol import GROUP, ID, MESSAGES, TOPIC, Topics, to_base64, unpack
 from state import BROKEN_FIELDS, BUNDLE, HALF_FIELDS, OP_FIELDS, Arrivals, Fields, Rows
 from state.rows import Column, objects
 from streaming.admission import Admission
@@ -23,6 +23,7 @@ _REASON_CHARACTERS = 300
 _FIRST_HEADERS = ((ID, "tx_id"), (GROUP, "group"), (TOPIC, "topic"))
 _OWN_ID = f'"key":"{ID}"'
 _OPTION_FIELDS = ("partition", "immunity_ms", "check_max", "deliver_at_ms")
+_MESSAGES, _HELD = OPTIONS.index(MESSAGES), len(OPTIONS)
 _PLAIN_HALF_FIELDS = {name: kind for name, kind in HALF_FIELDS.items() if name not in _OPTION_FIELDS}
 
 
@@ -37,11 +38,13 @@ def arrivals_of(frames: list[pd.DataFrame], topics: Topics, admission: Admission
     options = _options(halves["options"])
     columns = {**halves, **{name: options[:, at] for at, name in enumerate(_OPTION_FIELDS)}}
     halves = Rows({name: columns[name].astype(kind, copy=False) for name, kind in HALF_FIELDS.items()})
-    reasons = admission.reasons(halves)
-    for row in np.flatnonzero(options[:, -1] >= 0).tolist():
-        halves["partition"][row] = BUNDLE
+    reasons = admission.reasons(halves, options[:, _HELD] >= 0)
+    several = options[:, _MESSAGES] >= 0
+    halves["partition"][several] = BUNDLE
+    # what is wrong with one that was set aside is found when it is read again
+    for row in np.flatnonzero(several & (halves["left_out"] < 0)).tolist():
         headers = application_headers(halves["headers"][row])
-        if reason := _wrong_with(halves["value"][row], headers, int(options[row, -1]), topics):
+        if reason := wrong_with(halves["value"][row], headers, int(options[row, _MESSAGES]), topics):
             reasons[row] = reason
     wrong = sorted(reasons)
     if wrong:
@@ -61,14 +64,16 @@ def _rows(frames: list[pd.DataFrame], wanted: int, fields: Fields, names: dict[s
 
 
 def _options(written: Column) -> Column:
-    """int64[n, 5]: the numbers that ``streaming.decode.OPTIONS`` names, -1 for one that is not given."""
-    numbers = np.full((len(written), len(OPTIONS)), -1, dtype=np.int64)
+    """int64[n, 6]: the numbers that ``streaming.decode.OPTIONS`` names, and held; -1 for one that is not given."""
+    numbers = np.full((len(written), len(OPTIONS) + 1), -1, dtype=np.int64)
     for row in np.flatnonzero(pd.notna(written)):
-        numbers[row] = [int(number) if number else -1 for number in written[row].split(",")]
+        spelled = written[row].split(",")
+        numbers[row, : len(spelled)] = [int(number) if number else -1 for number in spelled]
     return numbers
 
 
-def _wrong_with(value: bytes | None, common: Headers, count: int, topics: Topics) -> str | None:
+def wrong_with(value: bytes | None, common: Headers, count: int, topics: Topics) -> str | None:
+    """Why a value is not ``count`` messages that may be delivered with ``common`` headers, None when it is."""
     if count * (header_bytes(common) + MESSAGE_BYTES) > MAX_UNFOLDED_BYTES:
         return TOGETHER
     try:
@@ -83,15 +88,20 @@ def _wrong_with(value: bytes | None, common: Headers, count: int, topics: Topics
 
 
 def _broken(halves: Rows, reasons: Sequence[str], topics: Topics) -> Rows:
-    columns = {name: halves[name] for name in ("offset", "key", "value")}
+    columns = {name: halves[name] for name in ("offset", "key", "value", "left_out")}
     topic = np.full(halves.count, topics.half, dtype=object)
     headers = objects([_all_headers(halves, row) for row in range(halves.count)])
     rows = {**columns, "headers": headers, "topic": topic, "reason": objects(reasons)}
     return Rows({name: rows[name] for name in BROKEN_FIELDS})
 
 
-def _all_headers(halves: Rows, row: int) -> str:
-    """A half message's headers as they were written; ``streaming.decode`` leaves out our own where they come first."""
+def _all_headers(halves: Rows, row: int) -> str | None:
+    """A half message's headers as they were written; ``streaming.decode`` leaves out our own where they come first.
+
+    None where they may have been set aside: who reads the content again reads them all.
+    """
+    if halves["left_out"][row] >= 0 and halves["headers"][row] is None:
+        return None
     packed: str = halves["headers"][row] or "[]"
     if _OWN_ID in packed:
         return packed

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from checkback import limits, protocol
 from checkback.protocol import Topics
 from state import Event
+from state.content import KEPT_BYTES, SHUFFLED_BYTES
 from streaming.heads import HEAD_BYTES, HEADER_HEAD_BYTES, HEADER_HEADS, KEY_HEAD_BYTES, NAME_HEAD_CHARACTERS
 
 CLOCK_PARTITION = -1
@@ -36,6 +37,7 @@ COLUMNS = {
     "key": "binary",
     "value": "binary",
     "headers": "string",
+    "left_out": "long",  # of a half message: bytes of its content that are set aside; -1: none are
     "options": "string",  # of a half message: what OPTIONS names, with commas between; null when none is given
     "reason": "string",
 }
@@ -44,6 +46,9 @@ COLUMNS = {
 OPTIONS = (protocol.PARTITION, protocol.IMMUNITY_MS, protocol.CHECK_MAX, protocol.DELIVER_AT, protocol.MESSAGES)
 """Optional headers of a half message, all of them numbers."""
 
+HELD_OPTION = "1"
+"""Stands behind these of a half message that the job wrote, and of no other: its headers may be set aside."""
+
 ZERO_IN_NAME = "a header's name holds a zero byte"
 
 _HALF_ORDER = (protocol.ID, protocol.GROUP, protocol.TOPIC)
@@ -51,6 +56,8 @@ _OP_ORDER = (protocol.ID, protocol.GROUP, protocol.HALF, protocol.ACTION, protoc
 _HELD = r"^[0-9]{1,9} [0-9]{1,15} (0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,14})\z"
 _MOST = 2_147_483_647
 _NAME_SEPARATOR = "\x00"
+_REPLACED = "\ufffd"
+"""What Java makes of bytes that are no UTF-8."""
 
 
 def decode(records: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
@@ -73,6 +80,7 @@ def decode(records: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
         F.when(is_half, _in_order(_HALF_ORDER, names)).otherwise(_in_order(_OP_ORDER, names)).alias("in_order"),
         (_count(names, _NAME_SEPARATOR) != F.size("headers") - 1).alias("zero_in_name"),
         *_sizes(names),
+        (F.locate(_REPLACED, names) > 0).alias("replaced_in_name"),
     )
     # Only for records that are not in our SDK's order. No lambda here, nor anywhere in this module: it would take
     # the whole step out of Spark's code generation, and each task would then write Java code anew (30 ms).
@@ -121,7 +129,7 @@ def _fields(read: DataFrame) -> DataFrame:
     repeated = _count_of_ours(F.col("headers")["key"]) != _count_of_ours(F.map_keys("found"))
     return read.select(
         *("topic", "partition", "offset", "key", "value", "headers", "is_half", "in_order", "zero_in_name"),
-        *("key_bytes", "value_bytes", "header_bytes"),
+        *("key_bytes", "value_bytes", "header_bytes", "replaced_in_name"),
         F.when(~F.col("in_order"), repeated).alias("repeated"),
         header(protocol.ID, 0, 0).alias("id"),
         header(protocol.GROUP, 1, 1).alias("group"),
@@ -181,8 +189,13 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
         .when(broken | ~F.col("in_order"), F.col("headers"))
         .when(is_half, application)
     )
+    # See state.content. Of these only the size goes on from here.
+    aside = is_half & ~broken & (_content_bytes() > SHUFFLED_BYTES)
+    headers_aside = aside & (F.col("key_bytes") + F.col("header_bytes") > KEPT_BYTES)
+    key_aside = headers_aside & (F.col("key_bytes") > KEPT_BYTES)
     given = [F.col(f"`{name}`") for name in OPTIONS]
     spelled = [F.coalesce(column, F.lit("")) for column in given]
+    spelled.append(F.when(F.col("held").isNotNull(), F.lit(HELD_OPTION)))  # else null, which concat_ws leaves out
     values = {
         "half_partition": F.col("partition"),
         "segment": F.when(broken, NO_SEGMENT).otherwise(segment),
@@ -196,16 +209,25 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
         .when(is_half, F.col("real_topic").cast("string"))
         .otherwise(F.col("action")),
         "source": F.when(~broken, F.col("source")),
-        "key": _bounded("key", KEY_HEAD_BYTES),
-        "value": _bounded("value", HEAD_BYTES),
-        "headers": F.when(F.size(kept) > 0, F.to_json(kept)),
+        "key": F.when(~key_aside, _bounded("key", KEY_HEAD_BYTES)),
+        "value": F.when(~aside, _bounded("value", HEAD_BYTES)),
+        "headers": F.when(~headers_aside & (F.size(kept) > 0), F.to_json(kept)),
+        "left_out": F.when(key_aside, _content_bytes())
+        .when(headers_aside, F.col("header_bytes") + F.col("value_bytes"))
+        .when(aside, F.col("value_bytes"))
+        .otherwise(-1),
         # a broken record's may be no UTF-8, which Arrow does not take
         "options": F.when(
-            ~broken & is_half & ~F.col("in_order") & F.coalesce(*given).isNotNull(), F.concat_ws(",", *spelled)
+            ~broken & is_half & ~F.col("in_order") & F.coalesce(*given, F.col("held")).isNotNull(),
+            F.concat_ws(",", *spelled),
         ),
         "reason": F.col("reason"),
     }
     return rows.select(*(values[name].cast(kind).alias(name) for name, kind in COLUMNS.items()))
+
+
+def _content_bytes() -> Column:
+    return F.col("key_bytes") + F.col("value_bytes") + F.col("header_bytes")
 
 
 def _bounded(name: str, head: int) -> Column:
@@ -339,7 +361,10 @@ def _half_rules(topics: Topics) -> list[tuple[Column, str]]:
     legal = r"^[a-zA-Z0-9._-]{1,249}\z"
     partition, immunity, check_max, deliver_at, messages = (F.col(f"`{name}`") for name in OPTIONS)
     action, held = F.col("action"), F.col("held")
+    unreadable = F.col("replaced_in_name") & (F.col("key_bytes") + F.col("header_bytes") > KEPT_BYTES)
     return [
+        # nobody could read them again: librdkafka's client for Python crashes on such a name
+        (unreadable & (_content_bytes() > SHUFFLED_BYTES), "a header's name is no UTF-8, in a half message so large"),
         (
             topic.isNull() | ~topic.rlike(legal) | topic.isin(".", ".."),
             "cb-topic is missing or no lawful topic name",

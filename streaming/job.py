@@ -107,7 +107,9 @@ class TransactionJob:
         """
         settings = self._settings
         with TopicAdministration(settings.kafka.bootstrap_servers, settings.kafka.client_options) as administration:
-            half_partitions = administration.check(Topics(settings.kafka.topic_prefix), settings.job.state_partitions)
+            topics = Topics(settings.kafka.topic_prefix)
+            half_partitions = administration.check(topics, settings.job.state_partitions)
+            administration.refuse_short_retention(topics, settings.transactions.half_retention_ms)
         sink = self._sink_settings()
         clock = JobClock(lambda: kafka_ms(sink), settings.job.clock_tolerance)
         clock.compare()

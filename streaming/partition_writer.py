@@ -14,8 +14,10 @@ from checkback.protocol import Topics
 from state import USAGE_COLUMNS, Kind, Usage, Usages, summed
 from streaming.beginning import Beginning
 from streaming.claimed import claim_group, refuse_another_run
+from streaming.content import Contents
 from streaming.directory import Brokers, Known, TopicDirectory
 from streaming.generations import Generations
+from streaming.half_reader import HalfReader
 from streaming.holding import Holding
 from streaming.pieces import Pieces
 from streaming.progress import Verdict, judge_progress, progress_group
@@ -203,7 +205,8 @@ class _Task:
         return report
 
     def _builder(self, known: Known, rules: Rules, ask: Ask | None, pace: Pace | None = None) -> RecordBuilder:
-        return RecordBuilder(self._settings.topics, known, self._holding, rules, ask, pace)
+        contents = contents_of(self._settings)
+        return RecordBuilder(self._settings.topics, known, self._holding, rules, ask, pace, contents)
 
 
 _known: dict[str, KnownTopics] = {}
@@ -246,6 +249,21 @@ def _claim_consumer(settings: SinkSettings) -> Consumer:
         group = {"group.id": claim_group(settings.topics), "enable.auto.commit": False}
         _claims[key] = Consumer(settings.client(**group))
     return _claims[key]
+
+
+_readers: dict[tuple[str, str], HalfReader] = {}
+
+
+def contents_of(settings: SinkSettings) -> Contents:
+    """Reads with one connection for each worker process, made when it is needed first."""
+
+    def reader() -> HalfReader:
+        key = (settings.bootstrap_servers, settings.topics.half)
+        if key not in _readers:
+            _readers[key] = HalfReader(settings.client(), settings.topics.half)
+        return _readers[key]
+
+    return Contents(settings.topics, reader)
 
 
 _holding: dict[tuple[str, str], Generations] = {}

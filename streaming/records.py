@@ -16,6 +16,7 @@ from checkback.exceptions import OwnTopicError
 from checkback.protocol import HalfPosition, Held, Topics
 from checkback.topics import MOST_BYTES
 from state import BUNDLE, NOT_WRITTEN, Kind
+from streaming.content import Contents
 from streaming.directory import Known
 from streaming.headers import application_headers, unpack_headers
 from streaming.heads import head_of
@@ -36,7 +37,7 @@ class RecordBuilder:
     """Builds the records of an outcome batch. What a topic does not take is held, or left to operators.
 
     ``known``: how topics stand; ``rules``: what they are known to refuse, which ``ask`` finds out again; ``pace``:
-    which of them are slow.
+    which of them are slow; ``contents`` reads content again that was set aside.
     """
 
     def __init__(
@@ -47,8 +48,10 @@ class RecordBuilder:
         rules: Rules = _NO_RULES,
         ask: Ask | None = None,
         pace: Pace | None = None,
+        contents: Contents | None = None,
     ) -> None:
         self._ask = ask
+        self._contents = contents
         self._pace = pace
         self._slow: Counter[str] = Counter()
         self._asked: set[str] = set()
@@ -70,8 +73,17 @@ class RecordBuilder:
 
         Raises:
             OwnTopicError: one of our own topics is missing, or known to refuse a record, and not for its size.
-            KafkaException: no broker says how topics stand.
+            KafkaException: no broker says how topics stand, or what a message's content was.
         """
+        if self._contents is None:
+            yield from self._build(batch)
+            return
+        for piece in self._contents.filled(batch):
+            yield from self._build(piece)
+        self.counts.update(self._contents.counts)
+        self._contents.counts.clear()
+
+    def _build(self, batch: pa.RecordBatch) -> Iterator[Record]:
         kinds = batch.column("kind").to_numpy()
         # Outcomes of a kind lie together: a segment's evaluation gives them so.
         edges = np.flatnonzero(np.diff(kinds)) + 1

@@ -1,6 +1,7 @@
 """The exactly-once sink: each state partition of a batch is one Kafka transaction, with its progress in it."""
 
 import json
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,13 +16,14 @@ from state import Usage, Usages, summed
 from streaming.checkpoint import Checkpoint
 from streaming.guard import Guard
 from streaming.half_logs import HalfLogs
-from streaming.partition_writer import Batch, SinkSettings, write_partition
+from streaming.partition_writer import Batch, SinkSettings, contents_of, write_partition
 from streaming.sinks.publishing import Publisher
 from streaming.sinks.staging import StagedFile, Staging, StagingPlan
 from streaming.steps import Step
 from streaming.whole_input import whole
 from streaming.worker import name_worker, prepare_worker
 
+_LOGGER = logging.getLogger(__name__)
 REPORT_SCHEMA = "partition int, written long, skipped boolean, counts string, usages string, staged string"
 _DAY_SECONDS = 24 * 3600.0
 
@@ -153,9 +155,17 @@ def _writer(
         name_worker("sink")
         context = TaskContext.get()
         partition = context.partitionId() if context else 0
-        staging = Staging(plan, partition) if plan else None
+        staging = Staging(plan, partition, contents_of(settings)) if plan else None
         rows = whole(outcomes)
         report = write_partition(settings, batch, partition, staging.take(rows) if staging else rows)
+        if staging and staging.counts:
+            report.counts = json.dumps(Counter(json.loads(report.counts)) + staging.counts)
+            if report.skipped and staging.counts["gone"]:
+                _LOGGER.error(
+                    "Batch %d is in Kafka already, and the content of %d messages of state partition %d that tables "
+                    "may not have yet is gone from the half topic since. Kafka has them, where rules send them there.",
+                    *(batch.number, staging.counts["gone"], partition),
+                )
         staged = json.dumps(staging.files if staging else [])
         yield pa.RecordBatch.from_pylist([{**asdict(report), "staged": staged}], schema=_REPORT_ARROW)
         name_worker("idle")

@@ -10,11 +10,12 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from checkback.protocol import Topics
 from checkback.topics import TopicAdministration
-from conf import Settings
+from conf import Settings, TransactionSettings
 
 HALF_PARTITIONS = 2
 STATE_PARTITIONS = 2
 _MARKER_SECONDS = 5.0
+_TIMES = TransactionSettings()
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class Place:
                 partitions=HALF_PARTITIONS,
                 progress_partitions=STATE_PARTITIONS,
                 replication=1,
-                age_limit_ms=3_600_000,
+                age_limit_ms=_TIMES.age_limit,
+                half_retention_ms=_TIMES.half_retention_ms,
             )
             administration.create_one(self.real_topic, real_partitions)
             names = (*self.topics.all(), self.real_topic)

@@ -12,6 +12,7 @@ from checkback.exceptions import ConfigurationError, InstallationError
 from checkback.local import LocalKafka
 from checkback.protocol import Topics
 from checkback.topics import TopicAdministration
+from conf import TransactionSettings
 from torture import tables
 from torture.classes import class_archive
 from torture.clock import SettableClock
@@ -25,6 +26,7 @@ STATE_PARTITIONS = 2
 REAL_PARTITIONS = 3
 REAL_TOPICS = ("orders", "invoices")
 MORE_TOPICS = "more-topics.json"
+_TIMES = TransactionSettings()
 _START_SECONDS = 180.0
 """Until the broker must answer, on a machine that is busy with other things."""
 
@@ -75,7 +77,8 @@ class Ground:
                 partitions=HALF_PARTITIONS,
                 progress_partitions=STATE_PARTITIONS,
                 replication=1,
-                age_limit_ms=3_600_000,
+                age_limit_ms=_TIMES.age_limit,
+                half_retention_ms=_TIMES.half_retention_ms,
             )
             for topic in REAL_TOPICS:
                 administration.create_one(topic, REAL_PARTITIONS)

@@ -26,7 +26,7 @@ from checkback.local import LocalKafka
 from checkback.producer import TransactionProducer
 from checkback.protocol import Topics
 from checkback.topics import TopicAdministration
-from conf import Settings
+from conf import Settings, TransactionSettings
 from streaming import BatchReport, TransactionJob
 
 _THREADS = 4
@@ -59,7 +59,15 @@ def _run(console: Console, folder: Path, orders: list[Order]) -> Proof:
     try:
         console.print(f"Kafka answers at {broker.bootstrap_servers}", highlight=False)
         with TopicAdministration(broker.bootstrap_servers) as administration:
-            administration.create(Topics(), partitions=2, progress_partitions=2, replication=1, age_limit_ms=3_600_000)
+            times = TransactionSettings()
+            administration.create(
+                Topics(),
+                partitions=2,
+                progress_partitions=2,
+                replication=1,
+                age_limit_ms=times.age_limit,
+                half_retention_ms=times.half_retention_ms,
+            )
             administration.create_one(TOPIC, 2)
         shop = Shop(folder / "shop.db")
         screen = _Screen(len(orders))

@@ -26,8 +26,9 @@ def create(
 ) -> None:
     """Create the topics that are missing, with the retention the age limit asks for.
 
-    Those that are there keep their settings but two: message.timestamp.type becomes LogAppendTime; compression.type of
-    those that applications write to becomes uncompressed.
+    Those that are there keep their settings but three: message.timestamp.type becomes LogAppendTime; compression.type
+    of those that applications write to becomes uncompressed; retention.ms of the half and the op topic is raised to how
+    long half messages may be needed.
     """
     settings = load(config)
     kafka = settings.kafka
@@ -38,6 +39,7 @@ def create(
             progress_partitions=settings.job.state_partitions,
             replication=replication,
             age_limit_ms=settings.transactions.age_limit,
+            half_retention_ms=settings.transactions.half_retention_ms,
         )
     for name, what in made.items():
         Console().print(f"{what}  {name}", highlight=False)

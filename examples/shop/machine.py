@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from checkback import CheckbackError, Topics
 from checkback.local import LocalKafka
 from checkback.topics import TopicAdministration
+from conf import TransactionSettings
 from examples.shop.services import SERVICES
 
 _LIMIT_SECONDS = 120.0
@@ -101,7 +102,15 @@ class Machine:
 
     def _create_topics(self) -> None:
         with TopicAdministration(self.bootstrap_servers) as administration:
-            administration.create(Topics(), partitions=2, progress_partitions=2, replication=1, age_limit_ms=3_600_000)
+            times = TransactionSettings()
+            administration.create(
+                Topics(),
+                partitions=2,
+                progress_partitions=2,
+                replication=1,
+                age_limit_ms=times.age_limit,
+                half_retention_ms=times.half_retention_ms,
+            )
             for service in SERVICES:
                 administration.create_one(service, 2)
 

@@ -1,18 +1,16 @@
 """Committed messages as rows of a table: the columns that every destination but Kafka has."""
 
-from binascii import b2a_base64
 from typing import Any
 
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkback import protocol
 from conf import KAFKA
 from state import Kind
-from streaming.headers import application_headers
+from streaming.headers import application_headers, packed_headers
 from streaming.sinks.routes import Routes
-from streaming.topic_rules import RANDOM_OR_KEYED, Headers
+from streaming.topic_rules import RANDOM_OR_KEYED
 
 TABLE_SCHEMA = pa.schema(
     {
@@ -81,17 +79,8 @@ def _rows_of_bundle(row: dict[str, Any], messages: tuple[protocol.Message, ...],
             "partition": RANDOM_OR_KEYED if message.partition is None else message.partition,
             "key": message.key,
             "value": message.value,
-            "headers": _packed([*message.headers, *common]),
+            "headers": packed_headers([*message.headers, *common]),
         }
         for number, message in enumerate(messages, start=1)
     ]
     return pa.RecordBatch.from_pylist(rows, schema=schema)
-
-
-def _packed(headers: Headers) -> str:
-    """Headers as Spark's ``to_json`` spells them."""
-    spelled = [
-        {"key": name} if value is None else {"key": name, "value": b2a_base64(value, newline=False).decode()}
-        for name, value in headers
-    ]
-    return orjson.dumps(spelled).decode()

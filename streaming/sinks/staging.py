@@ -7,10 +7,12 @@ its report. What failed tasks leave behind is removed when the job starts the ne
 import contextlib
 import os
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs
@@ -19,6 +21,7 @@ import pyarrow.parquet as pq
 from checkback.exceptions import DestinationError
 from conf import KAFKA
 from state import Kind
+from streaming.content import Contents, left_out
 from streaming.holding import HELD_MARK
 from streaming.sinks.routes import Routes
 from streaming.sinks.rows import TABLE_SCHEMA, table_rows, unbundled
@@ -57,8 +60,9 @@ def file_system_of(uri: str) -> tuple[pa.fs.FileSystem, str]:
 class Staging:
     """The staged rows of one task."""
 
-    def __init__(self, plan: StagingPlan, partition: int) -> None:
+    def __init__(self, plan: StagingPlan, partition: int, contents: Contents | None = None) -> None:
         self._plan = plan
+        self._contents = contents
         self._partition = partition
         self._open: dict[str, _StagedRows] = {}
         self.files: list[StagedFile] = []
@@ -74,15 +78,49 @@ class Staging:
         """
         try:
             for piece in outcomes:
-                rest = self._stage(unbundled(piece, self._plan.routes))
-                if rest.num_rows:
-                    yield rest
+                for whole in self._whole(piece):
+                    rest = self._stage(whole)
+                    if rest.num_rows:
+                        yield rest
             # before Kafka has the batch: a disk that is full then costs nothing
             self.files = [rows.finish() for rows in self._open.values()]
         except BaseException:
             for rows in self._open.values():
                 rows.discard()
             raise
+
+    @property
+    def counts(self) -> Counter[str]:
+        """What became of messages here, and not in the state machine."""
+        return self._contents.counts if self._contents else Counter()
+
+    def _whole(self, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows, with content that was set aside where tables get it, and without bundles of which they get a part.
+
+        What is for Kafka alone is read as it is written. Which table a message of several goes to is in the content.
+        """
+        if self._contents is None:
+            yield unbundled(piece, self._plan.routes)
+            return
+        aside, kinds = left_out(piece), piece.column("kind").to_numpy()
+        for_tables = aside & (kinds == Kind.DELIVER)
+        if for_tables.any():
+            topics = piece.column("topic").filter(pa.array(for_tables)).to_pylist()
+            for_tables[for_tables] = [self._plan.routes.of_topic(topic) != (KAFKA,) for topic in topics]
+        done = 0
+        for at in [*np.flatnonzero(aside & (kinds == Kind.DELIVER_BUNDLE)).tolist(), piece.num_rows]:
+            if at > done:
+                for whole in self._contents.filled(piece.slice(done, at - done), for_tables[done:at]):
+                    yield unbundled(whole, self._plan.routes)
+            if at < piece.num_rows:
+                yield from self._bundle(piece.slice(at, 1), self._contents)
+            done = at + 1
+
+    def _bundle(self, row: pa.RecordBatch, contents: Contents) -> Iterator[pa.RecordBatch]:
+        for whole in contents.filled(row):
+            for_kafka = whole.column("kind")[0].as_py() == Kind.DELIVER_BUNDLE
+            apart = unbundled(whole, self._plan.routes)
+            yield row if for_kafka and apart is whole else apart
 
     def _stage(self, piece: pa.RecordBatch) -> pa.RecordBatch:
         # one that was held for its topic in Kafka has been in its tables since then

@@ -16,6 +16,7 @@ from tests.place import HALF_PARTITIONS, STATE_PARTITIONS, Place, wait_until
 
 _IN_1970 = 1
 _LARGE: dict[str, Any] = {"max_request_size": 5_000_000, "retries": 0}
+_DAY_MS = 24 * 3_600_000
 
 
 @pytest.fixture
@@ -43,7 +44,8 @@ def create(administration: TopicAdministration, place: Place) -> dict[str, Made]
         partitions=HALF_PARTITIONS,
         progress_partitions=STATE_PARTITIONS,
         replication=1,
-        age_limit_ms=3_600_000,
+        age_limit_ms=3 * _DAY_MS,
+        half_retention_ms=12 * _DAY_MS,
     )
 
 
@@ -109,6 +111,34 @@ def test_what_a_producer_compressed_counts_with_its_real_size(
             return True
 
         wait_until(lambda: not taken())
+
+
+def test_a_retention_that_is_too_short_to_read_large_messages_again_is_refused_and_lengthened(
+    place: Place, administration: TopicAdministration
+) -> None:
+    half = place.topics.half
+
+    def kept_for(days: int) -> None:
+        admin = KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)
+        admin.alter_configs([ConfigResource("TOPIC", half, {"retention.ms": str(days * _DAY_MS)})])
+        admin.close()
+
+    def said() -> str:
+        try:
+            administration.refuse_short_retention(place.topics, 12 * _DAY_MS)
+        except ConfigurationError as error:
+            return str(error)
+        return ""
+
+    assert said() == ""
+    kept_for(5)  # as an earlier version made it
+    wait_until(lambda: bool(said()))
+    assert said().startswith(f"{half} is kept for 5 days (retention.ms=432000000), and large messages are read again")
+    assert "12 days. Run 'checkback topics create'" in said()
+    assert create(administration, place)[half] == Made.CORRECTED
+    wait_until(lambda: not said())
+    kept_for(90)
+    assert create(administration, place)[half] == Made.THERE
 
 
 def test_retention_deletes_what_has_the_producers_time_and_keeps_what_has_kafkas(place: Place) -> None:

@@ -28,6 +28,7 @@ def grow(place: Place) -> None:
             progress_partitions=STATE_PARTITIONS,
             replication=1,
             age_limit_ms=3_600_000,
+            half_retention_ms=3_600_000,
         )
         wait_until(lambda: administration.partitions(topics) == dict.fromkeys(topics, MORE))
 

@@ -10,12 +10,13 @@ from kafka import KafkaConsumer, TopicPartition
 from pyspark.sql import SparkSession
 
 from checkback.protocol import FROM, HELD, ID, REASON
+from checkback.topics import TopicAdministration
 from state import KEPT, State, decode
 from streaming import TransactionJob
 from tests.fuzz.pieces import ANY
 from tests.fuzz.records import HALF_PARTITIONS, Fuzz, Fuzzed, fuzz
 from tests.place import HALF_PARTITIONS as PARTITIONS
-from tests.place import Place
+from tests.place import STATE_PARTITIONS, Place
 
 SEED = int(os.environ.get("CHECKBACK_FUZZ_SEED", "1"))
 RECORDS = int(os.environ.get("CHECKBACK_FUZZ_RECORDS", "4000"))
@@ -71,6 +72,15 @@ def run_until_all_ended(place: Place, spark: SparkSession, expected: Counter[str
         checks={"in_job": False},
         job={"max_offsets_per_trigger": max(1_500, RECORDS // 6)},  # several batches
     )
+    with TopicAdministration(place.bootstrap_servers) as administration:  # halves are kept for as long as that
+        administration.create(
+            place.topics,
+            partitions=PARTITIONS,
+            progress_partitions=STATE_PARTITIONS,
+            replication=1,
+            age_limit_ms=settings.transactions.age_limit,
+            half_retention_ms=settings.transactions.half_retention_ms,
+        )
     deadline = time.monotonic() + 90 + RECORDS / 500
     with TransactionJob(settings, lambda report: counts.update(report.counts), spark) as job:
         while not ended(counts) >= expected:

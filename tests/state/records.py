@@ -65,6 +65,7 @@ class Half:
     immunity_ms: int = -1
     check_max: int = -1
     deliver_at_ms: int = -1
+    left_out: int = -1
     says: str = ""
     """A key of ``HALF_EVENTS``."""
 
@@ -94,6 +95,7 @@ class Broken:
     value: bytes | None = None
     headers: str | None = None
     reason: str = "cb-id is missing"
+    left_out: int = -1
 
 
 class Message(NamedTuple):
@@ -108,6 +110,7 @@ class Message(NamedTuple):
     value: bytes | None
     headers: str | None
     born_ms: int
+    left_out: int = -1
 
 
 class Check(NamedTuple):
@@ -257,6 +260,10 @@ def _message(row: Mapping[str, Any]) -> Message:
     return Message(row["half_offset"], *(row[name] for name in Message._fields[1:]))
 
 
+def _checked(row: Mapping[str, Any]) -> Message:
+    return _message(row)._replace(left_out=-1)  # of a check it is the value's
+
+
 def _status(row: Mapping[str, Any]) -> Status:
     return Status(row["half_offset"], *(row[name] for name in Status._fields[1:]))
 
@@ -282,7 +289,7 @@ _ADD: dict[Kind, Any] = {
     Kind.DELIVER: lambda said, row: said.delivered.append(_message(row)),
     Kind.DELIVER_BUNDLE: lambda said, row: said.bundles.append(_message(row)),
     Kind.CHECK: lambda said, row: said.checks.append(
-        Check(_message(row), row["attempt"], row["check_max"], row["left_out"])
+        Check(_checked(row), row["attempt"], row["check_max"], row["left_out"])
     ),
     Kind.PARK: lambda said, row: said.parked.append(Parked(_message(row), row["attempt"], row["reason"])),
     Kind.PARK_END: lambda said, row: said.unparked.append(_ended(row)),

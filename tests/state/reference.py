@@ -6,7 +6,7 @@ table is checked as well. The tests compare it with :func:`state.evaluate` on ra
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from state import Event, Limits, Policy, Usage
 from tests.state.records import Broken, Check, Ended, Half, Message, Op, Parked, Rejected, Said, Status
@@ -18,6 +18,9 @@ TOO_MANY = "more ops wait for half messages of this segment than early_op_max al
 TOO_LATE = "no half message came to its position within early_op_ttl"
 EXHAUSTED = "checked in vain as often as check_max allows"
 AGED = "undecided for longer than the age limit"
+KEPT = 4_096
+SMALL = 65_536
+"""Bytes that a message is kept with, and of a value that a check has."""
 
 
 @dataclass
@@ -45,18 +48,38 @@ class Transaction:
 
     @property
     def size(self) -> int:
-        return sum(len(content or "") for content in (self.half.key, self.half.value, self.half.headers))
+        half = self.half
+        return max(half.left_out, 0) + _length(half.key, half.value, half.headers)
+
+    def set_aside(self) -> None:
+        """At the end of the step in which it came: only small content is kept."""
+        if self.half.left_out < 0 and self.size > KEPT:
+            self.half = replace(self.half, value=None, left_out=_length(self.half.value))
+        if self.half.left_out >= 0 and _length(self.half.key, self.half.headers) > KEPT:
+            key = self.half.key if _length(self.half.key) <= KEPT else None
+            self.half = replace(self.half, key=key, headers=None, left_out=self.size - _length(key))
 
     def message(self) -> Message:
         half = self.half
         return Message(
             *(half.offset, half.tx_id, half.group, half.topic, half.partition),
-            *(half.key, half.value, half.headers, self.born_ms),
+            *(half.key, half.value, half.headers, self.born_ms, half.left_out),
         )
+
+    def check(self, attempt: int) -> Check:
+        half = self.half
+        value_size = half.left_out if half.left_out >= 0 else _length(half.value)
+        not_there = half.left_out >= 0 or value_size > SMALL
+        message = self.message()._replace(left_out=-1, value=None if not_there else half.value)
+        return Check(message, attempt, self.check_max, value_size if not_there else -1)
 
     def status(self, attempt: int = -1, check_max: int = -1) -> Status:
         half = self.half
         return Status(half.offset, half.tx_id, half.group, half.topic, self.born_ms, attempt, check_max)
+
+
+def _length(*contents: bytes | str | None) -> int:
+    return sum(len(content or "") for content in contents)
 
 
 @dataclass
@@ -98,6 +121,9 @@ class Reference:
         self._take_ops([record for record in came if isinstance(record, Op)], now_ms, said)
         left = self._fire_timers(now_ms, said)
         self._drop_stale_ops(now_ms, said)
+        for record in came:
+            if isinstance(record, Half):
+                self.transactions[record.offset].set_aside()
         if came or left:
             self.touched_ms = now_ms
         self._look_ahead(now_ms, said)
@@ -108,7 +134,7 @@ class Reference:
         found: dict[str, Usage] = {}
         for kept in (one for one in self.transactions.values() if one.kept):
             half = kept.half
-            size = sum(len(content or b"") for content in (half.key, half.value, half.headers)) if kept.undecided else 0
+            size = kept.size if kept.undecided else 0
             one = Usage(kept.undecided, size, kept.state == "delayed", kept.state in {"parked", "undeliverable"})
             found[half.group] = found.get(half.group, Usage()).plus(one)
         return found
@@ -244,22 +270,28 @@ class Reference:
         spent = Spent()
         due = [t for t in self.transactions.values() if t.kept and now_ms >= t.deadline_ms]
         for transaction in sorted(due, key=lambda t: (t.deadline_ms, t.half.offset)):
-            if self._allowed(transaction, spent):
+            if self._allowed(transaction, now_ms, spent):
                 self._fire(transaction, now_ms, said)
                 left |= not transaction.kept
         return left
 
-    def _allowed(self, transaction: Transaction, spent: Spent) -> bool:
+    def _allowed(self, transaction: Transaction, now_ms: int, spent: Spent) -> bool:
         group, limits = transaction.half.group, self.limits
         size = 0 if transaction.state in {"parked", "undeliverable"} else transaction.size
+        size = min(size, SMALL) if self._asks(transaction, now_ms) else size
         room = spent.events < limits.events and spent.payload < limits.payload_bytes
-        always = spent.of_group[group] < limits.group_least and size <= 65_536
+        always = spent.of_group[group] < limits.group_least and size <= SMALL
         if spent.of_group[group] >= limits.group_events or not (room or always):
             return False
         spent.events += 1
         spent.of_group[group] += 1
         spent.payload += size
         return True
+
+    def _asks(self, transaction: Transaction, now_ms: int) -> bool:
+        aged = now_ms - transaction.born_ms >= self.policy.age_limit_ms
+        exhausted = transaction.state == "open" and transaction.attempts >= transaction.check_max
+        return transaction.undecided and not aged and not exhausted
 
     def _fire(self, transaction: Transaction, now_ms: int, said: Said) -> None:
         if transaction.state in {"parked", "undeliverable"}:
@@ -297,7 +329,7 @@ class Reference:
         self._wait_until(transaction, now_ms + self.policy.check_answer_ttl_ms)
         attempt = transaction.attempts + 1
         said.counts["checked"] += 1
-        said.checks.append(Check(transaction.message(), attempt, transaction.check_max))
+        said.checks.append(transaction.check(attempt))
         if transaction.status_says != attempt:
             said.statuses.append(transaction.status(attempt, transaction.check_max))
             transaction.status_says = attempt

@@ -23,6 +23,16 @@ _BODIES = (
     (None, b"\x00\xff", "Größe"),
 )
 """Key, value and headers."""
+_HALF_BODIES = (
+    *((*body, -1) for body in _BODIES),
+    (b"k", b"v" * 4_094, "h", -1),
+    (b"k", b"v" * 4_095, "h", -1),
+    (b"k" * 4_000, b"v", "h" * 97, -1),
+    (b"k", b"v" * 70_000, "h", -1),
+    (b"k", None, "h", 20_000),
+    (None, None, None, 90_000),
+)
+"""The same of half messages, and what was left out."""
 _IMMUNITY_AND_CHECK_MAX = ((-1, -1), (-1, 5), (0, -1), (3, 1), (20, 0), (200, -1))
 _SAYS = (
     *("check_unknown", "check_unreachable", "check_unknown", "commit", "check_unknown", "rollback"),
@@ -98,13 +108,15 @@ def policies(draw: st.DrawFn) -> Policy:
 def _all_halves() -> list[Half]:
     """All kinds of half messages; one in twelve is another one than the first at its offset."""
     made = []
-    for offset, body, numbers, again in product(_OFFSETS, _BODIES, _IMMUNITY_AND_CHECK_MAX, range(12)):
+    for offset, body, numbers, again in product(_OFFSETS, _HALF_BODIES, _IMMUNITY_AND_CHECK_MAX, range(12)):
         name = tx_id(offset) if again < 11 else "again"
-        key, value, headers = body
+        key, value, headers, left_out = body
         immunity_ms, check_max = numbers
         first = Half(offset=offset, tx_id=name, partition=again % 4 - 2, key=key, value=value, headers=headers)
         deliver_at_ms = _DELIVER_AT[len(made) % len(_DELIVER_AT)]
-        first = replace(first, immunity_ms=immunity_ms, check_max=check_max, deliver_at_ms=deliver_at_ms)
+        first = replace(
+            first, immunity_ms=immunity_ms, check_max=check_max, deliver_at_ms=deliver_at_ms, left_out=left_out
+        )
         made.append(replace(first, says=_SAYS_OF_ITSELF[len(made) % len(_SAYS_OF_ITSELF)]))
     return made
 

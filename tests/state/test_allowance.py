@@ -81,7 +81,28 @@ def test_what_a_check_leaves_out_counts_for_nothing() -> None:
     assert len(driver.step(DUE_MS).checks) == 4
 
 
-def test_commits_are_never_limited() -> None:
+def test_more_large_content_than_a_batch_may_write_is_delivered_in_the_batches_after_it() -> None:
+    driver = Driver(POLICY, limits=Limits(commit_bytes=12_000, payload_bytes=6_000, group_least=0))
+    driver.step(0, *_halves(10, value=b"v" * 5_000), Half(10, "tx-10", value=b"small"))
+    ops = [Op("commit", offset, offset, f"tx-{offset}") for offset in range(11)]
+    first = driver.step(1, *ops)
+    # 0, 1 and 2 are committed at once, as is the small one; two more as what is due
+    assert sorted(message.offset for message in first.delivered) == [0, 1, 2, 3, 4, 10]
+    assert first.counts["applied"] == 11
+    assert first.counts["committed"] == 6
+    rest = [[message.offset for message in driver.step(now_ms).delivered] for now_ms in (2, 3, 4, 5)]
+    assert rest == [[5, 6], [7, 8], [9], []]
+
+
+def test_a_commit_that_is_put_off_is_a_decision() -> None:
+    driver = Driver(POLICY, limits=Limits(commit_bytes=1, payload_bytes=1, group_least=0))
+    driver.step(0, *_halves(3, value=b"v" * 5_000))
+    driver.step(1, *[Op("commit", offset, offset, f"tx-{offset}") for offset in range(3)])
+    said = driver.step(2, Op("rollback", 2, 9, "tx-2"))
+    assert (said.counts["conflict"], [message.offset for message in said.delivered]) == (1, [2])
+
+
+def test_commits_of_small_messages_are_never_limited() -> None:
     driver = Driver(POLICY, limits=Limits(events=1, group_events=1, payload_bytes=1))
     driver.step(0, *_halves(50))
     ops = [Op("commit", offset, offset, f"tx-{offset}") for offset in range(50)]

@@ -7,7 +7,6 @@ import pytest
 from tests.state import reference
 from tests.state.records import Driver, Half, Message, Op
 from tests.state.small import (
-    CHECK_COMMIT,
     CHECK_UNKNOWN,
     COMMIT,
     POLICY,
@@ -106,13 +105,10 @@ def test_a_status_is_written_when_it_says_something_new() -> None:
 @pytest.mark.parametrize(("size", "left_out"), [(65_536, -1), (65_537, 65_537)])
 def test_a_check_has_the_value_of_a_small_message_and_says_how_large_another_is(size: int, left_out: int) -> None:
     value = b"v" * size
-    driver = opened(half=Half(value=value))
-    (check,) = driver.step(POLICY.transaction_timeout_ms).checks
+    (check,) = Driver(POLICY).step(0, Half(value=value, immunity_ms=0)).checks
     assert check.left_out == left_out
     assert check.message.value == (value if left_out < 0 else None)
     assert check.message.key == b"key"
-    (delivered,) = driver.step(POLICY.transaction_timeout_ms, CHECK_COMMIT).delivered
-    assert delivered.value == value
 
 
 def test_an_answer_without_a_verdict_ends_the_backing_off() -> None:

@@ -198,6 +198,18 @@ def test_state_of_version_2_is_read() -> None:
     assert_same(decode(encode(segment)), segment)
 
 
+def test_state_of_version_3_is_read_and_its_content_stays_where_it_is() -> None:
+    """The sample was written by the last Checkback that wrote version 3. Kafka may have nothing of it any more."""
+    driver = Driver(SMALL, stored=True)
+    driver.segment = decode((Path(__file__).parent / "samples" / "segment-3.bin").read_bytes())
+    assert driver.segment.messages["left_out"].tolist() == [-1, -1]
+    assert driver.segment.early["event"].tolist() == [Event.REDELIVER]
+    driver.step(7_000, Half(9, "tx-9", value=b"v" * 5_000))
+    assert driver.segment.messages["left_out"].tolist() == [-1, -1, 5_000]
+    delivered = driver.step(8_000, Op("commit", 0, 9, "tx-0"), Op("redeliver", 1, 10, "tx-1")).delivered
+    assert [message.value for message in delivered] == [b"v" * 5_000, b"value"]
+
+
 def test_an_undeliverable_message_comes_back() -> None:
     driver = Driver(SMALL, stored=True)
     driver.step(1, Half(says="park"), Op("redeliver", half_offset=5, source="operator"))

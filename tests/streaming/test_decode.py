@@ -197,7 +197,8 @@ def test_of_what_is_too_large_the_head_goes_on_with_a_note_of_its_size(spark: Sp
 
 def test_what_is_as_large_as_may_be_is_taken(spark: SparkSession) -> None:
     (row,) = decoded(spark, half(("a", b"x" * (MIB - 36))), key=bytes(MIB), value=bytes(16 * MIB))
-    assert (row.reason, row.kind, len(row.value), len(row.key)) == (None, HALF_KIND, 16 * MIB, MIB)
+    assert (row.reason, row.kind, row.value, row.key) == (None, HALF_KIND, None, None)
+    assert row.left_out == 18 * MIB
     held = [("cb-action", b"commit"), ("cb-held", b"1 2 3:4"), ("a", b"x" * (MIB + 1)), *([("b", b"")] * 1_000)]
     (row,) = decoded(spark, half(*held))
     assert row.reason is None
@@ -240,7 +241,7 @@ def test_a_half_message_that_carries_its_own_decision(spark: SparkSession) -> No
     assert plain.event == Event.HALF
     assert [row.reason for row in kept] == [None] * 3
     assert [row.event for row in kept] == [Event.HALF_COMMIT, Event.HALF_COMMIT, Event.HALF_PARK]
-    assert kept[0].options == ",,,5,"
+    assert [row.options for row in kept] == [",,,5,", ",,,,,1", ",,,,,1"]
     assert application_headers(kept[0].headers) == [("a", b"1")]
     assert ("cb-held", b"1 2 3:4") in unpack_headers(kept[1].headers)
 
@@ -270,3 +271,32 @@ def test_a_longer_id_is_for_one_message_of_several_only(spark: SparkSession) -> 
     assert rows[-1].event == Event.REDELIVER
     (row,) = decoded(spark, op(action=b"redeliver"))
     assert row.reason == "only an operator can have a message delivered again"
+
+
+@pytest.mark.parametrize(
+    ("value", "note", "left"),
+    [
+        (16_000, 100, {"key", "value", "headers"}),
+        (16_384, 100, {"key", "headers"}),
+        (16_384, 5_000, {"key"}),
+        (10, 20_000, {"key"}),
+    ],
+)
+def test_large_content_of_a_half_message_goes_no_further(
+    spark: SparkSession, value: int, note: int, left: set[str]
+) -> None:
+    headers = [("cb-id", b"tx-1"), ("cb-group", b"shop"), ("cb-topic", b"orders"), ("note", b"n" * note)]
+    rows = [(TOPICS.half, 1, 100, b"key", b"v" * value, headers), (TOPICS.half, 1, 101, b"key", b"v", headers[:3])]
+    first, second = decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE).collect()
+    assert {name for name in ("key", "value", "headers") if first[name] is not None} == left
+    size = 3 + value + sum(len(name) + len(content) for name, content in headers)
+    assert first.left_out == (-1 if "value" in left else value if "headers" in left else size - 3)
+    assert (first.tx_id, first.kind, second.left_out, second.value) == ("tx-1", HALF_KIND, -1, b"v")
+
+
+def test_a_large_half_message_that_could_not_be_read_again_is_refused(spark: SparkSession) -> None:
+    headers = [("cb-id", b"tx-1"), ("cb-group", b"shop"), ("cb-topic", b"orders"), ("\ufffd", b"n" * 5_000)]
+    rows = [(TOPICS.half, 1, 100 + at, b"key", b"v" * size, headers) for at, size in enumerate((1_000, 20_000))]
+    small, large = decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE).collect()
+    assert (small.kind, large.kind) == (HALF_KIND, BROKEN_KIND)
+    assert large.reason == "a header's name is no UTF-8, in a half message so large"

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from checkback.exceptions import DestinationError
-from checkback.protocol import Message, pack
+from checkback.protocol import Message, Topics, pack
 from state import BUNDLE, Kind
+from streaming.content import Contents
+from streaming.half_reader import HalfReader
 from streaming.sinks import staging
 from streaming.sinks.routes import Routes
 from streaming.sinks.staging import Staging, StagingPlan, file_system_of
@@ -23,9 +25,12 @@ def plan(folder: Path) -> StagingPlan:
     return StagingPlan(7, RULES, {"lake": f"{folder}/lake", "files": f"{folder}/files"})
 
 
-def staged(folder: Path, *outcomes: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, list[dict[str, Any]]]]:
+Staged = tuple[list[dict[str, Any]], dict[str, list[dict[str, Any]]]]
+
+
+def staged(folder: Path, *outcomes: dict[str, Any], contents: Contents | None = None) -> Staged:
     """What is left for Kafka, and what each destination gets."""
-    task = Staging(plan(folder), 1)
+    task = Staging(plan(folder), 1, contents)
     batch = pa.RecordBatch.from_pylist(list(outcomes), schema=SCHEMA)
     left = [row for piece in task.take(iter([batch])) for row in piece.to_pylist()]
     found = {file.destination: pq.read_table(file.file).to_pylist() for file in task.files}
@@ -101,6 +106,72 @@ def test_messages_of_a_bundle_keep_their_ids_and_places(tmp_path: Path) -> None:
         ("after", b"v", "0:7"),
     ]
     assert found["lake"][0]["headers"] == [{"key": "c", "value": b"c"}]
+
+
+class HalfTopic:
+    """Half messages by their offsets; what was asked for."""
+
+    def __init__(self, **values: bytes) -> None:
+        self._values = {int(name.removeprefix("at_")): value for name, value in values.items()}
+        self.asked: list[int] = []
+
+    def read(self, _partition: int, offsets: list[int]) -> Iterator[tuple[int, Any]]:
+        self.asked += offsets
+        for offset in sorted(offsets):
+            yield offset, Half(self._values[offset]) if offset in self._values else None
+
+
+class Half:
+    """As confluent-kafka gives it."""
+
+    def __init__(self, value: bytes) -> None:
+        self.value = lambda: value
+        self.key = lambda: b"k"
+        self.headers = lambda: [("cb-id", b"tx-1"), ("cb-group", b"shop"), ("cb-messages", b"2")]
+
+
+def aside(topic: str, offset: int, **columns: Any) -> dict[str, Any]:
+    given = {"value": None, "left_out": 20_000, "half_offset": offset, **columns}
+    return outcome(topic, **given)
+
+
+def test_content_is_read_again_for_tables_and_not_yet_for_kafka(tmp_path: Path) -> None:
+    half = HalfTopic(at_1=b"one", at_3=b"three")
+    given = [aside("table-1", 1), aside("other", 2), aside("both", 3), aside("other", 4), aside("other", 5, kind=2)]
+    left, found = staged(tmp_path, *given, contents=Contents(Topics(), lambda: cast("HalfReader", half)))
+    assert [(row["half_offset"], row["value"], row["left_out"]) for row in left] == [
+        (2, None, 20_000),
+        (3, b"three", -1),
+        (4, None, 20_000),
+        (5, None, 20_000),
+    ]
+    assert [(row["value"], row["key"]) for row in found["lake"]] == [(b"one", b"k"), (b"three", b"k")]
+    assert half.asked == [1, 3]
+
+
+def test_several_messages_that_were_set_aside_are_looked_into(tmp_path: Path) -> None:
+    kafka_alone = pack([Message("other", b"1"), Message("another", b"2")])
+    mixed = pack([Message("other", b"1"), Message("table-1", b"2")])
+    half = HalfTopic(at_1=kafka_alone, at_2=mixed, at_3=b"none at all")
+    several = {"kind": Kind.DELIVER_BUNDLE, "partition": BUNDLE, "headers": None, "tx_id": "tx-1"}
+    given = [aside("other", at, **several) for at in (1, 2, 3, 4)]
+    contents = Contents(Topics(), lambda: cast("HalfReader", half))
+    left, found = staged(tmp_path, outcome("other"), *given, outcome("other", tx_id="last"), contents=contents)
+    kinds = (Kind.DELIVER, Kind.DELIVER_BUNDLE, Kind.DELIVER, Kind.REJECT_RECORD, Kind.PARK, Kind.DELIVER)
+    assert [row["kind"] for row in left] == list(kinds)
+    assert left[1] == given[0], "Kafka's part of the task reads it"
+    assert [(row["id"], row["value"]) for row in found["lake"]] == [("tx-1#2", b"2")]
+    assert contents.counts == {"malformed": 1, "parked": 1, "gone": 1}
+
+
+def test_what_was_held_for_kafka_is_known_though_its_headers_were_set_aside(tmp_path: Path) -> None:
+    held = Half(b"held")
+    held.headers = lambda: [("cb-id", b"tx-1"), ("cb-group", b"shop"), ("cb-held", b"1 2 3:4")]
+    half = HalfTopic()
+    half.read = lambda _partition, offsets: iter([(offsets[0], held)])  # type: ignore[method-assign]
+    contents = Contents(Topics(), lambda: cast("HalfReader", half))
+    left, found = staged(tmp_path, aside("both", 1), contents=contents)
+    assert ([row["value"] for row in left], found) == ([b"held"], {})
 
 
 def test_rows_are_staged_in_row_groups_not_in_whole_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
