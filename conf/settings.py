@@ -126,7 +126,7 @@ class TransactionSettings(_Section):
     early_op_ttl: Positive = 3_600_000
     early_op_max: PositiveInt = 8_192
     timer_slack: Positive = 1_000
-    segment_size: Annotated[int, Field(ge=64, le=65_536)] = 4_096
+    segment_size: Annotated[int, Field(ge=64, le=16_384)] = 4_096
 
     @property
     def half_retention_ms(self) -> int:

@@ -17,7 +17,8 @@ RULES_VERSION = 5
 here, in ``streaming/decode.py``, ``streaming/arrivals.py`` or ``streaming/segments.py``. A new field of the policy is
 none if its default does what was done before. A batch that is in Kafka in part is not run again under another version.
 
-5: large content is set aside; commits of more of it than one batch may write are delivered later.
+5: large content is set aside; commits of more of it than one batch may write are delivered later; half as many
+timers fire in a batch.
 4: sizes are limited, of several messages in one half message by what they unfold to; ops whose half message cannot come
 any more, or is behind the end of its log, do not wait.
 3: timers of a batch are bounded; a status that says nothing new is not written; checks have no large values.

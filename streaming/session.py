@@ -25,8 +25,10 @@ _CONF = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # Of the state, too, and each touch of a segment is a version of it. Spark's own 100 kept gigabytes after an outage.
-    "spark.sql.streaming.minBatchesToRetain": "20",
+    # Of the state, too, and each touch of a segment is a version of it. Spark's own 100 kept gigabytes after an outage,
+    # and its own minute between two cleanings as much again.
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.streaming.stateStore.maintenanceInterval": "15s",
     "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
     # does in Java what Hadoop's own does by forking chmod and readlink for every file
     "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",

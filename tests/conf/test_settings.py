@@ -180,7 +180,7 @@ def test_a_segment_size_is_a_power_of_two(size: int, write: WriteFile) -> None:
     assert "transactions.segment_size must be a power of two" in message
 
 
-@pytest.mark.parametrize("size", [64, 128, 65_536])
+@pytest.mark.parametrize("size", [64, 128, 16_384])
 def test_powers_of_two_are_taken(size: int, write: WriteFile) -> None:
     assert load(write(f"[transactions]\nsegment_size = {size}\n")).transactions.segment_size == size
 
