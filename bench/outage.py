@@ -147,7 +147,7 @@ class OutageResult:
             f"healthy group with {what}, p99 to alone, {phase}": (ratio, "2 at most")
             for what, times in (("op", self.with_op), ("check", self.with_check))
             for phase, ratio in times.p99_to_alone.items()
-            if phase != "alone"
+            if phase in {"away", "drain"}
         }
         return {
             "check records per transaction": (self.check_records_per_transaction, "3 at most"),

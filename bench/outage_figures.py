@@ -33,14 +33,18 @@ class Course:
     def phase(self, began: float, ended: float) -> str | None:
         """What something belongs to that lasted from one moment to another; None: to what is not looked at.
 
-        The time while the transactions are opened, and that from the kill until the job delivers again, are none.
+        The time while the transactions are opened, and that from the kill until the job delivers again, are none. The
+        rest of the drain is "restarted": alone, too, a job takes a minute until it is as quick as it can be.
         """
         if self.quiet <= began and ended <= self.opening:
             return "alone"
         if self.away <= began <= self.back:
             return "away"
-        if self.back < began <= self.drained and not (began <= self.recovered and ended >= self.killed):
-            return "drain"
+        if self.back < began <= self.drained:
+            if began > self.recovered >= self.killed > 0:
+                return "restarted"
+            if not self.killed or ended < self.killed:
+                return "drain"
         return None
 
 
@@ -56,7 +60,7 @@ class Delivery(NamedTuple):
 
 @dataclass(frozen=True)
 class Times:
-    """Milliseconds, of the three phases."""
+    """Milliseconds, of the phases."""
 
     p50_ms: dict[str, float]
     p99_ms: dict[str, float]
@@ -65,7 +69,7 @@ class Times:
     counted: dict[str, int]
 
 
-PHASES = ("alone", "away", "drain")
+PHASES = ("alone", "away", "drain", "restarted")
 
 
 def delivery_times(deliveries: Sequence[Delivery], course: Course, *, checked: bool) -> Times:

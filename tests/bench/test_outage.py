@@ -35,8 +35,8 @@ COURSE = Course(quiet=10, opening=20, away=30, back=60, killed=70, recovered=80,
         (69, 71, None),
         (75, 76, None),
         (79, 90, None),
-        (81, 99, "drain"),
-        (99, 101, "drain"),
+        (81, 99, "restarted"),
+        (99, 101, "restarted"),
         (101, 102, None),
     ],
 )
@@ -51,14 +51,14 @@ def test_delivery_times_are_by_phase_and_beside_those_alone() -> None:
     times = delivery_times([*alone, *away, *checked], COURSE, checked=False)
     assert times.p50_ms == {"alone": 1000.0, "away": 4000.0}
     assert times.p99_to_alone == {"alone": 1.0, "away": 4.0}
-    assert times.counted == {"alone": 100, "away": 50, "drain": 0}
+    assert times.counted == {"alone": 100, "away": 50, "drain": 0, "restarted": 0}
     of_checks = delivery_times([*alone, *away, *checked], COURSE, checked=True)
     assert (of_checks.p99_ms, of_checks.p99_to_alone) == ({"drain": 7000.0}, {})
 
 
 def test_batches_are_by_phase() -> None:
     batches = [Batch(10, 11), Batch(11, 14), Batch(30, 40), Batch(69, 82), Batch(82, 83)]
-    assert batch_seconds(batches, COURSE, max) == {"alone": 3, "away": 10, "drain": 1}
+    assert batch_seconds(batches, COURSE, max) == {"alone": 3, "away": 10, "restarted": 1}
 
 
 def test_the_rate_of_the_drain_leaves_out_the_kill() -> None:
