@@ -342,9 +342,10 @@ def _lawful_names(headers: Headers) -> None:
     for name, value in headers:
         if name.startswith(RESERVED_PREFIX):
             raise ProtocolError(f"Header {name!r}: names beginning with {RESERVED_PREFIX!r} are Checkback's own.")
-        # librdkafka ends a name at a zero byte, and its Python side does not survive a surrogate.
-        if "\0" in name or not _is_text(name):
-            raise ProtocolError(f"Header {name!r}: a name must be UTF-8 without zero bytes.")
+        # librdkafka ends a name at a zero byte, and its Python side does not survive a surrogate. Java reads U+FFFD
+        # where bytes are not UTF-8.
+        if "\0" in name or "\ufffd" in name or not _is_text(name):
+            raise ProtocolError(f"Header {name!r}: a name must be UTF-8 without zero bytes and U+FFFD.")
         if not isinstance(value, bytes):
             raise ProtocolError(f"Header {name!r} must have bytes as its value, not {type(value).__name__}.")
 

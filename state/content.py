@@ -13,9 +13,6 @@ SHUFFLED_BYTES = 16 * 1024
 KEPT_BYTES = 4 * 1024
 """A message with more content is kept without its value, and without its headers where these and the key are more than
 this by themselves. The key stays, unless it alone is more: checks are of little use without it."""
-UNREADABLE = "\ufffd"
-"""In a header's name: it was no UTF-8, and whoever reads the record again cannot read its headers. Larger ones than may
-be shuffled are refused when they are decoded."""
 
 
 def content_bytes(rows: Rows) -> Column:
@@ -39,7 +36,6 @@ def set_aside(messages: Rows, chosen: Column) -> None:
     left_out[large] = _here(messages, "value")[large]
     messages["value"][large] = None
     rest = chosen & (left_out >= 0) & (_here(messages, "key", "headers") > KEPT_BYTES)
-    rest[rest] = [UNREADABLE not in (headers or "") for headers in messages["headers"][rest]]
     for name, also in (("headers", rest), ("key", rest & (_here(messages, "key") > KEPT_BYTES))):
         left_out[also] += _here(messages, name)[also]
         messages[name][also] = None

@@ -16,7 +16,6 @@ from confluent_kafka import Message
 from checkback import protocol
 from checkback.protocol import HalfPosition, Topics
 from state import BUNDLE, Kind
-from state.content import UNREADABLE
 from state.outcomes import CHECK_PAYLOAD_BYTES
 from streaming.arrivals import wrong_with
 from streaming.half_reader import HalfReader
@@ -109,9 +108,11 @@ class Contents:
         message = found[half_of(row)]
         if message is None:
             return self._gone(row, GONE)
-        # Reading a name that is no UTF-8 would crash the process. None is set aside.
-        headers: Any = [] if UNREADABLE in (row["headers"] or "") else message.headers() or []
-        if headers and row["kind"] != Kind.REJECT_RECORD and not _same(row, dict(headers)):
+        # Before its headers are read: confluent-kafka crashes the process on a name that is not UTF-8.
+        if not _as_large(row, message):
+            return self._gone(row, ANOTHER)
+        headers: Any = message.headers() or []
+        if row["kind"] != Kind.REJECT_RECORD and not _same(row, dict(headers)):
             return self._gone(row, ANOTHER)
         row = {**row, "value": message.value(), "left_out": -1}
         # what is not here was set aside, or there is none
@@ -154,6 +155,14 @@ def left_out(batch: pa.RecordBatch) -> Mask:
     small_check = (kinds == Kind.CHECK) & (sizes <= CHECK_PAYLOAD_BYTES)
     found: Mask = (sizes >= 0) & (small_check | np.isin(kinds, _READ))
     return found
+
+
+def _as_large(row: Row, message: Message) -> bool:
+    """Whether a record has the message's key, where that was kept, and a value of its size."""
+    size = len(message.value() or b"")
+    if row["key"] is not None and row["key"] != message.key():
+        return False
+    return size <= row["left_out"] if row["headers"] is None else size == row["left_out"]
 
 
 def _same(row: Row, headers: Mapping[str, bytes | None]) -> bool:

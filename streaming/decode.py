@@ -57,7 +57,7 @@ _HELD = r"^[0-9]{1,9} [0-9]{1,15} (0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,14})\z"
 _MOST = 2_147_483_647
 _NAME_SEPARATOR = "\x00"
 _REPLACED = "\ufffd"
-"""What Java makes of bytes that are no UTF-8."""
+"""What Java makes of bytes that are not UTF-8."""
 
 
 def decode(records: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
@@ -361,10 +361,9 @@ def _half_rules(topics: Topics) -> list[tuple[Column, str]]:
     legal = r"^[a-zA-Z0-9._-]{1,249}\z"
     partition, immunity, check_max, deliver_at, messages = (F.col(f"`{name}`") for name in OPTIONS)
     action, held = F.col("action"), F.col("held")
-    unreadable = F.col("replaced_in_name") & (F.col("key_bytes") + F.col("header_bytes") > KEPT_BYTES)
     return [
-        # nobody could read them again: librdkafka's client for Python crashes on such a name
-        (unreadable & (_content_bytes() > SHUFFLED_BYTES), "a header's name is no UTF-8, in a half message so large"),
+        # nobody can deliver it as it is, nor read it again: librdkafka's client for Python fails on such a name
+        (F.col("replaced_in_name"), "a header's name is not UTF-8, or has U+FFFD in it"),
         (
             topic.isNull() | ~topic.rlike(legal) | topic.isin(".", ".."),
             "cb-topic is missing or no lawful topic name",

@@ -2,13 +2,14 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 _ANSWER_SECONDS = 60.0
 """Kafka gives nothing for so long: it is away."""
+_PAUSE_SECONDS = 0.1
 _SKIPPED_BYTES = 512 << 10
 _SKIPPED = 4_096
 """What lies between two wanted offsets is read through, up to so many bytes and offsets; beyond that the next one is
@@ -107,8 +108,16 @@ class HalfReader:
             position = max(position, (offset or 0) + 1)
 
     def _first(self, partition: int) -> int:
-        first, _ = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), self._seconds)
-        return int(first)
+        asked = monotonic()
+        while True:
+            try:
+                first, _ = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), self._seconds)
+            except KafkaException as error:
+                if error.args[0].code() not in _PASSING or monotonic() - asked >= self._seconds:
+                    raise
+                sleep(_PAUSE_SECONDS)
+            else:
+                return int(first)
 
     def _refuse_silence(self, since: float, partition: int, offset: int) -> None:
         if monotonic() - since >= self._seconds:

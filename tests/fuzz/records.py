@@ -85,6 +85,7 @@ def fuzz(seed: int, count: int, topics: Topics, real_topic: str) -> Fuzz:
 
 
 ODD_NAMES = ("\0", "a\0cb-b", "cb-id\0", NotText("name"))
+NOT_UTF8 = "a header's name is not UTF-8, or has U+FFFD in it"
 ZERO = End("rejected", "a header's name holds a zero byte")
 
 
@@ -97,7 +98,7 @@ def _halves(random: Random, made: Fuzz, maker: halves.Halves, count: int) -> lis
             partition, name = odd[number]
             good = maker.good(number)
             headers: Headers = [*good.headers[:3], (name, b"1")]
-            reason = "" if isinstance(name, NotText) else ZERO.reason
+            reason = NOT_UTF8 if isinstance(name, NotText) else ZERO.reason
             half = good._replace(kind="an odd header name", headers=headers, reason=reason)
         else:
             partition, half = random.randrange(HALF_PARTITIONS), maker.make(number)

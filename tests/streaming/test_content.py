@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from checkback.protocol import Message, Topics, pack
@@ -31,6 +31,7 @@ class Kafka:
         (broker,) = self._producer.list_topics(timeout=30).brokers.values()
         self._address = (broker.host, broker.port)
         self.client = {"bootstrap.servers": f"{broker.host}:{broker.port}", "log_level": 0}
+        self._by_hand = 0
         self.asked: list[tuple[int, list[int]]] = []
 
     def write(
@@ -39,8 +40,11 @@ class Kafka:
         self._producer.produce(TOPICS.half, value, key, place, headers=[*OURS, *(headers or [])])  # type: ignore[arg-type]
         self._producer.flush(30)
 
-    def write_with_a_name_that_is_no_utf8(self, value: bytes) -> None:
-        """No client does so; over the wire anybody can."""
+    def write_by_hand(self, value: bytes, *, named: bool) -> int:
+        """With a header's name that is not UTF-8, or without headers; its offset in partition 3.
+
+        No client does so; over the wire anybody can.
+        """
 
         class Name(str):
             __slots__ = ()
@@ -49,14 +53,16 @@ class Kafka:
                 return b"\xff\xfe"
 
         builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 10_000)  # noqa: FBT003
-        builder.append(0, 1, None, value, [(Name("x"), b"1")])
+        builder.append(0, 1, None, value, [(Name("x"), b"1")] if named else [])
         batch = bytes(builder.build())
         topic = struct.pack(">h", len(TOPICS.half)) + TOPICS.half.encode()
-        body = struct.pack(">hhii", -1, -1, 30_000, 1) + topic + struct.pack(">iii", 1, 0, len(batch)) + batch
+        body = struct.pack(">hhii", -1, -1, 30_000, 1) + topic + struct.pack(">iii", 1, 3, len(batch)) + batch
         request = struct.pack(">hhih", 0, 3, 1, 2) + b"me" + body
         with socket.create_connection(self._address) as connection:
             connection.sendall(struct.pack(">i", len(request)) + request)
             connection.recv(1_000)
+        self._by_hand += 1
+        return self._by_hand - 1
 
     def reader(self, seconds: float = 60.0) -> HalfReader:
         return HalfReader(self.client, TOPICS.half, seconds)
@@ -83,6 +89,24 @@ def test_what_is_not_there_yet_is_not_taken_for_gone(broker: Kafka) -> None:
         list(broker.reader(seconds=2.0).read(1, [300]))
 
 
+def test_a_broker_that_is_away_when_a_read_begins_is_waited_for(broker: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = broker.reader()
+    consumer = reader._consumer
+    away = [KafkaError._UNKNOWN_PARTITION, KafkaError._TRANSPORT]
+
+    class AwayAtFirst:
+        def get_watermark_offsets(self, *asked: Any) -> Any:
+            if away:
+                raise KafkaException(KafkaError(away.pop()))
+            return consumer.get_watermark_offsets(*asked)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(consumer, name)
+
+    monkeypatch.setattr(reader, "_consumer", AwayAtFirst())
+    assert [offset for offset, _ in reader.read(1, [3])] == [3]
+
+
 def left_out(offset: int, size: int = 20_000, **columns: Any) -> dict[str, Any]:
     made = {"value": None, "left_out": size, "half_partition": 1, "half_offset": offset, **columns}
     return outcome("orders", **made)
@@ -103,12 +127,12 @@ def contents(broker: Kafka, most_bytes: int = 32 << 20) -> Contents:
 
 def test_rows_get_their_content_back_and_others_stay_as_they_are(broker: Kafka) -> None:
     small, all_aside = outcome("orders", value=b"small"), left_out(7, key=None, headers=None)
-    with_headers = left_out(9, key=b"kept", headers='[{"key":"kept","value":""}]', kind=Kind.PARK)
+    with_headers = left_out(9, 1_001, key=b"key", headers='[{"key":"kept","value":""}]', kind=Kind.PARK)
     (first, second, third), counts, _ = filled(contents(broker), small, all_aside, with_headers)
     assert first == small
     assert (second["key"], second["value"]) == (b"key", b"7" + b"v" * 1_000)
     assert unpack_headers(second["headers"]) == [*OURS, ("n", b"7"), ("null", None)]
-    assert (third["key"], third["headers"]) == (b"kept", '[{"key":"kept","value":""}]')
+    assert (third["key"], third["headers"]) == (b"key", '[{"key":"kept","value":""}]')
     assert third["value"] == b"9" + b"v" * 1_000
     assert second["left_out"] == third["left_out"] == -1
     assert counts == {}
@@ -123,8 +147,8 @@ def test_a_batch_without_such_rows_asks_nobody() -> None:
 
 
 def test_no_more_is_held_in_memory_than_is_allowed(broker: Kafka) -> None:
-    outcomes = [left_out(offset, 1_000) for offset in range(10)]
-    found, _, pieces = filled(contents(broker, most_bytes=3_000), *outcomes)
+    outcomes = [left_out(offset, 1_001) for offset in range(10)]
+    found, _, pieces = filled(contents(broker, most_bytes=3_003), *outcomes)
     assert [row["value"][:1] for row in found] == [b"%d" % number for number in range(10)]
     assert pieces == 4
 
@@ -204,9 +228,9 @@ def test_several_messages_are_looked_at_when_they_are_read_again(broker: Kafka) 
     headers = '[{"key":"cb-messages","value":"Mg=="}]'  # 2
     reader = contents(broker)
     for at, value in enumerate((pack([Message("a", b"1"), Message("b", b"2")]), pack([Message("a", b"1")]), b"none")):
-        broker.write(value, place=2)
+        broker.write(value, b"k", place=2)
         bundle = {"half_partition": 2, "partition": BUNDLE, "headers": headers, "key": b"k"}
-        ((row,), counts, _) = filled(reader, left_out(at, kind=Kind.DELIVER_BUNDLE, **bundle))
+        ((row,), counts, _) = filled(reader, left_out(at, len(value), kind=Kind.DELIVER_BUNDLE, **bundle))
         if at == 0:
             assert (row["kind"], row["value"], counts) == (Kind.DELIVER_BUNDLE, value, {})
         else:
@@ -215,12 +239,14 @@ def test_several_messages_are_looked_at_when_they_are_read_again(broker: Kafka) 
                 ("cb-messages says 2, its value holds 1", "Not a value of several messages")
             )
             assert counts == {"malformed": 1}
-            ((row,), counts, _) = filled(reader, left_out(at, kind=Kind.PARK, **bundle))
+            ((row,), counts, _) = filled(reader, left_out(at, len(value), kind=Kind.PARK, **bundle))
             assert (row["kind"], row["partition"], row["value"]) == (Kind.PARK, -1, value)
 
 
-def test_a_header_name_that_is_no_utf8_is_not_looked_at_where_the_headers_were_kept(broker: Kafka) -> None:
-    broker.write_with_a_name_that_is_no_utf8(b"value")
-    kept = '[{"key":"\ufffd\ufffd","value":"MQ=="}]'  # as Spark reads it
-    ((row,), counts, _) = filled(contents(broker), left_out(0, half_partition=0, headers=kept))
-    assert (row["kind"], row["value"], row["headers"], counts) == (Kind.DELIVER, b"value", kept, {})
+@pytest.mark.parametrize("named", [True, False])
+def test_a_record_of_somebody_else_at_its_place_is_never_taken_for_it(broker: Kafka, *, named: bool) -> None:
+    """Its name is not UTF-8, or it has no headers."""
+    place = broker.write_by_hand(b"somebody else's", named=named)
+    ((row,), counts, _) = filled(contents(broker), left_out(place, half_partition=3, key=b"key" if named else None))
+    assert (row["kind"], row["value"], counts) == (Kind.PARK, None, {"gone": 1, "parked": 1})
+    assert ANOTHER in row["reason"]
