@@ -28,6 +28,7 @@ from streaming.progress import progress_group
 from tests.place import HALF_PARTITIONS, Place, wait_until
 
 KAFKAS_TIME = {"message.timestamp.type": "LogAppendTime"}
+_KEPT = {**KAFKAS_TIME, "retention.ms": "-1"}
 
 
 class Shop:
@@ -79,7 +80,7 @@ class Shop:
         wait_until(lambda: place.topics.half not in admin.list_topics(timeout=10).topics)
         with TopicAdministration(place.bootstrap_servers) as administration:
             for name in (place.topics.half, place.topics.op):
-                wait_until(lambda name=name: administration.create_one(name, HALF_PARTITIONS, 1, KAFKAS_TIME))
+                wait_until(lambda name=name: administration.create_one(name, HALF_PARTITIONS, 1, _KEPT))
 
 
 @pytest.fixture
