@@ -98,6 +98,11 @@ class JobSettings(_Section):
     sink_transaction_timeout: Positive = 600_000
     metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 0
 
+    @property
+    def driver_memory_bytes(self) -> int:
+        """The same as a number."""
+        return int(self.driver_memory[:-1]) << (30 if self.driver_memory.endswith("g") else 20)
+
     @model_validator(mode="after")
     def _only_what_decides_nothing(self) -> Self:
         taken = sorted(_TAKEN_BY_THE_STATE & self.spark_options.keys())

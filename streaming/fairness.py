@@ -1,4 +1,6 @@
-"""What keeps one producer group from taking the room of all: quotas, and how much a batch may read."""
+"""What keeps one producer group from taking the room of all: quotas, how much a batch may read, and how much of the
+state goes to Python at once.
+"""
 
 import logging
 import threading
@@ -14,6 +16,7 @@ from streaming.batch_size import BatchSize, ReadLimit
 from streaming.quotas import Quotas
 from streaming.sink import BatchReport
 from streaming.sinks.folders import folder_at
+from streaming.state_size import ArrowRows, StateSize
 from streaming.usage_in_state import usage_in_state
 
 _LOGGER = logging.getLogger(__name__)
@@ -38,6 +41,9 @@ class Fairness:
         self._quotas = Quotas(settings.quotas)
         self._barred = BarredInForce(folder_at(spark, self._checkpoint), self._quotas.barred)
         self._limit: ReadLimit | None = None
+        folder = folder_at(spark, self._checkpoint)
+        self._state = StateSize()
+        self._arrow = ArrowRows(spark, folder, settings.job.driver_memory_bytes)
         self._lock = threading.Lock()
         self._newest = -1
         self._timer: threading.Timer | None = None
@@ -46,6 +52,7 @@ class Fairness:
     def watch(self, query: StreamingQuery) -> None:
         """The query whose batches these are, once it has been started."""
         self._limit = ReadLimit(query)
+        self._arrow.watch(query)
 
     def before(self, batch: int) -> None:
         """Before the batch is evaluated, in the thread that runs it.
@@ -61,11 +68,16 @@ class Fairness:
         """When it has been written.
 
         Raises:
-            JobStoppedError: see :meth:`streaming.batch_size.ReadLimit.set`.
+            JobStoppedError: this Spark cannot be told.
+            OSError, Py4JError: the checkpoint folder is away.
         """
         with self._lock:
             self._quotas.changed(report.batch, report.usages)
             self._newest = report.batch
+            if report.batch == 0:
+                self._state.begin_with(-1, 0)
+            self._state.changed(report.batch, report.counts["state_bytes"] - report.counts["state_bytes_before"])
+            self._arrow.after(self._state.bytes)
         records = self._size.after(report.counts["read"], report.counts["read_bytes"])
         if self._limit is not None:
             self._limit.set(records)
@@ -92,14 +104,15 @@ class Fairness:
             self._count_in(_COUNT_AFTER_SECONDS)
             return
         try:
-            usages = usage_in_state(self._spark, self._checkpoint, batch)
+            counted = usage_in_state(self._spark, self._checkpoint, batch)
         except (PySparkException, Py4JError, OSError) as error:
             if not self._stopped:
                 _LOGGER.warning("Quotas wait: the state of batch %d cannot be counted now: %s", batch, _line(error))
             self._count_in(_COUNT_AGAIN_SECONDS)
             return
         with self._lock:
-            self._quotas.begin_with(batch, usages)
+            self._quotas.begin_with(batch, counted.usages)
+            self._state.begin_with(batch, counted.state_bytes)
 
 
 def _line(error: Exception) -> str:

@@ -116,26 +116,31 @@ def segment_function(
         arrivals = arrivals_of(pieces, topics, Admission(now_ms, policy.delay_max_ms, told()))
         if number == NO_SEGMENT:
             result = evaluate(Segment.new(0, policy), Arrivals(broken=arrivals.broken), now_ms, policy)
-            yield from _frames([result.outcomes, _read(arrivals)], half_partition)
+            yield from _frames([result.outcomes, _counted(_read(arrivals))], half_partition)
             return
-        segment = decode(group_state.get[0]) if group_state.exists else Segment.new(number, policy)
+        stored = group_state.get[0] if group_state.exists else b""
+        segment = decode(stored) if stored else Segment.new(number, policy)
         reach = openings.reach(batch, half_partition)
         allowance = spending.of_run(batch, timed_out=group_state.hasTimedOut)
         result = evaluate(segment, arrivals, now_ms, policy, allowance, reach)
         witness(Step.IN_STATE, batch)
         if not group_state.exists and result.segment is not None and result.segment.early_only:
             openings.opened()
+        kept = stored
         if result.segment is None:
+            kept = b""
             if group_state.exists:
                 group_state.remove()
         else:
             if arrivals.count or result.outcomes.count:  # else it is what it was: none of its timers was allowed
-                group_state.update((encode(result.segment),))
+                kept = encode(result.segment)
+                group_state.update((kept,))
             if result.timer_ms is not None:
                 # Spark lets those fire that lie before the watermark, and refuses one that is not after it.
                 timeout_ms = max(result.timer_ms - clock_tolerance_ms - 1, group_state.getCurrentWatermarkMs() + 1)
                 group_state.setTimeoutTimestamp(timeout_ms)
-        yield from _frames([result.outcomes, _read(arrivals)], half_partition)
+        sizes = {"state_bytes": len(kept), "state_bytes_before": len(stored)}
+        yield from _frames([result.outcomes, _counted({**_read(arrivals), **sizes})], half_partition)
 
     return step
 
@@ -165,10 +170,14 @@ def _batch_number() -> int:
     return int(number)
 
 
-def _read(arrivals: Arrivals) -> Rows:
+def _read(arrivals: Arrivals) -> dict[str, int]:
     """What the batch has read, which decides how much the next one may read."""
+    return {"read": arrivals.count, "read_bytes": arrivals.content_bytes()}
+
+
+def _counted(numbers: dict[str, int]) -> Rows:
     made = Collector()
-    made.count({"read": arrivals.count, "read_bytes": arrivals.content_bytes()})
+    made.count(numbers)
     return made.rows()
 
 

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from checkback.local import spark_jars, use_java
 from conf import Settings
+from streaming.state_size import MANY, ROWS
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
@@ -20,7 +21,7 @@ _CONF = {
     # repeated headers are counted, not raised on
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    ROWS: str(MANY),
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
