@@ -133,7 +133,7 @@ class OutageResult:
     checkpoint_peak_bytes: int
     checkpoint_peak_over_open: float
     checkpoint_bytes_afterwards: int
-    """150 s after the drain, or after as long as the endpoints were away: Spark keeps 100 batches' versions."""
+    """150 s after the drain, or after as long as the endpoints were away: Spark keeps some versions."""
     first_new_delivery_after_kill_seconds: float
     peak_mib: float
     peak_java_mib: float

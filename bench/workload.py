@@ -22,7 +22,6 @@ GROUP = "orders"
 HALF_PARTITIONS = 8
 STATE_PARTITIONS = 2
 _LIMIT_SECONDS = 600.0
-_TIMES = TransactionSettings()
 _LOOK_SECONDS = 10.0
 
 
@@ -46,8 +45,7 @@ def workplace(cores: int = 2) -> Iterator[Workplace]:
                     partitions=HALF_PARTITIONS,
                     progress_partitions=STATE_PARTITIONS,
                     replication=1,
-                    age_limit_ms=_TIMES.age_limit,
-                    half_retention_ms=_TIMES.half_retention_ms,
+                    times=TransactionSettings(),
                 )
                 administration.create_one(REAL_TOPIC, HALF_PARTITIONS)
             settings = Settings.model_validate(

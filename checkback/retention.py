@@ -1,11 +1,23 @@
 """How long Kafka keeps half messages: the job reads large ones again, for as long as it may have to write them."""
 
 import logging
+from typing import Protocol
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from checkback.exceptions import ConfigurationError
+
+
+class Times(Protocol):
+    """What ``conf.TransactionSettings`` says of how long records are needed, in ms."""
+
+    age_limit: int
+
+    @property
+    def half_retention_ms(self) -> int:
+        """Of half messages and ops."""
+
 
 _LOGGER = logging.getLogger(__name__)
 _DAY_MS = 24 * 3_600_000

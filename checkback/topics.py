@@ -11,7 +11,7 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from checkback.exceptions import CheckpointMismatchError, ConfigurationError, KafkaUnreachableError
 from checkback.protocol import Topics
-from checkback.retention import lengthen, refuse_short, shorter_retention
+from checkback.retention import Times, lengthen, refuse_short, shorter_retention
 
 _LOGGER = logging.getLogger(__name__)
 _DAY_MS = 24 * 3_600_000
@@ -57,8 +57,7 @@ class TopicAdministration:
         partitions: int,
         progress_partitions: int,
         replication: int,
-        age_limit_ms: int,
-        half_retention_ms: int,
+        times: Times,
     ) -> dict[str, Made]:
         """Create Checkback's topics, those that are missing, and correct those that are there.
 
@@ -74,8 +73,8 @@ class TopicAdministration:
         Raises:
             ConfigurationError: a topic that is there cannot be corrected.
         """
-        keep = {"retention.ms": str(age_limit_ms + 2 * _DAY_MS)}
-        read_again = {"retention.ms": str(half_retention_ms)}
+        keep = {"retention.ms": str(times.age_limit + 2 * _DAY_MS)}
+        read_again = {"retention.ms": str(times.half_retention_ms)}
         compact = {"cleanup.policy": "compact"}
         # A half message that filled cb.half's batch has a few headers more there, and is not compressed any more.
         whole = {"max.message.bytes": str(MOST_BYTES)}
@@ -99,10 +98,10 @@ class TopicAdministration:
         short = [
             name
             for name in (topics.half, topics.op)
-            if name in there and shorter_retention(self._admin, name, half_retention_ms) is not None
+            if name in there and shorter_retention(self._admin, name, times.half_retention_ms) is not None
         ]
         for name in short:
-            lengthen(self._admin, name, half_retention_ms)
+            lengthen(self._admin, name, times.half_retention_ms)
         grown = self._grow_op(topics, created)
         return {
             name: Made.CREATED if new else Made.CORRECTED if name in {*wrong, *short, *grown} else Made.THERE

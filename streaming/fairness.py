@@ -4,6 +4,7 @@ state goes to Python at once.
 
 import logging
 import threading
+from operator import add
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -14,9 +15,10 @@ from conf import Settings
 from streaming.barred import BarredInForce, tell_tasks
 from streaming.batch_size import BatchSize, ReadLimit
 from streaming.quotas import Quotas
+from streaming.running_total import RunningTotal
 from streaming.sink import BatchReport
 from streaming.sinks.folders import folder_at
-from streaming.state_size import ArrowRows, StateSize
+from streaming.state_size import MANY, ROWS, ArrowRows
 from streaming.usage_in_state import usage_in_state
 
 _LOGGER = logging.getLogger(__name__)
@@ -39,11 +41,12 @@ class Fairness:
         self._checkpoint = settings.job.checkpoint
         self._size = BatchSize(settings.job.max_offsets_per_trigger, settings.job.max_bytes_per_trigger)
         self._quotas = Quotas(settings.quotas)
-        self._barred = BarredInForce(folder_at(spark, self._checkpoint), self._quotas.barred)
-        self._limit: ReadLimit | None = None
         folder = folder_at(spark, self._checkpoint)
-        self._state = StateSize()
-        self._arrow = ArrowRows(spark, folder, settings.job.driver_memory_bytes)
+        self._barred = BarredInForce(folder, self._quotas.barred)
+        self._limit: ReadLimit | None = None
+        self._state_bytes: RunningTotal[int] = RunningTotal(add)
+        many = int(settings.job.spark_options.get(ROWS, MANY))
+        self._arrow = ArrowRows(spark, folder, settings.job.driver_memory_bytes, many)
         self._lock = threading.Lock()
         self._newest = -1
         self._timer: threading.Timer | None = None
@@ -75,9 +78,9 @@ class Fairness:
             self._quotas.changed(report.batch, report.usages)
             self._newest = report.batch
             if report.batch == 0:
-                self._state.begin_with(-1, 0)
-            self._state.changed(report.batch, report.counts["state_bytes"] - report.counts["state_bytes_before"])
-            self._arrow.after(self._state.bytes)
+                self._state_bytes.begin_with(-1, 0)
+            self._state_bytes.changed(report.batch, report.counts["state_bytes"] - report.counts["state_bytes_before"])
+            self._arrow.after(self._state_bytes.now)
         records = self._size.after(report.counts["read"], report.counts["read_bytes"])
         if self._limit is not None:
             self._limit.set(records)
@@ -112,7 +115,7 @@ class Fairness:
             return
         with self._lock:
             self._quotas.begin_with(batch, counted.usages)
-            self._state.begin_with(batch, counted.state_bytes)
+            self._state_bytes.begin_with(batch, counted.state_bytes)
 
 
 def _line(error: Exception) -> str:

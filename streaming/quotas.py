@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from conf import QuotaSettings
 from state import Usage, Usages, summed
+from streaming.running_total import RunningTotal
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -25,34 +26,29 @@ class Quotas:
     """Who is over a quota. Nobody is barred, or let in again, before :meth:`begin_with` has said what there was."""
 
     settings: QuotaSettings
-    _known_from: int | None = field(init=False, default=None)
-    _total: Usages = field(init=False, default_factory=dict)
-    _since_start: list[tuple[int, Usages]] = field(init=False, default_factory=list)
+    _total: RunningTotal[Usages] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._total = RunningTotal(lambda usages, by: _in_use(summed([usages, by])))
 
     def changed(self, batch: int, usages: Usages) -> None:
         """Take in what a batch has changed."""
-        if self._known_from is None:
-            self._since_start.append((batch, usages))
-        elif batch > self._known_from:
-            self._total = _in_use(summed([self._total, usages]))
+        self._total.changed(batch, usages)
 
     def begin_with(self, batch: int, usages: Usages) -> None:
         """Take in what there was when this batch had ended."""
-        later = [part for number, part in self._since_start if number > batch]
-        self._total = _in_use(summed([usages, *later]))
-        self._known_from = batch
-        self._since_start.clear()
+        self._total.begin_with(batch, usages)
 
     def of_group(self, group: str) -> Usage:
         """What a group has, as far as is known."""
-        return self._total.get(group, Usage())
+        return (self._total.now or {}).get(group, Usage())
 
     def barred(self, before: Mapping[str, str]) -> Barred:
         """Whose new half messages are to be rejected from now on, given who was barred before."""
-        if self._known_from is None:
+        if self._total.now is None:
             return dict(before)
         found: Barred = {}
-        for group, usage in sorted(self._total.items()):
+        for group, usage in sorted(self._total.now.items()):
             reason = self._over(group, usage, _WELL_BELOW if group in before else 1.0)
             if reason is not None:
                 found[group] = before.get(group, reason)

@@ -6,7 +6,6 @@ segment whose timer is due has one row. A gigabyte of state in one batch ends th
 all state Arrow batches are small, which is slower, but goes on.
 """
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -24,38 +23,18 @@ grow by doubling, and some partitions are evaluated at once."""
 _MARKER = "checkback-much-state"
 
 
-@dataclass
-class StateSize:
-    """Bytes of all state, in sum. Not known before :meth:`begin_with` has said what there was."""
-
-    bytes: int | None = None
-    _known_from: int = field(init=False, default=-1)
-    _since_start: list[tuple[int, int]] = field(init=False, default_factory=list)
-
-    def changed(self, batch: int, by: int) -> None:
-        """Take in by how many bytes a batch has changed it."""
-        if self.bytes is None:
-            self._since_start.append((batch, by))
-        elif batch > self._known_from:
-            self.bytes += by
-
-    def begin_with(self, batch: int, total: int) -> None:
-        """Take in what there was when this batch had ended."""
-        self.bytes = total + sum(by for number, by in self._since_start if number > batch)
-        self._known_from = batch
-        self._since_start.clear()
-
-
 class ArrowRows:
     """Tells Spark how many rows an Arrow batch may have; kept in the checkpoint folder, for the next start.
 
     The same rows in more batches come to the same outcomes, so that it may be another number when a batch is run again.
+    ``many`` is the number where there is little state.
     """
 
-    def __init__(self, spark: SparkSession, checkpoint: Folder, memory_bytes: int) -> None:
+    def __init__(self, spark: SparkSession, checkpoint: Folder, memory_bytes: int, many: int = MANY) -> None:
         self._checkpoint = checkpoint
         self._most_bytes = memory_bytes // _SHARE_OF_MEMORY
-        self._now = FEW if _MARKER in checkpoint.children() else MANY
+        self._many, self._few = many, min(many, FEW)
+        self._now = self._few if _MARKER in checkpoint.children() else many
         self._query: StreamingQuery | None = None
         spark.conf.set(ROWS, str(self._now))  # of the query that is started next
 
@@ -73,13 +52,15 @@ class ArrowRows:
             JobStoppedError: this Spark cannot be told.
             OSError, Py4JError: the checkpoint folder is away.
         """
-        rows = self._now if state_bytes is None else FEW if state_bytes > self._most_bytes else MANY
+        if state_bytes is None:
+            return self._now
+        rows = self._few if state_bytes > self._most_bytes else self._many
         if rows == self._now:
             return rows
-        if rows == FEW:  # a crash must not find much state and no marker
+        if rows == self._few:  # a crash must not find much state and no marker
             self._checkpoint.write(_MARKER, b"")
         self._tell(rows)
-        if rows == MANY:
+        if rows == self._many:
             self._checkpoint.remove(_MARKER)
         self._now = rows
         return rows

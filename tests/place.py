@@ -15,7 +15,6 @@ from conf import Settings, TransactionSettings
 HALF_PARTITIONS = 2
 STATE_PARTITIONS = 2
 _MARKER_SECONDS = 5.0
-_TIMES = TransactionSettings()
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,7 @@ class Place:
                 partitions=HALF_PARTITIONS,
                 progress_partitions=STATE_PARTITIONS,
                 replication=1,
-                age_limit_ms=_TIMES.age_limit,
-                half_retention_ms=_TIMES.half_retention_ms,
+                times=TransactionSettings(),
             )
             administration.create_one(self.real_topic, real_partitions)
             names = (*self.topics.all(), self.real_topic)

@@ -26,7 +26,6 @@ STATE_PARTITIONS = 2
 REAL_PARTITIONS = 3
 REAL_TOPICS = ("orders", "invoices")
 MORE_TOPICS = "more-topics.json"
-_TIMES = TransactionSettings()
 _START_SECONDS = 180.0
 """Until the broker must answer, on a machine that is busy with other things."""
 
@@ -77,8 +76,7 @@ class Ground:
                 partitions=HALF_PARTITIONS,
                 progress_partitions=STATE_PARTITIONS,
                 replication=1,
-                age_limit_ms=_TIMES.age_limit,
-                half_retention_ms=_TIMES.half_retention_ms,
+                times=TransactionSettings(),
             )
             for topic in REAL_TOPICS:
                 administration.create_one(topic, REAL_PARTITIONS)

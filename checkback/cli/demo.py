@@ -59,14 +59,8 @@ def _run(console: Console, folder: Path, orders: list[Order]) -> Proof:
     try:
         console.print(f"Kafka answers at {broker.bootstrap_servers}", highlight=False)
         with TopicAdministration(broker.bootstrap_servers) as administration:
-            times = TransactionSettings()
             administration.create(
-                Topics(),
-                partitions=2,
-                progress_partitions=2,
-                replication=1,
-                age_limit_ms=times.age_limit,
-                half_retention_ms=times.half_retention_ms,
+                Topics(), partitions=2, progress_partitions=2, replication=1, times=TransactionSettings()
             )
             administration.create_one(TOPIC, 2)
         shop = Shop(folder / "shop.db")

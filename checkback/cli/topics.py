@@ -38,8 +38,7 @@ def create(
             partitions=partitions,
             progress_partitions=settings.job.state_partitions,
             replication=replication,
-            age_limit_ms=settings.transactions.age_limit,
-            half_retention_ms=settings.transactions.half_retention_ms,
+            times=settings.transactions,
         )
     for name, what in made.items():
         Console().print(f"{what}  {name}", highlight=False)

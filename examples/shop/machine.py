@@ -102,14 +102,8 @@ class Machine:
 
     def _create_topics(self) -> None:
         with TopicAdministration(self.bootstrap_servers) as administration:
-            times = TransactionSettings()
             administration.create(
-                Topics(),
-                partitions=2,
-                progress_partitions=2,
-                replication=1,
-                age_limit_ms=times.age_limit,
-                half_retention_ms=times.half_retention_ms,
+                Topics(), partitions=2, progress_partitions=2, replication=1, times=TransactionSettings()
             )
             for service in SERVICES:
                 administration.create_one(service, 2)

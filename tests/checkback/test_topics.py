@@ -12,6 +12,7 @@ from kafka.errors import MessageSizeTooLargeError
 from checkback.exceptions import ConfigurationError
 from checkback.local import LocalKafka
 from checkback.topics import Made, TopicAdministration
+from conf import TransactionSettings
 from tests.place import HALF_PARTITIONS, STATE_PARTITIONS, Place, wait_until
 
 _IN_1970 = 1
@@ -44,8 +45,7 @@ def create(administration: TopicAdministration, place: Place) -> dict[str, Made]
         partitions=HALF_PARTITIONS,
         progress_partitions=STATE_PARTITIONS,
         replication=1,
-        age_limit_ms=3 * _DAY_MS,
-        half_retention_ms=12 * _DAY_MS,
+        times=TransactionSettings(),
     )
 
 

@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 from checkback import TransactionProducer
 from checkback.protocol import Action, HalfPosition, Source, op_headers
 from checkback.topics import TopicAdministration
+from conf import TransactionSettings
 from state import decode
 from state.segment import BEYOND_REASON, MISSED_REASON
 from tests.end_to_end.job import running
@@ -27,8 +28,7 @@ def grow(place: Place) -> None:
             partitions=HALF_PARTITIONS,
             progress_partitions=STATE_PARTITIONS,
             replication=1,
-            age_limit_ms=3_600_000,
-            half_retention_ms=3_600_000,
+            times=TransactionSettings(),
         )
         wait_until(lambda: administration.partitions(topics) == dict.fromkeys(topics, MORE))
 

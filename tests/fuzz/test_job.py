@@ -78,8 +78,7 @@ def run_until_all_ended(place: Place, spark: SparkSession, expected: Counter[str
             partitions=PARTITIONS,
             progress_partitions=STATE_PARTITIONS,
             replication=1,
-            age_limit_ms=settings.transactions.age_limit,
-            half_retention_ms=settings.transactions.half_retention_ms,
+            times=settings.transactions,
         )
     deadline = time.monotonic() + 90 + RECORDS / 500
     with TransactionJob(settings, lambda report: counts.update(report.counts), spark) as job:

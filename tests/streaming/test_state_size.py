@@ -1,4 +1,4 @@
-"""How much state goes to Python at once: what is known of its size, and that Spark does as it is told."""
+"""How much state goes to Python at once, and that Spark does as it is told."""
 
 import json
 from collections.abc import Iterator
@@ -11,27 +11,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from streaming.sinks.folders import folder_at
-from streaming.state_size import FEW, MANY, ROWS, ArrowRows, StateSize
+from streaming.state_size import FEW, MANY, ROWS, ArrowRows
 from tests.place import wait_until
-
-
-def test_nothing_is_known_until_it_was_counted() -> None:
-    size = StateSize()
-    size.changed(5, 10)
-    size.changed(6, -3)
-    size.changed(7, 20)
-    assert size.bytes is None
-    size.begin_with(6, 100)
-    assert size.bytes == 120
-    size.changed(8, -50)
-    assert size.bytes == 70
-
-
-def test_a_batch_that_was_counted_does_not_count_again() -> None:
-    size = StateSize()
-    size.begin_with(3, 100)
-    size.changed(3, 10)
-    assert size.bytes == 100
 
 
 @pytest.fixture
@@ -53,6 +34,15 @@ def test_a_start_goes_on_as_it_was(arrow: ArrowRows, spark: SparkSession, tmp_pa
     assert (again.after(None), spark.conf.get(ROWS)) == (FEW, str(FEW))
     assert again.after(10) == MANY
     assert ArrowRows(spark, folder_at(spark, str(tmp_path)), 4_000).after(None) == MANY
+
+
+@pytest.mark.parametrize(("many", "few"), [(500, FEW), (10, 10)])
+def test_a_number_of_the_operators_holds_where_there_is_little_state(
+    spark: SparkSession, arrow: ArrowRows, tmp_path: Path, many: int, few: int
+) -> None:
+    own = ArrowRows(spark, folder_at(spark, str(tmp_path)), 4_000, many)
+    assert spark.conf.get(ROWS) == str(many)
+    assert [own.after(size) for size in (0, 1_001, 0)] == [many, few, many]
 
 
 def test_spark_does_as_it_is_told_from_the_next_batch_on(spark: SparkSession, arrow: ArrowRows, tmp_path: Path) -> None:
