@@ -152,7 +152,7 @@ class TransactionSettings(_Section):
 
 
 class QuotaSettings(_Section):
-    """What one producer group may have under way at once: see ``streaming.quotas``."""
+    """What one producer group may have under way at once: see ``streaming.fairness.quotas``."""
 
     open: PositiveInt = 5_000_000
     open_bytes: Bytes = ByteSize(68_719_476_736)

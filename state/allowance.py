@@ -10,7 +10,7 @@ gets depends on those before it. In Spark 4.2 their order is a fact of the batch
 
 - A task evaluates the segments of its state partition in two runs of Python, first those that have rows, then those
   whose timer is due. Nothing says that both are in one process, so each has an allowance of its own
-  (``streaming.segments``).
+  (``streaming.stateful.segments``).
 - Segments with rows come sorted by their key, each once: the operator requires that order of its input
   (``requiredChildOrdering``). In which order the shuffle brought the rows makes no difference.
 - Segments whose timer is due come in the order of the state store's keys. RocksDB iterates in the order of the bytes of

@@ -1,7 +1,8 @@
 """Which content of half messages is carried along, and which lies in the half topic alone.
 
 A message's content is its key, value and headers. Whoever writes a message whose content was set aside reads it again,
-by partition and offset (``streaming/content.py``). So a segment's state is bounded by its number of messages.
+by partition and offset (``streaming/kafka_sink/content.py``). So a segment's state is bounded by how many messages it
+has.
 """
 
 import numpy as np

@@ -5,7 +5,8 @@ from binascii import a2b_base64, b2a_base64
 import orjson
 
 from checkback import protocol
-from streaming.topic_rules import Headers
+
+Headers = list[tuple[str, bytes | None]]
 
 
 def unpack_headers(packed: str | None) -> Headers:

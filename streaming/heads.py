@@ -1,7 +1,8 @@
 """What is written of a record that its topic does not take whole: its head, and a note of how large it was."""
 
 from checkback import protocol
-from streaming.topic_rules import EMPTY_BATCH_BYTES, Headers, Record
+from streaming.headers import Headers
+from streaming.record import EMPTY_BATCH_BYTES, Record
 
 HEAD_BYTES = 64 << 10
 """So much of a value is left, if there is room."""

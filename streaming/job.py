@@ -20,26 +20,29 @@ from checkback.protocol import Topics
 from checkback.topics import TopicAdministration
 from checkers import CheckService
 from conf import Settings
-from streaming.checkpoint import Checkpoint, CheckpointFacts
-from streaming.claim import Claim, Owner
-from streaming.clock import JobClock, kafka_ms, wall_ms
-from streaming.fairness import Fairness
-from streaming.fence import any_has, topic_ids
-from streaming.guard import Guard
-from streaming.half_logs import HalfLogs
-from streaming.held_back import HeldBackWatch, named_writer
+from streaming.batch import BatchReport
+from streaming.brokers.client import SinkSettings
+from streaming.brokers.retrying import patience
+from streaming.brokers.topics import topic_ids
+from streaming.checkpoint.folder import Checkpoint, CheckpointFacts
+from streaming.checkpoint.half_logs import HalfLogs
+from streaming.failpoints import Witness, nothing
+from streaming.fairness.fairness import Fairness
+from streaming.fairness.held_back import HeldBackWatch, named_writer
+from streaming.folders import folder_at
 from streaming.metrics import JobMetrics
-from streaming.opening import Clock, Opening
-from streaming.partition_writer import SinkSettings
-from streaming.patience import patience
-from streaming.query import outcomes, policy_of, start_query
-from streaming.rules_in_force import Rules, RulesInForce
+from streaming.ownership.claim import Claim, Owner
+from streaming.ownership.clock import JobClock, kafka_ms, wall_ms
+from streaming.ownership.fence import any_has
+from streaming.ownership.preconditions import Guard
+from streaming.query import outcomes, start_query
 from streaming.session import build_session
-from streaming.sink import BatchReport, ExactlyOnceSink
-from streaming.sinks import destinations_of, publisher_of
-from streaming.sinks.folders import folder_at
-from streaming.steps import Witness, nothing
+from streaming.settings_in_force import Rules, RulesInForce
+from streaming.sink import ExactlyOnceSink
+from streaming.stateful.policies import policy_of
 from streaming.stops import explained
+from streaming.tables import destinations_of, publisher_of
+from streaming.takeover import Clock, Opening
 from streaming.trial import try_source, try_transaction
 
 _STOP_SECONDS = 18

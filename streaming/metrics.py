@@ -10,8 +10,8 @@ from wsgiref.simple_server import WSGIServer
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
 from checkback.exceptions import ConfigurationError
-from streaming.held_back import Place
-from streaming.sink import BatchReport
+from streaming.batch import BatchReport
+from streaming.fairness.held_back import Place
 
 _LOGGER = logging.getLogger(__name__)
 _WAIT_SECONDS = 60.0

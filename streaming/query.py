@@ -7,40 +7,14 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from pyspark.sql.streaming.query import StreamingQuery
 
 from checkback.protocol import Topics
-from conf import Settings, TransactionSettings
-from state import Policies, Policy
-from streaming.after_check_max import after_check_max
-from streaming.batch_size import FIRST_RECORDS
-from streaming.decode import INGEST_TIME, clock_rows, decode
-from streaming.segments import with_segment_state
-from streaming.steps import Witness, nothing
+from conf import Settings
+from state import Policies
+from streaming.failpoints import Witness, nothing
+from streaming.fairness.batch_size import FIRST_RECORDS
+from streaming.stateful.decode import INGEST_TIME, clock_rows, decode
+from streaming.stateful.segments import with_segment_state
 
 _STOP_TIMEOUT = "3s"
-
-
-def policy_of(given: TransactionSettings) -> Policy:
-    """The rules' numbers and choices, as the settings give them.
-
-    Raises:
-        ConfigurationError: the class that ``after_check_max`` names cannot be used.
-    """
-    return Policy(
-        transaction_timeout_ms=given.timeout,
-        check_interval_ms=given.check_interval,
-        check_interval_max_ms=given.check_interval_max,
-        check_max=given.check_max,
-        after_check_max=after_check_max(given.after_check_max),
-        late_end_needs_check=given.late_end_transaction == "require_check",
-        check_answer_ttl_ms=given.check_answer_ttl,
-        unreachable_backoff_max_ms=given.unreachable_backoff_max,
-        age_limit_ms=given.age_limit,
-        delay_max_ms=given.delay_max,
-        parked_ttl_ms=given.parked_ttl,
-        early_op_ttl_ms=given.early_op_ttl,
-        early_op_max=given.early_op_max,
-        timer_slack_ms=given.timer_slack,
-        segment_size=given.segment_size,
-    )
 
 
 def kafka_source(settings: Settings) -> dict[str, str]:

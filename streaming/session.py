@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from checkback.local import spark_jars, use_java
 from conf import Settings
-from streaming.state_size import MANY, ROWS
+from streaming.fairness.state_size import MANY, ROWS
 
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 

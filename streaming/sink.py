@@ -5,41 +5,29 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 
 from checkback.exceptions import CheckbackError, InputCutShortError
-from state import Usage, Usages, summed
-from streaming.checkpoint import Checkpoint
-from streaming.guard import Guard
-from streaming.half_logs import HalfLogs
-from streaming.partition_writer import Batch, SinkSettings, contents_of, write_partition
-from streaming.sinks.publishing import Publisher
-from streaming.sinks.staging import StagedFile, Staging, StagingPlan
-from streaming.steps import Step
-from streaming.whole_input import whole
-from streaming.worker import name_worker, prepare_worker
+from state import Usage, summed
+from streaming.batch import Batch, BatchReport
+from streaming.brokers.client import SinkSettings
+from streaming.checkpoint.folder import Checkpoint
+from streaming.checkpoint.half_logs import HalfLogs
+from streaming.failpoints import Step
+from streaming.kafka_sink.partition_writer import contents_of, write_partition
+from streaming.ownership.preconditions import Guard
+from streaming.python_worker.preparation import name_worker, prepare_worker
+from streaming.python_worker.whole_input import whole
+from streaming.tables.publishing import Publisher
+from streaming.tables.staging import StagedFile, Staging, StagingPlan
 
 _LOGGER = logging.getLogger(__name__)
 REPORT_SCHEMA = "partition int, written long, skipped boolean, counts string, usages string, staged string"
 _DAY_SECONDS = 24 * 3600.0
-
-
-@dataclass(frozen=True)
-class BatchReport:
-    """What a batch did, for metrics and for people."""
-
-    batch: int
-    written: int
-    skipped_partitions: int
-    counts: Counter[str]
-    published: Counter[str] = field(default_factory=Counter)
-    """Rows by destination, where rules send messages to tables."""
-    usages: Usages = field(default_factory=dict)
-    """How the usage of producer groups has changed; all of it, unless state partitions were skipped."""
 
 
 class StopRequestedError(CheckbackError):

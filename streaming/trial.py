@@ -3,11 +3,12 @@
 from pyspark.sql import SparkSession
 
 from conf import Settings
-from streaming.directory import Brokers, TopicDirectory
-from streaming.partition_writer import SinkSettings
-from streaming.progress import trial_id
+from streaming.brokers.client import SinkSettings
+from streaming.brokers.directory import Brokers, TopicDirectory
+from streaming.brokers.producers import producer_settings
+from streaming.checkpoint.progress import trial_id
+from streaming.kafka_sink.transaction import Transaction
 from streaming.query import kafka_source
-from streaming.transaction import Transaction, producer_settings
 
 
 def try_source(spark: SparkSession, settings: Settings) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 from pyspark import TaskContext
 
-from streaming.steps import Step
+from streaming.failpoints import Step
 
 _ORDER = "death.json"
 _CANCEL = "cancel"
@@ -165,7 +165,7 @@ class DeathWatch:
 
 
 def _sink_worker() -> psutil.Process | None:
-    """That of this task's state partition; see ``streaming.worker.name_worker``. None when it is dead already."""
+    """That of this task's state partition, by its name (``name_worker``). None when it is dead already."""
     context = TaskContext.get()
     name = f"cb-sink-{context.partitionId() if context else 0}"
     daemon = psutil.Process().parent()

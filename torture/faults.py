@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from streaming.steps import Step
+from streaming.failpoints import Step
 from torture.changes import (
     change_settings,
     grow_topic,

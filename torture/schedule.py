@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
 
-from streaming.steps import Step
+from streaming.failpoints import Step
 
 
 class Fault(StrEnum):

@@ -10,7 +10,7 @@ from checkback.cli.options import ConfigFile
 from checkback.cli.signals import leave_on_signals, stop_on_signals
 from conf import load
 from streaming import BatchReport, TransactionJob
-from streaming.steps import Witness, nothing
+from streaming.failpoints import Witness, nothing
 
 _STOP_SECONDS = 28.0
 

@@ -11,7 +11,7 @@ from checkback.exceptions import CheckpointMismatchError, JobFailedError
 from checkback.protocol import Action, Source, op_headers
 from state import RULES_VERSION
 from streaming import BatchReport, TransactionJob, rules_in_force
-from streaming.steps import Step
+from streaming.failpoints import Step
 from tests.end_to_end.job import running
 from tests.place import Place, wait_until
 

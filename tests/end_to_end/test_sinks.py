@@ -11,7 +11,7 @@ from checkback.exceptions import DestinationError
 from checkback.local import LocalKafka
 from checkback.topics import TopicAdministration
 from streaming import TransactionJob
-from streaming.steps import Step
+from streaming.failpoints import Step
 from tests.end_to_end.job import running
 from tests.place import Place, wait_until
 from tests.tables import Database, Table, delta_table, parquet_table, postgresql_table

@@ -24,7 +24,7 @@ from checkback import TransactionProducer
 from checkback.exceptions import CheckpointMismatchError, JobFailedError, JobStoppedError, ProgressError
 from checkback.topics import TopicAdministration
 from streaming import TransactionJob, opening
-from streaming.progress import progress_group
+from streaming.checkpoint.progress import progress_group
 from tests.place import HALF_PARTITIONS, Place, wait_until
 
 KAFKAS_TIME = {"message.timestamp.type": "LogAppendTime"}

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from streaming.clock import running_ms
+from streaming.ownership.clock import running_ms
 from torture import clock
 from torture.clock import SettableClock
 
 _ASK = """
 import sys, time
-from streaming.clock import running_ms
+from streaming.ownership.clock import running_ms
 for line in sys.stdin:
     before = time.monotonic()
     time.sleep(0.01)

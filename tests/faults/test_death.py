@@ -5,7 +5,7 @@ import os
 import signal
 from pathlib import Path
 
-from streaming.steps import Step
+from streaming.failpoints import Step
 from torture.death import DeathWatch, Order, Victim, carried_out, give, withdraw
 
 _SPAWN = multiprocessing.get_context("spawn")

@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from streaming.steps import Step
+from streaming.failpoints import Step
 from torture.schedule import PUBLISHING, STEPS, Fault, schedule
 
 DECK = 30

@@ -17,11 +17,14 @@ from kafka.partitioner.default import murmur2
 
 from checkback.local import LocalKafka
 from state import Kind
-from streaming.fence import fence, read_progress
-from streaming.partition_writer import Batch, PartitionReport, SinkSettings, write_partition
-from streaming.patience import committed, patience
-from streaming.progress import progress_group, transactional_id
-from streaming.transaction import producer_settings
+from streaming.batch import Batch, PartitionReport
+from streaming.brokers.client import SinkSettings
+from streaming.brokers.group_offsets import committed
+from streaming.brokers.producers import producer_settings
+from streaming.brokers.retrying import patience
+from streaming.checkpoint.progress import progress_group, transactional_id
+from streaming.kafka_sink.partition_writer import write_partition
+from streaming.ownership.fence import fence, read_progress
 from tests.place import Place, wait_until
 from tests.streaming.outcomes import outcome, rows
 

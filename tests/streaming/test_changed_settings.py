@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from conf import Settings
 from state import Event, Kind
-from streaming.rules_in_force import Rules, RulesInForce
-from streaming.sinks.folders import LocalFolder
+from streaming.folders import LocalFolder
+from streaming.settings_in_force import Rules, RulesInForce
 from tests.streaming.test_segments import Stream, half, kinds, op
 
 ACCEPT, REQUIRE = ({"late_end_transaction": choice} for choice in ("accept", "require_check"))

@@ -2,8 +2,10 @@
 
 import pytest
 
+from streaming.headers import Headers
 from streaming.heads import HEAD_BYTES, head_of
-from streaming.topic_rules import Headers, Record, Rules, TopicRule, batch_bytes, record_key
+from streaming.kafka_sink.topic_limits import Rules, TopicRule
+from streaming.record import Record, batch_bytes, record_key
 
 OURS: Headers = [("cb-reason", b"because"), ("cb-from", b"cb.half:0:7")]
 

@@ -22,10 +22,12 @@ from checkback.protocol import Message
 from checkback.topics import TopicAdministration
 from state import BUNDLE, Kind
 from streaming import beginning, transaction
-from streaming.partition_writer import Batch, PartitionReport, SinkSettings, _known_topics, write_partition
-from streaming.steps import Step
-from streaming.topic_rules import RANDOM_OR_KEYED, Record, batch_bytes
-from streaming.transaction import Transaction
+from streaming.batch import Batch, PartitionReport
+from streaming.brokers.client import SinkSettings
+from streaming.failpoints import Step
+from streaming.kafka_sink.partition_writer import _known_topics, write_partition
+from streaming.kafka_sink.transaction import Transaction
+from streaming.record import RANDOM_OR_KEYED, Record, batch_bytes
 from tests.place import Place, wait_until
 from tests.streaming.outcomes import outcome, rows
 
@@ -511,7 +513,7 @@ def test_a_failed_pass_leaves_no_producer_behind_though_nothing_collects_garbage
 
     monkeypatch.setattr(beginning, "Transaction", remembered)
     narrow = sink.topic("narrow", max_message_bytes=str(LIMIT))
-    gc.disable()  # as in Spark's workers: streaming.worker
+    gc.disable()  # as in Spark's workers: streaming.python_worker.preparation
     try:
         sink.write(rows(outcome(narrow, value=b"x" * 2000), outcome(sink.place.real_topic)))
         assert [reference() for reference in made] == [None, None]

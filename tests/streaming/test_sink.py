@@ -11,13 +11,15 @@ from confluent_kafka import KafkaException, Producer
 from kafka.partitioner.default import murmur2
 
 from checkback.exceptions import InputCutShortError, ProgressError, TakenOverError
-from streaming.claim import Claim, Owner
-from streaming.fence import fence
-from streaming.generations import GENERATIONS_TRIED, Generations
-from streaming.partition_writer import Batch, SinkSettings, write_partition
-from streaming.pieces import Pieces
-from streaming.progress import transactional_id
-from streaming.transaction import producer_settings
+from streaming.batch import Batch
+from streaming.brokers.client import SinkSettings
+from streaming.brokers.producers import producer_settings
+from streaming.checkpoint.progress import transactional_id
+from streaming.kafka_sink.partition_writer import write_partition
+from streaming.kafka_sink.spill import Pieces
+from streaming.ownership.claim import Claim, Owner
+from streaming.ownership.fence import fence
+from streaming.ownership.generations import GENERATIONS_TRIED, Generations
 from tests.place import Place
 from tests.streaming.outcomes import outcome, rows
 

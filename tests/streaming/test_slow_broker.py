@@ -11,8 +11,10 @@ import pytest
 from checkback.local.jars import kafka_jars
 from checkback.local.java import java_command
 from streaming import transaction
-from streaming.partition_writer import Batch, SinkSettings, write_partition
-from streaming.transaction import _Stall
+from streaming.batch import Batch
+from streaming.brokers.client import SinkSettings
+from streaming.kafka_sink.partition_writer import write_partition
+from streaming.kafka_sink.transaction import _Stall
 from tests.place import Place
 from tests.streaming.outcomes import outcome, rows
 

@@ -14,11 +14,15 @@ from kafka import KafkaConsumer
 
 from checkback.exceptions import ConfigurationError, TransactionTimeoutError
 from checkback.local import LocalKafka
-from streaming.directory import Brokers, TopicDirectory
-from streaming.partition_writer import Batch, PartitionReport, SinkSettings, write_partition
-from streaming.steps import Step
-from streaming.topic_rules import Record, Rules, TopicRule
-from streaming.transaction import Transaction, producer_settings
+from streaming.batch import Batch, PartitionReport
+from streaming.brokers.client import SinkSettings
+from streaming.brokers.directory import Brokers, TopicDirectory
+from streaming.brokers.producers import producer_settings
+from streaming.failpoints import Step
+from streaming.kafka_sink.partition_writer import write_partition
+from streaming.kafka_sink.topic_limits import Rules, TopicRule
+from streaming.kafka_sink.transaction import Transaction
+from streaming.record import Record
 from tests.place import Place, wait_until
 from tests.streaming.outcomes import outcome, rows
 

@@ -1,0 +1,51 @@
+"""One micro-batch: what its tasks are told, and what they and the driver report."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from state import Usages
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One micro-batch, as every task of it knows it."""
+
+    query_id: str
+    number: int
+    entry_hash: str
+    every_partition_writes: bool
+    """The first batch after a start, and one a day: so that progress offsets are there, and never expire."""
+    floor: int = 0
+    """A progress offset that every state partition has reached."""
+    time_ms: int = 0
+    """Its own time, which is the same when it is repeated."""
+    dated_ms: int = 0
+    """The time stamp of its records, by Kafka's clock as the driver knows it; 0: by the clock of the task's machine."""
+    run: str = ""
+    """Of the job, as the claim names it; empty: whoever runs it has claimed nothing."""
+
+
+@dataclass
+class PartitionReport:
+    """What a task did, for :class:`streaming.sink.ExactlyOnceSink`."""
+
+    partition: int
+    written: int = 0
+    skipped: bool = False
+    counts: str = "{}"
+    usages: str = "{}"
+    """How the usage of producer groups has changed: numbers of :class:`state.Usage` by group."""
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What a batch did, for metrics and for people."""
+
+    batch: int
+    written: int
+    skipped_partitions: int
+    counts: Counter[str]
+    published: Counter[str] = field(default_factory=Counter)
+    """Rows by destination, where rules send messages to tables."""
+    usages: Usages = field(default_factory=dict)
+    """How the usage of producer groups has changed; all of it, unless state partitions were skipped."""

@@ -1,0 +1,28 @@
+"""How clients of the job reach Kafka."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkback.protocol import Topics
+from streaming.failpoints import Witness, nothing
+
+
+@dataclass(frozen=True)
+class SinkSettings:
+    """What a task needs to reach Kafka."""
+
+    bootstrap_servers: str
+    topics: Topics
+    transaction_timeout_ms: int
+    options: dict[str, str] = field(default_factory=dict)
+    witness: Witness = nothing
+    """Told of each step, in the driver's process and in the tasks'; must be picklable."""
+    kept_bytes: int = 64 << 20
+    """Rows of a batch that a task keeps in memory; more of them go to a temporary file."""
+    redeliver_for_ms: int = 259_200_000
+    """A committed message that its topic does not take is tried again for so long."""
+
+    def client(self, **more: Any) -> dict[str, Any]:
+        """Settings of a librdkafka client."""
+        common = {"bootstrap.servers": self.bootstrap_servers, "log_level": 2}
+        return {**common, **more, **self.options}

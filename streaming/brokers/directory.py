@@ -1,0 +1,238 @@
+"""What brokers say of topics now: how many partitions there are, and which of them take nothing at the moment."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined] # not re-exported
+
+from streaming.brokers.retrying import patience, patience_until
+
+NO_SUCH_TOPIC = "there is no such topic"
+_CALL_SECONDS = 5.0
+_PATIENT_SECONDS = 60.0
+_STAYS_SECONDS = 5.0
+"""A partition without a leader for less than this is failing over."""
+_WELL_SECONDS = 10.0
+"""So long a topic that is well is not asked about again."""
+_CONFIGURED_SECONDS = 60.0
+_TIMED_OUT_SECONDS = 60.0
+_WHOLE = -1
+"""In place of a partition: the topic as a whole."""
+
+_NO_TOPIC = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001  (librdkafka's own codes have a leading underscore)
+    }
+)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is known of a topic."""
+
+    partitions: int
+    """0 when it takes nothing at all."""
+    refusal: str = ""
+    """Why it takes nothing at all; empty when it does."""
+    away: Mapping[int, str] = field(default_factory=dict)
+    """Partitions that take nothing, with the reason: such as have stayed so for some seconds."""
+
+
+class Described(NamedTuple):
+    """What a broker answers about one topic; ``error`` is None when it knows it."""
+
+    error: KafkaError | None
+    replicas: Mapping[int, tuple[int, int] | None]
+    """Partition to number of replicas in sync, and of all; None when it has no leader."""
+
+
+class Brokers:
+    """Asks brokers, on connections that are kept. One request a topic: any broker can answer that.
+
+    (What else an admin client asks goes to the broker that was the controller when it last heard, and waits for that
+    one, be it dead; unless it is told to ask another.)
+    """
+
+    def __init__(self, client: Mapping[str, Any]) -> None:
+        self._admin = AdminClient(dict(client))
+        self._alive = -1
+        """The broker that answered last."""
+
+    def describe(self, topic: str) -> Described:
+        """One topic.
+
+        Raises:
+            KafkaException: no broker answers.
+        """
+        answer = self._admin.list_topics(topic, timeout=_CALL_SECONDS)
+        self._alive = answer.orig_broker_id
+        found = answer.topics[topic]
+        replicas = {
+            number: None if one.leader < 0 else (len(one.isrs), len(one.replicas))
+            for number, one in sorted(found.partitions.items())
+        }
+        return Described(found.error, replicas)
+
+    def wanted_replicas(self, topics: Iterable[str]) -> dict[str, int]:
+        """``min.insync.replicas`` of each topic whose configuration the job may see."""
+        asked = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+        found: dict[str, int] = {}
+        whom = {"broker": self._alive} if self._alive >= 0 else {}
+        for resource, answer in self._admin.describe_configs(asked, request_timeout=_CALL_SECONDS, **whom).items():
+            try:
+                found[resource.name] = int(answer.result()["min.insync.replicas"].value)
+            except (KafkaException, KeyError, TypeError, ValueError):
+                continue
+        return found
+
+
+class TopicDirectory:
+    """What a worker process knows of topics: a batch asks about its own, and of those only what may have changed."""
+
+    def __init__(self, brokers: Brokers, clock: Callable[[], float] = monotonic) -> None:
+        self._brokers = brokers
+        self._clock = clock
+        self._well: dict[str, tuple[float, Standing]] = {}
+        self._since: dict[tuple[str, int], float] = {}
+        """Since when a partition, or a topic, has been seen to take nothing, each time that it was looked at."""
+        self._wanted: dict[str, tuple[float, int]] = {}
+        self._timed_out: dict[tuple[str, int], float] = {}
+
+    def look(
+        self, topics: Iterable[str], *, anew: bool = False, seconds: float = _PATIENT_SECONDS
+    ) -> dict[str, Standing]:
+        """How these topics stand; ``anew``: also those that were well a moment ago.
+
+        Raises:
+            KafkaException: no broker answers within ``seconds``.
+        """
+        now = self._clock()
+        found: dict[str, Standing] = {}
+        for topic in topics:
+            asked_at, standing = self._well.get(topic, (-_WELL_SECONDS, None))
+            if standing is None or anew or now - asked_at >= _WELL_SECONDS:
+                standing = self._asked(topic, now, seconds)
+            found[topic] = standing
+        return found
+
+    def lost(self, known: Mapping[str, Standing]) -> dict[str, str]:
+        """Topics that take less than is ``known`` of them, with the reason; for when messages wait to be taken.
+
+        Raises:
+            KafkaException: no broker answers, which is no topic's fault.
+        """
+        now = self._clock()
+        self._ask_for_wanted(known, now)
+        lost: dict[str, str] = {}
+        for topic, standing in self.look(known, anew=True, seconds=0).items():
+            if standing.refusal and not known[topic].refusal and self._stays(topic, _WHOLE, now):
+                lost[topic] = standing.refusal
+            elif standing.away.keys() - known[topic].away.keys():
+                lost[topic] = next(iter(standing.away.values()))
+        return lost
+
+    def doubt(self, topics: Iterable[str]) -> None:
+        """Ask about these the next time, whatever was believed: one of them did not take a record."""
+        for topic in topics:
+            self._well.pop(topic, None)
+
+    def timed_out(self, topic: str, partition: int) -> None:
+        """Remember that a partition did not take a message in time, though its brokers say nothing against it."""
+        self._timed_out[topic, partition] = self._clock() + _TIMED_OUT_SECONDS
+        self._well.pop(topic, None)
+
+    def _asked(self, topic: str, now: float, seconds: float) -> Standing:
+        described = patience(seconds)(self._brokers.describe, topic)
+        standing = self._judged(topic, described, now)
+        troubled = any(name == topic for name, _ in self._since) or standing.away
+        if standing.refusal or troubled:
+            self._well.pop(topic, None)
+        else:
+            self._well[topic] = (now, standing)
+        return standing
+
+    def _ask_for_wanted(self, topics: Iterable[str], now: float) -> None:
+        over = [topic for topic in topics if now >= self._wanted.get(topic, (now, 0))[0]]
+        if over:
+            until = now + _CONFIGURED_SECONDS
+            self._wanted.update({topic: (until, least) for topic, least in self._brokers.wanted_replicas(over).items()})
+
+    def _judged(self, topic: str, described: Described, now: float) -> Standing:
+        error = described.error
+        if error is not None or not described.replicas:
+            self._since.setdefault((topic, _WHOLE), now)
+            if error is None or error.code() in _NO_TOPIC:
+                return Standing(0, NO_SUCH_TOPIC)
+            if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                return Standing(0, "this job is not authorized to see that topic")
+            return Standing(0, f"Kafka says: {error.str()}")
+        self._since.pop((topic, _WHOLE), None)
+        wanted = self._wanted.get(topic, (0.0, 0))[1]
+        if any(one is not None and one[0] < min(wanted, one[1]) for one in described.replicas.values()):
+            self._ask_for_wanted([topic], now)
+            wanted = self._wanted[topic][1]
+        away: dict[int, str] = {}
+        for number, replicas in described.replicas.items():
+            why = self._trouble(topic, number, replicas, wanted, now)
+            if why and self._stays(topic, number, now):
+                away[number] = why
+        return Standing(len(described.replicas), "", away)
+
+    def _trouble(self, topic: str, number: int, replicas: tuple[int, int] | None, wanted: int, now: float) -> str:
+        place = (topic, number)
+        if replicas is None:
+            self._since.setdefault(place, now)
+            return "that partition has no leader"
+        if replicas[0] < min(wanted, replicas[1]):  # Kafka does not want more than there are
+            self._since.setdefault(place, now)
+            return f"{replicas[0]} of its replicas in sync, min.insync.replicas is {wanted}"
+        if self._timed_out.get(place, now) > now:
+            self._since[place] = now - _STAYS_SECONDS
+            return "that partition did not take a message in time"
+        self._since.pop(place, None)
+        return ""
+
+    def _stays(self, topic: str, number: int, now: float) -> bool:
+        least = _STAYS_SECONDS if number != _WHOLE else _STAYS_SECONDS / 2
+        return now - self._since.get((topic, number), now) >= least
+
+
+class Known:
+    """What one pass over a batch knows of its topics; it asks about each once."""
+
+    def __init__(self, directory: TopicDirectory) -> None:
+        self._directory = directory
+        self._anew: set[str] = set()
+        self.standings: dict[str, Standing] = {}
+
+    def learn(self, topics: Iterable[str]) -> None:
+        """Ask about those that are not known yet.
+
+        Raises:
+            KafkaException: no broker answers.
+        """
+        new = [topic for topic in topics if topic not in self.standings]
+        if new:
+            self.standings.update(self._directory.look(new))
+
+    def again(self, topic: str) -> Standing:
+        """Ask about one that is known, once, since what is known may be a few seconds old."""
+        if topic not in self._anew:
+            self._anew.add(topic)
+            self.standings.update(self._directory.look([topic], anew=True))
+        return self.standings[topic]
+
+    def patiently(self, topic: str, seconds: float = 30.0) -> Standing:
+        """Ask about one until it takes something; as it stands after so long if it never does."""
+        ask = patience_until(lambda standing: bool(standing.partitions), seconds)
+        standing = ask(lambda: self._directory.look([topic], anew=True)[topic])
+        self.standings[topic] = standing
+        return standing
+
+    def lost(self) -> dict[str, str]:
+        """See :meth:`TopicDirectory.lost`."""
+        return self._directory.lost(self.standings)

@@ -1,0 +1,47 @@
+"""Calls to Kafka that are tried again while what it says may pass; and the offsets of a group, read with care."""
+
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_exponential
+
+_CALL_SECONDS = 5.0
+
+# Besides those that Kafka's clients call retriable: a coordinator that has just started or moved.
+_PASSING = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError._WAIT_COORD,  # noqa: SLF001  (librdkafka's own codes have a leading underscore)
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+    }
+)
+
+
+def _passes(error: BaseException) -> bool:
+    return isinstance(error, KafkaException) and (error.args[0].code() in _PASSING or error.args[0].retriable())
+
+
+def patience(seconds: float = 30.0) -> Retrying:
+    """Try a call again for so long while it fails with what may pass: ``patience()(call, argument)``."""
+    return Retrying(
+        retry=retry_if_exception(_passes),
+        wait=wait_exponential(0.05, max=1),
+        stop=stop_after_delay(seconds),
+        reraise=True,
+    )
+
+
+def patience_until(holds: Callable[[Any], bool], seconds: float) -> Retrying:
+    """Make a call again for so long until something holds of what it gives, then give that, or the last one."""
+    return Retrying(
+        retry=retry_if_result(lambda given: not holds(given)),
+        wait=wait_exponential(0.05, max=1),
+        stop=stop_after_delay(seconds),
+        retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
+    )

@@ -1,0 +1,199 @@
+"""A query's checkpoint folder, wherever Hadoop can reach it: what is in it, and whether it fits."""
+
+import contextlib
+import json
+import uuid
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from checkback.exceptions import CheckpointMismatchError
+from streaming.checkpoint.offset_log import Entry, read_entry
+
+_FACTS_FILE = "checkback.json"
+_FLOOR = "checkback-floor-"
+_TOPIC_IDS = ("half_topic_id", "op_topic_id")
+
+
+@dataclass(frozen=True)
+class CheckpointFacts:
+    """What must stay the same for the life of a checkpoint, but for the half partitions: they may become more."""
+
+    segment_size: int
+    state_partitions: int
+    half_partitions: int
+    topic_prefix: str
+    half_topic_id: str = ""
+    """Kafka's own id (KIP-516): another one when the topic was deleted and made anew. Empty: not known."""
+    op_topic_id: str = ""
+
+
+class Checkpoint:
+    """The checkpoint folder of one query."""
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  (the only way to Hadoop's file systems)
+        self._path = jvm.org.apache.hadoop.fs.Path
+        self.folder = folder
+        self._files = self._path(folder).getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())  # noqa: SLF001
+        self._io = jvm.org.apache.commons.io.IOUtils
+        self._query_id: str | None = None
+
+    def query_id(self) -> str:
+        """The id of the query, which is written once for the life of the checkpoint.
+
+        Raises:
+            CheckpointMismatchError: the file with the id is torn.
+        """
+        if self._query_id is None:
+            self._query_id = str(self._json("metadata")["id"])
+        return self._query_id
+
+    def entry(self, batch: int) -> Entry:
+        """The batch's entry in the offset log.
+
+        Raises:
+            CheckpointMismatchError: it is torn.
+        """
+        found = read_entry(batch, self.read(f"offsets/{batch}") or b"")
+        if found is None:
+            raise self.torn(f"offsets/{batch}")
+        return found
+
+    def check(self, facts: CheckpointFacts) -> None:
+        """Compare a checkpoint with the settings and with Kafka, or write the facts and a query id into a new one.
+
+        Raises:
+            CheckpointMismatchError: they differ.
+        """
+        probe = f".checkback-{uuid.uuid4().hex}"
+        self.write(probe, b"")  # a folder that cannot be written to is found now, and not in the midst of a batch
+        self.remove(probe)
+        if self._exists(_FACTS_FILE):
+            self._compare(self._json(_FACTS_FILE), facts)
+        elif self._exists("metadata"):
+            raise CheckpointMismatchError(f"{self.folder} belongs to another Spark query: name an empty folder.")
+        else:
+            self.write(_FACTS_FILE, json.dumps(asdict(facts)).encode())
+        if not self._exists("metadata"):
+            # Spark would choose an id itself, only later: the claim in Kafka has to name it before a batch is run
+            self.write("metadata", json.dumps({"id": str(uuid.uuid4())}, separators=(",", ":")).encode())
+
+    def newest(self, log: str) -> int | None:
+        """The highest number in ``offsets`` or ``commits``; None when there is none."""
+        numbers = [int(name) for name in self.names(log) if name.isdigit()]
+        return max(numbers, default=None)
+
+    def floor(self) -> int:
+        """The progress offset that every state partition has reached, as far as is remembered."""
+        return max((number for number, _name in self._floors()), default=0)
+
+    def remember_floor(self, floor: int) -> None:
+        """Remember that every state partition has reached this progress offset.
+
+        The name of an empty file says it, so that two drivers that come here at once do not disturb one another.
+        """
+        self._files.create(self._at(f"{_FLOOR}{floor}"), True).close()  # noqa: FBT003  (Hadoop's own: overwrite)
+        for number, name in self._floors():
+            if number < floor:
+                self.remove(name)
+
+    def _floors(self) -> list[tuple[int, str]]:
+        found = [(name.removeprefix(_FLOOR), name) for name in self.names("") if name.startswith(_FLOOR)]
+        return [(int(number), name) for number, name in found if number.isdigit()]
+
+    def torn(self, name: str) -> CheckpointMismatchError:
+        """The error for a file that is torn and cannot be done without."""
+        return CheckpointMismatchError(
+            f"{self.folder}/{name} is torn, as a power loss or a full disk leaves a file, and the job cannot go on "
+            "without it: restore the folder from its newest copy, or name a new one ('checkback run --claim-name'), "
+            "which delivers what the half topic still has once more."
+        )
+
+    def names(self, folder: str) -> list[str]:
+        """Names of the files and folders in a folder of the checkpoint; none when it is not there."""
+        if not self._exists(folder):
+            return []
+        return [str(found.getPath().getName()) for found in self._files.listStatus(self._at(folder))]
+
+    def read(self, name: str) -> bytes | None:
+        """A file's bytes; None when its checksum says that they are not what was written."""
+        try:
+            with contextlib.closing(self._files.open(self._at(name))) as stream:
+                return bytes(self._io.toByteArray(stream))
+        except Py4JJavaError as error:
+            if "ChecksumException" in str(error):
+                return None
+            raise
+
+    def whole(self, name: str) -> bool:
+        """Whether a file, of any size, is what was written; read inside Java."""
+        if not self._files.getFileStatus(self._at(name)).getLen():
+            return False
+        try:
+            with contextlib.closing(self._files.open(self._at(name))) as stream:
+                self._io.consume(stream)
+        except Py4JJavaError as error:
+            if "ChecksumException" in str(error):
+                return False
+            raise
+        return True
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file, whole or not at all."""
+        unfinished = self._at(f".{name}.{uuid.uuid4().hex}.unfinished")
+        with contextlib.closing(self._files.create(unfinished)) as stream:
+            stream.write(content)
+        self._files.rename(unfinished, self._at(name))
+
+    def remove(self, name: str) -> None:
+        """Remove a file; harmless when it is not there."""
+        self._files.delete(self._at(name), False)  # noqa: FBT003  (Hadoop's own: not recursive)
+
+    def _at(self, name: str) -> Any:
+        return self._path(f"{self.folder}/{name}")
+
+    def _exists(self, name: str) -> bool:
+        return bool(self._files.exists(self._at(name)))
+
+    def _json(self, name: str) -> dict[str, Any]:
+        try:
+            found = json.loads(self.read(name) or b"")
+        except ValueError as error:
+            raise self.torn(name) from error
+        return dict(found)
+
+    def _compare(self, stored: dict[str, Any], facts: CheckpointFacts) -> None:
+        for name, now in asdict(facts).items():
+            before = stored.get(name)
+            if name in _TOPIC_IDS:
+                if before and now and before != now:
+                    raise recreated(f"{facts.topic_prefix}{name.removesuffix('_topic_id')}")
+            elif name == "half_partitions" and isinstance(before, int) and before <= now:
+                continue  # nothing depends on their number
+            elif before != now:
+                raise CheckpointMismatchError(
+                    f"The checkpoint {self.folder} was made with {name} = {before}, now it is {now}. "
+                    "It is fixed for the life of a checkpoint: set it back, or name a new checkpoint folder and start "
+                    "with 'checkback run --claim-name', which delivers what the half topic still has once more."
+                )
+
+
+def recreated(topic: str) -> CheckpointMismatchError:
+    """The error for a topic that was deleted and made anew under a checkpoint."""
+    return CheckpointMismatchError(
+        f"The topic {topic} was deleted and made anew since this checkpoint was begun: its offsets mean other records "
+        "now, and what the old one still held is gone. Name a new checkpoint folder and start with "
+        "'checkback run --claim-name'; undecided messages of the old topic have to be sent again."
+    )
+
+
+def deleted(topic: str) -> CheckpointMismatchError:
+    """The error for a topic that is gone."""
+    return CheckpointMismatchError(
+        f"The topic {topic} was deleted while the job ran, with what the job had not read yet. Create it anew "
+        "('checkback topics create'), name a new checkpoint folder and start with 'checkback run --claim-name'; "
+        "undecided messages have to be sent again."
+    )

@@ -1,0 +1,1 @@
+"""What keeps one producer group from taking the room of all."""

@@ -1,0 +1,122 @@
+"""What keeps one producer group from taking the room of all: quotas, how much a batch may read, and how much of the
+state goes to Python at once.
+"""
+
+import logging
+import threading
+from operator import add
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from conf import Settings
+from streaming.batch import BatchReport
+from streaming.fairness.barred import BarredInForce, tell_tasks
+from streaming.fairness.batch_size import BatchSize, ReadLimit
+from streaming.fairness.quotas import Quotas
+from streaming.fairness.running_total import RunningTotal
+from streaming.fairness.state_size import MANY, ROWS, ArrowRows
+from streaming.fairness.usage_in_state import usage_in_state
+from streaming.folders import folder_at
+
+_LOGGER = logging.getLogger(__name__)
+_COUNT_AFTER_SECONDS = 120.0
+"""After the first batch: counting takes the cores for seconds, and whoever waits for a restarted job waits for
+deliveries first."""
+_COUNT_AGAIN_SECONDS = 60.0
+
+
+class Fairness:
+    """Called around each batch; one for each run of the job.
+
+    1. :meth:`before` tells the tasks whose half messages they do not take in.
+    2. :meth:`after` learns what the batch has read and changed, and says how much the next one may read.
+    3. Two minutes after the start the state is counted, once, in a thread of its own: quotas know from then on.
+    """
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        self._spark = spark
+        self._checkpoint = settings.job.checkpoint
+        self._size = BatchSize(settings.job.max_offsets_per_trigger, settings.job.max_bytes_per_trigger)
+        self._quotas = Quotas(settings.quotas)
+        folder = folder_at(spark, self._checkpoint)
+        self._barred = BarredInForce(folder, self._quotas.barred)
+        self._limit: ReadLimit | None = None
+        self._state_bytes: RunningTotal[int] = RunningTotal(add)
+        many = int(settings.job.spark_options.get(ROWS, MANY))
+        self._arrow = ArrowRows(spark, folder, settings.job.driver_memory_bytes, many)
+        self._lock = threading.Lock()
+        self._newest = -1
+        self._timer: threading.Timer | None = None
+        self._stopped = False
+
+    def watch(self, query: StreamingQuery) -> None:
+        """The query whose batches these are, once it has been started."""
+        self._limit = ReadLimit(query)
+        self._arrow.watch(query)
+
+    def before(self, batch: int) -> None:
+        """Before the batch is evaluated, in the thread that runs it.
+
+        Raises:
+            OSError, Py4JError: the checkpoint folder is away.
+        """
+        with self._lock:
+            barred = self._barred.of_batch(batch)
+        tell_tasks(self._spark.sparkContext, barred)
+
+    def after(self, report: BatchReport) -> None:
+        """When it has been written.
+
+        Raises:
+            JobStoppedError: this Spark cannot be told.
+            OSError, Py4JError: the checkpoint folder is away.
+        """
+        with self._lock:
+            self._quotas.changed(report.batch, report.usages)
+            self._newest = report.batch
+            if report.batch == 0:
+                self._state_bytes.begin_with(-1, 0)
+            self._state_bytes.changed(report.batch, report.counts["state_bytes"] - report.counts["state_bytes_before"])
+            self._arrow.after(self._state_bytes.now)
+        records = self._size.after(report.counts["read"], report.counts["read_bytes"])
+        if self._limit is not None:
+            self._limit.set(records)
+        if self._timer is None:
+            self._count_in(_COUNT_AFTER_SECONDS)
+
+    def stop(self) -> None:
+        """Count no more. Harmless when nothing is to be counted."""
+        with self._lock:
+            self._stopped = True
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _count_in(self, seconds: float) -> None:
+        with self._lock:
+            if not self._stopped:
+                self._timer = threading.Timer(seconds, self._count)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def _count(self) -> None:
+        batch = self._newest - 1  # Spark's commit log has it for certain
+        if batch < 0:
+            self._count_in(_COUNT_AFTER_SECONDS)
+            return
+        try:
+            counted = usage_in_state(self._spark, self._checkpoint, batch)
+        except (PySparkException, Py4JError, OSError) as error:
+            if not self._stopped:
+                _LOGGER.warning("Quotas wait: the state of batch %d cannot be counted now: %s", batch, _line(error))
+            self._count_in(_COUNT_AGAIN_SECONDS)
+            return
+        with self._lock:
+            self._quotas.begin_with(batch, counted.usages)
+            self._state_bytes.begin_with(batch, counted.state_bytes)
+
+
+def _line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

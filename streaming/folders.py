@@ -1,0 +1,209 @@
+"""Folders as the driver sees them: on this machine, or wherever Hadoop can reach.
+
+Nothing here ever shows half of anything under a final name: what is written is written elsewhere and renamed, and
+what is deleted is renamed away first.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+import uuid
+from pathlib import Path
+from typing import Any, Protocol
+
+from pyspark.sql import SparkSession
+
+from checkback.exceptions import ConfigurationError
+from streaming.java_errors import first_line
+
+
+class Folder(Protocol):
+    """A folder; names in it may have slashes.
+
+    Every method raises OSError, or what py4j makes of Java's.
+    """
+
+    uri: str
+    """Absolute, as both Hadoop and :func:`streaming.tables.staging.file_system_of` understand it."""
+
+    def children(self, name: str = "") -> list[str]:
+        """Names in a folder, sorted; none when there is no such folder."""
+
+    def read(self, name: str) -> bytes:
+        """A file's content."""
+
+    def write(self, name: str, content: bytes) -> None:
+        """Make a file, or replace it, in one step."""
+
+    def make(self, name: str) -> None:
+        """Make a folder, and those above it."""
+
+    def put(self, source: str, target: str) -> bool:
+        """Rename a file or a folder in one step; False when the target is there already, which stays as it is."""
+
+    def remove(self, name: str) -> None:
+        """Delete a file, or a folder with all in it; harmless when it is not there."""
+
+
+def folder_at(spark: SparkSession, path: str) -> Folder:
+    """The folder of a path or URL that Hadoop understands."""
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  (the only way to Hadoop's file systems)
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+    named = jvm.org.apache.hadoop.fs.Path(path)
+    qualified = named.getFileSystem(configuration).makeQualified(named).toString()
+    if qualified.startswith("file:"):
+        return LocalFolder(Path("/" + qualified.removeprefix("file:").lstrip("/")))
+    return HadoopFolder(spark, qualified)
+
+
+def open_folder(destination: str, root: Folder) -> list[str]:
+    """Make a destination's folder, and give the names in it.
+
+    Raises:
+        ConfigurationError: it cannot be made or read.
+    """
+    try:
+        root.make("")
+        return root.children()
+    except Exception as error:  # Java's exceptions come as py4j's
+        raise ConfigurationError(
+            f"sinks.tables.{destination}: the folder {root.uri} cannot be made or read: {first_line(error)}."
+        ) from error
+
+
+class LocalFolder:
+    """On this machine, or on what it has mounted."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.uri = f"file:{path}"
+
+    def children(self, name: str = "") -> list[str]:
+        """See :class:`Folder`."""
+        try:
+            return sorted(child.name for child in (self._path / name).iterdir())
+        except FileNotFoundError:
+            return []
+
+    def read(self, name: str) -> bytes:
+        """See :class:`Folder`."""
+        return (self._path / name).read_bytes()
+
+    def write(self, name: str, content: bytes) -> None:
+        """See :class:`Folder`."""
+        target = self._path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        new = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        with new.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # what rests on it may outlive a power cut
+        new.replace(target)
+
+    def make(self, name: str) -> None:
+        """See :class:`Folder`."""
+        (self._path / name).mkdir(parents=True, exist_ok=True)
+
+    def put(self, source: str, target: str) -> bool:
+        """See :class:`Folder`; of two that rename at once, the kernel lets one through."""
+        try:
+            # never over a file; a folder that holds something is refused by rename itself
+            os.rename(self._path / source, self._path / target)  # noqa: PTH104  (named as in the manual: rename(2))
+        except OSError as error:
+            if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:
+                return False
+            raise
+        return True
+
+    def remove(self, name: str) -> None:
+        """See :class:`Folder`."""
+        gone = self._path / _removed(name)
+        with contextlib.suppress(FileNotFoundError):
+            (self._path / name).rename(gone)
+            if gone.is_dir():
+                shutil.rmtree(gone)
+            else:
+                gone.unlink()
+
+
+class HadoopFolder:
+    """Anywhere else, by Hadoop.
+
+    Renames are those of ``FileContext``, which never replace a folder and never move one into another, as those of
+    ``FileSystem`` do.
+    """
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  (as above)
+        self._gateway: Any = spark.sparkContext._gateway  # noqa: SLF001  (as above)
+        self._configuration = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001  (as above)
+        self.uri = uri.rstrip("/")
+        self._files = self._at("").getFileSystem(self._configuration)
+
+    def _at(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.uri}/{name}" if name else self.uri)
+
+    def _exists(self, name: str) -> bool:
+        return bool(self._files.exists(self._at(name)))
+
+    def _rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
+        # made when it is needed: a file system may have no binding for it, and be good enough for a checkpoint
+        context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._at("").toUri(), self._configuration)
+        rename = getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename")
+        options = self._gateway.new_array(rename, int(overwrite))
+        if overwrite:
+            options[0] = rename.OVERWRITE
+        context.rename(self._at(source), self._at(target), options)
+
+    def children(self, name: str = "") -> list[str]:
+        """See :class:`Folder`."""
+        if not self._exists(name):
+            return []
+        return sorted(status.getPath().getName() for status in self._files.listStatus(self._at(name)))
+
+    def read(self, name: str) -> bytes:
+        """See :class:`Folder`."""
+        stream = self._files.open(self._at(name))
+        try:
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
+
+    def write(self, name: str, content: bytes) -> None:
+        """See :class:`Folder`."""
+        new = f"{name}.{uuid.uuid4().hex}"
+        stream = self._files.create(self._at(new))
+        try:
+            stream.write(content)
+        finally:
+            stream.close()
+        self._rename(new, name, overwrite=True)
+
+    def make(self, name: str) -> None:
+        """See :class:`Folder`."""
+        self._files.mkdirs(self._at(name))
+
+    def put(self, source: str, target: str) -> bool:
+        """See :class:`Folder`."""
+        if self._exists(target):
+            return False
+        try:
+            self._rename(source, target)
+        except Exception:
+            if self._exists(target) and self._exists(source):
+                return False
+            raise
+        return True
+
+    def remove(self, name: str) -> None:
+        """See :class:`Folder`."""
+        if self._exists(name):
+            gone = _removed(name)
+            self._rename(name, gone)
+            self._files.delete(self._at(gone), True)  # noqa: FBT003  (Java: and all in it)
+
+
+def _removed(name: str) -> str:
+    """What a folder is called while it is being deleted; it stays where it was, so that the next start finds it."""
+    return f"{name}.{uuid.uuid4().hex}"

@@ -1,0 +1,1 @@
+"""One state partition of one batch as one Kafka transaction."""

@@ -1,0 +1,79 @@
+"""Committed messages that their topics do not take: held and tried again, or left to operators.
+
+Either way the sink writes them to the half topic, in the batch's own transaction, as a half message that carries its
+own decision; the state machine then has it, once. See docs/decisions/0016-held-messages.md.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from checkback import protocol
+from checkback.exceptions import ProtocolError
+from checkback.protocol import HalfAction, HalfPosition, Held
+from streaming.headers import Headers
+from streaming.kafka_sink.topic_limits import Refusal
+from streaming.record import Record
+
+_FIRST_PAUSE_MS = 5_000
+_LONGEST_PAUSE_MS = 600_000
+_DAYS_3_MS = 3 * 24 * 3_600_000
+HELD_MARK = f'"key":"{protocol.HELD}"'
+"""Is in the packed headers of a half message that was held, and in no others: quotes in a name are escaped there."""
+
+
+def pause_ms(tries: int) -> int:
+    """How long to wait after so many tries before this one: 5 s, doubling up to 10 min."""
+    return min(_FIRST_PAUSE_MS * 2 ** min(tries, 20), _LONGEST_PAUSE_MS)
+
+
+def held_of(headers: Headers) -> Held | None:
+    """What the job has noted in a half message; None in one that was never held."""
+    written = dict(headers).get(protocol.HELD)
+    if written is None:
+        return None
+    try:
+        return Held.parse(written.decode())
+    except (ProtocolError, UnicodeDecodeError):  # streaming.stateful.decode lets none of these pass
+        return None
+
+
+def half_of(row: dict[str, Any]) -> HalfPosition:
+    """Where the half message of a row of outcomes lies."""
+    return HalfPosition(row["half_partition"], row["half_offset"])
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What becomes of such messages in one batch."""
+
+    half_topic: str
+    now_ms: int
+    """The batch's own time."""
+    redeliver_for_ms: int = _DAYS_3_MS
+
+    def half(
+        self, row: dict[str, Any], application: Headers, held: Held | None, refusal: Refusal
+    ) -> tuple[Record, bool]:
+        """The half message to write instead of the delivery, and whether it will be tried again by itself.
+
+        ``row`` is the outcome, with the reason for people; ``held`` what the half message that it came from says.
+        """
+        held = held or Held(0, 0, half_of(row))
+        since_ms = held.since_ms or self.now_ms
+        again = refusal.passing and self.now_ms - since_ms < self.redeliver_for_ms
+        noted = Held(held.tries + 1, since_ms, held.origin) if again else Held(0, 0, held.origin)
+        partition = row["partition"]
+        wait_ms = refusal.pause_ms or pause_ms(held.tries)
+        ours: list[tuple[str, str]] = [
+            (protocol.ID, row["tx_id"]),
+            (protocol.GROUP, row["group"]),
+            (protocol.TOPIC, row["topic"]),
+            *([(protocol.PARTITION, str(partition))] if partition >= 0 else []),
+            (protocol.ACTION, HalfAction.COMMIT if again else HalfAction.PARK),
+            *([(protocol.DELIVER_AT, str(self.now_ms + wait_ms))] if again else []),
+            (protocol.HELD, str(noted)),
+            (protocol.REASON, row["reason"]),
+        ]
+        headers: Headers = [*((name, text.encode()) for name, text in ours), *application]
+        # on the partition it lies on now: so they stay spread as their producers spread them
+        return Record(self.half_topic, row["half_partition"], row["key"], row["value"], headers), again

@@ -1,0 +1,236 @@
+"""The sink's task: one state partition of one batch as one Kafka transaction, with its progress in it."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from checkback.exceptions import TransactionTimeoutError
+from state import USAGE_COLUMNS, Kind, Usage, Usages, summed
+from streaming.batch import Batch, PartitionReport
+from streaming.brokers.client import SinkSettings
+from streaming.brokers.directory import Brokers, Known, TopicDirectory
+from streaming.checkpoint.progress import Verdict, judge_progress, progress_group
+from streaming.failpoints import Step
+from streaming.kafka_sink.beginning import Beginning
+from streaming.kafka_sink.content import Contents
+from streaming.kafka_sink.half_reader import HalfReader
+from streaming.kafka_sink.holding import Holding
+from streaming.kafka_sink.records import Ask, Pace, RecordBuilder
+from streaming.kafka_sink.refusals import Refusals
+from streaming.kafka_sink.spill import Pieces
+from streaming.kafka_sink.topic_limits import KnownTopics, Rules
+from streaming.kafka_sink.transaction import RefusedError, Transaction
+from streaming.ownership.claimed import claim_group, refuse_another_run
+from streaming.ownership.generations import Generations
+
+_PASSES = 8
+"""Passes over one batch at most. Two do when all that refused something can be asked about."""
+
+
+def write_partition(
+    settings: SinkSettings, batch: Batch, partition: int, outcomes: Iterator[pa.RecordBatch]
+) -> PartitionReport:
+    """Write one state partition's outcomes of one batch, once.
+
+    1. Nothing to say, and not a batch in which every partition writes: write nothing.
+    2. A fresh producer under the partition's transactional id fences every earlier one and settles what it
+       left half done.
+    3. Only now is the progress offset read: nobody else can move it any more without being noticed. Nor may another
+       run have taken over since the batch was begun: it may have put the batch under other rules.
+    4. It says skip: drain the rows, so that the state store commits.
+    5. Write all rows in one transaction, until their end was seen: ``outcomes`` must not end unless it is whole (see
+       ``streaming.python_worker.whole_input``), and one that has raised is never taken for one that has ended.
+    6. Put the new progress offset into the same transaction, and commit.
+    7. Kafka refused records: abort, find out which, and go back to 2. Those are held then, or left to operators.
+       ``outcomes`` is pulled once, whatever happens.
+
+    Raises:
+        InputCutShortError: rows are missing. Nothing is committed.
+        OwnTopicError: one of Checkback's own topics refuses a record.
+        TakenOverError: another run has taken over.
+        TransactionTimeoutError: it took longer than the transaction time-out, twice.
+        ProgressError, ConfigurationError: see ``judge_progress`` and ``Transaction.open``.
+        KafkaException: what is no record's fault: brokers away, fenced by another task.
+    """
+    with Pieces(outcomes, settings.kept_bytes) as pieces:
+        if pieces.empty and not batch.every_partition_writes:  # 1
+            pieces.refuse_missing()
+            return PartitionReport(partition)
+        return _Task(settings, batch, partition, pieces).run()
+
+
+class _Task:
+    """Steps 2 to 7."""
+
+    def __init__(self, settings: SinkSettings, batch: Batch, partition: int, pieces: Pieces) -> None:
+        self._settings = settings
+        self._batch = batch
+        self._partition = partition
+        self._pieces = pieces
+        self._consumer = _progress_consumer(settings, batch.query_id)
+        self._done = TopicPartition(settings.topics.progress, partition, batch.number + 1, batch.entry_hash)
+        self._beginning = Beginning(
+            settings.client(),
+            batch.query_id,
+            settings.transaction_timeout_ms,
+            self._done,
+            (self._consumer, _generations(settings, batch.query_id)),
+            _directory(settings),
+        )
+        self._ask: Ask | None = None
+        self._holding = Holding(settings.topics.half, batch.time_ms, settings.redeliver_for_ms)
+
+    def run(self) -> PartitionReport:
+        refusals = Refusals(
+            self._beginning.client,
+            self._settings.client(),
+            self._builder,
+            _known_topics(self._settings),
+            self._pieces,
+            self._batch.dated_ms,
+        )
+        self._ask = refusals.again
+        timed_out = False
+        rules = refusals.known()
+        for last in [False] * (_PASSES - 1) + [True]:
+            try:
+                return self._pass(rules)
+            except RefusedError as refused:  # 7
+                if last:
+                    raise KafkaException(refused.cause) from refused
+                _directory(self._settings).doubt(refused.topics)  # made again with fewer partitions, perhaps
+                rules = refusals.found(refused, rules)
+            except TransactionTimeoutError:
+                if timed_out or last:
+                    raise
+                timed_out = True
+                self._pieces.pull()  # so that this time the transaction is open for the writing alone
+        raise AssertionError  # unreachable
+
+    def _pass(self, rules: Rules) -> PartitionReport:
+        transaction, progress = self._beginning.open()  # 2, 3
+        refuse_another_run(_claim_consumer(self._settings), self._settings.topics, self._batch.run)
+        verdict = judge_progress(
+            progress, self._batch.number, self._batch.entry_hash, self._partition, self._batch.floor
+        )
+        if verdict is Verdict.SKIP:  # 4
+            self._pieces.drain()
+            self._pieces.refuse_missing()
+            return PartitionReport(self._partition, skipped=True)
+        try:
+            return self._written(transaction, rules)
+        except KafkaException as error:
+            group = self._consumer.consumer_group_metadata()
+            raise transaction.failed(error.args[0], self._done, group) from error
+        except Exception:
+            transaction.abort()
+            raise
+
+    def _written(self, transaction: Transaction, rules: Rules) -> PartitionReport:
+        settings, number = self._settings, self._batch.number
+        report = PartitionReport(self._partition)
+        counts: Counter[str] = Counter()
+        usages: list[Usages] = []
+        settings.witness(Step.BEFORE_TRANSACTION, number)
+        transaction.begin(rules, self._batch.dated_ms)  # 5
+        builder = self._builder(transaction.known, rules, self._ask, transaction.pace_ms)
+        for piece in self._pieces:
+            report.written += transaction.produce(builder.build(piece))
+            _count(piece, counts)
+            usages.append(_usages(piece))
+            settings.witness(Step.IN_TRANSACTION, number)
+        self._pieces.refuse_missing()
+        settings.witness(Step.STATE_COMMITTED, number)
+        renewal = self._beginning.renewal() if self._batch.every_partition_writes else None
+        transaction.commit(self._done, self._consumer.consumer_group_metadata(), renewal)  # 6
+        settings.witness(Step.AFTER_TRANSACTION, number)
+        report.counts = json.dumps(counts + builder.counts)
+        report.usages = json.dumps(summed(usages))
+        return report
+
+    def _builder(self, known: Known, rules: Rules, ask: Ask | None, pace: Pace | None = None) -> RecordBuilder:
+        contents = contents_of(self._settings)
+        return RecordBuilder(self._settings.topics, known, self._holding, rules, ask, pace, contents)
+
+
+_known: dict[str, KnownTopics] = {}
+
+
+def _known_topics(settings: SinkSettings) -> KnownTopics:
+    """One for each worker process."""
+    return _known.setdefault(settings.bootstrap_servers, KnownTopics())
+
+
+_directories: dict[str, TopicDirectory] = {}
+
+
+def _directory(settings: SinkSettings) -> TopicDirectory:
+    """One for each worker process, with a connection that is up."""
+    if settings.bootstrap_servers not in _directories:
+        _directories[settings.bootstrap_servers] = TopicDirectory(Brokers(settings.client()))
+    return _directories[settings.bootstrap_servers]
+
+
+_consumers: dict[tuple[str, str], Consumer] = {}
+
+
+def _progress_consumer(settings: SinkSettings, query_id: str) -> Consumer:
+    """One for each worker process: unlike producers, they fence nobody and can be kept across batches."""
+    key = (settings.bootstrap_servers, query_id)
+    if key not in _consumers:
+        group = {"group.id": progress_group(query_id), "isolation.level": "read_committed"}
+        _consumers[key] = Consumer(settings.client(**group, **{"enable.auto.commit": False}))
+    return _consumers[key]
+
+
+_claims: dict[tuple[str, str], Consumer] = {}
+
+
+def _claim_consumer(settings: SinkSettings) -> Consumer:
+    """One for each worker process, too."""
+    key = (settings.bootstrap_servers, settings.topics.prefix)
+    if key not in _claims:
+        group = {"group.id": claim_group(settings.topics), "enable.auto.commit": False}
+        _claims[key] = Consumer(settings.client(**group))
+    return _claims[key]
+
+
+_readers: dict[tuple[str, str], HalfReader] = {}
+
+
+def contents_of(settings: SinkSettings) -> Contents:
+    """Reads with one connection for each worker process, made when it is needed first."""
+
+    def reader() -> HalfReader:
+        key = (settings.bootstrap_servers, settings.topics.half)
+        if key not in _readers:
+            _readers[key] = HalfReader(settings.client(), settings.topics.half)
+        return _readers[key]
+
+    return Contents(settings.topics, reader)
+
+
+_holding: dict[tuple[str, str], Generations] = {}
+
+
+def _generations(settings: SinkSettings, query_id: str) -> Generations:
+    """One for each worker process, too."""
+    key = (settings.bootstrap_servers, query_id)
+    if key not in _holding:
+        _holding[key] = Generations(settings.client(), query_id, settings.topics.progress)
+    return _holding[key]
+
+
+def _count(piece: pa.RecordBatch, counts: Counter[str]) -> None:
+    chosen = piece.filter(pa.compute.equal(piece.column("kind"), int(Kind.COUNT)))
+    for name, number in zip(chosen.column("reason").to_pylist(), chosen.column("half_offset").to_pylist(), strict=True):
+        counts[name] += number
+
+
+def _usages(piece: pa.RecordBatch) -> Usages:
+    rows = piece.filter(pa.compute.equal(piece.column("kind"), int(Kind.USAGE)))
+    columns = [rows.column(name).to_pylist() for name in ("group", *USAGE_COLUMNS)]
+    return summed([{group: Usage(*numbers)} for group, *numbers in zip(*columns, strict=True)])

@@ -1,0 +1,122 @@
+"""What brokers say of topics when they are asked, and of single records when these are tried."""
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from functools import partial
+from math import inf
+from time import monotonic
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
+from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined] # not re-exported
+
+from checkback.topics import MOST_BYTES
+from streaming.brokers.producers import error_code, init_transactions, warm_up
+from streaming.kafka_sink.topic_limits import UNLIMITED, TopicRule
+from streaming.kafka_sink.transaction import REFUSED
+from streaming.record import Record
+
+_SECONDS = 30.0
+_ASK_SECONDS = 10.0
+"""These questions go to one broker, which may have just died; it is not told about then."""
+_NOT_AUTHORIZED = "this job is not authorized to write to that topic"
+
+_clients: dict[str, AdminClient] = {}
+
+
+def ask(client: dict[str, Any], topics: Iterable[str], *, compressed: bool) -> dict[str, TopicRule]:
+    """Rules of these topics, two requests for all; topics that the brokers do not tell about are left out.
+
+    With compressed batches no size of an uncompressed one says that it is too large.
+    """
+    names = sorted(topics)
+    if not names:
+        return {}
+    admin = _clients.setdefault(client["bootstrap.servers"], AdminClient(client))
+    rules = _limits(admin, names, compressed=compressed)
+    described = admin.describe_topics(
+        TopicCollection(names), include_authorized_operations=True, request_timeout=_ASK_SECONDS
+    )
+    for name, answer in described.items():
+        with contextlib.suppress(KafkaException):
+            allowed = answer.result(_SECONDS).authorized_operations
+            if allowed and AclOperation.WRITE not in allowed and AclOperation.ALL not in allowed:
+                rules[name] = TopicRule(refused=_NOT_AUTHORIZED)
+    return rules
+
+
+def _limits(admin: AdminClient, names: list[str], *, compressed: bool) -> dict[str, TopicRule]:
+    rules: dict[str, TopicRule] = {}
+    for resource, answer in admin.describe_configs(
+        [ConfigResource(ResourceType.TOPIC, name) for name in names], request_timeout=_ASK_SECONDS
+    ).items():
+        with contextlib.suppress(KafkaException):
+            configured = {name: entry.value for name, entry in answer.result(_SECONDS).items()}
+            fits = min(int(configured["max.message.bytes"]), int(configured["segment.bytes"]), MOST_BYTES)
+            too_large_from = UNLIMITED if compressed else fits + 1
+            rules[resource.name] = TopicRule("", fits, too_large_from, "compact" in configured["cleanup.policy"])
+    return rules
+
+
+def tried_alone(
+    client: dict[str, Any], records: Sequence[Record], dated_ms: int, until: float = inf
+) -> tuple[dict[int, KafkaError], list[int]]:
+    """Which of these records Kafka refuses, each in a batch of its own; and which have not been tried by ``until``.
+
+    By their index; ``until`` is a reading of the monotonic clock, in seconds.
+
+    They are written in transactions that are aborted. After a refusal a transaction takes nothing more, so one round
+    settles all that fit before the first that does not, and the few that were on their way then.
+
+    Raises:
+        KafkaException: something else is wrong.
+    """
+    answers: dict[int, KafkaError | None] = {}
+    waiting = list(range(len(records)))
+    while waiting and monotonic() < until:
+        failure = _try_round(client, records, waiting, answers, dated_ms)
+        left = [index for index in waiting if index not in answers]
+        if len(left) == len(waiting):
+            raise KafkaException(failure or KafkaError(KafkaError._TIMED_OUT, "Kafka does not answer"))  # noqa: SLF001
+        waiting = left
+    return {index: error for index, error in answers.items() if error is not None}, waiting
+
+
+def _try_round(
+    client: dict[str, Any],
+    records: Sequence[Record],
+    waiting: list[int],
+    answers: dict[int, KafkaError | None],
+    dated_ms: int,
+) -> KafkaError | None:
+    producer = Producer({**client, "batch.num.messages": 1})
+    failure = None
+    try:
+        warm_up(producer, records[waiting[0]].topic)
+        init_transactions(producer, _SECONDS)
+        producer.begin_transaction()
+        for index in waiting:
+            topic, partition, key, value, headers = records[index]
+            try:
+                delivered = partial(_note, answers, index)
+                producer.produce(topic, value, key, partition, delivered, timestamp=dated_ms, headers=headers)  # type: ignore[arg-type] # lists are invariant
+            except BufferError:
+                break
+            except KafkaException as error:
+                if error_code(error) in REFUSED:  # larger than librdkafka sends
+                    answers[index] = error.args[0]
+                    continue
+                raise
+        producer.flush(_SECONDS)
+    except KafkaException as error:
+        failure = error.args[0]  # the exception itself would keep the producer
+    with contextlib.suppress(KafkaException, SystemError):  # the latter: a callback called after a fatal error
+        producer.purge()
+        producer.flush(_SECONDS)
+        producer.abort_transaction(_SECONDS)
+    return failure
+
+
+def _note(answers: dict[int, KafkaError | None], index: int, error: KafkaError | None, _: Any) -> None:
+    if error is None or error.code() in REFUSED:
+        answers[index] = error

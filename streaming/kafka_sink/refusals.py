@@ -1,0 +1,194 @@
+"""Finds out which records Kafka refused, and why: asks the brokers, and where they do not say, tries.
+
+Only after a transaction has failed: see docs/decisions/0010-refused-records.md.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from streaming.brokers.directory import Known
+from streaming.kafka_sink.probe import ask, tried_alone
+from streaming.kafka_sink.records import Ask, RecordBuilder
+from streaming.kafka_sink.spill import Pieces
+from streaming.kafka_sink.topic_limits import KnownTopics, Rules, TopicRule
+from streaming.kafka_sink.transaction import NOT_NOW, REFUSES_ALL, TOO_LARGE, RefusedError
+from streaming.record import Record, batch_bytes, record_key
+
+_TRIED_AT_ONCE = 1_000
+_TRYING_SECONDS = 10.0
+"""For one topic and pass; those of its messages that are left then are held, for a later batch to try."""
+
+Build = Callable[[Known, Rules, Ask | None], RecordBuilder]
+
+
+@dataclass
+class _Sent:
+    """What a failed pass has sent, or would have sent, to one topic."""
+
+    largest: int = 0
+    without_key: bool = False
+
+    def refused_by(self, rule: TopicRule | None) -> bool:
+        if rule is None:
+            return False
+        keyless = rule.needs_key and self.without_key
+        return bool(rule.refused) or keyless or self.largest >= rule.too_large_from
+
+
+class Refusals:
+    """What a task knows of records that are refused, and how it learns more.
+
+    ``client`` gives the settings of the sink's producers, ``plain`` are those of any librdkafka client; ``build`` makes
+    a builder of records as the passes have it; ``dated_ms`` is the time stamp of all records.
+    """
+
+    def __init__(
+        self,
+        client: Callable[[], dict[str, Any]],
+        plain: dict[str, Any],
+        build: Build,
+        known: KnownTopics,
+        pieces: Pieces,
+        dated_ms: int,
+    ) -> None:
+        self._client = client
+        self._plain = plain
+        self._build = build
+        self._known = known
+        self._pieces = pieces
+        self._dated_ms = dated_ms
+        self._standings: Known | None = None
+        codecs = {plain.get(name, "none") for name in ("compression.type", "compression.codec")}
+        self._compressed = codecs != {"none"}
+
+    def known(self) -> Rules:
+        """What this worker process has learnt lately."""
+        return Rules(self._known.believed(self._ask))
+
+    def again(self, topic: str, rules: Rules) -> Rules:
+        """The rules with what the brokers say now of one topic, if they were believed of it."""
+        asked = self._ask([topic]) if topic in rules.topics else {}
+        self._known.learn(asked)
+        return rules.joined(Rules(asked))
+
+    def found(self, refused: RefusedError, rules: Rules) -> Rules:
+        """The rules to go on with, after a pass by ``rules`` has failed.
+
+        Raises:
+            KafkaException: nothing more was found out; the error of the transaction.
+        """
+        self._standings = refused.known
+        sent = self._sent(rules)
+        later = all(error.code() in NOT_NOW for error in (refused.cause, *refused.topics.values()))
+        asked = {} if later else self._ask(sent)
+        narrow = int(self._client()["batch.size"])
+        more = Rules(
+            {
+                topic: rule
+                for topic, rule in asked.items()
+                if topic in refused.topics or rule.fits < narrow or sent[topic].refused_by(rule)
+            }
+        )
+        for topic, error in refused.topics.items():
+            one = sent.get(topic, _Sent())
+            if not one.refused_by(more.topics.get(topic)):
+                more = more.joined(self._try(topic, error, one, rules.joined(more)))
+        together = rules.joined(more)
+        gone = any(error.code() in NOT_NOW for error in (refused.cause, *refused.topics.values()))
+        if together == rules and not gone:  # of those the next pass knows
+            raise KafkaException(refused.cause) from refused
+        self._known.learn(more.topics)
+        return together
+
+    def _ask(self, topics: Iterable[str]) -> dict[str, TopicRule]:
+        return ask(self._plain, topics, compressed=self._compressed)
+
+    def _records(self, rules: Rules, topic: str | None = None) -> Iterator[Record]:
+        if self._standings is None:
+            return
+        builder = self._build(self._standings, rules, None)
+        for piece in self._pieces.pulled():
+            for record in builder.build(piece):
+                if topic in {None, record.topic}:
+                    yield record
+
+    def _sent(self, rules: Rules) -> dict[str, _Sent]:
+        sent: dict[str, _Sent] = {}
+        for record in self._records(rules):
+            one = sent.setdefault(record.topic, _Sent())
+            one.largest = max(one.largest, batch_bytes(record))
+            one.without_key |= record.key is None
+        return sent
+
+    def _try(self, topic: str, error: KafkaError, sent: _Sent, rules: Rules) -> Rules:
+        """What can be found out about one topic without asking."""
+        if error.code() in REFUSES_ALL:
+            return Rules({topic: TopicRule(refused=f"Kafka says: {error.str()}")})
+        if error.code() in NOT_NOW:
+            return Rules()  # the next pass asks
+        if error.code() in TOO_LARGE and not self._compressed:
+            return self._measured(topic, sent.largest, rules)
+        if error.code() not in TOO_LARGE and sent.without_key:
+            without_key = next(record for record in self._records(rules, topic) if record.key is None)
+            for _, why in self._refused([without_key]):
+                return Rules({topic: _refused_as_a_whole(why) or TopicRule(needs_key=True)})
+        return self._tried_one_by_one(topic, error, rules)
+
+    def _measured(self, topic: str, largest: int, rules: Rules) -> Rules:
+        """How large a record a topic takes that does not say so: one of the sizes that were sent, by halving."""
+        sizes = sorted({batch_bytes(record) for record in self._records(rules, topic)})
+        fitting, refused = -1, len(sizes)  # indices: all up to the one fit, all from the other on do not
+        index = len(sizes) - 1  # most likely only batches of several were too large
+        while refused - fitting > 1:
+            size = sizes[index]
+            if self._refused([next(r for r in self._records(rules, topic) if batch_bytes(r) == size)]):
+                refused = index
+            else:
+                fitting = index
+            index = (fitting + refused) // 2
+        fits = sizes[fitting] if fitting >= 0 else 1
+        return Rules(
+            {topic: TopicRule(fits=fits, too_large_from=sizes[refused] if refused < len(sizes) else largest + 1)}
+        )
+
+    def _tried_one_by_one(self, topic: str, error: KafkaError, rules: Rules) -> Rules:
+        """Which records a topic does not take, when neither their size nor their key says so."""
+        rule = rules.topics.get(topic, TopicRule(fits=1))  # not known what fits: one record a batch
+        suspects: list[Record] = []
+        refused: dict[Any, str] = {}
+        untried: set[int] = set()
+        whole: list[TopicRule] = []
+        until = monotonic() + _TRYING_SECONDS
+
+        def settle() -> None:
+            tried, left = tried_alone(self._client(), suspects, self._dated_ms, until)
+            for index, why in tried.items():
+                refused[record_key(suspects[index])] = f"Kafka says: {why.str()}"
+                whole.extend(filter(None, [_refused_as_a_whole(why)]))
+            untried.update(hash(record_key(suspects[index])) for index in left)
+            suspects.clear()
+
+        for record in self._records(rules, topic):
+            if error.code() in TOO_LARGE and batch_bytes(record) <= rule.fits:
+                continue
+            suspects.append(record)
+            if len(suspects) == _TRIED_AT_ONCE:
+                settle()
+        settle()
+        if whole:  # of a batch's other records Kafka says only that they are in it
+            return Rules({topic: whole[0]})
+        found = refused or untried or topic not in rules.topics
+        return Rules({topic: rule}, refused, frozenset(untried)) if found else Rules()
+
+    def _refused(self, records: list[Record]) -> list[tuple[Record, KafkaError]]:
+        tried, _ = tried_alone(self._client(), records, self._dated_ms)
+        return [(records[index], error) for index, error in tried.items()]
+
+
+def _refused_as_a_whole(error: KafkaError) -> TopicRule | None:
+    """What a topic is known to do that would say so of any record of this sink; None when it is this record's fault."""
+    return TopicRule(refused=f"Kafka says: {error.str()}") if error.code() in REFUSES_ALL else None

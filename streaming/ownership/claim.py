@@ -1,0 +1,201 @@
+"""Who runs on a pair of topics: a claim in Kafka, which one run takes, and by which the one before finds out.
+
+Partition 0 of ``cb.progress`` has, in the consumer group ``checkback-claim:<topic prefix>``, an offset whose metadata
+names the checkpoint (its query id), the half topic (Kafka's id) and the run. A fresh checkpoint on topics that another
+one has claimed would deliver everything a second time; a second run on one checkpoint replaces the first, as Kafka's
+fencing does.
+
+Earlier versions had the claim in the group ``checkback-<job.name>``. Such a one is honoured while there is none of
+ours, and is taken along: a job of that version looks nowhere else.
+"""
+
+import json
+import os
+import socket
+import time
+import uuid
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass, field, fields
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from checkback.exceptions import CheckpointMismatchError, TakenOverError
+from streaming.brokers.client import SinkSettings
+from streaming.brokers.group_offsets import committed
+from streaming.brokers.retrying import patience
+from streaming.ownership.claimed import GROUPS, claim_group
+
+_CALL_SECONDS = 5.0
+_NOWHERE = TopicPartition("")
+_NOT_IN_EARLIER_VERSIONS = frozenset({"job", "half_topic_id", "metrics_port"})
+
+
+@dataclass(frozen=True)
+class Owner:
+    """One run of a job."""
+
+    query_id: str
+    job: str = ""
+    """The setting ``job.name``, for people."""
+    half_topic_id: str = ""
+    """Kafka's own id of what it reads; empty: not known."""
+    metrics_port: int = 0
+    run: str = field(default_factory=lambda: uuid.uuid4().hex)
+    host: str = field(default_factory=socket.gethostname)
+    process: int = field(default_factory=os.getpid)
+    since: str = field(default_factory=lambda: time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()))
+
+    def __str__(self) -> str:
+        return f"process {self.process} on {self.host}, started {self.since}"
+
+    def reads_what(self, other: "Owner") -> bool:
+        """Whether both read the same half topic, as far as one can know: it may have been deleted and made again."""
+        return not (self.half_topic_id and other.half_topic_id) or self.half_topic_id == other.half_topic_id
+
+    def holds(self, port: int) -> bool:
+        """Whether a port that is taken on this machine is taken by this run."""
+        if self.metrics_port != port or self.host != socket.gethostname():
+            return False
+        try:
+            os.kill(self.process, 0)  # asks only
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass  # it is there, and another user's
+        return True
+
+
+class Claim:
+    """The claim on the topics of one prefix. Holds connections: close it.
+
+    ``name`` is the job's, under which earlier versions look for the claim.
+    """
+
+    def __init__(self, settings: SinkSettings, name: str) -> None:
+        self._settings = settings
+        self._group = claim_group(settings.topics)
+        self._consumers: dict[str, Consumer] = {}
+        for group in (f"{GROUPS}{name}", self._group):
+            self._open(group)
+
+    def owner(self) -> Owner | None:
+        """Who has the topics; None when nobody has, or only a job of an earlier version.
+
+        Raises:
+            KafkaException: Kafka did not say.
+        """
+        return patience()(self._read, self._group)
+
+    def take(self, owner: Owner) -> None:
+        """Make this run the owner, whoever was before."""
+        metadata = json.dumps(asdict(owner), separators=(",", ":"))
+        # ours last: while it is not there, the next start honours and takes the earlier ones again
+        for group in sorted(self._consumers, key=lambda group: group == self._group):
+            offsets = [TopicPartition(self._settings.topics.progress, 0, 0, metadata)]
+            patience()(self._consumers[group].commit, offsets=offsets, asynchronous=False)
+
+    def judge(self, own: Owner, *, claim_name: bool) -> list[Owner]:
+        """Refuse a checkpoint on topics that another one reads, unless ``claim_name`` says that it is meant.
+
+        Returns:
+            The runs that :meth:`take` puts an end to, as far as they have not ended.
+
+        Raises:
+            CheckpointMismatchError: the topics are another checkpoint's.
+        """
+        owner = self.owner()
+        standing = [owner] if owner else self._of_earlier_versions()
+        standing = [one for one in standing if one.reads_what(own)]
+        for one in standing:
+            if one.query_id != own.query_id and not claim_name:
+                raise self._another(one)
+        return standing
+
+    def refuse_another(self, own: Owner) -> None:
+        """Notice that another run has taken the topics. What Kafka cannot say now is asked again the next time.
+
+        Raises:
+            TakenOverError: one has.
+        """
+        try:
+            owners = [self._read(group) for group in self._consumers]
+        except KafkaException:
+            return  # without Kafka nothing can be written anyway
+        for owner in owners:
+            if owner is not None and owner.run != own.run:
+                raise TakenOverError(
+                    f"Another job has taken over: {owner}. Only one can read {self._settings.topics.half}; if this is "
+                    "the one to go on, stop that one and start this one again."
+                )
+
+    def close(self) -> None:
+        """Close the connections."""
+        for consumer in self._consumers.values():
+            consumer.close()
+
+    def _open(self, group: str) -> None:
+        options = {"group.id": group, "enable.auto.commit": False}
+        self._consumers[group] = Consumer(self._settings.client(**options))
+
+    def _another(self, owner: Owner) -> CheckpointMismatchError:
+        name = f"job '{owner.job}', " if owner.job else ""
+        return CheckpointMismatchError(
+            f"What is in {self._settings.topics.half} belongs to another checkpoint ({name}last run: {owner}); this "
+            "one would deliver it again. Name that checkpoint's folder in job.checkpoint, or, if it is lost or this is "
+            "meant, start once with 'checkback run --claim-name'."
+        )
+
+    def _read(self, group: str) -> Owner | None:
+        (found,) = committed(self._consumers[group], [TopicPartition(self._settings.topics.progress, 0)])
+        return None if found.offset < 0 else _owner(found.metadata) or _UNKNOWN
+
+    def _of_earlier_versions(self) -> list[Owner]:
+        """Their claims on these topics, under any job's name; from now on :meth:`take` writes there, too.
+
+        Kafka forgets them a week after their job has stopped.
+        """
+        found = patience()(_claims_on, AdminClient(self._settings.client()), self._settings.topics.progress)
+        for group in found.keys() - self._consumers.keys():
+            self._open(group)
+        return list(found.values())
+
+
+def _claims_on(admin: AdminClient, topic: str) -> dict[str, Owner]:
+    """Claims in whatever group; groups that may not be described are not seen."""
+    listed = admin.list_consumer_groups(request_timeout=_CALL_SECONDS).result()
+    if listed.errors:
+        raise listed.errors[0]
+    groups = [one.group_id for one in listed.valid if one.group_id.startswith(GROUPS)]
+    asked = {
+        group: admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])], request_timeout=_CALL_SECONDS
+        )[group]
+        for group in groups
+    }
+    owners = {group: _owner(_metadata(answer)) for group, answer in asked.items()}
+    return {group: owner for group, owner in owners.items() if owner is not None}
+
+
+def _metadata(answer: "Future[ConsumerGroupTopicPartitions]") -> str | None:
+    try:
+        found = (answer.result().topic_partitions or [_NOWHERE])[0]
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return None
+        raise
+    return None if found.offset < 0 else found.metadata
+
+
+def _owner(metadata: str | None) -> Owner | None:
+    """Who a claim names; None when that is no claim."""
+    try:
+        stored = json.loads(metadata or "")
+        names = (one.name for one in fields(Owner))
+        return Owner(**{name: stored[name] for name in names if name in stored or name not in _NOT_IN_EARLIER_VERSIONS})
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+# not one of ours: whoever it is, it is not this checkpoint
+_UNKNOWN = Owner("unknown", run="unknown", host="unknown host", process=0, since="at an unknown time")

@@ -1,0 +1,54 @@
+"""Where the claim lies, and a task's look at it: whether the run that began its batch still has the topics.
+
+A start takes the claim, then fences the producers of earlier runs. A task of such a run that has none yet gets one
+after that, and nothing in Kafka would keep it from writing its batch, which the start may have put under other rules
+meanwhile. So a task looks at the claim when nobody can fence it unnoticed any more: it has its producer. If that came
+before the fence it is fenced; if after, the claim is another run's.
+"""
+
+import json
+
+from confluent_kafka import Consumer, TopicPartition
+
+from checkback.exceptions import TakenOverError
+from checkback.protocol import Topics
+from streaming.brokers.group_offsets import committed
+from streaming.brokers.retrying import patience
+
+GROUPS = "checkback-"
+_SECONDS = 60.0
+
+
+def claim_group(topics: Topics) -> str:
+    """The consumer group whose offset of partition 0 of ``cb.progress`` has the claim in its metadata."""
+    # a job's name has no colon: no claim of an earlier version is in this group
+    return f"{GROUPS}claim:{topics.prefix}"
+
+
+def refuse_another_run(consumer: Consumer, topics: Topics, run: str) -> None:
+    """Refuse to write for a run that another one has taken the topics from.
+
+    Args:
+        consumer: of :func:`claim_group`.
+        topics: whose claim it is.
+        run: :attr:`streaming.ownership.claim.Owner.run` of the run that began the batch; empty: it has
+            claimed nothing.
+
+    Raises:
+        TakenOverError: one has.
+        KafkaException: Kafka does not say, for a minute.
+    """
+    if not run:
+        return
+    (found,) = patience(_SECONDS)(committed, consumer, [TopicPartition(topics.progress, 0)])
+    if found.offset >= 0 and _run(found.metadata) not in {None, run}:
+        raise TakenOverError(
+            f"Another job has taken {topics.half} over since this batch was begun: nothing was written."
+        )
+
+
+def _run(metadata: str | None) -> str | None:
+    try:
+        return str(json.loads(metadata or "")["run"])
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,1 @@
+"""Spark's stateful operator: records to columns, columns through the segments of ``state``."""

@@ -1,0 +1,44 @@
+"""Half messages that keep the protocol and are not taken in all the same: of barred groups, or delayed too long."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from conf.durations import spell
+from state import Event, Rows
+from state.rows import Column
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What one batch does not take in."""
+
+    now_ms: int
+    """The batch's own time."""
+    delay_max_ms: int
+    barred: Mapping[str, str] = field(default_factory=dict)
+    """Reasons by producer group: see :mod:`streaming.fairness.quotas`."""
+
+    def reasons(self, halves: Rows, held: Column) -> dict[int, str]:
+        """By row, why half messages (``HALF_FIELDS``) are not taken in.
+
+        ``held``: bool[n], which of them the job wrote itself. Never these, which have been taken in before: messages
+        that their topics did not take.
+        """
+        found: dict[int, str] = {}
+        if self.barred:
+            delayed = halves["deliver_at_ms"] > self.now_ms
+            for row in np.flatnonzero(self._takes_room(halves, delayed) & ~held).tolist():
+                if reason := self.barred.get(halves["group"][row]):
+                    found[row] = reason
+        late = (halves["deliver_at_ms"] > self.now_ms + self.delay_max_ms) & ~held
+        for row in np.flatnonzero(late).tolist():
+            found[row] = f"its cb-deliver-at is more than transactions.delay_max ({spell(self.delay_max_ms)}) ahead"
+        return found
+
+    @staticmethod
+    def _takes_room(halves: Rows, delayed: Column) -> Column:
+        # one that is committed already takes none, unless it is to wait
+        chosen: Column = (halves["event"] == Event.HALF) | ((halves["event"] == Event.HALF_COMMIT) & delayed)
+        return chosen

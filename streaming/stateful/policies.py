@@ -1,0 +1,30 @@
+"""From settings to the policy of the state machine."""
+
+from conf import TransactionSettings
+from state import Policy
+from streaming.stateful.exhausted_policy import after_check_max
+
+
+def policy_of(given: TransactionSettings) -> Policy:
+    """The rules' numbers and choices, as the settings give them.
+
+    Raises:
+        ConfigurationError: the class that ``after_check_max`` names cannot be used.
+    """
+    return Policy(
+        transaction_timeout_ms=given.timeout,
+        check_interval_ms=given.check_interval,
+        check_interval_max_ms=given.check_interval_max,
+        check_max=given.check_max,
+        after_check_max=after_check_max(given.after_check_max),
+        late_end_needs_check=given.late_end_transaction == "require_check",
+        check_answer_ttl_ms=given.check_answer_ttl,
+        unreachable_backoff_max_ms=given.unreachable_backoff_max,
+        age_limit_ms=given.age_limit,
+        delay_max_ms=given.delay_max,
+        parked_ttl_ms=given.parked_ttl,
+        early_op_ttl_ms=given.early_op_ttl,
+        early_op_max=given.early_op_max,
+        timer_slack_ms=given.timer_slack,
+        segment_size=given.segment_size,
+    )

@@ -1,0 +1,42 @@
+"""From settings to destinations."""
+
+from pyspark.sql import SparkSession
+
+from conf import ParquetFiles, PostgresqlTable, Settings
+from streaming.failpoints import Witness, nothing
+from streaming.folders import folder_at
+from streaming.tables.delta_table import DeltaTableDestination
+from streaming.tables.parquet_files import ParquetFilesDestination
+from streaming.tables.postgresql_table import PostgresqlDestination
+from streaming.tables.publishing import Destination, Publisher, RoutesInForce
+
+
+def destinations_of(settings: Settings, spark: SparkSession, rules: RoutesInForce) -> dict[str, Destination]:
+    """All tables, ready to be written to; none when every message goes to Kafka. The checkpoint is left as it is.
+
+    Raises:
+        ConfigurationError: one of them cannot be used.
+        DestinationError: one cannot be reached now.
+    """
+    if not (rules.any_routes() or settings.sinks.rules):
+        return {}
+    destinations = {name: _destination(name, settings, spark) for name in settings.sinks.tables}
+    for destination in destinations.values():
+        destination.prepare()
+    return destinations
+
+
+def publisher_of(
+    rules: RoutesInForce, destinations: dict[str, Destination], witness: Witness = nothing
+) -> Publisher | None:
+    """What publishes the rows of a job's batches; None when all messages go to Kafka."""
+    return Publisher(destinations, rules, witness) if rules.any_routes() else None
+
+
+def _destination(name: str, settings: Settings, spark: SparkSession) -> Destination:
+    table = settings.sinks.tables[name]
+    if isinstance(table, ParquetFiles):
+        return ParquetFilesDestination(name, folder_at(spark, table.path))
+    if isinstance(table, PostgresqlTable):
+        return PostgresqlDestination(name, spark, folder_at(spark, settings.job.checkpoint), table)
+    return DeltaTableDestination(name, spark, folder_at(spark, table.path))

@@ -1,0 +1,227 @@
+"""A table in PostgreSQL, by JDBC: the rows of a batch and the note that they are in, in one database transaction."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from py4j.java_gateway import JavaPackage
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import SparkSession
+
+from checkback.exceptions import CheckbackError, ConfigurationError, DestinationError
+from conf import PostgresqlTable
+from streaming.batch import Batch
+from streaming.folders import Folder
+from streaming.java_errors import could_not_take
+from streaming.tables.copy_lines import COLUMNS, copy_lines
+from streaming.tables.postgresql_key import KEY, UNIQUE_INDEXES, UniqueIndex, key_problem
+from streaming.tables.staging import file_system_of
+
+_CHUNK_BYTES = 4 * 1024 * 1024
+_BEFORE_ANY = -1
+
+# Those of the URL go before these. Nothing here waits for ever: a job that stands still says nothing.
+_CONNECTION = {"connectTimeout": "10", "socketTimeout": "600", "tcpKeepAlive": "true", "ApplicationName": "checkback"}
+
+# A driver that was paused in its transaction holds the lock on its progress: the server ends it, the next one waits.
+_SESSION = "SET idle_in_transaction_session_timeout = '60s'; SET lock_timeout = '90s'; SET TimeZone = 'UTC'"
+
+# SQLSTATEs that may be well again with nothing changed: no connection, too many of them, starting up, locks
+_PASSING = ("08001", "08003", "08006", "40", "53", "55P03", "57")
+
+
+class PostgresqlDestination:
+    """A table whose key is ``id`` and ``half``, and one with the newest batch of each query.
+
+    Exactly once: the newest batch is locked, compared and moved on in the transaction that writes the rows. A row
+    whose id and place are there is replaced, so messages that a new checkpoint delivers once more are there once, too.
+    """
+
+    def __init__(self, name: str, spark: SparkSession, root: Folder, settings: PostgresqlTable) -> None:
+        self._name = name
+        self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  (the only way to JDBC)
+        self.root = root
+        self._settings = settings
+        schema, dot, _ = settings.table.rpartition(".")
+        progress = settings.progress_table
+        self._table = _quoted(settings.table)
+        # beside the table, unless it says where
+        self._progress = _quoted(progress if "." in progress else f"{schema}{dot}{progress}")
+
+    def prepare(self) -> None:
+        """Make the tables that are missing, and do all that a batch needs once without writing anything.
+
+        Raises:
+            ConfigurationError: wrong address, user or password, no right to something, or a table of another shape.
+            DestinationError: the database cannot be reached now.
+        """
+        try:
+            with self._connection() as connection:
+                self._create_missing(connection)
+                self._refuse_another_key(connection)
+                self._write(connection, Batch("", 0, "", every_partition_writes=False), [])
+                connection.rollback()
+        except Py4JJavaError as error:
+            problem = _problem(error)
+            say: type[CheckbackError] = DestinationError if _may_pass(error) else ConfigurationError
+            raise say(f"sinks.tables.{self._name}: {self._settings.url} cannot be used: {problem}.") from error
+
+    def publish(self, batch: Batch, folder: str, files: list[str]) -> None:
+        """Write a batch.
+
+        1. The query's newest batch is locked. When it is this one or a later one there is nothing to do.
+        2. The rows go into a temporary table, as COPY, in chunks.
+        3. From there into the table, where a row of the same id and half message is replaced.
+        4. The newest batch is moved on, and all is committed.
+
+        Raises:
+            DestinationError: that was not possible; nothing is visible. When the connection broke during the commit,
+                everything may be: the next run finds out in step 1.
+        """
+        uris = [f"{self.root.uri}/{folder}/{file}" for file in files]
+        try:
+            with self._connection() as connection:
+                if self._write(connection, batch, uris):
+                    connection.commit()
+        except (Py4JJavaError, OSError, pa.ArrowException) as error:
+            problem = _problem(error) if isinstance(error, Py4JJavaError) else str(error)
+            raise could_not_take(self._name, batch.number, problem) from error
+
+    def _write(self, connection: Any, batch: Batch, uris: list[str]) -> bool:
+        """Steps 1 to 4 without the commit; False when the batch is in already."""
+        with self._statement(connection, self._insert_progress()) as note:  # 1
+            note.setString(1, batch.query_id)
+            note.setString(2, self._name)
+            note.executeUpdate()
+        if self._newest(connection, batch) >= batch.number:
+            return False
+        types = ", ".join(f'"{column}" {kind}' for column, kind in COLUMNS.items())
+        names = ", ".join(f'"{column}"' for column in COLUMNS)
+        with self._statement(connection, f"CREATE TEMP TABLE checkback_rows ({types}) ON COMMIT DROP") as create:
+            create.executeUpdate()
+        copies = connection.getCopyAPI()  # 2
+        for chunk in _chunks(uris):
+            lines = self._jvm.java.io.ByteArrayInputStream(copy_lines(chunk))
+            copies.copyIn(f"COPY pg_temp.checkback_rows ({names}) FROM STDIN (FORMAT csv)", lines)
+        with self._statement(connection, self._upsert(names)) as upsert:  # 3
+            upsert.executeUpdate()
+        move_on = f"UPDATE {self._progress} SET batch = ? WHERE query = ? AND destination = ?"  # noqa: S608  (as below)
+        with self._statement(connection, move_on) as moved:  # 4
+            moved.setLong(1, batch.number)
+            moved.setString(2, batch.query_id)
+            moved.setString(3, self._name)
+            moved.executeUpdate()
+        return True
+
+    def _insert_progress(self) -> str:
+        values = f"INSERT INTO {self._progress} (query, destination, batch) VALUES (?, ?, {_BEFORE_ANY})"  # noqa: S608  (as below)
+        return f"{values} ON CONFLICT (query, destination) DO NOTHING"
+
+    def _newest(self, connection: Any, batch: Batch) -> int:
+        query = f"SELECT batch FROM {self._progress} WHERE query = ? AND destination = ? FOR UPDATE"  # noqa: S608  (quoted)
+        with self._statement(connection, query) as locked:
+            locked.setString(1, batch.query_id)
+            locked.setString(2, self._name)
+            found = locked.executeQuery()
+            found.next()
+            return int(found.getLong(1))
+
+    def _upsert(self, names: str) -> str:
+        key = ", ".join(KEY)
+        replaced = ", ".join(f'"{column}" = excluded."{column}"' for column in COLUMNS if column not in KEY)
+        return (
+            f"INSERT INTO {self._table} ({names}) "  # noqa: S608  (identifiers, quoted)
+            f"SELECT DISTINCT ON ({key}) {names} FROM pg_temp.checkback_rows "
+            f"ON CONFLICT ({key}) DO UPDATE SET {replaced}"
+        )
+
+    def _refuse_another_key(self, connection: Any) -> None:
+        with self._statement(connection, UNIQUE_INDEXES) as asked:
+            asked.setString(1, self._table)
+            found = asked.executeQuery()
+            indexes = []
+            while found.next():
+                indexes.append(UniqueIndex(*(str(found.getString(column)) for column in (1, 2, 3))))
+        problem = key_problem(self._table, indexes)
+        if problem is not None:
+            raise ConfigurationError(f"sinks.tables.{self._name}: {self._settings.url}: {problem}")
+
+    def _create_missing(self, connection: Any) -> None:
+        # not IF NOT EXISTS, which asks for the right to create also when there is nothing to
+        columns = ", ".join(f'"{column}" {kind}' for column, kind in COLUMNS.items())
+        progress = "query text, destination text, batch bigint NOT NULL, PRIMARY KEY (query, destination)"
+        for table, shape in ((self._table, f"{columns}, PRIMARY KEY ({', '.join(KEY)})"), (self._progress, progress)):
+            with self._statement(connection, "SELECT to_regclass(?) IS NULL") as asked:
+                asked.setString(1, table)
+                found = asked.executeQuery()
+                found.next()
+                missing = bool(found.getBoolean(1))
+            if missing:
+                with self._statement(connection, f"CREATE TABLE {table} ({shape})") as create:
+                    create.executeUpdate()
+        connection.commit()
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[Any]:
+        properties = self._jvm.java.util.Properties()
+        given = {"user": self._settings.user, "password": self._settings.password.get_secret_value()}
+        for key, value in {**_CONNECTION, **{key: value for key, value in given.items() if value}}.items():
+            properties.setProperty(key, value)
+        driver = self._jvm.org.postgresql.Driver
+        if isinstance(driver, JavaPackage):
+            raise ConfigurationError(
+                f"sinks.tables.{self._name}: the Spark session has no PostgreSQL driver: build it with these settings."
+            )
+        # not by way of DriverManager, which knows only drivers of the class loader that calls it
+        connection = driver().connect(self._settings.url, properties)
+        try:
+            connection.setAutoCommit(False)
+            with self._statement(connection, _SESSION) as session:
+                session.execute()
+            connection.commit()
+            yield connection
+        finally:
+            with contextlib.suppress(Py4JJavaError):
+                connection.close()  # what was not committed is rolled back
+
+    @staticmethod
+    @contextlib.contextmanager
+    def _statement(connection: Any, text: str) -> Iterator[Any]:
+        statement = connection.prepareStatement(text)
+        try:
+            yield statement
+        finally:
+            with contextlib.suppress(Py4JJavaError):
+                statement.close()
+
+
+def _may_pass(error: Py4JJavaError) -> bool:
+    said = error.java_exception
+    if "UnknownHost" in str(said.getCause()):
+        return False
+    try:
+        return str(said.getSQLState()).startswith(_PASSING)
+    except Py4JError:  # not the database's
+        return False
+
+
+def _quoted(name: str) -> str:
+    return ".".join(f'"{part}"' for part in name.split("."))
+
+
+def _problem(error: Py4JJavaError) -> str:
+    """What the database says, on one line."""
+    return " ".join(str(error.java_exception.getMessage()).split()).rstrip(".")
+
+
+def _chunks(uris: list[str]) -> Iterator[pa.RecordBatch]:
+    """Rows of staged files, in pieces of some megabytes."""
+    for uri in uris:
+        files, path = file_system_of(uri)
+        with files.open_input_file(path) as source:
+            for rows in pq.ParquetFile(source).iter_batches(batch_size=10_000):
+                step = max(1, rows.num_rows * _CHUNK_BYTES // max(1, rows.nbytes))
+                for start in range(0, rows.num_rows, step):
+                    yield rows.slice(start, step)

@@ -1,0 +1,146 @@
+"""The driver's half of tables: what the tasks have staged is published, destination by destination."""
+
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Iterable
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streaming.batch import Batch
+from streaming.failpoints import Step, Witness
+from streaming.folders import Folder
+from streaming.java_errors import could_not_take
+from streaming.tables.routes import Routes
+from streaming.tables.staging import StagedFile, StagingPlan, file_system_of
+
+_STAGING = "_checkback_staging"  # readers of tables pass over names that begin so
+_LOGGER = logging.getLogger(__name__)
+
+
+class Destination(Protocol):
+    """A table that remembers which batches of which query it has."""
+
+    root: Folder
+    """Where its rows are staged."""
+
+    def prepare(self) -> None:
+        """Make what is missing, and find out whether it can be written to.
+
+        Raises:
+            ConfigurationError: it cannot, and will not until somebody changes something.
+            DestinationError: it cannot be reached now.
+        """
+
+    def publish(self, batch: Batch, folder: str, files: list[str]) -> None:
+        """Make the rows of a batch visible, all at once; nothing when the batch, or a later one, is in already.
+
+        ``files`` lie in ``folder`` of :attr:`root`; the folder is the batch's alone.
+
+        Raises:
+            DestinationError: that was not possible. Nothing, or everything, is visible.
+        """
+
+
+class RoutesInForce(Protocol):
+    """Which rules a batch runs under: see :mod:`streaming.settings_in_force`."""
+
+    def any_routes(self) -> bool:
+        """Whether any batch, past or to come, may have messages for tables."""
+
+    def routes_of(self, batch: int) -> Routes:
+        """Where the batch's messages go, in all its runs."""
+
+
+class Publisher:
+    """All destinations of a job."""
+
+    def __init__(self, destinations: dict[str, Destination], rules: RoutesInForce, witness: Witness) -> None:
+        self._destinations = destinations
+        self._rules = rules
+        self._witness = witness
+        self._cleaned = False
+
+    def plan(self, batch: Batch) -> StagingPlan | None:
+        """Where the tasks of one more attempt at a batch stage their rows; None when its rules name Kafka only."""
+        routes = self._rules.routes_of(batch.number)
+        if not self._cleaned:
+            self._remove_leftovers(batch.query_id)
+        if not routes.tables():
+            return None
+        folder = f"{_STAGING}/{batch.query_id}/{uuid.uuid4().hex}"
+        roots = {name: self._destinations[name].root.uri for name in routes.tables()}
+        # one root may serve several destinations
+        return StagingPlan(batch.number, routes, {name: f"{uri}/{folder}/{name}" for name, uri in roots.items()})
+
+    def publish(self, batch: Batch, plan: StagingPlan, staged: Iterable[StagedFile]) -> Counter[str]:
+        """Publish a batch that every task has reported, in the order in which the rules name the destinations.
+
+        1. Every staged file is whole: it has the rows that its task reported.
+        2. Each destination that gets rows takes them; one that has the batch already changes nothing.
+        3. Only then are the staged files removed.
+
+        Returns:
+            Rows by destination, also of those that had them already.
+
+        Raises:
+            DestinationError: one could not; those before it have the batch.
+        """
+        files = list(staged)
+        rows: Counter[str] = Counter()
+        self._witness(Step.BEFORE_PUBLISH, batch.number)
+        for file in files:  # 1
+            _refuse_incomplete(file, batch.number)
+        for number, (name, folder) in enumerate(plan.folders.items()):  # 2
+            mine = [file for file in files if file.destination == name]
+            if number:
+                self._witness(Step.BETWEEN_DESTINATIONS, batch.number)
+            if mine:
+                names = [file.file.rpartition("/")[2] for file in mine]
+                destination = self._destinations[name]
+                destination.publish(batch, folder.removeprefix(f"{destination.root.uri}/"), names)
+                rows[name] = sum(file.rows for file in mine)
+        self._witness(Step.AFTER_PUBLISH, batch.number)
+        if files:
+            self._remove_staged(plan)  # 3
+        return rows
+
+    def _remove_staged(self, plan: StagingPlan) -> None:
+        for name, folder in plan.folders.items():
+            root = self._destinations[name].root
+            attempt = folder.removeprefix(f"{root.uri}/").rpartition("/")[0]
+            self._remove(root, attempt)
+
+    def _remove_leftovers(self, query_id: str) -> None:
+        """Of earlier runs of this query; a driver that still publishes one of them fails, and changes nothing."""
+        for destination in self._destinations.values():
+            for attempt in destination.root.children(f"{_STAGING}/{query_id}"):
+                self._remove(destination.root, f"{_STAGING}/{query_id}/{attempt}")
+        self._cleaned = True
+
+    def _remove(self, root: Folder, name: str) -> None:
+        try:
+            root.remove(name)
+        except Exception as error:  # noqa: BLE001  (Java's come as py4j's; the batch is in, and the next start tries again)
+            _LOGGER.warning("Staged files in %s/%s could not be removed: %s", root.uri, name, error)
+
+
+def _refuse_incomplete(staged: StagedFile, batch: int) -> None:
+    """A Parquet file ends with what it holds, so one that was cut short cannot be opened.
+
+    Raises:
+        DestinationError: the file is not what its task has written.
+    """
+    files, path = file_system_of(staged.file)
+    try:
+        with files.open_input_file(path) as source:
+            rows = pq.ParquetFile(source).metadata.num_rows
+    except (OSError, pa.ArrowException) as error:
+        raise could_not_take(
+            staged.destination, batch, f"the staged file {staged.file} is not whole: {error}"
+        ) from error
+    if rows != staged.rows:
+        problem = f"the staged file {staged.file} has {rows} rows instead of {staged.rows}"
+        raise could_not_take(staged.destination, batch, problem)

@@ -1,0 +1,209 @@
+"""The task's half of tables: rows that are not for Kafka are taken out of the outcomes and staged as Parquet.
+
+A staged file is nobody's until the driver publishes it, and the driver publishes those that a finished task names in
+its report. What failed tasks leave behind is removed when the job starts the next time.
+"""
+
+import contextlib
+import os
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs
+import pyarrow.parquet as pq
+
+from checkback.exceptions import DestinationError
+from conf import KAFKA
+from state import Kind
+from streaming.kafka_sink.content import Contents, left_out
+from streaming.kafka_sink.holding import HELD_MARK
+from streaming.tables.routes import Routes
+from streaming.tables.rows import TABLE_SCHEMA, table_rows, unbundled
+
+_ROW_GROUP_BYTES = 16 * 1024 * 1024
+_ROW_GROUP_ROWS = 100_000
+
+
+@dataclass(frozen=True)
+class StagingPlan:
+    """Where the tasks of one attempt at a batch put what tables get."""
+
+    batch: int
+    routes: Routes
+    folders: Mapping[str, str]
+    """Destination to the URI of a folder that is this attempt's alone."""
+
+
+class StagedFile(NamedTuple):
+    """A whole Parquet file of rows (``TABLE_SCHEMA``) for one destination."""
+
+    destination: str
+    file: str
+    rows: int
+
+
+def file_system_of(uri: str) -> tuple[pa.fs.FileSystem, str]:
+    """Arrow's file system for what Hadoop would reach under the URI, and the path in it."""
+    scheme, colon, rest = uri.partition(":")
+    if not colon or scheme == "file":
+        return pa.fs.LocalFileSystem(), (f"/{rest.lstrip('/')}" if colon else uri)
+    named = f"s3:{rest}" if scheme in {"s3a", "s3n"} else uri
+    return pa.fs.FileSystem.from_uri(named)
+
+
+class Staging:
+    """The staged rows of one task."""
+
+    def __init__(self, plan: StagingPlan, partition: int, contents: Contents | None = None) -> None:
+        self._plan = plan
+        self._contents = contents
+        self._partition = partition
+        self._open: dict[str, _StagedRows] = {}
+        self.files: list[StagedFile] = []
+        """Complete once the iterator that :meth:`take` gave has come to its end."""
+
+    def take(self, outcomes: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The outcomes that Kafka gets; rows for tables are staged while they pass.
+
+        Memory: one row group for each destination.
+
+        Raises:
+            DestinationError: a destination's staging folder cannot be written to.
+        """
+        try:
+            for piece in outcomes:
+                for whole in self._whole(piece):
+                    rest = self._stage(whole)
+                    if rest.num_rows:
+                        yield rest
+            # before Kafka has the batch: a disk that is full then costs nothing
+            self.files = [rows.finish() for rows in self._open.values()]
+        except BaseException:
+            for rows in self._open.values():
+                rows.discard()
+            raise
+
+    @property
+    def counts(self) -> Counter[str]:
+        """What became of messages here, and not in the state machine."""
+        return self._contents.counts if self._contents else Counter()
+
+    def _whole(self, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows, with content that was set aside where tables get it, and without bundles of which they get a part.
+
+        What is for Kafka alone is read as it is written. Which table a message of several goes to is in the content.
+        """
+        if self._contents is None:
+            yield unbundled(piece, self._plan.routes)
+            return
+        aside, kinds = left_out(piece), piece.column("kind").to_numpy()
+        for_tables = aside & (kinds == Kind.DELIVER)
+        if for_tables.any():
+            topics = piece.column("topic").filter(pa.array(for_tables)).to_pylist()
+            for_tables[for_tables] = [self._plan.routes.of_topic(topic) != (KAFKA,) for topic in topics]
+        done = 0
+        for at in [*np.flatnonzero(aside & (kinds == Kind.DELIVER_BUNDLE)).tolist(), piece.num_rows]:
+            if at > done:
+                for whole in self._contents.filled(piece.slice(done, at - done), for_tables[done:at]):
+                    yield unbundled(whole, self._plan.routes)
+            if at < piece.num_rows:
+                yield from self._bundle(piece.slice(at, 1), self._contents)
+            done = at + 1
+
+    def _bundle(self, row: pa.RecordBatch, contents: Contents) -> Iterator[pa.RecordBatch]:
+        for whole in contents.filled(row):
+            for_kafka = whole.column("kind")[0].as_py() == Kind.DELIVER_BUNDLE
+            apart = unbundled(whole, self._plan.routes)
+            yield row if for_kafka and apart is whole else apart
+
+    def _stage(self, piece: pa.RecordBatch) -> pa.RecordBatch:
+        # one that was held for its topic in Kafka has been in its tables since then
+        held = pc.fill_null(pc.match_substring(piece.column("headers"), HELD_MARK), fill_value=False)
+        delivered = pc.and_not(pc.equal(piece.column("kind"), int(Kind.DELIVER)), held)
+        topics = pc.unique(piece.column("topic").filter(delivered)).to_pylist()
+        routed = {topic: self._plan.routes.of_topic(topic) for topic in topics}
+        for destination in self._plan.folders:
+            chosen = [topic for topic, to in routed.items() if destination in to]
+            if chosen:
+                rows = piece.filter(_of_topics(piece, delivered, chosen))
+                self._rows_for(destination).add(table_rows(rows, self._plan.batch))
+        elsewhere = [topic for topic, to in routed.items() if KAFKA not in to]
+        return piece.filter(pc.invert(_of_topics(piece, delivered, elsewhere))) if elsewhere else piece
+
+    def _rows_for(self, destination: str) -> "_StagedRows":
+        if destination not in self._open:
+            folder = self._plan.folders[destination]
+            # a name of its own: another attempt of this task may still be writing
+            file = f"{folder}/{self._partition:05d}-{uuid.uuid4().hex}.parquet"
+            self._open[destination] = _StagedRows(destination, file)
+        return self._open[destination]
+
+
+def _of_topics(piece: pa.RecordBatch, delivered: pa.Array, topics: list[str]) -> pa.Array:
+    return pc.and_(delivered, pc.is_in(piece.column("topic"), value_set=pa.array(topics, pa.string())))
+
+
+class _StagedRows:
+    """One file being written, in row groups."""
+
+    def __init__(self, destination: str, file: str) -> None:
+        self._destination = destination
+        self._file = file
+        self._waiting: list[pa.RecordBatch] = []
+        self._bytes = self._waiting_rows = self._rows = 0
+        with self._explained():
+            self._files, self._path = file_system_of(file)
+            self._files.create_dir(self._path.rpartition("/")[0], recursive=True)
+            self._writer: Any = pq.ParquetWriter(self._path, TABLE_SCHEMA, filesystem=self._files)
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self._waiting.append(rows)
+        self._bytes += rows.nbytes
+        self._waiting_rows += rows.num_rows
+        self._rows += rows.num_rows
+        if self._bytes >= _ROW_GROUP_BYTES or self._waiting_rows >= _ROW_GROUP_ROWS:
+            self._write()
+
+    def finish(self) -> StagedFile:
+        if self._waiting:
+            self._write()
+        with self._explained():
+            self._writer.close()
+            if isinstance(self._files, pa.fs.LocalFileSystem):
+                _to_disk(self._path)
+        return StagedFile(self._destination, self._file, self._rows)
+
+    def discard(self) -> None:
+        with contextlib.suppress(OSError, pa.ArrowException):
+            self._writer.close()
+            self._files.delete_file(self._path)
+
+    def _write(self) -> None:
+        with self._explained():
+            self._writer.write_table(pa.Table.from_batches(self._waiting, TABLE_SCHEMA))
+        self._waiting, self._bytes, self._waiting_rows = [], 0, 0
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            raise DestinationError(
+                f"Rows for destination {self._destination} cannot be staged in {self._file}: "
+                f"{' '.join(str(error).split())}. Nothing is lost: put it right and start the job again."
+            ) from error
+
+
+def _to_disk(path: str) -> None:
+    """Spark's commit log may outlive a power cut: then the rows must, too."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

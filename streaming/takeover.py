@@ -1,0 +1,117 @@
+"""What a start makes sure of, between the checkpoint folder and Kafka, before Spark runs a batch."""
+
+import logging
+from dataclasses import dataclass
+
+from checkback.exceptions import CheckpointMismatchError
+from streaming.brokers.client import SinkSettings
+from streaming.checkpoint.folder import Checkpoint
+from streaming.checkpoint.progress import Progress, judge_start
+from streaming.checkpoint.repair import Condition, examine, last_batch, repairs
+from streaming.ownership.claim import Claim, Owner
+from streaming.ownership.fence import fence, read_progress
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What the machine's clock says at the start, and how far off it may be; milliseconds."""
+
+    now_ms: int
+    tolerance_ms: int
+
+    @property
+    def horizon_ms(self) -> int:
+        """What is dated after it, is dated by a clock that was ahead."""
+        return self.now_ms + self.tolerance_ms
+
+
+class Opening:
+    """Takes a checkpoint over from whoever ran on it before, if it may be gone on with.
+
+    In two parts, so that all that may fail is tried between them, while the run before goes on undisturbed. The folder
+    fits (:meth:`streaming.checkpoint.folder.Checkpoint.check`).
+    """
+
+    def __init__(
+        self, checkpoint: Checkpoint, own: Owner, clock: Clock, settings: SinkSettings, claim: Claim, partitions: int
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._own = own
+        self._clock = clock
+        self._settings = settings
+        self._claim = claim
+        self._partitions = partitions
+        self._claim_name = False
+
+    def judge(self, *, claim_name: bool) -> list[Owner]:
+        """Whether the checkpoint can be gone on with; changes nothing in Kafka or on disk.
+
+        1. The topics are not another checkpoint's; the clock is not behind.
+        2. Kafka's progress and the checkpoint's newest batch fit together.
+        3. What a crash or a power loss has left can be repaired.
+
+        Returns:
+            The runs that :meth:`take` will put an end to, as far as they have not ended.
+
+        Raises:
+            CheckpointMismatchError, ProgressError: going on would do harm, or cannot be done.
+        """
+        self._claim_name = claim_name
+        standing = self._claim.judge(self._own, claim_name=claim_name)  # 1
+        found = examine(self._checkpoint, self._clock.horizon_ms)
+        refuse_slow_clock(found, _last_time_ms(self._checkpoint, found), self._clock)
+        progress = self._progress(settled=False)
+        judge_start(progress, last_batch(found, self._checkpoint.floor()))  # 2
+        repairs(self._checkpoint, found, progress)  # 3
+        return standing
+
+    def take(self) -> None:
+        """Take the checkpoint over.
+
+        1. Claim the topics, unless somebody else has meanwhile: the run before stops at its next batch.
+        2. Fence its producers, and compare again: now nobody else can move the progress.
+        3. Repair what a crash or a power loss has left.
+
+        Raises:
+            CheckpointMismatchError, ProgressError: the run before has changed something since :meth:`judge`.
+        """
+        self._claim.judge(self._own, claim_name=self._claim_name)  # 1
+        self._claim.take(self._own)
+        fence(self._settings, self._own.query_id, self._partitions)  # 2
+        progress = self._progress(settled=True)
+        found = examine(self._checkpoint, self._clock.horizon_ms)  # the run before may have begun a batch meanwhile
+        judge_start(progress, last_batch(found, self._checkpoint.floor()))
+        for name in repairs(self._checkpoint, found, progress):  # 3
+            self._checkpoint.remove(name)
+            _LOGGER.warning("Removed %s from the checkpoint: its batch is run again.", name)
+
+    def _progress(self, *, settled: bool) -> list[Progress]:
+        return read_progress(self._settings, self._own.query_id, self._partitions, settled=settled)
+
+
+def refuse_slow_clock(found: Condition, last_ms: int, clock: Clock) -> None:
+    """Refuse to start on a clock with which Spark would drop new records as late.
+
+    Raises:
+        CheckpointMismatchError: it is behind the last batch by more than is tolerated, or behind the watermark.
+    """
+    entry = None if found.given_up else found.entry
+    watermark_ms = max(found.watermark_ms or 0, entry.watermark_ms if entry else 0)
+    behind_ms = max(last_ms - clock.now_ms, watermark_ms + clock.tolerance_ms - clock.now_ms)
+    if behind_ms > clock.tolerance_ms or clock.now_ms <= watermark_ms:
+        raise CheckpointMismatchError(
+            f"This machine's clock is {behind_ms / 1000:.0f} s behind the checkpoint's last batch, more "
+            "than job.clock_tolerance: Spark would drop new records as late. Set the clock, or, if it was ahead before "
+            "and is right now, wait until it has caught up; then start again."
+        )
+
+
+def _last_time_ms(checkpoint: Checkpoint, found: Condition) -> int:
+    """The time of the newest batch that was, or will be, run."""
+    if found.entry is not None and not found.given_up:
+        return found.entry.time_ms
+    if found.begun:
+        return checkpoint.entry(found.begun - 1).time_ms
+    return 0

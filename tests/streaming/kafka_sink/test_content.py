@@ -1,0 +1,252 @@
+"""Content that was set aside is read again from the half topic; librdkafka's own mock of a broker stands for Kafka."""
+
+import socket
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from checkback.protocol import Message, Topics, pack
+from state import BUNDLE, Kind
+from streaming.headers import application_headers, unpack_headers
+from streaming.kafka_sink.content import ANOTHER, GONE, Contents
+from streaming.kafka_sink.half_reader import HalfReader
+from tests.streaming.outcomes import outcome, rows
+
+Headers = list[tuple[str, bytes | None]]
+TOPICS = Topics()
+OURS: Headers = [("cb-id", b"tx-1"), ("cb-group", b"shop"), ("cb-topic", b"orders")]
+
+
+class Kafka:
+    """A half topic with some partitions."""
+
+    def __init__(self) -> None:
+        self._producer = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "none", "log_level": 0})
+        (broker,) = self._producer.list_topics(timeout=30).brokers.values()
+        self._address = (broker.host, broker.port)
+        self.client = {"bootstrap.servers": f"{broker.host}:{broker.port}", "log_level": 0}
+        self._by_hand = 0
+        self.asked: list[tuple[int, list[int]]] = []
+
+    def write(
+        self, value: bytes | None, key: bytes | None = None, headers: Headers | None = None, place: int = 0
+    ) -> None:
+        self._producer.produce(TOPICS.half, value, key, place, headers=[*OURS, *(headers or [])])  # type: ignore[arg-type]
+        self._producer.flush(30)
+
+    def write_by_hand(self, value: bytes, *, named: bool) -> int:
+        """With a header's name that is not UTF-8, or without headers; its offset in partition 3.
+
+        No client does so; over the wire anybody can.
+        """
+
+        class Name(str):
+            __slots__ = ()
+
+            def encode(self, *_: Any, **__: Any) -> bytes:
+                return b"\xff\xfe"
+
+        builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 10_000)  # noqa: FBT003
+        builder.append(0, 1, None, value, [(Name("x"), b"1")] if named else [])
+        batch = bytes(builder.build())
+        topic = struct.pack(">h", len(TOPICS.half)) + TOPICS.half.encode()
+        body = struct.pack(">hhii", -1, -1, 30_000, 1) + topic + struct.pack(">iii", 1, 3, len(batch)) + batch
+        request = struct.pack(">hhih", 0, 3, 1, 2) + b"me" + body
+        with socket.create_connection(self._address) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            connection.recv(1_000)
+        self._by_hand += 1
+        return self._by_hand - 1
+
+    def reader(self, seconds: float = 60.0) -> HalfReader:
+        return HalfReader(self.client, TOPICS.half, seconds)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Kafka:
+    """300 half messages of 1 kB on partition 1, all known by their number."""
+    made = Kafka()
+    for number in range(300):
+        made.write(b"%d" % number + b"v" * 1_000, b"key", [("n", b"%d" % number), ("null", None)], place=1)
+    return made
+
+
+@pytest.mark.parametrize("offsets", [[0], [299], [5, 6, 7], [280, 3, 150, 151, 4, 3], [], list(range(300))])
+def test_messages_are_read_by_their_offsets(broker: Kafka, offsets: list[int]) -> None:
+    reader = broker.reader()
+    found = [(offset, message and message.value()) for offset, message in reader.read(1, offsets)]
+    assert found == [(offset, b"%d" % offset + b"v" * 1_000) for offset in sorted(set(offsets))]
+
+
+def test_what_is_not_there_yet_is_not_taken_for_gone(broker: Kafka) -> None:
+    with pytest.raises(KafkaException):
+        list(broker.reader(seconds=2.0).read(1, [300]))
+
+
+def test_a_broker_that_is_away_when_a_read_begins_is_waited_for(broker: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = broker.reader()
+    consumer = reader._consumer
+    away = [KafkaError._UNKNOWN_PARTITION, KafkaError._TRANSPORT]
+
+    class AwayAtFirst:
+        def get_watermark_offsets(self, *asked: Any) -> Any:
+            if away:
+                raise KafkaException(KafkaError(away.pop()))
+            return consumer.get_watermark_offsets(*asked)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(consumer, name)
+
+    monkeypatch.setattr(reader, "_consumer", AwayAtFirst())
+    assert [offset for offset, _ in reader.read(1, [3])] == [3]
+
+
+def left_out(offset: int, size: int = 20_000, **columns: Any) -> dict[str, Any]:
+    made = {"value": None, "left_out": size, "half_partition": 1, "half_offset": offset, **columns}
+    return outcome("orders", **made)
+
+
+def filled(contents: Contents, *outcomes: dict[str, Any]) -> tuple[list[dict[str, Any]], Counter[str], int]:
+    contents.counts.clear()
+    (batch,) = rows(*outcomes)
+    pieces = list(contents.filled(batch))
+    assert all(piece.schema == batch.schema for piece in pieces)
+    return pa.Table.from_batches(pieces).to_pylist(), contents.counts.copy(), len(pieces)
+
+
+def contents(broker: Kafka, most_bytes: int = 32 << 20) -> Contents:
+    reader = broker.reader()
+    return Contents(TOPICS, lambda: reader, most_bytes)
+
+
+def test_rows_get_their_content_back_and_others_stay_as_they_are(broker: Kafka) -> None:
+    small, all_aside = outcome("orders", value=b"small"), left_out(7, key=None, headers=None)
+    with_headers = left_out(9, 1_001, key=b"key", headers='[{"key":"kept","value":""}]', kind=Kind.PARK)
+    (first, second, third), counts, _ = filled(contents(broker), small, all_aside, with_headers)
+    assert first == small
+    assert (second["key"], second["value"]) == (b"key", b"7" + b"v" * 1_000)
+    assert unpack_headers(second["headers"]) == [*OURS, ("n", b"7"), ("null", None)]
+    assert (third["key"], third["headers"]) == (b"key", '[{"key":"kept","value":""}]')
+    assert third["value"] == b"9" + b"v" * 1_000
+    assert second["left_out"] == third["left_out"] == -1
+    assert counts == {}
+
+
+def test_a_batch_without_such_rows_asks_nobody() -> None:
+    def reader() -> HalfReader:
+        raise AssertionError
+
+    small = outcome("orders")
+    assert filled(Contents(TOPICS, reader), small, {**small, "kind": int(Kind.COUNT)})[0][0] == small
+
+
+def test_no_more_is_held_in_memory_than_is_allowed(broker: Kafka) -> None:
+    outcomes = [left_out(offset, 1_001) for offset in range(10)]
+    found, _, pieces = filled(contents(broker, most_bytes=3_003), *outcomes)
+    assert [row["value"][:1] for row in found] == [b"%d" % number for number in range(10)]
+    assert pieces == 4
+
+
+@pytest.mark.parametrize(("size", "there"), [(65_536, True), (65_537, False)])
+def test_a_check_gets_a_small_value_back_and_no_large_one(broker: Kafka, size: int, there: bool) -> None:  # noqa: FBT001
+    ((row,), _, _) = filled(contents(broker), left_out(3, size, kind=Kind.CHECK, key=b"key"))
+    assert row["left_out"] == (-1 if there else size)
+    assert (row["value"] is not None) == there
+
+
+def test_a_half_message_that_is_not_taken_in_is_rejected_with_its_content(broker: Kafka) -> None:
+    aside = left_out(7, tx_id="", group="", key=None, headers=None, kind=Kind.REJECT_RECORD, reason="quotas")
+    ((row,), counts, _) = filled(contents(broker), aside)
+    assert (row["kind"], row["key"], row["value"], row["reason"]) == (
+        Kind.REJECT_RECORD,
+        b"key",
+        b"7" + b"v" * 1_000,
+        "quotas",
+    )
+    assert unpack_headers(row["headers"]) == [*OURS, ("n", b"7"), ("null", None)]
+    assert counts == {}
+
+
+@pytest.mark.parametrize("other", [{"tx_id": "tx-2"}, {"group": "another"}])
+def test_another_message_at_its_place_is_never_taken_for_it(broker: Kafka, other: dict[str, str]) -> None:
+    """The half topic was made anew, or its brokers have lost its end and written on."""
+    for aside in ({"key": None, "headers": None}, {"key": b"k"}):
+        ((row,), counts, _) = filled(contents(broker), left_out(3, **aside, **other))
+        assert (row["kind"], row["value"], counts) == (Kind.PARK, None, {"gone": 1, "parked": 1})
+        assert ANOTHER in row["reason"]
+
+
+def test_one_that_operators_had_stays_in_their_list_when_its_content_is_gone() -> None:
+    made = Contents(TOPICS, Empty)  # type: ignore[arg-type]
+    end = outcome("orders", kind=Kind.PARK_END, reason="committed", half_partition=1, half_offset=3)
+    found, _, _ = filled(made, left_out(3), {**end, "half_offset": 4}, end)
+    assert [(row["kind"], row["half_offset"]) for row in found] == [(Kind.PARK, 3), (Kind.PARK_END, 4)]
+    (batch,) = rows(end)
+    assert list(made.filled(batch)) == []
+
+
+class Empty:
+    """A half topic that has nothing any more."""
+
+    def read(self, _partition: int, offsets: list[int]) -> Iterator[tuple[int, None]]:
+        yield from ((offset, None) for offset in offsets)
+
+
+def gone(kind: Kind, **columns: Any) -> tuple[dict[str, Any], Counter[str]]:
+    contents = Contents(TOPICS, Empty)  # type: ignore[arg-type]
+    (row,), counts, _ = filled(contents, left_out(3, kind=kind, headers='[{"key":"a","value":""}]', **columns))
+    return row, counts
+
+
+@pytest.mark.parametrize(("kind", "partition"), [(Kind.DELIVER, 2), (Kind.DELIVER_BUNDLE, BUNDLE)])
+def test_a_committed_message_that_kafka_has_no_more_is_parked_with_that_reason(kind: Kind, partition: int) -> None:
+    row, counts = gone(kind, partition=partition)
+    assert (row["kind"], row["value"], row["partition"]) == (Kind.PARK, None, max(partition, -1))
+    assert row["reason"] == f"committed, but not deliverable to orders: {GONE} (1:3)"
+    assert application_headers(row["headers"]) == [("a", b"")]
+    assert counts == {"gone": 1, "parked": 1}
+
+
+def test_one_that_is_parked_anyway_says_so_too() -> None:
+    row, counts = gone(Kind.PARK, reason="undecided for longer than the age limit")
+    assert row["reason"] == f"undecided for longer than the age limit; {GONE}"
+    assert counts == {"gone": 1}
+
+
+def test_a_check_of_it_is_asked_all_the_same() -> None:
+    row, counts = gone(Kind.CHECK)
+    assert (row["kind"], row["left_out"], counts) == (Kind.CHECK, 20_000, {})
+
+
+def test_several_messages_are_looked_at_when_they_are_read_again(broker: Kafka) -> None:
+    headers = '[{"key":"cb-messages","value":"Mg=="}]'  # 2
+    reader = contents(broker)
+    for at, value in enumerate((pack([Message("a", b"1"), Message("b", b"2")]), pack([Message("a", b"1")]), b"none")):
+        broker.write(value, b"k", place=2)
+        bundle = {"half_partition": 2, "partition": BUNDLE, "headers": headers, "key": b"k"}
+        ((row,), counts, _) = filled(reader, left_out(at, len(value), kind=Kind.DELIVER_BUNDLE, **bundle))
+        if at == 0:
+            assert (row["kind"], row["value"], counts) == (Kind.DELIVER_BUNDLE, value, {})
+        else:
+            assert (row["kind"], row["topic"], row["value"]) == (Kind.REJECT_RECORD, TOPICS.half, value)
+            assert row["reason"].startswith(
+                ("cb-messages says 2, its value holds 1", "Not a value of several messages")
+            )
+            assert counts == {"malformed": 1}
+            ((row,), counts, _) = filled(reader, left_out(at, len(value), kind=Kind.PARK, **bundle))
+            assert (row["kind"], row["partition"], row["value"]) == (Kind.PARK, -1, value)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_record_of_somebody_else_at_its_place_is_never_taken_for_it(broker: Kafka, *, named: bool) -> None:
+    """Its name is not UTF-8, or it has no headers."""
+    place = broker.write_by_hand(b"somebody else's", named=named)
+    ((row,), counts, _) = filled(contents(broker), left_out(place, half_partition=3, key=b"key" if named else None))
+    assert (row["kind"], row["value"], counts) == (Kind.PARK, None, {"gone": 1, "parked": 1})
+    assert ANOTHER in row["reason"]

@@ -1,0 +1,220 @@
+"""What the sink does with committed messages that their topics do not take, on a real Kafka."""
+
+import json
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, NewPartitions
+
+from checkback import protocol
+from checkback.protocol import HalfPosition, Held, Message, to_base64
+from checkback.topics import TopicAdministration
+from state import BUNDLE, Kind
+from streaming.batch import Batch, PartitionReport
+from streaming.brokers.client import SinkSettings
+from streaming.kafka_sink.holding import pause_ms
+from streaming.kafka_sink.partition_writer import write_partition
+from tests.place import Place
+from tests.streaming.outcomes import outcome, rows
+
+NOW_MS = 1_000_000
+HOUR_MS = 3_600_000
+
+
+@dataclass
+class Sink:
+    """The sink's task, batch after batch, and the half messages that it writes."""
+
+    place: Place
+    query_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    batches: int = 0
+    seen: int = 0
+
+    def write(self, *outcomes: dict[str, Any], now_ms: int = NOW_MS) -> PartitionReport:
+        place = self.place
+        settings = SinkSettings(place.bootstrap_servers, place.topics, 60_000, redeliver_for_ms=HOUR_MS)
+        batch = Batch(self.query_id, self.batches, "hash", every_partition_writes=False, time_ms=now_ms)
+        self.batches += 1
+        return write_partition(settings, batch, 0, rows(*outcomes))
+
+    def kept(self) -> Any:
+        """The one half message that has been written since."""
+        found = [record for record in self.place.read(self.place.topics.half) if record.partition == 0]
+        (record,) = found[self.seen :]
+        self.seen += 1
+        return record
+
+    def taken_in(self, record: Any) -> dict[str, Any]:
+        """The outcome that a half message becomes, as the state machine gives it when it is due."""
+        headers = dict(record.headers)
+        packed = [{"key": name, "value": to_base64(value)} for name, value in record.headers]
+        return outcome(
+            headers["cb-topic"].decode(),
+            tx_id=headers["cb-id"].decode(),
+            partition=int(headers.get("cb-partition", b"-1")),
+            key=record.key,
+            value=record.value,
+            half_partition=record.partition,
+            half_offset=record.offset,
+            headers=orjson.dumps(packed).decode(),
+        )
+
+    def configure(self, topic: str, **configuration: str) -> None:
+        admin = KafkaAdminClient(bootstrap_servers=self.place.bootstrap_servers)
+        configs = {key.replace("_", "."): value for key, value in configuration.items()}
+        admin.alter_configs([ConfigResource("TOPIC", topic, configs)])
+        admin.close()
+
+
+@pytest.fixture
+def sink(place: Place) -> Sink:
+    return Sink(place)
+
+
+@pytest.mark.parametrize(("tries", "pause"), [(0, 5_000), (1, 10_000), (6, 320_000), (7, 600_000), (10**9, 600_000)])
+def test_pauses_grow_up_to_ten_minutes(tries: int, pause: int) -> None:
+    assert pause_ms(tries) == pause
+
+
+def test_a_held_message_is_a_half_message_that_carries_its_own_decision(sink: Sink) -> None:
+    late = f"{sink.place.topics.prefix}late"
+    packed = '[{"key":"b","value":"AP8="},{"key":"a","value":""},{"key":"n"},{"key":"cb-check-max","value":"MQ=="}]'
+    report = sink.write(outcome(late, tx_id="tx", partition=2, key=b"k", headers=packed, half_offset=77))
+    assert json.loads(report.counts) == {"held": 1}
+    record = sink.kept()
+    assert (record.key, record.value) == (b"k", b"v")
+    assert record.headers == [
+        ("cb-id", b"tx"),
+        ("cb-group", b"shop"),
+        ("cb-topic", late.encode()),
+        ("cb-partition", b"2"),
+        ("cb-action", b"commit"),
+        ("cb-deliver-at", b"1005000"),
+        ("cb-held", b"1 1000000 0:77"),
+        ("cb-reason", f"committed, but not deliverable to {late} partition 2: there is no such topic".encode()),
+        *[("b", b"\x00\xff"), ("a", b""), ("n", None)],
+    ]
+
+
+def test_it_is_tried_again_with_growing_pauses_and_delivered_once_its_topic_is_there(sink: Sink) -> None:
+    late = f"{sink.place.topics.prefix}late"
+    sink.write(outcome(late, tx_id="tx", half_offset=77, headers='[{"key":"a","value":"MQ=="}]'))
+    first = sink.kept()
+    sink.write(sink.taken_in(first), now_ms=NOW_MS + 6_000)
+    second = dict(sink.kept().headers)
+    assert (second["cb-held"], second["cb-deliver-at"]) == (b"2 1000000 0:77", b"%d" % (NOW_MS + 6_000 + 10_000))
+    with TopicAdministration(sink.place.bootstrap_servers) as administration:
+        administration.create_one(late, 1)
+    report = sink.write(sink.taken_in(first))
+    assert json.loads(report.counts) == {"redelivered": 1}
+    (record,) = sink.place.read(late)
+    assert (record.value, record.headers) == (b"v", [("cb-id", b"tx"), ("a", b"1")])
+
+
+def test_a_topic_that_was_grown_takes_its_message(sink: Sink) -> None:
+    real = sink.place.real_topic
+    sink.write(outcome(real, value=b"before"), outcome(real, partition=5, value=b"beyond"))
+    held = sink.kept()
+    assert b"that topic has 4 partitions" in dict(held.headers)["cb-reason"]
+    admin = KafkaAdminClient(bootstrap_servers=sink.place.bootstrap_servers)
+    admin.create_partitions({real: NewPartitions(6)})
+    admin.close()
+    sink.write(sink.taken_in(held))
+    (record,) = [record for record in sink.place.read(real) if record.partition == 5]
+    assert record.value == b"beyond"
+
+
+def test_after_redeliver_for_it_is_left_to_operators(sink: Sink) -> None:
+    nowhere = f"{sink.place.topics.prefix}nowhere"
+    sink.write(outcome(nowhere, tx_id="tx", half_offset=77))
+    held = sink.taken_in(sink.kept())
+    sink.write(held, now_ms=NOW_MS + HOUR_MS - 1)
+    assert dict(sink.kept().headers)["cb-action"] == b"commit"
+    report = sink.write(held, now_ms=NOW_MS + HOUR_MS)
+    assert json.loads(report.counts) == {"undeliverable": 1}
+    headers = dict(sink.kept().headers)
+    assert (headers["cb-action"], headers["cb-held"]) == (b"park", b"0 0 0:77")
+    assert "cb-deliver-at" not in headers
+
+
+def test_what_is_a_messages_own_fault_is_left_to_operators_at_once(sink: Sink) -> None:
+    compacted = f"{sink.place.topics.prefix}compacted"
+    with TopicAdministration(sink.place.bootstrap_servers) as administration:
+        administration.create_one(compacted, 1, 1, {"cleanup.policy": "compact"})
+    sink.write(outcome(compacted, tx_id="tx"))
+    assert dict(sink.kept().headers)["cb-action"] == b"park"
+
+
+def test_an_operators_redelivery_asks_the_topic_again(sink: Sink) -> None:
+    narrow = f"{sink.place.topics.prefix}narrow"
+    with TopicAdministration(sink.place.bootstrap_servers) as administration:
+        administration.create_one(narrow, 1, 1, {"max.message.bytes": "1000"})
+    sink.write(outcome(narrow, tx_id="tx", value=b"x" * 2_000))
+    left = sink.taken_in(sink.kept())
+    sink.write(left)
+    again = dict(sink.kept().headers)
+    assert (again["cb-action"], again["cb-held"]) == (b"park", b"0 0 0:7")
+    sink.configure(narrow, max_message_bytes="5000")
+    report = sink.write(left)
+    assert json.loads(report.counts) == {"redelivered": 1}
+    assert [len(record.value) for record in sink.place.read(narrow)] == [2_000]
+
+
+def test_what_is_not_taken_again_is_not_said_to_be_delivered(sink: Sink) -> None:
+    narrow, late = (f"{sink.place.topics.prefix}{name}" for name in ("narrow", "late"))
+    with TopicAdministration(sink.place.bootstrap_servers) as administration:
+        administration.create_one(narrow, 1, 1, {"max.message.bytes": "1000"})
+    messages = [
+        outcome(narrow, tx_id="refused", value=b"x" * 2_000, half_offset=1),
+        outcome(late, tx_id="held", half_offset=2),
+        outcome(sink.place.real_topic, tx_id="taken", half_offset=3),
+    ]
+    ends = [{**row, "kind": Kind.PARK_END, "reason": "committed", "value": None} for row in messages]
+    sink.write(*messages, *ends)
+    parked = [dict(record.headers) for record in sink.place.read(sink.place.topics.parked)]
+    assert {record["cb-id"]: record["cb-ended"] for record in parked} == {
+        b"refused": b"committed, refused",
+        b"held": b"committed, held",
+        b"taken": b"committed",
+    }
+
+
+def test_one_message_of_several_is_held_by_itself_whatever_the_length_of_its_id(sink: Sink) -> None:
+    late = f"{sink.place.topics.prefix}late"
+    value = protocol.pack([Message(sink.place.real_topic, b"1"), Message(late, b"2", b"k", [("h", b"x")])])
+    row = outcome(late, kind=Kind.DELIVER_BUNDLE, tx_id="i" * 64, partition=BUNDLE, value=value)
+    sink.write({**row, "headers": '[{"key":"common","value":"MQ=="}]'})
+    record = sink.kept()
+    assert (record.key, record.value) == (b"k", b"2")
+    assert dict(record.headers)["cb-id"] == b"i" * 64 + b"#2"
+    assert record.headers[-2:] == [("h", b"x"), ("common", b"1")]
+
+
+def test_a_parked_record_of_an_undeliverable_message_says_why_and_where_it_came_from(sink: Sink) -> None:
+    late = f"{sink.place.topics.prefix}late"
+    sink.write(outcome(late, tx_id="tx", half_offset=77), now_ms=NOW_MS)
+    held = sink.taken_in(sink.kept())
+    sink.write(held, now_ms=NOW_MS + HOUR_MS)
+    left = sink.taken_in(sink.kept())
+    sink.write({**left, "kind": Kind.PARK, "reason": ""})
+    sink.write({**left, "kind": Kind.PARK_END, "reason": "committed", "key": None, "value": None, "headers": ""})
+    first, second = (dict(record.headers) for record in sink.place.read(sink.place.topics.parked))
+    assert first["cb-reason"].startswith(b"committed, but not deliverable to")
+    assert (first["cb-from"], first["cb-half"]) == (f"{sink.place.topics.half}:0:77".encode(), b"0:2")
+    assert (second["cb-half"], second["cb-ended"]) == (b"0:2", b"committed")
+
+
+def test_what_is_held_is_spelled_and_read() -> None:
+    held = Held(3, NOW_MS, HalfPosition(3, 81_923))
+    assert str(held) == "3 1000000 3:81923"
+    assert Held.parse(str(held)) == held
+
+
+@pytest.mark.parametrize("text", ["", "1 2", "1 2 3", "a 2 3:4", "1 -2 3:4", "1 2 3:4 5", "1 2 03:4"])
+def test_what_is_not_held_is_refused(text: str) -> None:
+    with pytest.raises(protocol.ProtocolError):
+        Held.parse(text)

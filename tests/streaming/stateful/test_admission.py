@@ -1,0 +1,61 @@
+"""Half messages that keep the protocol and are not taken in all the same."""
+
+import numpy as np
+
+from state import HALF_FIELDS, Event, Rows
+from state.rows import Column, objects
+from streaming.stateful.admission import Admission
+
+NOW_MS = 1_700_000_000_000
+DAY_MS = 86_400_000
+
+
+def halves(*given: tuple[str, Event, int]) -> Rows:
+    """Group, what it says of itself, when it is to be delivered."""
+    rows = Rows({name: np.zeros(len(given), dtype) for name, dtype in HALF_FIELDS.items()})
+    groups, events, deliver_at = zip(*given, strict=True)
+    rows["group"][:] = objects(groups)
+    rows["event"][:] = np.array(events, dtype=np.uint8)
+    rows["deliver_at_ms"][:] = deliver_at
+    return rows
+
+
+def held(*rows: int, of: int) -> Column:
+    """Which of so many the job wrote itself."""
+    return np.isin(np.arange(of), rows)
+
+
+def test_a_delay_up_to_the_limit_is_taken_in_and_a_longer_one_is_not() -> None:
+    admission = Admission(NOW_MS, DAY_MS)
+    found = admission.reasons(
+        halves(
+            ("shop", Event.HALF, -1),
+            ("shop", Event.HALF, NOW_MS + DAY_MS),
+            ("shop", Event.HALF, NOW_MS + DAY_MS + 1),
+            ("shop", Event.HALF_COMMIT, NOW_MS + DAY_MS + 1),
+            ("shop", Event.HALF_COMMIT, NOW_MS + DAY_MS + 1),  # the job's own, for a topic that is slow
+        ),
+        held(4, of=5),
+    )
+    assert found.keys() == {2, 3}
+    assert "transactions.delay_max (1d)" in found[2]
+
+
+def test_of_a_barred_group_only_what_takes_no_room_is_taken_in() -> None:
+    admission = Admission(NOW_MS, DAY_MS, {"shop": "too much"})
+    found = admission.reasons(
+        halves(
+            ("shop", Event.HALF, -1),
+            ("other", Event.HALF, -1),
+            ("shop", Event.HALF_COMMIT, -1),  # is delivered at once
+            ("shop", Event.HALF_COMMIT, NOW_MS + 5_000),
+            ("shop", Event.HALF_COMMIT, NOW_MS + 5_000),  # the job's own, taken in before
+            ("shop", Event.HALF_PARK, -1),
+        ),
+        held(4, 5, of=6),
+    )
+    assert found == {0: "too much", 3: "too much"}
+
+
+def test_without_rows_there_is_nothing_to_say() -> None:
+    assert Admission(NOW_MS, DAY_MS, {"shop": "too much"}).reasons(Rows.empty(HALF_FIELDS), held(of=0)) == {}

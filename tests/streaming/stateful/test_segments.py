@@ -1,0 +1,231 @@
+"""The adapter around ``state``, on a real Spark with injected time: nothing sleeps for a timer."""
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.state import GroupState
+
+from checkback.protocol import Message, Topics, pack
+from state import BUNDLE, NOT_WRITTEN, Event, Kind, Limits, Policies, Policy
+from streaming.stateful.decode import BROKEN_KIND, CLOCK_KIND, COLUMNS, HALF_KIND, INGEST_TIME, OP_KIND
+from streaming.stateful.segments import with_segment_state
+from tests.place import STATE_PARTITIONS
+
+START_MS = 1_700_000_000_000
+TOLERANCE_MS = 600_000
+POLICY = Policy(transaction_timeout_ms=6_000, check_interval_ms=30_000, check_max=2, timer_slack_ms=1, segment_size=64)
+POLICIES = Policies(((0, POLICY),))
+
+
+class Stream:
+    """A query over files: each file is a batch, and says itself when it was taken in."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark = spark
+        self._input = folder / "input"
+        self._input.mkdir()
+        self._clock = folder / "clock"
+        self.checkpoint = folder / "checkpoint"
+        self._number = 0
+        self.outcomes: list[dict[str, Any]] = []
+        self.runs: list[tuple[int, list[dict[str, Any]]]] = []
+        """Batches by their number, as they were run, and what came out of each."""
+        self.dies = False
+        """Whether Spark's commit log gets no further batch."""
+        self._query: Any = None
+
+    def start(
+        self, policies: Policies = POLICIES, tolerance_ms: int = TOLERANCE_MS, limits: Limits | None = None
+    ) -> None:
+        """Start, or start again from the checkpoint."""
+        clock = str(self._clock)
+
+        def batch_time(_: GroupState) -> int:
+            return int(Path(clock).read_text(encoding="utf-8"))
+
+        columns = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
+        files = (
+            self._spark.readStream.schema(f"{columns}, ingest_ms long")
+            .option("maxFilesPerTrigger", 1)
+            .json(str(self._input))
+        )
+        timed = files.withColumn(INGEST_TIME, F.timestamp_millis("ingest_ms")).drop("ingest_ms")
+        self._query = (
+            with_segment_state(timed, policies, Topics(), tolerance_ms, batch_time, limits=limits)
+            .writeStream.option("checkpointLocation", str(self.checkpoint))
+            .foreachBatch(self._collect)
+            .start()
+        )
+
+    def stop(self) -> None:
+        self._query.stop()
+
+    def feed(self, after_ms: int, *rows: dict[str, Any]) -> list[dict[str, Any]]:
+        """Bring rows ``after_ms`` ms after the start, then a tick of the clock; what comes out of both."""
+        before = len(self.outcomes)
+        self._clock.write_text(str(START_MS + after_ms), encoding="utf-8")
+        for content in ([*rows, _row(kind=CLOCK_KIND, half_partition=-1, segment=-1)], [_tick()]):
+            lines = [json.dumps({**row, "ingest_ms": START_MS + after_ms}) for row in content]
+            part = self._input / f".{self._number:05}"
+            part.write_text("\n".join(lines), encoding="utf-8")
+            part.rename(self._input / f"{self._number:05}.json")  # seen whole or not at all
+            self._number += 1
+            self._query.processAllAvailable()
+        return self.outcomes[before:]
+
+    def _collect(self, frame: DataFrame, number: int) -> None:
+        made = [row.asDict() for row in frame.collect() if row.kind not in NOT_WRITTEN]
+        self.runs.append((number, made))
+        self.outcomes += made
+        if self.dies and made:
+            raise RuntimeError("the driver dies here")
+
+
+def _row(**columns: Any) -> dict[str, Any]:
+    blank = dict.fromkeys(COLUMNS)
+    common = {"half_partition": 0, "segment": 0, "event": 0, "left_out": -1}
+    return {**blank, **common, **columns}
+
+
+def _tick() -> dict[str, Any]:
+    return _row(kind=CLOCK_KIND, half_partition=-1, segment=-1)
+
+
+def half(offset: int, **columns: Any) -> dict[str, Any]:
+    fixed = {"tx_id": f"tx-{offset}", "group": "shop", "topic": "orders"}
+    return _row(kind=HALF_KIND, offset=offset, op_offset=offset, segment=offset // 64, **{**fixed, **columns})
+
+
+def op(offset: int, event: Event, op_offset: int = 0) -> dict[str, Any]:
+    fixed = {"tx_id": f"tx-{offset}", "group": "shop", "topic": "commit", "source": "check"}
+    return _row(kind=OP_KIND, offset=offset, op_offset=op_offset, event=event, segment=offset // 64, **fixed)
+
+
+def kinds(outcomes: list[dict[str, Any]]) -> list[tuple[Kind, str]]:
+    return sorted((Kind(row["kind"]), row["tx_id"]) for row in outcomes)
+
+
+@pytest.fixture
+def stream(spark: SparkSession, tmp_path: Path) -> Iterator[Stream]:
+    made = Stream(spark, tmp_path)
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_a_commit_delivers_in_the_batch_it_comes_in(stream: Stream) -> None:
+    assert stream.feed(0, half(1), half(70)) == []
+    assert kinds(stream.feed(1_000, op(70, Event.COMMIT))) == [(Kind.DELIVER, "tx-70")]
+
+
+def test_timers_check_at_the_interval_and_park_in_the_end(stream: Stream) -> None:
+    stream.feed(0, half(1))
+    assert stream.feed(5_000) == []
+    assert kinds(stream.feed(6_001)) == [(Kind.CHECK, "tx-1"), (Kind.STATUS, "tx-1")]
+    assert stream.feed(7_000, op(1, Event.CHECK_UNKNOWN, 1)) == []
+    assert stream.feed(30_000) == []
+    assert kinds(stream.feed(36_100)) == [(Kind.CHECK, "tx-1"), (Kind.STATUS, "tx-1")]
+    stream.feed(37_000, op(1, Event.CHECK_UNKNOWN, 2))
+    assert kinds(stream.feed(66_200)) == [(Kind.PARK, "tx-1"), (Kind.STATUS_END, "tx-1")]
+
+
+def test_state_and_timers_survive_a_restart(stream: Stream) -> None:
+    stream.feed(0, half(1, value="dmFsdWU=", headers='[{"key":"a","value":"MQ=="}]'), op(2, Event.COMMIT))
+    stream.stop()
+    stream.start()
+    assert kinds(stream.feed(1_000, half(2))) == [(Kind.DELIVER, "tx-2")]  # its op came before it
+    (check, status) = sorted(stream.feed(6_001), key=lambda row: row["kind"])
+    assert (check["kind"], check["value"], check["headers"]) == (
+        Kind.CHECK,
+        b"value",
+        '[{"key":"a","value":"MQ=="}]',
+    )
+    assert (status["kind"], status["half_offset"], status["attempt"]) == (Kind.STATUS, 1, 1)
+
+
+def test_timers_that_are_not_allowed_come_later_and_a_batch_run_again_lets_the_same_ones_fire(stream: Stream) -> None:
+    stream.stop()
+    few = Limits(events=3, group_least=0)
+    stream.start(limits=few)
+    segments = range(6)
+    stream.feed(0, *(half(64 * segment + at) for at in range(3) for segment in reversed(segments)))
+    stream.dies = True
+    with_rows = [op(64 * segment, Event.UNKNOWN, segment) for segment in (4, 1, 3)]
+    with pytest.raises(Exception, match="the driver dies here"):
+        stream.feed(6_001, *with_rows)  # both runs of Python have timers to let fire
+    stream.dies = False
+    number, first = stream.runs[-1]
+    stream.start(limits=few)
+    for after_ms in range(6_001, 16_000, 1_000):
+        stream.feed(after_ms)
+    assert [made for again, made in stream.runs if again == number] == [first, first]
+    asked = {again: [row["tx_id"] for row in made if row["kind"] == Kind.CHECK] for again, made in stream.runs}
+    every = sorted(f"tx-{64 * segment + at}" for at in range(3) for segment in segments)
+    assert sorted(name for names in asked.values() for name in names) == every
+    assert max(map(len, asked.values())) <= 3 * 2 * STATE_PARTITIONS, "two runs in each state partition"
+
+
+def test_a_clock_that_steps_back_loses_no_row(stream: Stream) -> None:
+    stream.feed(100_000, half(1))
+    stream.feed(90_000, half(2))
+    assert kinds(stream.feed(100_001, op(1, Event.COMMIT), op(2, Event.COMMIT, 1))) == [
+        (Kind.DELIVER, "tx-1"),
+        (Kind.DELIVER, "tx-2"),
+    ]
+
+
+def test_broken_records_pass_through_without_state(stream: Stream) -> None:
+    broken = _row(kind=BROKEN_KIND, segment=-1, half_partition=3, offset=9, op_offset=9, topic="cb.half", reason="why")
+    (row,) = stream.feed(0, broken)
+    assert (row["kind"], row["half_partition"], row["half_offset"], row["reason"]) == (Kind.REJECT_RECORD, 3, 9, "why")
+
+
+def test_the_ingest_time_is_the_batchs(stream: Stream) -> None:
+    stream.feed(123_456, half(1))
+    (check, _) = sorted(stream.feed(129_457), key=lambda row: row["kind"])
+    assert datetime.fromtimestamp(check["born_ms"] / 1000, UTC) == datetime.fromtimestamp(
+        (START_MS + 123_456) / 1000, UTC
+    )
+
+
+def test_options_of_a_half_message_are_taken(stream: Stream) -> None:
+    stream.feed(0, half(1, options=f"3,1000,7,{START_MS + 20_000},"), half(2, options=",,0,,"))
+    assert kinds(stream.feed(1_001)) == [(Kind.CHECK, "tx-1"), (Kind.STATUS, "tx-1")]
+    check = next(row for row in stream.outcomes if row["kind"] == Kind.CHECK)
+    assert (check["partition"], check["check_max"]) == (3, 7)
+    assert kinds(stream.feed(6_001, op(1, Event.CHECK_COMMIT))) == [(Kind.PARK, "tx-2"), (Kind.STATUS_END, "tx-1")]
+    assert kinds(stream.feed(20_001)) == [(Kind.DELIVER, "tx-1")]
+
+
+@pytest.mark.parametrize(
+    ("value", "count", "reason"),
+    [
+        (None, 1, "Not a value of several messages"),
+        (b"[]", 1, "Not a value of several messages"),
+        (pack([Message("a", b"1")]), 2, "cb-messages says 2, its value holds 1"),
+        (pack([Message("a", b"1"), Message("cb.op", b"1")]), 2, "a message's topic is one of Checkback's"),
+        (pack([Message("a", b"1", headers=[("n" * 999, b"")])]).replace(b"nnn", b"cb-", 1), 1, "Header 'cb-nnn"),
+    ],
+)
+def test_a_value_that_is_not_several_messages_is_rejected_whole(
+    stream: Stream, value: bytes | None, count: int, reason: str
+) -> None:
+    encoded = None if value is None else b64encode(value).decode()
+    good = half(2, options=",,,,1", value=b64encode(pack([Message("a", b"1")])).decode())
+    outcomes = stream.feed(0, half(1, options=f",,,,{count}", value=encoded, headers="[]"), good, op(2, Event.COMMIT))
+    by_kind = {Kind(row["kind"]): row for row in outcomes}
+    rejected = by_kind.pop(Kind.REJECT_RECORD)
+    assert rejected["reason"].startswith(reason)
+    assert len(rejected["reason"]) <= 300  # not once more as long as the record
+    assert (rejected["topic"], rejected["half_offset"], rejected["value"]) == ("cb.half", 1, value)
+    assert [header["key"] for header in json.loads(rejected["headers"])] == ["cb-id", "cb-group", "cb-topic"]
+    assert [(kind, row["tx_id"], row["partition"]) for kind, row in by_kind.items()] == [
+        (Kind.DELIVER_BUNDLE, "tx-2", BUNDLE)
+    ]

@@ -1,0 +1,35 @@
+"""One table of each kind."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.place import Place
+from tests.streaming.tables.driver import Query
+from tests.tables import Table, delta_table, parquet_table, postgresql_table
+
+
+@pytest.fixture(params=["parquet", "postgresql", "delta"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+    """A table of each kind."""
+    if request.param == "postgresql":
+        return postgresql_table(request.getfixturevalue("database"))
+    if request.param == "delta":
+        return delta_table(tmp_path / "lake")
+    return parquet_table(tmp_path / "files")
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Table:
+    """A second destination, the quickest one."""
+    made = parquet_table(tmp_path / "other")
+    return Table("other", made.settings, made.read, made.break_it, made.mend_it)
+
+
+@pytest.fixture
+def query(place: Place, spark: SparkSession) -> Iterator[Query]:
+    made = Query(place, spark)
+    yield made
+    made.close()

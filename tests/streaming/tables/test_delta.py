@@ -1,0 +1,42 @@
+"""What is Delta's own: the table as Delta reads it, and folders that are none."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from checkback.exceptions import ConfigurationError
+from tests.place import Place
+from tests.streaming.tables.driver import Query, messages, publisher
+from tests.tables import delta_table
+
+
+def test_delta_reads_what_was_appended_and_nothing_else(query: Query, spark: SparkSession, tmp_path: Path) -> None:
+    lake = delta_table(tmp_path / "lake")
+    for number in (0, 0, 1):
+        query.driver(lake.sinks()).run(number, messages("orders", number))
+    found = spark.read.format("delta").load(str(tmp_path / "lake")).collect()
+    assert sorted((row.id, bytes(row.value), row.headers) for row in found) == [
+        ("tx-0", b"0", []),
+        ("tx-1", b"1", []),
+    ]
+
+
+@pytest.mark.parametrize(("kind", "said"), [("delta", "is no Delta table"), ("parquet", "is a Delta table")])
+def test_a_folder_that_is_something_else_is_refused(
+    place: Place, spark: SparkSession, tmp_path: Path, kind: str, said: str
+) -> None:
+    (tmp_path / "there" / ("data.csv" if kind == "delta" else "_delta_log")).mkdir(parents=True)
+    tables = {"there": {"kind": kind, "path": str(tmp_path / "there")}}
+    sinks = {"rules": [{"topic": "*", "to": ["there"]}], "tables": tables}
+    with pytest.raises(ConfigurationError, match=said):
+        publisher(place.settings(sinks=sinks), spark)
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_a_folder_that_cannot_be_made_is_refused(place: Place, spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    (tmp_path / "file").write_text("in the way")
+    tables = {"there": {"kind": kind, "path": str(tmp_path / "file" / "folder")}}
+    sinks = {"rules": [{"topic": "*", "to": ["there"]}], "tables": tables}
+    with pytest.raises(ConfigurationError, match=r"sinks\.tables\.there: the folder .* cannot be made"):
+        publisher(place.settings(sinks=sinks), spark)

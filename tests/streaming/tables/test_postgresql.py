@@ -1,0 +1,168 @@
+"""What is PostgreSQL's own: ids that come again, rights, addresses, and text it does not take."""
+
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from checkback.exceptions import ConfigurationError, DestinationError
+from conf import Settings
+from streaming.batch import Batch
+from streaming.tables.copy_lines import copy_lines
+from streaming.tables.routes import Routes
+from streaming.tables.rows import TABLE_SCHEMA
+from streaming.tables.staging import Staging, StagingPlan
+from tests.checkback.postgres import free_port
+from tests.place import Place
+from tests.streaming.outcomes import SCHEMA
+from tests.streaming.tables.driver import Query, messages, publisher
+from tests.tables import Database, Table, postgresql_table
+
+ORDERS = "orders"
+
+
+@pytest.fixture
+def warehouse(database: Database) -> Table:
+    return postgresql_table(database)
+
+
+def test_a_message_replaces_no_other_groups_message_of_the_same_id(query: Query, warehouse: Table) -> None:
+    rows = messages(ORDERS, 9, 10, 2)
+    for row in rows:
+        row["tx_id"] = "same"
+    rows[2]["group"] = "another"
+    driver = query.driver(warehouse.sinks())
+    driver.run(0, rows[:2])
+    driver.run(1, rows[2:])
+    found = sorted((row["half"], row["id"], row["value"], row["producer_group"]) for row in warehouse.read())
+    of = rows[0]["group"]
+    assert found == [("0:10", "same", b"10", of), ("0:2", "same", b"2", "another"), ("0:9", "same", b"9", of)]
+
+
+def test_what_a_new_checkpoint_delivers_again_is_there_once(
+    place: Place, spark: SparkSession, warehouse: Table, query: Query
+) -> None:
+    query.driver(warehouse.sinks()).run(0, messages(ORDERS, 1, 2))
+    query.id = "another query"
+    (query.folder / "metadata").write_text('{"id":"another query"}')
+    query.driver(warehouse.sinks()).run(0, messages(ORDERS, 1, 2, 3))
+    assert sorted(row["id"] for row in warehouse.read()) == ["tx-1", "tx-2", "tx-3"]
+
+
+def test_an_older_batch_does_not_replace_what_a_newer_one_wrote(query: Query, warehouse: Table) -> None:
+    rows = messages(ORDERS, 1, 2)
+    for row in rows:
+        row |= {"tx_id": "same", "half_offset": 1}
+    driver = query.driver(warehouse.sinks())
+    for batch, row in ((0, rows[:1]), (1, rows[1:])):
+        driver.run(batch, row)
+    plan = StagingPlan(0, Routes.of([("*", ["warehouse"])]), {"warehouse": f"{query.folder}/late"})
+    late = Staging(plan, 0)
+    assert list(late.take(iter([pa.RecordBatch.from_pylist(rows[:1], schema=SCHEMA)]))) == []
+    zombie = publisher(query.settings(warehouse.sinks()), query.spark)
+    assert zombie is not None
+    destination = zombie._destinations["warehouse"]
+    file = late.files[0].file.rpartition("/")[2]
+    destination.publish(Batch(query.id, 0, "", every_partition_writes=False), "late", [file])
+    assert [row["value"] for row in warehouse.read()] == [b"2"]
+
+
+def settings_of(place: Place, table: dict[str, Any]) -> Settings:
+    return place.settings(sinks={"rules": [{"topic": "*", "to": ["warehouse"]}], "tables": {"warehouse": table}})
+
+
+def refused(place: Place, spark: SparkSession, table: dict[str, Any]) -> str:
+    with pytest.raises(ConfigurationError) as error:
+        publisher(settings_of(place, table), spark)
+    assert "\n" not in str(error.value)
+    assert str(error.value).startswith("sinks.tables.warehouse: jdbc:postgresql://")
+    return str(error.value)
+
+
+def test_a_wrong_password(place: Place, spark: SparkSession, warehouse: Table) -> None:
+    said = refused(place, spark, warehouse.settings | {"password": "wrong horse"})
+    assert "password authentication failed" in said
+    assert "wrong horse" not in said
+
+
+def test_a_database_or_a_host_that_is_not_there(place: Place, spark: SparkSession, database: Database) -> None:
+    assert "does not exist" in refused(place, spark, database.settings(url=database.url + "x"))
+    nowhere = database.settings(url="jdbc:postgresql://no-such-host.invalid/postgres")
+    assert "no-such-host.invalid" in refused(place, spark, nowhere)
+
+
+def test_a_server_that_is_down_may_come_up_again(place: Place, spark: SparkSession, database: Database) -> None:
+    down = database.settings(url=f"jdbc:postgresql://127.0.0.1:{free_port()}/postgres")
+    with pytest.raises(DestinationError, match=r"sinks\.tables\.warehouse: jdbc.*refused"):
+        publisher(settings_of(place, down), spark)
+
+
+def test_no_right_to_create(place: Place, spark: SparkSession, database: Database) -> None:
+    database.run("DROP SCHEMA IF EXISTS closed CASCADE", "CREATE SCHEMA closed")
+    assert "permission denied" in refused(place, spark, database.settings(table="closed.messages"))
+
+
+MESSAGES = """CREATE TABLE {0}.messages (
+    id text, topic text, partition int, key bytea, value bytea, headers jsonb,
+    producer_group text, half text, batch bigint, mine text DEFAULT 'own', PRIMARY KEY (id, half)
+)"""
+PROGRESS = """CREATE TABLE {0}.checkback_progress (
+    query text, destination text, batch bigint NOT NULL, PRIMARY KEY (query, destination)
+)"""
+DDL = (
+    MESSAGES,
+    PROGRESS,
+    "GRANT USAGE ON SCHEMA {0} TO job",
+)
+
+
+def test_tables_made_by_hand_need_no_right_to_create(query: Query, database: Database) -> None:
+    grant = "GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA narrow TO job"
+    made = (statement.format("narrow") for statement in DDL)
+    database.run("DROP SCHEMA IF EXISTS narrow CASCADE", "CREATE SCHEMA narrow", *made, grant)
+    sinks = {"rules": [{"topic": "*", "to": ["w"]}], "tables": {"w": database.settings(table="narrow.messages")}}
+    for _ in range(2):
+        query.driver(sinks).run(0, messages(ORDERS, 1))
+    with psycopg.connect(**database.socket) as connection:
+        assert connection.execute("SELECT id, mine FROM narrow.messages").fetchall() == [("tx-1", "own")]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("REVOKE UPDATE ON {0}.messages FROM job", "permission denied"),
+        (
+            "ALTER TABLE {0}.messages DROP CONSTRAINT messages_pkey, ADD PRIMARY KEY (id)",
+            'ALTER TABLE "unfit"."messages" DROP CONSTRAINT "messages_pkey", ADD PRIMARY KEY (id, half);',
+        ),
+        (
+            "ALTER TABLE {0}.messages DROP CONSTRAINT messages_pkey",
+            'ALTER TABLE "unfit"."messages" ADD PRIMARY KEY (id, half);',
+        ),
+        ("ALTER TABLE {0}.messages DROP COLUMN half", "half"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused_at_start(
+    place: Place, spark: SparkSession, database: Database, change: str, said: str
+) -> None:
+    grant = "GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA unfit TO job"
+    made = (statement.format("unfit") for statement in DDL)
+    database.run("DROP SCHEMA IF EXISTS unfit CASCADE", "CREATE SCHEMA unfit", *made, grant, change.format("unfit"))
+    assert said in refused(place, spark, database.settings(table="unfit.messages"))
+
+
+def test_text_with_a_nul_holds_up_nobody(query: Query, warehouse: Table) -> None:
+    rows = messages(ORDERS, 1, 2)
+    rows[0] |= {"tx_id": "a\0b", "group": "g\0", "headers": '[{"key":"n\\u0000","value":"AA=="}]'}
+    query.driver(warehouse.sinks()).run(0, rows)
+    first, _ = sorted(warehouse.read(), key=lambda row: row["id"])
+    assert (first["id"], first["producer_group"]) == ("a\\u0000b", "g\\u0000")
+    assert first["headers"] == [{"key": "n\\u0000", "value": b"\0"}]
+
+
+def test_lines_keep_null_and_empty_apart() -> None:
+    row = {"id": 'a,"b"\n', "topic": "", "headers": [], "producer_group": "g", "half": "0:1", "batch": 3}
+    rows = pa.RecordBatch.from_pylist([row | {"key": b"", "value": None, "partition": None}], schema=TABLE_SCHEMA)
+    assert copy_lines(rows) == b'"a,""b""\n","",,\\x,,[],"g","0:1",3\n'

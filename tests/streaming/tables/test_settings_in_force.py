@@ -1,0 +1,25 @@
+"""Changed rules of ``[sinks]`` hold from the first batch that has never been begun."""
+
+import pytest
+
+from streaming.failpoints import Step
+from tests.streaming.tables.driver import Crash, CrashError, Query, messages, publisher
+from tests.tables import Table
+
+
+def test_without_rules_there_is_nothing_to_publish(query: Query, other: Table) -> None:
+    settings = query.settings({"tables": {other.name: other.settings}})
+    assert publisher(settings, query.spark) is None
+
+
+def test_a_message_of_a_batch_cut_off_is_not_lost_when_the_rules_change(query: Query, other: Table) -> None:
+    topic = query.place.real_topic
+    with pytest.raises(CrashError):
+        query.driver(other.sinks(), Crash(Step.BEFORE_PUBLISH)).run(0, messages(topic, 1))
+    # Kafka has batch 0, without the message: under the new rules it would be skipped there
+    driver = query.driver({"rules": [], "tables": {other.name: other.settings}})
+    driver.run(0, messages(topic, 1))
+    query.commit(0)
+    driver.run(1, messages(topic, 2))
+    assert [row["id"] for row in other.read()] == ["tx-1"]
+    assert [record.value for record in query.place.read(topic)] == [b"2"]
