@@ -26,6 +26,7 @@ from checkback.listener import (
 from checkback.producer import Transaction, TransactionProducer
 from checkback.protocol import HalfPosition, Message, Topics, TransactionOptions
 from checkback.scope import Rollback, TransactionScope
+from checkback.version import __version__
 
 __all__ = [
     "AsyncTransactionProducer",
@@ -57,5 +58,6 @@ __all__ = [
     "TransactionProducer",
     "TransactionScope",
     "TransactionSendResult",
+    "__version__",
     "check_app",
 ]

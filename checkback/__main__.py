@@ -1,15 +1,21 @@
 """``checkback`` and ``python -m checkback``."""
 
 import sys
+from importlib import import_module
+
+from checkback.version import __version__
 
 
 def main() -> None:
-    """Run the command line; without its packages, say which extra has them."""
+    """Run the command line, which is in the other distribution; without that one, say what to install."""
     try:
-        from checkback.cli import run  # noqa: PLC0415  (its packages are in an extra)
+        command = import_module("checkback_cli")
     except ModuleNotFoundError as error:
-        sys.exit(f"The command line needs {error.name}: install 'checkback[job]'.")
-    run()
+        if sys.argv[1:] == ["--version"]:
+            sys.stdout.write(f"checkback {__version__}\n")
+            return
+        sys.exit(f"The command line is not here ({error.name} is missing): pip install checkback-job")
+    command.run()
 
 
 if __name__ == "__main__":

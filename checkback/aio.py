@@ -119,7 +119,7 @@ class AsyncTransaction:
 
     def __init__(self, producer: AsyncTransactionProducer, transaction: Transaction) -> None:
         self._transaction = transaction
-        self._scope = AsyncTransactionScope(producer, TransactionScope(producer.producer, transaction.prepare))
+        self._scope = AsyncTransactionScope(producer, TransactionScope(transaction.prepare, producer.producer.end))
 
     def add(
         self,

@@ -144,7 +144,7 @@ class TransactionProducer:
         The half message is written on entry; see :class:`~checkback.TransactionScope` for how it ends. Arguments and
         errors as in ``send_in_transaction``; no listener is needed.
         """
-        return TransactionScope(self, partial(self.prepare, topic, value, key, headers, partition, options))
+        return TransactionScope(partial(self.prepare, topic, value, key, headers, partition, options), self.end)
 
     def transactional(
         self, describe: Callable[P, Message | Sequence[Message]]
@@ -164,7 +164,7 @@ class TransactionProducer:
                     if isinstance(described, Message)
                     else partial(self.prepare_several, described)
                 )
-                with TransactionScope(self, prepare) as scope:
+                with TransactionScope(prepare, self.end) as scope:
                     return function(scope, *args, **kwargs)
                 return None
 
@@ -323,7 +323,7 @@ class Transaction:
 
     def __enter__(self) -> TransactionScope:
         """Write the half message; the block is the local transaction."""
-        self._scope = TransactionScope(self._producer, self.prepare)
+        self._scope = TransactionScope(self.prepare, self._producer.end)
         return self._scope.__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:

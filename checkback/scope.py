@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from checkback.exceptions import CheckbackError
 from checkback.listener import HalfMessage
 
-if TYPE_CHECKING:
-    from checkback.producer import TransactionProducer
+End = Callable[[HalfMessage, BaseException | None], None]
+"""Writes the op of a half message, given what the block has raised."""
 
 
 class Rollback(Exception):  # noqa: N818  (it is no error, it is an answer)
@@ -22,9 +22,9 @@ class TransactionScope:
     *unknown*, since the database may have committed: the check decides. It is raised on.
     """
 
-    def __init__(self, producer: "TransactionProducer", prepare: Callable[[], HalfMessage]) -> None:
-        self._producer = producer
+    def __init__(self, prepare: Callable[[], HalfMessage], end: End) -> None:
         self._prepare = prepare
+        self._end = end
         self._message: HalfMessage | None = None
 
     @property
@@ -52,5 +52,5 @@ class TransactionScope:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
         """Write the op. Never raises: what is lost here, the check finds out."""
-        self._producer.end(self.message, error)
+        self._end(self.message, error)
         return isinstance(error, Rollback)

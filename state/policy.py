@@ -14,8 +14,9 @@ HOUR_MS = 60 * MINUTE_MS
 
 RULES_VERSION = 5
 """Raised with every change after which the same records, time, state and policy give other outcomes or another state:
-here, or in ``decode.py``, ``arrivals.py`` or ``segments.py`` of ``streaming/stateful/``. A new field of the policy is not
-one if its default does what was done before. A batch that is in Kafka in part is not run again under another version.
+here, or in ``decode.py``, ``arrivals.py`` or ``segments.py`` of ``streaming/stateful/``. A new field of the policy does
+not count if its default does what was done before. A batch that is in Kafka in part is not run again under another
+version.
 
 5: large content is set aside; commits of more of it than one batch may write are delivered later; half as many
 timers fire in a batch.

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from pyspark import SparkContext
 
-from checkback.cli.run import run
+from conf import load
+from streaming.running import run
 from torture.death import DeathWatch, cancelling_ordered
 
 _LOOK_SECONDS = 0.1
@@ -22,6 +23,10 @@ def _cancel_when_told_to(folder: Path) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
+def _say(line: str) -> None:
+    print(line, flush=True)  # noqa: T201  (read by who looks at a round's log)
+
+
 if __name__ == "__main__":
     threading.Thread(target=_cancel_when_told_to, args=(Path(sys.argv[1]),), daemon=True).start()
-    run(None, DeathWatch(sys.argv[1], os.getpid()))
+    run(load(), _say, DeathWatch(sys.argv[1], os.getpid()))

@@ -51,7 +51,10 @@ def spark_jars(kinds: Iterable[str] = ()) -> list[Path]:
 
 
 def _resolve(endpoint: str) -> list[Path]:
-    import jgo  # noqa: PLC0415  (brings a resolver that an application never needs)
+    try:
+        import jgo  # noqa: PLC0415  (brings a resolver that an application never needs)
+    except ModuleNotFoundError as error:
+        raise InstallationError("The jars are fetched by jgo: pip install 'checkback[local]'.") from error
 
     # A dead proxy or a missing route would else be waited for, for minutes.
     os.environ.setdefault("JGO_TIMEOUT", "30")

@@ -1,5 +1,6 @@
 """How records get to Kafka: kafka-python, which is pure Python and the default, or confluent-kafka, which is faster."""
 
-from checkback.transports.base import OutgoingRecord, Transport, TransportName, connect
+from checkback.transports.base import OutgoingRecord, Transport
+from checkback.transports.connecting import TransportName, connect
 
 __all__ = ["OutgoingRecord", "Transport", "TransportName", "connect"]

@@ -1,22 +1,13 @@
 """What the producer needs of a Kafka client, and nothing more."""
 
-from collections.abc import Callable, Mapping
-from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
-from checkback.exceptions import ConfigurationError, HalfMessageError, HalfMessageTimeoutError
+from checkback.exceptions import HalfMessageError, HalfMessageTimeoutError
 from checkback.protocol import Headers
 
 OP_LINGER_MS = 20
 """Ops wait so long for others. A request of its own for each would cost the next half message a sixth of its time."""
-
-
-class TransportName(StrEnum):
-    """The transports there are."""
-
-    KAFKA_PYTHON = "kafka-python"
-    CONFLUENT = "confluent-kafka"
-    """Needs the extra ``fast``."""
 
 
 class OutgoingRecord(NamedTuple):
@@ -71,25 +62,3 @@ def not_acknowledged(timeout_ms: int, why: object) -> HalfMessageTimeoutError:
 def not_written(why: object) -> HalfMessageError:
     """What ``write_half`` raises when Kafka does not have the record."""
     return HalfMessageError(f"The half message was not written, so the local transaction was not run: {why}")
-
-
-def connect(
-    name: TransportName | str, bootstrap_servers: str, half_timeout_ms: int, options: Mapping[str, Any]
-) -> Transport:
-    """Connect a transport. ``options`` are further settings of its client, under that client's names.
-
-    Raises:
-        ConfigurationError: there is no such transport, its package is missing, or Kafka does not answer.
-    """
-    # each imports its own client, of which one may be missing
-    if name == TransportName.KAFKA_PYTHON:
-        from checkback.transports.kafka_python import KafkaPythonTransport  # noqa: PLC0415
-
-        return KafkaPythonTransport(bootstrap_servers, half_timeout_ms, options)
-    if name == TransportName.CONFLUENT:
-        try:
-            from checkback.transports.confluent import ConfluentTransport  # noqa: PLC0415
-        except ImportError as error:
-            raise ConfigurationError("The transport confluent-kafka needs: pip install 'checkback[fast]'.") from error
-        return ConfluentTransport(bootstrap_servers, half_timeout_ms, options)
-    raise ConfigurationError(f"There is no transport {name!r}: use {' or '.join(TransportName)}.")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from checkback.cli import app
+from checkback_cli import app
 from conf.redaction import HIDDEN, redacted
 
 SECRETS = [

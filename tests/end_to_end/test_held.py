@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from checkback import Message, TransactionOptions, TransactionProducer
-from checkback.cli import app
 from checkback.exceptions import OperatorError
 from checkback.parked import ParkedMessage, ParkedMessages
 from checkback.protocol import Action
 from checkback.topics import TopicAdministration
+from checkback_cli import app
 from tests.end_to_end.job import running
 from tests.end_to_end.job_process import Job
 from tests.place import Place, wait_until

@@ -8,10 +8,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from checkback.cli.options import ConfigFile
 from checkback.exceptions import OperatorError, ProtocolError
 from checkback.parked import ParkedMessage, ParkedMessages
 from checkback.protocol import Action, HalfPosition, Topics
+from checkback_cli.options import ConfigFile
 from conf import load
 
 parked = typer.Typer(

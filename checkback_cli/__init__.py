@@ -1,5 +1,5 @@
 """The command line: one module for each command."""
 
-from checkback.cli.app import app, run
+from checkback_cli.app import app, run
 
 __all__ = ["app", "run"]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from checkback.cli.parked import chosen_of
 from checkback.exceptions import OperatorError
 from checkback.parked import ParkedMessage
 from checkback.protocol import UNDELIVERABLE, Action, HalfPosition
+from checkback_cli.parked import chosen_of
 
 
 def parked(half: str, transaction_id: str = "tx", group: str = "shop", *, undecided: bool = True) -> ParkedMessage:

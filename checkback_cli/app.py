@@ -1,21 +1,23 @@
 """The ``checkback`` command: puts the commands together and turns our errors into one clear message."""
 
 import sys
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from checkback.cli.bench import bench
-from checkback.cli.checks import run_checks
-from checkback.cli.config import config
-from checkback.cli.demo import demo
-from checkback.cli.kafka import kafka
-from checkback.cli.parked import parked
-from checkback.cli.run import run_job
-from checkback.cli.topics import topics
-from checkback.cli.torture import run_torture
 from checkback.exceptions import CheckbackError
+from checkback.version import __version__
+from checkback_cli.bench import bench
+from checkback_cli.checks import run_checks
+from checkback_cli.config import config
+from checkback_cli.demo import demo
+from checkback_cli.kafka import kafka
+from checkback_cli.parked import parked
+from checkback_cli.run import run_job
+from checkback_cli.topics import topics
+from checkback_cli.torture import run_torture
 
 _TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h
 
@@ -29,6 +31,23 @@ app = typer.Typer(
         "Try it: checkback demo. Run it: checkback topics create, then checkback run."
     ),
 )
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"checkback {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+) -> None:
+    pass
+
+
 app.command("demo")(demo)
 app.command("run")(run_job)
 app.command("checks")(run_checks)

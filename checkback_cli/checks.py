@@ -4,8 +4,8 @@ import logging
 
 from rich.console import Console
 
-from checkback.cli.options import ConfigFile
-from checkback.cli.signals import stop_on_signals
+from checkback.signals import stop_on_signals
+from checkback_cli.options import ConfigFile
 from checkers import CheckService
 from conf import load
 

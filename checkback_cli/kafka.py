@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from checkback.cli.signals import stop_on_signals
 from checkback.exceptions import BrokerStartError
 from checkback.local import LocalKafka
+from checkback.signals import stop_on_signals
 
 
 def kafka(

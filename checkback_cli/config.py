@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from checkback.cli.options import ConfigFile
+from checkback_cli.options import ConfigFile
 from conf import Origin, origins
 
 _STYLES = {Origin.DEFAULT: "dim", Origin.FILE: "cyan", Origin.ENVIRONMENT: "magenta"}

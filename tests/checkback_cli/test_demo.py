@@ -7,8 +7,8 @@ import pytest
 
 from checkback import LocalTransactionState, TransactionProducer
 from checkback.check_protocol import CheckRequest
-from checkback.demo import Fate, Proof, Shop, make_orders, prove
 from checkback.protocol import HalfPosition
+from checkback_cli.demo_shop import Fate, Proof, Shop, make_orders, prove
 from tests.place import Place
 
 

@@ -10,11 +10,11 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from checkback.cli import app, run
 from checkback.exceptions import CheckbackError, CheckpointMismatchError, HalfMessageTimeoutError, JobFailedError
 from checkback.local import LocalKafka
 from checkback.protocol import Topics
 from checkback.topics import TopicAdministration
+from checkback_cli import app, run
 from tests.place import Place
 
 ROOT = Path(__file__).parents[2]

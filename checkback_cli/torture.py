@@ -61,7 +61,7 @@ def run_torture(
     try:
         from torture import Options, RoundReport, torture, torture_large_batches  # noqa: PLC0415  (the other commands do not need its packages)
     except ModuleNotFoundError as error:
-        raise InstallationError(f"checkback torture needs {error.name}: pip install 'checkback[job,sql]'.") from error
+        raise InstallationError(f"checkback torture needs {error.name}: pip install checkback-job.") from error
     # so that SIGTERM, too, ends what has been started
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     console = Console(soft_wrap=True, highlight=False)

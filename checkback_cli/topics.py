@@ -5,9 +5,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from checkback.cli.options import ConfigFile
 from checkback.protocol import Topics
 from checkback.topics import TopicAdministration
+from checkback_cli.options import ConfigFile
 from conf import load
 
 topics = typer.Typer(no_args_is_help=True, help="Checkback's own topics.")

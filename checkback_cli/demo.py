@@ -18,14 +18,14 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from checkback.demo import Fate, Order, Proof, Shop, make_orders, prove
-from checkback.demo.shop import GROUP, TOPIC
 from checkback.endpoint import CheckEndpoint
 from checkback.exceptions import CheckbackError
 from checkback.local import LocalKafka
 from checkback.producer import TransactionProducer
 from checkback.protocol import Topics
 from checkback.topics import TopicAdministration
+from checkback_cli.demo_shop import Fate, Order, Proof, Shop, make_orders, prove
+from checkback_cli.demo_shop.shop import GROUP, TOPIC
 from conf import Settings, TransactionSettings
 from streaming import BatchReport, TransactionJob
 

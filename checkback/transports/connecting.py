@@ -1,0 +1,38 @@
+"""Which Kafka client a producer uses."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from checkback.exceptions import ConfigurationError
+from checkback.transports.base import Transport
+
+
+class TransportName(StrEnum):
+    """The transports there are."""
+
+    KAFKA_PYTHON = "kafka-python"
+    CONFLUENT = "confluent-kafka"
+    """Needs the extra ``fast``."""
+
+
+def connect(
+    name: TransportName | str, bootstrap_servers: str, half_timeout_ms: int, options: Mapping[str, Any]
+) -> Transport:
+    """Connect a transport. ``options`` are further settings of its client, under that client's names.
+
+    Raises:
+        ConfigurationError: there is no such transport, its package is missing, or Kafka does not answer.
+    """
+    # each imports its own client, of which one may be missing
+    if name == TransportName.KAFKA_PYTHON:
+        from checkback.transports.kafka_python import KafkaPythonTransport  # noqa: PLC0415
+
+        return KafkaPythonTransport(bootstrap_servers, half_timeout_ms, options)
+    if name == TransportName.CONFLUENT:
+        try:
+            from checkback.transports.confluent import ConfluentTransport  # noqa: PLC0415
+        except ImportError as error:
+            raise ConfigurationError("The transport confluent-kafka needs: pip install 'checkback[fast]'.") from error
+        return ConfluentTransport(bootstrap_servers, half_timeout_ms, options)
+    raise ConfigurationError(f"There is no transport {name!r}: use {' or '.join(TransportName)}.")

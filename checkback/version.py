@@ -1,0 +1,3 @@
+"""The version of both distributions, ``checkback`` and ``checkback-job``."""
+
+__version__ = "0.1.0"

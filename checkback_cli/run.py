@@ -1,0 +1,31 @@
+"""``checkback run``."""
+
+from functools import partial
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from checkback_cli.options import ConfigFile
+from conf import load
+from streaming.running import run
+
+
+def run_job(
+    config: ConfigFile = None,
+    claim_name: Annotated[
+        bool,
+        typer.Option(
+            "--claim-name",
+            help="Start on a new checkpoint folder, though another one has read these topics until now: what the half "
+            "topic still has is delivered again.",
+        ),
+    ] = False,
+) -> None:
+    """Run the job, and the check service with it, until Ctrl-C or SIGTERM.
+
+    The settings, the topics and the checkpoint are checked first; nothing starts when they do not fit together.
+    Only then is a job that runs on the same checkpoint taken over, and stops.
+    """
+    settings = load(config)
+    run(settings, partial(Console(soft_wrap=True).print, highlight=False), claim_name=claim_name)

@@ -1,0 +1,74 @@
+"""Fresh environments with the wheels in them, away from the checkout."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment, and a folder beside it in which its commands run."""
+
+    folder: Path
+
+    @property
+    def python(self) -> str:
+        """Its interpreter."""
+        return str(self.folder / "env" / "bin" / "python")
+
+    @property
+    def command(self) -> str:
+        """Its ``checkback``."""
+        return str(self.folder / "env" / "bin" / "checkback")
+
+    def run(self, *arguments: str, seconds: float = 60, **variables: str) -> "subprocess.CompletedProcess[str]":
+        """Run one of its programs, with nothing of the tests' own Python in the environment."""
+        return subprocess.run(
+            arguments,
+            cwd=self.folder,
+            env=self.variables(**variables),
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+
+    def variables(self, **more: str) -> dict[str, str]:
+        """Environment variables of its processes."""
+        kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
+        return {**kept, **more}
+
+    @classmethod
+    def make(cls, folder: Path, *wheels: Path, others: bool = False) -> "Environment":
+        """Install these wheels, and what they need.
+
+        ``others``: that is taken from the environment of the tests, without what is editable in there, instead of
+        fetched; ``pip check`` has to find that nothing is missing.
+        """
+        made = cls(folder)
+        venv.create(folder / "env", with_pip=True)
+        constraints = ("--constraint", str(ROOT / "constraints.txt"))
+        alone = ("--no-deps",) if others else constraints
+        subprocess.run(
+            [made.python, *_PIP, "install", *alone, *map(str, wheels)], cwd=folder, env=made.variables(), check=True
+        )
+        if others:
+            site = sysconfig.get_path("purelib", vars={"base": str(folder / "env")})
+            Path(site, "others.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+        return made
+
+
+def build_wheels(folder: Path) -> tuple[Path, Path]:
+    """The wheels of ``checkback`` and ``checkback-job``."""
+    places = [str(ROOT), str(ROOT / "deploy" / "job")]
+    subprocess.run([sys.executable, *_PIP, "wheel", "--no-deps", "--wheel-dir", str(folder), *places], check=True)
+    (sdk,) = folder.glob("checkback-*.whl")
+    (job,) = folder.glob("checkback_job-*.whl")
+    return sdk, job

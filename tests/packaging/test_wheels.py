@@ -1,0 +1,130 @@
+"""What is shipped is what is tested: both wheels, in environments of their own, outside the checkout."""
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checkback import __version__
+from tests.packaging.environments import ROOT, Environment, build_wheels
+from tests.place import Place, wait_until
+
+APPLICATION = Path(__file__).with_name("application.py")
+JOB_PACKAGES = {"bench", "checkback_cli", "checkers", "conf", "state", "streaming", "torture"}
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return build_wheels(tmp_path_factory.mktemp("wheels"))
+
+
+@pytest.fixture(scope="module")
+def application(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return Environment.make(tmp_path_factory.mktemp("application"), wheels[0])
+
+
+@pytest.fixture(scope="module")
+def job(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return Environment.make(tmp_path_factory.mktemp("job"), *wheels, others=True)
+
+
+def top_level(wheel: Path) -> set[str]:
+    names = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    return {name for name in names if not name.endswith(".dist-info")}
+
+
+def test_an_application_gets_one_package(wheels: tuple[Path, Path]) -> None:
+    assert top_level(wheels[0]) == {"checkback"}
+    assert "checkback/py.typed" in zipfile.ZipFile(wheels[0]).namelist()
+
+
+def test_the_job_gets_the_others_with_their_files(wheels: tuple[Path, Path]) -> None:
+    assert top_level(wheels[1]) == JOB_PACKAGES
+    shipped = {name for name in zipfile.ZipFile(wheels[1]).namelist() if name.split("/")[0] in JOB_PACKAGES}
+    listed = subprocess.run(["git", "ls-files", *JOB_PACKAGES], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert shipped - {"checkback_cli/LICENSE"} == set(listed.stdout.split())
+
+
+def test_both_have_one_version(wheels: tuple[Path, Path]) -> None:
+    assert [wheel.name.split("-")[1] for wheel in wheels] == [__version__, __version__]
+    job = tomllib.loads((ROOT / "deploy" / "job" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    of_checkback = [
+        requirement
+        for requirement in [*job["dependencies"], *job["optional-dependencies"]["java"]]
+        if requirement.startswith("checkback")
+    ]
+    assert {requirement.partition("==")[2] for requirement in of_checkback} == {__version__}
+
+
+def test_links_of_the_description_lead_somewhere_from_anywhere(wheels: tuple[Path, Path]) -> None:
+    with zipfile.ZipFile(wheels[0]) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
+        description = wheel.read(name).decode()
+    links = re.findall(r"\]\(([^)]+)\)", description)
+    assert links
+    assert [link for link in links if not link.startswith("https://")] == []
+
+
+def test_without_the_job_the_command_says_what_to_install(application: Environment) -> None:
+    done = application.run(application.command, "run")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.strip().endswith("pip install checkback-job")
+    done = application.run(application.command, "--version")
+    assert (done.returncode, done.stdout) == (0, f"checkback {__version__}\n")
+
+
+def test_an_application_is_type_checked_strictly(application: Environment) -> None:
+    checked = [sys.executable, "-m", "mypy", "--strict", "--python-executable", application.python, str(APPLICATION)]
+    done = subprocess.run(
+        checked, cwd=application.folder, env=application.variables(), capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith("Success"), done.stdout + done.stderr
+
+
+def test_the_job_has_all_that_it_needs(job: Environment) -> None:
+    done = job.run(job.python, "-m", "pip", "check")
+    assert done.returncode == 0, done.stdout
+    done = job.run(job.python, "-c", "import streaming, checkback; print(streaming.__file__, checkback.__file__)")
+    assert all(str(job.folder) in file for file in done.stdout.split())
+
+
+def test_the_demo_runs(job: Environment) -> None:
+    done = job.run(job.command, "demo", "--orders", "200", seconds=180)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def running_job(job: Environment, place: Place) -> Iterator["subprocess.Popen[bytes]"]:
+    variables = job.variables(
+        CHECKBACK_KAFKA__BOOTSTRAP_SERVERS=place.bootstrap_servers,
+        CHECKBACK_KAFKA__TOPIC_PREFIX=place.topics.prefix,
+        CHECKBACK_JOB__CHECKPOINT=str(job.folder / "checkpoint"),
+        CHECKBACK_JOB__STATE_PARTITIONS="2",
+        CHECKBACK_JOB__DRIVER_MEMORY="1g",
+    )
+    process = subprocess.Popen(
+        [job.command, "run"], cwd=job.folder, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    yield process
+    process.terminate()
+    process.wait(60)
+
+
+def test_a_message_of_the_application_is_delivered_by_the_job(
+    place: Place, application: Environment, running_job: "subprocess.Popen[bytes]"
+) -> None:
+    arguments = (place.bootstrap_servers, place.topics.prefix, place.real_topic)
+    done = application.run(application.python, str(APPLICATION), *arguments)
+    assert done.returncode == 0, done.stderr
+    transaction_id = done.stdout.strip()
+
+    def delivered() -> list[str]:
+        return [dict(record.headers)["cb-id"].decode() for record in place.read(place.real_topic)]
+
+    wait_until(lambda: delivered() == [transaction_id] or running_job.poll() is not None, seconds=120)
+    assert delivered() == [transaction_id]
