@@ -13,7 +13,7 @@ from typing import Self
 
 from bench.memory import tree_of
 from checkback.exceptions import CheckbackError
-from checkback.local.guard import die_with_starter
+from checkback.local.supervisor import die_with_starter
 
 _STOP_SECONDS = 60.0
 

@@ -30,7 +30,7 @@ _LONGEST_PAUSE_MS = 5_000
 _SAID_AGAIN_MS = 60_000
 
 _CREDENTIALS = (SaslAuthenticationFailedError, UnsupportedSaslMechanismError, IllegalSaslStateError)
-_PASSING = (
+_TRANSIENT = (
     *(CommitFailedError, UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError),  # asked to join again
     *(BrokerNotAvailableError, UnknownError, KafkaProtocolError, InvalidReceiveError, CorrelationIdError),
 )
@@ -39,7 +39,7 @@ _PASSING = (
 def passes(error: BaseException) -> bool:
     """Whether the same call may go well later, with nothing changed: Kafka is away, or busy with itself."""
     if isinstance(error, KafkaError):
-        return error.retriable or isinstance(error, _PASSING)
+        return error.retriable or isinstance(error, _TRANSIENT)
     return isinstance(error, OSError)
 
 

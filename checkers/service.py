@@ -73,7 +73,7 @@ class CheckService:
         self._failure: CheckbackError | None = None
         self._loop: asyncio.AbstractEventLoop  # made by start: a service that never starts holds nothing
         self._threads = [
-            threading.Thread(target=self._guard, args=(work,), name=f"checks-{name}", daemon=True)
+            threading.Thread(target=self._record_failure, args=(work,), name=f"checks-{name}", daemon=True)
             for name, work in (("http", self._ask), ("kafka", self._serve))
         ]
 
@@ -104,7 +104,7 @@ class CheckService:
             self._loop.call_soon_threadsafe(self._loop.stop)
         asking.join(seconds)
 
-    def _guard(self, work: Callable[[], None]) -> None:
+    def _record_failure(self, work: Callable[[], None]) -> None:
         try:
             work()
         except Exception as error:
@@ -155,7 +155,7 @@ class CheckService:
             intake = Intake(clients.checks, clients.registry, self._hand_over, self._hear, outage, rereader)
             self._postponed = intake.postponed
             write = partial(self._writer.run, clients.answers, intake.finished)
-            writing = threading.Thread(target=self._guard, args=(write,), name="checks-answers", daemon=True)
+            writing = threading.Thread(target=self._record_failure, args=(write,), name="checks-answers", daemon=True)
             writing.start()
             try:
                 intake.know_endpoints(self._stopping)

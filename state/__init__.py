@@ -1,7 +1,7 @@
 """The transaction state machine: pure functions on columns. It knows no Spark, no Kafka and no clock."""
 
 from state.allowance import Allowance, Limits
-from state.codec import decode, encode
+from state.codec import segment_from_bytes, segment_to_bytes
 from state.outcomes import NOT_WRITTEN, USAGE_COLUMNS, Collector, Kind
 from state.policy import RULES_VERSION, AfterCheckMax, Always, Policies, Policy
 from state.rows import (
@@ -56,9 +56,9 @@ __all__ = [
     "State",
     "Usage",
     "Usages",
-    "decode",
-    "encode",
     "evaluate",
+    "segment_from_bytes",
+    "segment_to_bytes",
     "summed",
     "usage_of",
 ]

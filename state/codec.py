@@ -34,7 +34,7 @@ _MARK = struct.Struct("<BI")
 _HEAD = struct.Struct("<6q")
 
 
-def encode(segment: Segment) -> bytes:
+def segment_to_bytes(segment: Segment) -> bytes:
     """Bytes of a segment's state, of this version."""
     ledger = zlib.compress(segment.ledger.tobytes(), 1)
     messages, early = _to_stream(segment.messages, MESSAGE_FIELDS), _to_stream(segment.early, EARLY_FIELDS)
@@ -43,7 +43,7 @@ def encode(segment: Segment) -> bytes:
     return _MARK.pack(VERSION, zlib.crc32(body)) + body
 
 
-def decode(content: bytes) -> Segment:
+def segment_from_bytes(content: bytes) -> Segment:
     """Read the state of a segment, of this version or an earlier one.
 
     Raises:

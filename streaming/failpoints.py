@@ -4,7 +4,7 @@ from collections.abc import Callable
 from enum import StrEnum
 
 
-class Step(StrEnum):
+class Failpoint(StrEnum):
     """Where a batch is, in the order in which it gets there."""
 
     BATCH_STARTS = "batch starts"
@@ -30,9 +30,9 @@ class Step(StrEnum):
     """Driver: all partitions are in Kafka and in all tables, Spark's commit log does not have the batch."""
 
 
-Witness = Callable[[Step, int], None]
+FailpointHook = Callable[[Failpoint, int], None]
 """Called with the step and the batch's number."""
 
 
-def nothing(step: Step, batch: int) -> None:
-    """The witness of every day."""
+def no_failpoint(step: Failpoint, batch: int) -> None:
+    """What a job has that nobody breaks."""

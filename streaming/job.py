@@ -22,11 +22,11 @@ from checkers import CheckService
 from conf import Settings
 from streaming.batch import BatchReport
 from streaming.brokers.client import SinkSettings
-from streaming.brokers.retrying import patience
+from streaming.brokers.retrying import retrying
 from streaming.brokers.topics import topic_ids
 from streaming.checkpoint.folder import Checkpoint, CheckpointFacts
 from streaming.checkpoint.half_logs import HalfLogs
-from streaming.failpoints import Witness, nothing
+from streaming.failpoints import FailpointHook, no_failpoint
 from streaming.fairness.fairness import Fairness
 from streaming.fairness.held_back import HeldBackWatch, named_writer
 from streaming.folders import folder_at
@@ -34,10 +34,10 @@ from streaming.metrics import JobMetrics
 from streaming.ownership.claim import Claim, Owner
 from streaming.ownership.clock import JobClock, kafka_ms, wall_ms
 from streaming.ownership.fence import any_has
-from streaming.ownership.preconditions import Guard
+from streaming.ownership.preconditions import BatchPreconditions
 from streaming.query import outcomes, start_query
 from streaming.session import build_session
-from streaming.settings_in_force import Rules, RulesInForce
+from streaming.settings_in_force import BatchSettings, SettingsInForce
 from streaming.sink import ExactlyOnceSink
 from streaming.stateful.policies import policy_of
 from streaming.stops import explained
@@ -66,18 +66,18 @@ class TransactionJob:
         settings: Settings,
         observer: Callable[[BatchReport], None] | None = None,
         spark: SparkSession | None = None,
-        witness: Witness = nothing,
+        failpoint: FailpointHook = no_failpoint,
         *,
         claim_name: bool = False,
     ) -> None:
         self._settings = settings
-        self._witness = witness
+        self._failpoint = failpoint
         self._claim_name = claim_name
         self._observer = observer
         self._given_spark = spark
         self._spark: SparkSession | None = None
         self._claim: Claim | None = None
-        self._guard: Guard | None = None
+        self._preconditions: BatchPreconditions | None = None
         self._sink: ExactlyOnceSink | None = None
         self._fairness: Fairness | None = None
         self._metrics = JobMetrics(settings.job.metrics_port)
@@ -118,14 +118,14 @@ class TransactionJob:
         clock.compare()
         spark = self._spark = self._given_spark or build_session(settings)
         checkpoint = Checkpoint(spark, settings.job.checkpoint)
-        ids = patience()(topic_ids, AdminClient(sink.client()), [sink.topics.half, sink.topics.op])
+        ids = retrying()(topic_ids, AdminClient(sink.client()), [sink.topics.half, sink.topics.op])
         checkpoint.check(self._facts(half_partitions, ids))  # 1
         own = Owner(checkpoint.query_id(), settings.job.name, ids.get(sink.topics.half, ""), settings.job.metrics_port)
         claim = self._claim = Claim(sink, settings.job.name)
         now = Clock(wall_ms(), settings.job.clock_tolerance)
         opening = Opening(checkpoint, own, now, sink, claim, settings.job.state_partitions)
         self._serve_metrics(opening.judge(claim_name=self._claim_name))  # 2
-        rules = RulesInForce(folder_at(spark, settings.job.checkpoint))
+        rules = SettingsInForce(folder_at(spark, settings.job.checkpoint))
         in_kafka = partial(any_has, sink, own.query_id, settings.job.state_partitions)
         rules.judge(settings.sinks.tables, partial(in_kafka, settled=False))
         tables = destinations_of(settings, spark, rules)
@@ -133,15 +133,17 @@ class TransactionJob:
         try_source(spark, settings)
         try_transaction(sink, own.query_id)
         opening.take()  # 3
-        rules.take(Rules.of(settings), settings.sinks.tables, in_kafka)
-        self._guard = Guard(sink, claim, own, ids, clock)  # 4
-        publisher = publisher_of(rules, tables, self._witness)
+        rules.take(BatchSettings.of(settings), settings.sinks.tables, in_kafka)
+        self._preconditions = BatchPreconditions(sink, claim, own, ids, clock)  # 4
+        publisher = publisher_of(rules, tables, self._failpoint)
         partitions = settings.job.state_partitions
         fairness = self._fairness = Fairness(spark, settings)
         half_logs = HalfLogs(checkpoint, sink.client(), sink.topics)
-        self._sink = ExactlyOnceSink(sink, checkpoint, self._guard, partitions, self._observe, publisher, half_logs)
+        self._sink = ExactlyOnceSink(
+            sink, checkpoint, self._preconditions, partitions, self._observe, publisher, half_logs
+        )
         self._sink.before_evaluation(fairness.before)
-        self._query = start_query(outcomes(spark, settings, rules.policies(), self._witness), settings, self._sink)
+        self._query = start_query(outcomes(spark, settings, rules.policies(), self._failpoint), settings, self._sink)
         fairness.watch(self._query)
         if checks is not None:
             self._checks = checks
@@ -161,7 +163,7 @@ class TransactionJob:
             Topics(kafka.topic_prefix),
             self._settings.job.sink_transaction_timeout,
             dict(kafka.sink_options),
-            self._witness,
+            self._failpoint,
             redeliver_for_ms=self._settings.transactions.redeliver_for,
         )
 
@@ -202,8 +204,8 @@ class TransactionJob:
             reports = self._query.recentProgress
         except (StreamingQueryException, Py4JError, OSError) as error:
             raise self._reason(error) from error
-        if self._guard is not None:  # without the topics Spark may wait and begin no batch
-            self._guard.refuse_other_topics()
+        if self._preconditions is not None:  # without the topics Spark may wait and begin no batch
+            self._preconditions.refuse_other_topics()
         for progress in reports:
             self._refuse_dropped_rows(progress)
         return ended
@@ -256,8 +258,8 @@ class TransactionJob:
 
     def _reason(self, error: Exception) -> CheckbackError:
         try:
-            if self._guard is not None:
-                self._guard.refuse_another()
+            if self._preconditions is not None:
+                self._preconditions.refuse_another()
         except TakenOverError as taken_over:  # whatever it then did to this job is no news
             return taken_over
         return explained(error, self._settings)

@@ -9,7 +9,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from checkback.protocol import Topics
 from conf import Settings
 from state import Policies
-from streaming.failpoints import Witness, nothing
+from streaming.failpoints import FailpointHook, no_failpoint
 from streaming.fairness.batch_size import FIRST_RECORDS
 from streaming.stateful.decode import INGEST_TIME, clock_rows, decode
 from streaming.stateful.segments import with_segment_state
@@ -49,7 +49,9 @@ def _batch_time() -> Column:
     return F.get(F.array(F.current_timestamp()), first)
 
 
-def outcomes(spark: SparkSession, settings: Settings, policies: Policies, witness: Witness = nothing) -> DataFrame:
+def outcomes(
+    spark: SparkSession, settings: Settings, policies: Policies, failpoint: FailpointHook = no_failpoint
+) -> DataFrame:
     """Everything from Kafka to the outcomes of the state machine, each batch's under its own policy."""
     topics = Topics(settings.kafka.topic_prefix)
     decoded = decode(kafka_records(spark, settings), topics, settings.transactions.segment_size)
@@ -57,7 +59,7 @@ def outcomes(spark: SparkSession, settings: Settings, policies: Policies, witnes
     clock = clock_rows(spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load())
     timed = decoded.unionByName(clock).coalesce(settings.job.state_partitions).withColumn(INGEST_TIME, _batch_time())
     tolerance = settings.job.clock_tolerance
-    return with_segment_state(timed, policies, topics, tolerance, witness=witness)
+    return with_segment_state(timed, policies, topics, tolerance, failpoint=failpoint)
 
 
 def start_query(frame: DataFrame, settings: Settings, sink: Callable[[DataFrame, int], None]) -> StreamingQuery:

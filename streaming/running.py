@@ -5,14 +5,18 @@ from collections.abc import Callable
 from checkback.signals import leave_on_signals, stop_on_signals
 from conf import Settings
 from streaming.batch import BatchReport
-from streaming.failpoints import Witness, nothing
+from streaming.failpoints import FailpointHook, no_failpoint
 from streaming.job import TransactionJob
 
 _STOP_SECONDS = 28.0
 
 
 def run(
-    settings: Settings, tell: Callable[[str], None], witness: Witness = nothing, *, claim_name: bool = False
+    settings: Settings,
+    tell: Callable[[str], None],
+    failpoint: FailpointHook = no_failpoint,
+    *,
+    claim_name: bool = False,
 ) -> None:
     """Run the job, until Ctrl-C or SIGTERM; ``tell`` is given a line for each thing that an operator should know.
 
@@ -27,7 +31,7 @@ def run(
             counts = "  ".join(f"{name} {number}" for name, number in sorted(report.counts.items()))
             tell(f"batch {report.batch}: {report.written} written  {counts}")
 
-    with TransactionJob(settings, show, witness=witness, claim_name=claim_name) as job:
+    with TransactionJob(settings, show, failpoint=failpoint, claim_name=claim_name) as job:
         stopping = stop_on_signals(within=_STOP_SECONDS)
         tell(f"Running; checkpoint in {settings.job.checkpoint}. Ctrl-C stops it.")
         while not stopping.is_set() and not job.wait(1):

@@ -24,7 +24,7 @@ _UNREADABLE = 0
 
 
 @dataclass(frozen=True)
-class Rules:
+class BatchSettings:
     """All that the evaluation of a batch depends on, beside its records, its time and the state.
 
     Not ``job.clock_tolerance``: it moves timers, and what they find due goes by the batch's own time. Nor how records
@@ -40,7 +40,7 @@ class Rules:
     """``state.RULES_VERSION`` of the program that began the batch."""
 
     @classmethod
-    def of(cls, settings: Settings) -> "Rules":
+    def of(cls, settings: Settings) -> "BatchSettings":
         """Those of the settings.
 
         Raises:
@@ -51,7 +51,7 @@ class Rules:
         return cls(settings.transactions, fingerprint(choice), routes, RULES_VERSION)
 
     @classmethod
-    def read(cls, content: bytes) -> "Rules":
+    def read(cls, content: bytes) -> "BatchSettings":
         """From a file's content; torn, or of a form that is not known, they are those of no version."""
         try:
             found = json.loads(content)
@@ -75,18 +75,18 @@ class Rules:
         return json.dumps(found, indent=1).encode()
 
 
-class RulesInForce:
-    """Rules by the batch they hold from."""
+class SettingsInForce:
+    """BatchSettings by the batch they hold from."""
 
     def __init__(self, checkpoint: Folder) -> None:
         self._checkpoint = checkpoint
-        self._from: dict[int, Rules] = {}
+        self._from: dict[int, BatchSettings] = {}
         self._next = 0
 
-    def of_batch(self, batch: int) -> Rules:
+    def of_batch(self, batch: int) -> BatchSettings:
         """The rules that this batch runs under, in all its runs."""
         starts = [start for start in self._from if start <= batch]
-        return self._from[max(starts)] if starts else Rules()
+        return self._from[max(starts)] if starts else BatchSettings()
 
     def routes_of(self, batch: int) -> Routes:
         """Where the batch's messages go, in all its runs."""
@@ -113,14 +113,14 @@ class RulesInForce:
         if hindrance is not None and in_kafka(begun):
             raise hindrance
 
-    def take(self, wanted: Rules, tables: Collection[str], in_kafka: Callable[[int], bool]) -> None:
+    def take(self, wanted: BatchSettings, tables: Collection[str], in_kafka: Callable[[int], bool]) -> None:
         """At start, when nobody else can begin a batch any more: let ``wanted`` hold from the next batch on.
 
         1. A batch that is unfinished is run next, under the rules it was begun with.
         2. If this program cannot do that, and nothing of the batch is ``in_kafka``, it is as good as never begun:
            a job that was told to stop leaves one behind. What a table has of a batch, Kafka has the progress of.
         3. The wanted rules are written down. Those that an earlier start wrote down for a later batch are void.
-        4. Rules that only batches had which Spark has forgotten are removed.
+        4. BatchSettings that only batches had which Spark has forgotten are removed.
 
         Args:
             wanted: those of the settings.
@@ -149,7 +149,7 @@ class RulesInForce:
 
     def _read(self) -> int:
         """Read the rules; gives the newest batch that was begun, -1 when none was."""
-        self._from = {start: Rules.read(self._checkpoint.read(_name(start))) for start in self._starts()}
+        self._from = {start: BatchSettings.read(self._checkpoint.read(_name(start))) for start in self._starts()}
         return self._last("offsets")
 
     def _starts(self) -> list[int]:

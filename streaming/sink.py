@@ -17,9 +17,9 @@ from streaming.batch import Batch, BatchReport
 from streaming.brokers.client import SinkSettings
 from streaming.checkpoint.folder import Checkpoint
 from streaming.checkpoint.half_logs import HalfLogs
-from streaming.failpoints import Step
+from streaming.failpoints import Failpoint
 from streaming.kafka_sink.partition_writer import contents_of, write_partition
-from streaming.ownership.preconditions import Guard
+from streaming.ownership.preconditions import BatchPreconditions
 from streaming.python_worker.preparation import name_worker, prepare_worker
 from streaming.python_worker.whole_input import whole
 from streaming.tables.publishing import Publisher
@@ -50,7 +50,7 @@ class ExactlyOnceSink:
         self,
         settings: SinkSettings,
         checkpoint: Checkpoint,
-        guard: Guard,
+        preconditions: BatchPreconditions,
         state_partitions: int,
         observer: Callable[[BatchReport], None] | None = None,
         publisher: Publisher | None = None,
@@ -61,7 +61,7 @@ class ExactlyOnceSink:
         self._publisher = publisher
         self._settings = settings
         self._checkpoint = checkpoint
-        self._guard = guard
+        self._preconditions = preconditions
         self._floor = checkpoint.floor()
         self._observer = observer
         self._all_wrote_at: float | None = None
@@ -80,9 +80,9 @@ class ExactlyOnceSink:
         """Write one batch."""
         if self._stopping:
             raise StopRequestedError("The job was asked to stop.")
-        self._settings.witness(Step.BATCH_STARTS, number)
+        self._settings.failpoint(Failpoint.BATCH_STARTS, number)
         entry = self._checkpoint.entry(number)
-        dated_ms = self._guard.before(entry)
+        dated_ms = self._preconditions.before(entry)
         self._before_evaluation(number)
         if self._half_logs is not None:
             self._half_logs.tell(outcomes.sparkSession.sparkContext, entry)
@@ -96,7 +96,7 @@ class ExactlyOnceSink:
             self._floor,
             entry.time_ms,
             dated_ms,
-            self._guard.run,
+            self._preconditions.run,
         )
         plan = self._publisher.plan(batch) if self._publisher else None
         reports = outcomes.mapInArrow(_writer(self._settings, batch, plan), REPORT_SCHEMA).collect()  # 1
@@ -109,8 +109,8 @@ class ExactlyOnceSink:
             self._all_wrote(number, now)
         if self._observer:
             self._observer(_summed(number, reports, published))
-        self._guard.after()
-        self._settings.witness(Step.BATCH_ENDS, number)
+        self._preconditions.after()
+        self._settings.failpoint(Failpoint.BATCH_ENDS, number)
 
     def _refuse_missing_reports(self, batch: int, partitions: list[int]) -> None:
         # PySpark takes the end of the socket that results come by for the end of the results
@@ -124,7 +124,7 @@ class ExactlyOnceSink:
         self._all_wrote_at = now
         self._floor = number + 1
         self._checkpoint.remember_floor(self._floor)
-        self._guard.renew()
+        self._preconditions.renew()
 
 
 def _summed(number: int, reports: list[Row], published: Counter[str]) -> BatchReport:

@@ -7,7 +7,7 @@ from checkback.exceptions import CheckpointMismatchError
 from streaming.brokers.client import SinkSettings
 from streaming.checkpoint.folder import Checkpoint
 from streaming.checkpoint.progress import Progress, judge_start
-from streaming.checkpoint.repair import Condition, examine, last_batch, repairs
+from streaming.checkpoint.repair import CheckpointCondition, examine, last_batch, repairs
 from streaming.ownership.claim import Claim, Owner
 from streaming.ownership.fence import fence, read_progress
 
@@ -91,7 +91,7 @@ class Opening:
         return read_progress(self._settings, self._own.query_id, self._partitions, settled=settled)
 
 
-def refuse_slow_clock(found: Condition, last_ms: int, clock: Clock) -> None:
+def refuse_slow_clock(found: CheckpointCondition, last_ms: int, clock: Clock) -> None:
     """Refuse to start on a clock with which Spark would drop new records as late.
 
     Raises:
@@ -108,7 +108,7 @@ def refuse_slow_clock(found: Condition, last_ms: int, clock: Clock) -> None:
         )
 
 
-def _last_time_ms(checkpoint: Checkpoint, found: Condition) -> int:
+def _last_time_ms(checkpoint: Checkpoint, found: CheckpointCondition) -> int:
     """The time of the newest batch that was, or will be, run."""
     if found.entry is not None and not found.given_up:
         return found.entry.time_ms

@@ -1,4 +1,4 @@
-"""Death at a named step: a witness of the job that ends processes when the harness has ordered so.
+"""Death at a named step: a hook of the job that ends processes when the harness has ordered so.
 
 It runs inside the job, in the driver as in the tasks; the order is a file, which the first who claims it carries out.
 A gate, a file too, holds the driver back before a batch.
@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 from pyspark import TaskContext
 
-from streaming.failpoints import Step
+from streaming.failpoints import Failpoint
 
 _ORDER = "death.json"
 _CANCEL = "cancel"
@@ -49,7 +49,7 @@ class Victim(StrEnum):
 class Order:
     """What is to happen when a task gets to the step for the ``after``-th time, or the driver does."""
 
-    step: Step
+    step: Failpoint
     victim: Victim
     after: int = 1
     pause_seconds: float = 0.0
@@ -111,17 +111,17 @@ def open_gate(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class DeathWatch:
-    """The witness; ``driver`` is the process id of the driver's Python."""
+    """The hook; ``driver`` is the process id of the driver's Python."""
 
     folder: str
     driver: int
-    _reached: Counter[Step] = field(default_factory=Counter, compare=False)
+    _reached: Counter[Failpoint] = field(default_factory=Counter, compare=False)
     """How often this task has got to each step: a task has a copy of its own."""
 
-    def __call__(self, step: Step, _batch: int) -> None:
+    def __call__(self, step: Failpoint, _batch: int) -> None:
         """Carry out an order for this step, if there is one and nobody else has claimed it."""
         self._reached[step] += 1
-        if step is Step.BATCH_STARTS:
+        if step is Failpoint.BATCH_STARTS:
             self._wait_at_gate()
         try:
             order = json.loads((Path(self.folder) / _ORDER).read_text(encoding="utf-8"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from streaming.failpoints import Step
+from streaming.failpoints import Failpoint
 from torture.changes import (
     change_settings,
     grow_topic,
@@ -53,7 +53,7 @@ def _kill_driver(system: System, this: Round) -> float:
 
 
 def _change_settings(system: System, this: Round) -> float:
-    _order(system, Order(this.step or Step.BATCH_ENDS, Victim.DRIVER))
+    _order(system, Order(this.step or Failpoint.BATCH_ENDS, Victim.DRIVER))
     system.job.wait(10)
     return change_settings(system, this)
 

@@ -1,4 +1,4 @@
-"""The job of a fault run: ``checkback run`` with a witness that dies when told to. ``python -m torture.job FOLDER``."""
+"""The job of a fault run: ``checkback run`` with a hook that dies when told to. ``python -m torture.job FOLDER``."""
 
 import os
 import sys

@@ -17,7 +17,7 @@ from typing import Self
 
 import psutil
 
-from streaming.failpoints import Step
+from streaming.failpoints import Failpoint
 from torture import death
 from torture.backlog import Backlog, BacklogWriter, Counting, Verdict
 from torture.death import Order, Victim
@@ -181,7 +181,9 @@ class LargeBatches:
         folder = self._ground.folder
         segments = math.ceil(self._transactions / _SEGMENT_SIZE / STATE_PARTITIONS)
         after = max(1, math.floor(this.tenth / 10 * segments * _SURE))
-        death.give(folder, Order(Step.IN_STATE, _VICTIMS.get(this.strike, Victim.NOBODY), after, self._pause(this)))
+        death.give(
+            folder, Order(Failpoint.IN_STATE, _VICTIMS.get(this.strike, Victim.NOBODY), after, self._pause(this))
+        )
         if first:
             death.open_gate(folder)
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from checkback.local.guard import die_with_starter
+from checkback.local.supervisor import die_with_starter
 from torture.death import kill_driver, send_to_all
 
 _EXECUTOR = "CoarseGrainedExecutorBackend"

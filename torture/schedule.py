@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
 
-from streaming.failpoints import Step
+from streaming.failpoints import Failpoint
 
 
 class Fault(StrEnum):
@@ -33,15 +33,15 @@ class Fault(StrEnum):
     DATABASE_CUT = "connections to PostgreSQL cut"
 
 
-PUBLISHING = (Step.BEFORE_PUBLISH, Step.BETWEEN_DESTINATIONS, Step.AFTER_PUBLISH)
+PUBLISHING = (Failpoint.BEFORE_PUBLISH, Failpoint.BETWEEN_DESTINATIONS, Failpoint.AFTER_PUBLISH)
 """Steps that a batch has only where messages go to tables."""
-STEPS = tuple(step for step in Step if step not in PUBLISHING)
+STEPS = tuple(step for step in Failpoint if step not in PUBLISHING)
 TASK_STEPS = (
-    Step.IN_STATE,
-    Step.BEFORE_TRANSACTION,
-    Step.IN_TRANSACTION,
-    Step.STATE_COMMITTED,
-    Step.AFTER_TRANSACTION,
+    Failpoint.IN_STATE,
+    Failpoint.BEFORE_TRANSACTION,
+    Failpoint.IN_TRANSACTION,
+    Failpoint.STATE_COMMITTED,
+    Failpoint.AFTER_TRANSACTION,
 )
 
 _MOST_DELAY_SECONDS = 1.5
@@ -50,7 +50,7 @@ _DEATHS_AT_STEPS = 4
 """How many of the steps the driver dies at in thirty rounds; the next thirty take others."""
 
 # Together with those, thirty rounds hold every fault; with a database it takes 32.
-_DECK: tuple[tuple[Fault, tuple[Step | None, ...], int], ...] = (
+_DECK: tuple[tuple[Fault, tuple[Failpoint | None, ...], int], ...] = (
     (Fault.DRIVER_KILLED, (None,), 2),
     (Fault.EXECUTOR_KILLED, (None,), 1),
     (Fault.EXECUTOR_KILLED, TASK_STEPS, 2),
@@ -81,7 +81,7 @@ class Round:
 
     number: int
     fault: Fault
-    step: Step | None
+    step: Failpoint | None
     delay_seconds: float
     seed: int
     """For what the fault itself has to draw: which file, which process."""
@@ -91,7 +91,7 @@ class Round:
 
 
 def schedule(
-    seed: int, without: frozenset[Fault] = frozenset(), more_steps: Sequence[Step] = (), *, brief: bool = False
+    seed: int, without: frozenset[Fault] = frozenset(), more_steps: Sequence[Failpoint] = (), *, brief: bool = False
 ) -> Iterator[Round]:
     """Rounds without end; every thirty of them (32 with a database to cut off) hold each
     fault but those in ``without``, in an order of their own.

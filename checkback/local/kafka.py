@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from checkback.exceptions import BrokerStartError
-from checkback.local import guard
+from checkback.local import supervisor
 from checkback.local.jars import kafka_jars
 from checkback.local.java import java_command
 
@@ -39,7 +39,7 @@ log.cleaner.dedupe.buffer.size=16777216
 """
 
 _REMOVE_SECONDS = 60.0
-"""The guard removes the folder of a broker that had thousands of partitions before it ends."""
+"""The supervisor removes the folder of a broker that had thousands of partitions before it ends."""
 
 
 class LocalKafka:
@@ -106,7 +106,7 @@ class LocalKafka:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the guard that runs the broker, None when it does not run."""
+        """Process id of the supervisor that runs the broker, None when it does not run."""
         return self._process.pid if self._process else None
 
     def start(self) -> Self:
@@ -128,7 +128,7 @@ class LocalKafka:
                 self._format(java, properties)
             self._process = subprocess.Popen(  # noqa: S603  (our own command line)
                 [
-                    *(sys.executable, guard.__file__, str(folder) if self._temporary else ""),
+                    *(sys.executable, supervisor.__file__, str(folder) if self._temporary else ""),
                     *(*java, "kafka.Kafka", str(properties)),
                 ],
                 stdin=subprocess.PIPE,
@@ -146,14 +146,14 @@ class LocalKafka:
         if process is not None:
             if process.stdin is not None:
                 process.stdin.close()
-            process.wait(guard.GRACE_SECONDS + _REMOVE_SECONDS)
+            process.wait(supervisor.GRACE_SECONDS + _REMOVE_SECONDS)
         if self._temporary and self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)  # a guard that was killed has left it
+            shutil.rmtree(self._folder, ignore_errors=True)  # a supervisor that was killed has left it
 
     def kill(self) -> None:
         """End the broker with SIGKILL, as a crash would; with a ``data`` folder it can be started again."""
         if self._process is not None:
-            self._process.kill()  # the kernel then kills the broker: see guard.die_with_starter
+            self._process.kill()  # the kernel then kills the broker: see supervisor.die_with_starter
             self._process.wait()
             self._process = None
 

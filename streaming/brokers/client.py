@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkback.protocol import Topics
-from streaming.failpoints import Witness, nothing
+from streaming.failpoints import FailpointHook, no_failpoint
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class SinkSettings:
     topics: Topics
     transaction_timeout_ms: int
     options: dict[str, str] = field(default_factory=dict)
-    witness: Witness = nothing
+    failpoint: FailpointHook = no_failpoint
     """Told of each step, in the driver's process and in the tasks'; must be picklable."""
     kept_bytes: int = 64 << 20
     """Rows of a batch that a task keeps in memory; more of them go to a temporary file."""

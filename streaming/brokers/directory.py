@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined] # not re-exported
 
-from streaming.brokers.retrying import patience, patience_until
+from streaming.brokers.retrying import retrying, retrying_until
 
 NO_SUCH_TOPIC = "there is no such topic"
 _CALL_SECONDS = 5.0
@@ -146,7 +146,7 @@ class TopicDirectory:
         self._well.pop(topic, None)
 
     def _asked(self, topic: str, now: float, seconds: float) -> Standing:
-        described = patience(seconds)(self._brokers.describe, topic)
+        described = retrying(seconds)(self._brokers.describe, topic)
         standing = self._judged(topic, described, now)
         troubled = any(name == topic for name, _ in self._since) or standing.away
         if standing.refusal or troubled:
@@ -228,7 +228,7 @@ class Known:
 
     def patiently(self, topic: str, seconds: float = 30.0) -> Standing:
         """Ask about one until it takes something; as it stands after so long if it never does."""
-        ask = patience_until(lambda standing: bool(standing.partitions), seconds)
+        ask = retrying_until(lambda standing: bool(standing.partitions), seconds)
         standing = ask(lambda: self._directory.look([topic], anew=True)[topic])
         self.standings[topic] = standing
         return standing

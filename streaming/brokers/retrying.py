@@ -9,7 +9,7 @@ from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_d
 _CALL_SECONDS = 5.0
 
 # Besides those that Kafka's clients call retriable: a coordinator that has just started or moved.
-_PASSING = frozenset(
+_TRANSIENT = frozenset(
     {
         KafkaError.NOT_COORDINATOR,
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -23,21 +23,21 @@ _PASSING = frozenset(
 )
 
 
-def _passes(error: BaseException) -> bool:
-    return isinstance(error, KafkaException) and (error.args[0].code() in _PASSING or error.args[0].retriable())
+def _is_transient(error: BaseException) -> bool:
+    return isinstance(error, KafkaException) and (error.args[0].code() in _TRANSIENT or error.args[0].retriable())
 
 
-def patience(seconds: float = 30.0) -> Retrying:
-    """Try a call again for so long while it fails with what may pass: ``patience()(call, argument)``."""
+def retrying(seconds: float = 30.0) -> Retrying:
+    """Try a call again for so long while it fails with what may pass: ``retrying()(call, argument)``."""
     return Retrying(
-        retry=retry_if_exception(_passes),
+        retry=retry_if_exception(_is_transient),
         wait=wait_exponential(0.05, max=1),
         stop=stop_after_delay(seconds),
         reraise=True,
     )
 
 
-def patience_until(holds: Callable[[Any], bool], seconds: float) -> Retrying:
+def retrying_until(holds: Callable[[Any], bool], seconds: float) -> Retrying:
     """Make a call again for so long until something holds of what it gives, then give that, or the last one."""
     return Retrying(
         retry=retry_if_result(lambda given: not holds(given)),

@@ -16,7 +16,7 @@ from pyspark import SparkContext, TaskContext
 
 from checkback.protocol import Topics
 from state import ANYWHERE, Reach
-from streaming.brokers.retrying import patience
+from streaming.brokers.retrying import retrying
 from streaming.checkpoint.folder import Checkpoint
 from streaming.checkpoint.offset_log import Entry
 
@@ -64,7 +64,7 @@ class HalfLogs:
                     return {str(partition): int(end) for partition, end in kept["ends"].items()}
             self._checkpoint.remove(name)
         partitions = [int(partition) for partition in _read_to(entry, self._topics.op)]
-        ends: dict[str, int] = patience(_PATIENT_SECONDS)(self._ask, partitions)
+        ends: dict[str, int] = retrying(_PATIENT_SECONDS)(self._ask, partitions)
         self._checkpoint.write(name, json.dumps({"entry": entry.content_hash, "ends": ends}).encode())
         self._there.add(entry.number)
         for number in [number for number in self._there if number <= entry.number - _KEPT]:

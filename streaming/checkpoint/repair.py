@@ -18,7 +18,7 @@ _STATE = "state/0"
 
 
 @dataclass(frozen=True)
-class Condition:
+class CheckpointCondition:
     """The newest files of a checkpoint."""
 
     begun: int | None
@@ -57,23 +57,23 @@ class Condition:
         return self.committed is not None and self.watermark_ms is None
 
 
-def examine(checkpoint: Checkpoint, horizon_ms: int = sys.maxsize) -> Condition:
+def examine(checkpoint: Checkpoint, horizon_ms: int = sys.maxsize) -> CheckpointCondition:
     """Read the newest files, before Spark does."""
     begun, committed = checkpoint.newest("offsets"), checkpoint.newest("commits")
     entry = None if begun is None else read_entry(begun, checkpoint.read(f"offsets/{begun}") or b"")
     watermark = None if committed is None else committed_watermark_ms(checkpoint.read(f"commits/{committed}") or b"")
     state = [] if committed is None else _state_files(checkpoint, committed + 1)
     torn = tuple(name for name in state if not checkpoint.whole(name))
-    return Condition(begun, entry, committed, watermark, torn, horizon_ms)
+    return CheckpointCondition(begun, entry, committed, watermark, torn, horizon_ms)
 
 
-def last_batch(found: Condition, floor: int) -> LastBatch:
+def last_batch(found: CheckpointCondition, floor: int) -> LastBatch:
     """Where the checkpoint stands, for the comparison with Kafka."""
     entry_hash = found.entry.content_hash if found.entry else ""
     return LastBatch(found.begun, entry_hash, found.committed is not None, floor)
 
 
-def repairs(checkpoint: Checkpoint, found: Condition, progress: Sequence[Progress]) -> list[str]:
+def repairs(checkpoint: Checkpoint, found: CheckpointCondition, progress: Sequence[Progress]) -> list[str]:
     """What the start would stumble over, where to remove it loses and repeats nothing.
 
     1. The newest batch is given up, with the state it has left, when its entry is torn, when Spark would drop all its
@@ -103,7 +103,7 @@ def repairs(checkpoint: Checkpoint, found: Condition, progress: Sequence[Progres
     return removed
 
 
-def _cannot_go(checkpoint: Checkpoint, found: Condition, batch: int) -> CheckpointMismatchError:
+def _cannot_go(checkpoint: Checkpoint, found: CheckpointCondition, batch: int) -> CheckpointMismatchError:
     if found.entry is None:
         return checkpoint.torn(f"offsets/{batch}")
     if found.torn_state:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pandas as pd
 from pyspark.sql import SparkSession
 
-from state import Usage, Usages, decode, summed
+from state import Usage, Usages, segment_from_bytes, summed
 
 _COLUMNS = ("open", "open_bytes", "delayed", "parked")
 _SCHEMA = "group string, open long, open_bytes long, delayed long, parked long, state_bytes long"
@@ -36,7 +36,7 @@ def usage_in_state(spark: SparkSession, checkpoint: str, batch: int) -> Counted:
 
 def _counted(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
     for frame in frames:
-        usages = summed([decode(bytes(content)).usage() for content in frame["content"]])
+        usages = summed([segment_from_bytes(bytes(content)).usage() for content in frame["content"]])
         size = sum(len(content) for content in frame["content"])
         rows = [(group, *usage, 0) for group, usage in usages.items()] + [(_NOBODY, 0, 0, 0, 0, size)]
         yield pd.DataFrame(rows, columns=["group", *_COLUMNS, "state_bytes"])

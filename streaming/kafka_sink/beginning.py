@@ -24,9 +24,9 @@ from checkback.exceptions import JobFailedError
 from streaming.brokers.directory import TopicDirectory
 from streaming.brokers.group_offsets import committed
 from streaming.brokers.producers import StuckError, producer_settings
-from streaming.brokers.retrying import patience
+from streaming.brokers.retrying import retrying
 from streaming.checkpoint.progress import Progress, transactional_id
-from streaming.kafka_sink.topic_limits import Rules
+from streaming.kafka_sink.topic_limits import KnownLimits
 from streaming.kafka_sink.transaction import Transaction
 from streaming.ownership.generations import GENERATIONS_TRIED, Generations
 
@@ -103,7 +103,7 @@ class Beginning:
     def progress(self) -> Progress:
         """What Kafka has of this state partition, when no transaction that moves it is open."""
         places = [TopicPartition(self._place.topic, self._place.partition)]
-        (found,) = patience(_PROGRESS_SECONDS)(committed, self._consumer, places)
+        (found,) = retrying(_PROGRESS_SECONDS)(committed, self._consumer, places)
         return Progress.of(found.offset, found.metadata)
 
     def _opened(self, generation: int) -> Transaction:
@@ -117,7 +117,7 @@ class Beginning:
         if holds > stuck:  # somebody has moved on already
             _generations[self._key] = holds
             return
-        transaction.begin(Rules())
+        transaction.begin(KnownLimits())
         transaction.commit(*self._holds.mark(self._place.partition, following))  # 2
         self._holds.wait_for(self._place.partition, following)
         for generation in range(holds, following):

@@ -16,7 +16,7 @@ _SKIPPED = 4_096
 asked for by itself, which takes some milliseconds."""
 _NOWHERE = -1
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001
-_PASSING = frozenset(
+_TRANSIENT = frozenset(
     {
         KafkaError._TRANSPORT,  # noqa: SLF001  (librdkafka's own codes have a leading underscore)
         KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
@@ -84,7 +84,7 @@ class HalfReader:
                 self._consumer.assign([TopicPartition(self._topic, partition, position)])
             message = self._consumer.poll(1.0)
             error = message.error() if message is not None else None
-            if message is None or (error is not None and error.code() in _PASSING):
+            if message is None or (error is not None and error.code() in _TRANSIENT):
                 self._refuse_silence(quiet_since, partition, wanted[0])
                 continue
             quiet_since = monotonic()
@@ -113,7 +113,7 @@ class HalfReader:
             try:
                 first, _ = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), self._seconds)
             except KafkaException as error:
-                if error.args[0].code() not in _PASSING or monotonic() - asked >= self._seconds:
+                if error.args[0].code() not in _TRANSIENT or monotonic() - asked >= self._seconds:
                     raise
                 sleep(_PAUSE_SECONDS)
             else:

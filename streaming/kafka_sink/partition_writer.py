@@ -13,15 +13,15 @@ from streaming.batch import Batch, PartitionReport
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.directory import Brokers, Known, TopicDirectory
 from streaming.checkpoint.progress import Verdict, judge_progress, progress_group
-from streaming.failpoints import Step
+from streaming.failpoints import Failpoint
 from streaming.kafka_sink.beginning import Beginning
 from streaming.kafka_sink.content import Contents
 from streaming.kafka_sink.half_reader import HalfReader
 from streaming.kafka_sink.holding import Holding
 from streaming.kafka_sink.records import Ask, Pace, RecordBuilder
 from streaming.kafka_sink.refusals import Refusals
-from streaming.kafka_sink.spill import Pieces
-from streaming.kafka_sink.topic_limits import KnownTopics, Rules
+from streaming.kafka_sink.spill import ReplayableBatches
+from streaming.kafka_sink.topic_limits import KnownLimits, LearnedLimits
 from streaming.kafka_sink.transaction import RefusedError, Transaction
 from streaming.ownership.claimed import claim_group, refuse_another_run
 from streaming.ownership.generations import Generations
@@ -55,7 +55,7 @@ def write_partition(
         ProgressError, ConfigurationError: see ``judge_progress`` and ``Transaction.open``.
         KafkaException: what is no record's fault: brokers away, fenced by another task.
     """
-    with Pieces(outcomes, settings.kept_bytes) as pieces:
+    with ReplayableBatches(outcomes, settings.kept_bytes) as pieces:
         if pieces.empty and not batch.every_partition_writes:  # 1
             pieces.refuse_missing()
             return PartitionReport(partition)
@@ -65,7 +65,7 @@ def write_partition(
 class _Task:
     """Steps 2 to 7."""
 
-    def __init__(self, settings: SinkSettings, batch: Batch, partition: int, pieces: Pieces) -> None:
+    def __init__(self, settings: SinkSettings, batch: Batch, partition: int, pieces: ReplayableBatches) -> None:
         self._settings = settings
         self._batch = batch
         self._partition = partition
@@ -110,7 +110,7 @@ class _Task:
                 self._pieces.pull()  # so that this time the transaction is open for the writing alone
         raise AssertionError  # unreachable
 
-    def _pass(self, rules: Rules) -> PartitionReport:
+    def _pass(self, rules: KnownLimits) -> PartitionReport:
         transaction, progress = self._beginning.open()  # 2, 3
         refuse_another_run(_claim_consumer(self._settings), self._settings.topics, self._batch.run)
         verdict = judge_progress(
@@ -129,39 +129,39 @@ class _Task:
             transaction.abort()
             raise
 
-    def _written(self, transaction: Transaction, rules: Rules) -> PartitionReport:
+    def _written(self, transaction: Transaction, rules: KnownLimits) -> PartitionReport:
         settings, number = self._settings, self._batch.number
         report = PartitionReport(self._partition)
         counts: Counter[str] = Counter()
         usages: list[Usages] = []
-        settings.witness(Step.BEFORE_TRANSACTION, number)
+        settings.failpoint(Failpoint.BEFORE_TRANSACTION, number)
         transaction.begin(rules, self._batch.dated_ms)  # 5
         builder = self._builder(transaction.known, rules, self._ask, transaction.pace_ms)
         for piece in self._pieces:
             report.written += transaction.produce(builder.build(piece))
             _count(piece, counts)
             usages.append(_usages(piece))
-            settings.witness(Step.IN_TRANSACTION, number)
+            settings.failpoint(Failpoint.IN_TRANSACTION, number)
         self._pieces.refuse_missing()
-        settings.witness(Step.STATE_COMMITTED, number)
+        settings.failpoint(Failpoint.STATE_COMMITTED, number)
         renewal = self._beginning.renewal() if self._batch.every_partition_writes else None
         transaction.commit(self._done, self._consumer.consumer_group_metadata(), renewal)  # 6
-        settings.witness(Step.AFTER_TRANSACTION, number)
+        settings.failpoint(Failpoint.AFTER_TRANSACTION, number)
         report.counts = json.dumps(counts + builder.counts)
         report.usages = json.dumps(summed(usages))
         return report
 
-    def _builder(self, known: Known, rules: Rules, ask: Ask | None, pace: Pace | None = None) -> RecordBuilder:
+    def _builder(self, known: Known, rules: KnownLimits, ask: Ask | None, pace: Pace | None = None) -> RecordBuilder:
         contents = contents_of(self._settings)
         return RecordBuilder(self._settings.topics, known, self._holding, rules, ask, pace, contents)
 
 
-_known: dict[str, KnownTopics] = {}
+_known: dict[str, LearnedLimits] = {}
 
 
-def _known_topics(settings: SinkSettings) -> KnownTopics:
+def _known_topics(settings: SinkSettings) -> LearnedLimits:
     """One for each worker process."""
-    return _known.setdefault(settings.bootstrap_servers, KnownTopics())
+    return _known.setdefault(settings.bootstrap_servers, LearnedLimits())
 
 
 _directories: dict[str, TopicDirectory] = {}

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, Res
 
 from checkback.topics import MOST_BYTES
 from streaming.brokers.producers import error_code, init_transactions, warm_up
-from streaming.kafka_sink.topic_limits import UNLIMITED, TopicRule
+from streaming.kafka_sink.topic_limits import UNLIMITED, TopicLimits
 from streaming.kafka_sink.transaction import REFUSED
 from streaming.record import Record
 
@@ -24,7 +24,7 @@ _NOT_AUTHORIZED = "this job is not authorized to write to that topic"
 _clients: dict[str, AdminClient] = {}
 
 
-def ask(client: dict[str, Any], topics: Iterable[str], *, compressed: bool) -> dict[str, TopicRule]:
+def describe_limits(client: dict[str, Any], topics: Iterable[str], *, compressed: bool) -> dict[str, TopicLimits]:
     """Rules of these topics, two requests for all; topics that the brokers do not tell about are left out.
 
     With compressed batches no size of an uncompressed one says that it is too large.
@@ -41,12 +41,12 @@ def ask(client: dict[str, Any], topics: Iterable[str], *, compressed: bool) -> d
         with contextlib.suppress(KafkaException):
             allowed = answer.result(_SECONDS).authorized_operations
             if allowed and AclOperation.WRITE not in allowed and AclOperation.ALL not in allowed:
-                rules[name] = TopicRule(refused=_NOT_AUTHORIZED)
+                rules[name] = TopicLimits(refused=_NOT_AUTHORIZED)
     return rules
 
 
-def _limits(admin: AdminClient, names: list[str], *, compressed: bool) -> dict[str, TopicRule]:
-    rules: dict[str, TopicRule] = {}
+def _limits(admin: AdminClient, names: list[str], *, compressed: bool) -> dict[str, TopicLimits]:
+    rules: dict[str, TopicLimits] = {}
     for resource, answer in admin.describe_configs(
         [ConfigResource(ResourceType.TOPIC, name) for name in names], request_timeout=_ASK_SECONDS
     ).items():
@@ -54,11 +54,11 @@ def _limits(admin: AdminClient, names: list[str], *, compressed: bool) -> dict[s
             configured = {name: entry.value for name, entry in answer.result(_SECONDS).items()}
             fits = min(int(configured["max.message.bytes"]), int(configured["segment.bytes"]), MOST_BYTES)
             too_large_from = UNLIMITED if compressed else fits + 1
-            rules[resource.name] = TopicRule("", fits, too_large_from, "compact" in configured["cleanup.policy"])
+            rules[resource.name] = TopicLimits("", fits, too_large_from, "compact" in configured["cleanup.policy"])
     return rules
 
 
-def tried_alone(
+def probe_individually(
     client: dict[str, Any], records: Sequence[Record], dated_ms: int, until: float = inf
 ) -> tuple[dict[int, KafkaError], list[int]]:
     """Which of these records Kafka refuses, each in a batch of its own; and which have not been tried by ``until``.

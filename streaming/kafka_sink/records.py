@@ -21,11 +21,11 @@ from streaming.headers import Headers, application_headers, unpack_headers
 from streaming.heads import head_of
 from streaming.kafka_sink.content import Contents
 from streaming.kafka_sink.holding import HELD_MARK, Holding, half_of, held_of, pause_ms
-from streaming.kafka_sink.topic_limits import Refusal, Rules, chosen_partition
+from streaming.kafka_sink.topic_limits import KnownLimits, Refusal, chosen_partition
 from streaming.record import RANDOM_OR_KEYED, Record
 
-_NO_RULES = Rules()
-Ask = Callable[[str, Rules], Rules]
+_NO_RULES = KnownLimits()
+Ask = Callable[[str, KnownLimits], KnownLimits]
 """Gives the rules with what the brokers say now of one topic."""
 Pace = Callable[[str], float]
 """How many milliseconds a message of this topic takes, if there is no time for more of them in this batch; else 0."""
@@ -46,7 +46,7 @@ class RecordBuilder:
         topics: Topics,
         known: Known,
         holding: Holding,
-        rules: Rules = _NO_RULES,
+        rules: KnownLimits = _NO_RULES,
         ask: Ask | None = None,
         pace: Pace | None = None,
         contents: Contents | None = None,

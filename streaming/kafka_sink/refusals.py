@@ -11,10 +11,10 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.brokers.directory import Known
-from streaming.kafka_sink.probe import ask, tried_alone
+from streaming.kafka_sink.probe import describe_limits, probe_individually
 from streaming.kafka_sink.records import Ask, RecordBuilder
-from streaming.kafka_sink.spill import Pieces
-from streaming.kafka_sink.topic_limits import KnownTopics, Rules, TopicRule
+from streaming.kafka_sink.spill import ReplayableBatches
+from streaming.kafka_sink.topic_limits import KnownLimits, LearnedLimits, TopicLimits
 from streaming.kafka_sink.transaction import NOT_NOW, REFUSES_ALL, TOO_LARGE, RefusedError
 from streaming.record import Record, batch_bytes, record_key
 
@@ -22,7 +22,7 @@ _TRIED_AT_ONCE = 1_000
 _TRYING_SECONDS = 10.0
 """For one topic and pass; those of its messages that are left then are held, for a later batch to try."""
 
-Build = Callable[[Known, Rules, Ask | None], RecordBuilder]
+Build = Callable[[Known, KnownLimits, Ask | None], RecordBuilder]
 
 
 @dataclass
@@ -32,7 +32,7 @@ class _Sent:
     largest: int = 0
     without_key: bool = False
 
-    def refused_by(self, rule: TopicRule | None) -> bool:
+    def refused_by(self, rule: TopicLimits | None) -> bool:
         if rule is None:
             return False
         keyless = rule.needs_key and self.without_key
@@ -51,8 +51,8 @@ class Refusals:
         client: Callable[[], dict[str, Any]],
         plain: dict[str, Any],
         build: Build,
-        known: KnownTopics,
-        pieces: Pieces,
+        known: LearnedLimits,
+        pieces: ReplayableBatches,
         dated_ms: int,
     ) -> None:
         self._client = client
@@ -65,17 +65,17 @@ class Refusals:
         codecs = {plain.get(name, "none") for name in ("compression.type", "compression.codec")}
         self._compressed = codecs != {"none"}
 
-    def known(self) -> Rules:
+    def known(self) -> KnownLimits:
         """What this worker process has learnt lately."""
-        return Rules(self._known.believed(self._ask))
+        return KnownLimits(self._known.believed(self._ask))
 
-    def again(self, topic: str, rules: Rules) -> Rules:
+    def again(self, topic: str, rules: KnownLimits) -> KnownLimits:
         """The rules with what the brokers say now of one topic, if they were believed of it."""
         asked = self._ask([topic]) if topic in rules.topics else {}
         self._known.learn(asked)
-        return rules.joined(Rules(asked))
+        return rules.joined(KnownLimits(asked))
 
-    def found(self, refused: RefusedError, rules: Rules) -> Rules:
+    def found(self, refused: RefusedError, rules: KnownLimits) -> KnownLimits:
         """The rules to go on with, after a pass by ``rules`` has failed.
 
         Raises:
@@ -86,7 +86,7 @@ class Refusals:
         later = all(error.code() in NOT_NOW for error in (refused.cause, *refused.topics.values()))
         asked = {} if later else self._ask(sent)
         narrow = int(self._client()["batch.size"])
-        more = Rules(
+        more = KnownLimits(
             {
                 topic: rule
                 for topic, rule in asked.items()
@@ -104,10 +104,10 @@ class Refusals:
         self._known.learn(more.topics)
         return together
 
-    def _ask(self, topics: Iterable[str]) -> dict[str, TopicRule]:
-        return ask(self._plain, topics, compressed=self._compressed)
+    def _ask(self, topics: Iterable[str]) -> dict[str, TopicLimits]:
+        return describe_limits(self._plain, topics, compressed=self._compressed)
 
-    def _records(self, rules: Rules, topic: str | None = None) -> Iterator[Record]:
+    def _records(self, rules: KnownLimits, topic: str | None = None) -> Iterator[Record]:
         if self._standings is None:
             return
         builder = self._build(self._standings, rules, None)
@@ -116,7 +116,7 @@ class Refusals:
                 if topic in {None, record.topic}:
                     yield record
 
-    def _sent(self, rules: Rules) -> dict[str, _Sent]:
+    def _sent(self, rules: KnownLimits) -> dict[str, _Sent]:
         sent: dict[str, _Sent] = {}
         for record in self._records(rules):
             one = sent.setdefault(record.topic, _Sent())
@@ -124,21 +124,21 @@ class Refusals:
             one.without_key |= record.key is None
         return sent
 
-    def _try(self, topic: str, error: KafkaError, sent: _Sent, rules: Rules) -> Rules:
+    def _try(self, topic: str, error: KafkaError, sent: _Sent, rules: KnownLimits) -> KnownLimits:
         """What can be found out about one topic without asking."""
         if error.code() in REFUSES_ALL:
-            return Rules({topic: TopicRule(refused=f"Kafka says: {error.str()}")})
+            return KnownLimits({topic: TopicLimits(refused=f"Kafka says: {error.str()}")})
         if error.code() in NOT_NOW:
-            return Rules()  # the next pass asks
+            return KnownLimits()  # the next pass asks
         if error.code() in TOO_LARGE and not self._compressed:
             return self._measured(topic, sent.largest, rules)
         if error.code() not in TOO_LARGE and sent.without_key:
             without_key = next(record for record in self._records(rules, topic) if record.key is None)
             for _, why in self._refused([without_key]):
-                return Rules({topic: _refused_as_a_whole(why) or TopicRule(needs_key=True)})
+                return KnownLimits({topic: _refused_as_a_whole(why) or TopicLimits(needs_key=True)})
         return self._tried_one_by_one(topic, error, rules)
 
-    def _measured(self, topic: str, largest: int, rules: Rules) -> Rules:
+    def _measured(self, topic: str, largest: int, rules: KnownLimits) -> KnownLimits:
         """How large a record a topic takes that does not say so: one of the sizes that were sent, by halving."""
         sizes = sorted({batch_bytes(record) for record in self._records(rules, topic)})
         fitting, refused = -1, len(sizes)  # indices: all up to the one fit, all from the other on do not
@@ -151,21 +151,21 @@ class Refusals:
                 fitting = index
             index = (fitting + refused) // 2
         fits = sizes[fitting] if fitting >= 0 else 1
-        return Rules(
-            {topic: TopicRule(fits=fits, too_large_from=sizes[refused] if refused < len(sizes) else largest + 1)}
+        return KnownLimits(
+            {topic: TopicLimits(fits=fits, too_large_from=sizes[refused] if refused < len(sizes) else largest + 1)}
         )
 
-    def _tried_one_by_one(self, topic: str, error: KafkaError, rules: Rules) -> Rules:
+    def _tried_one_by_one(self, topic: str, error: KafkaError, rules: KnownLimits) -> KnownLimits:
         """Which records a topic does not take, when neither their size nor their key says so."""
-        rule = rules.topics.get(topic, TopicRule(fits=1))  # not known what fits: one record a batch
+        rule = rules.topics.get(topic, TopicLimits(fits=1))  # not known what fits: one record a batch
         suspects: list[Record] = []
         refused: dict[Any, str] = {}
         untried: set[int] = set()
-        whole: list[TopicRule] = []
+        whole: list[TopicLimits] = []
         until = monotonic() + _TRYING_SECONDS
 
         def settle() -> None:
-            tried, left = tried_alone(self._client(), suspects, self._dated_ms, until)
+            tried, left = probe_individually(self._client(), suspects, self._dated_ms, until)
             for index, why in tried.items():
                 refused[record_key(suspects[index])] = f"Kafka says: {why.str()}"
                 whole.extend(filter(None, [_refused_as_a_whole(why)]))
@@ -180,15 +180,15 @@ class Refusals:
                 settle()
         settle()
         if whole:  # of a batch's other records Kafka says only that they are in it
-            return Rules({topic: whole[0]})
+            return KnownLimits({topic: whole[0]})
         found = refused or untried or topic not in rules.topics
-        return Rules({topic: rule}, refused, frozenset(untried)) if found else Rules()
+        return KnownLimits({topic: rule}, refused, frozenset(untried)) if found else KnownLimits()
 
     def _refused(self, records: list[Record]) -> list[tuple[Record, KafkaError]]:
-        tried, _ = tried_alone(self._client(), records, self._dated_ms)
+        tried, _ = probe_individually(self._client(), records, self._dated_ms)
         return [(records[index], error) for index, error in tried.items()]
 
 
-def _refused_as_a_whole(error: KafkaError) -> TopicRule | None:
+def _refused_as_a_whole(error: KafkaError) -> TopicLimits | None:
     """What a topic is known to do that would say so of any record of this sink; None when it is this record's fault."""
-    return TopicRule(refused=f"Kafka says: {error.str()}") if error.code() in REFUSES_ALL else None
+    return TopicLimits(refused=f"Kafka says: {error.str()}") if error.code() in REFUSES_ALL else None

@@ -14,7 +14,7 @@ _DELTAS = 8
 """Bytes by which a record's time and offset may be longer when it is not the first of its batch."""
 
 
-class NarrowTopics:
+class SizeLimitedTopics:
     """Holds records back and writes them in waves, so that no batch is larger than its topic takes.
 
     librdkafka has one ``batch.size`` for all topics, does not split a batch that was refused, and a smaller one makes
@@ -56,7 +56,7 @@ class NarrowTopics:
         spent = self._spent[topic] / 1e6
         return spent * 1000 / self._written[topic] if spent >= self._seconds else 0.0
 
-    def takes(self, record: Record) -> bool:
+    def hold(self, record: Record) -> bool:
         """Whether this record is for one of these topics: then it is held."""
         if record.topic not in self._limits:
             return False

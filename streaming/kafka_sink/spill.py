@@ -11,7 +11,7 @@ import pyarrow as pa
 from checkback.exceptions import InputCutShortError
 
 
-class Pieces:
+class ReplayableBatches:
     """Arrow batches of one schema; use it as a context manager.
 
     Each is pulled from ``source`` once, in order, when an iteration gets to it; a later iteration gives those again

@@ -35,7 +35,7 @@ def chosen_partition(record: Record, partitions: int, away: Mapping[int, str] = 
 
 
 @dataclass(frozen=True)
-class TopicRule:
+class TopicLimits:
     """What one topic refuses."""
 
     refused: str = ""
@@ -60,10 +60,10 @@ UNTRIED = "that topic refuses some messages and does not say which, and they are
 
 
 @dataclass(frozen=True)
-class Rules:
+class KnownLimits:
     """What a pass over a batch goes by."""
 
-    topics: Mapping[str, TopicRule] = field(default_factory=dict)
+    topics: Mapping[str, TopicLimits] = field(default_factory=dict)
     records: Mapping[RecordKey, str] = field(default_factory=dict)
     """Records found to be refused one by one, with the reason; their topics are in ``topics``."""
     untried: frozenset[int] = frozenset()
@@ -93,13 +93,13 @@ class Rules:
         # what fits is not known: less, and less again at the next refusal
         return max(_LEAST_TRIED, min(size, rule.too_large_from) // 2)
 
-    def joined(self, other: "Rules") -> "Rules":
+    def joined(self, other: "KnownLimits") -> "KnownLimits":
         """Both; the other's rule goes first for a topic that both know."""
         untried = self.untried | other.untried
-        return Rules({**self.topics, **other.topics}, {**self.records, **other.records}, untried)
+        return KnownLimits({**self.topics, **other.topics}, {**self.records, **other.records}, untried)
 
 
-class KnownTopics:
+class LearnedLimits:
     """What a worker process has learnt about topics, believed for ``seconds``; ``clock`` is in seconds.
 
     So a topic that is bad for hours costs a question, or else a failed pass, once in that time and not in each batch.
@@ -108,15 +108,15 @@ class KnownTopics:
     def __init__(self, seconds: float = 60.0, clock: Callable[[], float] = monotonic) -> None:
         self._seconds = seconds
         self._clock = clock
-        self._rules: dict[str, TopicRule] = {}
+        self._rules: dict[str, TopicLimits] = {}
         self._until: dict[str, float] = {}
 
-    def learn(self, rules: Mapping[str, TopicRule]) -> None:
+    def learn(self, rules: Mapping[str, TopicLimits]) -> None:
         """Believe these from now on."""
         self._rules.update(rules)
         self._until.update(dict.fromkeys(rules, self._clock() + self._seconds))
 
-    def believed(self, ask: Callable[[Iterable[str]], Mapping[str, TopicRule]]) -> dict[str, TopicRule]:
+    def believed(self, ask: Callable[[Iterable[str]], Mapping[str, TopicLimits]]) -> dict[str, TopicLimits]:
         """All rules that are believed; ``ask`` is given the topics whose time is over, and gives their rules anew."""
         over = [topic for topic, until in self._until.items() if until <= self._clock()]
         if over:

@@ -12,9 +12,9 @@ from checkback.exceptions import CheckbackError, ConfigurationError, Transaction
 from checkback.protocol import Topics
 from streaming.brokers.directory import Known, TopicDirectory
 from streaming.brokers.producers import error_code, init_transactions, warm_up
-from streaming.brokers.retrying import patience
-from streaming.kafka_sink.small_batches import NarrowTopics
-from streaming.kafka_sink.topic_limits import Rules
+from streaming.brokers.retrying import retrying
+from streaming.kafka_sink.small_batches import SizeLimitedTopics
+from streaming.kafka_sink.topic_limits import KnownLimits
 from streaming.record import Record
 
 _AWAY_SECONDS = 120.0
@@ -98,7 +98,7 @@ class Transaction:
         # no method of this object as a callback: the garbage collector is off in workers, and that would be a circle
         failures = {"on_delivery": partial(_note, self._refused, self._stall), "delivery.report.only.error": True}
         self._producer = Producer({**client, **failures})
-        self._narrow: NarrowTopics | None = None
+        self._narrow: SizeLimitedTopics | None = None
         self.known = Known(directory)
         """How the topics of this batch stand."""
 
@@ -109,7 +109,7 @@ class Transaction:
             StuckError: that cannot be settled; they are fenced all the same.
             ConfigurationError: the transaction time-out is longer than the broker allows.
         """
-        patience(_AWAY_SECONDS)(warm_up, self._producer, self._progress_topic)
+        retrying(_AWAY_SECONDS)(warm_up, self._producer, self._progress_topic)
         try:
             init_transactions(self._producer)
         except KafkaException as error:
@@ -120,19 +120,19 @@ class Transaction:
                 ) from error
             raise
 
-    def begin(self, rules: Rules, dated_ms: int = 0) -> None:
+    def begin(self, rules: KnownLimits, dated_ms: int = 0) -> None:
         """Begin, knowing what topics refuse; records are dated ``dated_ms`` (0: by this machine's clock)."""
         self._dated_ms = dated_ms
         limits = {name: rule.fits for name, rule in rules.topics.items() if rule.fits < self._batch_bytes}
         if limits:
             known = self.known
             seconds = min(_NARROW_SECONDS, self._timeout_ms / 1000 / 10)
-            self._narrow = NarrowTopics(limits, lambda topic: max(1, known.again(topic).partitions), seconds)
+            self._narrow = SizeLimitedTopics(limits, lambda topic: max(1, known.again(topic).partitions), seconds)
         self._producer.begin_transaction()
         self._began = monotonic()
 
     def pace_ms(self, topic: str) -> float:
-        """See :meth:`streaming.kafka_sink.small_batches.NarrowTopics.pace_ms`."""
+        """See :meth:`streaming.kafka_sink.small_batches.SizeLimitedTopics.pace_ms`."""
         return self._narrow.pace_ms(topic) if self._narrow is not None else 0.0
 
     def produce(self, records: Iterable[Record]) -> int:
@@ -141,7 +141,7 @@ class Transaction:
         send, narrow, dated_ms = self._producer.produce, self._narrow, self._dated_ms
         for record in records:
             written += 1
-            if narrow is not None and narrow.takes(record):
+            if narrow is not None and narrow.hold(record):
                 if narrow.full:
                     narrow.write(self._write, self._flush)
                 continue

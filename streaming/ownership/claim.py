@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 from checkback.exceptions import CheckpointMismatchError, TakenOverError
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.group_offsets import committed
-from streaming.brokers.retrying import patience
+from streaming.brokers.retrying import retrying
 from streaming.ownership.claimed import GROUPS, claim_group
 
 _CALL_SECONDS = 5.0
@@ -85,7 +85,7 @@ class Claim:
         Raises:
             KafkaException: Kafka did not say.
         """
-        return patience()(self._read, self._group)
+        return retrying()(self._read, self._group)
 
     def take(self, owner: Owner) -> None:
         """Make this run the owner, whoever was before."""
@@ -93,7 +93,7 @@ class Claim:
         # ours last: while it is not there, the next start honours and takes the earlier ones again
         for group in sorted(self._consumers, key=lambda group: group == self._group):
             offsets = [TopicPartition(self._settings.topics.progress, 0, 0, metadata)]
-            patience()(self._consumers[group].commit, offsets=offsets, asynchronous=False)
+            retrying()(self._consumers[group].commit, offsets=offsets, asynchronous=False)
 
     def judge(self, own: Owner, *, claim_name: bool) -> list[Owner]:
         """Refuse a checkpoint on topics that another one reads, unless ``claim_name`` says that it is meant.
@@ -155,7 +155,7 @@ class Claim:
 
         Kafka forgets them a week after their job has stopped.
         """
-        found = patience()(_claims_on, AdminClient(self._settings.client()), self._settings.topics.progress)
+        found = retrying()(_claims_on, AdminClient(self._settings.client()), self._settings.topics.progress)
         for group in found.keys() - self._consumers.keys():
             self._open(group)
         return list(found.values())

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from checkback.exceptions import TakenOverError
 from checkback.protocol import Topics
 from streaming.brokers.group_offsets import committed
-from streaming.brokers.retrying import patience
+from streaming.brokers.retrying import retrying
 
 GROUPS = "checkback-"
 _SECONDS = 60.0
@@ -40,7 +40,7 @@ def refuse_another_run(consumer: Consumer, topics: Topics, run: str) -> None:
     """
     if not run:
         return
-    (found,) = patience(_SECONDS)(committed, consumer, [TopicPartition(topics.progress, 0)])
+    (found,) = retrying(_SECONDS)(committed, consumer, [TopicPartition(topics.progress, 0)])
     if found.offset >= 0 and _run(found.metadata) not in {None, run}:
         raise TakenOverError(
             f"Another job has taken {topics.half} over since this batch was begun: nothing was written."

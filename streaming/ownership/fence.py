@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.group_offsets import committed
 from streaming.brokers.producers import StuckError, init_transactions, warm_up
-from streaming.brokers.retrying import patience
+from streaming.brokers.retrying import retrying
 from streaming.checkpoint.progress import Progress, progress_group, transactional_id
 from streaming.ownership.generations import GENERATIONS_TRIED, Generations
 
@@ -28,7 +28,7 @@ def read_progress(settings: SinkSettings, query_id: str, partitions: int, *, set
     consumer = Consumer(settings.client(**group))
     places = [TopicPartition(settings.topics.progress, number) for number in range(partitions)]
     try:
-        found = patience()(committed, consumer, places)
+        found = retrying()(committed, consumer, places)
     finally:
         consumer.close()
     return [Progress.of(one.offset, one.metadata) for one in found]
@@ -57,7 +57,7 @@ def fence(settings: SinkSettings, query_id: str, partitions: int) -> None:
                     for partition, generation in enumerate(generations)
                     for ahead in range(GENERATIONS_TRIED + 1)
                 ]
-                list(pool.map(lambda name: patience()(_fence, settings, name), names))
+                list(pool.map(lambda name: retrying()(_fence, settings, name), names))
             fenced = generations
 
 

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from checkback.exceptions import JobFailedError
 from streaming.brokers.group_offsets import committed
-from streaming.brokers.retrying import patience
+from streaming.brokers.retrying import retrying
 
 GENERATIONS_TRIED = 3
 """A partition moves on by so many at most: those between could not be opened."""
@@ -43,7 +43,7 @@ class Generations:
         Raises:
             KafkaException: Kafka did not say.
         """
-        (found,) = patience(_SECONDS)(committed, self._consumer, [TopicPartition(self._topic, partition)])
+        (found,) = retrying(_SECONDS)(committed, self._consumer, [TopicPartition(self._topic, partition)])
         return max(0, found.offset)
 
     def wait_for(self, partition: int, generation: int) -> None:

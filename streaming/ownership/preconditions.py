@@ -21,7 +21,7 @@ _TOPICS_SECONDS = 5.0
 _LONG_SECONDS = 0.5
 
 
-class Guard:
+class BatchPreconditions:
     """Stops the job before a batch does harm.
 
     Costs 2 ms a batch for the claim, and 2 ms every five seconds for the topics.

@@ -31,12 +31,12 @@ from state import (
     Policies,
     Rows,
     Segment,
-    decode,
-    encode,
     evaluate,
+    segment_from_bytes,
+    segment_to_bytes,
 )
 from streaming.checkpoint.half_logs import Openings
-from streaming.failpoints import Step, Witness, nothing
+from streaming.failpoints import Failpoint, FailpointHook, no_failpoint
 from streaming.fairness.barred import told
 from streaming.python_worker.preparation import name_worker, prepare_worker
 from streaming.stateful.admission import Admission
@@ -72,7 +72,7 @@ def with_segment_state(
     topics: Topics,
     clock_tolerance_ms: int,
     batch_time: BatchTime = GroupState.getCurrentProcessingTimeMs,
-    witness: Witness = nothing,
+    failpoint: FailpointHook = no_failpoint,
     limits: Limits | None = None,
 ) -> DataFrame:
     """Outcomes of a decoded stream that has an ``ingest_time`` column.
@@ -85,7 +85,7 @@ def with_segment_state(
         decoded.withWatermark(INGEST_TIME, f"{clock_tolerance_ms} milliseconds")
         .groupBy("half_partition", "segment")
         .applyInPandasWithState(
-            segment_function(policies, topics, clock_tolerance_ms, batch_time, witness, limits),
+            segment_function(policies, topics, clock_tolerance_ms, batch_time, failpoint, limits),
             outputStructType=OUTCOME_SCHEMA,
             stateStructType=STATE_SCHEMA,
             outputMode="append",
@@ -99,7 +99,7 @@ def segment_function(
     topics: Topics,
     clock_tolerance_ms: int,
     batch_time: BatchTime,
-    witness: Witness = nothing,
+    failpoint: FailpointHook = no_failpoint,
     limits: Limits | None = None,
 ) -> SegmentFunction:
     """The function that Spark calls for each segment that has rows, or whose timer is due."""
@@ -119,11 +119,11 @@ def segment_function(
             yield from _frames([result.outcomes, _counted(_read(arrivals))], half_partition)
             return
         stored = group_state.get[0] if group_state.exists else b""
-        segment = decode(stored) if stored else Segment.new(number, policy)
+        segment = segment_from_bytes(stored) if stored else Segment.new(number, policy)
         reach = openings.reach(batch, half_partition)
         allowance = spending.of_run(batch, timed_out=group_state.hasTimedOut)
         result = evaluate(segment, arrivals, now_ms, policy, allowance, reach)
-        witness(Step.IN_STATE, batch)
+        failpoint(Failpoint.IN_STATE, batch)
         if not group_state.exists and result.segment is not None and result.segment.early_only:
             openings.opened()
         kept = stored
@@ -133,7 +133,7 @@ def segment_function(
                 group_state.remove()
         else:
             if arrivals.count or result.outcomes.count:  # else it is what it was: none of its timers was allowed
-                kept = encode(result.segment)
+                kept = segment_to_bytes(result.segment)
                 group_state.update((kept,))
             if result.timer_ms is not None:
                 # Spark lets those fire that lie before the watermark, and refuses one that is not after it.

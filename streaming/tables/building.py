@@ -3,15 +3,15 @@
 from pyspark.sql import SparkSession
 
 from conf import ParquetFiles, PostgresqlTable, Settings
-from streaming.failpoints import Witness, nothing
+from streaming.failpoints import FailpointHook, no_failpoint
 from streaming.folders import folder_at
 from streaming.tables.delta_table import DeltaTableDestination
 from streaming.tables.parquet_files import ParquetFilesDestination
 from streaming.tables.postgresql_table import PostgresqlDestination
-from streaming.tables.publishing import Destination, Publisher, RoutesInForce
+from streaming.tables.publishing import Destination, Publisher, RoutingInForce
 
 
-def destinations_of(settings: Settings, spark: SparkSession, rules: RoutesInForce) -> dict[str, Destination]:
+def destinations_of(settings: Settings, spark: SparkSession, rules: RoutingInForce) -> dict[str, Destination]:
     """All tables, ready to be written to; none when every message goes to Kafka. The checkpoint is left as it is.
 
     Raises:
@@ -27,10 +27,10 @@ def destinations_of(settings: Settings, spark: SparkSession, rules: RoutesInForc
 
 
 def publisher_of(
-    rules: RoutesInForce, destinations: dict[str, Destination], witness: Witness = nothing
+    rules: RoutingInForce, destinations: dict[str, Destination], failpoint: FailpointHook = no_failpoint
 ) -> Publisher | None:
     """What publishes the rows of a job's batches; None when all messages go to Kafka."""
-    return Publisher(destinations, rules, witness) if rules.any_routes() else None
+    return Publisher(destinations, rules, failpoint) if rules.any_routes() else None
 
 
 def _destination(name: str, settings: Settings, spark: SparkSession) -> Destination:

@@ -29,7 +29,7 @@ _CONNECTION = {"connectTimeout": "10", "socketTimeout": "600", "tcpKeepAlive": "
 _SESSION = "SET idle_in_transaction_session_timeout = '60s'; SET lock_timeout = '90s'; SET TimeZone = 'UTC'"
 
 # SQLSTATEs that may be well again with nothing changed: no connection, too many of them, starting up, locks
-_PASSING = ("08001", "08003", "08006", "40", "53", "55P03", "57")
+_TRANSIENT = ("08001", "08003", "08006", "40", "53", "55P03", "57")
 
 
 class PostgresqlDestination:
@@ -202,7 +202,7 @@ def _may_pass(error: Py4JJavaError) -> bool:
     if "UnknownHost" in str(said.getCause()):
         return False
     try:
-        return str(said.getSQLState()).startswith(_PASSING)
+        return str(said.getSQLState()).startswith(_TRANSIENT)
     except Py4JError:  # not the database's
         return False
 

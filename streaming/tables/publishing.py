@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming.batch import Batch
-from streaming.failpoints import Step, Witness
+from streaming.failpoints import Failpoint, FailpointHook
 from streaming.folders import Folder
 from streaming.java_errors import could_not_take
 from streaming.tables.routes import Routes
@@ -44,7 +44,7 @@ class Destination(Protocol):
         """
 
 
-class RoutesInForce(Protocol):
+class RoutingInForce(Protocol):
     """Which rules a batch runs under: see :mod:`streaming.settings_in_force`."""
 
     def any_routes(self) -> bool:
@@ -57,10 +57,10 @@ class RoutesInForce(Protocol):
 class Publisher:
     """All destinations of a job."""
 
-    def __init__(self, destinations: dict[str, Destination], rules: RoutesInForce, witness: Witness) -> None:
+    def __init__(self, destinations: dict[str, Destination], rules: RoutingInForce, failpoint: FailpointHook) -> None:
         self._destinations = destinations
         self._rules = rules
-        self._witness = witness
+        self._failpoint = failpoint
         self._cleaned = False
 
     def plan(self, batch: Batch) -> StagingPlan | None:
@@ -90,19 +90,19 @@ class Publisher:
         """
         files = list(staged)
         rows: Counter[str] = Counter()
-        self._witness(Step.BEFORE_PUBLISH, batch.number)
+        self._failpoint(Failpoint.BEFORE_PUBLISH, batch.number)
         for file in files:  # 1
             _refuse_incomplete(file, batch.number)
         for number, (name, folder) in enumerate(plan.folders.items()):  # 2
             mine = [file for file in files if file.destination == name]
             if number:
-                self._witness(Step.BETWEEN_DESTINATIONS, batch.number)
+                self._failpoint(Failpoint.BETWEEN_DESTINATIONS, batch.number)
             if mine:
                 names = [file.file.rpartition("/")[2] for file in mine]
                 destination = self._destinations[name]
                 destination.publish(batch, folder.removeprefix(f"{destination.root.uri}/"), names)
                 rows[name] = sum(file.rows for file in mine)
-        self._witness(Step.AFTER_PUBLISH, batch.number)
+        self._failpoint(Failpoint.AFTER_PUBLISH, batch.number)
         if files:
             self._remove_staged(plan)  # 3
         return rows

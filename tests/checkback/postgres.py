@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from sqlalchemy import URL
 
-from checkback.local import guard
+from checkback.local import supervisor
 from tests.place import wait_until
 
 _AUTHENTICATION = ("--auth-local=trust", "--auth-host=scram-sha-256")
@@ -51,7 +51,7 @@ def running_postgres(port: int | None = None) -> Iterator[URL]:
             (folder / "log").open("wb") as log,
             # ends the server and removes the folder even when this process is killed
             subprocess.Popen(
-                [sys.executable, guard.__file__, folder, *command], stdin=subprocess.PIPE, stdout=log, stderr=log
+                [sys.executable, supervisor.__file__, folder, *command], stdin=subprocess.PIPE, stdout=log, stderr=log
             ) as guarded,
         ):
             try:
@@ -59,7 +59,7 @@ def running_postgres(port: int | None = None) -> Iterator[URL]:
                 query = {"host": str(folder), **({"port": str(port)} if port else {})}
                 yield URL.create("postgresql+psycopg", "test", database="postgres", query=query)
             finally:
-                # at once, whoever is connected; the guard would wait for the clients first, and waits for the end
+                # at once, whoever is connected; the supervisor would wait for the clients first, and waits for the end
                 subprocess.run([*be_another, programs / "pg_ctl", "-D", data, "-W", "-m", "fast", "stop"], check=False)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

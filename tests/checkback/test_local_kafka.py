@@ -14,7 +14,7 @@ import pytest
 from kafka import KafkaProducer
 
 from checkback.exceptions import BrokerStartError
-from checkback.local import LocalKafka, guard
+from checkback.local import LocalKafka, supervisor
 from checkback.topics import TopicAdministration
 from tests.place import wait_until
 
@@ -34,8 +34,8 @@ def gone(process: psutil.Process) -> bool:
 
 @contextmanager
 def guarded(remove: str, *command: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A guard with a small program in the broker's place."""
-    with subprocess.Popen([sys.executable, guard.__file__, remove, *command], stdin=subprocess.PIPE) as process:
+    """A supervisor with a small program in the broker's place."""
+    with subprocess.Popen([sys.executable, supervisor.__file__, remove, *command], stdin=subprocess.PIPE) as process:
         try:
             yield process
         finally:
@@ -47,8 +47,8 @@ def program_of(process: subprocess.Popen[bytes]) -> psutil.Process:
 
     def started() -> bool:
         children[:] = psutil.Process(process.pid).children()
-        # before exec the child still looks like the guard itself
-        return bool(children) and guard.__file__ not in children[0].cmdline()
+        # before exec the child still looks like the supervisor itself
+        return bool(children) and supervisor.__file__ not in children[0].cmdline()
 
     wait_until(started, 20, "the guarded program")
     return children[0]
@@ -71,7 +71,7 @@ class TestGuard:
         with guarded("", *SLEEP) as process:
             program = program_of(process)
             process.send_signal(signal.SIGTERM)
-            process.wait(guard.GRACE_SECONDS / 2)  # the grace is for programs that do not end
+            process.wait(supervisor.GRACE_SECONDS / 2)  # the grace is for programs that do not end
             assert gone(program)
         assert tmp_path.exists()
 

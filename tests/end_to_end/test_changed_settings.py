@@ -11,7 +11,7 @@ from checkback.exceptions import CheckpointMismatchError, JobFailedError
 from checkback.protocol import Action, Source, op_headers
 from state import RULES_VERSION
 from streaming import BatchReport, TransactionJob, rules_in_force
-from streaming.failpoints import Step
+from streaming.failpoints import Failpoint
 from tests.end_to_end.job import running
 from tests.place import Place, wait_until
 
@@ -28,8 +28,8 @@ class DyingJob:
     def observe(self, report: BatchReport) -> None:
         self._seen = report.counts[self._counted] > 0
 
-    def __call__(self, step: Step, _batch: int) -> None:
-        if step is Step.BATCH_ENDS and self._seen:
+    def __call__(self, step: Failpoint, _batch: int) -> None:
+        if step is Failpoint.BATCH_ENDS and self._seen:
             raise RuntimeError("the driver dies here")
 
     def __reduce__(self) -> tuple[type["DyingJob"], tuple[str]]:

@@ -7,7 +7,7 @@ from checkback import TransactionProducer
 from checkback.protocol import Action, HalfPosition, Source, op_headers
 from checkback.topics import TopicAdministration
 from conf import TransactionSettings
-from state import decode
+from state import segment_from_bytes
 from state.segment import BEYOND_REASON, MISSED_REASON
 from tests.end_to_end.job import running
 from tests.place import HALF_PARTITIONS, STATE_PARTITIONS, Place, wait_until
@@ -67,5 +67,5 @@ def test_ops_for_places_that_there_are_not_are_rejected_and_leave_no_state(place
     reasons = [dict(record.headers)["cb-reason"].decode() for record in place.read(place.topics.rejected)]
     assert (reasons.count(BEYOND_REASON), reasons.count(MISSED_REASON)) == (199, 1)
     rows = spark.read.format("statestore").load(str(place.folder / "checkpoint")).selectExpr("value.*").collect()
-    segments = [decode(bytes(row.groupState.content)) for row in rows]
+    segments = [segment_from_bytes(bytes(row.groupState.content)) for row in rows]
     assert [segment.early.count for segment in segments] == [0]

@@ -11,7 +11,7 @@ from checkback.exceptions import DestinationError
 from checkback.local import LocalKafka
 from checkback.topics import TopicAdministration
 from streaming import TransactionJob
-from streaming.failpoints import Step
+from streaming.failpoints import Failpoint
 from tests.end_to_end.job import running
 from tests.place import Place, wait_until
 from tests.tables import Database, Table, delta_table, parquet_table, postgresql_table
@@ -75,8 +75,8 @@ def test_a_table_that_fails_stops_the_job_in_one_sentence_and_gets_everything_la
     warehouse = tables["warehouse"]
     given = sinks(tables, orders=("kafka", "files", "warehouse"))
 
-    def away(step: Step, batch: int) -> None:
-        if step is Step.BETWEEN_DESTINATIONS:
+    def away(step: Failpoint, batch: int) -> None:
+        if step is Failpoint.BETWEEN_DESTINATIONS:
             warehouse.break_it()
 
     with TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer:
@@ -101,12 +101,12 @@ def test_a_table_that_fails_stops_the_job_in_one_sentence_and_gets_everything_la
 
 
 class _OnlyHere:
-    """A witness for this process; in tasks, which get a copy, it sees nothing."""
+    """A hook for this process; in tasks, which get a copy, it sees nothing."""
 
     def __init__(self, seen: Any) -> None:
         self._seen = seen
 
-    def __call__(self, step: Step, batch: int) -> None:
+    def __call__(self, step: Failpoint, batch: int) -> None:
         if self._seen:
             self._seen(step, batch)
 

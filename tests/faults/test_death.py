@@ -5,17 +5,17 @@ import os
 import signal
 from pathlib import Path
 
-from streaming.failpoints import Step
+from streaming.failpoints import Failpoint
 from torture.death import DeathWatch, Order, Victim, carried_out, give, withdraw
 
 _SPAWN = multiprocessing.get_context("spawn")
 
 
-def _reach(folder: str, step: Step) -> None:
+def _reach(folder: str, step: Failpoint) -> None:
     DeathWatch(folder, os.getpid())(step, 1)
 
 
-def _exit_code(folder: Path, step: Step) -> int | None:
+def _exit_code(folder: Path, step: Failpoint) -> int | None:
     process = _SPAWN.Process(target=_reach, args=(str(folder), step))
     process.start()
     process.join(60)
@@ -23,24 +23,24 @@ def _exit_code(folder: Path, step: Step) -> int | None:
 
 
 def test_without_an_order_nobody_dies(tmp_path: Path) -> None:
-    assert _exit_code(tmp_path, Step.IN_TRANSACTION) == 0
+    assert _exit_code(tmp_path, Failpoint.IN_TRANSACTION) == 0
 
 
 def test_an_order_is_for_its_step_and_for_one(tmp_path: Path) -> None:
-    give(tmp_path, Order(Step.IN_TRANSACTION, Victim.WORKER))
-    assert _exit_code(tmp_path, Step.BATCH_STARTS) == 0
+    give(tmp_path, Order(Failpoint.IN_TRANSACTION, Victim.WORKER))
+    assert _exit_code(tmp_path, Failpoint.BATCH_STARTS) == 0
     assert not carried_out(tmp_path)
-    assert _exit_code(tmp_path, Step.IN_TRANSACTION) == -signal.SIGKILL
+    assert _exit_code(tmp_path, Failpoint.IN_TRANSACTION) == -signal.SIGKILL
     assert carried_out(tmp_path)
-    assert _exit_code(tmp_path, Step.IN_TRANSACTION) == 0
+    assert _exit_code(tmp_path, Failpoint.IN_TRANSACTION) == 0
 
 
 def test_an_order_can_be_withdrawn(tmp_path: Path) -> None:
-    give(tmp_path, Order(Step.IN_TRANSACTION, Victim.WORKER))
+    give(tmp_path, Order(Failpoint.IN_TRANSACTION, Victim.WORKER))
     withdraw(tmp_path)
-    assert _exit_code(tmp_path, Step.IN_TRANSACTION) == 0
+    assert _exit_code(tmp_path, Failpoint.IN_TRANSACTION) == 0
 
 
 def test_the_driver_can_be_the_one(tmp_path: Path) -> None:
-    give(tmp_path, Order(Step.BATCH_ENDS, Victim.DRIVER))
-    assert _exit_code(tmp_path, Step.BATCH_ENDS) == -signal.SIGKILL
+    give(tmp_path, Order(Failpoint.BATCH_ENDS, Victim.DRIVER))
+    assert _exit_code(tmp_path, Failpoint.BATCH_ENDS) == -signal.SIGKILL

@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from streaming.failpoints import Step
+from streaming.failpoints import Failpoint
 from torture.schedule import PUBLISHING, STEPS, Fault, schedule
 
 DECK = 30
@@ -24,7 +24,7 @@ def test_with_a_database_it_takes_thirty_two() -> None:
 
 
 @pytest.mark.parametrize(("seed", "more_steps"), [(seed, steps) for seed in range(20) for steps in ((), PUBLISHING)])
-def test_ninety_rounds_hold_the_drivers_death_at_every_step(seed: int, more_steps: tuple[Step, ...]) -> None:
+def test_ninety_rounds_hold_the_drivers_death_at_every_step(seed: int, more_steps: tuple[Failpoint, ...]) -> None:
     rounds = islice(schedule(seed, NO_DATABASE, more_steps), 3 * DECK)
     deaths = Counter(this.step for this in rounds if this.fault is Fault.DRIVER_KILLED)
     assert deaths.keys() == {None, *STEPS, *more_steps}

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from checkback.protocol import FROM, HELD, ID, REASON
 from checkback.topics import TopicAdministration
-from state import KEPT, State, decode
+from state import KEPT, State, segment_from_bytes
 from streaming import TransactionJob
 from tests.fuzz.pieces import ANY
 from tests.fuzz.records import HALF_PARTITIONS, Fuzz, Fuzzed, fuzz
@@ -126,7 +126,7 @@ def state_of(place: Place, spark: SparkSession) -> Counter[str]:
     found: Counter[str] = Counter()
     rows = spark.read.format("statestore").load(str(place.folder / "checkpoint")).selectExpr("value.*").collect()
     for row in rows:
-        segment = decode(bytes(_content(row)))
+        segment = segment_from_bytes(bytes(_content(row)))
         found["early"] += segment.early.count
         states = segment.ledger[segment.messages["offset"] - segment.first_offset]
         found.update({State(code).name.lower(): int((states == code).sum()) for code in KEPT})

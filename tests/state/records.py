@@ -24,9 +24,9 @@ from state import (
     State,
     Usage,
     Usages,
-    decode,
-    encode,
     evaluate,
+    segment_from_bytes,
+    segment_to_bytes,
     summed,
 )
 from state.rows import Fields, objects
@@ -241,7 +241,7 @@ class Driver:
         said.forgotten = result.segment is None
         self.segment = result.segment or Segment.new(0, self.policy)
         if self.stored:
-            self.segment = decode(encode(self.segment))
+            self.segment = segment_from_bytes(segment_to_bytes(self.segment))
         states = enumerate(self.segment.ledger.tolist())
         said.ledger = {place: State(state).name.lower() for place, state in states if state != State.ABSENT}
         return said

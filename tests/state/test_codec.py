@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkback.exceptions import StateFormatError
-from state import Event, Policy, Segment, State, decode, encode
+from state import Event, Policy, Segment, State, segment_from_bytes, segment_to_bytes
 from state.codec import OLDEST_VERSION, VERSION
 from state.rows import EARLY_FIELDS, MESSAGE_FIELDS, Fields, Rows, objects
 from tests.state.records import Driver, Half, Op
@@ -46,14 +46,14 @@ def full_segment() -> Segment:
 def test_a_new_segment_comes_back() -> None:
     segment = Segment.new(7, POLICY)
     assert segment.first_offset == 7 * 64
-    assert_same(decode(encode(segment)), segment)
+    assert_same(segment_from_bytes(segment_to_bytes(segment)), segment)
 
 
 def test_a_full_segment_comes_back() -> None:
     segment = full_segment()
     assert segment.messages.count == 2
     assert segment.early.count == 1
-    assert_same(decode(encode(segment)), segment)
+    assert_same(segment_from_bytes(segment_to_bytes(segment)), segment)
 
 
 def _column(draw: st.DrawFn, name: str, kind: type, count: int) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
@@ -85,48 +85,48 @@ def segments(draw: st.DrawFn) -> Segment:
 @settings(max_examples=50, deadline=None, database=None)
 @given(segments())
 def test_any_segment_comes_back(segment: Segment) -> None:
-    assert_same(decode(encode(segment)), segment)
+    assert_same(segment_from_bytes(segment_to_bytes(segment)), segment)
 
 
 @pytest.mark.parametrize("text", ["", "ä", "事务", "\U0001f4e8", "\x00", None])
 def test_text_comes_back(text: str | None) -> None:
     driver = Driver(POLICY)
     driver.step(1, Half(tx_id=text or "", headers=text), Op(half_offset=5, tx_id=text or "", headers=text))
-    segment = decode(encode(driver.segment))
+    segment = segment_from_bytes(segment_to_bytes(driver.segment))
     assert segment.messages["headers"].tolist() == [text]
     assert segment.early["tx_id"].tolist() == [text or ""]
 
 
 def test_what_comes_back_can_be_changed() -> None:
-    segment = decode(encode(full_segment()))
+    segment = segment_from_bytes(segment_to_bytes(full_segment()))
     columns = [segment.ledger, *segment.messages.values(), *segment.early.values()]
     assert all(column.flags.writeable for column in columns)
 
 
 def test_the_same_segment_gives_the_same_bytes() -> None:
-    assert encode(full_segment()) == encode(full_segment())
+    assert segment_to_bytes(full_segment()) == segment_to_bytes(full_segment())
 
 
 def test_the_version_is_the_first_byte() -> None:
-    assert encode(full_segment())[0] == VERSION
+    assert segment_to_bytes(full_segment())[0] == VERSION
 
 
 @pytest.mark.parametrize("version", [0, VERSION + 1, 255])
 def test_another_version_is_refused_by_name(version: int) -> None:
     with pytest.raises(StateFormatError, match=rf"version {version}\b.*reads version {OLDEST_VERSION} to {VERSION}\b"):
-        decode(bytes([version]) + encode(full_segment())[1:])
+        segment_from_bytes(bytes([version]) + segment_to_bytes(full_segment())[1:])
 
 
 def test_empty_bytes_are_refused() -> None:
     with pytest.raises(StateFormatError):
-        decode(b"")
+        segment_from_bytes(b"")
 
 
 @settings(max_examples=200, deadline=None, database=None)
 @given(st.binary(max_size=200))
 def test_garbage_is_refused(garbage: bytes) -> None:
     with pytest.raises(StateFormatError):
-        decode(bytes([VERSION]) + garbage)
+        segment_from_bytes(bytes([VERSION]) + garbage)
 
 
 @pytest.mark.parametrize("without", ["nothing", "open", "early"])
@@ -136,29 +136,29 @@ def test_a_cut_anywhere_is_refused(without: str) -> None:
         segment = replace(segment, messages=Rows.empty(MESSAGE_FIELDS))
     if without == "early":
         segment = replace(segment, early=Rows.empty(EARLY_FIELDS))
-    content = encode(segment)
+    content = segment_to_bytes(segment)
     for length in range(len(content)):
         with pytest.raises(StateFormatError):
-            decode(content[:length])
+            segment_from_bytes(content[:length])
 
 
 def test_bytes_behind_the_end_are_refused() -> None:
     with pytest.raises(StateFormatError):
-        decode(encode(full_segment()) + b"\x00")
+        segment_from_bytes(segment_to_bytes(full_segment()) + b"\x00")
 
 
 def test_a_changed_byte_anywhere_is_refused() -> None:
-    content = encode(full_segment())
+    content = segment_to_bytes(full_segment())
     for place in range(len(content)):
         changed = bytearray(content)
         changed[place] ^= 0x81
         with pytest.raises(StateFormatError):
-            decode(bytes(changed))
+            segment_from_bytes(bytes(changed))
 
 
 def test_state_of_version_1_is_read() -> None:
     """The sample was written by the last Checkback that wrote version 1."""
-    segment = decode((Path(__file__).parent / "samples" / "segment-1.bin").read_bytes())
+    segment = segment_from_bytes((Path(__file__).parent / "samples" / "segment-1.bin").read_bytes())
     states = [State(code) for code in segment.ledger[:7]]
     checking, decided = [State.CHECKING] * 2, [State.ABANDONED, State.COMMITTED, State.ROLLED_BACK, State.ABSENT]
     assert states == [State.OPEN, *checking, *decided], "what version 1 parked was not kept"
@@ -173,12 +173,12 @@ def test_state_of_version_1_is_read() -> None:
     assert segment.early["event"].tolist() == [Event.CHECK_COMMIT, Event.OPERATOR_ROLLBACK]
     assert segment.early["value"].tolist() == [b"", b"by hand"]
     assert segment.touched_ms == 38_000
-    assert_same(decode(encode(segment)), segment)
+    assert_same(segment_from_bytes(segment_to_bytes(segment)), segment)
 
 
 def test_a_segment_of_version_1_goes_on() -> None:
     driver = Driver(SMALL)
-    driver.segment = decode((Path(__file__).parent / "samples" / "segment-1.bin").read_bytes())
+    driver.segment = segment_from_bytes((Path(__file__).parent / "samples" / "segment-1.bin").read_bytes())
     ops = [Op("commit", 0, 6, "tx-0"), Op("check_commit", 1, 7, "tx-1", source="check"), Op("commit", 3, 8, "tx-3")]
     said = driver.step(39_000, Half(offset=9, tx_id="tx-9"), *ops)
     assert [message.offset for message in said.delivered] == [0, 1, 9]
@@ -188,20 +188,20 @@ def test_a_segment_of_version_1_goes_on() -> None:
 
 def test_state_of_version_2_is_read() -> None:
     """The sample was written by the last Checkback that wrote version 2."""
-    segment = decode((Path(__file__).parent / "samples" / "segment-2.bin").read_bytes())
+    segment = segment_from_bytes((Path(__file__).parent / "samples" / "segment-2.bin").read_bytes())
     states = [State(code) for code in segment.ledger[:5]]
     assert states == [State.CHECKING, State.DELAYED, State.PARKED, State.ROLLED_BACK, State.ABSENT]
     assert segment.messages["tx_id"].tolist() == ["tx-0", "tx-1", "tx-2"]
     assert segment.messages["deadline_ms"].tolist() == [127_000, 90_000, 7_207_000]
     assert segment.messages["deliver_at_ms"].tolist() == [-1, 90_000, -1]
     assert segment.early["event"].tolist() == [Event.RESUME]
-    assert_same(decode(encode(segment)), segment)
+    assert_same(segment_from_bytes(segment_to_bytes(segment)), segment)
 
 
 def test_state_of_version_3_is_read_and_its_content_stays_where_it_is() -> None:
     """The sample was written by the last Checkback that wrote version 3. Kafka may have nothing of it any more."""
     driver = Driver(SMALL, stored=True)
-    driver.segment = decode((Path(__file__).parent / "samples" / "segment-3.bin").read_bytes())
+    driver.segment = segment_from_bytes((Path(__file__).parent / "samples" / "segment-3.bin").read_bytes())
     assert driver.segment.messages["left_out"].tolist() == [-1, -1]
     assert driver.segment.early["event"].tolist() == [Event.REDELIVER]
     driver.step(7_000, Half(9, "tx-9", value=b"v" * 5_000))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from state import Policy, Segment, encode, evaluate
+from state import Policy, Segment, evaluate, segment_to_bytes
 from state.content import KEPT_BYTES
 from tests.state.records import Driver, Half, Op, arrivals
 from tests.state.small import CHECK_COMMIT, COMMIT, POLICY
@@ -14,7 +14,7 @@ def test_a_segment_full_of_large_messages_is_small() -> None:
     halves = [Half(offset, f"tx-{offset}", value=large) for offset in range(2_200)]
     segment = evaluate(Segment.new(0, Policy()), arrivals(halves), 0, Policy()).segment
     assert segment
-    assert len(encode(segment)) < 1_000_000
+    assert len(segment_to_bytes(segment)) < 1_000_000
 
 
 def test_no_state_is_larger_than_what_is_kept_of_each_message() -> None:
@@ -22,7 +22,7 @@ def test_no_state_is_larger_than_what_is_kept_of_each_message() -> None:
     halves = [Half(offset, f"tx-{offset}", value=most) for offset in range(4_096)]
     segment = evaluate(Segment.new(0, Policy()), arrivals(halves), 0, Policy()).segment
     assert segment
-    assert 4_096 * KEPT_BYTES < len(encode(segment)) < 4_096 * (KEPT_BYTES + 256)
+    assert 4_096 * KEPT_BYTES < len(segment_to_bytes(segment)) < 4_096 * (KEPT_BYTES + 256)
 
 
 def test_a_message_that_is_decided_when_it_comes_has_its_content() -> None:

@@ -21,7 +21,7 @@ from streaming.batch import Batch, PartitionReport
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.group_offsets import committed
 from streaming.brokers.producers import producer_settings
-from streaming.brokers.retrying import patience
+from streaming.brokers.retrying import retrying
 from streaming.checkpoint.progress import progress_group, transactional_id
 from streaming.kafka_sink.partition_writer import write_partition
 from streaming.ownership.fence import fence, read_progress
@@ -41,7 +41,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalKafka,
         client = {"bootstrap.servers": first.bootstrap_servers}
         Producer({**client, "transactional.id": "first"}).init_transactions(30)
         consumer = Consumer({**client, "group.id": "first"})
-        patience()(committed, consumer, [TopicPartition("none", 0)])
+        retrying()(committed, consumer, [TopicPartition("none", 0)])
         consumer.close()
         with LocalKafka(folder / "2", heap_megabytes=256, joins=first) as second:
             yield first, second

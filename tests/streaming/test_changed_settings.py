@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from conf import Settings
 from state import Event, Kind
 from streaming.folders import LocalFolder
-from streaming.settings_in_force import Rules, RulesInForce
+from streaming.settings_in_force import BatchSettings, SettingsInForce
 from tests.streaming.test_segments import Stream, half, kinds, op
 
 ACCEPT, REQUIRE = ({"late_end_transaction": choice} for choice in ("accept", "require_check"))
@@ -28,8 +28,8 @@ class Job:
 
     def start(self, tolerance_ms: int = 10 * MINUTE, **transactions: Any) -> None:
         given = {"segment_size": 64, "timer_slack": "1ms", "timeout": "1h", **transactions}
-        rules = RulesInForce(LocalFolder(self._stream.checkpoint))
-        rules.take(Rules.of(Settings.model_validate({"transactions": given})), (), lambda _batch: True)
+        rules = SettingsInForce(LocalFolder(self._stream.checkpoint))
+        rules.take(BatchSettings.of(Settings.model_validate({"transactions": given})), (), lambda _batch: True)
         self._stream.start(rules.policies(), tolerance_ms)
 
     def die(self, after_ms: int, *rows: dict[str, Any]) -> None:

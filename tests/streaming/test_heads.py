@@ -4,7 +4,7 @@ import pytest
 
 from streaming.headers import Headers
 from streaming.heads import HEAD_BYTES, head_of
-from streaming.kafka_sink.topic_limits import Rules, TopicRule
+from streaming.kafka_sink.topic_limits import KnownLimits, TopicLimits
 from streaming.record import Record, batch_bytes, record_key
 
 OURS: Headers = [("cb-reason", b"because"), ("cb-from", b"cb.half:0:7")]
@@ -52,11 +52,11 @@ def test_without_payload_nothing_is_left_but_our_own() -> None:
 
 def test_a_record_is_cut_to_what_its_topic_is_known_to_take() -> None:
     size = batch_bytes(record())
-    assert Rules().room(record()) is None
-    assert Rules({"t": TopicRule(refused="closed", needs_key=True)}).room(record()) is None
-    assert Rules({"t": TopicRule(fits=size, too_large_from=size + 1)}).room(record()) is None
-    assert Rules({"t": TopicRule(fits=1_000, too_large_from=1_001)}).room(record()) == 1_000
-    tried = Rules({"t": TopicRule(fits=1_000)}, {record_key(record()): "Kafka says: too large"})
+    assert KnownLimits().room(record()) is None
+    assert KnownLimits({"t": TopicLimits(refused="closed", needs_key=True)}).room(record()) is None
+    assert KnownLimits({"t": TopicLimits(fits=size, too_large_from=size + 1)}).room(record()) is None
+    assert KnownLimits({"t": TopicLimits(fits=1_000, too_large_from=1_001)}).room(record()) == 1_000
+    tried = KnownLimits({"t": TopicLimits(fits=1_000)}, {record_key(record()): "Kafka says: too large"})
     assert tried.room(record()) == 1_000
     assert tried.room(record(b"1" * 2_000)) is None
 
@@ -64,7 +64,7 @@ def test_a_record_is_cut_to_what_its_topic_is_known_to_take() -> None:
 def test_where_it_is_not_known_what_fits_ever_less_is_tried() -> None:
     head, tries = record(), 0
     while batch_bytes(head) > 10_000:  # what the topic takes, and does not say
-        room = Rules({"t": TopicRule(fits=1, too_large_from=batch_bytes(head))}).room(record())
+        room = KnownLimits({"t": TopicLimits(fits=1, too_large_from=batch_bytes(head))}).room(record())
         assert room is not None
         head, tries = head_of(record(), room), tries + 1
     assert tries <= 5

@@ -24,7 +24,7 @@ from state import BUNDLE, Kind
 from streaming import beginning, transaction
 from streaming.batch import Batch, PartitionReport
 from streaming.brokers.client import SinkSettings
-from streaming.failpoints import Step
+from streaming.failpoints import Failpoint
 from streaming.kafka_sink.partition_writer import _known_topics, write_partition
 from streaming.kafka_sink.transaction import Transaction
 from streaming.record import RANDOM_OR_KEYED, Record, batch_bytes
@@ -82,8 +82,8 @@ class Sink:
         assert len({one["cb-id"] for one in found}) == len(found)
         return {one["cb-id"].decode(): one["cb-reason"].decode() for one in found}
 
-    def _count(self, step: Step, _: int) -> None:
-        self.passes += step is Step.BEFORE_TRANSACTION
+    def _count(self, step: Failpoint, _: int) -> None:
+        self.passes += step is Failpoint.BEFORE_TRANSACTION
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from conf import Settings
 from state import RULES_VERSION, Policy
 from streaming import after_check_max
 from streaming.folders import LocalFolder
-from streaming.settings_in_force import Rules, RulesInForce
+from streaming.settings_in_force import BatchSettings, SettingsInForce
 from streaming.stateful.policies import policy_of
 from streaming.tables.routes import Routes
 from tests.state.records import Driver, Half, Op
@@ -41,11 +41,13 @@ class Job:
     def files(self) -> list[str]:
         return sorted(found.name for found in self._folder.iterdir() if found.is_file())
 
-    def start(self, routes: Any = (), tables: tuple[str, ...] = ("lake", "files"), **transactions: Any) -> RulesInForce:
+    def start(
+        self, routes: Any = (), tables: tuple[str, ...] = ("lake", "files"), **transactions: Any
+    ) -> SettingsInForce:
         given = {name: {"kind": "parquet", "path": f"/{name}"} for name in ("lake", "files")}
         sinks = {"rules": list(routes), "tables": given}
-        wanted = Rules.of(Settings.model_validate({"transactions": transactions, "sinks": sinks}))
-        rules = RulesInForce(LocalFolder(self._folder))
+        wanted = BatchSettings.of(Settings.model_validate({"transactions": transactions, "sinks": sinks}))
+        rules = SettingsInForce(LocalFolder(self._folder))
         rules.take(wanted, tables, lambda _batch: self.in_kafka)
         return rules
 
@@ -74,11 +76,11 @@ def _as_in_a_new_process() -> None:
     after_check_max._read.cache_clear()
 
 
-def check_max(rules: RulesInForce, *batches: int) -> list[int]:
+def check_max(rules: SettingsInForce, *batches: int) -> list[int]:
     return [rules.policies().of_batch(batch).check_max for batch in batches]
 
 
-def tables(rules: RulesInForce, *batches: int) -> list[list[str]]:
+def tables(rules: SettingsInForce, *batches: int) -> list[list[str]]:
     return [rules.routes_of(batch).tables() for batch in batches]
 
 
@@ -274,11 +276,11 @@ def test_rules_are_read_as_they_were_written(decides: Path) -> None:
     transactions = {"after_check_max": CLASS, "timeout": "1500ms", "check_max": 0, "age_limit": "1h"}
     tables = {"lake": {"kind": "parquet", "path": "/lake"}}
     given = {"transactions": transactions, "sinks": {"rules": LAKE, "tables": tables}}
-    rules = Rules.of(Settings.model_validate(given))
+    rules = BatchSettings.of(Settings.model_validate(given))
     assert decides.name == "decides.py"
     assert len(rules.listener) == 64
     assert rules.routes == Routes.of([("*", ["lake"])])
-    assert Rules.read(rules.written()) == rules
+    assert BatchSettings.read(rules.written()) == rules
 
 
 def test_what_is_delivered_is_counted_so_that_kafka_has_the_progress_of_what_tables_get() -> None:

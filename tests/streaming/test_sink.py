@@ -16,7 +16,7 @@ from streaming.brokers.client import SinkSettings
 from streaming.brokers.producers import producer_settings
 from streaming.checkpoint.progress import transactional_id
 from streaming.kafka_sink.partition_writer import write_partition
-from streaming.kafka_sink.spill import Pieces
+from streaming.kafka_sink.spill import ReplayableBatches
 from streaming.ownership.claim import Claim, Owner
 from streaming.ownership.fence import fence
 from streaming.ownership.generations import GENERATIONS_TRIED, Generations
@@ -131,7 +131,7 @@ def test_a_failing_task_leaves_nothing_readable(place: Place, settings: SinkSett
 def test_a_task_whose_rows_end_early_commits_nothing(
     place: Place, settings: SinkSettings, query_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Pieces, "whole", False)
+    monkeypatch.setattr(ReplayableBatches, "whole", False)
     with pytest.raises(InputCutShortError):
         write_partition(settings, batch(0, query_id), 0, rows(outcome(place.real_topic, value=b"half of them")))
     monkeypatch.undo()

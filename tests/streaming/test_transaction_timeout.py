@@ -18,9 +18,9 @@ from streaming.batch import Batch, PartitionReport
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.directory import Brokers, TopicDirectory
 from streaming.brokers.producers import producer_settings
-from streaming.failpoints import Step
+from streaming.failpoints import Failpoint
 from streaming.kafka_sink.partition_writer import write_partition
-from streaming.kafka_sink.topic_limits import Rules, TopicRule
+from streaming.kafka_sink.topic_limits import KnownLimits, TopicLimits
 from streaming.kafka_sink.transaction import Transaction
 from streaming.record import Record
 from tests.place import Place, wait_until
@@ -50,10 +50,10 @@ def here(strict: LocalKafka, place: Place) -> Place:
 def write(
     place: Place,
     outcomes: Iterator[pa.RecordBatch],
-    witness: Callable[[Step, int], None] = lambda _step, _batch: None,
+    failpoint: Callable[[Failpoint, int], None] = lambda _step, _batch: None,
     timeout_ms: int = TIMEOUT_MS,
 ) -> PartitionReport:
-    settings = SinkSettings(place.bootstrap_servers, place.topics, timeout_ms, {"linger.ms": "0"}, witness)
+    settings = SinkSettings(place.bootstrap_servers, place.topics, timeout_ms, {"linger.ms": "0"}, failpoint)
     batch = Batch(uuid.uuid4().hex, 0, "hash", every_partition_writes=False)
     return write_partition(settings, batch, 0, outcomes)
 
@@ -98,8 +98,8 @@ def test_a_batch_whose_evaluation_took_too_long_is_written_again_at_once(here: P
 def test_a_batch_whose_writing_takes_too_long_says_what_to_set(here: Place) -> None:
     aborted = Aborted(here)
 
-    def wait(step: Step, _: int) -> None:
-        if step is Step.STATE_COMMITTED:
+    def wait(step: Failpoint, _: int) -> None:
+        if step is Failpoint.STATE_COMMITTED:
             aborted.wait()
 
     with pytest.raises(TransactionTimeoutError, match=r"longer than job\.sink_transaction_timeout \(1 s\)"):
@@ -125,7 +125,7 @@ def test_a_transaction_that_times_out_while_rows_arrive_is_written_again_at_once
         yield from slowly(here.real_topic, 1, 20)
         assert len(passes) == 1, "the second transaction is not open while rows are evaluated"
 
-    report = write(here, slow(), lambda step, _: passes.append(step) if step is Step.BEFORE_TRANSACTION else None)
+    report = write(here, slow(), lambda step, _: passes.append(step) if step is Failpoint.BEFORE_TRANSACTION else None)
     assert (report.written, len(passes)) == (21, 2)
     assert [record.value for record in here.read(here.real_topic)] == [b"%d" % number for number in range(21)]
 
@@ -134,11 +134,11 @@ def test_a_transaction_that_times_out_twice_while_rows_are_written_says_what_to_
     aborted = Aborted(here)
     pieces = 0
 
-    def wait(step: Step, _: int) -> None:
+    def wait(step: Failpoint, _: int) -> None:
         nonlocal pieces
-        if step is Step.BEFORE_TRANSACTION:
+        if step is Failpoint.BEFORE_TRANSACTION:
             pieces = 0
-        if step is Step.IN_TRANSACTION:
+        if step is Failpoint.IN_TRANSACTION:
             pieces += 1
             if pieces == 1:
                 aborted.wait()
@@ -159,7 +159,7 @@ def test_whatever_call_finds_it_out_says_so(here: Place, call: str) -> None:
     record = Record(here.real_topic, 0, None, b"v", [])
     transaction.open()
     # records for a narrow topic are kept until the commit, which then flushes before it does anything else
-    transaction.begin(Rules({here.real_topic: TopicRule(fits=1_000)} if call == "flush" else {}))
+    transaction.begin(KnownLimits({here.real_topic: TopicLimits(fits=1_000)} if call == "flush" else {}))
     transaction.produce([record, record])
     if call == "flush":
         transaction._narrow.write(transaction._write, transaction._flush)  # type: ignore[union-attr]

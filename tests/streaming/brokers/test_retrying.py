@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from streaming.brokers.group_offsets import committed
-from streaming.brokers.retrying import patience
+from streaming.brokers.retrying import retrying
 
 PLACES = [TopicPartition("cb.progress", 0), TopicPartition("cb.progress", 1)]
 
@@ -29,16 +29,16 @@ class Coordinator:
 @pytest.mark.parametrize("code", [KafkaError.NOT_COORDINATOR, KafkaError._TIMED_OUT])
 def test_what_may_pass_is_asked_again(code: int) -> None:
     coordinator: Any = Coordinator(KafkaError(code), [7, -1001])
-    assert [one.offset for one in patience(30)(committed, coordinator, PLACES)] == [7, -1001]
+    assert [one.offset for one in retrying(30)(committed, coordinator, PLACES)] == [7, -1001]
 
 
 def test_a_partition_that_kafka_says_nothing_of_is_not_one_without_an_offset() -> None:
     coordinator: Any = Coordinator(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), [7, 7])
     with pytest.raises(KafkaException, match="GROUP_AUTHORIZATION_FAILED"):
-        patience(30)(committed, coordinator, PLACES)
+        retrying(30)(committed, coordinator, PLACES)
 
 
 def test_patience_ends() -> None:
     coordinator: Any = Coordinator(*[KafkaError(KafkaError.NOT_COORDINATOR)] * 3)
     with pytest.raises(KafkaException, match="NOT_COORDINATOR"):
-        patience(0)(committed, coordinator, PLACES)
+        retrying(0)(committed, coordinator, PLACES)

@@ -8,7 +8,7 @@ from checkback.exceptions import CheckpointMismatchError
 from streaming.checkpoint.folder import Checkpoint
 from streaming.checkpoint.offset_log import Entry
 from streaming.checkpoint.progress import Progress
-from streaming.checkpoint.repair import Condition, repairs
+from streaming.checkpoint.repair import CheckpointCondition, repairs
 
 NOW, DAY, TOLERANCE = 1_767_225_600_000, 86_400_000, 600_000
 BEGUN = 7
@@ -30,9 +30,9 @@ class Folder:
 FOLDER = cast("Checkpoint", Folder())
 
 
-def dated(time_ms: int, *, watermark_ms: int = NOW - TOLERANCE, committed: int = BEGUN - 1) -> Condition:
+def dated(time_ms: int, *, watermark_ms: int = NOW - TOLERANCE, committed: int = BEGUN - 1) -> CheckpointCondition:
     entry = Entry(BEGUN, "hash", time_ms, watermark_ms)
-    return Condition(BEGUN, entry, committed, watermark_ms, horizon_ms=NOW + TOLERANCE)
+    return CheckpointCondition(BEGUN, entry, committed, watermark_ms, horizon_ms=NOW + TOLERANCE)
 
 
 def progress(*offsets: int) -> list[Progress]:

@@ -1,6 +1,6 @@
 """Topics that take a few small messages at a time: how long they may hold up a batch."""
 
-from streaming.kafka_sink.small_batches import NarrowTopics
+from streaming.kafka_sink.small_batches import SizeLimitedTopics
 from streaming.record import Record, batch_bytes
 
 WAVE_SECONDS = 0.1
@@ -12,10 +12,10 @@ class Kafka:
     def __init__(self, limit: int, seconds: float = 1.0) -> None:
         self.now = 0.0
         self.sent: list[Record] = []
-        self.narrow = NarrowTopics({"t": limit, "u": limit}, lambda _: 1, seconds, lambda: self.now)
+        self.narrow = SizeLimitedTopics({"t": limit, "u": limit}, lambda _: 1, seconds, lambda: self.now)
 
     def give(self, record: Record) -> None:
-        assert self.narrow.takes(record)
+        assert self.narrow.hold(record)
         if self.narrow.full:
             self.write()
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from checkback.exceptions import InputCutShortError
-from streaming.kafka_sink.spill import Pieces
+from streaming.kafka_sink.spill import ReplayableBatches
 
 SCHEMA = pa.schema({"number": pa.int64()})
 
@@ -34,7 +34,7 @@ def numbers(pieces: Iterator[pa.RecordBatch]) -> list[int]:
 @pytest.mark.parametrize("most_bytes", [1 << 20, 24, 0], ids=["in memory", "three in memory", "all in the file"])
 def test_pieces_are_pulled_once_and_read_often(most_bytes: int) -> None:
     source = Source()
-    with Pieces(iter(source), most_bytes) as pieces:
+    with ReplayableBatches(iter(source), most_bytes) as pieces:
         assert not pieces.empty
         assert source.pulled == 1
         assert numbers(islice(pieces, 5)) == [0, 1, 2, 3, 4]
@@ -48,7 +48,7 @@ def test_pieces_are_pulled_once_and_read_often(most_bytes: int) -> None:
 
 def test_what_is_left_may_be_pulled_before_it_is_read() -> None:
     source = Source()
-    with Pieces(iter(source), 24) as pieces:
+    with ReplayableBatches(iter(source), 24) as pieces:
         assert numbers(islice(pieces, 5)) == [0, 1, 2, 3, 4]
         pieces.pull()
         assert source.pulled == 10
@@ -57,20 +57,20 @@ def test_what_is_left_may_be_pulled_before_it_is_read() -> None:
 
 def test_the_file_goes_with_the_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with Pieces(iter(Source()), 0) as pieces:
+    with ReplayableBatches(iter(Source()), 0) as pieces:
         assert numbers(iter(pieces)) == list(range(10))
         assert list(tmp_path.iterdir())
     assert not list(tmp_path.iterdir())
 
 
 def test_nothing_to_say() -> None:
-    with Pieces(iter([pa.RecordBatch.from_pylist([], schema=SCHEMA)]), 0) as pieces:
+    with ReplayableBatches(iter([pa.RecordBatch.from_pylist([], schema=SCHEMA)]), 0) as pieces:
         assert pieces.empty
 
 
 def test_what_is_drained_is_not_kept() -> None:
     source = Source()
-    with Pieces(iter(source), 0) as pieces:
+    with ReplayableBatches(iter(source), 0) as pieces:
         assert not pieces.empty
         pieces.drain()
         assert (source.pulled, numbers(iter(pieces))) == (10, [0])
@@ -81,7 +81,7 @@ def test_a_source_that_raised_is_not_taken_for_one_that_ended() -> None:
         yield pa.RecordBatch.from_pylist([{"number": 0}], schema=SCHEMA)
         raise OSError("the pipe broke")
 
-    with Pieces(torn(), 1 << 20) as pieces:
+    with ReplayableBatches(torn(), 1 << 20) as pieces:
         with pytest.raises(OSError, match="pipe"):
             numbers(iter(pieces))
         assert numbers(iter(pieces)) == [0]  # a generator that has raised looks exhausted
@@ -89,13 +89,13 @@ def test_a_source_that_raised_is_not_taken_for_one_that_ended() -> None:
 
 
 def test_a_piece_that_could_not_be_kept_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_pieces: Pieces, _piece: pa.RecordBatch) -> None:
+    def full(_pieces: ReplayableBatches, _piece: pa.RecordBatch) -> None:
         raise OSError("no space left on device")
 
-    with Pieces(iter(Source()), 1 << 20) as pieces:
+    with ReplayableBatches(iter(Source()), 1 << 20) as pieces:
         assert numbers(islice(pieces, 2)) == [0, 1]
         with monkeypatch.context() as patched:
-            patched.setattr(Pieces, "_store", full)
+            patched.setattr(ReplayableBatches, "_store", full)
             with pytest.raises(OSError, match="no space"):
                 numbers(iter(pieces))
         pieces.drain()
@@ -105,7 +105,7 @@ def test_a_piece_that_could_not_be_kept_is_missed(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("most_bytes", [1 << 20, 0])
 def test_whole_is_what_has_been_pulled_to_its_end(most_bytes: int) -> None:
-    with Pieces(iter(Source()), most_bytes) as pieces:
+    with ReplayableBatches(iter(Source()), most_bytes) as pieces:
         assert not pieces.empty
         assert not pieces.whole
         assert len(numbers(iter(pieces))) == 10
@@ -113,7 +113,7 @@ def test_whole_is_what_has_been_pulled_to_its_end(most_bytes: int) -> None:
 
 
 def test_a_file_that_was_cut_short_is_an_error_and_not_its_end() -> None:
-    with Pieces(iter(Source()), 0) as pieces:
+    with ReplayableBatches(iter(Source()), 0) as pieces:
         assert len(numbers(iter(pieces))) == 10
         file = Path(pieces._file.name)
         complete = file.read_bytes()

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from streaming.kafka_sink.topic_limits import KnownTopics, Refusal, Rules, TopicRule
+from streaming.kafka_sink.topic_limits import KnownLimits, LearnedLimits, Refusal, TopicLimits
 from streaming.record import Record, batch_bytes, record_key
 
 
@@ -29,14 +29,14 @@ def test_a_batch_of_one_record_has_so_many_bytes(one: Record, size: int) -> None
 
 def test_a_record_is_refused_from_that_size_on() -> None:
     one = record(b"k", b"v")
-    assert TopicRule(too_large_from=71).refusal(one) is None
-    assert TopicRule(too_large_from=70).refusal(one) == Refusal(
+    assert TopicLimits(too_large_from=71).refusal(one) is None
+    assert TopicLimits(too_large_from=70).refusal(one) == Refusal(
         "it has 70 bytes, and that topic takes fewer than 70 (max.message.bytes)", passing=False
     )
 
 
 def test_what_is_a_topics_fault_may_pass_and_what_is_a_records_does_not() -> None:
-    closed = TopicRule(refused="not authorized", needs_key=True)
+    closed = TopicLimits(refused="not authorized", needs_key=True)
     assert closed.refusal(record(b"k")) == Refusal("not authorized", passing=True)
     refusal = closed.refusal(record(None))
     assert refusal is not None
@@ -44,14 +44,14 @@ def test_what_is_a_topics_fault_may_pass_and_what_is_a_records_does_not() -> Non
 
 
 def test_a_compacted_topic_needs_a_key_that_may_be_empty() -> None:
-    rule = TopicRule(needs_key=True)
+    rule = TopicLimits(needs_key=True)
     assert rule.refusal(record(b"")) is None
     assert "no key" in str(rule.refusal(record(None)))
 
 
 def test_single_records_are_known_by_their_content() -> None:
     bad = record(b"k", b"bad", ("h", b"1"))
-    rules = Rules({"t": TopicRule()}, {record_key(bad): "why"})
+    rules = KnownLimits({"t": TopicLimits()}, {record_key(bad): "why"})
     assert rules.refusal(bad) == Refusal("why", passing=False)
     assert rules.refusal(bad._replace(headers=[("h", b"2")])) is None
     assert rules.refusal(bad._replace(topic="another")) is None
@@ -61,23 +61,23 @@ def test_rules_are_asked_for_anew_when_their_time_is_over() -> None:
     now = 0.0
     asked: list[list[str]] = []
 
-    def ask(topics: Iterable[str]) -> Mapping[str, TopicRule]:
+    def ask(topics: Iterable[str]) -> Mapping[str, TopicLimits]:
         asked.append(list(topics))
-        return {"bad": TopicRule(fits=2)}
+        return {"bad": TopicLimits(fits=2)}
 
-    known = KnownTopics(60, lambda: now)
-    known.learn({"bad": TopicRule(fits=1), "gone": TopicRule(refused="why")})
+    known = LearnedLimits(60, lambda: now)
+    known.learn({"bad": TopicLimits(fits=1), "gone": TopicLimits(refused="why")})
     now = 59.9
-    assert known.believed(ask) == {"bad": TopicRule(fits=1), "gone": TopicRule(refused="why")}
+    assert known.believed(ask) == {"bad": TopicLimits(fits=1), "gone": TopicLimits(refused="why")}
     assert not asked
     now = 60.0
-    assert known.believed(ask) == known.believed(ask) == {"bad": TopicRule(fits=2)}
+    assert known.believed(ask) == known.believed(ask) == {"bad": TopicLimits(fits=2)}
     assert asked == [["bad", "gone"]]
 
 
 def test_what_there_was_no_time_to_try_is_held() -> None:
     one, other = record(b"k"), record(b"other")
-    rules = Rules({"t": TopicRule(fits=1)}, {}, frozenset({hash(record_key(one))}))
-    found = rules.joined(Rules({"u": TopicRule()})).refusal(one)
+    rules = KnownLimits({"t": TopicLimits(fits=1)}, {}, frozenset({hash(record_key(one))}))
+    found = rules.joined(KnownLimits({"u": TopicLimits()})).refusal(one)
     assert found is not None
     assert (found.passing, rules.refusal(other)) == (True, None)

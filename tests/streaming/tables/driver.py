@@ -11,12 +11,12 @@ from conf import Settings
 from streaming.batch import BatchReport
 from streaming.brokers.client import SinkSettings
 from streaming.checkpoint.folder import Checkpoint
-from streaming.failpoints import Step, Witness, nothing
+from streaming.failpoints import Failpoint, FailpointHook, no_failpoint
 from streaming.folders import folder_at
 from streaming.ownership.claim import Claim, Owner
 from streaming.ownership.clock import JobClock
-from streaming.ownership.preconditions import Guard
-from streaming.settings_in_force import Rules, RulesInForce
+from streaming.ownership.preconditions import BatchPreconditions
+from streaming.settings_in_force import BatchSettings, SettingsInForce
 from streaming.sink import ExactlyOnceSink
 from streaming.stateful.segments import OUTCOME_SCHEMA
 from streaming.tables import Publisher, destinations_of, publisher_of
@@ -32,20 +32,20 @@ class CrashError(Exception):
 
 @dataclass(frozen=True)
 class Crash:
-    """A witness that ends the driver at a step."""
+    """A hook that ends the driver at a step."""
 
-    at: Step
+    at: Failpoint
 
-    def __call__(self, step: Step, batch: int) -> None:
+    def __call__(self, step: Failpoint, batch: int) -> None:
         if step is self.at:
             raise CrashError(step)
 
 
-def publisher(settings: Settings, spark: SparkSession, witness: Witness = nothing) -> Publisher | None:
+def publisher(settings: Settings, spark: SparkSession, failpoint: FailpointHook = no_failpoint) -> Publisher | None:
     """That of a driver which has just started; the newest batch is in Kafka."""
-    rules = RulesInForce(folder_at(spark, settings.job.checkpoint))
-    rules.take(Rules.of(settings), settings.sinks.tables, lambda _batch: True)
-    return publisher_of(rules, destinations_of(settings, spark, rules), witness)
+    rules = SettingsInForce(folder_at(spark, settings.job.checkpoint))
+    rules.take(BatchSettings.of(settings), settings.sinks.tables, lambda _batch: True)
+    return publisher_of(rules, destinations_of(settings, spark, rules), failpoint)
 
 
 class Query:
@@ -84,25 +84,29 @@ class Query:
     def settings(self, sinks: dict[str, Any]) -> Settings:
         return self.place.settings(job={"checkpoint": str(self.folder)}, sinks=sinks)
 
-    def driver(self, sinks: dict[str, Any], witness: Witness = nothing) -> "Driver":
+    def driver(self, sinks: dict[str, Any], failpoint: FailpointHook = no_failpoint) -> "Driver":
         """A driver that has just started."""
-        return Driver(self, self.settings(sinks), witness)
+        return Driver(self, self.settings(sinks), failpoint)
 
 
 class Driver:
     """One process's sink."""
 
-    def __init__(self, query: Query, settings: Settings, witness: Witness) -> None:
+    def __init__(self, query: Query, settings: Settings, failpoint: FailpointHook) -> None:
         self._query = query
         place = query.place
         self.reports: list[BatchReport] = []
         # only the driver's steps: what tasks are told of goes to another process
-        self.publisher = publisher(settings, query.spark, witness)
+        self.publisher = publisher(settings, query.spark, failpoint)
         checkpoint = Checkpoint(query.spark, settings.job.checkpoint)
         to_kafka = SinkSettings(place.bootstrap_servers, place.topics, 60_000)
         # drivers of one run: what the claim says is tested elsewhere, here the tables alone must tell them apart
-        guard = Guard(to_kafka, query.claim(to_kafka), query.owner, {}, JobClock(lambda: None, 600_000))
-        self._sink = ExactlyOnceSink(to_kafka, checkpoint, guard, PARTITIONS, self.reports.append, self.publisher)
+        preconditions = BatchPreconditions(
+            to_kafka, query.claim(to_kafka), query.owner, {}, JobClock(lambda: None, 600_000)
+        )
+        self._sink = ExactlyOnceSink(
+            to_kafka, checkpoint, preconditions, PARTITIONS, self.reports.append, self.publisher
+        )
 
     def run(self, batch: int, outcomes: Sequence[dict[str, Any]]) -> None:
         """Run a batch, which may have been run before."""

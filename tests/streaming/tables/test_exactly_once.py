@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from checkback.exceptions import DestinationError, InputCutShortError
-from streaming.failpoints import Step
+from streaming.failpoints import Failpoint
 from tests.streaming.tables.driver import Crash, CrashError, Query, messages
 from tests.tables import Rows, Table
 
@@ -79,9 +79,11 @@ def test_a_batch_run_twice_is_there_once(query: Query, table: Table, again: str)
 
 
 @pytest.mark.parametrize(
-    ("step", "seen"), [(Step.BEFORE_PUBLISH, []), (Step.AFTER_PUBLISH, ["tx-1", "tx-2"])], ids=["before", "after"]
+    ("step", "seen"),
+    [(Failpoint.BEFORE_PUBLISH, []), (Failpoint.AFTER_PUBLISH, ["tx-1", "tx-2"])],
+    ids=["before", "after"],
 )
-def test_a_crash_beside_publishing(query: Query, table: Table, step: Step, seen: list[str]) -> None:
+def test_a_crash_beside_publishing(query: Query, table: Table, step: Failpoint, seen: list[str]) -> None:
     with pytest.raises(CrashError):
         query.driver(table.sinks(), Crash(step)).run(0, messages(ORDERS, 1, 2))
     assert ids(table.read()) == seen
@@ -97,7 +99,7 @@ def test_a_crash_between_two_destinations(query: Query, table: Table, other: Tab
         "tables": {table.name: table.settings, other.name: other.settings},
     }
     with pytest.raises(CrashError):
-        query.driver(sinks, Crash(Step.BETWEEN_DESTINATIONS)).run(0, messages(ORDERS, 1, 2))
+        query.driver(sinks, Crash(Failpoint.BETWEEN_DESTINATIONS)).run(0, messages(ORDERS, 1, 2))
     assert (ids(table.read()), ids(other.read())) == (["tx-1", "tx-2"], [])
     query.driver(sinks).run(0, messages(ORDERS, 1, 2))
     assert ids(table.read()) == ids(other.read()) == ["tx-1", "tx-2"]
@@ -107,7 +109,7 @@ def test_kafka_has_the_batch_and_the_table_gets_it_later(query: Query, table: Ta
     topic = query.place.real_topic
     sinks = table.sinks({"topic": "*", "to": ["kafka", table.name]})
     with pytest.raises(CrashError):
-        query.driver(sinks, Crash(Step.BEFORE_PUBLISH)).run(0, messages(topic, 1))
+        query.driver(sinks, Crash(Failpoint.BEFORE_PUBLISH)).run(0, messages(topic, 1))
     assert [record.value for record in query.place.read(topic)] == [b"1"]
     driver = query.driver(sinks)
     driver.run(0, messages(topic, 1))
@@ -118,8 +120,8 @@ def test_kafka_has_the_batch_and_the_table_gets_it_later(query: Query, table: Ta
 
 @pytest.mark.parametrize("cleaned", [True, False], ids=["its files are gone", "its files are there"])
 def test_a_zombie_driver_that_publishes_later_changes_nothing(query: Query, table: Table, *, cleaned: bool) -> None:
-    def meanwhile(step: Step, batch: int) -> None:
-        if step is Step.BEFORE_PUBLISH:
+    def meanwhile(step: Failpoint, batch: int) -> None:
+        if step is Failpoint.BEFORE_PUBLISH:
             alive = query.driver(table.sinks())
             if not cleaned:
                 assert alive.publisher is not None
@@ -135,8 +137,8 @@ def test_a_zombie_driver_that_publishes_later_changes_nothing(query: Query, tabl
 
 
 def test_what_no_task_reported_is_not_published(query: Query, table: Table) -> None:
-    def left_by_a_failed_task(step: Step, batch: int) -> None:
-        if step is Step.BEFORE_PUBLISH:
+    def left_by_a_failed_task(step: Failpoint, batch: int) -> None:
+        if step is Failpoint.BEFORE_PUBLISH:
             for file in query.place.folder.rglob("_checkback_staging/**/*.parquet"):
                 shutil.copy(file, file.with_name(f"copy-of-{file.name}"))
 
@@ -151,8 +153,8 @@ def test_two_drivers_that_publish_at_once(query: Query, table: Table) -> None:
     failed: list[BaseException] = []
 
     def second() -> None:
-        def at_once(step: Step, batch: int) -> None:
-            if step is Step.BEFORE_PUBLISH:
+        def at_once(step: Failpoint, batch: int) -> None:
+            if step is Failpoint.BEFORE_PUBLISH:
                 both.wait()
 
         driver = query.driver(table.sinks(), at_once)
@@ -165,8 +167,8 @@ def test_two_drivers_that_publish_at_once(query: Query, table: Table) -> None:
 
     thread = threading.Thread(target=second)
 
-    def first(step: Step, batch: int) -> None:
-        if step is Step.BEFORE_PUBLISH:  # its tasks are done: the second one's cannot fence them
+    def first(step: Failpoint, batch: int) -> None:
+        if step is Failpoint.BEFORE_PUBLISH:  # its tasks are done: the second one's cannot fence them
             thread.start()
             both.wait()
 
@@ -180,8 +182,8 @@ def test_two_drivers_that_publish_at_once(query: Query, table: Table) -> None:
 
 
 def test_a_table_that_fails_is_named_and_gets_the_batch_later(query: Query, table: Table) -> None:
-    def away(step: Step, batch: int) -> None:
-        if step is Step.BEFORE_PUBLISH:
+    def away(step: Failpoint, batch: int) -> None:
+        if step is Failpoint.BEFORE_PUBLISH:
             table.break_it()
 
     driver = query.driver(table.sinks(), away)
@@ -196,8 +198,8 @@ def test_a_table_that_fails_is_named_and_gets_the_batch_later(query: Query, tabl
 
 @pytest.mark.parametrize("cut", [1, 200])
 def test_a_staged_file_that_was_cut_short_is_not_published(query: Query, table: Table, cut: int) -> None:
-    def cut_short(step: Step, _batch: int) -> None:
-        if step is Step.BEFORE_PUBLISH:
+    def cut_short(step: Failpoint, _batch: int) -> None:
+        if step is Failpoint.BEFORE_PUBLISH:
             for file in query.place.folder.rglob("_checkback_staging/**/*.parquet"):
                 file.write_bytes(file.read_bytes()[:-cut])
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.failpoints import Step
+from streaming.failpoints import Failpoint
 from tests.streaming.tables.driver import Crash, CrashError, Query, messages, publisher
 from tests.tables import Table
 
@@ -15,7 +15,7 @@ def test_without_rules_there_is_nothing_to_publish(query: Query, other: Table) -
 def test_a_message_of_a_batch_cut_off_is_not_lost_when_the_rules_change(query: Query, other: Table) -> None:
     topic = query.place.real_topic
     with pytest.raises(CrashError):
-        query.driver(other.sinks(), Crash(Step.BEFORE_PUBLISH)).run(0, messages(topic, 1))
+        query.driver(other.sinks(), Crash(Failpoint.BEFORE_PUBLISH)).run(0, messages(topic, 1))
     # Kafka has batch 0, without the message: under the new rules it would be skipped there
     driver = query.driver({"rules": [], "tables": {other.name: other.settings}})
     driver.run(0, messages(topic, 1))

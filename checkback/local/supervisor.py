@@ -1,6 +1,6 @@
 """Runs one program and ends it when whoever started us is gone.
 
-``python guard.py REMOVE COMMAND...``: standard input is a pipe whose other end the starter holds; its
+``python supervisor.py REMOVE COMMAND...``: standard input is a pipe whose other end the starter holds; its
 end of file, however the starter died, stops the program. REMOVE is a folder to delete afterwards, or empty.
 Imports nothing but the standard library: it starts in milliseconds.
 """
