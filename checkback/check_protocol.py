@@ -11,12 +11,12 @@ from typing import Any, Self
 from checkback.exceptions import ProtocolError
 from checkback.protocol import (
     ATTEMPT,
-    BORN_MS,
     CHECK_MAX,
     CUT,
     GROUP,
     HALF,
     ID,
+    INGESTED_MS,
     KEY,
     LEFT_OUT,
     MAX_COUNT_DIGITS,
@@ -55,7 +55,7 @@ class CheckRequest:
     half: HalfPosition
     attempt: int
     check_max: int
-    born_ms: int
+    ingested_ms: int
     """When the half message was taken in by the query, in ms since 1970."""
     messages: tuple[Message, ...] = ()
     """All messages of the transaction, when it has several; key and value are None then."""
@@ -81,7 +81,7 @@ class CheckRequest:
             "half": str(self.half),
             "attempt": self.attempt,
             "check_max": self.check_max,
-            "born_ms": self.born_ms,
+            "ingested_ms": self.ingested_ms,
             **({"messages": [message_to_json(message) for message in self.messages]} if self.messages else {}),
             **({"left_out": self.left_out} if self.left_out else {}),
         }
@@ -106,7 +106,7 @@ class CheckRequest:
                 half=HalfPosition.parse(body["half"]),
                 attempt=int(body["attempt"]),
                 check_max=int(body["check_max"]),
-                born_ms=int(body["born_ms"]),
+                ingested_ms=int(body["ingested_ms"]),
                 messages=tuple(message_from_json(message) for message in body.get("messages", ())),
                 left_out=int(body.get("left_out", 0)),
             )
@@ -122,7 +122,7 @@ class CheckRequest:
             (HALF, str(self.half).encode()),
             (ATTEMPT, str(self.attempt).encode()),
             (CHECK_MAX, str(self.check_max).encode()),
-            (BORN_MS, str(self.born_ms).encode()),
+            (INGESTED_MS, str(self.ingested_ms).encode()),
         ]
         if self.key is not None:
             ours.append((KEY, self.key))
@@ -152,7 +152,7 @@ class CheckRequest:
                 half=HalfPosition.parse(ours[HALF].decode()),
                 attempt=_digits(ours[ATTEMPT], MAX_COUNT_DIGITS),
                 check_max=_digits(ours[CHECK_MAX], MAX_COUNT_DIGITS),
-                born_ms=_digits(ours[BORN_MS], MAX_MS_DIGITS),
+                ingested_ms=_digits(ours[INGESTED_MS], MAX_MS_DIGITS),
                 messages=unpack(value) if MESSAGES in ours else (),
                 left_out=_left_out(ours),
             )

@@ -26,7 +26,7 @@ class ExhaustedMessage:
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
     attempts: int
-    born_ms: int
+    ingested_ms: int
     """When the half message was taken in by the job, in ms since 1970."""
     left_out: int = 0
     """Bytes that are not here, since the job keeps none of more than 4 KiB: then ``value`` is None, and ``headers`` are
@@ -35,7 +35,7 @@ class ExhaustedMessage:
 
 @runtime_checkable
 class ExhaustedListener(Protocol):
-    """Named by the setting ``transactions.after_check_max`` as ``module:Class``; made without arguments.
+    """Named by the setting ``transactions.on_exhausted`` as ``module:Class``; made without arguments.
 
     RocketMQ's ``AbstractTransactionalMessageCheckListener`` in the broker. It runs in the job's Python workers.
     """

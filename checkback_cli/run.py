@@ -13,10 +13,10 @@ from streaming.running import run
 
 def run_job(
     config: ConfigFile = None,
-    claim_name: Annotated[
+    new_checkpoint: Annotated[
         bool,
         typer.Option(
-            "--claim-name",
+            "--new-checkpoint",
             help="Start on a new checkpoint folder, though another one has read these topics until now: what the half "
             "topic still has is delivered again.",
         ),
@@ -28,4 +28,4 @@ def run_job(
     Only then is a job that runs on the same checkpoint taken over, and stops.
     """
     settings = load(config)
-    run(settings, partial(Console(soft_wrap=True).print, highlight=False), claim_name=claim_name)
+    run(settings, partial(Console(soft_wrap=True).print, highlight=False), new_checkpoint=new_checkpoint)

@@ -29,6 +29,8 @@ VERSION = 4
 OLDEST_VERSION = 1
 _KEEPS_PARKED = 2
 _SETS_CONTENT_ASIDE = 4
+_STORED_AS = {"transaction_id": "tx_id", "ingested_ms": "born_ms"}
+"""Columns that have another name in memory than in the stream."""
 
 _MARK = struct.Struct("<BI")
 _HEAD = struct.Struct("<6q")
@@ -105,7 +107,7 @@ def _schema(fields: Fields) -> pa.Schema:
         name: pa.from_numpy_dtype(dtype) if dtype is not object else pa.binary() if name in BYTES else pa.string()
         for name, dtype in fields.items()
     }
-    return pa.schema(types)
+    return pa.schema({_STORED_AS.get(name, name): kind for name, kind in types.items()})
 
 
 _SCHEMAS = {id(fields): _schema(fields) for fields in (MESSAGE_FIELDS, EARLY_FIELDS)}
@@ -115,7 +117,8 @@ def _to_stream(rows: Rows, fields: Fields) -> bytes:
     if not rows.count:
         return b""
     schema = _SCHEMAS[id(fields)]
-    batch = pa.record_batch([pa.array(rows[field.name], field.type) for field in schema], schema=schema)
+    columns = [pa.array(rows[name], field.type) for name, field in zip(fields, schema, strict=True)]
+    batch = pa.record_batch(columns, schema=schema)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
         writer.write_batch(batch)
@@ -127,4 +130,5 @@ def _from_stream(content: bytes, fields: Fields) -> Rows:
         return Rows.empty(fields)
     table = pa.ipc.open_stream(content).read_all()
     # copied, because Arrow's memory is read-only and rows are changed in place
-    return Rows({name: np.array(table[name].to_numpy(), dtype=dtype) for name, dtype in fields.items()})
+    stored = {name: table[_STORED_AS.get(name, name)] for name in fields}
+    return Rows({name: np.array(stored[name].to_numpy(), dtype=dtype) for name, dtype in fields.items()})

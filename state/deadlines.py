@@ -32,7 +32,7 @@ def first_deadlines(messages: Rows, policy: Policy) -> Column:
     """
     immunity = messages["immunity_ms"]
     wait = np.where(immunity >= 0, immunity, policy.transaction_timeout_ms)
-    return _within_age(messages["born_ms"] + wait, messages["born_ms"], policy)
+    return _within_age(messages["ingested_ms"] + wait, messages["ingested_ms"], policy)
 
 
 def postponed(messages: Rows, rows: Column, states: StateCodes, events: EventCodes, now_ms: int) -> EventCodes:
@@ -51,7 +51,7 @@ def settle(messages: Rows, rows: Column, results: OutcomeCodes, now_ms: int, pol
     messages["deadline_ms"][delayed] = messages["deliver_at_ms"][delayed]
     messages["deadline_ms"][parked] = now_ms + policy.parked_ttl_ms
     resumed = rows[results == Outcome.RESUME]
-    for name, value in (("born_ms", now_ms), ("deadline_ms", now_ms), ("attempts", 0), ("misses", 0)):
+    for name, value in (("ingested_ms", now_ms), ("deadline_ms", now_ms), ("attempts", 0), ("misses", 0)):
         messages[name][resumed] = value
 
 
@@ -75,12 +75,12 @@ class Answers:
             messages["misses"][asked] = 0
             pause = _doubled(policy.check_interval_ms, messages["attempts"][asked], policy.check_interval_max_ms)
             following = messages["asked_ms"][asked] + pause
-            messages["deadline_ms"][asked] = _within_age(following, messages["born_ms"][asked], policy)
+            messages["deadline_ms"][asked] = _within_age(following, messages["ingested_ms"][asked], policy)
         if self.unreachable.any():
             missed = rows[self.unreachable]
             messages["misses"][missed] += 1
             pause = _doubled(policy.check_interval_ms, messages["misses"][missed], policy.unreachable_backoff_max_ms)
-            messages["deadline_ms"][missed] = _within_age(now_ms + pause, messages["born_ms"][missed], policy)
+            messages["deadline_ms"][missed] = _within_age(now_ms + pause, messages["ingested_ms"][missed], policy)
 
 
 def after_answer(states: StateCodes, events: Column) -> Answers:
@@ -135,7 +135,7 @@ def _fire(
     asked = due[results == Outcome.CHECK]
     messages["asked_ms"][asked] = now_ms
     answer_by = np.full(asked.size, now_ms + policy.check_answer_ttl_ms)
-    messages["deadline_ms"][asked] = _within_age(answer_by, messages["born_ms"][asked], policy)
+    messages["deadline_ms"][asked] = _within_age(answer_by, messages["ingested_ms"][asked], policy)
     made.checks(messages.take(asked), states[results == Outcome.CHECK], policy)
     settle(messages, due, results, now_ms, policy)
     end_status(messages, due, results)
@@ -173,7 +173,7 @@ def _written_bytes(messages: Rows, due: Column, states: StateCodes, now_ms: int,
 def _given_up(messages: Rows, due: Column, states: StateCodes, now_ms: int, policy: Policy) -> tuple[Column, Column]:
     """bool[n] each: too old, and checked in vain as often as is allowed."""
     check_max = policy.check_max_of(messages["check_max"][due])
-    aged = np.isin(states, UNDECIDED) & (now_ms - messages["born_ms"][due] >= policy.age_limit_ms)
+    aged = np.isin(states, UNDECIDED) & (now_ms - messages["ingested_ms"][due] >= policy.age_limit_ms)
     return aged, ~aged & (states == State.OPEN) & (messages["attempts"][due] >= check_max)
 
 
@@ -182,7 +182,7 @@ def _due_events(messages: Rows, due: Column, states: StateCodes, now_ms: int, po
     expired = np.isin(states, FOR_OPERATORS)
     events = np.select([aged, expired], [Event.AGED, Event.EXPIRED], Event.DUE).astype(np.uint8)
     if exhausted.any():
-        events[exhausted] = policy.after_check_max(messages.take(due[exhausted]))
+        events[exhausted] = policy.on_exhausted(messages.take(due[exhausted]))
     return events
 
 
@@ -193,6 +193,6 @@ def _doubled(first_ms: int, times: Column, most_ms: int) -> Column:
     return waits
 
 
-def _within_age(deadline_ms: Column, born_ms: Column, policy: Policy) -> Column:
-    limited: Column = np.minimum(deadline_ms, born_ms + policy.age_limit_ms)
+def _within_age(deadline_ms: Column, ingested_ms: Column, policy: Policy) -> Column:
+    limited: Column = np.minimum(deadline_ms, ingested_ms + policy.age_limit_ms)
     return limited

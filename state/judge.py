@@ -63,8 +63,8 @@ def judge(  # noqa: PLR0913, PLR0917  (the segment's parts, then the batch's)
 def _late(messages: Rows, rows: Column, states: StateCodes, events: EventCodes, now_ms: int) -> Column:
     """bool[n]: a producer's decision on an undecided message whose own check immunity is over."""
     late: Column = np.isin(events, (Event.COMMIT, Event.ROLLBACK)) & np.isin(states, UNDECIDED)
-    immunity, born_ms = messages["immunity_ms"][rows[late]], messages["born_ms"][rows[late]]
-    late[late] = (immunity >= 0) & (now_ms - born_ms > immunity)
+    immunity, ingested_ms = messages["immunity_ms"][rows[late]], messages["ingested_ms"][rows[late]]
+    late[late] = (immunity >= 0) & (now_ms - ingested_ms > immunity)
     return late
 
 
@@ -90,7 +90,7 @@ def _foreign(messages: Rows, rows: Column, ops: Rows) -> Column:
     """bool[ops]: the op names another transaction id or group than the half message it points at, if that is kept."""
     foreign = np.zeros(ops.count, dtype=bool)
     known = rows >= 0
-    foreign[known] = (messages["tx_id"][rows[known]] != ops["tx_id"][known]) | (
+    foreign[known] = (messages["transaction_id"][rows[known]] != ops["transaction_id"][known]) | (
         messages["group"][rows[known]] != ops["group"][known]
     )
     return foreign

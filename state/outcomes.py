@@ -71,7 +71,7 @@ class Kind(IntEnum):
 
 NOT_WRITTEN = (Kind.COUNT, Kind.USAGE)
 
-USAGE_COLUMNS = ("half_offset", "born_ms", "attempt", "check_max")
+USAGE_COLUMNS = ("half_offset", "ingested_ms", "attempt", "check_max")
 """Columns of outcomes that hold the numbers of a :class:`~state.usage.Usage`, for want of another use."""
 
 
@@ -122,9 +122,9 @@ class Collector:
         self._add(
             Kind.REJECT_OP,
             ops.count,
-            **{name: ops[name] for name in ("tx_id", "group", "key", "value", "headers", "half_offset")},
+            **{name: ops[name] for name in ("transaction_id", "group", "key", "value", "headers", "half_offset")},
             topic=ops["action"] + ("/" + ops["source"]),
-            born_ms=ops["op_offset"],
+            ingested_ms=ops["op_offset"],
             reason=np.full(ops.count, reason, dtype=object),
         )
 
@@ -232,7 +232,7 @@ def _outcomes(kind: Kind, count: int, **columns: Column) -> Rows:
 
 def _identity(rows: Rows) -> dict[str, Column]:
     return {
-        **{name: rows[name] for name in ("tx_id", "group", "topic", "born_ms")},
+        **{name: rows[name] for name in ("transaction_id", "group", "topic", "ingested_ms")},
         "half_offset": rows["offset"],
     }
 

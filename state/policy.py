@@ -54,8 +54,8 @@ class Policy:
     check_interval_max_ms: int = 30_000
     """The pause doubles with each answer without a verdict, up to this; equal to the interval, it is fixed."""
     check_max: int = 15
-    """Answers without a verdict, after which ``after_check_max`` decides (``transactionCheckMax``)."""
-    after_check_max: AfterCheckMax = Always(Event.EXHAUSTED)
+    """Answers without a verdict, after which ``on_exhausted`` decides (``transactionCheckMax``)."""
+    on_exhausted: AfterCheckMax = Always(Event.EXHAUSTED)
     """RocketMQ's ``AbstractTransactionalMessageCheckListener.resolveDiscardMsg``; parks as that does."""
     late_end_needs_check: bool = False
     """After a message's own check immunity only a check or an operator decides (``rejectCommitOrRollback``)."""

@@ -21,7 +21,7 @@ BYTES = frozenset({"key", "value"})
 
 _MESSAGE: Fields = {
     "offset": np.int64,  # in the half topic
-    "tx_id": object,  # str
+    "transaction_id": object,  # str
     "group": object,  # str
     "topic": object,  # str: the real topic
     "partition": np.int32,  # of the real topic; -1: the partitioner's choice; BUNDLE: see there
@@ -42,7 +42,7 @@ HALF_FIELDS: Fields = {
 
 MESSAGE_FIELDS: Fields = {
     **_MESSAGE,
-    "born_ms": np.int64,  # when the query took it in
+    "ingested_ms": np.int64,  # when the query took it in
     "deadline_ms": np.int64,  # when the next timer event is due
     "asked_ms": np.int64,  # when the last check was asked for; -1: never, or parked or delayed since
     "attempts": np.int32,  # checks answered without a verdict
@@ -54,7 +54,7 @@ OP_FIELDS: Fields = {
     "half_offset": np.int64,
     "op_offset": np.int64,  # in the op topic: the order in which ops of a half are judged
     "event": np.uint8,  # a member of state.table.Event
-    "tx_id": object,  # str
+    "transaction_id": object,  # str
     "group": object,  # str
     "action": object,  # str, as written
     "source": object,  # str, as written
@@ -83,7 +83,7 @@ BROKEN_FIELDS: Fields = {
 
 OUTCOME_FIELDS: Fields = {
     "kind": np.int8,  # a member of state.outcomes.Kind
-    "tx_id": object,
+    "transaction_id": object,
     "group": object,
     "topic": object,
     "partition": np.int32,
@@ -93,7 +93,7 @@ OUTCOME_FIELDS: Fields = {
     "half_offset": np.int64,
     "attempt": np.int32,
     "check_max": np.int32,
-    "born_ms": np.int64,
+    "ingested_ms": np.int64,
     "left_out": np.int64,  # bytes of the content that are not here; -1: all is here
     "reason": object,
 }

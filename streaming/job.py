@@ -52,7 +52,7 @@ _CHECKS_STOP_SECONDS = 4
 class TransactionJob:
     """Runs until stopped; use it as a context manager.
 
-    A run on the same checkpoint is taken over: it stops at its next batch. ``claim_name`` allows a checkpoint on topics
+    A run on the same checkpoint is taken over: it stops at its next batch. ``new_checkpoint`` allows a checkpoint on topics
     that another one has read until now.
 
     Raises on entry:
@@ -68,11 +68,11 @@ class TransactionJob:
         spark: SparkSession | None = None,
         failpoint: FailpointHook = no_failpoint,
         *,
-        claim_name: bool = False,
+        new_checkpoint: bool = False,
     ) -> None:
         self._settings = settings
         self._failpoint = failpoint
-        self._claim_name = claim_name
+        self._claim_name = new_checkpoint
         self._observer = observer
         self._given_spark = spark
         self._spark: SparkSession | None = None
@@ -124,7 +124,7 @@ class TransactionJob:
         claim = self._claim = Claim(sink, settings.job.name)
         now = Clock(wall_ms(), settings.job.clock_tolerance)
         opening = Opening(checkpoint, own, now, sink, claim, settings.job.state_partitions)
-        self._serve_metrics(opening.judge(claim_name=self._claim_name))  # 2
+        self._serve_metrics(opening.judge(new_checkpoint=self._claim_name))  # 2
         rules = SettingsInForce(folder_at(spark, settings.job.checkpoint))
         in_kafka = partial(any_has, sink, own.query_id, settings.job.state_partitions)
         rules.judge(settings.sinks.tables, partial(in_kafka, settled=False))
@@ -270,7 +270,7 @@ class TransactionJob:
             self.stop()
             raise JobStoppedError(
                 f"Spark dropped {dropped} rows as late: the clock stepped back by more than job.clock_tolerance. Set "
-                "the clock. Kafka still has the rows; a new checkpoint folder ('checkback run --claim-name') reads "
+                "the clock. Kafka still has the rows; a new checkpoint folder ('checkback run --new-checkpoint') reads "
                 "them, and delivers everything that Kafka still has once more: consumers must drop what they know by "
                 "its cb-id."
             )

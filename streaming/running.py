@@ -16,7 +16,7 @@ def run(
     tell: Callable[[str], None],
     failpoint: FailpointHook = no_failpoint,
     *,
-    claim_name: bool = False,
+    new_checkpoint: bool = False,
 ) -> None:
     """Run the job, until Ctrl-C or SIGTERM; ``tell`` is given a line for each thing that an operator should know.
 
@@ -31,7 +31,7 @@ def run(
             counts = "  ".join(f"{name} {number}" for name, number in sorted(report.counts.items()))
             tell(f"batch {report.batch}: {report.written} written  {counts}")
 
-    with TransactionJob(settings, show, failpoint=failpoint, claim_name=claim_name) as job:
+    with TransactionJob(settings, show, failpoint=failpoint, new_checkpoint=new_checkpoint) as job:
         stopping = stop_on_signals(within=_STOP_SECONDS)
         tell(f"Running; checkpoint in {settings.job.checkpoint}. Ctrl-C stops it.")
         while not stopping.is_set() and not job.wait(1):

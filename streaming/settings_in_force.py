@@ -8,6 +8,7 @@ batch that was never begun, and an unfinished one is finished under those it was
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from typing import Any
 
 from checkback.exceptions import CheckbackError, CheckpointMismatchError, ConfigurationError
 from conf import Settings, TransactionSettings
@@ -21,6 +22,8 @@ _PREFIX, _SUFFIX = "checkback-rules-", ".json"
 _FIRST_VERSION = 1
 """Of a batch begun before versions were kept: its file has the rules of ``[sinks]`` alone, or there is none."""
 _UNREADABLE = 0
+_RENAMED = {"after_check_max": "on_exhausted"}
+"""Settings that batches were begun under when they had other names."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +47,10 @@ class BatchSettings:
         """Those of the settings.
 
         Raises:
-            ConfigurationError: the class that ``after_check_max`` names cannot be used.
+            ConfigurationError: the class that ``on_exhausted`` names cannot be used.
         """
         routes = Routes.of([(rule.topic, rule.to) for rule in settings.sinks.rules])
-        choice = settings.transactions.after_check_max
+        choice = settings.transactions.on_exhausted
         return cls(settings.transactions, fingerprint(choice), routes, RULES_VERSION)
 
     @classmethod
@@ -60,7 +63,7 @@ class BatchSettings:
             version, routes = int(found["version"]), Routes.of(found["sinks"])
             if version != RULES_VERSION:
                 return cls(routes=routes, version=version)
-            return cls(TransactionSettings.model_validate(found["transactions"]), found["listener"], routes, version)
+            return cls(_transactions(found["transactions"]), found["listener"], routes, version)
         except (ValueError, KeyError, TypeError):
             return cls(version=_UNREADABLE)
 
@@ -184,12 +187,17 @@ class SettingsInForce:
                 f"Batch {batch} was begun when messages went to {', '.join(gone)}, and must be finished there: put "
                 "that back into sinks.tables until the job has run for a moment; new batches follow the new rules."
             )
-        choice = rules.transactions.after_check_max
+        choice = rules.transactions.on_exhausted
         try:
             changed = fingerprint(choice) != rules.listener
         except ConfigurationError:
             changed = True
         return _another_class(batch, choice) if changed else None
+
+
+def _transactions(kept: dict[str, Any]) -> TransactionSettings:
+    renamed = {_RENAMED.get(name, name): value for name, value in kept.items()}
+    return TransactionSettings.model_validate(renamed)
 
 
 def _name(start: int) -> str:
@@ -198,6 +206,6 @@ def _name(start: int) -> str:
 
 def _another_class(batch: int, choice: str) -> ConfigurationError:
     return ConfigurationError(
-        f"transactions.after_check_max: batch {batch} was begun with another {choice} than there is now, and a part of "
+        f"transactions.on_exhausted: batch {batch} was begun with another {choice} than there is now, and a part of "
         "it is in Kafka: put the old class back, stop the job when it has run for a moment, then change the class."
     )

@@ -36,7 +36,7 @@ _RULES = (
         CheckpointMismatchError,
         "Records of {prefix}half or {prefix}op that the job has not read yet are gone: the topic was truncated, its "
         "retention is too short, or it was deleted and made anew. Name a new checkpoint folder and start with "
-        "'checkback run --claim-name', which delivers what the half topic still has once more; messages that are gone "
+        "'checkback run --new-checkpoint', which delivers what the half topic still has once more; messages that are gone "
         "have to be sent again.",
     ),
     _Rule(
@@ -89,7 +89,7 @@ _RULES = (
         r"CANNOT_LOAD_STATE_STORE|STATE_STORE_\w+|ChecksumException|RocksDBException",
         JobStoppedError,
         "Spark cannot read its state in {checkpoint}/state ({found}): restore the folder from its newest copy, or name "
-        "a new one ('checkback run --claim-name'), which delivers what the half topic still has once more.",
+        "a new one ('checkback run --new-checkpoint'), which delivers what the half topic still has once more.",
     ),
     _Rule(
         r"CONCURRENT_STREAM_LOG_UPDATE|Concurrent update to the log|concurrently using|[Mm]ultiple streaming",

@@ -45,7 +45,7 @@ class Opening:
         self._partitions = partitions
         self._claim_name = False
 
-    def judge(self, *, claim_name: bool) -> list[Owner]:
+    def judge(self, *, new_checkpoint: bool) -> list[Owner]:
         """Whether the checkpoint can be gone on with; changes nothing in Kafka or on disk.
 
         1. The topics are not another checkpoint's; the clock is not behind.
@@ -58,8 +58,8 @@ class Opening:
         Raises:
             CheckpointMismatchError, ProgressError: going on would do harm, or cannot be done.
         """
-        self._claim_name = claim_name
-        standing = self._claim.judge(self._own, claim_name=claim_name)  # 1
+        self._claim_name = new_checkpoint
+        standing = self._claim.judge(self._own, new_checkpoint=new_checkpoint)  # 1
         found = examine(self._checkpoint, self._clock.horizon_ms)
         refuse_slow_clock(found, _last_time_ms(self._checkpoint, found), self._clock)
         progress = self._progress(settled=False)
@@ -77,7 +77,7 @@ class Opening:
         Raises:
             CheckpointMismatchError, ProgressError: the run before has changed something since :meth:`judge`.
         """
-        self._claim.judge(self._own, claim_name=self._claim_name)  # 1
+        self._claim.judge(self._own, new_checkpoint=self._claim_name)  # 1
         self._claim.take(self._own)
         fence(self._settings, self._own.query_id, self._partitions)  # 2
         progress = self._progress(settled=True)

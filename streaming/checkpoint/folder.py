@@ -108,7 +108,7 @@ class Checkpoint:
         """The error for a file that is torn and cannot be done without."""
         return CheckpointMismatchError(
             f"{self.folder}/{name} is torn, as a power loss or a full disk leaves a file, and the job cannot go on "
-            "without it: restore the folder from its newest copy, or name a new one ('checkback run --claim-name'), "
+            "without it: restore the folder from its newest copy, or name a new one ('checkback run --new-checkpoint'), "
             "which delivers what the half topic still has once more."
         )
 
@@ -177,7 +177,7 @@ class Checkpoint:
                 raise CheckpointMismatchError(
                     f"The checkpoint {self.folder} was made with {name} = {before}, now it is {now}. "
                     "It is fixed for the life of a checkpoint: set it back, or name a new checkpoint folder and start "
-                    "with 'checkback run --claim-name', which delivers what the half topic still has once more."
+                    "with 'checkback run --new-checkpoint', which delivers what the half topic still has once more."
                 )
 
 
@@ -186,7 +186,7 @@ def recreated(topic: str) -> CheckpointMismatchError:
     return CheckpointMismatchError(
         f"The topic {topic} was deleted and made anew since this checkpoint was begun: its offsets mean other records "
         "now, and what the old one still held is gone. Name a new checkpoint folder and start with "
-        "'checkback run --claim-name'; undecided messages of the old topic have to be sent again."
+        "'checkback run --new-checkpoint'; undecided messages of the old topic have to be sent again."
     )
 
 
@@ -194,6 +194,6 @@ def deleted(topic: str) -> CheckpointMismatchError:
     """The error for a topic that is gone."""
     return CheckpointMismatchError(
         f"The topic {topic} was deleted while the job ran, with what the job had not read yet. Create it anew "
-        "('checkback topics create'), name a new checkpoint folder and start with 'checkback run --claim-name'; "
+        "('checkback topics create'), name a new checkpoint folder and start with 'checkback run --new-checkpoint'; "
         "undecided messages have to be sent again."
     )

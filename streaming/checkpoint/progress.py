@@ -12,7 +12,7 @@ from typing import Self
 from checkback.exceptions import ProgressError
 
 _AFRESH = (
-    "A new checkpoint folder ('checkback run --claim-name') starts afresh, and delivers what the half topic still has "
+    "A new checkpoint folder ('checkback run --new-checkpoint') starts afresh, and delivers what the half topic still has "
     "once more: consumers must drop what they know by its cb-id."
 )
 

@@ -112,11 +112,11 @@ def _cannot_go(checkpoint: Checkpoint, found: CheckpointCondition, batch: int) -
         return CheckpointMismatchError(
             f"Batch {batch} in {checkpoint.folder} was dated by a clock that was ahead, and a part of it is in Kafka: "
             "wait until this machine's clock has caught up, then start again; or a new checkpoint folder ('checkback "
-            "run --claim-name') delivers what the half topic still has again."
+            "run --new-checkpoint') delivers what the half topic still has again."
         )
     return CheckpointMismatchError(
         f"Batch {batch} in {checkpoint.folder} is dated before the watermark, and a part of it is in Kafka: a new "
-        "checkpoint folder ('checkback run --claim-name') delivers what the half topic still has once more."
+        "checkpoint folder ('checkback run --new-checkpoint') delivers what the half topic still has once more."
     )
 
 

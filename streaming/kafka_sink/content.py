@@ -166,4 +166,7 @@ def _as_large(row: Row, message: Message) -> bool:
 
 
 def _same(row: Row, headers: Mapping[str, bytes | None]) -> bool:
-    return (headers.get(protocol.ID), headers.get(protocol.GROUP)) == (row["tx_id"].encode(), row["group"].encode())
+    return (headers.get(protocol.ID), headers.get(protocol.GROUP)) == (
+        row["transaction_id"].encode(),
+        row["group"].encode(),
+    )

@@ -65,7 +65,7 @@ class Holding:
         partition = row["partition"]
         wait_ms = refusal.pause_ms or pause_ms(held.tries)
         ours: list[tuple[str, str]] = [
-            (protocol.ID, row["tx_id"]),
+            (protocol.ID, row["transaction_id"]),
             (protocol.GROUP, row["group"]),
             (protocol.TOPIC, row["topic"]),
             *([(protocol.PARTITION, str(partition))] if partition >= 0 else []),

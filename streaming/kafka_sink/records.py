@@ -99,11 +99,11 @@ class RecordBuilder:
                 yield from (self._other(Kind(kind), row) for row in piece.to_pylist())
 
     def _delivered(self, batch: pa.RecordBatch) -> Iterator[Record]:
-        names = ("topic", "partition", "key", "value", "headers", "tx_id")
+        names = ("topic", "partition", "key", "value", "headers", "transaction_id")
         self._learn(pc.unique(batch.column("topic")).to_pylist())
         columns = (batch.column(name).to_pylist() for name in names)
-        for row, (topic, partition, key, value, headers, tx_id) in enumerate(zip(*columns, strict=True)):
-            named = (protocol.ID, tx_id.encode())
+        for row, (topic, partition, key, value, headers, transaction_id) in enumerate(zip(*columns, strict=True)):
+            named = (protocol.ID, transaction_id.encode())
             record = Record(topic, partition, key, value, [named, *application_headers(headers)])
             if headers is not None and HELD_MARK in headers:
                 yield self._tried_again(record, batch.slice(row, 1).to_pylist()[0])
@@ -205,9 +205,14 @@ class RecordBuilder:
         self._learn({message.topic for message in messages})
         for number, message in enumerate(messages, start=1):
             partition = RANDOM_OR_KEYED if message.partition is None else message.partition
-            one = {**row, "tx_id": f"{row['tx_id']}#{number}", "topic": message.topic, "partition": partition}
+            one = {
+                **row,
+                "transaction_id": f"{row['transaction_id']}#{number}",
+                "topic": message.topic,
+                "partition": partition,
+            }
             headers = [*message.headers, *common]
-            named = (protocol.ID, one["tx_id"].encode())
+            named = (protocol.ID, one["transaction_id"].encode())
             record = Record(message.topic, partition, message.key, message.value, [named, *headers])
             found = self._tried(record)
             if isinstance(found, Refusal):
@@ -236,7 +241,7 @@ class RecordBuilder:
         left_out = max(row["left_out"], 0)
         several = protocol.unpack(row["value"]) if row["partition"] == BUNDLE and not left_out else ()
         request = CheckRequest(
-            transaction_id=row["tx_id"],
+            transaction_id=row["transaction_id"],
             group=row["group"],
             topic=row["topic"],
             key=row["key"],
@@ -245,7 +250,7 @@ class RecordBuilder:
             half=half_of(row),
             attempt=row["attempt"],
             check_max=row["check_max"],
-            born_ms=row["born_ms"],
+            ingested_ms=row["ingested_ms"],
             messages=several,
             left_out=left_out,
         )
@@ -282,7 +287,7 @@ class RecordBuilder:
     def _to_parked(self, row: dict[str, Any], headers: Headers) -> Record:
         partition = row["partition"]
         ours: Headers = [
-            (protocol.ID, row["tx_id"].encode()),
+            (protocol.ID, row["transaction_id"].encode()),
             (protocol.GROUP, row["group"].encode()),
             (protocol.TOPIC, row["topic"].encode()),
             *([(protocol.PARTITION, str(partition).encode())] if partition >= 0 else []),
@@ -297,10 +302,10 @@ class RecordBuilder:
         action, _, source = row["topic"].partition("/")
         written = unpack_headers(row["headers"]) or list(
             protocol.op_headers(
-                row["tx_id"], row["group"], half_of(row), protocol.Action(action), protocol.Source(source)
+                row["transaction_id"], row["group"], half_of(row), protocol.Action(action), protocol.Source(source)
             )
         )
-        return self._rejected(row, self._topics.op, row["born_ms"], written)
+        return self._rejected(row, self._topics.op, row["ingested_ms"], written)
 
     def _rejected_record(self, row: dict[str, Any]) -> Record:
         return self._rejected(row, row["topic"], row["half_offset"], unpack_headers(row["headers"]))
@@ -312,13 +317,13 @@ class RecordBuilder:
 
     def _status(self, row: dict[str, Any], *, ended: bool) -> Record:
         body = {
-            "id": row["tx_id"],
+            "id": row["transaction_id"],
             "group": row["group"],
             "topic": row["topic"],
             "half": str(half_of(row)),
             "attempt": row["attempt"],
             "check_max": row["check_max"],
-            "born_ms": row["born_ms"],
+            "ingested_ms": row["ingested_ms"],
         }
         value = None if ended else json.dumps(body).encode()
-        return Record(self._topics.status, RANDOM_OR_KEYED, row["tx_id"].encode(), value, [])
+        return Record(self._topics.status, RANDOM_OR_KEYED, row["transaction_id"].encode(), value, [])

@@ -95,8 +95,8 @@ class Claim:
             offsets = [TopicPartition(self._settings.topics.progress, 0, 0, metadata)]
             retrying()(self._consumers[group].commit, offsets=offsets, asynchronous=False)
 
-    def judge(self, own: Owner, *, claim_name: bool) -> list[Owner]:
-        """Refuse a checkpoint on topics that another one reads, unless ``claim_name`` says that it is meant.
+    def judge(self, own: Owner, *, new_checkpoint: bool) -> list[Owner]:
+        """Refuse a checkpoint on topics that another one reads, unless ``new_checkpoint`` says that it is meant.
 
         Returns:
             The runs that :meth:`take` puts an end to, as far as they have not ended.
@@ -108,7 +108,7 @@ class Claim:
         standing = [owner] if owner else self._of_earlier_versions()
         standing = [one for one in standing if one.reads_what(own)]
         for one in standing:
-            if one.query_id != own.query_id and not claim_name:
+            if one.query_id != own.query_id and not new_checkpoint:
                 raise self._another(one)
         return standing
 
@@ -143,7 +143,7 @@ class Claim:
         return CheckpointMismatchError(
             f"What is in {self._settings.topics.half} belongs to another checkpoint ({name}last run: {owner}); this "
             "one would deliver it again. Name that checkpoint's folder in job.checkpoint, or, if it is lost or this is "
-            "meant, start once with 'checkback run --claim-name'."
+            "meant, start once with 'checkback run --new-checkpoint'."
         )
 
     def _read(self, group: str) -> Owner | None:

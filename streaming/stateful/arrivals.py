@@ -19,7 +19,7 @@ from streaming.stateful.decode import BROKEN_KIND, HALF_KIND, OP_KIND, OPTIONS
 _OP_NAMES = {"half_offset": "offset", "action": "topic"}
 # What is wrong may be a name as long as the record; with it twice the record would be too large for cb.rejected.
 _REASON_CHARACTERS = 300
-_FIRST_HEADERS = ((ID, "tx_id"), (GROUP, "group"), (TOPIC, "topic"))
+_FIRST_HEADERS = ((ID, "transaction_id"), (GROUP, "group"), (TOPIC, "topic"))
 _OWN_ID = f'"key":"{ID}"'
 _OPTION_FIELDS = ("partition", "immunity_ms", "check_max", "deliver_at_ms")
 _MESSAGES, _HELD = OPTIONS.index(MESSAGES), len(OPTIONS)

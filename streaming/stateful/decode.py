@@ -30,7 +30,7 @@ COLUMNS = {
     "offset": "long",  # of the half message; of the record itself when that is broken
     "op_offset": "long",
     "event": "tinyint",  # of an op, and of a half message: what it says of itself
-    "tx_id": "string",
+    "transaction_id": "string",
     "group": "string",
     "topic": "string",  # real topic of a half message, action of an op, own topic of a broken record
     "source": "string",
@@ -203,7 +203,7 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
         "offset": F.when(broken, F.col("offset")).otherwise(F.col("half_offset")),
         "op_offset": F.col("offset"),
         "event": _event(),
-        "tx_id": F.when(~broken, F.col("id").cast("string")),
+        "transaction_id": F.when(~broken, F.col("id").cast("string")),
         "group": F.when(~broken, F.col("group").cast("string")),
         "topic": F.when(broken, F.col("topic"))
         .when(is_half, F.col("real_topic").cast("string"))

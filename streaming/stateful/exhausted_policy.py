@@ -27,8 +27,8 @@ _EVENTS = {
 }
 
 
-def after_check_max(choice: str) -> AfterCheckMax:
-    """The setting ``transactions.after_check_max``: ``park``, ``commit``, ``rollback`` or ``module:Class``.
+def on_exhausted(choice: str) -> AfterCheckMax:
+    """The setting ``transactions.on_exhausted``: ``park``, ``commit``, ``rollback`` or ``module:Class``.
 
     Raises:
         ConfigurationError: there is no such class, it cannot be made without arguments, or has no ``decide``.
@@ -46,7 +46,7 @@ def fingerprint(choice: str) -> str:
     not in it.
 
     Raises:
-        ConfigurationError: see :func:`after_check_max`.
+        ConfigurationError: see :func:`on_exhausted`.
     """
     if choice in list(Decision):
         return ""
@@ -90,7 +90,7 @@ class AskListener:
 
 
 def _decision(listener: ExhaustedListener, messages: Rows, row: int) -> Decision:
-    transaction_id = str(messages["tx_id"][row])
+    transaction_id = str(messages["transaction_id"][row])
     try:
         message = ExhaustedMessage(
             transaction_id=transaction_id,
@@ -100,7 +100,7 @@ def _decision(listener: ExhaustedListener, messages: Rows, row: int) -> Decision
             value=messages["value"][row],
             headers=application_headers(messages["headers"][row]),
             attempts=int(messages["attempts"][row]),
-            born_ms=int(messages["born_ms"][row]),
+            ingested_ms=int(messages["ingested_ms"][row]),
             left_out=max(0, int(messages["left_out"][row])),
         )
         return Decision(listener.decide(message))
@@ -115,9 +115,9 @@ def _load(path: str) -> ExhaustedListener:
     try:
         listener = getattr(importlib.import_module(module), name)()
     except Exception as error:
-        raise ConfigurationError(f"transactions.after_check_max: {path} cannot be used: {error!r}.") from error
+        raise ConfigurationError(f"transactions.on_exhausted: {path} cannot be used: {error!r}.") from error
     if not isinstance(listener, ExhaustedListener):
-        raise ConfigurationError(f"transactions.after_check_max: {path} has no method decide(message).")
+        raise ConfigurationError(f"transactions.on_exhausted: {path} has no method decide(message).")
     return listener
 
 

@@ -2,21 +2,21 @@
 
 from conf import TransactionSettings
 from state import Policy
-from streaming.stateful.exhausted_policy import after_check_max
+from streaming.stateful.exhausted_policy import on_exhausted
 
 
 def policy_of(given: TransactionSettings) -> Policy:
     """The rules' numbers and choices, as the settings give them.
 
     Raises:
-        ConfigurationError: the class that ``after_check_max`` names cannot be used.
+        ConfigurationError: the class that ``on_exhausted`` names cannot be used.
     """
     return Policy(
         transaction_timeout_ms=given.timeout,
         check_interval_ms=given.check_interval,
         check_interval_max_ms=given.check_interval_max,
         check_max=given.check_max,
-        after_check_max=after_check_max(given.after_check_max),
+        on_exhausted=on_exhausted(given.on_exhausted),
         late_end_needs_check=given.late_end_transaction == "require_check",
         check_answer_ttl_ms=given.check_answer_ttl,
         unreachable_backoff_max_ms=given.unreachable_backoff_max,

@@ -32,7 +32,7 @@ def table_rows(delivered: pa.RecordBatch, batch: int) -> pa.RecordBatch:
     partition = delivered.column("partition")
     offset = pc.cast(delivered.column("half_offset"), pa.string())
     columns = {
-        "id": delivered.column("tx_id"),
+        "id": delivered.column("transaction_id"),
         "topic": delivered.column("topic"),
         "partition": pc.if_else(pc.equal(partition, RANDOM_OR_KEYED), pa.scalar(None, pa.int32()), partition),
         "key": delivered.column("key"),
@@ -74,7 +74,7 @@ def _rows_of_bundle(row: dict[str, Any], messages: tuple[protocol.Message, ...],
         {
             **row,
             "kind": int(Kind.DELIVER),
-            "tx_id": f"{row['tx_id']}#{number}",
+            "transaction_id": f"{row['transaction_id']}#{number}",
             "topic": message.topic,
             "partition": RANDOM_OR_KEYED if message.partition is None else message.partition,
             "key": message.key,

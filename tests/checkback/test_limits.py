@@ -74,7 +74,7 @@ def test_each_of_several_messages_is_bounded_as_one_alone(message: Message) -> N
 
 def test_a_check_of_a_message_that_was_too_large_says_so_all_the_way() -> None:
     ours = [("cb-id", b"tx"), ("cb-group", b"g"), ("cb-topic", b"t"), ("cb-half", b"1:2"), ("cb-attempt", b"1")]
-    ours += [("cb-check-max", b"15"), ("cb-born-ms", b"0"), ("cb-cut", b"1 99999999 80")]
+    ours += [("cb-check-max", b"15"), ("cb-ingested-ms", b"0"), ("cb-cut", b"1 99999999 80")]
     request = CheckRequest.from_record(None, ours)
     assert (request.left_out > 0, request.value, request.messages) == (True, None, ())
     assert CheckRequest.from_json(request.to_json()).left_out == request.left_out

@@ -22,7 +22,7 @@ REQUEST = CheckRequest(
     half=HalfPosition(3, 81_923),
     attempt=1,
     check_max=15,
-    born_ms=1_767_225_600_000,
+    ingested_ms=1_767_225_600_000,
 )
 # docs/protocol.md, "Over HTTP"
 BODY = {
@@ -36,7 +36,7 @@ BODY = {
     "half": "3:81923",
     "attempt": 1,
     "check_max": 15,
-    "born_ms": 1_767_225_600_000,
+    "ingested_ms": 1_767_225_600_000,
 }
 
 
@@ -161,7 +161,7 @@ class TestCheckRequestInJson:
             half=st.builds(HalfPosition, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)),
             attempt=st.integers(0, 2**31),
             check_max=st.integers(0, 2**31),
-            born_ms=st.integers(-(2**62), 2**62),
+            ingested_ms=st.integers(-(2**62), 2**62),
             left_out=st.integers(0, 10**9),
         )
     )
@@ -209,8 +209,8 @@ class TestCheckRequestInJson:
             {"attempt": "one"},
             {"attempt": None},
             {"check_max": []},
-            {"born_ms": float("inf")},
-            {"born_ms": float("nan")},
+            {"ingested_ms": float("inf")},
+            {"ingested_ms": float("nan")},
         ],
         ids=str,
     )
@@ -271,7 +271,7 @@ class TestCheckRequestInKafka:
             b'{"total":42}',
             [
                 *(("cb-id", b"tx-17"), ("cb-group", b"orders"), ("cb-topic", b"shop.orders"), ("cb-half", b"3:81923")),
-                *(("cb-attempt", b"1"), ("cb-check-max", b"15"), ("cb-born-ms", b"1767225600000")),
+                *(("cb-attempt", b"1"), ("cb-check-max", b"15"), ("cb-ingested-ms", b"1767225600000")),
                 *(("cb-key", b"order-17"), ("trace-id", b"\x00\xff")),
             ],
         )
@@ -290,14 +290,14 @@ class TestCheckRequestInKafka:
         assert CheckRequest.from_record(value, [*headers, ("cb-later", b"1")]) == REQUEST
 
     @pytest.mark.parametrize("content", [None, b"\xff", b"", "gone"])
-    @pytest.mark.parametrize("name", ["cb-half", "cb-attempt", "cb-check-max", "cb-born-ms"])
+    @pytest.mark.parametrize("name", ["cb-half", "cb-attempt", "cb-check-max", "cb-ingested-ms"])
     def test_a_header_that_cannot_be_read_is_refused(self, name: str, content: Any) -> None:
         _, value, headers = REQUEST.to_record()
         with pytest.raises(ProtocolError, match=r"Not a record of a check|cb-half must"):
             CheckRequest.from_record(value, changed(headers, name, content))
 
     @pytest.mark.parametrize("content", [b"-1", b"1_0", b" 1", b"9" * 16])
-    @pytest.mark.parametrize("name", ["cb-attempt", "cb-check-max", "cb-born-ms"])
+    @pytest.mark.parametrize("name", ["cb-attempt", "cb-check-max", "cb-ingested-ms"])
     def test_a_number_has_digits_only_and_no_more_than_it_may(self, name: str, content: bytes) -> None:
         _, value, headers = REQUEST.to_record()
         with pytest.raises(ProtocolError, match="no number of at most"):

@@ -34,7 +34,7 @@ REQUEST = CheckRequest(
     half=HalfPosition(3, 81_923),
     attempt=1,
     check_max=15,
-    born_ms=1_767_225_600_000,
+    ingested_ms=1_767_225_600_000,
 )
 
 

@@ -30,7 +30,7 @@ SECONDS = 20.0
 
 def request(transaction_id: str = "tx", group: str = "orders", partition: int = 1, **other: Any) -> CheckRequest:
     given: dict[str, Any] = {"topic": "paid", "key": b"k", "value": b"v", "headers": [("trace", b"\x00")], **other}
-    numbers = {"attempt": 2, "check_max": 15, "born_ms": 1_000}
+    numbers = {"attempt": 2, "check_max": 15, "ingested_ms": 1_000}
     return CheckRequest(transaction_id, group, half=HalfPosition(partition, 7), **{**numbers, **given})
 
 

@@ -77,7 +77,7 @@ def test_another_name_on_the_same_topics_is_refused_and_on_others_it_is_not(plac
         deliveries.one_more()
         job.wait(1)
     second = {"name": "second", "checkpoint": str(place.folder / "second")}
-    with pytest.raises(CheckpointMismatchError, match=r"belongs to another checkpoint.*--claim-name"):
+    with pytest.raises(CheckpointMismatchError, match=r"belongs to another checkpoint.*--new-checkpoint"):
         TransactionJob(place.settings(checks=checks, job=second), spark=spark).start()
     renamed = {"name": "renamed"}
     with TransactionJob(place.settings(checks=checks, job=renamed), spark=spark) as job:

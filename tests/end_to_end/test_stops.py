@@ -53,15 +53,15 @@ class Shop:
                 producer.commit(producer.prepare(self.place.real_topic, value))
                 self.sent.append(value)
 
-    def job(self, *, claim_name: bool = False) -> TransactionJob:
+    def job(self, *, new_checkpoint: bool = False) -> TransactionJob:
         settings = self.place.settings(checks={"in_job": False})
-        return TransactionJob(settings, spark=self._spark, claim_name=claim_name)
+        return TransactionJob(settings, spark=self._spark, new_checkpoint=new_checkpoint)
 
-    def deliver(self, *, claim_name: bool = False, copies: int = 1) -> None:
+    def deliver(self, *, new_checkpoint: bool = False, copies: int = 1) -> None:
         """Send one, and run the job until all that was sent is there, and not twice."""
         self.send()
         expected = sorted(self.sent * copies)
-        with self.job(claim_name=claim_name) as job:
+        with self.job(new_checkpoint=new_checkpoint) as job:
             wait_until(lambda: job.wait(1) or len(self.delivered()) >= len(expected))
         assert self.delivered() == expected
 
@@ -92,12 +92,12 @@ def test_a_fresh_checkpoint_under_an_old_name_has_to_be_meant(shop: Shop) -> Non
     shop.deliver()
     old = shop.place.folder / "old"
     shop.checkpoint.rename(old)
-    with pytest.raises(CheckpointMismatchError, match=r"belongs to another checkpoint.*--claim-name"):
+    with pytest.raises(CheckpointMismatchError, match=r"belongs to another checkpoint.*--new-checkpoint"):
         shop.job().start()
     assert not (shop.checkpoint / "offsets").exists()
     first = shop.sent.copy()
     shop.send()
-    with shop.job(claim_name=True) as job:
+    with shop.job(new_checkpoint=True) as job:
         wait_until(lambda: job.wait(1) or len(shop.delivered()) >= 3)
     assert shop.delivered() == sorted(first + shop.sent), "said: once more"
     shutil.rmtree(shop.checkpoint)

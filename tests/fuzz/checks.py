@@ -16,7 +16,7 @@ URLS = (
 
 def good_check(number: int, partition: int) -> CheckRequest:
     """A check that must be answered."""
-    numbers = {"attempt": 1, "check_max": 15, "born_ms": 1_000}
+    numbers = {"attempt": 1, "check_max": 15, "ingested_ms": 1_000}
     half = HalfPosition(partition, number)
     return CheckRequest(f"good-{number}", GROUP, "paid", b"k", b"v", [("trace", b"\x00")], half, **numbers)
 
@@ -25,7 +25,7 @@ def a_check(random: Random, number: int) -> tuple[bytes | None, bytes | None, He
     """Key, value and headers of a record of ``cb.check`` with something wrong in it."""
     key, value, written = good_check(number, random.randrange(2)).to_record()
     headers: Headers = changed(list(written), "cb-id", b"fuzzed-%d" % number)
-    name = random.choice(("cb-id", "cb-group", "cb-topic", "cb-half", "cb-attempt", "cb-check-max", "cb-born-ms"))
+    name = random.choice(("cb-id", "cb-group", "cb-topic", "cb-half", "cb-attempt", "cb-check-max", "cb-ingested-ms"))
     wrong: tuple[Headers, ...] = (
         [],
         some(random),

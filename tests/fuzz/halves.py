@@ -44,11 +44,11 @@ class Halves:
         """A lawful one in the SDK's order."""
         random = self._random
         group = random.choice((b"orders", "größe".encode(), b"g" * 255))
-        tx_id = b"%d-" % number + random.choice((b"tx", "ü".encode(), b'"\\\n\0', b" ", b"x" * 50))
-        headers: Headers = [("cb-id", tx_id), ("cb-group", group), ("cb-topic", self._real_topic.encode())]
+        transaction_id = b"%d-" % number + random.choice((b"tx", "ü".encode(), b'"\\\n\0', b" ", b"x" * 50))
+        headers: Headers = [("cb-id", transaction_id), ("cb-group", group), ("cb-topic", self._real_topic.encode())]
         key = random.choice((None, b"", b"key", noise(random, 20)))
         value = noise(random, 200) if key is None else random.choice((None, b"", noise(random, 200)))
-        return Made("good", key, value, [*headers, *some(random)], "", tx_id, group, (tx_id,))
+        return Made("good", key, value, [*headers, *some(random)], "", transaction_id, group, (transaction_id,))
 
     # Lawful variants
 
@@ -61,9 +61,9 @@ class Halves:
         return good._replace(kind="another order", headers=headers)
 
     def _an_id_used_before(self, good: Made) -> Made:
-        tx_id, self._last_id = self._last_id, good.id
-        named = changed(good.headers, "cb-id", tx_id)
-        return good._replace(kind="an id used before", headers=named, id=tx_id, deliveries=(tx_id,))
+        transaction_id, self._last_id = self._last_id, good.id
+        named = changed(good.headers, "cb-id", transaction_id)
+        return good._replace(kind="an id used before", headers=named, id=transaction_id, deliveries=(transaction_id,))
 
     def _unknown_headers_of_ours(self, good: Made) -> Made:
         more: Headers = [("cb-", b""), ("cb-\xfc", b"\xff"), ("cb-" + "n" * 3_000, noise(self._random, 300))]

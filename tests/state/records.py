@@ -55,7 +55,7 @@ class Half:
     """A half message."""
 
     offset: int = 0
-    tx_id: str = "tx"
+    transaction_id: str = "tx"
     group: str = "orders"
     topic: str = "paid"
     partition: int = -1
@@ -77,7 +77,7 @@ class Op:
     says: str = "commit"
     half_offset: int = 0
     op_offset: int = 0
-    tx_id: str = "tx"
+    transaction_id: str = "tx"
     group: str = "orders"
     source: str = "producer"
     key: bytes | None = None
@@ -102,14 +102,14 @@ class Message(NamedTuple):
     """What is written of a half message that is delivered, parked or asked about."""
 
     offset: int
-    tx_id: str
+    transaction_id: str
     group: str
     topic: str
     partition: int
     key: bytes | None
     value: bytes | None
     headers: str | None
-    born_ms: int
+    ingested_ms: int
     left_out: int = -1
 
 
@@ -130,7 +130,7 @@ class Ended(NamedTuple):
     """What is written of a message that waits for an operator no longer."""
 
     offset: int
-    tx_id: str
+    transaction_id: str
     group: str
     topic: str
     became: str
@@ -141,7 +141,7 @@ class Rejected(NamedTuple):
 
     half_offset: int
     op_offset: int
-    tx_id: str
+    transaction_id: str
     group: str
     action_and_source: str
     key: bytes | None
@@ -154,10 +154,10 @@ class Status(NamedTuple):
     """A row of the status topic; ``attempt`` and ``check_max`` are -1 when the transaction is over."""
 
     offset: int
-    tx_id: str
+    transaction_id: str
     group: str
     topic: str
-    born_ms: int
+    ingested_ms: int
     attempt: int
     check_max: int
 
@@ -269,12 +269,12 @@ def _status(row: Mapping[str, Any]) -> Status:
 
 
 def _ended(row: Mapping[str, Any]) -> Ended:
-    return Ended(*(row[name] for name in ("half_offset", "tx_id", "group", "topic", "reason")))
+    return Ended(*(row[name] for name in ("half_offset", "transaction_id", "group", "topic", "reason")))
 
 
 def _rejected(row: Mapping[str, Any]) -> Rejected:
-    words = [row[name] for name in ("tx_id", "group", "topic", "key", "value", "headers", "reason")]
-    return Rejected(row["half_offset"], row["born_ms"], *words)
+    words = [row[name] for name in ("transaction_id", "group", "topic", "key", "value", "headers", "reason")]
+    return Rejected(row["half_offset"], row["ingested_ms"], *words)
 
 
 def _broken(row: Mapping[str, Any]) -> Broken:

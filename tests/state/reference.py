@@ -28,7 +28,7 @@ class Transaction:
     """What is known of one half message."""
 
     half: Half
-    born_ms: int
+    ingested_ms: int
     deadline_ms: int
     check_max: int
     state: str = "open"
@@ -62,8 +62,8 @@ class Transaction:
     def message(self) -> Message:
         half = self.half
         return Message(
-            *(half.offset, half.tx_id, half.group, half.topic, half.partition),
-            *(half.key, half.value, half.headers, self.born_ms, half.left_out),
+            *(half.offset, half.transaction_id, half.group, half.topic, half.partition),
+            *(half.key, half.value, half.headers, self.ingested_ms, half.left_out),
         )
 
     def check(self, attempt: int) -> Check:
@@ -75,7 +75,7 @@ class Transaction:
 
     def status(self, attempt: int = -1, check_max: int = -1) -> Status:
         half = self.half
-        return Status(half.offset, half.tx_id, half.group, half.topic, self.born_ms, attempt, check_max)
+        return Status(half.offset, half.transaction_id, half.group, half.topic, self.ingested_ms, attempt, check_max)
 
 
 def _length(*contents: bytes | str | None) -> int:
@@ -150,7 +150,7 @@ class Reference:
         said.counts["half"] += 1
         wait = self.policy.transaction_timeout_ms if half.immunity_ms == -1 else half.immunity_ms
         check_max = self.policy.check_max if half.check_max == -1 else half.check_max
-        transaction = Transaction(half, born_ms=now_ms, deadline_ms=0, check_max=check_max)
+        transaction = Transaction(half, ingested_ms=now_ms, deadline_ms=0, check_max=check_max)
         self._wait_until(transaction, now_ms + wait)
         self.transactions[half.offset] = transaction
         if half.says == "commit":
@@ -180,7 +180,10 @@ class Reference:
 
     def _judge(self, transaction: Transaction, op: Op, now_ms: int, said: Said) -> None:
         decision = "commit" if op.says.endswith("commit") else "rollback" if op.says.endswith("rollback") else None
-        if transaction.kept and (op.tx_id, op.group) != (transaction.half.tx_id, transaction.half.group):
+        if transaction.kept and (op.transaction_id, op.group) != (
+            transaction.half.transaction_id,
+            transaction.half.group,
+        ):
             self._reject(op, FOREIGN, said)
         elif transaction.undecided:
             self._judge_undecided(transaction, op, decision, now_ms, said)
@@ -192,7 +195,7 @@ class Reference:
             said.counts["resumed"] += 1
             said.counts["applied"] += 1
             transaction.state = "open"
-            transaction.born_ms = transaction.deadline_ms = now_ms
+            transaction.ingested_ms = transaction.deadline_ms = now_ms
             transaction.attempts = transaction.misses = 0
         elif transaction.state == "parked" and decision and op.says.startswith("operator"):
             said.counts["applied"] += 1
@@ -223,7 +226,7 @@ class Reference:
 
     def _too_late(self, transaction: Transaction, now_ms: int) -> bool:
         immunity_ms = transaction.half.immunity_ms
-        return self.policy.late_end_needs_check and 0 <= immunity_ms < now_ms - transaction.born_ms
+        return self.policy.late_end_needs_check and 0 <= immunity_ms < now_ms - transaction.ingested_ms
 
     def _decide(self, transaction: Transaction, decision: str, now_ms: int, said: Said) -> None:
         self._unpark(transaction, "committed" if decision == "commit" else "rolled back", said)
@@ -289,7 +292,7 @@ class Reference:
         return True
 
     def _asks(self, transaction: Transaction, now_ms: int) -> bool:
-        aged = now_ms - transaction.born_ms >= self.policy.age_limit_ms
+        aged = now_ms - transaction.ingested_ms >= self.policy.age_limit_ms
         exhausted = transaction.state == "open" and transaction.attempts >= transaction.check_max
         return transaction.undecided and not aged and not exhausted
 
@@ -300,10 +303,10 @@ class Reference:
             said.counts["abandoned"] += 1
         elif transaction.state == "delayed":
             self._deliver(transaction, said)
-        elif now_ms - transaction.born_ms >= self.policy.age_limit_ms:
+        elif now_ms - transaction.ingested_ms >= self.policy.age_limit_ms:
             self._park(transaction, AGED, now_ms, said)
         elif transaction.state == "open" and transaction.attempts >= transaction.check_max:
-            after = getattr(self.policy.after_check_max, "event")  # noqa: B009  (an AfterCheckMax need not have it)
+            after = getattr(self.policy.on_exhausted, "event")  # noqa: B009  (an AfterCheckMax need not have it)
             if after == Event.EXHAUSTED:
                 self._park(transaction, EXHAUSTED, now_ms, said)
             else:
@@ -321,7 +324,7 @@ class Reference:
     def _unpark(self, transaction: Transaction, became: str, said: Said) -> None:
         if transaction.state in {"parked", "undeliverable"}:
             half = transaction.half
-            said.unparked.append(Ended(half.offset, half.tx_id, half.group, half.topic, became))
+            said.unparked.append(Ended(half.offset, half.transaction_id, half.group, half.topic, became))
 
     def _ask(self, transaction: Transaction, now_ms: int, said: Said) -> None:
         transaction.state = "checking"
@@ -360,7 +363,7 @@ class Reference:
         said.ledger = {offset: t.state for offset, t in sorted(self.transactions.items())}
 
     def _wait_until(self, transaction: Transaction, deadline_ms: int) -> None:
-        transaction.deadline_ms = min(deadline_ms, transaction.born_ms + self.policy.age_limit_ms)
+        transaction.deadline_ms = min(deadline_ms, transaction.ingested_ms + self.policy.age_limit_ms)
 
     def _end_status(self, transaction: Transaction, said: Said) -> None:
         if transaction.asked_ms is not None:
@@ -369,5 +372,5 @@ class Reference:
 
     def _reject(self, op: Op, reason: str, said: Said) -> None:
         said.counts["rejected"] += 1
-        written = (op.half_offset, op.op_offset, op.tx_id, op.group, f"{op.says}/{op.source}")
+        written = (op.half_offset, op.op_offset, op.transaction_id, op.group, f"{op.says}/{op.source}")
         said.rejected.append(Rejected(*written, op.key, op.value, op.headers, reason))

@@ -67,7 +67,7 @@ class Batch:
             return self.came
         at = self.first_op_offset + _MOST_OPS
         return *self.came, *(
-            Op(self.answer, message.offset, at + number, message.tx_id, message.group, "check")
+            Op(self.answer, message.offset, at + number, message.transaction_id, message.group, "check")
             for number, message in enumerate(outstanding)
         )
 
@@ -79,7 +79,7 @@ class History:
     limits: Limits
 
 
-def tx_id(offset: int) -> str:
+def transaction_id(offset: int) -> str:
     """The transaction whose half message is at that offset."""
     return f"tx-{offset}"
 
@@ -94,7 +94,7 @@ def policies(draw: st.DrawFn) -> Policy:
         check_answer_ttl_ms=draw(st.integers(1, 25)),
         unreachable_backoff_max_ms=draw(st.integers(1, 60)),
         check_interval_max_ms=draw(st.integers(1, 40)),
-        after_check_max=draw(_AFTER_CHECK_MAX),
+        on_exhausted=draw(_AFTER_CHECK_MAX),
         late_end_needs_check=draw(st.booleans()),
         age_limit_ms=draw(st.sampled_from([30, 150, 10_000])),
         parked_ttl_ms=draw(st.sampled_from([1, 20, 1_000])),
@@ -109,10 +109,10 @@ def _all_halves() -> list[Half]:
     """All kinds of half messages; one in twelve is another one than the first at its offset."""
     made = []
     for offset, body, numbers, again in product(_OFFSETS, _HALF_BODIES, _IMMUNITY_AND_CHECK_MAX, range(12)):
-        name = tx_id(offset) if again < 11 else "again"
+        name = transaction_id(offset) if again < 11 else "again"
         key, value, headers, left_out = body
         immunity_ms, check_max = numbers
-        first = Half(offset=offset, tx_id=name, partition=again % 4 - 2, key=key, value=value, headers=headers)
+        first = Half(offset=offset, transaction_id=name, partition=again % 4 - 2, key=key, value=value, headers=headers)
         deliver_at_ms = _DELIVER_AT[len(made) % len(_DELIVER_AT)]
         first = replace(
             first, immunity_ms=immunity_ms, check_max=check_max, deliver_at_ms=deliver_at_ms, left_out=left_out
@@ -138,9 +138,9 @@ def _all_ops() -> list[Op]:
     """All kinds of ops, most of them answers to checks; one in five is not its half message's."""
     made = []
     for says, offset, body, named in product(_SAYS, _OFFSETS, _BODIES, range(10)):
-        name, group = (tx_id(offset), "orders") if named < 8 else ("stranger", "orders")
+        name, group = (transaction_id(offset), "orders") if named < 8 else ("stranger", "orders")
         if named == 9:
-            name, group = tx_id(offset), "others"
+            name, group = transaction_id(offset), "others"
         source = "check" if says.startswith("check") else "operator" if says in _BY_OPERATORS else "producer"
         key, value, headers = body
         made.append(Op(says, offset, 0, name, group, source, key, value, headers))

@@ -25,8 +25,8 @@ def test_no_check_before_the_transaction_timeout_and_one_after() -> None:
     said = driver.step(POLICY.transaction_timeout_ms)
     [check] = said.checks
     assert (check.attempt, check.check_max) == (1, 3)
-    assert check.message == Message(0, "tx", "orders", "paid", -1, b"key", b"v", None, born_ms=0)
-    assert [(status.tx_id, status.attempt, status.check_max) for status in said.statuses] == [("tx", 1, 3)]
+    assert check.message == Message(0, "tx", "orders", "paid", -1, b"key", b"v", None, ingested_ms=0)
+    assert [(status.transaction_id, status.attempt, status.check_max) for status in said.statuses] == [("tx", 1, 3)]
     assert said.counts == {"checked": 1}
     assert said.ledger == {0: "checking"}
 
@@ -159,6 +159,6 @@ def test_the_age_limit_parks(*, asked: bool) -> None:
 def test_the_status_of_a_checked_transaction_ends_with_it(last: Op) -> None:
     driver, now_ms = checking()
     said = driver.step(now_ms + 1, last)
-    assert [(end.offset, end.tx_id, end.group) for end in said.ended] == [(0, "tx", "orders")]
+    assert [(end.offset, end.transaction_id, end.group) for end in said.ended] == [(0, "tx", "orders")]
     never_checked = opened().step(1, last)
     assert never_checked.ended == []

@@ -36,10 +36,12 @@ def assert_same(actual: Segment, expected: Segment) -> None:
 def full_segment() -> Segment:
     """Two messages open, one of them checked, one decided, one op that waits."""
     driver = Driver(POLICY)
-    halves = [Half(offset=at, tx_id=f"tx-{at}", value=b"v" * 50) for at in range(3)]
-    driver.step(1, *halves, Op(half_offset=2, tx_id="tx-2"), Op(half_offset=9, tx_id="tx-9", value=b"remark"))
+    halves = [Half(offset=at, transaction_id=f"tx-{at}", value=b"v" * 50) for at in range(3)]
+    driver.step(
+        1, *halves, Op(half_offset=2, transaction_id="tx-2"), Op(half_offset=9, transaction_id="tx-9", value=b"remark")
+    )
     driver.step(POLICY.transaction_timeout_ms + 1)
-    driver.step(POLICY.transaction_timeout_ms + 2, Op("check_unknown", half_offset=1, tx_id="tx-1"))
+    driver.step(POLICY.transaction_timeout_ms + 2, Op("check_unknown", half_offset=1, transaction_id="tx-1"))
     return driver.segment
 
 
@@ -91,10 +93,12 @@ def test_any_segment_comes_back(segment: Segment) -> None:
 @pytest.mark.parametrize("text", ["", "ä", "事务", "\U0001f4e8", "\x00", None])
 def test_text_comes_back(text: str | None) -> None:
     driver = Driver(POLICY)
-    driver.step(1, Half(tx_id=text or "", headers=text), Op(half_offset=5, tx_id=text or "", headers=text))
+    driver.step(
+        1, Half(transaction_id=text or "", headers=text), Op(half_offset=5, transaction_id=text or "", headers=text)
+    )
     segment = segment_from_bytes(segment_to_bytes(driver.segment))
     assert segment.messages["headers"].tolist() == [text]
-    assert segment.early["tx_id"].tolist() == [text or ""]
+    assert segment.early["transaction_id"].tolist() == [text or ""]
 
 
 def test_what_comes_back_can_be_changed() -> None:
@@ -163,7 +167,7 @@ def test_state_of_version_1_is_read() -> None:
     checking, decided = [State.CHECKING] * 2, [State.ABANDONED, State.COMMITTED, State.ROLLED_BACK, State.ABSENT]
     assert states == [State.OPEN, *checking, *decided], "what version 1 parked was not kept"
     assert list(segment.messages) == list(MESSAGE_FIELDS)
-    assert segment.messages["tx_id"].tolist() == ["tx-0", "tx-1", "tx-2"]
+    assert segment.messages["transaction_id"].tolist() == ["tx-0", "tx-1", "tx-2"]
     assert segment.messages["key"].tolist() == [b"k0", None, b"k2"]
     assert segment.messages["value"].tolist() == [b"v0", b"v1", None]
     assert segment.messages["headers"].tolist() == [None, '[{"key":"a","value":"MQ=="}]', None]
@@ -180,7 +184,7 @@ def test_a_segment_of_version_1_goes_on() -> None:
     driver = Driver(SMALL)
     driver.segment = segment_from_bytes((Path(__file__).parent / "samples" / "segment-1.bin").read_bytes())
     ops = [Op("commit", 0, 6, "tx-0"), Op("check_commit", 1, 7, "tx-1", source="check"), Op("commit", 3, 8, "tx-3")]
-    said = driver.step(39_000, Half(offset=9, tx_id="tx-9"), *ops)
+    said = driver.step(39_000, Half(offset=9, transaction_id="tx-9"), *ops)
     assert [message.offset for message in said.delivered] == [0, 1, 9]
     assert [rejected.half_offset for rejected in said.rejected] == [3]
     assert said.ledger[9] == "committed"
@@ -191,7 +195,7 @@ def test_state_of_version_2_is_read() -> None:
     segment = segment_from_bytes((Path(__file__).parent / "samples" / "segment-2.bin").read_bytes())
     states = [State(code) for code in segment.ledger[:5]]
     assert states == [State.CHECKING, State.DELAYED, State.PARKED, State.ROLLED_BACK, State.ABSENT]
-    assert segment.messages["tx_id"].tolist() == ["tx-0", "tx-1", "tx-2"]
+    assert segment.messages["transaction_id"].tolist() == ["tx-0", "tx-1", "tx-2"]
     assert segment.messages["deadline_ms"].tolist() == [127_000, 90_000, 7_207_000]
     assert segment.messages["deliver_at_ms"].tolist() == [-1, 90_000, -1]
     assert segment.early["event"].tolist() == [Event.RESUME]

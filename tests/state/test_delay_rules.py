@@ -49,7 +49,7 @@ def test_every_commit_is_delayed(op: Op) -> None:
     driver.step(POLICY.transaction_timeout_ms)
     said = driver.step(POLICY.transaction_timeout_ms + 1, op)
     assert said.ledger == {0: "delayed"}
-    assert [status.tx_id for status in said.ended] == ["tx"]
+    assert [status.transaction_id for status in said.ended] == ["tx"]
     assert not driver.step(50_000).ended, "its status row ended with the decision"
 
 
@@ -81,7 +81,7 @@ def test_a_parked_message_that_an_operator_commits_is_delayed() -> None:
 
 
 def test_a_message_committed_after_check_max_is_delayed() -> None:
-    policy = replace(POLICY, check_max=0, after_check_max=Always(Event.EXHAUSTED_COMMIT))
+    policy = replace(POLICY, check_max=0, on_exhausted=Always(Event.EXHAUSTED_COMMIT))
     driver = opened(policy, LATER)
     assert driver.step(POLICY.transaction_timeout_ms).ledger == {0: "delayed"}
     assert driver.step(50_000).delivered
@@ -89,8 +89,8 @@ def test_a_message_committed_after_check_max_is_delayed() -> None:
 
 def test_a_bundle_is_delivered_as_one_decision() -> None:
     driver = Driver(POLICY)
-    driver.step(0, Half(offset=1, tx_id="tx-1"), Half(partition=BUNDLE, value=b"several"))
-    said = driver.step(1, COMMIT, Op(half_offset=1, op_offset=1, tx_id="tx-1"))
+    driver.step(0, Half(offset=1, transaction_id="tx-1"), Half(partition=BUNDLE, value=b"several"))
+    said = driver.step(1, COMMIT, Op(half_offset=1, op_offset=1, transaction_id="tx-1"))
     assert [message.value for message in said.bundles] == [b"several"]
     assert [message.offset for message in said.delivered] == [1]
     assert said.counts["committed"] == 2
@@ -116,7 +116,7 @@ def test_a_full_segment_fires_no_more_often_than_the_slack_and_no_later() -> Non
     born: dict[int, int] = {}
     fired, worst_ms, timer_ms = 0, 0, None
     for now_ms in range(0, 60_000, 500):
-        came = [Half(offset=at, tx_id=f"tx-{at}") for at in range(len(born), min(len(born) + 52, 4_096))]
+        came = [Half(offset=at, transaction_id=f"tx-{at}") for at in range(len(born), min(len(born) + 52, 4_096))]
         born |= {half.offset: now_ms for half in came}
         due = timer_ms is not None and timer_ms <= now_ms
         fired += due

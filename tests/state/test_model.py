@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from state import Limits, Policy
 from tests.state.records import Driver, Half, Op, Said
 from tests.state.reference import Reference
-from tests.state.strategies import History, Records, histories, splits, tx_id
+from tests.state.strategies import History, Records, histories, splits, transaction_id
 
 ENDS = ("half", "applied", "without_effect", "duplicate", "rejected")
 """Counts of which each record is in one in the end."""
@@ -66,10 +66,10 @@ _PATIENT = Policy(
 def _begun() -> Driver:
     """A segment with checks to be answered at offsets 0 and 1, one answered at 2, and an early op for 3."""
     driver = Driver(_PATIENT)
-    halves = [Half(offset=offset, tx_id=tx_id(offset)) for offset in range(3)]
-    driver.step(0, *halves, Op("commit", half_offset=3, op_offset=-2, tx_id=tx_id(3)))
+    halves = [Half(offset=offset, transaction_id=transaction_id(offset)) for offset in range(3)]
+    driver.step(0, *halves, Op("commit", half_offset=3, op_offset=-2, transaction_id=transaction_id(3)))
     driver.step(10)
-    driver.step(11, Op("check_unknown", half_offset=2, op_offset=-1, tx_id=tx_id(2)))
+    driver.step(11, Op("check_unknown", half_offset=2, op_offset=-1, transaction_id=transaction_id(2)))
     return driver
 
 

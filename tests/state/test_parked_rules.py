@@ -39,12 +39,12 @@ def test_after_check_max_a_message_is_parked() -> None:
     driver = opened()
     said = driver.step(exhausted(driver))
     assert [(p.message.offset, p.attempts, p.reason) for p in said.parked] == [(0, 3, reference.EXHAUSTED)]
-    assert [status.tx_id for status in said.ended] == ["tx"]
+    assert [status.transaction_id for status in said.ended] == ["tx"]
     assert said.ledger == {0: "parked"}
 
 
 def test_after_check_max_a_message_is_committed_if_the_policy_says_so() -> None:
-    driver = opened(replace(POLICY, after_check_max=Always(Event.EXHAUSTED_COMMIT)))
+    driver = opened(replace(POLICY, on_exhausted=Always(Event.EXHAUSTED_COMMIT)))
     said = driver.step(exhausted(driver))
     assert [message.offset for message in said.delivered] == [0]
     assert said.ledger == {0: "committed"}
@@ -52,7 +52,7 @@ def test_after_check_max_a_message_is_committed_if_the_policy_says_so() -> None:
 
 
 def test_after_check_max_a_message_is_rolled_back_if_the_policy_says_so() -> None:
-    driver = opened(replace(POLICY, after_check_max=Always(Event.EXHAUSTED_ROLLBACK)))
+    driver = opened(replace(POLICY, on_exhausted=Always(Event.EXHAUSTED_ROLLBACK)))
     said = driver.step(exhausted(driver))
     assert not said.delivered
     assert said.counts == {"rolled_back": 1}
@@ -64,15 +64,17 @@ def test_after_check_max_the_users_own_choice_is_asked_about_each_message() -> N
         events = {"paid": Event.EXHAUSTED_COMMIT, "lost": Event.EXHAUSTED_ROLLBACK, "odd": Event.EXHAUSTED}
         return np.array([events[topic] for topic in messages["topic"]], dtype=np.uint8)
 
-    driver = Driver(replace(POLICY, after_check_max=by_topic, check_max=0))
-    halves = [Half(offset=at, tx_id=f"tx-{at}", topic=topic) for at, topic in enumerate(["odd", "paid", "lost"])]
+    driver = Driver(replace(POLICY, on_exhausted=by_topic, check_max=0))
+    halves = [
+        Half(offset=at, transaction_id=f"tx-{at}", topic=topic) for at, topic in enumerate(["odd", "paid", "lost"])
+    ]
     driver.step(0, *halves)
     said = driver.step(POLICY.transaction_timeout_ms)
     assert said.ledger == {0: "parked", 1: "committed", 2: "rolled_back"}
 
 
 def test_the_age_limit_parks_whatever_the_policy_after_check_max() -> None:
-    driver, _ = parked(replace(POLICY, after_check_max=Always(Event.EXHAUSTED_COMMIT)))
+    driver, _ = parked(replace(POLICY, on_exhausted=Always(Event.EXHAUSTED_COMMIT)))
     assert driver.step(POLICY.age_limit_ms + 1).ledger == {0: "parked"}
 
 
@@ -112,7 +114,7 @@ def test_resume_checks_a_parked_message_again_with_fresh_attempts_and_a_new_age(
     now_ms = parked_ms + POLICY.age_limit_ms
     said = driver.step(now_ms, RESUME)
     assert said.counts["resumed"] == 1
-    assert [(check.attempt, check.message.born_ms) for check in said.checks] == [(1, now_ms)]
+    assert [(check.attempt, check.message.ingested_ms) for check in said.checks] == [(1, now_ms)]
     assert said.ledger == {0: "checking"}
     assert driver.step(now_ms + 1, CHECK_COMMIT).delivered
 
@@ -142,7 +144,7 @@ def test_resume_and_a_commit_of_one_batch_are_judged_in_their_order() -> None:
 @pytest.mark.parametrize("op", [RESUME, OPERATOR_COMMIT, OPERATOR_ROLLBACK])
 def test_a_foreign_operators_op_is_rejected(op: Op) -> None:
     driver, now_ms = parked()
-    said = driver.step(now_ms + 1, replace(op, tx_id="another"))
+    said = driver.step(now_ms + 1, replace(op, transaction_id="another"))
     assert [rejected.reason for rejected in said.rejected] == [reference.FOREIGN]
     assert said.ledger == {0: "parked"}
 

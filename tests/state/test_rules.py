@@ -16,8 +16,8 @@ def test_commit_delivers() -> None:
     half = Half(7, "tx-7", "orders", "paid", 2, b"k", b"v", "[]", -1, -1)
     driver = Driver(POLICY)
     assert says_nothing(driver.step(5, half))
-    said = driver.step(9, Op("commit", half_offset=7, tx_id="tx-7"))
-    assert said.delivered == [Message(7, "tx-7", "orders", "paid", 2, b"k", b"v", "[]", born_ms=5)]
+    said = driver.step(9, Op("commit", half_offset=7, transaction_id="tx-7"))
+    assert said.delivered == [Message(7, "tx-7", "orders", "paid", 2, b"k", b"v", "[]", ingested_ms=5)]
     assert said.counts == {"op": 1, "applied": 1, "committed": 1}
     assert said.ledger == {7: "committed"}
 
@@ -48,7 +48,7 @@ def test_commit_before_half_waits_then_delivers(between_ms: int) -> None:
     assert says_nothing(waiting)
     assert waiting.ledger == {}
     said = driver.step(1 + between_ms, Half())
-    assert [message.born_ms for message in said.delivered] == [1 + between_ms]
+    assert [message.ingested_ms for message in said.delivered] == [1 + between_ms]
 
 
 def test_an_op_that_waited_as_long_as_it_may_still_counts_when_its_half_comes_with_the_batch() -> None:
@@ -57,7 +57,7 @@ def test_an_op_that_waited_as_long_as_it_may_still_counts_when_its_half_comes_wi
     assert driver.step(1 + 2 * POLICY.early_op_ttl_ms, Half()).delivered
 
 
-@pytest.mark.parametrize("stranger", [Op(tx_id="tx-2"), Op(group="others")])
+@pytest.mark.parametrize("stranger", [Op(transaction_id="tx-2"), Op(group="others")])
 def test_a_foreign_op_is_rejected_and_changes_nothing(stranger: Op) -> None:
     driver = opened()
     said = driver.step(1, replace(stranger, op_offset=4, value=b"remark", headers="[]"))
@@ -80,7 +80,7 @@ def test_a_foreign_answer_leaves_the_check_outstanding() -> None:
 
 def test_a_foreign_op_that_came_early_is_rejected_when_the_half_comes() -> None:
     driver = Driver(POLICY)
-    assert says_nothing(driver.step(1, Op(tx_id="stranger")))
+    assert says_nothing(driver.step(1, Op(transaction_id="stranger")))
     said = driver.step(2, Half())
     assert [rejected.reason for rejected in said.rejected] == [reference.FOREIGN]
     assert said.ledger == {0: "open"}
@@ -119,7 +119,7 @@ def test_the_same_decision_once_more_is_a_duplicate(says: str, *, apart: bool) -
 def test_a_decision_against_a_parked_message_is_a_conflict() -> None:
     driver = Driver(replace(POLICY, age_limit_ms=10))
     driver.step(0, Half())
-    driver.step(10, Half(offset=1, tx_id="other"))
+    driver.step(10, Half(offset=1, transaction_id="other"))
     said = driver.step(11, COMMIT)
     assert [rejected.reason for rejected in said.rejected] == [reference.CONFLICT]
     assert said.ledger[0] == "parked"
@@ -148,9 +148,9 @@ def test_early_ops_are_bounded_and_the_first_in_the_log_stay(batches: list[list[
     driver = Driver(POLICY)
     said = Said()
     for batch in batches:
-        said.add(driver.step(1, *(Op(half_offset=at, op_offset=at, tx_id=f"tx-{at}") for at in batch)))
+        said.add(driver.step(1, *(Op(half_offset=at, op_offset=at, transaction_id=f"tx-{at}") for at in batch)))
     assert [(r.half_offset, r.reason) for r in said.rejected] == [(2, reference.TOO_MANY)]
-    halves = [Half(offset=offset, tx_id=f"tx-{offset}") for offset in range(3)]
+    halves = [Half(offset=offset, transaction_id=f"tx-{offset}") for offset in range(3)]
     assert driver.step(2, *halves).ledger == {0: "committed", 1: "committed", 2: "open"}
 
 
@@ -199,16 +199,16 @@ def test_null_and_empty_keys_values_and_headers_arrive_as_given(
 
 def test_messages_are_delivered_in_the_order_of_the_half_topic() -> None:
     offsets = [0, 1, 2, 3]
-    ops = [Op(half_offset=offset, op_offset=9 - offset, tx_id=f"tx-{offset}") for offset in offsets]
+    ops = [Op(half_offset=offset, op_offset=9 - offset, transaction_id=f"tx-{offset}") for offset in offsets]
     driver = Driver(POLICY)
-    driver.step(0, *(Half(offset=offset, tx_id=f"tx-{offset}") for offset in offsets))
+    driver.step(0, *(Half(offset=offset, transaction_id=f"tx-{offset}") for offset in offsets))
     assert [message.offset for message in driver.step(1, *ops).delivered] == offsets
 
 
 def test_messages_are_delivered_in_the_order_of_the_half_topic_after_a_shuffle() -> None:
     driver = Driver(POLICY)
-    driver.step(0, *(Half(offset=offset, tx_id=f"tx-{offset}") for offset in (2, 0, 1)))
-    ops = [Op(half_offset=offset, op_offset=offset, tx_id=f"tx-{offset}") for offset in range(3)]
+    driver.step(0, *(Half(offset=offset, transaction_id=f"tx-{offset}") for offset in (2, 0, 1)))
+    ops = [Op(half_offset=offset, op_offset=offset, transaction_id=f"tx-{offset}") for offset in range(3)]
     assert [message.offset for message in driver.step(1, *ops).delivered] == [0, 1, 2]
 
 
@@ -252,7 +252,7 @@ def test_a_parked_message_is_remembered() -> None:
 def test_timers_of_a_segment_coalesce() -> None:
     policy = replace(POLICY, timer_slack_ms=1_000)
     driver = Driver(policy)
-    halves = [Half(offset=at, tx_id=f"tx-{at}", immunity_ms=1_000 + at) for at in range(1, 6)]
+    halves = [Half(offset=at, transaction_id=f"tx-{at}", immunity_ms=1_000 + at) for at in range(1, 6)]
     said = driver.step(0, *halves)
     assert said.timer_ms == 2_000
     assert len(driver.step(2_000).checks) == 5

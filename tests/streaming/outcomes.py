@@ -11,7 +11,7 @@ SCHEMA = pa.schema(
     {
         "half_partition": pa.int32(),
         "kind": pa.int8(),
-        "tx_id": pa.string(),
+        "transaction_id": pa.string(),
         "group": pa.string(),
         "topic": pa.string(),
         "partition": pa.int32(),
@@ -21,7 +21,7 @@ SCHEMA = pa.schema(
         "half_offset": pa.int64(),
         "attempt": pa.int32(),
         "check_max": pa.int32(),
-        "born_ms": pa.int64(),
+        "ingested_ms": pa.int64(),
         "left_out": pa.int64(),
         "reason": pa.string(),
     }
@@ -30,9 +30,9 @@ SCHEMA = pa.schema(
 
 def outcome(topic: str, **columns: Any) -> dict[str, Any]:
     """One row of outcomes: a delivery, unless the columns say otherwise."""
-    row = {"half_partition": 0, "kind": Kind.DELIVER, "tx_id": "tx-1", "group": "shop", "topic": topic}
+    row = {"half_partition": 0, "kind": Kind.DELIVER, "transaction_id": "tx-1", "group": "shop", "topic": topic}
     rest = {"partition": -1, "key": None, "value": b"v", "headers": None, "half_offset": 7, "attempt": 1}
-    return {**row, **rest, "check_max": 15, "born_ms": 0, "left_out": -1, "reason": "", **columns}
+    return {**row, **rest, "check_max": 15, "ingested_ms": 0, "left_out": -1, "reason": "", **columns}
 
 
 def rows(*outcomes: dict[str, Any]) -> Iterator[pa.RecordBatch]:

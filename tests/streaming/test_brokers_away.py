@@ -130,9 +130,9 @@ def test_a_partition_without_a_leader_holds_its_messages_and_nobody_elses(two: T
     wait_until(lambda: two.leaders(far)[0] == -1, 30, "the loss of the leader")
     began = monotonic()
     batch = [
-        outcome(far, tx_id="1", partition=0, value=b"held"),
-        outcome(far, tx_id="2", partition=1, value=b"near"),
-        outcome(two.place.real_topic, tx_id="3", value=b"others"),
+        outcome(far, transaction_id="1", partition=0, value=b"held"),
+        outcome(far, transaction_id="2", partition=1, value=b"near"),
+        outcome(two.place.real_topic, transaction_id="3", value=b"others"),
         outcome("", kind=Kind.COUNT, reason="committed", half_offset=3),
     ]
     report = two.write(*batch)

@@ -44,7 +44,7 @@ class Job:
         batches: dict[int, list[dict[str, Any]]] = {}
         for number, made in self._stream.runs:
             batches.setdefault(number, made)
-        return [row["tx_id"] for made in batches.values() for row in made if row["kind"] == kind]
+        return [row["transaction_id"] for made in batches.values() for row in made if row["kind"] == kind]
 
 
 @pytest.fixture
@@ -94,11 +94,11 @@ def test_a_batch_cut_off_twice_keeps_its_settings_through_a_third_start(job: Job
 
 
 def test_what_parks_after_the_last_check_is_decided_once(job: Job) -> None:
-    job.start(check_max=0, after_check_max="park", timeout="5s")
+    job.start(check_max=0, on_exhausted="park", timeout="5s")
     job.feed(0, half(1))
     job.die(5_001)
     assert job.in_kafka(Kind.PARK) == ["tx-1"]
-    job.start(check_max=0, after_check_max="commit", timeout="5s")
+    job.start(check_max=0, on_exhausted="commit", timeout="5s")
     job.feed(6_000, OPERATOR)
     assert (job.in_kafka(Kind.PARK), job.in_kafka(Kind.DELIVER)) == (["tx-1"], ["tx-1"])
 

@@ -94,7 +94,9 @@ def sink(place: Place) -> Sink:
 def of_size(topic: str, size: int, **columns: Any) -> dict[str, Any]:
     """A delivery whose batch of one has exactly so many bytes."""
     row = outcome(topic, value=b"", **columns)
-    record = Record(topic, RANDOM_OR_KEYED, row["key"], b"x" * (size - 100), [(protocol.ID, row["tx_id"].encode())])
+    record = Record(
+        topic, RANDOM_OR_KEYED, row["key"], b"x" * (size - 100), [(protocol.ID, row["transaction_id"].encode())]
+    )
     fits = record._replace(value=b"x" * (size - 100 + size - batch_bytes(record)))
     assert batch_bytes(fits) == size
     return {**row, "value": fits.value}
@@ -105,9 +107,9 @@ def test_a_message_is_too_large_for_its_topic(sink: Sink) -> None:
     report = sink.write(
         rows(
             outcome(sink.place.real_topic, value=b"before"),
-            outcome(narrow, tx_id="huge", value=b"x" * 2000, partition=0),
-            of_size(narrow, LIMIT + 1, tx_id="a byte too large"),
-            of_size(narrow, LIMIT, tx_id="just fits"),
+            outcome(narrow, transaction_id="huge", value=b"x" * 2000, partition=0),
+            of_size(narrow, LIMIT + 1, transaction_id="a byte too large"),
+            of_size(narrow, LIMIT, transaction_id="just fits"),
             outcome(sink.place.real_topic, value=b"after"),
         )
     )
@@ -125,7 +127,7 @@ def test_a_message_is_too_large_for_its_topic(sink: Sink) -> None:
 
 def test_small_messages_that_are_too_large_only_together_are_delivered_in_order(sink: Sink) -> None:
     narrow = sink.topic("narrow", 2, max_message_bytes=str(LIMIT))
-    small = [outcome(narrow, tx_id=f"{n}", key=b"k%d" % (n % 5), value=b"%03d" % n * 80) for n in range(200)]
+    small = [outcome(narrow, transaction_id=f"{n}", key=b"k%d" % (n % 5), value=b"%03d" % n * 80) for n in range(200)]
     sink.write(rows(*small, outcome(sink.place.real_topic)))
     read = sink.place.read(narrow)
     assert sorted(record.value[:3] for record in read) == [b"%03d" % n for n in range(200)]
@@ -141,7 +143,7 @@ def test_a_topic_that_takes_one_message_at_a_time_holds_up_a_batch_for_its_secon
 ) -> None:
     monkeypatch.setattr(transaction, "_NARROW_SECONDS", 0.05)
     narrow = sink.topic("narrow", 1, max_message_bytes="150")
-    many = [outcome(narrow, tx_id=f"{n}", value=b"x" * 40) for n in range(1_000)]
+    many = [outcome(narrow, transaction_id=f"{n}", value=b"x" * 40) for n in range(1_000)]
     sink.write(rows(*many, outcome(sink.place.real_topic)))
     delivered = {dict(record.headers)["cb-id"].decode() for record in sink.place.read(narrow)}
     assert 32 <= len(delivered) < 1_000
@@ -162,7 +164,7 @@ def test_a_message_without_a_key_for_a_compacted_topic(sink: Sink) -> None:
     sink.write(
         rows(
             outcome(compacted, key=b"k", value=b"1"),
-            outcome(compacted, tx_id="keyless"),
+            outcome(compacted, transaction_id="keyless"),
             outcome(compacted, key=b"", value=b"2"),
             outcome(sink.place.real_topic),
         )
@@ -182,7 +184,7 @@ def test_one_refused_message_of_several_in_a_transaction(sink: Sink) -> None:
             Message("no-such-topic", b"nowhere"),
         ]
     )
-    sink.write(rows(outcome(narrow, kind=Kind.DELIVER_BUNDLE, tx_id="tx", partition=BUNDLE, value=value)))
+    sink.write(rows(outcome(narrow, kind=Kind.DELIVER_BUNDLE, transaction_id="tx", partition=BUNDLE, value=value)))
     assert (sink.values(sink.place.real_topic), sink.values(narrow)) == ([b"first"], [b"fits"])
     assert (sink.parked().keys(), sink.held().keys()) == ({"tx#2"}, {"tx#4"})
     refused = next(r for r in sink.place.read(sink.place.topics.half) if r.key == b"key")
@@ -194,10 +196,10 @@ def test_all_kinds_of_refusal_in_one_batch_cost_one_more_pass(sink: Sink) -> Non
     compacted = sink.topic("compacted", cleanup_policy="compact")
     sink.write(
         rows(
-            outcome(narrow, tx_id="1", value=b"x" * 2000),
-            outcome(compacted, tx_id="2"),
-            outcome("no-such-topic", tx_id="3"),
-            outcome(sink.place.real_topic, tx_id="4", partition=7),
+            outcome(narrow, transaction_id="1", value=b"x" * 2000),
+            outcome(compacted, transaction_id="2"),
+            outcome("no-such-topic", transaction_id="3"),
+            outcome(sink.place.real_topic, transaction_id="4", partition=7),
             outcome(sink.place.real_topic),
         )
     )
@@ -208,7 +210,7 @@ def test_all_kinds_of_refusal_in_one_batch_cost_one_more_pass(sink: Sink) -> Non
 
 
 def test_what_does_not_fit_into_the_half_topic_either_is_parked_at_once(sink: Sink) -> None:
-    huge = outcome(sink.place.real_topic, tx_id="huge", value=b"x" * 1_500_000)
+    huge = outcome(sink.place.real_topic, transaction_id="huge", value=b"x" * 1_500_000)
     report = sink.write(rows(huge, outcome(sink.place.real_topic)))
     assert sink.values(sink.place.real_topic) == [b"v"]
     (parked,) = sink.place.read(sink.place.topics.parked)
@@ -221,26 +223,28 @@ def test_what_does_not_fit_into_the_half_topic_either_is_parked_at_once(sink: Si
 def test_what_was_learnt_saves_the_next_batch_a_pass(sink: Sink) -> None:
     narrow = sink.topic("narrow", max_message_bytes=str(LIMIT))
     for number in range(3):
-        sink.write(rows(outcome(narrow, tx_id=f"{number}", value=b"x" * 2000), outcome(sink.place.real_topic)), number)
+        sink.write(
+            rows(outcome(narrow, transaction_id=f"{number}", value=b"x" * 2000), outcome(sink.place.real_topic)), number
+        )
     assert sink.passes == 2 + 1 + 1
     assert (len(sink.parked()), len(sink.values(sink.place.real_topic))) == (3, 3)
 
 
 def test_a_topic_made_wider_gets_its_messages_when_it_is_asked_anew(sink: Sink) -> None:
     narrow = sink.topic("narrow", max_message_bytes=str(LIMIT))
-    sink.write(rows(outcome(narrow, tx_id="early", value=b"x" * 2000)))
+    sink.write(rows(outcome(narrow, transaction_id="early", value=b"x" * 2000)))
     admin = KafkaAdminClient(bootstrap_servers=sink.place.bootstrap_servers)
     admin.alter_configs([ConfigResource("TOPIC", narrow, {"max.message.bytes": "5000"})])
     admin.close()
     known = _known_topics(SinkSettings(sink.place.bootstrap_servers, sink.place.topics, 60_000))
     known._until[narrow] = 0.0
-    sink.write(rows(outcome(narrow, tx_id="late", value=b"x" * 2000)), 1)
+    sink.write(rows(outcome(narrow, transaction_id="late", value=b"x" * 2000)), 1)
     assert (sink.parked().keys(), len(sink.values(narrow)), sink.passes) == ({"early"}, 1, 3)
 
 
 def test_a_batch_with_refused_messages_is_written_once(sink: Sink) -> None:
     narrow = sink.topic("narrow", max_message_bytes=str(LIMIT))
-    mixed = [outcome(narrow, tx_id="huge", value=b"x" * 2000), outcome(sink.place.real_topic)]
+    mixed = [outcome(narrow, transaction_id="huge", value=b"x" * 2000), outcome(sink.place.real_topic)]
     assert not sink.write(rows(*mixed)).skipped
     assert sink.write(rows(*mixed)).skipped
     assert (sink.values(sink.place.real_topic), len(sink.parked())) == ([b"v"], 1)
@@ -282,8 +286,8 @@ def test_rows_are_pulled_once_and_may_be_larger_than_what_is_kept(sink: Sink, ke
         for piece in range(20):
             pulled.append(piece)
             yield from rows(
-                *(outcome(sink.place.real_topic, tx_id=f"{piece}-{n}", value=b"x" * 300) for n in range(50)),
-                outcome(narrow, tx_id=f"huge-{piece}", value=b"x" * 2000),
+                *(outcome(sink.place.real_topic, transaction_id=f"{piece}-{n}", value=b"x" * 300) for n in range(50)),
+                outcome(narrow, transaction_id=f"huge-{piece}", value=b"x" * 2000),
             )
 
     assert sink.write(many()).written == 20 * 51
@@ -297,7 +301,7 @@ def test_rows_are_pulled_once_and_may_be_larger_than_what_is_kept(sink: Sink, ke
 def test_what_is_dated_wrongly_is_held_and_tried_again(sink: Sink, keys: tuple[bytes | None, bytes | None]) -> None:
     """Found by a fault run: the clock was four days ahead while a batch was written, and its messages were parked."""
     messages = [
-        outcome(sink.place.real_topic, tx_id=f"tx-{number}", key=key, value=b"%d" % number, partition=0)
+        outcome(sink.place.real_topic, transaction_id=f"tx-{number}", key=key, value=b"%d" % number, partition=0)
         for number, key in enumerate(keys)
     ]
     sink.write(rows(*messages), dated_ms=time.time_ns() // 1_000_000 + 4 * 24 * 3_600_000)
@@ -332,7 +336,7 @@ def test_a_topic_that_is_deleted_meanwhile(sink: Sink) -> None:
         admin = KafkaAdminClient(bootstrap_servers=sink.place.bootstrap_servers)
         admin.delete_topics([doomed])
         admin.close()
-        yield from rows(outcome(doomed, tx_id="gone"), outcome(sink.place.real_topic, value=b"too"))
+        yield from rows(outcome(doomed, transaction_id="gone"), outcome(sink.place.real_topic, value=b"too"))
 
     sink.write(deleting())
     assert sorted(sink.values(sink.place.real_topic)) == [b"good", b"too"]
@@ -345,10 +349,10 @@ def test_compressed_messages_are_judged_by_what_they_are_compressed_to(sink: Sin
     dice = [uuid.uuid4().bytes * 2 for _ in range(100)]
     sink.write(
         rows(
-            outcome(narrow, tx_id="zeros", value=bytes(5000)),
-            outcome(narrow, tx_id="noise", value=b"".join(dice)),
-            outcome(narrow, tx_id="small"),
-            outcome(narrow, tx_id="noise too", value=b"".join(reversed(dice))),
+            outcome(narrow, transaction_id="zeros", value=bytes(5000)),
+            outcome(narrow, transaction_id="noise", value=b"".join(dice)),
+            outcome(narrow, transaction_id="small"),
+            outcome(narrow, transaction_id="noise too", value=b"".join(reversed(dice))),
         )
     )
     assert {dict(record.headers)["cb-id"] for record in sink.place.read(narrow)} == {b"zeros", b"small"}
@@ -364,9 +368,9 @@ def test_our_own_topics_take_what_the_half_topic_takes(sink: Sink) -> None:
         producer.send(place.topics.half, value).get(30)
     sink.write(
         rows(
-            outcome(place.real_topic, tx_id="refused", key=b"k" * 200, value=value),
-            outcome(place.real_topic, kind=Kind.PARK, tx_id="parked", value=value, reason="because"),
-            outcome(place.real_topic, kind=Kind.CHECK, tx_id="checked", key=b"k" * 200, value=value),
+            outcome(place.real_topic, transaction_id="refused", key=b"k" * 200, value=value),
+            outcome(place.real_topic, kind=Kind.PARK, transaction_id="parked", value=value, reason="because"),
+            outcome(place.real_topic, kind=Kind.CHECK, transaction_id="checked", key=b"k" * 200, value=value),
             outcome(place.topics.half, kind=Kind.REJECT_RECORD, value=value, reason="because"),
         )
     )
@@ -390,9 +394,9 @@ def test_an_own_topic_gets_the_head_of_what_it_does_not_take_whole(sink: Sink, o
     noise = b"".join(uuid.uuid4().bytes for _ in range(500))
     report = sink.write(
         rows(
-            outcome("t", kind=Kind.PARK, tx_id="parked", value=noise, reason="because"),
-            outcome("t", kind=Kind.PARK, tx_id="small", reason="because"),
-            outcome("t", kind=Kind.CHECK, tx_id="checked", key=b"k", value=noise),
+            outcome("t", kind=Kind.PARK, transaction_id="parked", value=noise, reason="because"),
+            outcome("t", kind=Kind.PARK, transaction_id="small", reason="because"),
+            outcome("t", kind=Kind.CHECK, transaction_id="checked", key=b"k", value=noise),
             outcome(topics.half, kind=Kind.REJECT_RECORD, value=noise, reason="because"),
             outcome(sink.place.real_topic),
         )
@@ -458,9 +462,9 @@ def test_a_topic_that_may_not_be_written_to(guarded_sink: Sink) -> None:
         ids = [f"{number}-{n}" for n in range(3)]
         sink.write(
             rows(
-                outcome(closed, tx_id=ids[0]),
-                outcome(narrow, tx_id=ids[1], value=b"x" * 2000),
-                outcome(closed, kind=Kind.DELIVER_BUNDLE, tx_id=ids[2], partition=BUNDLE, value=bundle),
+                outcome(closed, transaction_id=ids[0]),
+                outcome(narrow, transaction_id=ids[1], value=b"x" * 2000),
+                outcome(closed, kind=Kind.DELIVER_BUNDLE, transaction_id=ids[2], partition=BUNDLE, value=bundle),
                 outcome(sink.place.real_topic),
             ),
             number,
@@ -477,7 +481,7 @@ def test_a_topic_that_may_not_be_written_to(guarded_sink: Sink) -> None:
 def test_a_topic_that_may_not_be_seen_is_no_topic(guarded_sink: Sink) -> None:
     hidden = guarded_sink.topic("hidden")
     deny(guarded_sink, hidden, ACLOperation.DESCRIBE, ACLOperation.WRITE)
-    guarded_sink.write(rows(outcome(hidden, tx_id="hidden"), outcome(guarded_sink.place.real_topic)))
+    guarded_sink.write(rows(outcome(hidden, transaction_id="hidden"), outcome(guarded_sink.place.real_topic)))
     assert (guarded_sink.held().keys(), guarded_sink.values(guarded_sink.place.real_topic)) == ({"hidden"}, [b"v"])
 
 
@@ -490,9 +494,9 @@ def test_topics_that_say_nothing_of_themselves_are_tried(guarded_sink: Sink) -> 
     sizes = [LIMIT + 1, 200, LIMIT, 300, 5000, LIMIT + 2, 400]
     sink.write(
         rows(
-            *(of_size(narrow, size, tx_id=f"{size}") for size in sizes),
+            *(of_size(narrow, size, transaction_id=f"{size}") for size in sizes),
             outcome(compacted, key=b"k"),
-            outcome(compacted, tx_id="keyless"),
+            outcome(compacted, transaction_id="keyless"),
             outcome(sink.place.real_topic),
         )
     )

@@ -11,7 +11,7 @@ import pytest
 from checkback.exceptions import CheckpointMismatchError, ConfigurationError
 from conf import Settings
 from state import RULES_VERSION, Policy
-from streaming import after_check_max
+from streaming import on_exhausted
 from streaming.folders import LocalFolder
 from streaming.settings_in_force import BatchSettings, SettingsInForce
 from streaming.stateful.policies import policy_of
@@ -72,8 +72,8 @@ def decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def _as_in_a_new_process() -> None:
     sys.modules.pop("decides", None)
-    after_check_max._load.cache_clear()
-    after_check_max._read.cache_clear()
+    on_exhausted._load.cache_clear()
+    on_exhausted._read.cache_clear()
 
 
 def check_max(rules: SettingsInForce, *batches: int) -> list[int]:
@@ -189,36 +189,36 @@ def test_a_destination_may_go_when_the_last_batch_was_only_begun(job: Job) -> No
 
 
 def test_a_class_that_was_edited_is_refused_while_a_batch_needs_the_old_one(job: Job, decides: Path) -> None:
-    job.start(after_check_max=CLASS)
+    job.start(on_exhausted=CLASS)
     job.log("offsets", 0)
     before = decides.read_text()
     decides.write_text(before.replace("park", "commit"))
     for choice in (CLASS, "park"):  # nor is it any help to name another
         _as_in_a_new_process()
         with pytest.raises(ConfigurationError, match=f"batch 0 was begun with another {CLASS}.*put the old class back"):
-            job.start(after_check_max=choice)
+            job.start(on_exhausted=choice)
     decides.unlink()
     _as_in_a_new_process()
     with pytest.raises(ConfigurationError, match=f"batch 0 was begun with another {CLASS}"):
-        job.start(after_check_max="park")
+        job.start(on_exhausted="park")
     decides.write_text(before)
     _as_in_a_new_process()
-    rules = job.start(after_check_max="park")  # the old one is there again: it finishes its batch
-    assert rules.policies().of_batch(0).after_check_max == after_check_max.after_check_max(CLASS)
-    assert rules.policies().of_batch(1).after_check_max == Policy().after_check_max
+    rules = job.start(on_exhausted="park")  # the old one is there again: it finishes its batch
+    assert rules.policies().of_batch(0).on_exhausted == on_exhausted.on_exhausted(CLASS)
+    assert rules.policies().of_batch(1).on_exhausted == Policy().on_exhausted
 
 
 def test_a_class_may_be_edited_when_the_last_batch_was_only_begun(job: Job, decides: Path) -> None:
-    job.start(after_check_max=CLASS)
-    old = job.start(after_check_max=CLASS).of_batch(0)
+    job.start(on_exhausted=CLASS)
+    old = job.start(on_exhausted=CLASS).of_batch(0)
     job.log("offsets", 0)
     job.in_kafka = False  # as a job that was told to stop leaves it
     decides.write_text(decides.read_text().replace("park", "commit"))
     _as_in_a_new_process()
-    rules = job.start(after_check_max=CLASS)
+    rules = job.start(on_exhausted=CLASS)
     assert rules.of_batch(0).listener != old.listener
     job.in_kafka = True
-    assert job.start(after_check_max=CLASS).of_batch(0) == rules.of_batch(0)
+    assert job.start(on_exhausted=CLASS).of_batch(0) == rules.of_batch(0)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_a_checkpoint_from_before_there_were_any_rules(job: Job) -> None:
 
 
 def test_rules_are_read_as_they_were_written(decides: Path) -> None:
-    transactions = {"after_check_max": CLASS, "timeout": "1500ms", "check_max": 0, "age_limit": "1h"}
+    transactions = {"on_exhausted": CLASS, "timeout": "1500ms", "check_max": 0, "age_limit": "1h"}
     tables = {"lake": {"kind": "parquet", "path": "/lake"}}
     given = {"transactions": transactions, "sinks": {"rules": LAKE, "tables": tables}}
     rules = BatchSettings.of(Settings.model_validate(given))

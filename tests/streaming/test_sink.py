@@ -175,8 +175,8 @@ def test_what_cannot_be_delivered_now_is_held_and_the_rest_delivered(
     place: Place, settings: SinkSettings, query_id: str
 ) -> None:
     cases = [
-        outcome("no-such-topic", tx_id="lost"),
-        outcome(place.real_topic, partition=4, tx_id="beyond"),
+        outcome("no-such-topic", transaction_id="lost"),
+        outcome(place.real_topic, partition=4, transaction_id="beyond"),
         outcome(place.real_topic, value=b"good"),
     ]
     write_partition(settings, batch(0, query_id), 0, rows(*cases))

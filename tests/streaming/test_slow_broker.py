@@ -45,7 +45,10 @@ def test_a_slow_broker_takes_a_batch_in_longer_than_a_standstill(place: Place, m
     limit_client(place, BYTES_A_SECOND)
     settings = SinkSettings(place.bootstrap_servers, place.topics, 60_000, {"client.id": CLIENT})
     count = int((AT_ONCE_SECONDS + 2 * STALLED_SECONDS) * BYTES_A_SECOND / LARGE)
-    large = [outcome(place.real_topic, tx_id=f"tx-{number}", value=random.randbytes(LARGE)) for number in range(count)]
+    large = [
+        outcome(place.real_topic, transaction_id=f"tx-{number}", value=random.randbytes(LARGE))
+        for number in range(count)
+    ]
     began = time.monotonic()
     report = write_partition(
         settings, Batch(uuid.uuid4().hex, 0, "hash", every_partition_writes=False), 0, rows(*large)

@@ -161,7 +161,7 @@ def test_a_check_gets_a_small_value_back_and_no_large_one(broker: Kafka, size: i
 
 
 def test_a_half_message_that_is_not_taken_in_is_rejected_with_its_content(broker: Kafka) -> None:
-    aside = left_out(7, tx_id="", group="", key=None, headers=None, kind=Kind.REJECT_RECORD, reason="quotas")
+    aside = left_out(7, transaction_id="", group="", key=None, headers=None, kind=Kind.REJECT_RECORD, reason="quotas")
     ((row,), counts, _) = filled(contents(broker), aside)
     assert (row["kind"], row["key"], row["value"], row["reason"]) == (
         Kind.REJECT_RECORD,
@@ -173,7 +173,7 @@ def test_a_half_message_that_is_not_taken_in_is_rejected_with_its_content(broker
     assert counts == {}
 
 
-@pytest.mark.parametrize("other", [{"tx_id": "tx-2"}, {"group": "another"}])
+@pytest.mark.parametrize("other", [{"transaction_id": "tx-2"}, {"group": "another"}])
 def test_another_message_at_its_place_is_never_taken_for_it(broker: Kafka, other: dict[str, str]) -> None:
     """The half topic was made anew, or its brokers have lost its end and written on."""
     for aside in ({"key": None, "headers": None}, {"key": b"k"}):

@@ -54,7 +54,7 @@ class Sink:
         packed = [{"key": name, "value": to_base64(value)} for name, value in record.headers]
         return outcome(
             headers["cb-topic"].decode(),
-            tx_id=headers["cb-id"].decode(),
+            transaction_id=headers["cb-id"].decode(),
             partition=int(headers.get("cb-partition", b"-1")),
             key=record.key,
             value=record.value,
@@ -83,7 +83,7 @@ def test_pauses_grow_up_to_ten_minutes(tries: int, pause: int) -> None:
 def test_a_held_message_is_a_half_message_that_carries_its_own_decision(sink: Sink) -> None:
     late = f"{sink.place.topics.prefix}late"
     packed = '[{"key":"b","value":"AP8="},{"key":"a","value":""},{"key":"n"},{"key":"cb-check-max","value":"MQ=="}]'
-    report = sink.write(outcome(late, tx_id="tx", partition=2, key=b"k", headers=packed, half_offset=77))
+    report = sink.write(outcome(late, transaction_id="tx", partition=2, key=b"k", headers=packed, half_offset=77))
     assert json.loads(report.counts) == {"held": 1}
     record = sink.kept()
     assert (record.key, record.value) == (b"k", b"v")
@@ -102,7 +102,7 @@ def test_a_held_message_is_a_half_message_that_carries_its_own_decision(sink: Si
 
 def test_it_is_tried_again_with_growing_pauses_and_delivered_once_its_topic_is_there(sink: Sink) -> None:
     late = f"{sink.place.topics.prefix}late"
-    sink.write(outcome(late, tx_id="tx", half_offset=77, headers='[{"key":"a","value":"MQ=="}]'))
+    sink.write(outcome(late, transaction_id="tx", half_offset=77, headers='[{"key":"a","value":"MQ=="}]'))
     first = sink.kept()
     sink.write(sink.taken_in(first), now_ms=NOW_MS + 6_000)
     second = dict(sink.kept().headers)
@@ -130,7 +130,7 @@ def test_a_topic_that_was_grown_takes_its_message(sink: Sink) -> None:
 
 def test_after_redeliver_for_it_is_left_to_operators(sink: Sink) -> None:
     nowhere = f"{sink.place.topics.prefix}nowhere"
-    sink.write(outcome(nowhere, tx_id="tx", half_offset=77))
+    sink.write(outcome(nowhere, transaction_id="tx", half_offset=77))
     held = sink.taken_in(sink.kept())
     sink.write(held, now_ms=NOW_MS + HOUR_MS - 1)
     assert dict(sink.kept().headers)["cb-action"] == b"commit"
@@ -145,7 +145,7 @@ def test_what_is_a_messages_own_fault_is_left_to_operators_at_once(sink: Sink) -
     compacted = f"{sink.place.topics.prefix}compacted"
     with TopicAdministration(sink.place.bootstrap_servers) as administration:
         administration.create_one(compacted, 1, 1, {"cleanup.policy": "compact"})
-    sink.write(outcome(compacted, tx_id="tx"))
+    sink.write(outcome(compacted, transaction_id="tx"))
     assert dict(sink.kept().headers)["cb-action"] == b"park"
 
 
@@ -153,7 +153,7 @@ def test_an_operators_redelivery_asks_the_topic_again(sink: Sink) -> None:
     narrow = f"{sink.place.topics.prefix}narrow"
     with TopicAdministration(sink.place.bootstrap_servers) as administration:
         administration.create_one(narrow, 1, 1, {"max.message.bytes": "1000"})
-    sink.write(outcome(narrow, tx_id="tx", value=b"x" * 2_000))
+    sink.write(outcome(narrow, transaction_id="tx", value=b"x" * 2_000))
     left = sink.taken_in(sink.kept())
     sink.write(left)
     again = dict(sink.kept().headers)
@@ -169,9 +169,9 @@ def test_what_is_not_taken_again_is_not_said_to_be_delivered(sink: Sink) -> None
     with TopicAdministration(sink.place.bootstrap_servers) as administration:
         administration.create_one(narrow, 1, 1, {"max.message.bytes": "1000"})
     messages = [
-        outcome(narrow, tx_id="refused", value=b"x" * 2_000, half_offset=1),
-        outcome(late, tx_id="held", half_offset=2),
-        outcome(sink.place.real_topic, tx_id="taken", half_offset=3),
+        outcome(narrow, transaction_id="refused", value=b"x" * 2_000, half_offset=1),
+        outcome(late, transaction_id="held", half_offset=2),
+        outcome(sink.place.real_topic, transaction_id="taken", half_offset=3),
     ]
     ends = [{**row, "kind": Kind.PARK_END, "reason": "committed", "value": None} for row in messages]
     sink.write(*messages, *ends)
@@ -186,7 +186,7 @@ def test_what_is_not_taken_again_is_not_said_to_be_delivered(sink: Sink) -> None
 def test_one_message_of_several_is_held_by_itself_whatever_the_length_of_its_id(sink: Sink) -> None:
     late = f"{sink.place.topics.prefix}late"
     value = protocol.pack([Message(sink.place.real_topic, b"1"), Message(late, b"2", b"k", [("h", b"x")])])
-    row = outcome(late, kind=Kind.DELIVER_BUNDLE, tx_id="i" * 64, partition=BUNDLE, value=value)
+    row = outcome(late, kind=Kind.DELIVER_BUNDLE, transaction_id="i" * 64, partition=BUNDLE, value=value)
     sink.write({**row, "headers": '[{"key":"common","value":"MQ=="}]'})
     record = sink.kept()
     assert (record.key, record.value) == (b"k", b"2")
@@ -196,7 +196,7 @@ def test_one_message_of_several_is_held_by_itself_whatever_the_length_of_its_id(
 
 def test_a_parked_record_of_an_undeliverable_message_says_why_and_where_it_came_from(sink: Sink) -> None:
     late = f"{sink.place.topics.prefix}late"
-    sink.write(outcome(late, tx_id="tx", half_offset=77), now_ms=NOW_MS)
+    sink.write(outcome(late, transaction_id="tx", half_offset=77), now_ms=NOW_MS)
     held = sink.taken_in(sink.kept())
     sink.write(held, now_ms=NOW_MS + HOUR_MS)
     left = sink.taken_in(sink.kept())

@@ -59,16 +59,16 @@ def seen_by_an_older_version(place: Place, job: str) -> str:
 
 def test_another_name_makes_no_second_delivery_of_the_same_topics(claims: Claims) -> None:
     claims("first").take(owner("query-1"))
-    with pytest.raises(CheckpointMismatchError, match=r"half belongs to another checkpoint.*first.*--claim-name"):
-        claims("second").judge(owner("query-2"), claim_name=False)
-    claims("second").judge(owner("query-2"), claim_name=True)
+    with pytest.raises(CheckpointMismatchError, match=r"half belongs to another checkpoint.*first.*--new-checkpoint"):
+        claims("second").judge(owner("query-2"), new_checkpoint=False)
+    claims("second").judge(owner("query-2"), new_checkpoint=True)
 
 
 def test_the_same_checkpoint_takes_over_under_any_name(claims: Claims) -> None:
     first, second = owner("query-1"), owner("query-1")
     before, after = claims("first"), claims("second")
     before.take(first)
-    assert after.judge(second, claim_name=False) == [first]
+    assert after.judge(second, new_checkpoint=False) == [first]
     after.take(second)
     with pytest.raises(TakenOverError, match="Another job has taken over: process"):
         before.refuse_another(first)
@@ -81,21 +81,21 @@ def test_jobs_on_other_prefixes_of_a_cluster_have_nothing_to_do_with_each_other(
     first = owner("query-1")
     claims("same").take(first)
     elsewhere = claims("same", other.topics)
-    assert elsewhere.judge(owner("query-2"), claim_name=False) == []
+    assert elsewhere.judge(owner("query-2"), new_checkpoint=False) == []
     elsewhere.take(owner("query-2"))
     claims("same").refuse_another(first)
 
 
 def test_a_claim_on_a_half_topic_that_was_deleted_is_none_on_the_new_one(claims: Claims) -> None:
     claims().take(owner("query-1"))
-    assert claims().judge(owner("query-2", _OTHER_HALF), claim_name=False) == []
+    assert claims().judge(owner("query-2", _OTHER_HALF), new_checkpoint=False) == []
 
 
 @pytest.mark.parametrize("half", ["", _HALF])
 def test_without_kafkas_ids_the_prefix_counts(claims: Claims, half: str) -> None:
     claims().take(owner("query-1", half))
     with pytest.raises(CheckpointMismatchError):
-        claims().judge(owner("query-2", ""), claim_name=False)
+        claims().judge(owner("query-2", ""), new_checkpoint=False)
 
 
 @pytest.mark.parametrize("before", ["first", "another-name"])
@@ -105,12 +105,12 @@ def test_the_claim_of_an_older_version_is_honoured_under_whatever_name(
 ) -> None:
     said = written_by_an_older_version(place, before, "query-1")
     with pytest.raises(CheckpointMismatchError, match="process 7 on elsewhere"):
-        claims("first").judge(owner("query-2"), claim_name=False)
+        claims("first").judge(owner("query-2"), new_checkpoint=False)
     own, claim = owner(query_id), claims("first")
-    assert [one.run for one in claim.judge(own, claim_name=query_id == "query-2")] == [said["run"]]
+    assert [one.run for one in claim.judge(own, new_checkpoint=query_id == "query-2")] == [said["run"]]
     claim.take(own)
     assert seen_by_an_older_version(place, before) == own.run, "so that it stops"
-    assert claims("first").judge(own, claim_name=False) == [own]
+    assert claims("first").judge(own, new_checkpoint=False) == [own]
 
 
 def test_a_job_of_an_older_version_that_takes_the_name_stops_this_one(claims: Claims, place: Place) -> None:
@@ -125,7 +125,7 @@ def test_what_the_claim_of_an_older_version_says_is_asked_once(claims: Claims, p
     own = owner("query-1")
     claims("second").take(own)
     written_by_an_older_version(place, "first", "query-2")
-    assert claims("first").judge(own, claim_name=False) == [own]
+    assert claims("first").judge(own, new_checkpoint=False) == [own]
 
 
 def test_a_run_holds_a_port_only_on_this_machine_and_while_it_is_there() -> None:

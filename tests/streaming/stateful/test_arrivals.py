@@ -19,7 +19,14 @@ ADMITS_ALL = Admission(now_ms=0, delay_max_ms=10**12)
 def frame(value: bytes, count: int, *headers: tuple[str, bytes]) -> pd.DataFrame:
     """A half message that says it holds so many messages."""
     packed = json.dumps([{"key": name, "value": to_base64(content)} for name, content in headers])
-    given: dict[str, Any] = {"kind": HALF_KIND, "offset": 7, "event": 0, "tx_id": "tx", "group": "g", "topic": "t"}
+    given: dict[str, Any] = {
+        "kind": HALF_KIND,
+        "offset": 7,
+        "event": 0,
+        "transaction_id": "tx",
+        "group": "g",
+        "topic": "t",
+    }
     given |= {"value": value, "headers": packed, "options": f",,,,{count}", "left_out": -1}
     return pd.DataFrame([{**dict.fromkeys(COLUMNS), **given}])
 

@@ -50,7 +50,7 @@ def test_the_sdks_own_headers(spark: SparkSession) -> None:
     application = [("trace", b"1"), ("trace", b"\xff\x00"), ("empty", b"")]
     (row,) = decoded(spark, ("half", list(half_headers("tx-1", "shop", "orders", application))))
     assert (row.kind, row.half_partition, row.segment, row.offset) == (HALF_KIND, 1, 1, 100)
-    assert (row.tx_id, row.group, row.topic) == ("tx-1", "shop", "orders")
+    assert (row.transaction_id, row.group, row.topic) == ("tx-1", "shop", "orders")
     assert (row.options, row.reason) == (None, None)
     assert row.headers == '[{"key":"trace","value":"MQ=="},{"key":"trace","value":"/wA="},{"key":"empty","value":""}]'
 
@@ -101,7 +101,7 @@ def test_options_are_spelled_in_their_order(spark: SparkSession) -> None:
 def test_ops(spark: SparkSession, action: Action, source: Source, event: Event) -> None:
     (row,) = decoded(spark, ("op", list(op_headers("tx-1", "shop", HalfPosition(1, 70), action, source))))
     assert (row.kind, row.half_partition, row.segment, row.offset, row.op_offset) == (OP_KIND, 1, 1, 70, 100)
-    assert (row.event, row.tx_id, row.group, row.headers) == (event, "tx-1", "shop", None)
+    assert (row.event, row.transaction_id, row.group, row.headers) == (event, "tx-1", "shop", None)
 
 
 WRONG: dict[str, tuple[str, Headers | None]] = {
@@ -291,7 +291,7 @@ def test_large_content_of_a_half_message_goes_no_further(
     assert {name for name in ("key", "value", "headers") if first[name] is not None} == left
     size = 3 + value + sum(len(name) + len(content) for name, content in headers)
     assert first.left_out == (-1 if "value" in left else value if "headers" in left else size - 3)
-    assert (first.tx_id, first.kind, second.left_out, second.value) == ("tx-1", HALF_KIND, -1, b"v")
+    assert (first.transaction_id, first.kind, second.left_out, second.value) == ("tx-1", HALF_KIND, -1, b"v")
 
 
 @pytest.mark.parametrize("size", [1, 20_000])

@@ -10,7 +10,7 @@ import pytest
 from checkback import Decision, ExhaustedMessage
 from checkback.exceptions import ConfigurationError
 from state import Event, Rows
-from streaming.stateful.exhausted_policy import AskListener, after_check_max, fingerprint
+from streaming.stateful.exhausted_policy import AskListener, fingerprint, on_exhausted
 from tests.state.records import Driver, Half
 from tests.state.small import POLICY
 
@@ -59,11 +59,11 @@ HEADERS = '[{"key":"cb-id","value":"MQ=="},{"key":"a","value":"MQ=="}]'
     [("park", Event.EXHAUSTED), ("commit", Event.EXHAUSTED_COMMIT), ("rollback", Event.EXHAUSTED_ROLLBACK)],
 )
 def test_a_word_is_the_same_for_all(choice: str, event: Event) -> None:
-    assert after_check_max(choice)(messages(b"x", b"y")).tolist() == [event] * 2
+    assert on_exhausted(choice)(messages(b"x", b"y")).tolist() == [event] * 2
 
 
 def test_a_listener_decides_each_message_also_after_the_way_to_a_worker() -> None:
-    asked = pickle.loads(pickle.dumps(after_check_max(f"{HERE}:ByKey")))  # noqa: S301  (our own bytes)
+    asked = pickle.loads(pickle.dumps(on_exhausted(f"{HERE}:ByKey")))  # noqa: S301  (our own bytes)
     assert isinstance(asked, AskListener)
     assert asked(messages(b"commit", b"park", b"rollback")).tolist() == [
         *(Event.EXHAUSTED_COMMIT, Event.EXHAUSTED, Event.EXHAUSTED_ROLLBACK),
@@ -71,15 +71,15 @@ def test_a_listener_decides_each_message_also_after_the_way_to_a_worker() -> Non
 
 
 def test_a_listener_that_raises_parks_that_message_only() -> None:
-    decided = after_check_max(f"{HERE}:ByKey")(messages(b"commit", b"raise", b"what?"))
+    decided = on_exhausted(f"{HERE}:ByKey")(messages(b"commit", b"raise", b"what?"))
     assert decided.tolist() == [Event.EXHAUSTED_COMMIT, Event.EXHAUSTED, Event.EXHAUSTED]
-    assert after_check_max(f"{HERE}:Wordy")(messages(b"x")).tolist() == [Event.EXHAUSTED]
+    assert on_exhausted(f"{HERE}:Wordy")(messages(b"x")).tolist() == [Event.EXHAUSTED]
 
 
 @pytest.mark.parametrize("path", ["no.such.module:Class", f"{HERE}:NoSuch", f"{HERE}:Undecided", f"{HERE}:Needy"])
 def test_a_class_that_cannot_be_used_is_refused_by_name(path: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"transactions.after_check_max: .*" + path.rpartition(":")[2]):
-        after_check_max(path)
+    with pytest.raises(ConfigurationError, match=r"transactions.on_exhausted: .*" + path.rpartition(":")[2]):
+        on_exhausted(path)
 
 
 def test_a_class_that_is_edited_while_the_job_runs_decides_as_it_did(
@@ -89,7 +89,7 @@ def test_a_class_that_is_edited_while_the_job_runs_decides_as_it_did(
     text = "class Choice:\n    def decide(self, message):\n        return 'commit'\n"
     file.write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    decides = pickle.dumps(after_check_max("edited_listener:Choice"))
+    decides = pickle.dumps(on_exhausted("edited_listener:Choice"))
     before = fingerprint("edited_listener:Choice")
     file.write_text(text.replace("commit", "park"))
     # as in a worker that begins now, and imports what the file says by then

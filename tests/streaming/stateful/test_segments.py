@@ -99,17 +99,17 @@ def _tick() -> dict[str, Any]:
 
 
 def half(offset: int, **columns: Any) -> dict[str, Any]:
-    fixed = {"tx_id": f"tx-{offset}", "group": "shop", "topic": "orders"}
+    fixed = {"transaction_id": f"tx-{offset}", "group": "shop", "topic": "orders"}
     return _row(kind=HALF_KIND, offset=offset, op_offset=offset, segment=offset // 64, **{**fixed, **columns})
 
 
 def op(offset: int, event: Event, op_offset: int = 0) -> dict[str, Any]:
-    fixed = {"tx_id": f"tx-{offset}", "group": "shop", "topic": "commit", "source": "check"}
+    fixed = {"transaction_id": f"tx-{offset}", "group": "shop", "topic": "commit", "source": "check"}
     return _row(kind=OP_KIND, offset=offset, op_offset=op_offset, event=event, segment=offset // 64, **fixed)
 
 
 def kinds(outcomes: list[dict[str, Any]]) -> list[tuple[Kind, str]]:
-    return sorted((Kind(row["kind"]), row["tx_id"]) for row in outcomes)
+    return sorted((Kind(row["kind"]), row["transaction_id"]) for row in outcomes)
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_timers_that_are_not_allowed_come_later_and_a_batch_run_again_lets_the_s
     for after_ms in range(6_001, 16_000, 1_000):
         stream.feed(after_ms)
     assert [made for again, made in stream.runs if again == number] == [first, first]
-    asked = {again: [row["tx_id"] for row in made if row["kind"] == Kind.CHECK] for again, made in stream.runs}
+    asked = {again: [row["transaction_id"] for row in made if row["kind"] == Kind.CHECK] for again, made in stream.runs}
     every = sorted(f"tx-{64 * segment + at}" for at in range(3) for segment in segments)
     assert sorted(name for names in asked.values() for name in names) == every
     assert max(map(len, asked.values())) <= 3 * 2 * STATE_PARTITIONS, "two runs in each state partition"
@@ -190,7 +190,7 @@ def test_broken_records_pass_through_without_state(stream: Stream) -> None:
 def test_the_ingest_time_is_the_batchs(stream: Stream) -> None:
     stream.feed(123_456, half(1))
     (check, _) = sorted(stream.feed(129_457), key=lambda row: row["kind"])
-    assert datetime.fromtimestamp(check["born_ms"] / 1000, UTC) == datetime.fromtimestamp(
+    assert datetime.fromtimestamp(check["ingested_ms"] / 1000, UTC) == datetime.fromtimestamp(
         (START_MS + 123_456) / 1000, UTC
     )
 
@@ -226,6 +226,6 @@ def test_a_value_that_is_not_several_messages_is_rejected_whole(
     assert len(rejected["reason"]) <= 300  # not once more as long as the record
     assert (rejected["topic"], rejected["half_offset"], rejected["value"]) == ("cb.half", 1, value)
     assert [header["key"] for header in json.loads(rejected["headers"])] == ["cb-id", "cb-group", "cb-topic"]
-    assert [(kind, row["tx_id"], row["partition"]) for kind, row in by_kind.items()] == [
+    assert [(kind, row["transaction_id"], row["partition"]) for kind, row in by_kind.items()] == [
         (Kind.DELIVER_BUNDLE, "tx-2", BUNDLE)
     ]

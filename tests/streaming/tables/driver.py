@@ -121,6 +121,6 @@ class Driver:
 def messages(topic: str, *numbers: int) -> list[dict[str, Any]]:
     """Deliveries ``tx-<n>`` of value ``<n>``."""
     return [
-        outcome(topic, tx_id=f"tx-{number}", key=b"key", value=b"%d" % number, half_offset=number, headers="")
+        outcome(topic, transaction_id=f"tx-{number}", key=b"key", value=b"%d" % number, half_offset=number, headers="")
         for number in numbers
     ]

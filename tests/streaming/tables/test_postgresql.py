@@ -31,7 +31,7 @@ def warehouse(database: Database) -> Table:
 def test_a_message_replaces_no_other_groups_message_of_the_same_id(query: Query, warehouse: Table) -> None:
     rows = messages(ORDERS, 9, 10, 2)
     for row in rows:
-        row["tx_id"] = "same"
+        row["transaction_id"] = "same"
     rows[2]["group"] = "another"
     driver = query.driver(warehouse.sinks())
     driver.run(0, rows[:2])
@@ -54,7 +54,7 @@ def test_what_a_new_checkpoint_delivers_again_is_there_once(
 def test_an_older_batch_does_not_replace_what_a_newer_one_wrote(query: Query, warehouse: Table) -> None:
     rows = messages(ORDERS, 1, 2)
     for row in rows:
-        row |= {"tx_id": "same", "half_offset": 1}
+        row |= {"transaction_id": "same", "half_offset": 1}
     driver = query.driver(warehouse.sinks())
     for batch, row in ((0, rows[:1]), (1, rows[1:])):
         driver.run(batch, row)
@@ -155,7 +155,7 @@ def test_a_table_that_does_not_fit_is_refused_at_start(
 
 def test_text_with_a_nul_holds_up_nobody(query: Query, warehouse: Table) -> None:
     rows = messages(ORDERS, 1, 2)
-    rows[0] |= {"tx_id": "a\0b", "group": "g\0", "headers": '[{"key":"n\\u0000","value":"AA=="}]'}
+    rows[0] |= {"transaction_id": "a\0b", "group": "g\0", "headers": '[{"key":"n\\u0000","value":"AA=="}]'}
     query.driver(warehouse.sinks()).run(0, rows)
     first, _ = sorted(warehouse.read(), key=lambda row: row["id"])
     assert (first["id"], first["producer_group"]) == ("a\\u0000b", "g\\u0000")

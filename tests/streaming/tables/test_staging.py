@@ -44,9 +44,9 @@ def test_the_first_rule_that_matches_holds() -> None:
 
 
 def test_each_destination_gets_its_rows_and_kafka_the_rest(tmp_path: Path) -> None:
-    rows = [outcome(topic, tx_id=topic) for topic in ("table-1", "other", "both", "table-2")]
+    rows = [outcome(topic, transaction_id=topic) for topic in ("table-1", "other", "both", "table-2")]
     left, found = staged(tmp_path, *rows)
-    assert [row["tx_id"] for row in left] == ["other", "both"]
+    assert [row["transaction_id"] for row in left] == ["other", "both"]
     assert {name: [row["id"] for row in rows] for name, rows in found.items()} == {
         "lake": ["table-1", "both", "table-2"],
         "files": ["both"],
@@ -62,11 +62,15 @@ def test_only_what_is_delivered_goes_to_tables(kind: Kind, tmp_path: Path) -> No
 
 def test_what_was_held_for_kafka_has_been_in_its_tables_since_then(tmp_path: Path) -> None:
     held = outcome(
-        "both", tx_id="held", headers='[{"key":"cb-held","value":"MSAyIDM6NA=="},{"key":"h","value":"MQ=="}]'
+        "both", transaction_id="held", headers='[{"key":"cb-held","value":"MSAyIDM6NA=="},{"key":"h","value":"MQ=="}]'
     )
     named = r'[{"key":"\"key\":\"cb-held\"","value":"MQ=="}]'
-    left, found = staged(tmp_path, held, outcome("both", tx_id="plain", headers=named), {**held, "topic": "table-1"})
-    assert [row["tx_id"] for row in left] == ["held", "plain", "held"], "a topic's rules may have changed since"
+    left, found = staged(
+        tmp_path, held, outcome("both", transaction_id="plain", headers=named), {**held, "topic": "table-1"}
+    )
+    assert [row["transaction_id"] for row in left] == ["held", "plain", "held"], (
+        "a topic's rules may have changed since"
+    )
     assert {name: [row["id"] for row in rows] for name, rows in found.items()} == {
         "lake": ["plain"],
         "files": ["plain"],
@@ -74,7 +78,7 @@ def test_what_was_held_for_kafka_has_been_in_its_tables_since_then(tmp_path: Pat
 
 
 def bundle(*added: Message, **columns: Any) -> dict[str, Any]:
-    named = {"kind": Kind.DELIVER_BUNDLE, "partition": BUNDLE, "value": pack(added), "tx_id": "b"}
+    named = {"kind": Kind.DELIVER_BUNDLE, "partition": BUNDLE, "value": pack(added), "transaction_id": "b"}
     return outcome(added[0].topic, **(named | columns))
 
 
@@ -91,9 +95,9 @@ def test_messages_of_a_bundle_keep_their_ids_and_places(tmp_path: Path) -> None:
         Message("both", b"3"),
         headers='[{"key":"cb-own","value":"MQ=="},{"key":"c","value":"Yw=="}]',
     )
-    around = [outcome("other", tx_id="before"), mixed, outcome("table-1", tx_id="after")]
-    left, found = staged(tmp_path, *around, outcome("other", tx_id="last"))
-    assert [(row["tx_id"], row["kind"], row["partition"]) for row in left] == [
+    around = [outcome("other", transaction_id="before"), mixed, outcome("table-1", transaction_id="after")]
+    left, found = staged(tmp_path, *around, outcome("other", transaction_id="last"))
+    assert [(row["transaction_id"], row["kind"], row["partition"]) for row in left] == [
         ("before", Kind.DELIVER, -1),
         ("b#1", Kind.DELIVER, 3),
         ("b#3", Kind.DELIVER, -1),
@@ -153,10 +157,10 @@ def test_several_messages_that_were_set_aside_are_looked_into(tmp_path: Path) ->
     kafka_alone = pack([Message("other", b"1"), Message("another", b"2")])
     mixed = pack([Message("other", b"1"), Message("table-1", b"2")])
     half = HalfTopic(at_1=kafka_alone, at_2=mixed, at_3=b"none at all")
-    several = {"kind": Kind.DELIVER_BUNDLE, "partition": BUNDLE, "headers": None, "tx_id": "tx-1"}
+    several = {"kind": Kind.DELIVER_BUNDLE, "partition": BUNDLE, "headers": None, "transaction_id": "tx-1"}
     given = [aside("other", at, **several) for at in (1, 2, 3, 4)]
     contents = Contents(Topics(), lambda: cast("HalfReader", half))
-    left, found = staged(tmp_path, outcome("other"), *given, outcome("other", tx_id="last"), contents=contents)
+    left, found = staged(tmp_path, outcome("other"), *given, outcome("other", transaction_id="last"), contents=contents)
     kinds = (Kind.DELIVER, Kind.DELIVER_BUNDLE, Kind.DELIVER, Kind.REJECT_RECORD, Kind.PARK, Kind.DELIVER)
     assert [row["kind"] for row in left] == list(kinds)
     assert left[1] == given[0], "Kafka's part of the task reads it"
