@@ -39,14 +39,14 @@ def refuse_unreachable(url: str) -> None:
     """Refuse a URL that no check service would ask.
 
     Raises:
-        ConfigurationError: it is not http:// or https:// with a host and a lawful port, or the host is a wildcard.
+        ConfigurationError: it is not http:// or https:// with a host and a valid port, or the host is a wildcard.
     """
     try:
         parts = urlsplit(url)
-        lawful = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:  # brackets, a port that is none
-        lawful = False
-    if not lawful:
+        valid = False
+    if not valid:
         raise ConfigurationError(
             f"{url!r} cannot be announced: give http:// or https://, a host, and a port if needed."
         )

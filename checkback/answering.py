@@ -123,7 +123,7 @@ def _several(said: dict[str, Any]) -> list[CheckRequest]:
         if said.get("version", VERSION) > VERSION:
             raise ProtocolError(f"This check request is of version {said['version']}, we speak {VERSION}.")
         if not 1 <= len(said["checks"]) <= MAX_BATCH:
-            raise ProtocolError(f"{len(said['checks'])} checks in one request; 1 to {MAX_BATCH} are lawful.")
+            raise ProtocolError(f"{len(said['checks'])} checks in one request; 1 to {MAX_BATCH} are valid.")
         return [CheckRequest.from_json(check) for check in said["checks"]]
     except (TypeError, KeyError) as error:
         raise ProtocolError(f"Not a request of several checks: {error!r}.") from error

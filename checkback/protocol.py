@@ -237,7 +237,7 @@ def pack(messages: Sequence[Message]) -> bytes:
     """Value of a half message that holds several: JSON, all bytes in base64.
 
     Raises:
-        ProtocolError: no message, or one with an unlawful topic, partition or header name.
+        ProtocolError: no message, or one with an invalid topic, partition or header name.
     """
     if not messages:
         raise ProtocolError("A transaction of several messages needs at least one.")

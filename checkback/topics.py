@@ -64,8 +64,8 @@ class TopicAdministration:
         All keep Kafka's time; the op topic has as many partitions as the half topic, or more.
 
         Those that applications write to are kept uncompressed. Half messages are kept for as long as they may have to
-        be read again (``checkback/retention.py``), and ops for as long as these: whoever reads both anew finds how each
-        was decided. The topics that whole half messages are written to take any size, whatever ``cb.half`` takes.
+        be read again (``checkback/retention.py``), and ops for as long: whoever reads both again finds how each was
+        decided. The topics that whole half messages are written to take any size, whatever ``cb.half`` takes.
 
         Returns:
             Each topic's name, with what was done.

@@ -79,7 +79,7 @@ class KafkaClients:
         self._opened.clear()
 
     def _close_producer(self, seconds: float) -> None:
-        with suppress(Exception):  # it flushes once more, which may take longer: whatever is left is asked again
+        with suppress(Exception):  # it flushes again, which may take longer: whatever is left is asked again
             self.answers.close(timeout=seconds)
 
 

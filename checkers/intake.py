@@ -119,7 +119,7 @@ class Intake:
             return
         try:
             self._checks.commit(offsets, timeout_ms=_COMMIT_WAIT_MS)
-        except CommitFailedError:  # the partitions went to another service meanwhile, which asks once more
+        except CommitFailedError:  # the partitions went to another service meanwhile, which asks again
             self._readings.clear()
         else:
             self._outage.answered()

@@ -94,7 +94,7 @@ class Allowance:
     def put_off(self, groups: Column, sizes: Column) -> int:
         """Leave these timers of a segment, at least one, for later; in how many ms its turn is, 0: in the next batch.
 
-        Each look at a segment writes it anew, so one whose turn cannot come yet is not looked at in each batch.
+        Each look at a segment rewrites it, so one whose turn cannot come yet is not looked at in each batch.
         """
         limits, before = self._limits, self._left
         encoded = pa.array(groups, pa.string()).dictionary_encode()

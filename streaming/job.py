@@ -52,8 +52,8 @@ _CHECKS_STOP_SECONDS = 4
 class TransactionJob:
     """Runs until stopped; use it as a context manager.
 
-    A run on the same checkpoint is taken over: it stops at its next batch. ``new_checkpoint`` allows a checkpoint on topics
-    that another one has read until now.
+    A run on the same checkpoint is taken over: it stops at its next batch. ``new_checkpoint`` allows a checkpoint on
+    topics that another one has read until now.
 
     Raises on entry:
         ConfigurationError, CheckpointMismatchError: settings, topics and checkpoint do not fit together. Nothing
@@ -229,7 +229,7 @@ class TransactionJob:
             self._sink.stop_before_next_batch()
         if checks is not None:
             checks.stop(_CHECKS_STOP_SECONDS)  # while the batch in hand goes on
-        # a query that has failed says so once more, and after a while it is told to stop whatever it does
+        # a query that has failed says so again, and after a while it is told to stop whatever it does
         with contextlib.suppress(StreamingQueryException, Py4JError, OSError):
             if query is not None:
                 query.awaitTermination(max(1, int(deadline - time.monotonic())))
@@ -271,6 +271,5 @@ class TransactionJob:
             raise JobStoppedError(
                 f"Spark dropped {dropped} rows as late: the clock stepped back by more than job.clock_tolerance. Set "
                 "the clock. Kafka still has the rows; a new checkpoint folder ('checkback run --new-checkpoint') reads "
-                "them, and delivers everything that Kafka still has once more: consumers must drop what they know by "
-                "its cb-id."
+                "them, and re-delivers everything that Kafka still has: consumers must deduplicate by cb-id."
             )

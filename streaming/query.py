@@ -43,7 +43,7 @@ def _batch_time() -> Column:
     """The batch's own time, which Spark keeps in the offset log: a replayed batch sees the same.
 
     As a timestamp it would be a constant of the generated Java code, which would then be another one in each batch,
-    compiled anew and run cold. An item of an array is handed to the code from outside, and the code stays.
+    compiled again and run cold. An item of an array is handed to the code from outside, and the code stays.
     """
     first = F.col("kind") - F.col("kind")
     return F.get(F.array(F.current_timestamp()), first)

@@ -35,7 +35,7 @@ _CONF = {
     "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "streaming.daemon",
-    # guards against results of retried stages that differ; ours are deterministic, and it reads every byte once more
+    # guards against results of retried stages that differ; ours are deterministic, and it reads every byte again
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
     "spark.shuffle.checksum.enabled": "false",
 }

@@ -22,7 +22,7 @@ _OURS = re.compile(r"checkback\.exceptions\.(\w+): (.+)")
 
 
 @dataclass(frozen=True)
-class _Rule:
+class _KnownError:
     """A text, and what it means; ``{...}`` in the sentence is a setting, or a group of the text."""
 
     text: str
@@ -30,85 +30,85 @@ class _Rule:
     sentence: str
 
 
-_RULES = (
-    _Rule(
+_KNOWN_ERRORS = (
+    _KnownError(
         r"KAFKA_DATA_LOSS|[Ss]ome data may have been (?:lost|missed)|OffsetOutOfRange",
         CheckpointMismatchError,
         "Records of {prefix}half or {prefix}op that the job has not read yet are gone: the topic was truncated, its "
-        "retention is too short, or it was deleted and made anew. Name a new checkpoint folder and start with "
-        "'checkback run --new-checkpoint', which delivers what the half topic still has once more; messages that are gone "
-        "have to be sent again.",
+        "retention is too short, or it was deleted and recreated. Name a new checkpoint folder and start with "
+        "'checkback run --new-checkpoint', which re-delivers everything that is still in the half topic; messages that "
+        "are gone have to be sent again.",
     ),
-    _Rule(
+    _KnownError(
         r"UnknownTopicOrPartition|UnknownTopicId|UNKNOWN_TOPIC_OR_PART|UNKNOWN_TOPIC_ID",
         JobStoppedError,
         "Kafka has lost one of the topics {prefix}* while the job ran: find out who deleted it. 'checkback topics "
-        "create' makes it anew; without the old half or op topic this checkpoint is of no use.",
+        "create' creates it again; without the old half or op topic this checkpoint is of no use.",
     ),
-    _Rule(
+    _KnownError(
         r"(?i)(topic|group|transactional.?id|cluster).?authorization",
         JobStoppedError,
         "Kafka does not allow the job one of its own resources ({found}): grant read and write on the topics "
         "{prefix}*, and read, write and describe on the groups and transactional ids that begin with 'checkback-'.",
     ),
-    _Rule(
+    _KnownError(
         r"(?i)Sasl\w*Exception|_AUTHENTICATION\b|SslAuthentication\w*|authentication failed",
         JobStoppedError,
         "Kafka at {servers} refuses the job's credentials ({found}): correct kafka.source_options, kafka.sink_options "
         "and kafka.client_options, which belong to three different clients.",
     ),
-    _Rule(
+    _KnownError(
         r"(?<=ConfigException: )[^\n]+",
         ConfigurationError,
         "Spark's Kafka client cannot use kafka.source_options: {found}",
     ),
-    _Rule(
+    _KnownError(
         r"(?i)no space left on device|disk quota exceeded|file too large|not enough space",
         JobFailedError,
         "A disk is full ({found}): the one of the checkpoint {checkpoint}, or of Spark's scratch files "
         "(spark.local.dir). Make room; started again, the job goes on where it was.",
     ),
-    _Rule(
+    _KnownError(
         r"(?i)permission denied|read-only file system|AccessControlException|operation not permitted",
         JobStoppedError,
         "The job may not write to its files ({found}): give its user the checkpoint folder {checkpoint} and Spark's "
         "scratch folder (spark.local.dir), then start again.",
     ),
-    _Rule(
+    _KnownError(
         r"(?i)parent path is not a directory|ParentNotDirectory\w*|not a directory|mkdirs failed[^,\n]*",
         JobStoppedError,
         "The checkpoint folder {checkpoint} cannot be made ({found}): name another one in job.checkpoint.",
     ),
-    _Rule(
+    _KnownError(
         r"OutOfMemoryError[^\n]*",
         JobFailedError,
         "Spark ran out of memory ({found}); started again, it goes on where it was. Give it more with "
         "job.driver_memory, or make batches smaller with job.max_offsets_per_trigger.",
     ),
-    _Rule(
+    _KnownError(
         r"CANNOT_LOAD_STATE_STORE|STATE_STORE_\w+|ChecksumException|RocksDBException",
         JobStoppedError,
         "Spark cannot read its state in {checkpoint}/state ({found}): restore the folder from its newest copy, or name "
-        "a new one ('checkback run --new-checkpoint'), which delivers what the half topic still has once more.",
+        "a new one ('checkback run --new-checkpoint'), which re-delivers everything that is still in the half topic.",
     ),
-    _Rule(
+    _KnownError(
         r"CONCURRENT_STREAM_LOG_UPDATE|Concurrent update to the log|concurrently using|[Mm]ultiple streaming",
         JobFailedError,
         "Another job wrote into {checkpoint} while this one took it over: started again, this one goes on.",
     ),
-    _Rule(
+    _KnownError(
         r"(?i)_FENCED\b|fenced|INVALID_PRODUCER_EPOCH",
         JobFailedError,
         "Another producer used this job's transactional id for a moment, a task of an earlier run, perhaps: started "
         "again, the job goes on where it was.",
     ),
-    _Rule(
+    _KnownError(
         r"Answer from Java side is empty|Py4JNetworkError|Connection refused: no further|while sending or receiving",
         JobFailedError,
         "Spark's process has ended, killed for want of memory, perhaps: started again, the job goes on where it was. "
         "See job.driver_memory and the system's log.",
     ),
-    _Rule(
+    _KnownError(
         r"_TRANSPORT\b|_ALL_BROKERS_DOWN|_TIMED_OUT\b|TimeoutException|DisconnectException|node assignment",
         JobFailedError,
         "Kafka at {servers} did not answer in time ({found}): started again, the job goes on where it was.",
@@ -134,7 +134,7 @@ def explained(error: BaseException, settings: Settings) -> CheckbackError:
         "servers": settings.kafka.bootstrap_servers,
         "checkpoint": settings.job.checkpoint,
     }
-    for rule in _RULES:
+    for rule in _KNOWN_ERRORS:
         found = re.search(rule.text, text)
         if found is not None:
             return rule.kind(rule.sentence.format(found=found[0].strip(), **values))

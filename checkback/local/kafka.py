@@ -47,7 +47,7 @@ class LocalKafka:
 
     It ends with the process that started it, also when that is killed. Without ``data`` the folder is a
     temporary one that goes with the broker; with it, topics survive and a later start finds them again.
-    ``properties`` are added to the broker's, and go before them.
+    ``properties`` are added to the broker's, and override them.
 
     ``joins`` makes it a further broker of that one's cluster, which has to have been started: node 2, or ``node``.
     A topic whose only replica lies there has no leader while it is stopped.

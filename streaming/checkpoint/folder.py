@@ -26,7 +26,7 @@ class CheckpointFacts:
     half_partitions: int
     topic_prefix: str
     half_topic_id: str = ""
-    """Kafka's own id (KIP-516): another one when the topic was deleted and made anew. Empty: not known."""
+    """Kafka's own id (KIP-516): another one when the topic was deleted and recreated. Empty: not known."""
     op_topic_id: str = ""
 
 
@@ -108,8 +108,8 @@ class Checkpoint:
         """The error for a file that is torn and cannot be done without."""
         return CheckpointMismatchError(
             f"{self.folder}/{name} is torn, as a power loss or a full disk leaves a file, and the job cannot go on "
-            "without it: restore the folder from its newest copy, or name a new one ('checkback run --new-checkpoint'), "
-            "which delivers what the half topic still has once more."
+            "without it: restore the folder from its newest copy, or name a new one ('checkback run "
+            "--new-checkpoint'), which re-delivers everything that is still in the half topic."
         )
 
     def names(self, folder: str) -> list[str]:
@@ -177,14 +177,15 @@ class Checkpoint:
                 raise CheckpointMismatchError(
                     f"The checkpoint {self.folder} was made with {name} = {before}, now it is {now}. "
                     "It is fixed for the life of a checkpoint: set it back, or name a new checkpoint folder and start "
-                    "with 'checkback run --new-checkpoint', which delivers what the half topic still has once more."
+                    "with 'checkback run --new-checkpoint', which re-delivers everything that is still in the half "
+                    "topic."
                 )
 
 
 def recreated(topic: str) -> CheckpointMismatchError:
-    """The error for a topic that was deleted and made anew under a checkpoint."""
+    """The error for a topic that was deleted and recreated under a checkpoint."""
     return CheckpointMismatchError(
-        f"The topic {topic} was deleted and made anew since this checkpoint was begun: its offsets mean other records "
+        f"The topic {topic} was deleted and recreated since this checkpoint was begun: its offsets mean other records "
         "now, and what the old one still held is gone. Name a new checkpoint folder and start with "
         "'checkback run --new-checkpoint'; undecided messages of the old topic have to be sent again."
     )
@@ -193,7 +194,7 @@ def recreated(topic: str) -> CheckpointMismatchError:
 def deleted(topic: str) -> CheckpointMismatchError:
     """The error for a topic that is gone."""
     return CheckpointMismatchError(
-        f"The topic {topic} was deleted while the job ran, with what the job had not read yet. Create it anew "
+        f"The topic {topic} was deleted while the job ran, with what the job had not read yet. Create it again "
         "('checkback topics create'), name a new checkpoint folder and start with 'checkback run --new-checkpoint'; "
         "undecided messages have to be sent again."
     )

@@ -12,8 +12,8 @@ from typing import Self
 from checkback.exceptions import ProgressError
 
 _AFRESH = (
-    "A new checkpoint folder ('checkback run --new-checkpoint') starts afresh, and delivers what the half topic still has "
-    "once more: consumers must drop what they know by its cb-id."
+    "A new checkpoint folder ('checkback run --new-checkpoint') re-delivers everything that is still in the half "
+    "topic: consumers must deduplicate by cb-id."
 )
 
 
@@ -120,5 +120,5 @@ def judge_start(progress: Sequence[Progress], last: LastBatch) -> None:
 def _missing(partition: int, batch: int) -> ProgressError:
     return ProgressError(
         f"State partition {partition} has no progress offset, but the checkpoint is at batch {batch}: the offset has "
-        f"expired or Kafka was set up anew. {_AFRESH}"
+        f"expired or Kafka was replaced. {_AFRESH}"
     )

@@ -116,7 +116,7 @@ def _cannot_go(checkpoint: Checkpoint, found: CheckpointCondition, batch: int) -
         )
     return CheckpointMismatchError(
         f"Batch {batch} in {checkpoint.folder} is dated before the watermark, and a part of it is in Kafka: a new "
-        "checkpoint folder ('checkback run --new-checkpoint') delivers what the half topic still has once more."
+        "checkpoint folder ('checkback run --new-checkpoint') re-delivers everything that is still in the half topic."
     )
 
 

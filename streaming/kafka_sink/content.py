@@ -24,7 +24,7 @@ from streaming.stateful.arrivals import wrong_with
 
 GONE = "its content is gone from the half topic: retention has removed it, or somebody has"
 ANOTHER = (
-    "its content is gone: another message lies at its place, so the half topic was made anew, or its brokers lost it"
+    "its content is gone: another message lies at its place, so the half topic was recreated, or its brokers lost it"
 )
 MOST_BYTES = 16 << 20
 """Of content that is read at once. The last message may lie across it."""

@@ -117,7 +117,7 @@ class LearnedLimits:
         self._until.update(dict.fromkeys(rules, self._clock() + self._seconds))
 
     def believed(self, ask: Callable[[Iterable[str]], Mapping[str, TopicLimits]]) -> dict[str, TopicLimits]:
-        """All rules that are believed; ``ask`` is given the topics whose time is over, and gives their rules anew."""
+        """All rules that are believed; ``ask`` is given the topics whose time is over, and gives their rules again."""
         over = [topic for topic, until in self._until.items() if until <= self._clock()]
         if over:
             for topic in over:

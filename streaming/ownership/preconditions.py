@@ -54,7 +54,7 @@ class BatchPreconditions:
 
         Raises:
             TakenOverError: another run has taken over.
-            CheckpointMismatchError: a topic was deleted, and made anew perhaps.
+            CheckpointMismatchError: a topic was deleted, and perhaps recreated.
             JobStoppedError: the batch is dated wrongly: Spark would drop its rows as late, or every message's time
                 would be up.
         """
@@ -87,7 +87,7 @@ class BatchPreconditions:
         self._asked_at = time.monotonic()
 
     def renew(self) -> None:
-        """Take the claim once more, so that Kafka does not let it expire.
+        """Take the claim again, so that Kafka does not let it expire.
 
         Raises:
             TakenOverError: another run has it by now.
@@ -99,7 +99,7 @@ class BatchPreconditions:
         """Notice that the half or the op topic is not the one this checkpoint has read; looks every five seconds, once.
 
         Raises:
-            CheckpointMismatchError: it was deleted, and made anew perhaps.
+            CheckpointMismatchError: it was deleted, and perhaps recreated.
         """
         now = time.monotonic()
         if now - self._looked_at < _TOPICS_SECONDS:

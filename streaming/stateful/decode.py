@@ -83,7 +83,7 @@ def decode(records: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
         (F.locate(_REPLACED, names) > 0).alias("replaced_in_name"),
     )
     # Only for records that are not in our SDK's order. No lambda here, nor anywhere in this module: it would take
-    # the whole step out of Spark's code generation, and each task would then write Java code anew (30 ms).
+    # the whole step out of Spark's code generation, and each task would then write Java code again (30 ms).
     read = read.withColumn("found", F.when(~F.col("in_order"), F.map_from_entries("headers")))
     return _checked(_fields(read), topics, segment_size)
 
@@ -182,7 +182,7 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
     broken = F.col("reason").isNotNull()
     is_half = F.col("is_half")
     segment = F.shiftright("half_offset", segment_size.bit_length() - 1)
-    # An op in the five headers that every op has can be written anew from its columns; any other is kept whole.
+    # An op in the five headers that every op has can be written again from its columns; any other is kept whole.
     application = F.slice("headers", len(_HALF_ORDER) + 1, _MOST)
     kept = (
         F.when(F.col("too_large").isNotNull(), _head_of_headers())
@@ -366,7 +366,7 @@ def _half_rules(topics: Topics) -> list[tuple[Column, str]]:
         (F.col("replaced_in_name"), "a header's name is not UTF-8, or has U+FFFD in it"),
         (
             topic.isNull() | ~topic.rlike(legal) | topic.isin(".", ".."),
-            "cb-topic is missing or no lawful topic name",
+            "cb-topic is missing or is not a valid topic name",
         ),
         (topic.isin(*topics.all()) | topic.startswith("__"), "cb-topic is one of Checkback's or Kafka's own"),
         (partition.isNotNull() & ~partition.rlike(r"^[0-9]{1,9}\z"), "cb-partition is not a number"),

@@ -36,7 +36,7 @@ class PostgresqlDestination:
     """A table whose key is ``id`` and ``half``, and one with the newest batch of each query.
 
     Exactly once: the newest batch is locked, compared and moved on in the transaction that writes the rows. A row
-    whose id and place are there is replaced, so messages that a new checkpoint delivers once more are there once, too.
+    whose id and place are there is replaced, so messages that a new checkpoint delivers again are there once, too.
     """
 
     def __init__(self, name: str, spark: SparkSession, root: Folder, settings: PostgresqlTable) -> None:

@@ -99,7 +99,7 @@ def test_a_fresh_checkpoint_under_an_old_name_has_to_be_meant(shop: Shop) -> Non
     shop.send()
     with shop.job(new_checkpoint=True) as job:
         wait_until(lambda: job.wait(1) or len(shop.delivered()) >= 3)
-    assert shop.delivered() == sorted(first + shop.sent), "said: once more"
+    assert shop.delivered() == sorted(first + shop.sent), "said: again"
     shutil.rmtree(shop.checkpoint)
     old.rename(shop.checkpoint)
     with pytest.raises(CheckpointMismatchError, match="belongs to another checkpoint"):
@@ -110,7 +110,7 @@ def test_a_topic_made_anew_is_noticed_though_it_has_more_records_than_before(sho
     shop.deliver()
     shop.recreate_topics()
     shop.send(5)
-    with pytest.raises(CheckpointMismatchError, match="half was deleted and made anew"):
+    with pytest.raises(CheckpointMismatchError, match="half was deleted and recreated"):
         shop.job().start()
     assert shop.delivered() == shop.sent[:1]
 

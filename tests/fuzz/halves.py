@@ -1,4 +1,4 @@
-"""Half messages: lawful ones of every kind, and ones that break one rule each."""
+"""Half messages: valid ones of every kind, and ones that break one rule each."""
 
 import json
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class Halves:
         return Made(kind, key, value, headers, reason, good.id, good.group)
 
     def good(self, number: int) -> Made:
-        """A lawful one in the SDK's order."""
+        """A valid one in the SDK's order."""
         random = self._random
         group = random.choice((b"orders", "größe".encode(), b"g" * 255))
         transaction_id = b"%d-" % number + random.choice((b"tx", "ü".encode(), b'"\\\n\0', b" ", b"x" * 50))
@@ -181,8 +181,8 @@ BROKEN: tuple[tuple[str, str, Breaking], ...] = (
         _with(lambda m, headers: [*headers, ("cb-version", m.pick((*NOT_NUMBERS, b"0", b"01")))]),
     ),
     (
-        "an unlawful topic",
-        "cb-topic is missing or no lawful topic name",
+        "an invalid topic",
+        "cb-topic is missing or is not a valid topic name",
         _with(lambda m, headers: changed(headers, "cb-topic", m.pick((None, *UNLAWFUL_TOPICS)))),
     ),
     ("an own topic", _OWN, _with(lambda m, headers: changed(headers, "cb-topic", m.own_topic()))),
@@ -236,7 +236,7 @@ BROKEN: tuple[tuple[str, str, Breaking], ...] = (
         lambda m, g: m.bundle(g, m.one(topic=m.own_topic().decode())),
     ),
     (
-        "several: an unlawful topic",
+        "several: an invalid topic",
         ANY,
         lambda m, good: m.bundle(good, m.one(topic=m.pick(("", "..", "a b", "a" * 250, "\ud800", 1, None, [])))),
     ),

@@ -78,12 +78,12 @@ class Strays:
         random = self._random
         # not just behind the end: the job writes half messages of its own there, those that it holds
         offset = random.choice((*FAR, *(self._ends[partition] + ahead for ahead in (5_000, 5_001, 9_099))))
-        lawful = spelled(random, random.choice(_SAYINGS), Made("", None, None, [], "", b"stray", b"orders"), "")
-        headers = changed(lawful.headers, "cb-half", f"{partition}:{offset}".encode())
+        valid = spelled(random, random.choice(_SAYINGS), Made("", None, None, [], "", b"stray", b"orders"), "")
+        headers = changed(valid.headers, "cb-half", f"{partition}:{offset}".encode())
         if random.random() < 0.2:
-            return lawful._replace(kind="beyond the log's end", headers=headers, reason=BEYOND_REASON)
+            return valid._replace(kind="beyond the log's end", headers=headers, reason=BEYOND_REASON)
         kind, reason, headers = random.choice(self._broken(headers, partition))
-        return lawful._replace(kind=kind, headers=headers, reason=reason)
+        return valid._replace(kind=kind, headers=headers, reason=reason)
 
     def _broken(self, good: Headers, partition: int) -> list[tuple[str, str, Headers]]:
         random = self._random

@@ -64,8 +64,8 @@ def write(place: Place) -> set[bytes]:
         producer.produce(place.topics.check, value, key, partition, headers=headers)
         producer.produce(place.topics.producers, *reversed(an_announcement(random, number)), 0)
         if number % GOOD_EVERY == 0:
-            key, value, lawful = good_check(number, partition).to_record()
-            producer.produce(place.topics.check, value, key, partition, headers=list(lawful))
+            key, value, valid = good_check(number, partition).to_record()
+            producer.produce(place.topics.check, value, key, partition, headers=list(valid))
             good.add(key)
         producer.poll(0)
     assert producer.flush(60) == 0

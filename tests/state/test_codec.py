@@ -69,7 +69,7 @@ def _column(draw: st.DrawFn, name: str, kind: type, count: int) -> np.ndarray[tu
 
 @st.composite
 def segments(draw: st.DrawFn) -> Segment:
-    """Any content a segment's fields can hold, be it lawful or not."""
+    """Any content a segment's fields can hold, be it valid or not."""
 
     def rows(fields: Fields) -> Rows:
         count = draw(st.integers(0, 3))

@@ -175,7 +175,7 @@ def test_a_half_message_that_is_not_taken_in_is_rejected_with_its_content(broker
 
 @pytest.mark.parametrize("other", [{"transaction_id": "tx-2"}, {"group": "another"}])
 def test_another_message_at_its_place_is_never_taken_for_it(broker: Kafka, other: dict[str, str]) -> None:
-    """The half topic was made anew, or its brokers have lost its end and written on."""
+    """The half topic was recreated, or its brokers have lost its end and written on."""
     for aside in ({"key": None, "headers": None}, {"key": b"k"}):
         ((row,), counts, _) = filled(contents(broker), left_out(3, **aside, **other))
         assert (row["kind"], row["value"], counts) == (Kind.PARK, None, {"gone": 1, "parked": 1})

@@ -223,7 +223,7 @@ def test_a_value_that_is_not_several_messages_is_rejected_whole(
     by_kind = {Kind(row["kind"]): row for row in outcomes}
     rejected = by_kind.pop(Kind.REJECT_RECORD)
     assert rejected["reason"].startswith(reason)
-    assert len(rejected["reason"]) <= 300  # not once more as long as the record
+    assert len(rejected["reason"]) <= 300  # not again as long as the record
     assert (rejected["topic"], rejected["half_offset"], rejected["value"]) == ("cb.half", 1, value)
     assert [header["key"] for header in json.loads(rejected["headers"])] == ["cb-id", "cb-group", "cb-topic"]
     assert [(kind, row["transaction_id"], row["partition"]) for kind, row in by_kind.items()] == [
