@@ -17,8 +17,8 @@ def is_wildcard(host: str) -> bool:
 def announced_url(host: str, port: int, advertised: str | None = None) -> str:
     """The URL of an endpoint that listens at ``host`` and ``port``.
 
-    ``advertised`` goes before: a host, ``host:port``, or a whole URL, as the check service is to use it. Without a port
-    it is the one listened at. An IPv6 address may stand in brackets, and must where a port follows.
+    ``advertised`` overrides it: a host, ``host:port``, or a whole URL, as the check service is to use it. Without a
+    port it is the one listened at. An IPv6 address may stand in brackets, and must where a port follows.
 
     Raises:
         ConfigurationError: nobody could ask at this address.

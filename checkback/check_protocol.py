@@ -222,7 +222,7 @@ def _digits(content: bytes, most: int) -> int:
 
 def _batch(said: Any) -> int:
     if type(said) is not int or said < 1:
-        raise ValueError(f"batch is no number from 1: {said!r:.40}")
+        raise ValueError(f"batch is not a number from 1: {said!r:.40}")
     return min(said, MAX_BATCH)
 
 
@@ -230,7 +230,7 @@ def _names(said: Any) -> tuple[str, ...] | None:
     if said is None:
         return None
     if not isinstance(said, list) or not all(isinstance(name, str) for name in said):
-        raise TypeError("topics is no list of names")
+        raise TypeError("topics is not a list of names")
     return tuple(said)
 
 

@@ -88,13 +88,13 @@ class OperatorError(CheckbackError):
 
 
 class CheckServiceError(CheckbackError):
-    """The check service failed. Started again, it goes on where it was."""
+    """The check service failed. A restart continues where it stopped."""
 
     retriable = True
 
 
 class JobFailedError(CheckbackError):
-    """The streaming job failed. Started again, it goes on where it was."""
+    """The streaming job failed. A restart continues where it stopped."""
 
     retriable = True
 
@@ -108,7 +108,7 @@ class InputCutShortError(JobFailedError):
 
 
 class JobStoppedError(CheckbackError):
-    """The streaming job refused to go on, before doing harm."""
+    """The streaming job refused to continue, before doing harm."""
 
 
 class CheckpointMismatchError(JobStoppedError):
@@ -128,7 +128,7 @@ class TransactionTimeoutError(JobStoppedError):
 
 
 class TakenOverError(JobStoppedError):
-    """Another job has taken over the checkpoint, and goes on where this one was."""
+    """Another job has taken over the checkpoint, and continues where this one was."""
 
 
 class StateFormatError(CheckbackError):

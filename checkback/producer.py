@@ -254,7 +254,7 @@ class TransactionProducer:
         self._transport.flush(seconds)
 
     def close(self, seconds: float = 10.0) -> None:
-        """Write what is waiting, for at most so long, and end. Harmless when called again."""
+        """Write what is waiting, for at most ``seconds``, and end. Harmless when called again."""
         if not self._closed:
             self._closed = True
             self._transport.close(seconds)

@@ -203,7 +203,7 @@ class TransactionOptions:
     """What a transaction may want otherwise than the job's settings say."""
 
     check_immunity_ms: int | None = None
-    """No check for so long after the half message; without it the job's transaction timeout."""
+    """No check for this many ms after the half message; without it the job's transaction timeout."""
     check_max: int | None = None
     """Checks without a verdict before the message is given up on; 0: not checked at all."""
     deliver_at_ms: int | None = None
@@ -377,7 +377,7 @@ def message_from_json(body: dict[str, Any]) -> Message:
     """Read what :func:`message_to_json` made; raises any of KeyError, TypeError, ValueError where it is not."""
     partition = body.get("partition")
     if partition is not None and type(partition) is not int:
-        raise TypeError(f"partition is no whole number: {partition!r:.40}")
+        raise TypeError(f"partition is not a whole number: {partition!r:.40}")
     headers = [(str(name), from_base64(value)) for name, value in body["headers"]]
     message = Message(
         topic=body["topic"],

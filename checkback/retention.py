@@ -46,7 +46,7 @@ def shorter_retention(admin: KafkaAdminClient, topic: str, least_ms: int) -> int
 
 
 def lengthen(admin: KafkaAdminClient, topic: str, least_ms: int) -> None:
-    """Have the topic kept for so long.
+    """Have the topic keep its records for that long.
 
     Raises:
         ConfigurationError: Kafka does not take it.

@@ -11,7 +11,7 @@ End = Callable[[HalfMessage, BaseException | None], None]
 """Writes the op of a half message, given what the block has raised."""
 
 
-class Rollback(Exception):  # noqa: N818  (it is no error, it is an answer)
+class Rollback(Exception):  # noqa: N818  (it is not an error, it is an answer)
     """Raised inside a transaction's block: it has not happened, nobody shall see its messages. Goes no further."""
 
 

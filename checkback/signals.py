@@ -11,8 +11,8 @@ from typing import Any
 def stop_on_signals(within: float | None = None) -> threading.Event:
     """An event that Ctrl-C and SIGTERM set, instead of ending the process at once.
 
-    ``within`` so many seconds after the first of them the process ends, in order, whatever still hangs: for a command
-    that can do again what it has in hand.
+    If ``within`` is given, the process exits that many seconds after the first of them, even if something hangs: for a
+    command that can do again what it has in hand.
     """
     stopping = threading.Event()
 

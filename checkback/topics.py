@@ -112,7 +112,7 @@ class TopicAdministration:
         """Make sure that half messages are there for as long as a job may read them again.
 
         Raises:
-            ConfigurationError: they are not kept for so long.
+            ConfigurationError: they are not kept for that long.
         """
         refuse_short(self._admin, topics.half, half_retention_ms)
 

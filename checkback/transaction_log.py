@@ -170,7 +170,7 @@ class SqlTransactionLog:
 
     @contextmanager
     def _own_transaction(self) -> Iterator[Connection]:
-        """A transaction of the check's own, committed at the end, that waits for locks for so long only."""
+        """A transaction of the check's own, committed at the end, with a time limit for locks."""
         with self._engine.connect() as connection:
             if connection.dialect.name == "sqlite":
                 with _busy_timeout(connection, self._lock_timeout_ms), connection.begin():

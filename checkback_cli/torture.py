@@ -31,7 +31,7 @@ JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the whole r
 
 
 def run_torture(
-    minutes: Annotated[float | None, typer.Option(min=0.1, help="Rounds for so long.", show_default=False)] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.1, help="Rounds for this long.", show_default=False)] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="So many rounds; 30 without --minutes.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Which faults come when; the same seed, the same schedule.")] = 1,
     executors: Annotated[

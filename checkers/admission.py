@@ -101,7 +101,7 @@ class AllowList:
         try:
             return self.refusal(host, str(ip_address(host)))
         except ValueError:
-            return f"{host} is no way to write an address: write four decimal numbers" if _numeric(host) else None
+            return f"{host} is not a way to write an address: write four decimal numbers" if _numeric(host) else None
 
 
 def _plain(host: str) -> str:

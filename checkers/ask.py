@@ -105,7 +105,7 @@ class Asker:
         target = _target(url, self._allowed)
         group, limit = requests[0].group, _limit(requests)
         host = target.raw_host or ""
-        if not _is_address(host):  # those are no names, and were judged already
+        if not _is_address(host):  # those are not names, and were judged already
             FOUND.set(await self._names.addresses(group, host))
         body = bodies[0] if len(bodies) == 1 else b'{"version":%d,"checks":[%b]}' % (VERSION, b",".join(bodies))
         headers = dict(_HEADERS)

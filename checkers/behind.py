@@ -73,7 +73,7 @@ class Reading:
     """How far a partition of ``cb.check`` has been read, and what of it waits."""
 
     def __init__(self, first: int, note: str = "") -> None:
-        """Begin, or go on after what was committed: see :meth:`committed`."""
+        """Begin, or continue after what was committed: see :meth:`committed`."""
         self.window = OffsetWindow(first)
         self.newest_ms = 0
         """Kafka's time of the newest record that was read."""

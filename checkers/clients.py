@@ -41,7 +41,7 @@ class KafkaClients:
                 isolation_level="read_committed",
                 max_poll_records=_MOST_RECORDS,
                 fetch_max_bytes=_FETCH_BYTES,
-                # A service that was killed holds its partitions for so long.
+                # A service that was killed holds its partitions for that long.
                 **{"session_timeout_ms": _SESSION_MS, **reading, **options},
             )
             # First of all: until it has left the group, others wait for it to join, and nobody reads its partitions.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from checkers.breaker import Breaker
 
 KEPT_MS = 600_000
-"""A breaker not touched for so long is forgotten; many times its longest pause."""
+"""A breaker not touched for that long is forgotten; many times its longest pause."""
 _PER_GROUP = 1_000
 _GROUPS = 10_000
 

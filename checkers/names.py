@@ -1,8 +1,8 @@
 """Host names to addresses: a bounded number of look-ups at once, of which each group has its share.
 
 A look-up runs in the operating system's resolver, which cannot be called back and may take half a minute; its thread is
-held for so long, whoever has given up waiting. So each has a thread of its own that nobody waits for, there are only so
-many, and a name is looked up once at a time.
+held until then, whoever has given up waiting. So each has a thread of its own that nobody waits for, their number is
+limited, and a name is looked up once at a time.
 """
 
 import asyncio

@@ -98,4 +98,4 @@ def explained(error: BaseException, settings: Settings) -> CheckbackError:
         )
     if isinstance(error, KafkaError | ConnectionError | TimeoutError) and passes(error):
         return KafkaUnreachableError(f"No Kafka answers at {servers} (kafka.bootstrap_servers): {error!r}.")
-    return CheckServiceError(f"The check service failed; started again, it goes on where it was. {error!r}")
+    return CheckServiceError(f"The check service failed; a restart continues where it stopped. {error!r}")

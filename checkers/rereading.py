@@ -85,7 +85,7 @@ class Rereader:
         """Read some, if there are any and somebody can be asked. Waits for Kafka for a moment, and for nobody else.
 
         Raises:
-            KafkaError: Kafka does not answer; the next step goes on.
+            KafkaError: Kafka does not answer; the next step continues.
         """
         if self._handed is not None:
             if not self._handed.done():

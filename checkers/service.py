@@ -89,7 +89,7 @@ class CheckService:
         Raises:
             KafkaUnreachableError: no Kafka answered at the start. Later the service waits for it.
             ConfigurationError: Kafka does not take its credentials or options, or does not allow what it needs.
-            CheckServiceError: anything else; started again, it goes on where it was.
+            CheckServiceError: anything else; a restart continues where it stopped.
         """
         if self._failure is not None:
             raise self._failure

@@ -7,7 +7,7 @@ from typing import Any
 HIDDEN = "**********"
 """As pydantic shows a ``SecretStr``."""
 
-# Of options whose names are not ours; rather one too many than one too few. A key's file is no secret, its text is.
+# Of options whose names are not ours; rather one too many than one too few. A key's file is not a secret, its text is.
 _SECRET_OPTION = re.compile(
     r"passw|passphrase|secret|token|credential|jaas|oauthbearer[._]config|private[._]?key(?!.*(file|location))"
     r"|(access|account|api|shared|ssl|keystore)[._-]?key([._-]?(pem|value))?$"

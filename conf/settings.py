@@ -137,7 +137,7 @@ class TransactionSettings(_Section):
     def half_retention_ms(self) -> int:
         """The least retention of the half topic: large messages are read again from it as long as they may be wanted.
 
-        Undecided for so long and then parked for so long, or delayed; and two days, in which the job may be down.
+        Undecided for that long and then parked for that long, or delayed; and two days, in which the job may be down.
         """
         return max(self.age_limit + self.parked_ttl, self.delay_max) + 2 * _DAY_MS
 

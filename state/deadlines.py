@@ -27,7 +27,7 @@ from state.table import (
 def first_deadlines(messages: Rows, policy: Policy) -> Column:
     """int64[n] ms: when half messages just taken in are checked first.
 
-    A message's own check immunity goes before the transaction timeout (RocketMQ's
+    A message's own check immunity overrides the transaction timeout (RocketMQ's
     ``CHECK_IMMUNITY_TIME_IN_SECONDS``).
     """
     immunity = messages["immunity_ms"]

@@ -60,17 +60,17 @@ class Policy:
     late_end_needs_check: bool = False
     """After a message's own check immunity only a check or an operator decides (``rejectCommitOrRollback``)."""
     check_answer_ttl_ms: int = HOUR_MS
-    """A check not answered for so long is asked again."""
+    """A check not answered within this time is asked again."""
     unreachable_backoff_max_ms: int = 5 * MINUTE_MS
     """Longest pause between two attempts to reach a producer group that nobody answers for."""
     age_limit_ms: int = 72 * HOUR_MS
-    """A message undecided for so long is parked (``fileReservedTime``)."""
+    """A message that stays undecided for this time is parked (``fileReservedTime``)."""
     delay_max_ms: int = 7 * 24 * HOUR_MS
     """A message that asks to be delivered later than that is rejected (``timerMaxDelaySec``)."""
     parked_ttl_ms: int = 7 * 24 * HOUR_MS
-    """A parked message is kept so long for an operator to decide on, or to resume; more than 0."""
+    """A parked message is kept for this time, for an operator to decide on, or to resume; more than 0."""
     early_op_ttl_ms: int = HOUR_MS
-    """An op waits so long for its half message, and a decision is remembered so long."""
+    """An op waits for its half message for this time, and a decision is remembered as long."""
     early_op_max: int = 8_192
     """Ops that wait in one segment; one more is rejected."""
     timer_slack_ms: int = 1_000

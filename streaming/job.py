@@ -57,7 +57,7 @@ class TransactionJob:
 
     Raises on entry:
         ConfigurationError, CheckpointMismatchError: settings, topics and checkpoint do not fit together. Nothing
-            has been read or written then, and a job that runs on the checkpoint goes on.
+            has been read or written then, and a job that runs on the checkpoint continues.
         JobFailedError: something is away that may be back later. Likewise, unless Kafka goes away in the midst of it.
     """
 
@@ -184,14 +184,14 @@ class TransactionJob:
         if not self._metrics.start() and not any(owner.holds(port) for owner in before):
             raise JobFailedError(
                 f"Port {port} (job.metrics_port) is in use by another program: end that one, or name another port. A "
-                "job that runs on this checkpoint goes on."
+                "job that runs on this checkpoint continues."
             )
 
     def wait(self, seconds: float) -> bool:
-        """Wait, up to so long, for the job to end by itself; False when it still runs.
+        """Wait up to ``seconds`` for the job to end by itself; False when it still runs.
 
         Raises:
-            JobStoppedError: it stopped, or has to be stopped, because going on would do harm.
+            JobStoppedError: it stopped, or has to be stopped, because continuing would do harm.
             JobFailedError: something failed that may be well again later.
         """
         if self._query is None:
@@ -228,7 +228,7 @@ class TransactionJob:
         if self._sink is not None:
             self._sink.stop_before_next_batch()
         if checks is not None:
-            checks.stop(_CHECKS_STOP_SECONDS)  # while the batch in hand goes on
+            checks.stop(_CHECKS_STOP_SECONDS)  # while the batch in hand continues
         # a query that has failed says so again, and after a while it is told to stop whatever it does
         with contextlib.suppress(StreamingQueryException, Py4JError, OSError):
             if query is not None:

@@ -66,7 +66,7 @@ _KNOWN_ERRORS = (
         r"(?i)no space left on device|disk quota exceeded|file too large|not enough space",
         JobFailedError,
         "A disk is full ({found}): the one of the checkpoint {checkpoint}, or of Spark's scratch files "
-        "(spark.local.dir). Make room; started again, the job goes on where it was.",
+        "(spark.local.dir). Make room; a restart continues where it stopped.",
     ),
     _KnownError(
         r"(?i)permission denied|read-only file system|AccessControlException|operation not permitted",
@@ -82,7 +82,7 @@ _KNOWN_ERRORS = (
     _KnownError(
         r"OutOfMemoryError[^\n]*",
         JobFailedError,
-        "Spark ran out of memory ({found}); started again, it goes on where it was. Give it more with "
+        "Spark ran out of memory ({found}); a restart continues where it stopped. Give it more with "
         "job.driver_memory, or make batches smaller with job.max_offsets_per_trigger.",
     ),
     _KnownError(
@@ -94,24 +94,24 @@ _KNOWN_ERRORS = (
     _KnownError(
         r"CONCURRENT_STREAM_LOG_UPDATE|Concurrent update to the log|concurrently using|[Mm]ultiple streaming",
         JobFailedError,
-        "Another job wrote into {checkpoint} while this one took it over: started again, this one goes on.",
+        "Another job wrote into {checkpoint} while this one took it over: a restart of this one continues.",
     ),
     _KnownError(
         r"(?i)_FENCED\b|fenced|INVALID_PRODUCER_EPOCH",
         JobFailedError,
-        "Another producer used this job's transactional id for a moment, a task of an earlier run, perhaps: started "
-        "again, the job goes on where it was.",
+        "Another producer used this job's transactional id for a moment, a task of an earlier run, perhaps: a restart "
+        "continues where it stopped.",
     ),
     _KnownError(
         r"Answer from Java side is empty|Py4JNetworkError|Connection refused: no further|while sending or receiving",
         JobFailedError,
-        "Spark's process has ended, killed for want of memory, perhaps: started again, the job goes on where it was. "
+        "Spark's process has ended, killed for want of memory, perhaps: a restart continues where it stopped. "
         "See job.driver_memory and the system's log.",
     ),
     _KnownError(
         r"_TRANSPORT\b|_ALL_BROKERS_DOWN|_TIMED_OUT\b|TimeoutException|DisconnectException|node assignment",
         JobFailedError,
-        "Kafka at {servers} did not answer in time ({found}): started again, the job goes on where it was.",
+        "Kafka at {servers} did not answer in time ({found}): a restart continues where it stopped.",
     ),
 )
 
@@ -139,4 +139,4 @@ def explained(error: BaseException, settings: Settings) -> CheckbackError:
         if found is not None:
             return rule.kind(rule.sentence.format(found=found[0].strip(), **values))
     first = next((line for line in text.splitlines() if line.strip()), text)
-    return JobFailedError(f"The query failed; started again, it goes on where it was. {first}")
+    return JobFailedError(f"The query failed; a restart continues where it stopped. {first}")

@@ -28,10 +28,10 @@ class Clock:
 
 
 class Opening:
-    """Takes a checkpoint over from whoever ran on it before, if it may be gone on with.
+    """Takes a checkpoint over from whoever ran on it before, if it can be continued.
 
-    In two parts, so that all that may fail is tried between them, while the run before goes on undisturbed. The folder
-    fits (:meth:`streaming.checkpoint.folder.Checkpoint.check`).
+    In two parts, so that all that may fail is tried between them, while the run before continues undisturbed. The
+    folder fits (:meth:`streaming.checkpoint.folder.Checkpoint.check`).
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Opening:
             The runs that :meth:`take` will put an end to, as far as they have not ended.
 
         Raises:
-            CheckpointMismatchError, ProgressError: going on would do harm, or cannot be done.
+            CheckpointMismatchError, ProgressError: continuing would do harm, or cannot be done.
         """
         self._claim_name = new_checkpoint
         standing = self._claim.judge(self._own, new_checkpoint=new_checkpoint)  # 1

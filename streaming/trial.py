@@ -1,4 +1,4 @@
-"""What the first batch needs of Kafka, tried while the run before still goes on: later would be too late for both."""
+"""What the first batch needs of Kafka, tried while the run before still continues: later would be too late for both."""
 
 from pyspark.sql import SparkSession
 

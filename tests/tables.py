@@ -26,7 +26,7 @@ class Table:
     settings: dict[str, Any]
     read: Callable[[], Rows]
     break_it: Callable[[], None]
-    """Make it fail, until it is mended."""
+    """Make it fail, until it is repaired."""
     mend_it: Callable[[], None]
 
     def sinks(self, *rules: dict[str, Any]) -> dict[str, Any]:

@@ -186,7 +186,7 @@ class Counting(threading.Thread):
                     if message.error() is None:
                         self._take(message)
                 for place in consumer.position([TopicPartition(TOPIC, number) for number in self._positions]):
-                    # past the markers of transactions, which are no messages
+                    # past the markers of transactions, which are not messages
                     self._positions[place.partition] = max(self._positions[place.partition], place.offset)
 
     def stop(self) -> None:

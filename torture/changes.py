@@ -44,7 +44,7 @@ def change_settings(system: System, this: Round) -> float:
 
 
 def make_topic_late(system: System, this: Round) -> float:
-    """1. Messages for a topic that is not there.  2. All others go on.  3. It is made, and gets them."""
+    """1. Messages for a topic that is not there.  2. All others continue.  3. It is made, and gets them."""
     name = f"late-{this.number}"
     with system.also_sending_to(name):  # 1
         _others_go_on(system, name)  # 2
@@ -66,7 +66,7 @@ def grow_topic(system: System, this: Round) -> float:
 
 
 def take_leader_away(system: System, this: Round) -> float:
-    """1. A topic on a broker of its own.  2. That is stopped, for a minute.  3. Others go on.  4. It comes back."""
+    """1. A topic on a broker of its own.  2. That is stopped, for a minute.  3. Others continue.  4. It comes back."""
     name = f"faraway-{this.number}"
     with LocalKafka(joins=system.ground.broker, heap_megabytes=256) as broker:  # 1
         _create(system, NewTopic(name, 1, replica_assignment=[[2]]))
@@ -98,12 +98,12 @@ def take_broker_away(system: System, _this: Round) -> float:
 
 
 def step_clock_ahead(system: System, _this: Round) -> float:
-    """By four days, more than the age limit: the job stops before it parks anything, and goes on at once afterwards."""
+    """By four days, more than the age limit: the job stops before it parks anything, and continues right afterwards."""
     return _stopped_by_clock(system, _FOUR_DAYS)
 
 
 def step_clock_back_an_hour(system: System, _this: Round) -> float:
-    """More than the clock tolerance: the job stops, and goes on when the clock is right again."""
+    """More than the clock tolerance: the job stops, and continues when the clock is right again."""
     return _stopped_by_clock(system, -_HOUR)
 
 

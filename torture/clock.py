@@ -32,7 +32,7 @@ class SettableClock:
         return {"LD_PRELOAD": str(self._library), "TORTURE_CLOCK": str(self._offset)}
 
     def set(self, seconds: int) -> None:
-        """Set it to so many seconds from the real one, at once and for all."""
+        """Set it to that many seconds from the real one, at once and for all."""
         with self._offset.open("r+b" if self._offset.exists() else "wb") as file:
             # in place, in one write: processes have mapped it
             file.write(seconds.to_bytes(_BYTES, sys.byteorder, signed=True))

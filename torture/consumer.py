@@ -15,7 +15,7 @@ from torture.oracle import Body, imprint
 _POLL_SECONDS = 0.1
 _LOOK_SECONDS = 10.0
 _SILENT_SECONDS = 15.0
-"""A consumer that got nothing for so long is replaced: librdkafka's may fall silent when a broker is restarted."""
+"""A consumer that got nothing for that long is replaced: librdkafka's may fall silent when a broker is restarted."""
 
 
 class Consuming(threading.Thread):
@@ -34,7 +34,7 @@ class Consuming(threading.Thread):
         self._came: dict[str, float] = {}
 
     def run(self) -> None:
-        """Consume until stopped, with one consumer after another; each goes on where the one before was."""
+        """Consume until stopped, with one consumer after another; each continues where the one before was."""
         while not self._stopping.is_set():
             with closing(self._consumer()) as consumer:
                 self._consume(consumer)
@@ -82,7 +82,7 @@ class Consuming(threading.Thread):
                     last = time.monotonic()
                     self._take(message)
             for place in consumer.position([TopicPartition(*place) for place in self._positions]):
-                # past the markers of transactions, which are no messages
+                # past the markers of transactions, which are not messages
                 self._reached(place.topic, place.partition, place.offset)
 
     def _take(self, message: Any) -> None:

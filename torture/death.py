@@ -42,7 +42,7 @@ class Victim(StrEnum):
     FUNCTION = "function"
     """No process: the function that is run raises."""
     NOBODY = "nobody"
-    """The batch goes on after a pause, in which the harness does something to it."""
+    """The batch continues after a pause, in which the harness does something to it."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Order:
     victim: Victim
     after: int = 1
     pause_seconds: float = 0.0
-    """How long the one who carries it out waits before it goes on, if it lives."""
+    """How long the one who carries it out waits before it continues, if it lives."""
 
 
 def give(folder: Path, order: Order) -> None:
@@ -105,7 +105,7 @@ def at_gate(folder: Path) -> bool:
 
 
 def open_gate(folder: Path) -> None:
-    """Let it go on."""
+    """Let it continue."""
     (folder / _GATE).unlink(missing_ok=True)
 
 

@@ -125,10 +125,10 @@ def _kill_producer(system: System, _this: Round) -> float:
 
 
 def _tear_checkpoint(system: System, this: Round) -> float:
-    """1. The driver dies.  2. A file of its checkpoint is cut short.  3. Mended by the job itself, or put back."""
+    """1. The driver dies.  2. A file of its checkpoint is cut short.  3. Repaired by the job itself, or put back."""
     executors = system.job.executors()
     system.job.kill_driver()  # 1
-    psutil.wait_procs(executors, timeout=_STOP_SECONDS)  # they would go on writing
+    psutil.wait_procs(executors, timeout=_STOP_SECONDS)  # they would continue writing
     file, whole = _tear(system.ground.checkpoint, _dice(this))  # 2
     since = time.time()
     system.restart_job()
@@ -161,7 +161,7 @@ def _tear(checkpoint: Path, chance: random.Random) -> tuple[Path, bytes]:
 
 
 def _step_clock_back(system: System, _this: Round) -> float:
-    """Less than the clock tolerance: the job goes on."""
+    """Less than the clock tolerance: the job continues."""
     system.ground.clock.set(-30)
     since = time.time()
     system.recoveries.append(system.wait_for_delivery(since))

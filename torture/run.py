@@ -58,7 +58,7 @@ Tell = Callable[[RoundReport], None]
 
 @dataclass(frozen=True)
 class Options:
-    """What to run: so many rounds, or for so long; with tables beside Kafka or without, with neighbours or without.
+    """What to run: so many rounds, or for that long; with tables beside Kafka or without, with neighbours or without.
 
     ``postgresql_url`` is ``postgresql://user:password@host:port/database``; every run has a schema of its own there.
     """
@@ -103,7 +103,7 @@ def torture(options: Options, tell: Tell = lambda _round: None) -> TortureReport
 
 
 def torture_large_batches(options: Options, tell: Callable[[str], None]) -> LargeReport:
-    """Strike in the midst of large batches: ``options.rounds`` times. Tables are no part of it."""
+    """Strike in the midst of large batches: ``options.rounds`` times. Tables are not part of it."""
     ground = make_ground(options.executors)
     report = LargeReport(options.seed, options.executors)
     started = time.monotonic()

@@ -123,7 +123,7 @@ def main(folder: str, bootstrap_servers: str, prefix: str, topics: str, seed: st
             except CheckbackError as error:  # the broker is away: the transaction was not run, or a check decides it
                 print(f"{type(error).__name__}: {error}", flush=True)  # noqa: T201  (into the log of this process)
         (Path(folder) / STOPPED).touch()
-        # It has stopped sending; it goes on answering checks until it is killed.
+        # It has stopped sending; it continues answering checks until it is killed.
         threading.Event().wait()
 
 

@@ -213,7 +213,7 @@ class System:
         return self.judge_all()
 
     def _stop_sending(self) -> None:
-        """They go on answering checks. One that is started again meanwhile is told, too."""
+        """They continue answering checks. One that is started again meanwhile is told, too."""
         marks = [self.ground.folder / mark for mark in (shop.STOPPED, neighbours.STOPPED)]
         for mark in marks:
             mark.unlink(missing_ok=True)

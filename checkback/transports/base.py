@@ -7,7 +7,7 @@ from checkback.exceptions import HalfMessageError, HalfMessageTimeoutError
 from checkback.protocol import Headers
 
 OP_LINGER_MS = 20
-"""Ops wait so long for others. A request of its own for each would cost the next half message a sixth of its time."""
+"""Ops wait up to this many ms for others. A request for each would cost the next half message a sixth of its time."""
 
 
 class OutgoingRecord(NamedTuple):
@@ -45,10 +45,10 @@ class Transport(Protocol):
         """Write a record without waiting. ``lost`` is called, from any thread, when that fails; this never raises."""
 
     def flush(self, seconds: float) -> None:
-        """Wait, for at most so long, until all ops have been written or lost."""
+        """Wait, for at most ``seconds``, until all ops have been written or lost."""
 
     def close(self, seconds: float) -> None:
-        """Write what is waiting, for at most so long, and end."""
+        """Write what is waiting, for at most ``seconds``, and end."""
 
 
 def not_acknowledged(timeout_ms: int, why: object) -> HalfMessageTimeoutError:

@@ -45,7 +45,7 @@ class _Delivery:
             self._asleep.release()
 
     def sleep(self, seconds: float) -> None:
-        """Wait to be woken, for at most so long."""
+        """Wait to be woken, for at most ``seconds``."""
         self._asleep.acquire(timeout=seconds)
 
 

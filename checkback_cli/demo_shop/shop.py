@@ -75,7 +75,7 @@ class Shop:
 
     def place(self, producer: TransactionProducer, order: Order) -> None:
         """Send one order; a crash loses the op, as the death of a process would."""
-        with contextlib.suppress(Crash):  # the rest of the shop goes on, as other processes would
+        with contextlib.suppress(Crash):  # the rest of the shop continues, as other processes would
             producer.send_in_transaction(TOPIC, order.message(), key=order.customer.encode(), arg=order)
 
     def execute_local_transaction(self, message: HalfMessage, arg: Any) -> LocalTransactionState:

@@ -20,7 +20,7 @@ class SinkSettings:
     kept_bytes: int = 64 << 20
     """Rows of a batch that a task keeps in memory; more of them go to a temporary file."""
     redeliver_for_ms: int = 259_200_000
-    """A committed message that its topic does not take is tried again for so long."""
+    """A committed message that its topic does not take is tried again for this time."""
 
     def client(self, **more: Any) -> dict[str, Any]:
         """Settings of a librdkafka client."""

@@ -123,7 +123,7 @@ class TopicDirectory:
         """Topics that take less than is ``known`` of them, with the reason; for when messages wait to be taken.
 
         Raises:
-            KafkaException: no broker answers, which is no topic's fault.
+            KafkaException: no broker answers, which is not a topic's fault.
         """
         now = self._clock()
         self._ask_for_wanted(known, now)

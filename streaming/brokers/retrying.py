@@ -28,7 +28,7 @@ def _is_transient(error: BaseException) -> bool:
 
 
 def retrying(seconds: float = 30.0) -> Retrying:
-    """Try a call again for so long while it fails with what may pass: ``retrying()(call, argument)``."""
+    """Try a call again for that long while it fails with what may pass: ``retrying()(call, argument)``."""
     return Retrying(
         retry=retry_if_exception(_is_transient),
         wait=wait_exponential(0.05, max=1),
@@ -38,7 +38,7 @@ def retrying(seconds: float = 30.0) -> Retrying:
 
 
 def retrying_until(holds: Callable[[Any], bool], seconds: float) -> Retrying:
-    """Make a call again for so long until something holds of what it gives, then give that, or the last one."""
+    """Make a call again for that long until something holds of what it gives, then give that, or the last one."""
     return Retrying(
         retry=retry_if_result(lambda given: not holds(given)),
         wait=wait_exponential(0.05, max=1),

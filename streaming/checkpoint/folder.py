@@ -107,7 +107,7 @@ class Checkpoint:
     def torn(self, name: str) -> CheckpointMismatchError:
         """The error for a file that is torn and cannot be done without."""
         return CheckpointMismatchError(
-            f"{self.folder}/{name} is torn, as a power loss or a full disk leaves a file, and the job cannot go on "
+            f"{self.folder}/{name} is torn, as a power loss or a full disk leaves a file, and the job cannot continue "
             "without it: restore the folder from its newest copy, or name a new one ('checkback run "
             "--new-checkpoint'), which re-delivers everything that is still in the half topic."
         )

@@ -62,7 +62,7 @@ def judge_progress(progress: Progress, batch_id: int, entry_hash: str, partition
     partition wrote.
 
     Raises:
-        ProgressError: neither, so that going on would lose or repeat messages.
+        ProgressError: neither, so that continuing would lose or repeat messages.
     """
     if progress.offset is None:
         if batch_id == 0:

@@ -18,7 +18,7 @@ Barred = dict[str, str]
 """Reasons by producer group."""
 
 _WELL_BELOW = 0.9
-"""Of a quota: at which a barred group may go on. Else one at its quota would be let in and out with each batch."""
+"""Of a quota: at which a barred group may continue. Else one at its quota would be let in and out with each batch."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""A sum over batches whose beginning is counted later, while batches go on."""
+"""A sum over batches whose beginning is counted later, while batches continue."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

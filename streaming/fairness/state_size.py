@@ -3,7 +3,7 @@
 Spark packs the states of all segments that a task touches into Arrow batches, and ends one when it has as many *rows*
 as ``spark.sql.execution.arrow.maxRecordsPerBatch`` says, whatever it weighs (``ApplyInPandasWithStateWriter``, 4.2). A
 segment whose timer is due has one row. A gigabyte of state in one batch ends the JVM, at each start. So above a size of
-all state Arrow batches are small, which is slower, but goes on.
+all state Arrow batches are small, which is slower, but continues.
 """
 
 from typing import Any

@@ -93,7 +93,7 @@ class Beginning:
                 return transaction, self.progress()
             _generations[self._key] = holds
         raise JobFailedError(
-            "Another job uses the transactional ids of this one: started again, it goes on where it was."
+            "Another job uses the transactional ids of this one: a restart continues where it stopped."
         )
 
     def renewal(self) -> tuple[TopicPartition, Any] | None:

@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 _ANSWER_SECONDS = 60.0
-"""Kafka gives nothing for so long: it is away."""
+"""Kafka gives nothing for that long: it is away."""
 _PAUSE_SECONDS = 0.1
 _SKIPPED_BYTES = 512 << 10
 _SKIPPED = 4_096

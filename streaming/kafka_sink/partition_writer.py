@@ -53,7 +53,7 @@ def write_partition(
         TakenOverError: another run has taken over.
         TransactionTimeoutError: it took longer than the transaction time-out, twice.
         ProgressError, ConfigurationError: see ``judge_progress`` and ``Transaction.open``.
-        KafkaException: what is no record's fault: brokers away, fenced by another task.
+        KafkaException: what is not a record's fault: brokers away, fenced by another task.
     """
     with ReplayableBatches(outcomes, settings.kept_bytes) as pieces:
         if pieces.empty and not batch.every_partition_writes:  # 1

@@ -76,7 +76,7 @@ class Refusals:
         return rules.joined(KnownLimits(asked))
 
     def found(self, refused: RefusedError, rules: KnownLimits) -> KnownLimits:
-        """The rules to go on with, after a pass by ``rules`` has failed.
+        """The rules to continue with, after a pass by ``rules`` has failed.
 
         Raises:
             KafkaException: nothing more was found out; the error of the transaction.

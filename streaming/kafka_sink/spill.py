@@ -15,7 +15,7 @@ class ReplayableBatches:
     """Arrow batches of one schema; use it as a context manager.
 
     Each is pulled from ``source`` once, in order, when an iteration gets to it; a later iteration gives those again
-    and goes on where the source was. Up to ``most_bytes`` of them are kept in memory, the others in a temporary
+    and continues where the source was. Up to ``most_bytes`` of them are kept in memory, the others in a temporary
     Arrow file that is gone with this object.
     """
 

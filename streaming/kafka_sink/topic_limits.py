@@ -94,7 +94,7 @@ class KnownLimits:
         return max(_LEAST_TRIED, min(size, rule.too_large_from) // 2)
 
     def joined(self, other: "KnownLimits") -> "KnownLimits":
-        """Both; the other's rule goes first for a topic that both know."""
+        """Both; the other's limits win for a topic that both know."""
         untried = self.untried | other.untried
         return KnownLimits({**self.topics, **other.topics}, {**self.records, **other.records}, untried)
 

@@ -22,7 +22,7 @@ _OPERATION_SECONDS = 60.0
 _ABORT_SECONDS = 5.0
 _LOOK_SECONDS = 2.0
 _STALLED_SECONDS = 120.0
-"""Of brokers that take nothing at all for so long, what is left is not taken now. Slow ones may take what they need."""
+"""When brokers take nothing at all for that long, what is left is not taken now. Slow ones may take what they need."""
 _NARROW_SECONDS = 10.0
 """A tenth of the transaction's time, if that is less: for one topic that takes a few messages at a time."""
 
@@ -287,7 +287,7 @@ class _Stall:
         self._fewest = 0
         self._since = 0.0
         self.over = False
-        """Nothing went out for so long."""
+        """Nothing went out for that long."""
         self.left: set[tuple[str, int]] = set()
         """Topics and partitions of messages that were not taken in time."""
 

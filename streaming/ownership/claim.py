@@ -126,7 +126,7 @@ class Claim:
             if owner is not None and owner.run != own.run:
                 raise TakenOverError(
                     f"Another job has taken over: {owner}. Only one can read {self._settings.topics.half}; if this is "
-                    "the one to go on, stop that one and start this one again."
+                    "the one to continue, stop that one and start this one again."
                 )
 
     def close(self) -> None:
@@ -188,7 +188,7 @@ def _metadata(answer: "Future[ConsumerGroupTopicPartitions]") -> str | None:
 
 
 def _owner(metadata: str | None) -> Owner | None:
-    """Who a claim names; None when that is no claim."""
+    """Who a claim names; None when that is not a claim."""
     try:
         stored = json.loads(metadata or "")
         names = (one.name for one in fields(Owner))

@@ -115,7 +115,7 @@ class JobClock:
         return kafka + self._running() - running
 
     def compare_daily(self) -> None:
-        """Compare again after a day, so that small differences do not add up; Kafka's silence is no reason to stop.
+        """Compare again after a day, so that small differences do not add up; Kafka's silence is not a reason to stop.
 
         Raises:
             JobStoppedError: see :meth:`compare`.

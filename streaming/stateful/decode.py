@@ -189,7 +189,7 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
         .when(broken | ~F.col("in_order"), F.col("headers"))
         .when(is_half, application)
     )
-    # See state.content. Of these only the size goes on from here.
+    # See state.content. Of these only the size continues from here.
     aside = is_half & ~broken & (_content_bytes() > SHUFFLED_BYTES)
     headers_aside = aside & (F.col("key_bytes") + F.col("header_bytes") > KEPT_BYTES)
     key_aside = headers_aside & (F.col("key_bytes") > KEPT_BYTES)
@@ -346,7 +346,7 @@ def _broken_reason(topics: Topics) -> Column:
 
 
 def _size_rules() -> list[tuple[Column, str]]:
-    """What no record may exceed; of one that does only the head goes on from here."""
+    """What no record may exceed; of one that does only the head continues from here."""
     spare = F.when(F.col("held").isNotNull(), limits.HELD_SPARE).otherwise(1)
     return [
         (F.col("value_bytes") > limits.MAX_VALUE_BYTES, "its value is larger than 16 MiB"),

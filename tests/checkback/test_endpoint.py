@@ -46,7 +46,7 @@ class Answerer:
         self.asked.append(request)
         if isinstance(self._answer, Exception):
             raise self._answer
-        return self._answer  # type: ignore[no-any-return]  # some tests give what is no state
+        return self._answer  # type: ignore[no-any-return]  # some tests give what is not a state
 
 
 def never(_: Any, __: Any = None) -> LocalTransactionState:

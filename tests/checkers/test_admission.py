@@ -55,7 +55,7 @@ def test_these_are_not_not_even_under_a_listed_name(address: str, allowed: list[
 @pytest.mark.parametrize("allowed", [[], ["*"], ["0.0.0.0/0"]])
 def test_a_number_that_is_no_plain_address_is_refused(host: str, allowed: list[str]) -> None:
     refusal = AllowList(allowed).refusal_of_literal(host)
-    assert refusal == f"{host} is no way to write an address: write four decimal numbers"
+    assert refusal == f"{host} is not a way to write an address: write four decimal numbers"
 
 
 @pytest.mark.parametrize("host", ["shop", "shop.internal.", "1.shop", "0xshop", "face", "127.0.0.1", "::1", "a-1"])
@@ -130,5 +130,5 @@ def test_a_name_without_one_is_refused_with_the_reason() -> None:
 
 
 def test_the_resolver_is_asked_for_no_odd_notation() -> None:
-    with pytest.raises(OSError, match=r"0x7f\.1 is no way to write an address"):
+    with pytest.raises(OSError, match=r"0x7f\.1 is not a way to write an address"):
         resolved([], "127.0.0.1", host="0x7f.1")

@@ -264,7 +264,7 @@ def test_a_host_in_an_odd_notation_is_refused_by_us(host: str) -> None:
         verdict = ask(f"http://{host}:{served.port}/")
         assert served.requests == []
     assert verdict.action is Action.UNREACHABLE
-    assert "is no way to write an address: write four decimal numbers" in verdict.remark
+    assert "is not a way to write an address: write four decimal numbers" in verdict.remark
 
 
 @pytest.mark.parametrize(

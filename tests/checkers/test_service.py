@@ -330,7 +330,7 @@ GARBAGE: dict[str, tuple[bytes | None, bytes | None, list[Any] | None]] = {
     "nothing at all": (None, None, None),
     "no headers": (b"hello", b"key", None),
     "a later version's": (b"v", b"k", [(ID, b"x"), (HEADER_VERSION, b"2")]),
-    "an id that is no text": (b"v", b"k", [(ID, b"\xff"), *request().to_record()[2][1:]]),
+    "an id that is not text": (b"v", b"k", [(ID, b"\xff"), *request().to_record()[2][1:]]),
     "a null id": (b"v", b"k", [(ID, None), *request().to_record()[2][1:]]),
     "a null attempt": (b"v", b"k", [*request().to_record()[2], ("cb-attempt", None)]),
     "an empty group": (b"v", b"k", request("nobody", group="").to_record()[2]),

@@ -1,4 +1,4 @@
-"""What stops the job, before any harm, with one sentence; and what it goes on from by itself."""
+"""What stops the job, before any harm, with one sentence; and what it continues from by itself."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Records of any real size: the job goes on, and says what it did not take."""
+"""Records of any real size: the job continues, and says what it did not take."""
 
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource

@@ -22,7 +22,7 @@ STALLED_SECONDS = 8.0
 CLIENT = "slow"
 BYTES_A_SECOND = 200_000  # a request of 1 MB, the largest, then takes 5 s
 AT_ONCE_SECONDS = 11
-"""A quota is an average of so many seconds: what comes in them goes through at once."""
+"""A quota is an average of that many seconds: what comes in them goes through at once."""
 LARGE = 60_000
 
 

@@ -51,7 +51,7 @@ TORN = LastBatch(7, "", finished_any=True, floor=5)
         (FRESH, [Progress(None), Progress(None)]),
         (FIRST, [Progress(None), Progress(1, "hash")]),
         (LATER, [Progress(5, "x"), Progress(7, "x"), Progress(8, "hash")]),
-        (TORN, [Progress(7, "x"), Progress(8, "whatever: mending judges it")]),
+        (TORN, [Progress(7, "x"), Progress(8, "whatever: the repair judges it")]),
     ],
 )
 def test_a_start_that_may_go_on(last: LastBatch, progress: list[Progress]) -> None:

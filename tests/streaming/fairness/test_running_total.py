@@ -25,7 +25,7 @@ def test_a_batch_that_was_counted_does_not_count_again() -> None:
 
 
 def test_what_is_known_is_not_begun_again() -> None:
-    """Counting takes a while, and batches go on meanwhile."""
+    """Counting takes a while, and batches continue meanwhile."""
     size = RunningTotal(add)
     size.begin_with(-1, 0)
     for batch in range(5):

@@ -76,7 +76,7 @@ def test_a_batch_dated_days_ahead_is_refused(machine: Machine) -> None:
 def test_a_machine_that_slept_is_right(machine: Machine) -> None:
     clock = machine.clock()
     clock.compare()
-    machine.pass_time(12 * HOUR)  # the clock behind running_ms goes on meanwhile
+    machine.pass_time(12 * HOUR)  # the clock behind running_ms continues meanwhile
     clock.refuse_ahead(7, machine.wall)
 
 

@@ -28,7 +28,7 @@ class ByKey:
 
 
 class Wordy:
-    """Answers with something that is no decision."""
+    """Answers with something that is not a decision."""
 
     def decide(self, message: ExhaustedMessage) -> str:
         return f"perhaps {message.transaction_id}"
