@@ -47,7 +47,7 @@ def _measured(name: TransportName, servers: str, threads: tuple[int, ...], secon
     with TransactionProducer(servers, GROUP, listener, transport=name) as producer:
 
         def transaction() -> None:
-            producer.send_in_transaction(REAL_TOPIC, _VALUE, _KEY)
+            producer.send_in_transaction(Message(REAL_TOPIC, _VALUE, _KEY))
 
         # the many threads first: they warm the broker up
         per_second = {

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 
 from checkback.listener import HalfMessage
 from checkback.producer import Transaction, TransactionProducer
-from checkback.protocol import Headers, TransactionOptions
+from checkback.protocol import Message, TransactionOptions
 from checkback.scope import TransactionScope
 
 _THREADS = 32
@@ -28,17 +28,9 @@ class AsyncTransactionProducer:
         self.producer = producer
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="checkback-aio")
 
-    async def prepare(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
-        headers: Headers = (),
-        partition: int | None = None,
-        options: TransactionOptions | None = None,
-    ) -> HalfMessage:
+    async def prepare(self, message: Message, *, options: TransactionOptions | None = None) -> HalfMessage:
         """As :meth:`TransactionProducer.prepare`."""
-        return await self.in_thread(self.producer.prepare, topic, value, key, headers, partition, options)
+        return await self.in_thread(partial(self.producer.prepare, message, options=options))
 
     async def commit(self, message: HalfMessage, remark: str = "") -> None:
         """As :meth:`TransactionProducer.commit`."""
@@ -48,21 +40,13 @@ class AsyncTransactionProducer:
         """As :meth:`TransactionProducer.rollback`."""
         await self.in_thread(self.producer.rollback, message, remark)
 
-    def transaction(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
-        headers: Headers = (),
-        partition: int | None = None,
-        options: TransactionOptions | None = None,
-    ) -> "AsyncTransactionScope":
-        """``async with producer.transaction("orders", value) as transaction: ...``."""
-        return AsyncTransactionScope(self, self.producer.transaction(topic, value, key, headers, partition, options))
+    def transaction(self, message: Message, *, options: TransactionOptions | None = None) -> "AsyncTransactionScope":
+        """``async with producer.transaction(message) as transaction: ...``."""
+        return AsyncTransactionScope(self, self.producer.transaction(message, options=options))
 
-    def begin(self, options: TransactionOptions | None = None) -> "AsyncTransaction":
+    def begin(self, *, options: TransactionOptions | None = None) -> "AsyncTransaction":
         """``async with producer.begin().add(...).add(...) as transaction: ...``: several messages."""
-        return AsyncTransaction(self, self.producer.begin(options))
+        return AsyncTransaction(self, self.producer.begin(options=options))
 
     async def flush(self, seconds: float = 10.0) -> None:
         """As :meth:`TransactionProducer.flush`."""
@@ -121,16 +105,9 @@ class AsyncTransaction:
         self._transaction = transaction
         self._scope = AsyncTransactionScope(producer, TransactionScope(transaction.prepare, producer.producer.end))
 
-    def add(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
-        headers: Headers = (),
-        partition: int | None = None,
-    ) -> Self:
+    def add(self, message: Message) -> Self:
         """Add a message. Nothing is written yet."""
-        self._transaction.add(topic, value, key, headers, partition)
+        self._transaction.add(message)
         return self
 
     async def __aenter__(self) -> AsyncTransactionScope:

@@ -26,7 +26,7 @@ class HalfMessage(NamedTuple):
     value: bytes | None
     key: bytes | None
     headers: Headers
-    position: HalfPosition
+    half: HalfPosition
     messages: Sequence[Message] = ()
     """All messages, when the transaction has several; ``topic`` is the first one's then, the rest is empty."""
 

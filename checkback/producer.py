@@ -83,14 +83,7 @@ class TransactionProducer:
             raise ConfigurationError(f"{error} Run 'checkback topics create' first.") from error
 
     def send_in_transaction(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
-        headers: Headers = (),
-        arg: Any = None,
-        partition: int | None = None,
-        options: TransactionOptions | None = None,
+        self, message: Message, *, arg: Any = None, options: TransactionOptions | None = None
     ) -> TransactionSendResult:
         """Send a message with a local transaction.
 
@@ -99,12 +92,8 @@ class TransactionProducer:
         3. Write the op, without waiting: if it is lost, the check finds out.
 
         Args:
-            topic: the real topic.
-            value: the message; None is a tombstone and needs a key.
-            key: the message's key.
-            headers: the application's headers; names must not begin with ``cb-``.
+            message: what consumers will get.
             arg: handed to ``execute_local_transaction``.
-            partition: of the real topic; by default the key decides.
             options: check immunity, check max, time of delivery.
 
         Raises:
@@ -113,10 +102,10 @@ class TransactionProducer:
             ProducerClosedError: after ``close()``.
         """
         self._the_listener()
-        return self._run(self.prepare(topic, value, key, headers, partition, options), arg)  # 1
+        return self._run(self.prepare(message, options=options), arg)  # 1
 
-    def begin(self, options: TransactionOptions | None = None) -> "Transaction":
-        """Begin a transaction of several messages: ``begin().add(...).add(...).send(arg)``.
+    def begin(self, *, options: TransactionOptions | None = None) -> "Transaction":
+        """Begin a transaction of several messages: ``begin().add(...).add(...).send(arg=...)``.
 
         There is one local transaction and one decision: all of them are delivered, or none.
         """
@@ -124,27 +113,19 @@ class TransactionProducer:
         return Transaction(self, options)
 
     def send_several_in_transaction(
-        self, messages: Sequence[Message], arg: Any = None, options: TransactionOptions | None = None
+        self, messages: Sequence[Message], *, arg: Any = None, options: TransactionOptions | None = None
     ) -> TransactionSendResult:
         """As ``send_in_transaction``, for several messages that are delivered together or not at all."""
         self._the_listener()
-        return self._run(self.prepare_several(messages, options), arg)
+        return self._run(self.prepare_several(messages, options=options), arg)
 
-    def transaction(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
-        headers: Headers = (),
-        partition: int | None = None,
-        options: TransactionOptions | None = None,
-    ) -> TransactionScope:
-        """A transaction around a block: ``with producer.transaction("orders", value) as transaction: ...``.
+    def transaction(self, message: Message, *, options: TransactionOptions | None = None) -> TransactionScope:
+        """A transaction around a block: ``with producer.transaction(message) as transaction: ...``.
 
         The half message is written on entry; see :class:`~checkback.TransactionScope` for how it ends. Arguments and
         errors as in ``send_in_transaction``; no listener is needed.
         """
-        return TransactionScope(partial(self.prepare, topic, value, key, headers, partition, options), self.end)
+        return TransactionScope(partial(self.prepare, message, options=options), self.end)
 
     def transactional(
         self, describe: Callable[P, Message | Sequence[Message]]
@@ -160,7 +141,7 @@ class TransactionProducer:
             def run(*args: P.args, **kwargs: P.kwargs) -> R | None:
                 described = describe(*args, **kwargs)
                 prepare = (
-                    partial(self.prepare, *described)
+                    partial(self.prepare, described)
                     if isinstance(described, Message)
                     else partial(self.prepare_several, described)
                 )
@@ -172,7 +153,7 @@ class TransactionProducer:
 
         return decorate
 
-    def send(self, message: Message, options: TransactionOptions | None = None) -> HalfMessage:
+    def send(self, message: Message, *, options: TransactionOptions | None = None) -> HalfMessage:
         """Send a message that has no local transaction: delivered once, now or at ``options.deliver_at_ms``.
 
         One record instead of two, and never checked. Returns when Kafka has it.
@@ -183,31 +164,29 @@ class TransactionProducer:
             ProtocolError, ProducerClosedError: as in ``send_in_transaction``.
         """
         self._refuse_when_closed()
+        return self._written(message, options, decided)
+
+    def prepare(self, message: Message, *, options: TransactionOptions | None = None) -> HalfMessage:
+        """Write a half message and wait until Kafka has it. Arguments and errors as in ``send_in_transaction``."""
+        self._refuse_when_closed()
+        return self._written(message, options)
+
+    def _written(
+        self,
+        message: Message,
+        options: TransactionOptions | None,
+        marked: Callable[[Headers], Headers] = tuple,
+    ) -> HalfMessage:
+        if not isinstance(message, Message):
+            raise ProtocolError(f"A checkback.Message is what a producer sends, not {type(message).__name__}.")
         topic, value, key, headers, partition = message
         transaction_id = _new_transaction_id()
         wire = half_headers(transaction_id, self.group, topic, headers, partition=partition, options=options)
         _refuse_unwritable(value, key)
-        position = self._write_half(value, key, decided(wire))
-        return HalfMessage(transaction_id, topic, value, key, headers, position)
+        half = self._write_half(value, key, marked(wire))
+        return HalfMessage(transaction_id, topic, value, key, headers, half)
 
-    def prepare(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
-        headers: Headers = (),
-        partition: int | None = None,
-        options: TransactionOptions | None = None,
-    ) -> HalfMessage:
-        """Write a half message and wait until Kafka has it. Arguments and errors as in ``send_in_transaction``."""
-        self._refuse_when_closed()
-        transaction_id = _new_transaction_id()
-        wire = half_headers(transaction_id, self.group, topic, headers, partition=partition, options=options)
-        _refuse_unwritable(value, key)
-        position = self._write_half(value, key, wire)
-        return HalfMessage(transaction_id, topic, value, key, headers, position)
-
-    def prepare_several(self, messages: Sequence[Message], options: TransactionOptions | None = None) -> HalfMessage:
+    def prepare_several(self, messages: Sequence[Message], *, options: TransactionOptions | None = None) -> HalfMessage:
         """Write several messages as one half message, and wait until Kafka has it.
 
         All of them together must fit into a record of the half topic, and into 16 MiB. Errors as in
@@ -219,16 +198,16 @@ class TransactionProducer:
         refuse_several_too_large(messages)
         topic = messages[0].topic
         wire = half_headers(transaction_id, self.group, topic, options=options, messages=len(messages))
-        position = self._write_half(value, None, wire)
-        return HalfMessage(transaction_id, topic, None, None, (), position, tuple(messages))
+        half = self._write_half(value, None, wire)
+        return HalfMessage(transaction_id, topic, None, None, (), half, tuple(messages))
 
     def _write_half(self, value: bytes | None, key: bytes | None, wire: Headers) -> HalfPosition:
         refuse_too_large(value, key, wire)
         partition = self._partition_run.next_partition()
         record = OutgoingRecord(self.topics.half, partition, key, value, wire)
-        position = HalfPosition(partition, self._transport.write_half(record))
+        half = HalfPosition(partition, self._transport.write_half(record))
         self._partition_run.look()  # Kafka has just answered: it will again
-        return position
+        return half
 
     def commit(self, message: HalfMessage, remark: str = "") -> None:
         """Say that the local transaction has committed: the message will be delivered. Does not wait."""
@@ -273,14 +252,13 @@ class TransactionProducer:
             state, remark = LocalTransactionState.UNKNOWN, f"execute_local_transaction raised {error!r}"
             _LOGGER.exception("The local transaction of %s raised: its outcome is unknown", message.transaction_id)
         self._end(message, Action(state), remark)  # 3
-        return TransactionSendResult(message.transaction_id, state, message.position, remark)
+        return TransactionSendResult(message.transaction_id, state, message.half, remark)
 
     def _end(self, message: HalfMessage, action: Action, remark: str) -> None:
-        position = message.position
-        headers = op_headers(message.transaction_id, self.group, position, action, Source.PRODUCER)
+        headers = op_headers(message.transaction_id, self.group, message.half, action, Source.PRODUCER)
         content = remark.encode(errors="replace")[:MAX_REMARK_BYTES]
         # On the half message's partition number: that is where the query looks, and what orders ops of a half.
-        record = OutgoingRecord(self.topics.op, position.partition, None, content, headers)
+        record = OutgoingRecord(self.topics.op, message.half.partition, None, content, headers)
         self._transport.write_op(record, partial(_report_lost_op, message, action))
 
     def _the_listener(self) -> TransactionListener:
@@ -309,16 +287,9 @@ class Transaction:
         self._options = options
         self._messages: list[Message] = []
 
-    def add(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
-        headers: Headers = (),
-        partition: int | None = None,
-    ) -> Self:
-        """Add a message; arguments as in ``send_in_transaction``. Nothing is written yet."""
-        self._messages.append(Message(topic, value, key, headers, partition))
+    def add(self, message: Message) -> Self:
+        """Add a message. Nothing is written yet."""
+        self._messages.append(message)
         return self
 
     def __enter__(self) -> TransactionScope:
@@ -331,11 +302,11 @@ class Transaction:
 
     def prepare(self) -> HalfMessage:
         """Write the half message; ``producer.commit`` or ``producer.rollback`` ends the transaction."""
-        return self._producer.prepare_several(self._messages, self._options)
+        return self._producer.prepare_several(self._messages, options=self._options)
 
-    def send(self, arg: Any = None) -> TransactionSendResult:
+    def send(self, *, arg: Any = None) -> TransactionSendResult:
         """Write the half message, run the listener's local transaction, write the op."""
-        return self._producer.send_several_in_transaction(self._messages, arg, self._options)
+        return self._producer.send_several_in_transaction(self._messages, arg=arg, options=self._options)
 
 
 class _PartitionRun:

@@ -224,13 +224,17 @@ class TransactionOptions:
 
 
 class Message(NamedTuple):
-    """One of several messages of a transaction."""
+    """A message as consumers get it."""
 
     topic: str
+    """The real topic."""
     value: bytes | None
+    """None is a tombstone, and needs a key."""
     key: bytes | None = None
     headers: Headers = ()
+    """The application's own, in this order; names must not begin with ``cb-``."""
     partition: int | None = None
+    """Of the real topic; by default the key decides."""
 
 
 def pack(messages: Sequence[Message]) -> bytes:

@@ -11,7 +11,7 @@ from flask import Flask
 from sqlalchemy import create_engine, text
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
-from checkback import EndpointAnnouncer, Rollback, Topics, TransactionProducer, check_app
+from checkback import EndpointAnnouncer, Message, Rollback, Topics, TransactionProducer, check_app
 from checkback.transaction_log import SqlTransactionLog
 
 
@@ -38,7 +38,10 @@ def create_app(
     @app.post("/orders/<int:number>/pay")
     def pay(number: int) -> tuple[dict[str, int], int]:
         message = json.dumps({"order": number}).encode()
-        with producer.transaction("points", message, key=b"order-%d" % number) as half, engine.begin() as connection:
+        with (
+            producer.transaction(Message("points", message, b"order-%d" % number)) as half,
+            engine.begin() as connection,
+        ):
             log.record(connection, half.transaction_id)
             new = text("INSERT INTO paid VALUES (:number) ON CONFLICT DO NOTHING")
             if not connection.execute(new, {"number": number}).rowcount:

@@ -145,7 +145,7 @@ class Hanging:
     def _begin(self) -> None:
         large = self._chance.random() < _LARGE_OFTEN
         message = _message(self._chance, self._topic, HANGS, large=large)
-        half = self._producer.prepare(message.topic, message.value, message.key, message.headers)
+        half = self._producer.prepare(Message(message.topic, message.value, message.key, headers=message.headers))
         self._open.append(_Open(time.monotonic() + self._chance.uniform(*_OPEN_SECONDS), half, message))
 
     def _end(self, this: _Open) -> None:
@@ -179,7 +179,7 @@ class Flooding:
             if stopping.is_set():
                 break
             message = _message(self._chance, self._topic, FLOODS, large=large)
-            half = self._producer.prepare(message.topic, message.value, message.key, message.headers)
+            half = self._producer.prepare(Message(message.topic, message.value, message.key, headers=message.headers))
             posted.append((half, message, fate))
         for half, message, fate in posted:
             self._end(half, message, fate)

@@ -75,7 +75,7 @@ class Shop:
             messages[0] = messages[0]._replace(topic=topic, partition=partition)
         if len(messages) == 1:
             topic, value, key, headers, partition = messages[0]
-            half = self._producer.prepare(topic, value, key, headers, partition)
+            half = self._producer.prepare(Message(topic, value, key, headers=headers, partition=partition))
         else:
             half = self._producer.prepare_several(messages)
         if fate not in {Fate.ROLLED_BACK, Fate.NEITHER}:

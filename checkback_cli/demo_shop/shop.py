@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from checkback import Message
 from checkback.check_protocol import CheckRequest
 from checkback.listener import HalfMessage, LocalTransactionState
 from checkback.producer import TransactionProducer
@@ -76,7 +77,7 @@ class Shop:
     def place(self, producer: TransactionProducer, order: Order) -> None:
         """Send one order; a crash loses the op, as the death of a process would."""
         with contextlib.suppress(Crash):  # the rest of the shop continues, as other processes would
-            producer.send_in_transaction(TOPIC, order.message(), key=order.customer.encode(), arg=order)
+            producer.send_in_transaction(Message(TOPIC, order.message(), order.customer.encode()), arg=order)
 
     def execute_local_transaction(self, message: HalfMessage, arg: Any) -> LocalTransactionState:
         """Write the order into the database."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from sqlalchemy import create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, mapped_column
 
-from checkback import EndpointAnnouncer, Rollback, TransactionProducer, check_app
+from checkback import EndpointAnnouncer, Message, Rollback, TransactionProducer, check_app
 from checkback.transaction_log import SqlTransactionLog
 
 KAFKA = os.environ.get("SHOP_KAFKA", "localhost:9092")
@@ -80,7 +80,7 @@ def pay(number: int, request: Request) -> dict[str, int]:
 
     transaction = request.app.state.producer.begin()
     for topic, message in messages(order).items():
-        transaction.add(topic, message, key=order.customer.encode())
+        transaction.add(Message(topic, message, order.customer.encode()))
     with transaction as half:  # the three messages are safe in Kafka now, and nobody sees them
         with Session(engine) as session, session.begin():
             log.record(session, half.transaction_id)

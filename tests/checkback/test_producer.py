@@ -21,6 +21,7 @@ from checkback import (
     HalfMessageError,
     HalfMessageTimeoutError,
     LocalTransactionState,
+    Message,
     ProducerClosedError,
     ProtocolError,
     Topics,
@@ -90,7 +91,7 @@ def test_the_half_message_is_in_kafka_before_the_local_transaction(transport: Tr
     seen: list[Any] = []
 
     def execute(message: HalfMessage, _: Any) -> LocalTransactionState:
-        seen.append(half_at(place, message.position))
+        seen.append(half_at(place, message.half))
         assert place.read(place.topics.op) == []
         return COMMIT
 
@@ -98,7 +99,7 @@ def test_the_half_message_is_in_kafka_before_the_local_transaction(transport: Tr
     with TransactionProducer(
         place.bootstrap_servers, "orders", listener(execute), topics=place.topics, transport=transport
     ) as producer:
-        result = producer.send_in_transaction("paid", b"value", b"key", headers)
+        result = producer.send_in_transaction(Message("paid", b"value", b"key", headers=headers))
         assert result.state is COMMIT
         [half] = seen
         assert (half.partition, half.offset) == result.half
@@ -108,7 +109,7 @@ def test_the_half_message_is_in_kafka_before_the_local_transaction(transport: Tr
 
 def test_the_local_transaction_gets_message_and_argument(producer: TransactionProducer, ran: Recorder) -> None:
     argument = object()
-    result = producer.send_in_transaction("paid", b"value", b"key", [("a", b"1")], argument)
+    result = producer.send_in_transaction(Message("paid", b"value", b"key", headers=[("a", b"1")]), arg=argument)
     [(message, given)] = ran.ran
     assert given is argument
     assert message == HalfMessage(result.transaction_id, "paid", b"value", b"key", [("a", b"1")], result.half)
@@ -122,7 +123,7 @@ def test_the_op_says_how_it_ended_on_the_halfs_partition(
     with TransactionProducer(
         place.bootstrap_servers, "orders", execute, topics=place.topics, transport=transport
     ) as producer:
-        results = [producer.send_in_transaction("paid", b"%d" % number) for number in range(70)]
+        results = [producer.send_in_transaction(Message("paid", b"%d" % number)) for number in range(70)]
         producer.flush()
         ops = {dict(op.headers)["cb-id"].decode(): op for op in place.read(place.topics.op)}
     assert {result.half.partition for result in results} == set(range(HALF_PARTITIONS))
@@ -146,7 +147,7 @@ def test_an_exception_makes_the_outcome_unknown(
     with TransactionProducer(
         place.bootstrap_servers, "orders", listener(execute), topics=place.topics, transport=transport
     ) as producer:
-        result = producer.send_in_transaction("paid", b"value")
+        result = producer.send_in_transaction(Message("paid", b"value"))
         op = only_op(place, producer)
     assert result.state is UNKNOWN
     assert result.remark == "execute_local_transaction raised LookupError('the database went away')"
@@ -160,7 +161,7 @@ def test_an_answer_that_is_none_is_unknown(transport: TransportName, place: Plac
     with TransactionProducer(
         place.bootstrap_servers, "orders", listener(lambda *_: answer), topics=place.topics, transport=transport
     ) as producer:
-        assert producer.send_in_transaction("paid", b"value").state is UNKNOWN
+        assert producer.send_in_transaction(Message("paid", b"value")).state is UNKNOWN
 
 
 def test_the_death_of_the_process_writes_no_op(transport: TransportName, place: Place) -> None:
@@ -174,7 +175,7 @@ def test_the_death_of_the_process_writes_no_op(transport: TransportName, place: 
         place.bootstrap_servers, "orders", listener(execute), topics=place.topics, transport=transport
     ) as producer:
         with pytest.raises(Death):
-            producer.send_in_transaction("paid", b"value")
+            producer.send_in_transaction(Message("paid", b"value"))
         producer.flush()
         assert place.read(place.topics.op) == []
         assert len(place.read(place.topics.half)) == 1
@@ -201,7 +202,7 @@ def test_without_a_half_message_the_local_transaction_does_not_run(
     arguments: dict[str, Any], error: type[Exception], place: Place, producer: TransactionProducer, ran: Recorder
 ) -> None:
     with pytest.raises(error) as raised:
-        producer.send_in_transaction(**{"topic": "paid", "value": b"value", **arguments})
+        producer.send_in_transaction(Message(**{"topic": "paid", "value": b"value", **arguments}))
     assert not isinstance(raised.value, HalfMessageTimeoutError)
     producer.flush()
     assert ran.ran == []
@@ -213,44 +214,44 @@ def test_a_half_message_not_acknowledged_in_time_may_be_tried_again(
 ) -> None:
     monkeypatch.setattr(producer._transport, "_half_timeout_ms", 0)
     with pytest.raises(HalfMessageTimeoutError, match="the local transaction was not run") as raised:
-        producer.send_in_transaction("paid", b"value")
+        producer.send_in_transaction(Message("paid", b"value"))
     assert raised.value.retriable
     assert ran.ran == []
 
 
 def test_a_tombstone_with_its_key(place: Place, producer: TransactionProducer) -> None:
-    half = half_at(place, producer.send_in_transaction("paid", None, b"key").half)
+    half = half_at(place, producer.send_in_transaction(Message("paid", None, b"key")).half)
     assert (half.key, half.value) == (b"key", None)
 
 
 def test_a_partition_of_the_real_topic(place: Place, producer: TransactionProducer) -> None:
-    half = half_at(place, producer.send_in_transaction("paid", b"value", partition=3).half)
+    half = half_at(place, producer.send_in_transaction(Message("paid", b"value", partition=3)).half)
     assert dict(half.headers)["cb-partition"] == b"3"
 
 
 @pytest.mark.parametrize("action", [Action.COMMIT, Action.ROLLBACK])
 def test_the_plain_steps_need_no_listener(transport: TransportName, place: Place, action: Action) -> None:
     with TransactionProducer(place.bootstrap_servers, "orders", topics=place.topics, transport=transport) as producer:
-        message = producer.prepare("paid", b"value", b"key")
-        assert half_at(place, message.position).value == b"value"
+        message = producer.prepare(Message("paid", b"value", b"key"))
+        assert half_at(place, message.half).value == b"value"
         end = producer.commit if action is Action.COMMIT else producer.rollback
         end(message, "by hand: größe")
         op = only_op(place, producer)
-    assert list(op.headers) == op_headers(message.transaction_id, "orders", message.position, action, Source.PRODUCER)
-    assert (op.partition, op.value) == (message.position.partition, "by hand: größe".encode())
+    assert list(op.headers) == op_headers(message.transaction_id, "orders", message.half, action, Source.PRODUCER)
+    assert (op.partition, op.value) == (message.half.partition, "by hand: größe".encode())
 
 
 def test_the_composed_step_needs_a_listener(transport: TransportName, place: Place) -> None:
     with TransactionProducer(place.bootstrap_servers, "orders", topics=place.topics, transport=transport) as producer:
         with pytest.raises(ConfigurationError, match="needs a listener"):
-            producer.send_in_transaction("paid", b"value")
+            producer.send_in_transaction(Message("paid", b"value"))
         assert place.read(place.topics.half) == []
 
 
 def test_an_op_that_cannot_be_written_is_left_to_the_check(
     place: Place, producer: TransactionProducer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    message = producer.prepare("paid", b"value")
+    message = producer.prepare(Message("paid", b"value"))
     with caplog.at_level(logging.WARNING, "checkback"):
         producer.commit(message._replace(position=HalfPosition(HALF_PARTITIONS, 0)))  # no such partition
         producer.flush()
@@ -259,18 +260,18 @@ def test_an_op_that_cannot_be_written_is_left_to_the_check(
 
 
 def test_of_a_long_remark_so_much_is_written_as_the_job_keeps(place: Place, producer: TransactionProducer) -> None:
-    producer.commit(producer.prepare("paid", b"value"), "x" * TOO_LARGE)
+    producer.commit(producer.prepare(Message("paid", b"value")), "x" * TOO_LARGE)
     producer.flush()
     assert [record.value for record in place.read(place.topics.op)] == [b"x" * 4096]
 
 
 def test_nothing_is_sent_after_close(place: Place, producer: TransactionProducer, ran: Recorder) -> None:
-    message = producer.prepare("paid", b"value")
+    message = producer.prepare(Message("paid", b"value"))
     producer.close()
     producer.close()
     for use in (
-        lambda: producer.send_in_transaction("paid", b"value"),
-        lambda: producer.prepare("paid", b"value"),
+        lambda: producer.send_in_transaction(Message("paid", b"value")),
+        lambda: producer.prepare(Message("paid", b"value")),
         lambda: producer.commit(message),
         lambda: producer.rollback(message),
     ):
@@ -282,7 +283,7 @@ def test_nothing_is_sent_after_close(place: Place, producer: TransactionProducer
 
 def test_closing_writes_what_is_waiting(transport: TransportName, place: Place) -> None:
     with TransactionProducer(place.bootstrap_servers, "orders", topics=place.topics, transport=transport) as producer:
-        messages = [producer.prepare("paid", b"value") for _ in range(10)]
+        messages = [producer.prepare(Message("paid", b"value")) for _ in range(10)]
         for message in messages:
             producer.commit(message)
     written = {dict(op.headers)["cb-id"].decode() for op in place.read(place.topics.op)}
@@ -294,7 +295,7 @@ def test_two_threads_share_one_producer(place: Place, producer: TransactionProdu
 
     def send(_: int) -> list[str]:
         together.wait(10)
-        return [producer.send_in_transaction("paid", b"value").transaction_id for _ in range(each)]
+        return [producer.send_in_transaction(Message("paid", b"value")).transaction_id for _ in range(each)]
 
     with ThreadPoolExecutor(2) as threads:
         first, second = threads.map(send, range(2))
@@ -352,7 +353,7 @@ def test_in_a_forked_child_it_says_so(producer: TransactionProducer) -> None:
     child = os.fork()
     if child == 0:  # only system calls from here on: this is a copy of pytest
         try:
-            producer.prepare("paid", b"value")
+            producer.prepare(Message("paid", b"value"))
         except ProducerClosedError as error:
             os.write(write, str(error).encode())
         finally:
@@ -371,10 +372,10 @@ def test_kafka_going_away_is_a_time_out_that_may_be_tried_again(transport: Trans
         producer = TransactionProducer(
             kafka.bootstrap_servers, "orders", listener(ran), half_timeout_ms=1_500, transport=transport
         )
-        message = producer.prepare("paid", b"value")
+        message = producer.prepare(Message("paid", b"value"))
         kafka.kill()
         with pytest.raises(HalfMessageError) as raised:
-            producer.send_in_transaction("paid", b"value")
+            producer.send_in_transaction(Message("paid", b"value"))
         assert raised.value.retriable
         assert ran.ran == []
         producer.commit(message)  # lost, and left to the check

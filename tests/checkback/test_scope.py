@@ -41,17 +41,19 @@ def halves(place: Place) -> dict[str, Any]:
 
 
 def test_leaving_a_block_commits(place: Place, producer: TransactionProducer) -> None:
-    with producer.transaction("paid", b"value", b"key", [("a", b"1")], 3, TransactionOptions(check_max=4)) as scope:
+    with producer.transaction(
+        Message("paid", b"value", b"key", headers=[("a", b"1")], partition=3), options=TransactionOptions(check_max=4)
+    ) as scope:
         half = halves(place)[scope.transaction_id]
         assert ops(place, producer) == {}
-    assert (half.key, half.value, half.offset) == (b"key", b"value", scope.message.position.offset)
+    assert (half.key, half.value, half.offset) == (b"key", b"value", scope.message.half.offset)
     assert dict(half.headers)["cb-partition"] == b"3"
     assert dict(half.headers)["cb-check-max"] == b"4"
     assert ops(place, producer) == {scope.transaction_id: ("commit", "")}
 
 
 def test_rollback_rolls_back_and_goes_no_further(place: Place, producer: TransactionProducer) -> None:
-    with producer.transaction("paid", b"value") as scope:
+    with producer.transaction(Message("paid", b"value")) as scope:
         raise Rollback("out of stock")
     assert ops(place, producer) == {scope.transaction_id: ("rollback", "out of stock")}
 
@@ -60,20 +62,20 @@ def test_rollback_rolls_back_and_goes_no_further(place: Place, producer: Transac
 def test_any_other_exception_is_unknown_and_raised_on(
     place: Place, producer: TransactionProducer, error: BaseException
 ) -> None:
-    with pytest.raises(type(error)), producer.transaction("paid", b"value") as scope:
+    with pytest.raises(type(error)), producer.transaction(Message("paid", b"value")) as scope:
         raise error
     assert ops(place, producer) == {scope.transaction_id: ("unknown", f"the transaction's code raised {error!r}")}
 
 
 def test_without_a_half_message_the_block_does_not_run(producer: TransactionProducer) -> None:
     ran = []
-    with pytest.raises(HalfMessageError), producer.transaction("paid", b"x" * 2_000_000):
+    with pytest.raises(HalfMessageError), producer.transaction(Message("paid", b"x" * 2_000_000)):
         ran.append(1)
     assert ran == []
 
 
 def test_a_scope_is_for_one_transaction(producer: TransactionProducer) -> None:
-    scope = producer.transaction("paid", b"value")
+    scope = producer.transaction(Message("paid", b"value"))
     with pytest.raises(CheckbackError, match="not begun"):
         _ = scope.transaction_id
     with scope:
@@ -83,7 +85,7 @@ def test_a_scope_is_for_one_transaction(producer: TransactionProducer) -> None:
 
 
 def test_a_block_for_several_messages(place: Place, producer: TransactionProducer) -> None:
-    with producer.begin().add("paid", b"1", b"k").add("points", b"2") as scope:
+    with producer.begin().add(Message("paid", b"1", b"k")).add(Message("points", b"2")) as scope:
         half = halves(place)[scope.transaction_id]
     assert unpack(half.value) == (Message("paid", b"1", b"k", []), Message("points", b"2", None, []))
     assert dict(half.headers)["cb-messages"] == b"2"
@@ -119,7 +121,7 @@ def test_a_decorated_function_may_have_several_messages(place: Place, producer: 
 
 def test_coroutines_are_transactions_side_by_side(place: Place, producer: TransactionProducer) -> None:
     async def pay(together: AsyncTransactionProducer, number: int) -> str:
-        async with together.transaction("paid", b"%d" % number) as scope:
+        async with together.transaction(Message("paid", b"%d" % number)) as scope:
             await asyncio.sleep(0)
             if number % 3 == 0:
                 raise Rollback
@@ -142,7 +144,7 @@ def test_a_cancelled_coroutine_leaves_its_outcome_unknown(place: Place, producer
         inside = asyncio.Event()
 
         async def pay(together: AsyncTransactionProducer) -> None:
-            async with together.begin().add("paid", b"1").add("points", b"2") as scope:
+            async with together.begin().add(Message("paid", b"1")).add(Message("points", b"2")) as scope:
                 names.append(scope.transaction_id)
                 inside.set()
                 await asyncio.Event().wait()
@@ -162,7 +164,7 @@ def test_a_cancelled_coroutine_leaves_its_outcome_unknown(place: Place, producer
 def test_the_plain_steps_are_there_for_coroutines(place: Place, producer: TransactionProducer) -> None:
     async def steps() -> tuple[str, str]:
         async with AsyncTransactionProducer(producer) as together:
-            kept, dropped = await together.prepare("paid", b"1"), await together.prepare("paid", b"2")
+            kept, dropped = await together.prepare(Message("paid", b"1")), await together.prepare(Message("paid", b"2"))
             await together.commit(kept)
             await together.rollback(dropped, "why")
             await together.flush()

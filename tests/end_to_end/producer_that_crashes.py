@@ -130,11 +130,11 @@ def main(bootstrap_servers: str, prefix: str, topic: str, database: str, name: s
         TransactionProducer(bootstrap_servers, GROUP, listener, topics=topics) as producer,
     ):
         if count == 1:
-            producer.send_in_transaction(topic, messages[0].value, messages[0].key)
+            producer.send_in_transaction(Message(topic, messages[0].value, messages[0].key))
         else:
             transaction = producer.begin()
             for message in messages:
-                transaction.add(message.topic, message.value, message.key)
+                transaction.add(Message(message.topic, message.value, message.key))
             transaction.send()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from checkback import HalfMessage, TransactionOptions, TransactionProducer
+from checkback import HalfMessage, Message, TransactionOptions, TransactionProducer
 from checkback.exceptions import CheckpointMismatchError, JobFailedError
 from checkback.protocol import Action, Source, op_headers
 from state import RULES_VERSION
@@ -49,16 +49,16 @@ def late(place: Place, spark: SparkSession) -> Callable[[Action, Source], None]:
     """Writes ops for a message that is open, and whose own check immunity is over."""
     options = TransactionOptions(check_immunity_ms=0)
     with TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer:
-        message = producer.prepare(place.real_topic, b"value", options=options)
+        message = producer.prepare(Message(place.real_topic, b"value"), options=options)
     with running(place, spark, transactions=ACCEPT, checks={"in_job": False}) as counts:
         wait_until(lambda: counts["half"] == 1)
     return lambda action, source: _op(place, message, action, source)
 
 
 def _op(place: Place, message: HalfMessage, action: Action, source: Source) -> None:
-    headers = op_headers(message.transaction_id, "shop", message.position, action, source)
+    headers = op_headers(message.transaction_id, "shop", message.half, action, source)
     with place.producer() as kafka:
-        kafka.send(place.topics.op, b"", headers=headers, partition=message.position.partition).get(10)
+        kafka.send(place.topics.op, b"", headers=headers, partition=message.half.partition).get(10)
 
 
 def test_a_decision_that_was_refused_is_not_taken_as_delivered(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from checkback import TransactionProducer
+from checkback import Message, TransactionProducer
 from checkback.exceptions import CheckbackError, CheckpointMismatchError
 from streaming import TransactionJob
 from tests.checkback.postgres import free_port
@@ -37,7 +37,7 @@ class Deliveries:
         place, value = self._place, b"message %d" % len(self._values)
         self._values.append(value)
         with TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer:
-            producer.commit(producer.prepare(place.real_topic, value))
+            producer.commit(producer.prepare(Message(place.real_topic, value)))
         wait_until(lambda: len(self.found()) >= len(self._values), 150, value.decode())
         assert self.found() == self._values
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from checkback import TransactionProducer
+from checkback import Message, TransactionProducer
 from tests.end_to_end.job_process import Job
 from tests.place import Place, wait_until
 from torture import clock
@@ -23,8 +23,8 @@ def test_four_days_ahead_park_no_message_and_the_right_clock_is_started_on_at_on
     with TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer:
         try:
             job.start()
-            undecided = producer.prepare(place.real_topic, b"undecided")
-            producer.commit(producer.prepare(place.real_topic, b"first"))
+            undecided = producer.prepare(Message(place.real_topic, b"undecided"))
+            producer.commit(producer.prepare(Message(place.real_topic, b"first")))
             wait_until(lambda: len(place.read(place.real_topic)) == 1, 150, "the first message")
             wait_until(lambda: len(place.read(place.topics.check)) == 1, what="the check of the undecided one")
             settable.set(_FOUR_DAYS)  # 1. while it runs

@@ -3,7 +3,7 @@
 from kafka import KafkaAdminClient
 from pyspark.sql import SparkSession
 
-from checkback import TransactionProducer
+from checkback import Message, TransactionProducer
 from checkback.protocol import Action, HalfPosition, Source, op_headers
 from checkback.topics import TopicAdministration
 from conf import TransactionSettings
@@ -36,10 +36,10 @@ def grow(place: Place) -> None:
 def send(place: Place, number: int) -> set[int]:
     """Messages in all half partitions; gives those."""
     with TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer:
-        sent = [producer.prepare(place.real_topic, b"%d" % n) for n in range(number)]
+        sent = [producer.prepare(Message(place.real_topic, b"%d" % n)) for n in range(number)]
         for message in sent:
             producer.commit(message)
-    return {message.position.partition for message in sent}
+    return {message.half.partition for message in sent}
 
 
 def test_topics_are_grown_while_the_job_runs_and_a_start_goes_on_with_them(place: Place, spark: SparkSession) -> None:

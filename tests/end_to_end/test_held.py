@@ -44,10 +44,16 @@ def test_topics_made_and_grown_late_get_their_messages_once_through_a_crash(plac
     late = f"{place.topics.prefix}late"
     job = Job(place)
     with TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer:
-        lone = [producer.prepare(late, b"%d" % number, b"k%d" % number) for number in range(20)]
-        beyond = [producer.prepare(place.real_topic, b"%d" % number, partition=5) for number in range(5)]
-        several = producer.begin().add(late, b"a").add(place.real_topic, b"b").add(late, b"c").prepare()
-        others = [producer.prepare(place.real_topic, b"%d" % number) for number in range(20)]
+        lone = [producer.prepare(Message(late, b"%d" % number, b"k%d" % number)) for number in range(20)]
+        beyond = [producer.prepare(Message(place.real_topic, b"%d" % number, partition=5)) for number in range(5)]
+        several = (
+            producer.begin()
+            .add(Message(late, b"a"))
+            .add(Message(place.real_topic, b"b"))
+            .add(Message(late, b"c"))
+            .prepare()
+        )
+        others = [producer.prepare(Message(place.real_topic, b"%d" % number)) for number in range(20)]
         for message in (*lone, *beyond, several, *others):
             producer.commit(message)
         producer.flush()
@@ -101,9 +107,9 @@ def test_an_operator_has_an_undeliverable_message_delivered_once_however_often_i
         running(place, spark) as counts,
         TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer,
     ):
-        message = producer.prepare(narrow, b"x" * 2_000, b"key", [("h", b"1")])
+        message = producer.prepare(Message(narrow, b"x" * 2_000, b"key", headers=[("h", b"1")]))
         producer.commit(message)
-        undecided = producer.prepare(place.real_topic, b"v", options=TransactionOptions(check_max=0))
+        undecided = producer.prepare(Message(place.real_topic, b"v"), options=TransactionOptions(check_max=0))
         wait_until(lambda: len(waiting(place)) == 2, 90, "the parked messages")
         refused = parked_command("commit", message.transaction_id)
         assert isinstance(refused.exception, OperatorError)
@@ -142,7 +148,7 @@ def test_a_message_without_a_local_transaction_is_one_record_and_delivered_at_it
         TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer,
     ):
         now = producer.send(Message(place.real_topic, b"now", b"k", [("h", b"1")]))
-        producer.send(Message(place.real_topic, b"later"), TransactionOptions(deliver_at_ms=tomorrow))
+        producer.send(Message(place.real_topic, b"later"), options=TransactionOptions(deliver_at_ms=tomorrow))
         wait_until(lambda: counts["committed"] == 1 and counts["delayed"] == 1, 60, "both")
     (record,) = place.read(place.real_topic)
     assert (record.value, record.key) == (b"now", b"k")

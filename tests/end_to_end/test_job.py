@@ -44,11 +44,13 @@ class Shop:
 def test_committed_messages_arrive_as_they_were_and_no_other(place: Place, spark: SparkSession) -> None:
     headers = [("b", b"\x00\xff"), ("a", b""), ("b", b"2")]
     with TransactionProducer(place.bootstrap_servers, "shop", Shop(), topics=place.topics) as producer:
-        whole = producer.send_in_transaction(place.real_topic, b"\x00whole", b"key", headers, arg=COMMIT)
-        tombstone = producer.send_in_transaction(place.real_topic, None, b"gone", arg=COMMIT)
-        keyless = producer.send_in_transaction(place.real_topic, b"keyless", arg=COMMIT, partition=3)
-        producer.send_in_transaction(place.real_topic, b"rolled back", arg=ROLLBACK)
-        producer.prepare(place.real_topic, b"open")
+        whole = producer.send_in_transaction(
+            Message(place.real_topic, b"\x00whole", b"key", headers=headers), arg=COMMIT
+        )
+        tombstone = producer.send_in_transaction(Message(place.real_topic, None, b"gone"), arg=COMMIT)
+        keyless = producer.send_in_transaction(Message(place.real_topic, b"keyless", partition=3), arg=COMMIT)
+        producer.send_in_transaction(Message(place.real_topic, b"rolled back"), arg=ROLLBACK)
+        producer.prepare(Message(place.real_topic, b"open"))
         producer.flush()
         with running(place, spark, transactions={"timeout": "1h"}) as counts:
             wait_until(lambda: counts["committed"] == 3 and counts["rolled_back"] == 1 and counts["half"] == 5)
@@ -69,11 +71,11 @@ def test_a_crashed_producers_transaction_is_decided_by_check_back(place: Place, 
         CheckEndpoint(place.bootstrap_servers, "shop", shop, topics=place.topics),
         TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer,
     ):
-        message = producer.prepare(place.real_topic, b"value", b"key", [("h", b"1")])
+        message = producer.prepare(Message(place.real_topic, b"value", b"key", headers=[("h", b"1")]))
         wait_until(lambda: counts["committed"] == 1)
     assert [record.value for record in place.read(place.real_topic)] == [b"value"]
     (request,) = shop.requests
-    assert (request.transaction_id, request.half) == (message.transaction_id, message.position)
+    assert (request.transaction_id, request.half) == (message.transaction_id, message.half)
     assert (request.key, request.value, list(request.headers)) == (b"key", b"value", [("h", b"1")])
     assert (request.attempt, request.check_max) == (1, 15)
     status = place.read(place.topics.status)
@@ -88,7 +90,7 @@ def test_checked_in_vain_it_is_parked(place: Place, spark: SparkSession) -> None
         CheckEndpoint(place.bootstrap_servers, "shop", shop, topics=place.topics),
         TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer,
     ):
-        producer.prepare(place.real_topic, b"value", b"key", [("h", b"1")])
+        producer.prepare(Message(place.real_topic, b"value", b"key", headers=[("h", b"1")]))
         wait_until(lambda: counts["parked"] == 1)
     assert [request.attempt for request in shop.requests] == [1, 2]
     (parked,) = place.read(place.topics.parked)
@@ -106,7 +108,7 @@ def test_records_that_break_the_protocol_go_whole_to_rejected(place: Place, spar
     ):
         kafka.send(place.topics.half, b"value", b"key", headers=broken, partition=1).get(10)
         kafka.send(place.topics.op, b"junk", b"k", headers=[("\u00fc", b"1")], partition=0).get(10)
-        producer.send_in_transaction(place.real_topic, b"good", arg=COMMIT)
+        producer.send_in_transaction(Message(place.real_topic, b"good"), arg=COMMIT)
         producer.flush()
         with running(place, spark) as counts:
             wait_until(lambda: counts["rejected"] == 2 and counts["committed"] == 1)
@@ -123,7 +125,7 @@ def test_records_that_break_the_protocol_go_whole_to_rejected(place: Place, spar
 
 def test_a_stopped_job_goes_on_where_it_was(place: Place, spark: SparkSession) -> None:
     with TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer:
-        messages = [producer.prepare(place.real_topic, b"%d" % number) for number in range(10)]
+        messages = [producer.prepare(Message(place.real_topic, b"%d" % number)) for number in range(10)]
         with running(place, spark, transactions={"timeout": "1h"}) as counts:
             producer.commit(messages[0])
             wait_until(lambda: counts["committed"] == 1)
@@ -164,7 +166,7 @@ def test_stopping_is_quick_and_leaves_nothing_half_done(place: Place, spark: Spa
 def test_a_listener_of_two_functions(place: Place) -> None:
     listener = CallableListener(lambda _message, arg: arg, lambda _request: UNKNOWN)
     with TransactionProducer(place.bootstrap_servers, "shop", listener, topics=place.topics) as producer:
-        assert producer.send_in_transaction(place.real_topic, b"v", arg=COMMIT).state is COMMIT
+        assert producer.send_in_transaction(Message(place.real_topic, b"v"), arg=COMMIT).state is COMMIT
 
 
 def test_several_messages_are_delivered_together_in_their_order_or_not_at_all(
@@ -173,11 +175,15 @@ def test_several_messages_are_delivered_together_in_their_order_or_not_at_all(
     with TransactionProducer(place.bootstrap_servers, "shop", Shop(), topics=place.topics) as producer:
         transaction = producer.begin()
         for number in range(20):
-            transaction.add(place.real_topic, b"%d" % number, b"key", [("n", b"%d" % number)])
-        transaction.add(place.real_topic, None, b"gone", partition=1).add("no-such-topic", b"nowhere", b"k")
-        sent = transaction.send(COMMIT)
-        producer.begin().add(place.real_topic, b"rolled back").add(place.real_topic, b"too").send(ROLLBACK)
-        producer.begin().add(place.real_topic, b"open").prepare()
+            transaction.add(Message(place.real_topic, b"%d" % number, b"key", headers=[("n", b"%d" % number)]))
+        transaction.add(Message(place.real_topic, None, b"gone", partition=1)).add(
+            Message("no-such-topic", b"nowhere", b"k")
+        )
+        sent = transaction.send(arg=COMMIT)
+        producer.begin().add(Message(place.real_topic, b"rolled back")).add(Message(place.real_topic, b"too")).send(
+            arg=ROLLBACK
+        )
+        producer.begin().add(Message(place.real_topic, b"open")).prepare()
         producer.flush()
         with running(place, spark, transactions={"timeout": "1h"}) as counts:
             # the one for the missing topic is held, and taken in again
@@ -204,7 +210,10 @@ def test_one_check_answers_for_all_messages_of_a_transaction(place: Place, spark
         TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer,
     ):
         message = (
-            producer.begin().add(place.real_topic, b"1", b"k", [("h", b"1")]).add(place.real_topic, b"2").prepare()
+            producer.begin()
+            .add(Message(place.real_topic, b"1", b"k", headers=[("h", b"1")]))
+            .add(Message(place.real_topic, b"2"))
+            .prepare()
         )
         wait_until(lambda: counts["committed"] == 1)
     assert sorted(record.value for record in place.read(place.real_topic)) == [b"1", b"2"]
@@ -220,8 +229,8 @@ def test_a_delayed_message_is_delivered_at_its_time_also_after_a_restart(place: 
     at_ms = int(time.time() * 1000) + 25_000
     options = TransactionOptions(deliver_at_ms=at_ms)
     with TransactionProducer(place.bootstrap_servers, "shop", Shop(), topics=place.topics) as producer:
-        producer.send_in_transaction(place.real_topic, b"later", arg=COMMIT, options=options)
-        producer.send_in_transaction(place.real_topic, b"now", arg=COMMIT)
+        producer.send_in_transaction(Message(place.real_topic, b"later"), arg=COMMIT, options=options)
+        producer.send_in_transaction(Message(place.real_topic, b"now"), arg=COMMIT)
         producer.flush()
         with running(place, spark) as counts:
             wait_until(lambda: counts["delayed"] == 1 and counts["committed"] == 1)
@@ -240,8 +249,10 @@ def test_an_operator_resumes_commits_and_rolls_back_what_was_parked(place: Place
         ParkedMessages(place.bootstrap_servers, place.topics) as parked,
     ):
         options = TransactionOptions(check_max=0)
-        names = [producer.prepare(place.real_topic, b"%d" % n, options=options).transaction_id for n in range(2)]
-        again = producer.prepare(place.real_topic, b"again", options=TransactionOptions(500, 1)).transaction_id
+        names = [
+            producer.prepare(Message(place.real_topic, b"%d" % n), options=options).transaction_id for n in range(2)
+        ]
+        again = producer.prepare(Message(place.real_topic, b"again"), options=TransactionOptions(500, 1)).transaction_id
         wait_until(lambda: counts["parked"] >= 2)
         listed = {message.transaction_id: message for message in parked.read()}
         parked.end([listed[names[0]]], Action.COMMIT, "by hand")
@@ -262,7 +273,7 @@ def test_an_operator_resumes_a_parked_message(place: Place, spark: SparkSession)
         TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer,
         ParkedMessages(place.bootstrap_servers, place.topics) as parked,
     ):
-        producer.prepare(place.real_topic, b"value")
+        producer.prepare(Message(place.real_topic, b"value"))
         wait_until(lambda: counts["parked"] == 1)
         shop.checked = COMMIT
         parked.end(parked.read(), Action.RESUME)

@@ -6,7 +6,7 @@ from pathlib import Path
 from kafka import KafkaAdminClient, TopicPartition
 from pyspark.sql import SparkSession
 
-from checkback import HalfMessage, TransactionProducer
+from checkback import HalfMessage, Message, TransactionProducer
 from checkback.topics import TopicAdministration
 from tests.end_to_end.job import running
 from tests.place import Place, wait_until
@@ -32,12 +32,12 @@ def test_large_messages_wait_in_kafka_and_arrive_as_they_were_sent(place: Place,
         prepared: list[HalfMessage] = []
         for number, size in enumerate(sizes):
             content = (b"k%d" % number, _bytes(number, size), long_headers if number % 3 == 0 else headers)
-            prepared.append(producer.prepare(place.real_topic, content[1], content[0], headers=content[2]))
+            prepared.append(producer.prepare(Message(place.real_topic, content[1], content[0], headers=content[2])))
             sent[prepared[-1].transaction_id.encode()] = content
         parts = [_bytes(100 + at, 200_000) for at in range(3)]
         several = producer.begin()
         for part in parts:
-            several = several.add(place.real_topic, part)
+            several = several.add(Message(place.real_topic, part))
         prepared.append(several.prepare())
         sent |= {
             b"%s#%d" % (prepared[-1].transaction_id.encode(), at): (None, part, []) for at, part in enumerate(parts, 1)
@@ -62,7 +62,7 @@ def test_large_messages_are_held_and_delivered_when_their_topic_is_there(place: 
     late = f"{place.topics.prefix}late"
     content = (b"key", _bytes(1, 300_000), [("long", _bytes(2, 6_000))])
     with TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer:
-        message = producer.prepare(late, content[1], content[0], headers=content[2])
+        message = producer.prepare(Message(late, content[1], content[0], headers=content[2]))
         producer.commit(message)
         producer.flush()
         with running(place, spark) as counts:
@@ -76,13 +76,13 @@ def test_large_messages_are_held_and_delivered_when_their_topic_is_there(place: 
 
 def test_a_message_that_kafka_has_no_more_is_parked_and_the_others_go_on(place: Place, spark: SparkSession) -> None:
     with TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer:
-        lost = producer.prepare(place.real_topic, _bytes(1, 50_000), b"key")
+        lost = producer.prepare(Message(place.real_topic, _bytes(1, 50_000), b"key"))
         with running(place, spark) as counts:
             wait_until(lambda: counts["half"] == 1, what="the half message")
             admin = KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)
-            admin.delete_records({TopicPartition(place.topics.half, lost.position.partition): lost.position.offset + 1})
+            admin.delete_records({TopicPartition(place.topics.half, lost.half.partition): lost.half.offset + 1})
             admin.close()
-            small = producer.prepare(place.real_topic, b"small")
+            small = producer.prepare(Message(place.real_topic, b"small"))
             for one in (lost, small):
                 producer.commit(one)
             producer.flush()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from checkback import HalfMessage, TransactionProducer
+from checkback import HalfMessage, Message, TransactionProducer
 from checkback.exceptions import DestinationError
 from checkback.local import LocalKafka
 from checkback.topics import TopicAdministration
@@ -42,7 +42,7 @@ def test_each_message_is_where_its_topic_goes_and_there_once(
     with TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer:
 
         def send(name: str) -> HalfMessage:
-            return producer.prepare(topics[name], name.encode(), b"key", [("h", b"\xff")])
+            return producer.prepare(Message(topics[name], name.encode(), b"key", headers=[("h", b"\xff")]))
 
         for _ in range(2):  # before and after a restart
             for name in ("plain", "twice", "apart", "everywhere"):
@@ -80,7 +80,7 @@ def test_a_table_that_fails_stops_the_job_in_one_sentence_and_gets_everything_la
             warehouse.break_it()
 
     with TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer:
-        message = producer.prepare(place.real_topic, b"value")
+        message = producer.prepare(Message(place.real_topic, b"value"))
         producer.commit(message)
         producer.flush()
     settings = place.settings(sinks=given, transactions={"timeout": "1h"})

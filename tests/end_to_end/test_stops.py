@@ -20,7 +20,7 @@ from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as Partition
 from pyspark.sql import SparkSession
 
-from checkback import TransactionProducer
+from checkback import Message, TransactionProducer
 from checkback.exceptions import CheckpointMismatchError, JobFailedError, JobStoppedError, ProgressError
 from checkback.topics import TopicAdministration
 from streaming import TransactionJob, opening
@@ -50,7 +50,7 @@ class Shop:
         with TransactionProducer(self.place.bootstrap_servers, "shop", topics=self.place.topics) as producer:
             for _ in range(number):
                 value = b"message %d" % len(self.sent)
-                producer.commit(producer.prepare(self.place.real_topic, value))
+                producer.commit(producer.prepare(Message(self.place.real_topic, value)))
                 self.sent.append(value)
 
     def job(self, *, new_checkpoint: bool = False) -> TransactionJob:

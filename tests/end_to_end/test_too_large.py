@@ -4,7 +4,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource
 from pyspark.sql import SparkSession
 
-from checkback import TransactionProducer
+from checkback import Message, TransactionProducer
 from checkback.protocol import Action, HalfPosition, Headers, Source, half_headers, op_headers
 from tests.end_to_end.job import running
 from tests.place import Place, wait_until
@@ -33,7 +33,7 @@ def test_what_unpacks_to_more_than_kafka_takes_stops_nothing(place: Place, spark
         TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer,
         running(place, spark, transactions={"timeout": "1h"}) as counts,
     ):
-        producer.commit(producer.prepare(place.real_topic, b"good"))
+        producer.commit(producer.prepare(Message(place.real_topic, b"good")))
         wait_until(lambda: counts["committed"] == 1 and counts["rejected"] >= 2)
     assert [record.value for record in place.read(place.real_topic)] == [b"good"]
     rejected = [(dict(record.headers), record.value) for record in place.read(place.topics.rejected)]

@@ -2,7 +2,7 @@
 
 from pyspark.sql import SparkSession
 
-from checkback import TransactionProducer
+from checkback import Message, TransactionProducer
 from checkback.parked import ParkedMessages
 from checkback.topics import TopicAdministration
 from tests.end_to_end.job import running
@@ -20,12 +20,20 @@ def test_good_messages_arrive_and_an_operator_sees_why_others_did_not(place: Pla
     ):
         for round_number in range(1, 4):  # batches that come after the first refusal, too
             sent = [
-                producer.prepare(narrow, b"x" * 2000),
-                producer.prepare(narrow, b"fits"),
-                producer.prepare("no-such-topic", b"nowhere"),
-                *(producer.prepare(place.real_topic, b"%d-%d" % (round_number, number)) for number in range(20)),
+                producer.prepare(Message(narrow, b"x" * 2000)),
+                producer.prepare(Message(narrow, b"fits")),
+                producer.prepare(Message("no-such-topic", b"nowhere")),
+                *(
+                    producer.prepare(Message(place.real_topic, b"%d-%d" % (round_number, number)))
+                    for number in range(20)
+                ),
             ]
-            several = producer.begin().add(narrow, b"x" * 3000).add(place.real_topic, b"%d-20" % round_number).prepare()
+            several = (
+                producer.begin()
+                .add(Message(narrow, b"x" * 3000))
+                .add(Message(place.real_topic, b"%d-20" % round_number))
+                .prepare()
+            )
             for message in (*sent, several):
                 producer.commit(message)
             producer.flush()

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from sqlalchemy import create_engine
 from werkzeug.serving import make_server
 
+from checkback import Message
 from checkback.transaction_log import SqlTransactionLog
 from examples.flask_shop import create_app
 from tests.end_to_end.job import running
@@ -67,8 +68,8 @@ def test_flask_answers_the_job(app: Flask, served: None, database: str, place: P
     _, producer = app.extensions["checkback"]
     engine = create_engine(database)
     # no op of either: a process that died before it could say
-    happened = producer.prepare(place.real_topic, b"happened")
-    producer.prepare(place.real_topic, b"did not happen")
+    happened = producer.prepare(Message(place.real_topic, b"happened"))
+    producer.prepare(Message(place.real_topic, b"did not happen"))
     with engine.begin() as connection:
         SqlTransactionLog(engine).record(connection, happened.transaction_id)
     with running(place, spark) as counts:

@@ -8,6 +8,7 @@ from checkback import (
     CheckRequest,
     HalfMessage,
     LocalTransactionState,
+    Message,
     Topics,
     TransactionProducer,
     check_app,
@@ -31,7 +32,7 @@ def main(bootstrap_servers: str, prefix: str, topic: str) -> None:
         CheckEndpoint(bootstrap_servers, "shop", shop, topics=topics),
         TransactionProducer(bootstrap_servers, "shop", shop, topics=topics) as producer,
     ):
-        result = producer.send_in_transaction(topic, b"one", key=b"customer-7", arg=b"one")
+        result = producer.send_in_transaction(Message(topic, b"one", b"customer-7"), arg=b"one")
     print(result.transaction_id)  # noqa: T201  (the test reads it)
 
 
