@@ -5,15 +5,15 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from checkback import protocol
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError, OperatorError, ProtocolError
 from checkback.protocol import Action, HalfPosition, Source, Topics, op_headers
+from checkback.topic_reading import reading_consumer, records_to_end
 
 _LOGGER = logging.getLogger(__name__)
-_POLL_MS = 500
 
 _Place = tuple[HalfPosition, str]
 
@@ -56,9 +56,7 @@ class ParkedMessages:
         self._topics = topics or Topics()
         client = {"bootstrap_servers": bootstrap_servers, **(options or {})}
         try:
-            self._consumer = KafkaConsumer(
-                auto_offset_reset="earliest", enable_auto_commit=False, isolation_level="read_committed", **client
-            )
+            self._consumer = reading_consumer(**client)
             self._producer = KafkaProducer(acks="all", **client)
         except KafkaError as error:
             raise KafkaUnreachableError(f"No Kafka answers at {bootstrap_servers}: {error}.") from error
@@ -78,26 +76,18 @@ class ParkedMessages:
         ``ended``: also those of which the job has written that they wait no longer.
         """
         topic = self._topics.parked
-        places = [TopicPartition(topic, number) for number in sorted(self._consumer.partitions_for_topic(topic) or ())]
-        if not places:
+        if not self._consumer.partitions_for_topic(topic):
             raise ConfigurationError(f"Kafka has no topic {topic}: run 'checkback topics create' first.")
-        self._consumer.assign(places)
-        self._consumer.seek_to_beginning(*places)
-        ends = self._consumer.end_offsets(places)
         found: dict[_Place, ParkedMessage] = {}
-        while any(self._consumer.position(place) < ends[place] for place in places):
-            for records in self._consumer.poll(timeout_ms=_POLL_MS).values():
-                for record in records:
-                    try:
-                        message = _parked(record, found)
-                    except (KeyError, AttributeError, UnicodeDecodeError, ProtocolError) as error:
-                        _LOGGER.warning(
-                            "Skipped offset %s of %s, which the job did not write: %r", record.offset, topic, error
-                        )
-                        continue
-                    place = (message.half, message.transaction_id)
-                    found.pop(place, None)
-                    found[place] = message
+        for record in records_to_end(self._consumer, topic):
+            try:
+                message = _parked(record, found)
+            except (KeyError, AttributeError, UnicodeDecodeError, ProtocolError) as error:
+                _LOGGER.warning("Skipped offset %s of %s, which the job did not write: %r", record.offset, topic, error)
+                continue
+            place = (message.half, message.transaction_id)
+            found.pop(place, None)
+            found[place] = message
         return [message for message in found.values() if ended or not message.became]
 
     def end(self, messages: Iterable[ParkedMessage], action: Action, remark: str = "") -> None:

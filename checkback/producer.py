@@ -27,7 +27,7 @@ from checkback.protocol import (
     pack,
 )
 from checkback.scope import Rollback, TransactionScope
-from checkback.transports import OutgoingRecord, TransportName, connect
+from checkback.transports import OutgoingRecord, Transport, TransportName, connect
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,7 +52,8 @@ class TransactionProducer:
         listener: runs and checks local transactions; needed by ``send_in_transaction`` only.
         topics: Checkback's topics, when the job runs under another prefix than ``cb.``.
         half_timeout_ms: how long to wait for Kafka to acknowledge a half message.
-        transport: the Kafka client to use; ``"confluent-kafka"`` is faster and needs the extra ``fast``.
+        transport: the Kafka client to use; ``"confluent-kafka"`` is faster and needs the extra ``fast``. Or an
+            object of your own, a :class:`~checkback.transports.Transport`, which is the producer's from then on.
         kafka_options: further settings of that client (security and the like), under its own names.
 
     Raises:
@@ -67,7 +68,7 @@ class TransactionProducer:
         *,
         topics: Topics | None = None,
         half_timeout_ms: int = 10_000,
-        transport: TransportName | str = TransportName.KAFKA_PYTHON,
+        transport: TransportName | Transport | str = TransportName.KAFKA_PYTHON,
         kafka_options: Mapping[str, Any] | None = None,
     ) -> None:
         self.group = group
@@ -75,7 +76,13 @@ class TransactionProducer:
         self._listener = listener
         self._closed = False
         self._process = os.getpid()
-        self._transport = connect(transport, bootstrap_servers, half_timeout_ms, kafka_options or {})
+        if kafka_options and not isinstance(transport, str):
+            raise ConfigurationError("kafka_options are for a transport that is named: set up your own one yourself.")
+        self._transport = (
+            connect(transport, bootstrap_servers, half_timeout_ms, kafka_options or {})
+            if isinstance(transport, str)
+            else transport
+        )
         try:
             self._partition_run = _PartitionRun(partial(self._transport.partitions, self.topics.half, self.topics.op))
         except ConfigurationError as error:

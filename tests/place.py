@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from checkback.protocol import Topics
+from checkback.topic_reading import reading_consumer, records_to_end
 from checkback.topics import TopicAdministration
 from conf import Settings, TransactionSettings
 
@@ -78,28 +80,18 @@ class Place:
 
     def read(self, topic: str, isolation_level: str = "read_committed") -> list[Any]:
         """All records of a topic that a consumer may see now, partition by partition."""
-        consumer = KafkaConsumer(
-            bootstrap_servers=self.bootstrap_servers,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            isolation_level=isolation_level,
-        )
-        found: list[Any] = []
-        try:
-            places = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
-            consumer.assign(places)
-            ends = consumer.end_offsets(places)
-            if isolation_level == "read_committed":
-                # Kafka answers a commit before its markers are written: until then consumers see nothing of it
-                deadline = time.monotonic() + _MARKER_SECONDS
-                while ends != self._written(places) and time.monotonic() < deadline:
-                    ends = consumer.end_offsets(places)
-            while any(consumer.position(place) < ends[place] for place in places):
-                for records in consumer.poll(timeout_ms=100).values():
-                    found += records
-        finally:
-            consumer.close()
-        return found
+        with closing(reading_consumer(self.bootstrap_servers, isolation_level)) as consumer:
+
+            def ends_of(partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+                ends: dict[TopicPartition, int] = consumer.end_offsets(partitions)
+                if isolation_level == "read_committed":
+                    # Kafka answers a commit before its markers are written: until then consumers see nothing of it
+                    deadline = time.monotonic() + _MARKER_SECONDS
+                    while ends != self._written(partitions) and time.monotonic() < deadline:
+                        ends = consumer.end_offsets(partitions)
+                return ends
+
+            return list(records_to_end(consumer, topic, ends_of))
 
     def _written(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
         consumer = KafkaConsumer(bootstrap_servers=self.bootstrap_servers)

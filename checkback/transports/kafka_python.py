@@ -72,9 +72,8 @@ class KafkaPythonTransport:
 def _close(client: KafkaProducer, seconds: float) -> None:
     try:
         client.close(timeout=seconds)
-    except (
-        KafkaError
-    ):  # kafka-python flushes first, and is not closed when that fails; what is left is reported as lost
+    except KafkaError:
+        # kafka-python flushes first, and is not closed when that fails; what is left is reported as lost
         client.flush = _nothing
         client.close(timeout=0)
 

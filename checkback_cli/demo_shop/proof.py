@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
-from kafka import KafkaConsumer, TopicPartition
-
 from checkback import protocol
+from checkback.topic_reading import reading_consumer, records_to_end
 
 
 @dataclass(frozen=True)
@@ -48,20 +48,6 @@ def prove(bootstrap_servers: str, topic: str, in_database: Mapping[str, bytes]) 
 
 
 def _read_all(bootstrap_servers: str, topic: str) -> list[tuple[str, bytes]]:
-    consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap_servers,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        isolation_level="read_committed",
-    )
-    found = []
-    try:
-        places = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
-        consumer.assign(places)
-        ends = consumer.end_offsets(places)
-        while any(consumer.position(place) < ends[place] for place in places):
-            for records in consumer.poll(timeout_ms=200).values():
-                found += [(dict(record.headers)[protocol.ID].decode(), record.value) for record in records]
-    finally:
-        consumer.close()
-    return found
+    with closing(reading_consumer(bootstrap_servers)) as consumer:
+        records = records_to_end(consumer, topic)
+        return [(dict(record.headers)[protocol.ID].decode(), record.value) for record in records]

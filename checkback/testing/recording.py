@@ -1,0 +1,117 @@
+"""A transport that keeps what a producer writes, so that a unit test needs no Kafka."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Lock
+
+from checkback import protocol
+from checkback.exceptions import HalfMessageError
+from checkback.protocol import Action, HalfPosition, Headers, Message, unpack
+from checkback.transports import Lost, OutgoingRecord
+
+
+@dataclass
+class RecordedTransaction:
+    """A half message that a producer has written, and what it has said of it since."""
+
+    half: HalfPosition
+    transaction_id: str
+    group: str
+    messages: tuple[Message, ...]
+    """What consumers get if it is committed."""
+    headers: Headers
+    """All headers of the half message, Checkback's own among them."""
+    several: bool = False
+    """Made by ``begin()``: one half message with all of them."""
+    action: Action | None = None
+    """The first op; None while there is none."""
+    remark: str = ""
+
+
+class RecordingTransport:
+    """Give it to ``TransactionProducer(..., transport=...)``. It takes what Kafka would take, at once.
+
+    Beside a real Kafka it lacks: limits of size that are a topic's, time-outs, partitions that grow, and whatever the
+    job does. Our own tests hold it against both real transports.
+
+    ``refuse_halves``: raise this for each half message, as when Kafka is away. ``lose_ops``: drop ops, as when the
+    process dies before they are written; then the check decides, see :func:`checkback.testing.ask`.
+    """
+
+    def __init__(
+        self, partitions: int = 1, *, refuse_halves: HalfMessageError | None = None, lose_ops: bool = False
+    ) -> None:
+        self.refuse_halves = refuse_halves
+        self.lose_ops = lose_ops
+        self.transactions: list[RecordedTransaction] = []
+        """In the order in which their half messages were written."""
+        self.closed = False
+        self._partitions = partitions
+        self._ends = [0] * partitions
+        self._by_half: dict[str, RecordedTransaction] = {}
+        self._lock = Lock()
+
+    @property
+    def committed(self) -> list[Message]:
+        """What the job would deliver by now."""
+        return [message for one in self.transactions if one.action is Action.COMMIT for message in one.messages]
+
+    def partitions(self, half_topic: str, op_topic: str) -> int:  # noqa: ARG002  (there is one answer)
+        """See :class:`~checkback.transports.Transport`."""
+        return self._partitions
+
+    def write_half(self, record: OutgoingRecord) -> int:
+        """See :class:`~checkback.transports.Transport`."""
+        if self.refuse_halves is not None:
+            raise self.refuse_halves
+        with self._lock:
+            offset = self._ends[record.partition]
+            self._ends[record.partition] += 1
+            made = _transaction(record, HalfPosition(record.partition, offset))
+            self.transactions.append(made)
+            self._by_half[str(made.half)] = made
+        return offset
+
+    def write_op(self, record: OutgoingRecord, lost: Lost) -> None:
+        """See :class:`~checkback.transports.Transport`."""
+        if self.lose_ops:
+            lost(ConnectionError("ops are lost in this test"))
+            return
+        own = dict(record.headers)
+        decided = self._by_half[_text(own[protocol.HALF])]
+        if decided.action is None:  # the first decision wins
+            decided.action = Action(_text(own[protocol.ACTION]))
+            decided.remark = (record.value or b"").decode()
+
+    def flush(self, seconds: float) -> None:
+        """See :class:`~checkback.transports.Transport`."""
+
+    def close(self, seconds: float) -> None:  # noqa: ARG002  (nothing waits)
+        """See :class:`~checkback.transports.Transport`."""
+        self.closed = True
+
+
+def _transaction(record: OutgoingRecord, half: HalfPosition) -> RecordedTransaction:
+    own = {name: _text(value) for name, value in record.headers if name.startswith(protocol.RESERVED_PREFIX)}
+    several = protocol.MESSAGES in own
+    return RecordedTransaction(
+        half=half,
+        transaction_id=own[protocol.ID],
+        group=own[protocol.GROUP],
+        messages=unpack(record.value) if several else (_message(record, own),),
+        headers=tuple(record.headers),
+        several=several,
+        action=Action.COMMIT if protocol.ACTION in own else None,  # sent without a local transaction
+    )
+
+
+def _message(record: OutgoingRecord, own: dict[str, str]) -> Message:
+    application: Sequence[tuple[str, bytes | None]] = [
+        (name, value) for name, value in record.headers if not name.startswith(protocol.RESERVED_PREFIX)
+    ]
+    partition = int(own[protocol.PARTITION]) if protocol.PARTITION in own else None
+    return Message(own[protocol.TOPIC], record.value, record.key, application, partition)
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode()
