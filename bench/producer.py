@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Message as Report
 from kafka import KafkaProducer
 
 from bench.workload import GROUP, REAL_TOPIC, workplace
 from checkback.listener import CallableListener, LocalTransactionState
 from checkback.producer import TransactionProducer
+from checkback.protocol import Message
 from checkback.transports import TransportName
 
 _ROUNDS = 5
@@ -102,7 +104,7 @@ def _plain_confluent(servers: str) -> Callable[[], None]:
     client = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 0, "log_level": 2})
 
     def send() -> None:
-        reports: list[Message] = []
+        reports: list[Report] = []
         client.produce(REAL_TOPIC, _VALUE, _KEY, on_delivery=lambda _, message: reports.append(message))
         while not reports:
             client.poll(1.0)

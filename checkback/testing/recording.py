@@ -1,6 +1,5 @@
 """A transport that keeps what a producer writes, so that a unit test needs no Kafka."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
 
@@ -106,9 +105,7 @@ def _transaction(record: OutgoingRecord, half: HalfPosition) -> RecordedTransact
 
 
 def _message(record: OutgoingRecord, own: dict[str, str]) -> Message:
-    application: Sequence[tuple[str, bytes | None]] = [
-        (name, value) for name, value in record.headers if not name.startswith(protocol.RESERVED_PREFIX)
-    ]
+    application = [header for header in record.headers if not header[0].startswith(protocol.RESERVED_PREFIX)]
     partition = int(own[protocol.PARTITION]) if protocol.PARTITION in own else None
     return Message(own[protocol.TOPIC], record.value, record.key, application, partition)
 
