@@ -12,7 +12,9 @@ from checkback.exceptions import ConfigurationError
 class Times(Protocol):
     """What ``conf.TransactionSettings`` says of how long records are needed, in ms."""
 
-    age_limit: int
+    @property
+    def age_limit(self) -> int:
+        """Of an undecided message."""
 
     @property
     def half_retention_ms(self) -> int:
