@@ -30,6 +30,7 @@ class CheckpointWatch(threading.Thread):
         self._stopping = threading.Event()
 
     def run(self) -> None:
+        """Look until stopped."""
         while not self._stopping.wait(self._every_seconds):
             self.look()
 

@@ -19,9 +19,11 @@ class Answering(asyncio.Protocol):
         self._transport: asyncio.WriteTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the connection."""
         self._transport = transport  # type: ignore[assignment]  # TCP's is one that writes
 
     def data_received(self, data: bytes) -> None:
+        """Answer once a whole request is there."""
         self._received += data
         head, found, rest = self._received.partition(b"\r\n\r\n")
         if not found:

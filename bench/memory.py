@@ -34,6 +34,7 @@ class MemoryWatch(threading.Thread):
         self._stopping = threading.Event()
 
     def run(self) -> None:
+        """Look until stopped."""
         while not self._stopping.wait(self._every_seconds):
             self.peak = self.peak.or_more(memory_of_tree(self._pid))
 

@@ -45,6 +45,7 @@ class HealthyGroup(threading.Thread):
         self._stopping = threading.Event()
 
     def run(self) -> None:
+        """Send until stopped."""
         start, number = time.monotonic(), 0
         while not self._stopping.is_set():
             while (pause := start + number / self._per_second - time.monotonic()) > 0:
@@ -92,6 +93,7 @@ class HealthyReader(threading.Thread):
         self._stopping = threading.Event()
 
     def run(self) -> None:
+        """Read until stopped."""
         while not self._stopping.is_set():
             for message in self._consumer.consume(500, timeout=0.02):
                 name = dict(message.headers() or [])[ID]
@@ -125,6 +127,7 @@ class ReturnedReader(threading.Thread):
         return self.samples[-1].delivered
 
     def run(self) -> None:
+        """Read until stopped."""
         while not self._stopping.is_set():
             found = self._consumer.consume(20_000, timeout=0.25)
             if found:
@@ -181,6 +184,7 @@ class Heartbeats(threading.Thread):
         self._stopping = threading.Event()
 
     def run(self) -> None:
+        """Announce until stopped."""
         while not self._stopping.wait(_HEARTBEAT_SECONDS):
             for group, ports in list(self._ports.items()):
                 self.announce_once(group, ports)

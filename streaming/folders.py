@@ -48,8 +48,8 @@ class Folder(Protocol):
 
 def folder_at(spark: SparkSession, path: str) -> Folder:
     """The folder of a path or URL that Hadoop understands."""
-    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  (the only way to Hadoop's file systems)
-    configuration = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+    jvm: Any = spark.sparkContext._jvm
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()
     named = jvm.org.apache.hadoop.fs.Path(path)
     qualified = named.getFileSystem(configuration).makeQualified(named).toString()
     if qualified.startswith("file:"):
@@ -135,9 +135,9 @@ class HadoopFolder:
     """
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
-        self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  (as above)
+        self._jvm: Any = spark.sparkContext._jvm
         self._gateway: Any = spark.sparkContext._gateway  # noqa: SLF001  (as above)
-        self._configuration = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001  (as above)
+        self._configuration = spark.sparkContext._jsc.hadoopConfiguration()
         self.uri = uri.rstrip("/")
         self._files = self._at("").getFileSystem(self._configuration)
 

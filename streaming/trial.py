@@ -19,7 +19,7 @@ def try_source(spark: SparkSession, settings: Settings) -> None:
     """
     options = {**kafka_source(settings), "startingOffsets": "earliest", "endingOffsets": "latest"}
     found = spark.read.format("kafka").options(**options).load()
-    found._jdf.queryExecution().toRdd().getNumPartitions()  # noqa: SLF001  (lays out a read, and reads nothing)
+    found._jdf.queryExecution().toRdd().getNumPartitions()
 
 
 def try_transaction(settings: SinkSettings, query_id: str) -> None:

@@ -54,8 +54,8 @@ def main() -> None:
     """Start Spark, run a streaming query with state for some batches, and have the JVM end in order."""
     from pyspark import SparkContext  # noqa: PLC0415  (not for who only asks for the archive)
 
-    from conf import load  # noqa: PLC0415
-    from streaming.session import build_session  # noqa: PLC0415
+    from conf import load  # noqa: PLC0415  (imported when it is needed)
+    from streaming.session import build_session  # noqa: PLC0415  (imported when it is needed)
 
     spark = build_session(load())
     with tempfile.TemporaryDirectory(prefix="checkback-classes-") as folder:

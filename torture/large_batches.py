@@ -241,9 +241,9 @@ class LargeBatches:
 
 _BY_HARNESS: dict[Strike, Callable[[LargeBatches], None]] = {
     Strike.STATE_WORKER_HELD: LargeBatches._kill_held,  # noqa: SLF001  (its own methods, by name)
-    Strike.ALL_WORKERS: LargeBatches._kill_workers,  # noqa: SLF001
-    Strike.TASKS_CANCELLED: LargeBatches._cancel,  # noqa: SLF001
-    Strike.STOPPED: LargeBatches._stop,  # noqa: SLF001
+    Strike.ALL_WORKERS: LargeBatches._kill_workers,  # noqa: SLF001  (its own, by name)
+    Strike.TASKS_CANCELLED: LargeBatches._cancel,  # noqa: SLF001  (its own, by name)
+    Strike.STOPPED: LargeBatches._stop,  # noqa: SLF001  (its own, by name)
 }
 
 

@@ -10,10 +10,10 @@ from checkback.local.java import java_command
 def main() -> None:
     """Fetch everything that is missing; exit status 1 with one sentence when that fails."""
     try:
-        print("==> Looking for Java", flush=True)  # noqa: T201
-        print(f"    {java_command()}", flush=True)  # noqa: T201
-        print("==> Fetching the jars of Kafka and of Spark's connector (once)", flush=True)  # noqa: T201
-        print(f"    {len(kafka_jars())} and {len(spark_jars())} jars", flush=True)  # noqa: T201
+        print("==> Looking for Java", flush=True)  # noqa: T201  (what this command says)
+        print(f"    {java_command()}", flush=True)  # noqa: T201  (what this command says)
+        print("==> Fetching the jars of Kafka and of Spark's connector (once)", flush=True)  # noqa: T201  (what this command says)
+        print(f"    {len(kafka_jars())} and {len(spark_jars())} jars", flush=True)  # noqa: T201  (what this command says)
     except InstallationError as error:
         sys.exit(str(error))
 

@@ -40,7 +40,7 @@ def _installed() -> list[Path]:
 
 
 def _major_version(java: Path) -> int:
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603  (our own command)
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     return int(found[1]) if found else 0
 
@@ -82,7 +82,7 @@ exec JAVA "$@"
 def main() -> None:
     """``python -m checkback.local.java``: print the path, or end with one sentence."""
     try:
-        print(java_command())  # noqa: T201
+        print(java_command())  # noqa: T201  (what this command says)
     except InstallationError as error:
         sys.exit(str(error))
 

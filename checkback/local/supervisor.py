@@ -33,6 +33,7 @@ def _stop(program: subprocess.Popen[bytes]) -> None:
 
 
 def main(remove: str, command: list[str]) -> int:
+    """Run the command until standard input ends, then end it and remove the folder; gives its exit status."""
     program = subprocess.Popen(  # noqa: S603  (the starter is our own code)
         command,
         stdin=subprocess.DEVNULL,

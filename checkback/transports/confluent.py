@@ -16,7 +16,7 @@ _LONGEST_WAIT_SECONDS = 0.02
 _IDLE_SECONDS = 0.5
 _JUST_MADE_SECONDS = 2.0  # until a broker knows of a topic that was made a moment ago
 _LOOK_AGAIN_SECONDS = 0.1
-_TIMED_OUT = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT})  # noqa: SLF001  (librdkafka's own codes have a leading underscore)
+_TIMED_OUT = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT})
 
 
 class _Delivery:

@@ -26,12 +26,12 @@ def connect(
     """
     # each imports its own client, of which one may be missing
     if name == TransportName.KAFKA_PYTHON:
-        from checkback.transports.kafka_python import KafkaPythonTransport  # noqa: PLC0415
+        from checkback.transports.kafka_python import KafkaPythonTransport  # noqa: PLC0415  (imported when it is needed)
 
         return KafkaPythonTransport(bootstrap_servers, half_timeout_ms, options)
     if name == TransportName.CONFLUENT:
         try:
-            from checkback.transports.confluent import ConfluentTransport  # noqa: PLC0415
+            from checkback.transports.confluent import ConfluentTransport  # noqa: PLC0415  (imported when it is needed)
         except ImportError as error:
             raise ConfigurationError("The transport confluent-kafka needs: pip install 'checkback[fast]'.") from error
         return ConfluentTransport(bootstrap_servers, half_timeout_ms, options)

@@ -25,7 +25,7 @@ _WHOLE = -1
 _NO_TOPIC = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001  (librdkafka's own codes have a leading underscore)
+        KafkaError._UNKNOWN_TOPIC,
     }
 )
 

@@ -16,9 +16,9 @@ _TRANSIENT = frozenset(
         KafkaError.COORDINATOR_NOT_AVAILABLE,
         KafkaError.UNSTABLE_OFFSET_COMMIT,
         KafkaError.CONCURRENT_TRANSACTIONS,
-        KafkaError._WAIT_COORD,  # noqa: SLF001  (librdkafka's own codes have a leading underscore)
-        KafkaError._TRANSPORT,  # noqa: SLF001
-        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError._WAIT_COORD,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
     }
 )
 

@@ -34,10 +34,10 @@ class Checkpoint:
     """The checkpoint folder of one query."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
-        jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  (the only way to Hadoop's file systems)
+        jvm: Any = spark.sparkContext._jvm
         self._path = jvm.org.apache.hadoop.fs.Path
         self.folder = folder
-        self._files = self._path(folder).getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())  # noqa: SLF001
+        self._files = self._path(folder).getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
         self._io = jvm.org.apache.commons.io.IOUtils
         self._query_id: str | None = None
 

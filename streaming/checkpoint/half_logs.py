@@ -93,7 +93,7 @@ def _passing(error: KafkaError) -> KafkaException:
     """An error that is worth another try, unless the job is not allowed to ask: leaders move."""
     if error.code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}:
         return KafkaException(error)
-    return KafkaException(KafkaError(KafkaError._TIMED_OUT, error.str()))  # noqa: SLF001  (librdkafka's own code)
+    return KafkaException(KafkaError(KafkaError._TIMED_OUT, error.str()))
 
 
 class Openings:

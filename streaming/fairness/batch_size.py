@@ -85,7 +85,7 @@ class ReadLimit:
         self._now = records
 
     def _limit_of_kafka(self) -> Any:
-        limits = self._query._jsq.streamingQuery().uniqueSources().values().iterator()  # noqa: SLF001
+        limits = self._query._jsq.streamingQuery().uniqueSources().values().iterator()
         while limits.hasNext():
             limit = limits.next()
             if limit.getClass().getSimpleName() == "ReadMaxRows":

@@ -69,7 +69,7 @@ class ArrowRows:
         if self._query is None:
             return
         try:
-            stream: Any = self._query._jsq.streamingQuery()  # noqa: SLF001
+            stream: Any = self._query._jsq.streamingQuery()
             stream.sparkSessionForStream().conf().set(ROWS, str(rows))
         except (Py4JError, TypeError, AttributeError) as error:
             raise JobStoppedError("Spark cannot be told how large Arrow batches are: not 4.2, perhaps.") from error

@@ -15,12 +15,12 @@ _SKIPPED = 4_096
 """What lies between two wanted offsets is read through, up to so many bytes and offsets; beyond that the next one is
 asked for by itself, which takes some milliseconds."""
 _NOWHERE = -1
-_GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001
+_GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 _TRANSIENT = frozenset(
     {
-        KafkaError._TRANSPORT,  # noqa: SLF001  (librdkafka's own codes have a leading underscore)
-        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
-        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._UNKNOWN_PARTITION,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -122,4 +122,4 @@ class HalfReader:
     def _refuse_silence(self, since: float, partition: int, offset: int) -> None:
         if monotonic() - since >= self._seconds:
             place = f"{self._topic}:{partition}:{offset}"
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer to what is at {place}"))  # noqa: SLF001
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer to what is at {place}"))

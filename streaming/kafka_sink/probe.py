@@ -77,7 +77,7 @@ def probe_individually(
         failure = _try_round(client, records, waiting, answers, dated_ms)
         left = [index for index in waiting if index not in answers]
         if len(left) == len(waiting):
-            raise KafkaException(failure or KafkaError(KafkaError._TIMED_OUT, "Kafka does not answer"))  # noqa: SLF001
+            raise KafkaException(failure or KafkaError(KafkaError._TIMED_OUT, "Kafka does not answer"))
         waiting = left
     return {index: error for index, error in answers.items() if error is not None}, waiting
 

@@ -29,14 +29,14 @@ _NARROW_SECONDS = 10.0
 GONE = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001  (librdkafka's own codes have a leading underscore)
-        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
     }
 )
 """The topic was deleted after its partitions were asked for."""
 NOT_NOW = GONE | {
     KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
+    KafkaError._MSG_TIMED_OUT,
 }
 """What the brokers say, or have kept silent about, of the topic or a partition: the next pass knows by asking them."""
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
@@ -54,10 +54,10 @@ REFUSES_ALL = frozenset(
 REFUSED = GONE | TOO_LARGE | REFUSES_ALL | {KafkaError.INVALID_RECORD}
 """Errors that are the record's or its topic's fault. All others, a broker away or a fence, are nobody's."""
 
-_SAYS_NOTHING = frozenset({KafkaError._STATE, KafkaError._FATAL})  # noqa: SLF001  (see above)
+_SAYS_NOTHING = frozenset({KafkaError._STATE, KafkaError._FATAL})
 _FENCED = frozenset(
     {
-        KafkaError._FENCED,  # noqa: SLF001
+        KafkaError._FENCED,
         KafkaError.INVALID_PRODUCER_EPOCH,
         KafkaError.PRODUCER_FENCED,
     }
@@ -202,7 +202,7 @@ class Transaction:
             return False
         for topic, partition in timed_out:
             self._directory.timed_out(topic, partition)
-            self._refused[topic] = KafkaError(KafkaError._MSG_TIMED_OUT, f"{topic} did not take a message in time")  # noqa: SLF001
+            self._refused[topic] = KafkaError(KafkaError._MSG_TIMED_OUT, f"{topic} did not take a message in time")
         return True
 
     def abort(self) -> None:
@@ -251,7 +251,7 @@ class Transaction:
         """Say so when brokers have taken nothing for long. librdkafka's own time-out counts slowness, too."""
         if self._stall.look(len(self._producer), monotonic()):
             self._purge()  # says which messages are left
-            raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT, "Kafka has taken nothing for long"))  # noqa: SLF001
+            raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT, "Kafka has taken nothing for long"))
 
     def _purge(self) -> None:
         """Drop what is not yet in Kafka, and hear of what was refused."""
@@ -264,7 +264,7 @@ class Transaction:
         try:
             return call(seconds)
         except SystemError as error:
-            raise KafkaException(KafkaError(KafkaError._STATE, "see the fatal error")) from error  # noqa: SLF001
+            raise KafkaException(KafkaError(KafkaError._STATE, "see the fatal error")) from error
 
     def _refuse_lost_topics(self) -> None:
         """Left to itself librdkafka waits for a topic that was deleted, or a leader, until its messages time out."""
@@ -308,5 +308,5 @@ def _note(refused: dict[str, KafkaError], stall: _Stall, error: KafkaError | Non
         return
     if error.code() in REFUSED:
         refused.setdefault(message.topic(), error)
-    elif (stall.over or error.code() == KafkaError._MSG_TIMED_OUT) and message.partition() is not None:  # noqa: SLF001
+    elif (stall.over or error.code() == KafkaError._MSG_TIMED_OUT) and message.partition() is not None:
         stall.left.add((message.topic(), message.partition()))

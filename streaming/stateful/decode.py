@@ -108,7 +108,7 @@ def _in_order(names: tuple[str, ...], all_names: Column) -> Column:
     found = reduce(Column.__and__, at) & (another == 0)
     if names is _OP_ORDER:  # an op with further headers is kept whole, should it be rejected
         found &= F.size("headers") == len(names)
-    return F.coalesce(found, F.lit(False))  # noqa: FBT003
+    return F.coalesce(found, F.lit(False))  # noqa: FBT003  (that is its signature)
 
 
 def _fields(read: DataFrame) -> DataFrame:
@@ -308,7 +308,7 @@ def _broken_reason(topics: Topics) -> Column:
     rules += [(is_half & wrong, reason) for wrong, reason in _half_rules(topics)]
     named = F.concat(F.col("named_partition").cast("string"), F.lit(":"), F.col("named_offset").cast("string"))
     natural = (F.col("named_partition") >= 0) & (F.col("named_offset") >= 0)
-    plain = F.coalesce((named == F.col("half")) & natural, F.lit(False))  # noqa: FBT003
+    plain = F.coalesce((named == F.col("half")) & natural, F.lit(False))  # noqa: FBT003  (that is its signature)
     rules += [
         (
             is_op & (F.col("header_bytes") > limits.MAX_OP_HEADER_BYTES),

@@ -41,7 +41,7 @@ class PostgresqlDestination:
 
     def __init__(self, name: str, spark: SparkSession, root: Folder, settings: PostgresqlTable) -> None:
         self._name = name
-        self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001  (the only way to JDBC)
+        self._jvm: Any = spark.sparkContext._jvm
         self.root = root
         self._settings = settings
         schema, dot, _ = settings.table.rpartition(".")

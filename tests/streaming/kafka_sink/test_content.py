@@ -52,7 +52,7 @@ class Kafka:
             def encode(self, *_: Any, **__: Any) -> bytes:
                 return b"\xff\xfe"
 
-        builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 10_000)  # noqa: FBT003
+        builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 10_000)  # noqa: FBT003  (that is its signature)
         builder.append(0, 1, None, value, [(Name("x"), b"1")] if named else [])
         batch = bytes(builder.build())
         topic = struct.pack(">h", len(TOPICS.half)) + TOPICS.half.encode()
@@ -154,7 +154,7 @@ def test_no_more_is_held_in_memory_than_is_allowed(broker: Kafka) -> None:
 
 
 @pytest.mark.parametrize(("size", "there"), [(65_536, True), (65_537, False)])
-def test_a_check_gets_a_small_value_back_and_no_large_one(broker: Kafka, size: int, there: bool) -> None:  # noqa: FBT001
+def test_a_check_gets_a_small_value_back_and_no_large_one(broker: Kafka, size: int, there: bool) -> None:  # noqa: FBT001  (a parameter of the test)
     ((row,), _, _) = filled(contents(broker), left_out(3, size, kind=Kind.CHECK, key=b"key"))
     assert row["left_out"] == (-1 if there else size)
     assert (row["value"] is not None) == there

@@ -163,7 +163,7 @@ def test_a_worker_whose_input_is_whole_is_told_so(pipe: Pipe) -> None:
 
 
 @pytest.mark.parametrize(("fault", "fails"), [(kill, False), (hold_and_kill, False), (cancel, False), (nothing, True)])
-def test_a_worker_whose_input_is_cut_short_is_told_so(pipe: Pipe, fault: Callable[[Pipe], None], fails: bool) -> None:  # noqa: FBT001
+def test_a_worker_whose_input_is_cut_short_is_told_so(pipe: Pipe, fault: Callable[[Pipe], None], fails: bool) -> None:  # noqa: FBT001  (a parameter of the test)
     pipe.spark.sparkContext.setJobGroup("cut short", "a test", interruptOnCancel=True)
     striking = threading.Thread(target=fault, args=(pipe,))
     striking.start()
