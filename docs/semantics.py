@@ -8,7 +8,7 @@ from enum import IntEnum
 from itertools import pairwise
 from pathlib import Path
 
-from state.table import KEPT, TABLE, Event, Outcome, State
+from state.table import KEPT, TABLE, Effect, Event, State
 
 PAGE = Path(__file__).parent / "semantics.md"
 
@@ -38,8 +38,8 @@ def _events() -> str:
 
 
 def _outcomes() -> str:
-    said = _meanings(Outcome)
-    rows = [f"| {outcome.name} | {said[outcome.name]} |" for outcome in Outcome if outcome != Outcome.NONE]
+    said = _meanings(Effect)
+    rows = [f"| {outcome.name} | {said[outcome.name]} |" for outcome in Effect if outcome != Effect.NONE]
     return "\n".join(["| | |", "| --- | --- |", *rows])
 
 
@@ -53,7 +53,7 @@ def _cell(state: State, event: Event) -> str:
     if event not in TABLE[state]:
         return "-"
     following, outcome = TABLE[state][event]
-    return following.name if outcome == Outcome.NONE else f"{following.name} ({outcome.name})"
+    return following.name if outcome == Effect.NONE else f"{following.name} ({outcome.name})"
 
 
 def _diagram() -> str:

@@ -2,8 +2,8 @@
 
 from state.allowance import Allowance, Limits
 from state.codec import segment_from_bytes, segment_to_bytes
-from state.outcomes import NOT_WRITTEN, USAGE_COLUMNS, Collector, Kind
-from state.policy import RULES_VERSION, AfterCheckMax, Always, Policies, Policy
+from state.outcomes import NOT_WRITTEN, USAGE_COLUMNS, Collector, OutcomeKind
+from state.policy import RULES_VERSION, Always, OnExhausted, Policies, Policy
 from state.rows import (
     BROKEN_FIELDS,
     BUNDLE,
@@ -17,7 +17,7 @@ from state.rows import (
     Rows,
 )
 from state.segment import ANYWHERE, Arrivals, Evaluation, Reach, Segment, evaluate
-from state.table import KEPT, SETTLED, TABLE, UNDECIDED, Event, Outcome, State
+from state.table import KEPT, SETTLED, TABLE, UNDECIDED, Effect, Event, State
 from state.usage import Usage, Usages, summed, usage_of
 
 __all__ = [
@@ -37,17 +37,17 @@ __all__ = [
     "TABLE",
     "UNDECIDED",
     "USAGE_COLUMNS",
-    "AfterCheckMax",
     "Allowance",
     "Always",
     "Arrivals",
     "Collector",
+    "Effect",
     "Evaluation",
     "Event",
     "Fields",
-    "Kind",
     "Limits",
-    "Outcome",
+    "OnExhausted",
+    "OutcomeKind",
     "Policies",
     "Policy",
     "Reach",

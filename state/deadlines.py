@@ -13,9 +13,9 @@ from state.table import (
     FOR_OPERATORS,
     KEPT,
     UNDECIDED,
+    Effect,
     Event,
     EventCodes,
-    Outcome,
     OutcomeCodes,
     State,
     StateCodes,
@@ -47,17 +47,17 @@ def postponed(messages: Rows, rows: Column, states: StateCodes, events: EventCod
 
 def settle(messages: Rows, rows: Column, results: OutcomeCodes, now_ms: int, policy: Policy) -> None:
     """Set the next deadline of messages that are kept after such a result; changes them in place."""
-    delayed, parked = rows[results == Outcome.DELAY], rows[results == Outcome.PARK]
+    delayed, parked = rows[results == Effect.DELAY], rows[results == Effect.PARK]
     messages["deadline_ms"][delayed] = messages["deliver_at_ms"][delayed]
     messages["deadline_ms"][parked] = now_ms + policy.parked_ttl_ms
-    resumed = rows[results == Outcome.RESUME]
+    resumed = rows[results == Effect.RESUME]
     for name, value in (("ingested_ms", now_ms), ("deadline_ms", now_ms), ("attempts", 0), ("misses", 0)):
         messages[name][resumed] = value
 
 
 def end_status(messages: Rows, rows: Column, results: OutcomeCodes) -> None:
     """Note of messages that are kept, but not checked any more, that their status row has ended."""
-    messages["asked_ms"][rows[np.isin(results, (Outcome.DELAY, Outcome.PARK))]] = -1
+    messages["asked_ms"][rows[np.isin(results, (Effect.DELAY, Effect.PARK))]] = -1
 
 
 @dataclass(frozen=True)
@@ -132,11 +132,11 @@ def _fire(
     made.left_operators(messages, due, states, results)
     made.given_up(messages, due, events, results)
     made.decided(messages, due, results)
-    asked = due[results == Outcome.CHECK]
+    asked = due[results == Effect.CHECK]
     messages["asked_ms"][asked] = now_ms
     answer_by = np.full(asked.size, now_ms + policy.check_answer_ttl_ms)
     messages["deadline_ms"][asked] = _within_age(answer_by, messages["ingested_ms"][asked], policy)
-    made.checks(messages.take(asked), states[results == Outcome.CHECK], policy)
+    made.checks(messages.take(asked), states[results == Effect.CHECK], policy)
     settle(messages, due, results, now_ms, policy)
     end_status(messages, due, results)
 

@@ -7,7 +7,7 @@ from state.deadlines import after_answer, end_status, postponed, settle
 from state.outcomes import Collector
 from state.policy import Policy
 from state.rows import Column, Rows
-from state.table import KEPT, SETTLED, UNDECIDED, Event, EventCodes, Outcome, StateCodes, delivers, transition
+from state.table import KEPT, SETTLED, UNDECIDED, Effect, Event, EventCodes, StateCodes, delivers, transition
 
 
 def judge(  # noqa: PLR0913, PLR0917  (the segment's parts, then the batch's)
@@ -32,7 +32,7 @@ def judge(  # noqa: PLR0913, PLR0917  (the segment's parts, then the batch's)
     rows = _row_of_place(messages, ledger, first_offset)[places]
     foreign = _foreign(messages, rows, ops)
     remaining, rank = np.arange(ops.count), _rank(places)
-    results = np.full(ops.count, Outcome.NONE, dtype=np.uint8)
+    results = np.full(ops.count, Effect.NONE, dtype=np.uint8)
     changed = np.zeros(ops.count, dtype=bool)
     turn = 0
     while remaining.size:

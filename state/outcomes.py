@@ -13,7 +13,7 @@ import numpy as np
 from state.content import value_bytes
 from state.policy import Policy
 from state.rows import BUNDLE, OUTCOME_FIELDS, Column, Rows, objects
-from state.table import FOR_OPERATORS, Event, EventCodes, Outcome, OutcomeCodes, State, StateCodes
+from state.table import FOR_OPERATORS, Effect, Event, EventCodes, OutcomeCodes, State, StateCodes
 from state.usage import Usages
 
 CHECK_PAYLOAD_BYTES = 64 * 1024
@@ -22,11 +22,11 @@ CONFLICT_REASON = "it contradicts the decision already taken for its half messag
 FOREIGN_REASON = "its cb-id or cb-group is not that of the half message it points at"
 LATE_REASON = "its check immunity is over: only a check decides now (late_end_transaction)"
 _COUNTED = {
-    Outcome.DISCARD: "rolled_back",
-    Outcome.DELAY: "delayed",
-    Outcome.PARK: "parked",
-    Outcome.RESUME: "resumed",
-    Outcome.FORGET: "abandoned",
+    Effect.DISCARD: "rolled_back",
+    Effect.DELAY: "delayed",
+    Effect.PARK: "parked",
+    Effect.RESUME: "resumed",
+    Effect.FORGET: "abandoned",
 }
 _REASONS = {
     Event.EXHAUSTED: "checked in vain as often as check_max allows",
@@ -34,16 +34,16 @@ _REASONS = {
     Event.HALF_PARK: "",  # the half message says why
 }
 _ENDS = {
-    Outcome.DELIVER: "committed",
-    Outcome.DELAY: "committed",
-    Outcome.DISCARD: "rolled back",
-    Outcome.RESUME: "resumed",
-    Outcome.FORGET: "abandoned",
+    Effect.DELIVER: "committed",
+    Effect.DELAY: "committed",
+    Effect.DISCARD: "rolled back",
+    Effect.RESUME: "resumed",
+    Effect.FORGET: "abandoned",
 }
 """What a record of ``cb.parked`` says of a message that waits for an operator no longer."""
 
 
-class Kind(IntEnum):
+class OutcomeKind(IntEnum):
     """What a row of outcomes is for. Rows travel to the sink in the same batch, they are never stored."""
 
     DELIVER = 1
@@ -69,7 +69,7 @@ class Kind(IntEnum):
     """Not written: how the usage of a group has changed, in the columns that ``USAGE_COLUMNS`` names."""
 
 
-NOT_WRITTEN = (Kind.COUNT, Kind.USAGE)
+NOT_WRITTEN = (OutcomeKind.COUNT, OutcomeKind.USAGE)
 
 USAGE_COLUMNS = ("half_offset", "ingested_ms", "attempt", "check_max")
 """Columns of outcomes that hold the numbers of a :class:`~state.usage.Usage`, for want of another use."""
@@ -90,7 +90,7 @@ class Collector:
             return
         self._counts["rejected"] += records.count
         self._add(
-            Kind.REJECT_RECORD,
+            OutcomeKind.REJECT_RECORD,
             records.count,
             **{name: records[name] for name in ("topic", "key", "value", "headers", "left_out", "reason")},
             half_offset=records["offset"],
@@ -99,7 +99,7 @@ class Collector:
     def count_half_messages(self, fresh: int, repeated: OutcomeCodes) -> None:
         """Half messages taken in, and outcomes of those seen before."""
         self._counts["half"] += fresh
-        self._counts["duplicate"] += int((repeated == Outcome.DUPLICATE).sum())
+        self._counts["duplicate"] += int((repeated == Effect.DUPLICATE).sum())
 
     def count_ops(self, ops: Rows) -> None:
         """Ops taken in."""
@@ -111,7 +111,7 @@ class Collector:
     def count_judged(self, changed: Column, results: OutcomeCodes) -> None:
         """Ops whose half message is there: whether each changed its state, and what followed."""
         self._counts["applied"] += int(changed.sum())
-        self._counts["without_effect"] += int((~changed & (results == Outcome.NONE)).sum())
+        self._counts["without_effect"] += int((~changed & (results == Effect.NONE)).sum())
 
     def rejected_ops(self, ops: Rows, reason: str) -> None:
         """Ops that change nothing and go to ``cb.rejected``."""
@@ -120,7 +120,7 @@ class Collector:
         self._counts["rejected"] += ops.count
         # The op's position, action and source travel in columns that an op has no other use for.
         self._add(
-            Kind.REJECT_OP,
+            OutcomeKind.REJECT_OP,
             ops.count,
             **{name: ops[name] for name in ("transaction_id", "group", "key", "value", "headers", "half_offset")},
             topic=ops["action"] + ("/" + ops["source"]),
@@ -130,12 +130,12 @@ class Collector:
 
     def decided(self, messages: Rows, rows: Column, results: OutcomeCodes) -> None:
         """Messages that a step ended or put off; ``rows[i]`` is the one that ``results[i]`` is about, -1 for none."""
-        delivered = np.sort(rows[results == Outcome.DELIVER])  # in the order of the half topic
+        delivered = np.sort(rows[results == Effect.DELIVER])  # in the order of the half topic
         if delivered.size:
             self._counts["committed"] += delivered.size
             whole = messages.take(delivered)
             bundled = whole["partition"] == BUNDLE
-            for kind, chosen in ((Kind.DELIVER, ~bundled), (Kind.DELIVER_BUNDLE, bundled)):
+            for kind, chosen in ((OutcomeKind.DELIVER, ~bundled), (OutcomeKind.DELIVER_BUNDLE, bundled)):
                 if chosen.any():
                     self._add(kind, int(chosen.sum()), **_message(whole.take(chosen)))
         ended = [delivered]
@@ -148,11 +148,11 @@ class Collector:
 
     def given_up(self, messages: Rows, rows: Column, events: EventCodes, results: OutcomeCodes) -> None:
         """Messages to be parked, among those that timers were due for."""
-        chosen = results == Outcome.PARK
+        chosen = results == Effect.PARK
         if chosen.any():
             parked = messages.take(rows[chosen])
             reasons = objects([_REASONS[Event(event)] for event in events[chosen]])
-            self._add(Kind.PARK, parked.count, **_message(parked), attempt=parked["attempts"], reason=reasons)
+            self._add(OutcomeKind.PARK, parked.count, **_message(parked), attempt=parked["attempts"], reason=reasons)
 
     def left_operators(self, messages: Rows, rows: Column, states: StateCodes, results: OutcomeCodes) -> None:
         """Of messages in these states, ``rows[i]`` in state i: those that a result takes out of operators' hands."""
@@ -161,14 +161,14 @@ class Collector:
             return
         left = waited & np.isin(results, list(_ENDS))
         ended = messages.take(rows[left])
-        reasons = objects([_ENDS[Outcome(result)] for result in results[left]])
+        reasons = objects([_ENDS[Effect(result)] for result in results[left]])
         if ended.count:
-            self._last.append(_outcomes(Kind.PARK_END, ended.count, **_identity(ended), reason=reasons))
+            self._last.append(_outcomes(OutcomeKind.PARK_END, ended.count, **_identity(ended), reason=reasons))
 
     def refused(self, ops: Rows, results: OutcomeCodes, foreign: Column) -> None:
         """Ops that changed nothing."""
-        self._counts["duplicate"] += int((results == Outcome.DUPLICATE).sum())
-        conflicts, refused = results == Outcome.CONFLICT, results == Outcome.REJECT
+        self._counts["duplicate"] += int((results == Effect.DUPLICATE).sum())
+        conflicts, refused = results == Effect.CONFLICT, results == Effect.REJECT
         self._counts["conflict"] += int(conflicts.sum())
         self.rejected_ops(ops.take(conflicts), CONFLICT_REASON)
         self.rejected_ops(ops.take(refused & foreign), FOREIGN_REASON)
@@ -184,18 +184,18 @@ class Collector:
         self._counts["checked"] += checked.count
         attempt = checked["attempts"] + 1
         numbers = {"attempt": attempt, "check_max": policy.check_max_of(checked["check_max"])}
-        self._add(Kind.CHECK, checked.count, **_small_message(checked), **numbers)
+        self._add(OutcomeKind.CHECK, checked.count, **_small_message(checked), **numbers)
         new = (states == State.OPEN) & (checked["misses"] == 0)
         if new.any():
             numbers = {name: column[new] for name, column in numbers.items()}
-            self._add(Kind.STATUS, int(new.sum()), **_identity(checked.take(new)), **numbers)
+            self._add(OutcomeKind.STATUS, int(new.sum()), **_identity(checked.take(new)), **numbers)
 
     def count(self, numbers: Mapping[str, int]) -> None:
         """Numbers by the names of their counters."""
         counts = {name: number for name, number in numbers.items() if number}
         if counts:
             self._add(
-                Kind.COUNT,
+                OutcomeKind.COUNT,
                 len(counts),
                 reason=objects(list(counts)),
                 half_offset=np.fromiter(counts.values(), np.int64, len(counts)),
@@ -206,7 +206,7 @@ class Collector:
         if usages:
             numbers = np.array(list(usages.values()), dtype=np.int64)
             columns = {column: numbers[:, at] for at, column in enumerate(USAGE_COLUMNS)}
-            self._add(Kind.USAGE, len(usages), group=objects(list(usages)), **columns)
+            self._add(OutcomeKind.USAGE, len(usages), group=objects(list(usages)), **columns)
 
     def rows(self) -> Rows:
         """All outcomes (``OUTCOME_FIELDS``)."""
@@ -216,13 +216,13 @@ class Collector:
 
     def _status_end(self, ended: Rows) -> None:
         if ended.count:
-            self._add(Kind.STATUS_END, ended.count, **_identity(ended))
+            self._add(OutcomeKind.STATUS_END, ended.count, **_identity(ended))
 
-    def _add(self, kind: Kind, count: int, **columns: Column) -> None:
+    def _add(self, kind: OutcomeKind, count: int, **columns: Column) -> None:
         self._parts.append(_outcomes(kind, count, **columns))
 
 
-def _outcomes(kind: Kind, count: int, **columns: Column) -> Rows:
+def _outcomes(kind: OutcomeKind, count: int, **columns: Column) -> Rows:
     rows = Rows.blank({n: d for n, d in OUTCOME_FIELDS.items() if n not in columns}, count)
     rows["kind"][:] = kind
     cast = {name: columns[name].astype(OUTCOME_FIELDS[name], copy=False) for name in columns}

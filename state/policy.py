@@ -26,7 +26,7 @@ any more, or is behind the end of its log, do not wait.
 2: timers without rows go by the batch's own time. 1: by that of the batch before; versions were not kept.
 """
 
-AfterCheckMax = Callable[[Rows], EventCodes]
+OnExhausted = Callable[[Rows], EventCodes]
 """What becomes of messages whose attempts are used up: from n rows (``MESSAGE_FIELDS``) to uint8[n], each
 ``EXHAUSTED`` (park), ``EXHAUSTED_COMMIT`` or ``EXHAUSTED_ROLLBACK``. A batch may be run again: the answer
 must depend on the message alone."""
@@ -55,7 +55,7 @@ class Policy:
     """The pause doubles with each answer without a verdict, up to this; equal to the interval, it is fixed."""
     check_max: int = 15
     """Answers without a verdict, after which ``on_exhausted`` decides (``transactionCheckMax``)."""
-    on_exhausted: AfterCheckMax = Always(Event.EXHAUSTED)
+    on_exhausted: OnExhausted = Always(Event.EXHAUSTED)
     """RocketMQ's ``AbstractTransactionalMessageCheckListener.resolveDiscardMsg``; parks as that does."""
     late_end_needs_check: bool = False
     """After a message's own check immunity only a check or an operator decides (``rejectCommitOrRollback``)."""

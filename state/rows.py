@@ -82,7 +82,7 @@ BROKEN_FIELDS: Fields = {
 """A record that breaks the protocol."""
 
 OUTCOME_FIELDS: Fields = {
-    "kind": np.int8,  # a member of state.outcomes.Kind
+    "kind": np.int8,  # a member of state.outcomes.OutcomeKind
     "transaction_id": object,
     "group": object,
     "topic": object,

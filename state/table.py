@@ -1,4 +1,4 @@
-"""All rules of a transaction, as one table: (state, event) → (next state, outcome).
+"""All rules of a transaction, as one table: (state, event) → (next state, effect).
 
 Nothing here does I/O, knows a clock or Spark. :mod:`state.segment` turns records and deadlines into the
 events named here and looks them up, thousands at a time, through :data:`NEXT` and :data:`OUTCOME`.
@@ -91,7 +91,7 @@ class Event(IntEnum):
     """Parked, or undeliverable, for as long as such messages are kept."""
 
 
-class Outcome(IntEnum):
+class Effect(IntEnum):
     """What follows from an event, beside the next state."""
 
     NONE = 0
@@ -131,93 +131,93 @@ SETTLED = (State.COMMITTED, State.ROLLED_BACK, State.DELAYED, State.ABANDONED)
 """States that no op leaves."""
 
 _DECIDED_BY_OPS = {
-    Event.COMMIT: (State.COMMITTED, Outcome.DELIVER),
-    Event.CHECK_COMMIT: (State.COMMITTED, Outcome.DELIVER),
-    Event.OPERATOR_COMMIT: (State.COMMITTED, Outcome.DELIVER),
-    Event.POSTPONED: (State.DELAYED, Outcome.DELAY),
-    Event.ROLLBACK: (State.ROLLED_BACK, Outcome.DISCARD),
-    Event.CHECK_ROLLBACK: (State.ROLLED_BACK, Outcome.DISCARD),
-    Event.OPERATOR_ROLLBACK: (State.ROLLED_BACK, Outcome.DISCARD),
+    Event.COMMIT: (State.COMMITTED, Effect.DELIVER),
+    Event.CHECK_COMMIT: (State.COMMITTED, Effect.DELIVER),
+    Event.OPERATOR_COMMIT: (State.COMMITTED, Effect.DELIVER),
+    Event.POSTPONED: (State.DELAYED, Effect.DELAY),
+    Event.ROLLBACK: (State.ROLLED_BACK, Effect.DISCARD),
+    Event.CHECK_ROLLBACK: (State.ROLLED_BACK, Effect.DISCARD),
+    Event.OPERATOR_ROLLBACK: (State.ROLLED_BACK, Effect.DISCARD),
 }
 
 
-def _decided(state: State, commit: Outcome, rollback: Outcome) -> dict[Event, tuple[State, Outcome]]:
+def _decided(state: State, commit: Effect, rollback: Effect) -> dict[Event, tuple[State, Effect]]:
     """A state that no op leaves: what each of them counts as."""
     return {
-        Event.HALF: (state, Outcome.DUPLICATE),
+        Event.HALF: (state, Effect.DUPLICATE),
         Event.COMMIT: (state, commit),
         Event.CHECK_COMMIT: (state, commit),
         Event.OPERATOR_COMMIT: (state, commit),
         Event.ROLLBACK: (state, rollback),
         Event.CHECK_ROLLBACK: (state, rollback),
         Event.OPERATOR_ROLLBACK: (state, rollback),
-        Event.UNKNOWN: (state, Outcome.NONE),
-        Event.CHECK_UNKNOWN: (state, Outcome.NONE),
-        Event.CHECK_UNREACHABLE: (state, Outcome.NONE),
-        Event.RESUME: (state, Outcome.CONFLICT),
+        Event.UNKNOWN: (state, Effect.NONE),
+        Event.CHECK_UNKNOWN: (state, Effect.NONE),
+        Event.CHECK_UNREACHABLE: (state, Effect.NONE),
+        Event.RESUME: (state, Effect.CONFLICT),
         Event.REDELIVER: (state, commit),
     }
 
 
-TABLE: dict[State, dict[Event, tuple[State, Outcome]]] = {
+TABLE: dict[State, dict[Event, tuple[State, Effect]]] = {
     State.ABSENT: {
-        Event.HALF: (State.OPEN, Outcome.NONE),
-        Event.HALF_COMMIT: (State.COMMITTED, Outcome.DELIVER),
-        Event.POSTPONED: (State.DELAYED, Outcome.DELAY),
-        Event.HALF_PARK: (State.UNDELIVERABLE, Outcome.PARK),
+        Event.HALF: (State.OPEN, Effect.NONE),
+        Event.HALF_COMMIT: (State.COMMITTED, Effect.DELIVER),
+        Event.POSTPONED: (State.DELAYED, Effect.DELAY),
+        Event.HALF_PARK: (State.UNDELIVERABLE, Effect.PARK),
     },
     State.OPEN: {
-        Event.HALF: (State.OPEN, Outcome.DUPLICATE),
+        Event.HALF: (State.OPEN, Effect.DUPLICATE),
         **_DECIDED_BY_OPS,
-        Event.UNKNOWN: (State.OPEN, Outcome.NONE),
-        Event.CHECK_UNKNOWN: (State.OPEN, Outcome.DUPLICATE),  # an answer given up on came after all
-        Event.CHECK_UNREACHABLE: (State.OPEN, Outcome.DUPLICATE),
-        Event.RESUME: (State.OPEN, Outcome.DUPLICATE),
-        Event.REDELIVER: (State.OPEN, Outcome.NONE),
-        Event.FOREIGN: (State.OPEN, Outcome.REJECT),
-        Event.LATE: (State.OPEN, Outcome.REJECT),
-        Event.DUE: (State.CHECKING, Outcome.CHECK),
-        Event.EXHAUSTED: (State.PARKED, Outcome.PARK),
-        Event.EXHAUSTED_COMMIT: (State.COMMITTED, Outcome.DELIVER),
-        Event.EXHAUSTED_ROLLBACK: (State.ROLLED_BACK, Outcome.DISCARD),
-        Event.AGED: (State.PARKED, Outcome.PARK),
+        Event.UNKNOWN: (State.OPEN, Effect.NONE),
+        Event.CHECK_UNKNOWN: (State.OPEN, Effect.DUPLICATE),  # an answer given up on came after all
+        Event.CHECK_UNREACHABLE: (State.OPEN, Effect.DUPLICATE),
+        Event.RESUME: (State.OPEN, Effect.DUPLICATE),
+        Event.REDELIVER: (State.OPEN, Effect.NONE),
+        Event.FOREIGN: (State.OPEN, Effect.REJECT),
+        Event.LATE: (State.OPEN, Effect.REJECT),
+        Event.DUE: (State.CHECKING, Effect.CHECK),
+        Event.EXHAUSTED: (State.PARKED, Effect.PARK),
+        Event.EXHAUSTED_COMMIT: (State.COMMITTED, Effect.DELIVER),
+        Event.EXHAUSTED_ROLLBACK: (State.ROLLED_BACK, Effect.DISCARD),
+        Event.AGED: (State.PARKED, Effect.PARK),
     },
     State.CHECKING: {
-        Event.HALF: (State.CHECKING, Outcome.DUPLICATE),
+        Event.HALF: (State.CHECKING, Effect.DUPLICATE),
         **_DECIDED_BY_OPS,
-        Event.UNKNOWN: (State.CHECKING, Outcome.NONE),
-        Event.CHECK_UNKNOWN: (State.OPEN, Outcome.NONE),
-        Event.CHECK_UNREACHABLE: (State.OPEN, Outcome.NONE),
-        Event.RESUME: (State.CHECKING, Outcome.DUPLICATE),
-        Event.REDELIVER: (State.CHECKING, Outcome.NONE),
-        Event.FOREIGN: (State.CHECKING, Outcome.REJECT),
-        Event.LATE: (State.CHECKING, Outcome.REJECT),
-        Event.DUE: (State.CHECKING, Outcome.CHECK),  # the answer is lost: ask again
-        Event.AGED: (State.PARKED, Outcome.PARK),
+        Event.UNKNOWN: (State.CHECKING, Effect.NONE),
+        Event.CHECK_UNKNOWN: (State.OPEN, Effect.NONE),
+        Event.CHECK_UNREACHABLE: (State.OPEN, Effect.NONE),
+        Event.RESUME: (State.CHECKING, Effect.DUPLICATE),
+        Event.REDELIVER: (State.CHECKING, Effect.NONE),
+        Event.FOREIGN: (State.CHECKING, Effect.REJECT),
+        Event.LATE: (State.CHECKING, Effect.REJECT),
+        Event.DUE: (State.CHECKING, Effect.CHECK),  # the answer is lost: ask again
+        Event.AGED: (State.PARKED, Effect.PARK),
     },
-    State.COMMITTED: _decided(State.COMMITTED, commit=Outcome.DUPLICATE, rollback=Outcome.CONFLICT),
-    State.ROLLED_BACK: _decided(State.ROLLED_BACK, commit=Outcome.CONFLICT, rollback=Outcome.DUPLICATE),
+    State.COMMITTED: _decided(State.COMMITTED, commit=Effect.DUPLICATE, rollback=Effect.CONFLICT),
+    State.ROLLED_BACK: _decided(State.ROLLED_BACK, commit=Effect.CONFLICT, rollback=Effect.DUPLICATE),
     State.PARKED: {
-        **_decided(State.PARKED, commit=Outcome.CONFLICT, rollback=Outcome.CONFLICT),
-        Event.OPERATOR_COMMIT: (State.COMMITTED, Outcome.DELIVER),
-        Event.POSTPONED: (State.DELAYED, Outcome.DELAY),
-        Event.OPERATOR_ROLLBACK: (State.ROLLED_BACK, Outcome.DISCARD),
-        Event.RESUME: (State.OPEN, Outcome.RESUME),
-        Event.FOREIGN: (State.PARKED, Outcome.REJECT),
-        Event.EXPIRED: (State.ABANDONED, Outcome.FORGET),
+        **_decided(State.PARKED, commit=Effect.CONFLICT, rollback=Effect.CONFLICT),
+        Event.OPERATOR_COMMIT: (State.COMMITTED, Effect.DELIVER),
+        Event.POSTPONED: (State.DELAYED, Effect.DELAY),
+        Event.OPERATOR_ROLLBACK: (State.ROLLED_BACK, Effect.DISCARD),
+        Event.RESUME: (State.OPEN, Effect.RESUME),
+        Event.FOREIGN: (State.PARKED, Effect.REJECT),
+        Event.EXPIRED: (State.ABANDONED, Effect.FORGET),
     },
     State.DELAYED: {
-        **_decided(State.DELAYED, commit=Outcome.DUPLICATE, rollback=Outcome.CONFLICT),
-        Event.FOREIGN: (State.DELAYED, Outcome.REJECT),
-        Event.DUE: (State.COMMITTED, Outcome.DELIVER),
+        **_decided(State.DELAYED, commit=Effect.DUPLICATE, rollback=Effect.CONFLICT),
+        Event.FOREIGN: (State.DELAYED, Effect.REJECT),
+        Event.DUE: (State.COMMITTED, Effect.DELIVER),
     },
-    State.ABANDONED: _decided(State.ABANDONED, commit=Outcome.CONFLICT, rollback=Outcome.CONFLICT),
+    State.ABANDONED: _decided(State.ABANDONED, commit=Effect.CONFLICT, rollback=Effect.CONFLICT),
     State.UNDELIVERABLE: {
-        **_decided(State.UNDELIVERABLE, commit=Outcome.DUPLICATE, rollback=Outcome.CONFLICT),
-        Event.REDELIVER: (State.COMMITTED, Outcome.DELIVER),
-        Event.POSTPONED: (State.DELAYED, Outcome.DELAY),
-        Event.FOREIGN: (State.UNDELIVERABLE, Outcome.REJECT),
-        Event.EXPIRED: (State.ABANDONED, Outcome.FORGET),
+        **_decided(State.UNDELIVERABLE, commit=Effect.DUPLICATE, rollback=Effect.CONFLICT),
+        Event.REDELIVER: (State.COMMITTED, Effect.DELIVER),
+        Event.POSTPONED: (State.DELAYED, Effect.DELAY),
+        Event.FOREIGN: (State.UNDELIVERABLE, Effect.REJECT),
+        Event.EXPIRED: (State.ABANDONED, Effect.FORGET),
     },
 }
 
@@ -240,7 +240,7 @@ NEXT = _column(0)
 """uint8[state, event]: the next state; 255 where the table has no row."""
 
 OUTCOME = _column(1)
-"""uint8[state, event]: the outcome; 255 where the table has no row."""
+"""uint8[state, event]: the effect; 255 where the table has no row."""
 
 
 def transition(states: StateCodes, events: EventCodes) -> tuple[StateCodes, OutcomeCodes]:
@@ -251,7 +251,7 @@ def transition(states: StateCodes, events: EventCodes) -> tuple[StateCodes, Outc
         events: uint8[n], members of :class:`Event`.
 
     Returns:
-        uint8[n] next states and uint8[n] outcomes.
+        uint8[n] next states and uint8[n] effects.
 
     Raises:
         IllegalTransitionError: a pair without a row; the message names the first one.
@@ -267,5 +267,5 @@ def transition(states: StateCodes, events: EventCodes) -> tuple[StateCodes, Outc
 
 def delivers(states: StateCodes, events: EventCodes) -> npt.NDArray[np.bool_]:
     """bool[n]: the pairs that the table delivers on."""
-    found: npt.NDArray[np.bool_] = OUTCOME[states, events] == Outcome.DELIVER
+    found: npt.NDArray[np.bool_] = OUTCOME[states, events] == Effect.DELIVER
     return found

@@ -35,7 +35,7 @@ from streaming.ownership.claim import Claim, Owner
 from streaming.ownership.clock import JobClock, kafka_ms, wall_ms
 from streaming.ownership.fence import any_has
 from streaming.ownership.preconditions import BatchPreconditions
-from streaming.query import outcomes, start_query
+from streaming.query import outcome_frame, start_query
 from streaming.session import build_session
 from streaming.settings_in_force import BatchSettings, SettingsInForce
 from streaming.sink import ExactlyOnceSink
@@ -143,7 +143,9 @@ class TransactionJob:
             sink, checkpoint, self._preconditions, partitions, self._observe, publisher, half_logs
         )
         self._sink.before_evaluation(fairness.before)
-        self._query = start_query(outcomes(spark, settings, rules.policies(), self._failpoint), settings, self._sink)
+        self._query = start_query(
+            outcome_frame(spark, settings, rules.policies(), self._failpoint), settings, self._sink
+        )
         fairness.watch(self._query)
         if checks is not None:
             self._checks = checks

@@ -49,7 +49,7 @@ def _batch_time() -> Column:
     return F.get(F.array(F.current_timestamp()), first)
 
 
-def outcomes(
+def outcome_frame(
     spark: SparkSession, settings: Settings, policies: Policies, failpoint: FailpointHook = no_failpoint
 ) -> DataFrame:
     """Everything from Kafka to the outcomes of the state machine, each batch's under its own policy."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _SOURCES = 2
-"""The Kafka source and the clock: see :func:`streaming.query.outcomes`."""
+"""The Kafka source and the clock: see :func:`streaming.query.outcome_frame`."""
 
 
 @dataclass(frozen=True)

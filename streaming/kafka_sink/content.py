@@ -15,7 +15,7 @@ from confluent_kafka import Message
 
 from checkback import protocol
 from checkback.protocol import HalfPosition, Topics
-from state import BUNDLE, Kind
+from state import BUNDLE, OutcomeKind
 from state.outcomes import CHECK_PAYLOAD_BYTES
 from streaming.headers import application_headers, packed_headers, unpack_headers
 from streaming.kafka_sink.half_reader import HalfReader
@@ -28,7 +28,7 @@ ANOTHER = (
 )
 MOST_BYTES = 16 << 20
 """Of content that is read at once. The last message may lie across it."""
-_READ = (Kind.DELIVER, Kind.DELIVER_BUNDLE, Kind.PARK, Kind.REJECT_RECORD)
+_READ = (OutcomeKind.DELIVER, OutcomeKind.DELIVER_BUNDLE, OutcomeKind.PARK, OutcomeKind.REJECT_RECORD)
 _CHANGED = frozenset({"kind", "topic", "partition", "key", "value", "headers", "left_out", "reason"})
 
 Row = dict[str, Any]
@@ -72,7 +72,7 @@ class Contents:
     def _without_ends(self, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Without what would tell operators that a message is done whose content is gone; it comes after all else."""
         if self._lost:
-            ends = np.flatnonzero(piece.column("kind").to_numpy() == Kind.PARK_END)
+            ends = np.flatnonzero(piece.column("kind").to_numpy() == OutcomeKind.PARK_END)
             wrong = [at for at in ends.tolist() if half_of(piece.slice(at, 1).to_pylist()[0]) in self._lost]
             piece = piece.filter(pa.array(~np.isin(np.arange(piece.num_rows), wrong)))
         if piece.num_rows:
@@ -112,7 +112,7 @@ class Contents:
         if not _as_large(row, message):
             return self._gone(row, ANOTHER)
         headers: Any = message.headers() or []
-        if row["kind"] != Kind.REJECT_RECORD and not _same(row, dict(headers)):
+        if row["kind"] != OutcomeKind.REJECT_RECORD and not _same(row, dict(headers)):
             return self._gone(row, ANOTHER)
         row = {**row, "value": message.value(), "left_out": -1}
         # what is not here was set aside, or there is none
@@ -120,7 +120,7 @@ class Contents:
         row["headers"] = packed_headers(headers) if row["headers"] is None else row["headers"]
         if row["partition"] == BUNDLE:
             return self._looked_at(row)
-        if row["kind"] == Kind.CHECK and len(row["value"] or b"") > CHECK_PAYLOAD_BYTES:
+        if row["kind"] == OutcomeKind.CHECK and len(row["value"] or b"") > CHECK_PAYLOAD_BYTES:
             row |= {"left_out": len(row["value"]), "value": None}
         return row
 
@@ -130,29 +130,29 @@ class Contents:
         wrong = wrong_with(row["value"], application_headers(row["headers"]), int(count), self._topics)
         if wrong is None:
             return row
-        if row["kind"] == Kind.DELIVER_BUNDLE:
+        if row["kind"] == OutcomeKind.DELIVER_BUNDLE:
             self.counts["malformed"] += 1  # not ``rejected``: it was counted when it was taken in
-            return {**row, "kind": int(Kind.REJECT_RECORD), "topic": self._topics.half, "reason": wrong}
+            return {**row, "kind": int(OutcomeKind.REJECT_RECORD), "topic": self._topics.half, "reason": wrong}
         return {**row, "partition": -1}  # nobody can say what it holds
 
     def _gone(self, row: Row, why: str) -> Row:
         """What is written of a message that cannot be had: what is known."""
         nothing = {"value": None, "left_out": -1, "partition": max(row["partition"], -1)}
-        if row["kind"] == Kind.CHECK:
+        if row["kind"] == OutcomeKind.CHECK:
             return {**row, **nothing, "left_out": max(row["left_out"], 0)}
         self.counts["gone"] += 1
-        if row["kind"] in {Kind.PARK, Kind.REJECT_RECORD}:
+        if row["kind"] in {OutcomeKind.PARK, OutcomeKind.REJECT_RECORD}:
             return {**row, **nothing, "reason": f"{row['reason']}; {why}" if row["reason"] else why}
         self.counts["parked"] += 1
         self._lost.add(half_of(row))
         place = f"{protocol.UNDELIVERABLE} {row['topic']}: {why} ({half_of(row)})"
-        return {**row, **nothing, "kind": int(Kind.PARK), "reason": place}
+        return {**row, **nothing, "kind": int(OutcomeKind.PARK), "reason": place}
 
 
 def left_out(batch: pa.RecordBatch) -> Mask:
     """bool[n]: rows of outcomes to be written with content that is not there; large values are not asked about."""
     sizes, kinds = batch.column("left_out").to_numpy(), batch.column("kind").to_numpy()
-    small_check = (kinds == Kind.CHECK) & (sizes <= CHECK_PAYLOAD_BYTES)
+    small_check = (kinds == OutcomeKind.CHECK) & (sizes <= CHECK_PAYLOAD_BYTES)
     found: Mask = (sizes >= 0) & (small_check | np.isin(kinds, _READ))
     return found
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from checkback.exceptions import TransactionTimeoutError
-from state import USAGE_COLUMNS, Kind, Usage, Usages, summed
+from state import USAGE_COLUMNS, OutcomeKind, Usage, Usages, summed
 from streaming.batch import Batch, PartitionReport
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.directory import Brokers, Known, TopicDirectory
@@ -225,12 +225,12 @@ def _generations(settings: SinkSettings, query_id: str) -> Generations:
 
 
 def _count(piece: pa.RecordBatch, counts: Counter[str]) -> None:
-    chosen = piece.filter(pa.compute.equal(piece.column("kind"), int(Kind.COUNT)))
+    chosen = piece.filter(pa.compute.equal(piece.column("kind"), int(OutcomeKind.COUNT)))
     for name, number in zip(chosen.column("reason").to_pylist(), chosen.column("half_offset").to_pylist(), strict=True):
         counts[name] += number
 
 
 def _usages(piece: pa.RecordBatch) -> Usages:
-    rows = piece.filter(pa.compute.equal(piece.column("kind"), int(Kind.USAGE)))
+    rows = piece.filter(pa.compute.equal(piece.column("kind"), int(OutcomeKind.USAGE)))
     columns = [rows.column(name).to_pylist() for name in ("group", *USAGE_COLUMNS)]
     return summed([{group: Usage(*numbers)} for group, *numbers in zip(*columns, strict=True)])

@@ -1,4 +1,4 @@
-"""Outcome rows to Kafka records: the last step before the sink."""
+"""Effect rows to Kafka records: the last step before the sink."""
 
 import json
 from collections import Counter
@@ -15,7 +15,7 @@ from checkback.check_protocol import CheckRequest
 from checkback.exceptions import OwnTopicError
 from checkback.protocol import HalfPosition, Held, Topics
 from checkback.topics import MOST_BYTES
-from state import BUNDLE, NOT_WRITTEN, Kind
+from state import BUNDLE, NOT_WRITTEN, OutcomeKind
 from streaming.brokers.directory import Known
 from streaming.headers import Headers, application_headers, unpack_headers
 from streaming.heads import head_of
@@ -90,13 +90,13 @@ class RecordBuilder:
         edges = np.flatnonzero(np.diff(kinds)) + 1
         for start, end in pairwise([0, *edges.tolist(), len(kinds)]):
             kind, piece = int(kinds[start]), batch.slice(start, end - start)
-            if kind == Kind.DELIVER:
+            if kind == OutcomeKind.DELIVER:
                 yield from self._delivered(piece)
-            elif kind == Kind.DELIVER_BUNDLE:
+            elif kind == OutcomeKind.DELIVER_BUNDLE:
                 for row in piece.to_pylist():
                     yield from self._bundle(row)
             elif kind not in NOT_WRITTEN:
-                yield from (self._other(Kind(kind), row) for row in piece.to_pylist())
+                yield from (self._other(OutcomeKind(kind), row) for row in piece.to_pylist())
 
     def _delivered(self, batch: pa.RecordBatch) -> Iterator[Record]:
         names = ("topic", "partition", "key", "value", "headers", "transaction_id")
@@ -220,22 +220,22 @@ class RecordBuilder:
                 found = self._undeliverable(one, headers, None, found)
             yield found
 
-    def _other(self, kind: Kind, row: dict[str, Any]) -> Record:
+    def _other(self, kind: OutcomeKind, row: dict[str, Any]) -> Record:
         return self._own(self._of_ours(kind, row))
 
-    def _of_ours(self, kind: Kind, row: dict[str, Any]) -> Record:
-        if kind == Kind.CHECK:
+    def _of_ours(self, kind: OutcomeKind, row: dict[str, Any]) -> Record:
+        if kind == OutcomeKind.CHECK:
             return self._check(row)
-        if kind == Kind.PARK:
+        if kind == OutcomeKind.PARK:
             return self._parked(row)
-        if kind == Kind.PARK_END:
+        if kind == OutcomeKind.PARK_END:
             became = self._not_taken.get(half_of(row), row["reason"])
             return self._to_parked(row, [(protocol.ENDED, became.encode())])
-        if kind == Kind.REJECT_OP:
+        if kind == OutcomeKind.REJECT_OP:
             return self._rejected_op(row)
-        if kind == Kind.REJECT_RECORD:
+        if kind == OutcomeKind.REJECT_RECORD:
             return self._rejected_record(row)
-        return self._status(row, ended=kind == Kind.STATUS_END)
+        return self._status(row, ended=kind == OutcomeKind.STATUS_END)
 
     def _check(self, row: dict[str, Any]) -> Record:
         left_out = max(row["left_out"], 0)

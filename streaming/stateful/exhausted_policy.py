@@ -14,7 +14,7 @@ import numpy as np
 
 from checkback.exceptions import ConfigurationError
 from checkback.exhausted import Decision, ExhaustedListener, ExhaustedMessage
-from state import AfterCheckMax, Always, Event, Rows
+from state import Always, Event, OnExhausted, Rows
 from state.table import EventCodes
 from streaming.headers import application_headers
 
@@ -27,7 +27,7 @@ _EVENTS = {
 }
 
 
-def on_exhausted(choice: str) -> AfterCheckMax:
+def on_exhausted(choice: str) -> OnExhausted:
     """The setting ``transactions.on_exhausted``: ``park``, ``commit``, ``rollback`` or ``module:Class``.
 
     Raises:

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from checkback import protocol
 from conf import KAFKA
-from state import Kind
+from state import OutcomeKind
 from streaming.headers import application_headers, packed_headers
 from streaming.record import RANDOM_OR_KEYED
 from streaming.tables.routes import Routes
@@ -56,7 +56,7 @@ def unbundled(outcomes: pa.RecordBatch, routes: Routes) -> pa.RecordBatch:
     A bundle is delivered by its position, message by message; taking some out would give the others new ids.
     """
     kinds = outcomes.column("kind")
-    bundles = pc.indices_nonzero(pc.equal(kinds, int(Kind.DELIVER_BUNDLE))).to_pylist()
+    bundles = pc.indices_nonzero(pc.equal(kinds, int(OutcomeKind.DELIVER_BUNDLE))).to_pylist()
     pieces: list[pa.RecordBatch] = []
     done = 0
     for at in bundles:
@@ -73,7 +73,7 @@ def _rows_of_bundle(row: dict[str, Any], messages: tuple[protocol.Message, ...],
     rows = [
         {
             **row,
-            "kind": int(Kind.DELIVER),
+            "kind": int(OutcomeKind.DELIVER),
             "transaction_id": f"{row['transaction_id']}#{number}",
             "topic": message.topic,
             "partition": RANDOM_OR_KEYED if message.partition is None else message.partition,

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from checkback.exceptions import DestinationError
 from conf import KAFKA
-from state import Kind
+from state import OutcomeKind
 from streaming.kafka_sink.content import Contents, left_out
 from streaming.kafka_sink.holding import HELD_MARK
 from streaming.tables.routes import Routes
@@ -103,12 +103,12 @@ class Staging:
             yield unbundled(piece, self._plan.routes)
             return
         aside, kinds = left_out(piece), piece.column("kind").to_numpy()
-        for_tables = aside & (kinds == Kind.DELIVER)
+        for_tables = aside & (kinds == OutcomeKind.DELIVER)
         if for_tables.any():
             topics = piece.column("topic").filter(pa.array(for_tables)).to_pylist()
             for_tables[for_tables] = [self._plan.routes.of_topic(topic) != (KAFKA,) for topic in topics]
         done = 0
-        for at in [*np.flatnonzero(aside & (kinds == Kind.DELIVER_BUNDLE)).tolist(), piece.num_rows]:
+        for at in [*np.flatnonzero(aside & (kinds == OutcomeKind.DELIVER_BUNDLE)).tolist(), piece.num_rows]:
             if at > done:
                 for whole in self._contents.filled(piece.slice(done, at - done), for_tables[done:at]):
                     yield unbundled(whole, self._plan.routes)
@@ -118,14 +118,14 @@ class Staging:
 
     def _bundle(self, row: pa.RecordBatch, contents: Contents) -> Iterator[pa.RecordBatch]:
         for whole in contents.filled(row):
-            for_kafka = whole.column("kind")[0].as_py() == Kind.DELIVER_BUNDLE
+            for_kafka = whole.column("kind")[0].as_py() == OutcomeKind.DELIVER_BUNDLE
             apart = unbundled(whole, self._plan.routes)
             yield row if for_kafka and apart is whole else apart
 
     def _stage(self, piece: pa.RecordBatch) -> pa.RecordBatch:
         # one that was held for its topic in Kafka has been in its tables since then
         held = pc.fill_null(pc.match_substring(piece.column("headers"), HELD_MARK), fill_value=False)
-        delivered = pc.and_not(pc.equal(piece.column("kind"), int(Kind.DELIVER)), held)
+        delivered = pc.and_not(pc.equal(piece.column("kind"), int(OutcomeKind.DELIVER)), held)
         topics = pc.unique(piece.column("topic").filter(delivered)).to_pylist()
         routed = {topic: self._plan.routes.of_topic(topic) for topic in topics}
         for destination in self._plan.folders:

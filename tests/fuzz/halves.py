@@ -265,4 +265,4 @@ BROKEN: tuple[tuple[str, str, Breaking], ...] = (
         lambda m, good: m.bundle(good, m.one(headers=[["cb-" + "n" * 5_000, ""]])),
     ),
 )
-"""Kind, how the reason begins, and what makes a good half message such a one."""
+"""OutcomeKind, how the reason begins, and what makes a good half message such a one."""

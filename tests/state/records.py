@@ -16,8 +16,8 @@ from state import (
     Allowance,
     Arrivals,
     Event,
-    Kind,
     Limits,
+    OutcomeKind,
     Policy,
     Rows,
     Segment,
@@ -252,7 +252,7 @@ def _said(outcomes: Rows) -> Said:
     for index in range(outcomes.count):
         row = {name: outcomes[name][index] for name in outcomes}
         row = {name: value.item() if isinstance(value, np.generic) else value for name, value in row.items()}
-        _ADD[Kind(row["kind"])](said, row)
+        _ADD[OutcomeKind(row["kind"])](said, row)
     return said
 
 
@@ -285,18 +285,20 @@ def _count(said: Said, row: Mapping[str, Any]) -> None:
     said.counts[row["reason"]] += row["half_offset"]
 
 
-_ADD: dict[Kind, Any] = {
-    Kind.DELIVER: lambda said, row: said.delivered.append(_message(row)),
-    Kind.DELIVER_BUNDLE: lambda said, row: said.bundles.append(_message(row)),
-    Kind.CHECK: lambda said, row: said.checks.append(
+_ADD: dict[OutcomeKind, Any] = {
+    OutcomeKind.DELIVER: lambda said, row: said.delivered.append(_message(row)),
+    OutcomeKind.DELIVER_BUNDLE: lambda said, row: said.bundles.append(_message(row)),
+    OutcomeKind.CHECK: lambda said, row: said.checks.append(
         Check(_checked(row), row["attempt"], row["check_max"], row["left_out"])
     ),
-    Kind.PARK: lambda said, row: said.parked.append(Parked(_message(row), row["attempt"], row["reason"])),
-    Kind.PARK_END: lambda said, row: said.unparked.append(_ended(row)),
-    Kind.REJECT_OP: lambda said, row: said.rejected.append(_rejected(row)),
-    Kind.REJECT_RECORD: lambda said, row: said.broken.append(_broken(row)),
-    Kind.STATUS: lambda said, row: said.statuses.append(_status(row)),
-    Kind.STATUS_END: lambda said, row: said.ended.append(_status(row)),
-    Kind.COUNT: _count,
-    Kind.USAGE: lambda said, row: said.usages.update({row["group"]: Usage(*(row[name] for name in USAGE_COLUMNS))}),
+    OutcomeKind.PARK: lambda said, row: said.parked.append(Parked(_message(row), row["attempt"], row["reason"])),
+    OutcomeKind.PARK_END: lambda said, row: said.unparked.append(_ended(row)),
+    OutcomeKind.REJECT_OP: lambda said, row: said.rejected.append(_rejected(row)),
+    OutcomeKind.REJECT_RECORD: lambda said, row: said.broken.append(_broken(row)),
+    OutcomeKind.STATUS: lambda said, row: said.statuses.append(_status(row)),
+    OutcomeKind.STATUS_END: lambda said, row: said.ended.append(_status(row)),
+    OutcomeKind.COUNT: _count,
+    OutcomeKind.USAGE: lambda said, row: said.usages.update(
+        {row["group"]: Usage(*(row[name] for name in USAGE_COLUMNS))}
+    ),
 }

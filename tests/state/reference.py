@@ -306,7 +306,7 @@ class Reference:
         elif now_ms - transaction.ingested_ms >= self.policy.age_limit_ms:
             self._park(transaction, AGED, now_ms, said)
         elif transaction.state == "open" and transaction.attempts >= transaction.check_max:
-            after = getattr(self.policy.on_exhausted, "event")  # noqa: B009  (an AfterCheckMax need not have it)
+            after = getattr(self.policy.on_exhausted, "event")  # noqa: B009  (an OnExhausted need not have it)
             if after == Event.EXHAUSTED:
                 self._park(transaction, EXHAUSTED, now_ms, said)
             else:

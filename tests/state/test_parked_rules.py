@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from state import Always, Event, Kind, Rows, evaluate
+from state import Always, Event, OutcomeKind, Rows, evaluate
 from state.table import EventCodes
 from tests.state import reference
 from tests.state.records import Driver, Half, Op, arrivals
@@ -199,6 +199,6 @@ def test_that_it_waits_no_longer_is_said_after_all_else(decision: Op) -> None:
     driver, _ = parked()
     result = evaluate(driver.segment, arrivals(ops=[decision]), 10**6, driver.policy)
     kinds = result.outcomes["kind"].tolist()
-    assert kinds[-1] == Kind.PARK_END
-    assert kinds.count(Kind.PARK_END) == 1
+    assert kinds[-1] == OutcomeKind.PARK_END
+    assert kinds.count(OutcomeKind.PARK_END) == 1
     assert len(kinds) > 1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from checkback.exceptions import IllegalTransitionError
-from state.table import FOR_OPERATORS, KEPT, NEXT, OUTCOME, SETTLED, TABLE, UNDECIDED, Event, Outcome, State, transition
+from state.table import FOR_OPERATORS, KEPT, NEXT, OUTCOME, SETTLED, TABLE, UNDECIDED, Effect, Event, State, transition
 
 RULES = [(state, event) for state, row in TABLE.items() for event in row]
 OPERATORS = (Event.OPERATOR_COMMIT, Event.OPERATOR_ROLLBACK, Event.RESUME)
@@ -51,7 +51,7 @@ def test_numbers_that_are_stored_never_change() -> None:
 
 @pytest.mark.parametrize(("state", "event"), RULES)
 def test_arrays_agree_with_the_table(state: State, event: Event) -> None:
-    assert (State(NEXT[state, event]), Outcome(OUTCOME[state, event])) == TABLE[state][event]
+    assert (State(NEXT[state, event]), Effect(OUTCOME[state, event])) == TABLE[state][event]
 
 
 def test_a_transition_looks_up_all_pairs_at_once() -> None:
@@ -91,7 +91,7 @@ def test_every_state_is_absent_or_left_by_ops_or_settled() -> None:
 def test_a_settled_state_is_left_by_no_op_and_writes_nothing_but_a_refusal(state: State, event: Event) -> None:
     following, outcome = TABLE[state][event]
     assert following == state
-    assert outcome in {Outcome.NONE, Outcome.DUPLICATE, Outcome.CONFLICT}
+    assert outcome in {Effect.NONE, Effect.DUPLICATE, Effect.CONFLICT}
 
 
 @pytest.mark.parametrize("event", OPS)
@@ -103,13 +103,13 @@ def test_a_parked_message_is_left_by_operators_only(event: Event) -> None:
 @pytest.mark.parametrize("event", OPS)
 def test_an_undeliverable_message_is_delivered_again_by_one_op_only(event: Event) -> None:
     following, outcome = TABLE[State.UNDELIVERABLE][event]
-    assert (following, outcome) == (State.COMMITTED, Outcome.DELIVER) or following == State.UNDELIVERABLE
+    assert (following, outcome) == (State.COMMITTED, Effect.DELIVER) or following == State.UNDELIVERABLE
     assert (following != State.UNDELIVERABLE) == (event == Event.REDELIVER)
 
 
 @pytest.mark.parametrize("state", [State.COMMITTED, State.DELAYED])
 def test_the_same_redelivery_again_is_a_duplicate(state: State) -> None:
-    assert TABLE[state][Event.REDELIVER] == (state, Outcome.DUPLICATE)
+    assert TABLE[state][Event.REDELIVER] == (state, Effect.DUPLICATE)
 
 
 @pytest.mark.parametrize("state", UNDECIDED)
@@ -122,7 +122,7 @@ def test_an_undecided_state_is_left_for_a_decided_one_by_decisions_and_limits_on
 
 
 def test_a_message_is_kept_until_the_outcome_that_says_so() -> None:
-    ending = {Outcome.DELIVER: State.COMMITTED, Outcome.DISCARD: State.ROLLED_BACK, Outcome.FORGET: State.ABANDONED}
+    ending = {Effect.DELIVER: State.COMMITTED, Effect.DISCARD: State.ROLLED_BACK, Effect.FORGET: State.ABANDONED}
     for state, event in RULES:
         following, outcome = TABLE[state][event]
         assert (state in (State.ABSENT, *KEPT) and following not in KEPT) == (outcome in ending)
@@ -131,14 +131,14 @@ def test_a_message_is_kept_until_the_outcome_that_says_so() -> None:
 
 def test_commits_are_postponed_wherever_they_deliver() -> None:
     for row in TABLE.values():
-        delivers = {event for event, (_, outcome) in row.items() if outcome == Outcome.DELIVER} - {Event.DUE}
+        delivers = {event for event, (_, outcome) in row.items() if outcome == Effect.DELIVER} - {Event.DUE}
         assert (Event.POSTPONED in row) == bool(delivers)
 
 
 def test_every_event_outcome_and_state_is_used() -> None:
     results = [result for row in TABLE.values() for result in row.values()]
     assert {event for _, event in RULES} == set(Event)
-    assert {outcome for _, outcome in results} == set(Outcome)
+    assert {outcome for _, outcome in results} == set(Effect)
     assert {following for following, _ in results} == set(State) - {State.ABSENT}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from state import Kind
+from state import OutcomeKind
 
 SCHEMA = pa.schema(
     {
@@ -30,7 +30,7 @@ SCHEMA = pa.schema(
 
 def outcome(topic: str, **columns: Any) -> dict[str, Any]:
     """One row of outcomes: a delivery, unless the columns say otherwise."""
-    row = {"half_partition": 0, "kind": Kind.DELIVER, "transaction_id": "tx-1", "group": "shop", "topic": topic}
+    row = {"half_partition": 0, "kind": OutcomeKind.DELIVER, "transaction_id": "tx-1", "group": "shop", "topic": topic}
     rest = {"partition": -1, "key": None, "value": b"v", "headers": None, "half_offset": 7, "attempt": 1}
     return {**row, **rest, "check_max": 15, "ingested_ms": 0, "left_out": -1, "reason": "", **columns}
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from conf import Settings
-from state import Event, Kind
+from state import Event, OutcomeKind
 from streaming.folders import LocalFolder
 from streaming.settings_in_force import BatchSettings, SettingsInForce
 from tests.streaming.test_segments import Stream, half, kinds, op
@@ -39,7 +39,7 @@ class Job:
             self._stream.feed(after_ms, *rows)
         self._stream.dies = False
 
-    def in_kafka(self, kind: Kind) -> list[str]:
+    def in_kafka(self, kind: OutcomeKind) -> list[str]:
         """Ids of outcomes of a kind; Kafka skips a batch that it has, whatever a second run of it comes to."""
         batches: dict[int, list[dict[str, Any]]] = {}
         for number, made in self._stream.runs:
@@ -64,20 +64,20 @@ def test_a_decision_that_was_refused_is_not_taken_as_delivered(job: Job) -> None
     job.start(**REQUIRE)
     job.feed(0, LATE)
     job.die(2_000, DECISION)
-    assert job.in_kafka(Kind.REJECT_OP) == ["tx-1"]
+    assert job.in_kafka(OutcomeKind.REJECT_OP) == ["tx-1"]
     job.start(**ACCEPT)
     job.feed(3_000, AGAIN)
-    assert job.in_kafka(Kind.DELIVER) == ["tx-1"]
+    assert job.in_kafka(OutcomeKind.DELIVER) == ["tx-1"]
 
 
 def test_a_message_that_was_delivered_is_not_open_again(job: Job) -> None:
     job.start(**ACCEPT)
     job.feed(0, LATE)
     job.die(2_000, DECISION)
-    assert job.in_kafka(Kind.DELIVER) == ["tx-1"]
+    assert job.in_kafka(OutcomeKind.DELIVER) == ["tx-1"]
     job.start(**REQUIRE)
     job.feed(3_000, OPERATOR)
-    assert job.in_kafka(Kind.DELIVER) == ["tx-1"]
+    assert job.in_kafka(OutcomeKind.DELIVER) == ["tx-1"]
 
 
 def test_a_batch_cut_off_twice_keeps_its_settings_through_a_third_start(job: Job) -> None:
@@ -90,17 +90,17 @@ def test_a_batch_cut_off_twice_keeps_its_settings_through_a_third_start(job: Job
     job.stop()
     job.start(**ACCEPT)
     job.feed(3_000, AGAIN)
-    assert job.in_kafka(Kind.DELIVER) == ["tx-1"]
+    assert job.in_kafka(OutcomeKind.DELIVER) == ["tx-1"]
 
 
 def test_what_parks_after_the_last_check_is_decided_once(job: Job) -> None:
     job.start(check_max=0, on_exhausted="park", timeout="5s")
     job.feed(0, half(1))
     job.die(5_001)
-    assert job.in_kafka(Kind.PARK) == ["tx-1"]
+    assert job.in_kafka(OutcomeKind.PARK) == ["tx-1"]
     job.start(check_max=0, on_exhausted="commit", timeout="5s")
     job.feed(6_000, OPERATOR)
-    assert (job.in_kafka(Kind.PARK), job.in_kafka(Kind.DELIVER)) == (["tx-1"], ["tx-1"])
+    assert (job.in_kafka(OutcomeKind.PARK), job.in_kafka(OutcomeKind.DELIVER)) == (["tx-1"], ["tx-1"])
 
 
 @pytest.mark.parametrize("raised_to", [10, 30])
@@ -113,7 +113,7 @@ def test_a_tolerance_that_was_raised_makes_nothing_early(job: Job, raised_to: in
     assert job.feed(2_000) == []
     assert job.feed(20 * MINUTE - 1) == []
     late = (raised_to - 5) * MINUTE
-    assert kinds(job.feed(20 * MINUTE + late + 1)) == [(Kind.CHECK, "tx-1"), (Kind.STATUS, "tx-1")]
+    assert kinds(job.feed(20 * MINUTE + late + 1)) == [(OutcomeKind.CHECK, "tx-1"), (OutcomeKind.STATUS, "tx-1")]
 
 
 def test_timers_of_a_tolerance_that_was_lowered_find_nothing_due_and_are_set_again(job: Job) -> None:
@@ -125,7 +125,7 @@ def test_timers_of_a_tolerance_that_was_lowered_find_nothing_due_and_are_set_aga
     assert job.feed(2_000) == []
     assert job.feed(10 * MINUTE) == []  # set for 20 min - 30 min, the watermark is at 5 min
     assert job.feed(20 * MINUTE - 1) == []
-    assert kinds(job.feed(20 * MINUTE + 1)) == [(Kind.CHECK, "tx-1"), (Kind.STATUS, "tx-1")]
+    assert kinds(job.feed(20 * MINUTE + 1)) == [(OutcomeKind.CHECK, "tx-1"), (OutcomeKind.STATUS, "tx-1")]
 
 
 @pytest.mark.parametrize("minutes", [5, 30])
@@ -134,7 +134,7 @@ def test_a_batch_of_timers_run_again_under_another_tolerance_comes_to_the_same(j
     job.feed(0, half(1), half(2, options=f",{30 * MINUTE},,,"))
     job.die(20 * MINUTE + 1)
     number, first = job.runs[-1]
-    assert kinds(first) == [(Kind.CHECK, "tx-1"), (Kind.STATUS, "tx-1")]
+    assert kinds(first) == [(OutcomeKind.CHECK, "tx-1"), (OutcomeKind.STATUS, "tx-1")]
     job.start(minutes * MINUTE, timeout="20min")
     job.feed(20 * MINUTE + 1)
     assert [made for again, made in job.runs if again == number] == [first, first]

@@ -20,7 +20,7 @@ from checkback.exceptions import OwnTopicError
 from checkback.local import LocalKafka
 from checkback.protocol import Message
 from checkback.topics import TopicAdministration
-from state import BUNDLE, Kind
+from state import BUNDLE, OutcomeKind
 from streaming import beginning, transaction
 from streaming.batch import Batch, PartitionReport
 from streaming.brokers.client import SinkSettings
@@ -184,7 +184,9 @@ def test_one_refused_message_of_several_in_a_transaction(sink: Sink) -> None:
             Message("no-such-topic", b"nowhere"),
         ]
     )
-    sink.write(rows(outcome(narrow, kind=Kind.DELIVER_BUNDLE, transaction_id="tx", partition=BUNDLE, value=value)))
+    sink.write(
+        rows(outcome(narrow, kind=OutcomeKind.DELIVER_BUNDLE, transaction_id="tx", partition=BUNDLE, value=value))
+    )
     assert (sink.values(sink.place.real_topic), sink.values(narrow)) == ([b"first"], [b"fits"])
     assert (sink.parked().keys(), sink.held().keys()) == ({"tx#2"}, {"tx#4"})
     refused = next(r for r in sink.place.read(sink.place.topics.half) if r.key == b"key")
@@ -323,7 +325,7 @@ def test_records_are_dated_by_the_batch_and_not_by_the_tasks_clock(sink: Sink) -
 
 def test_counts_are_those_of_one_pass(sink: Sink) -> None:
     narrow = sink.topic("narrow", max_message_bytes=str(LIMIT))
-    counted = outcome("", kind=Kind.COUNT, reason="committed", half_offset=2)
+    counted = outcome("", kind=OutcomeKind.COUNT, reason="committed", half_offset=2)
     report = sink.write(rows(outcome(narrow, value=b"x" * 2000), outcome(sink.place.real_topic), counted))
     assert (report.written, json.loads(report.counts)) == (2, {"committed": 2, "undeliverable": 1})
 
@@ -369,9 +371,9 @@ def test_our_own_topics_take_what_the_half_topic_takes(sink: Sink) -> None:
     sink.write(
         rows(
             outcome(place.real_topic, transaction_id="refused", key=b"k" * 200, value=value),
-            outcome(place.real_topic, kind=Kind.PARK, transaction_id="parked", value=value, reason="because"),
-            outcome(place.real_topic, kind=Kind.CHECK, transaction_id="checked", key=b"k" * 200, value=value),
-            outcome(place.topics.half, kind=Kind.REJECT_RECORD, value=value, reason="because"),
+            outcome(place.real_topic, kind=OutcomeKind.PARK, transaction_id="parked", value=value, reason="because"),
+            outcome(place.real_topic, kind=OutcomeKind.CHECK, transaction_id="checked", key=b"k" * 200, value=value),
+            outcome(place.topics.half, kind=OutcomeKind.REJECT_RECORD, value=value, reason="because"),
         )
     )
     assert sink.parked().keys() == {"refused", "parked"}
@@ -394,10 +396,10 @@ def test_an_own_topic_gets_the_head_of_what_it_does_not_take_whole(sink: Sink, o
     noise = b"".join(uuid.uuid4().bytes for _ in range(500))
     report = sink.write(
         rows(
-            outcome("t", kind=Kind.PARK, transaction_id="parked", value=noise, reason="because"),
-            outcome("t", kind=Kind.PARK, transaction_id="small", reason="because"),
-            outcome("t", kind=Kind.CHECK, transaction_id="checked", key=b"k", value=noise),
-            outcome(topics.half, kind=Kind.REJECT_RECORD, value=noise, reason="because"),
+            outcome("t", kind=OutcomeKind.PARK, transaction_id="parked", value=noise, reason="because"),
+            outcome("t", kind=OutcomeKind.PARK, transaction_id="small", reason="because"),
+            outcome("t", kind=OutcomeKind.CHECK, transaction_id="checked", key=b"k", value=noise),
+            outcome(topics.half, kind=OutcomeKind.REJECT_RECORD, value=noise, reason="because"),
             outcome(sink.place.real_topic),
         )
     )
@@ -416,7 +418,7 @@ def test_an_own_topic_gets_the_head_of_what_it_does_not_take_whole(sink: Sink, o
 def test_an_own_topic_that_refuses_stops_the_job_and_says_which_and_what_to_set(sink: Sink) -> None:
     parked = sink.place.topics.parked
     configure(sink, [parked], cleanup_policy="compact")
-    undecided = outcome("t", kind=Kind.PARK, reason="because")
+    undecided = outcome("t", kind=OutcomeKind.PARK, reason="because")
     with pytest.raises(OwnTopicError, match=rf"{parked} refuses .* compacted, .*max\.message\.bytes=100000000"):
         sink.write(rows(undecided, outcome(sink.place.real_topic)))
     assert sink.values(sink.place.real_topic) == []
@@ -424,7 +426,7 @@ def test_an_own_topic_that_refuses_stops_the_job_and_says_which_and_what_to_set(
 
 def test_check_requests_of_several_messages_are_the_halfs_value(sink: Sink) -> None:
     value = b'{"messages":[{"topic":"t","key":null,"payload":null,"headers":[["\xc3\xbc","AP8="]]}]}'
-    sink.write(rows(outcome("t", kind=Kind.CHECK, partition=BUNDLE, value=value)))
+    sink.write(rows(outcome("t", kind=OutcomeKind.CHECK, partition=BUNDLE, value=value)))
     assert sink.values(sink.place.topics.check) == [value]
 
 
@@ -464,7 +466,7 @@ def test_a_topic_that_may_not_be_written_to(guarded_sink: Sink) -> None:
             rows(
                 outcome(closed, transaction_id=ids[0]),
                 outcome(narrow, transaction_id=ids[1], value=b"x" * 2000),
-                outcome(closed, kind=Kind.DELIVER_BUNDLE, transaction_id=ids[2], partition=BUNDLE, value=bundle),
+                outcome(closed, kind=OutcomeKind.DELIVER_BUNDLE, transaction_id=ids[2], partition=BUNDLE, value=bundle),
                 outcome(sink.place.real_topic),
             ),
             number,

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from checkback.protocol import Message, Topics, pack
-from state import BUNDLE, Kind
+from state import BUNDLE, OutcomeKind
 from streaming.headers import application_headers, unpack_headers
 from streaming.kafka_sink.content import ANOTHER, GONE, Contents
 from streaming.kafka_sink.half_reader import HalfReader
@@ -127,7 +127,7 @@ def contents(broker: Kafka, most_bytes: int = 32 << 20) -> Contents:
 
 def test_rows_get_their_content_back_and_others_stay_as_they_are(broker: Kafka) -> None:
     small, all_aside = outcome("orders", value=b"small"), left_out(7, key=None, headers=None)
-    with_headers = left_out(9, 1_001, key=b"key", headers='[{"key":"kept","value":""}]', kind=Kind.PARK)
+    with_headers = left_out(9, 1_001, key=b"key", headers='[{"key":"kept","value":""}]', kind=OutcomeKind.PARK)
     (first, second, third), counts, _ = filled(contents(broker), small, all_aside, with_headers)
     assert first == small
     assert (second["key"], second["value"]) == (b"key", b"7" + b"v" * 1_000)
@@ -143,7 +143,7 @@ def test_a_batch_without_such_rows_asks_nobody() -> None:
         raise AssertionError
 
     small = outcome("orders")
-    assert filled(Contents(TOPICS, reader), small, {**small, "kind": int(Kind.COUNT)})[0][0] == small
+    assert filled(Contents(TOPICS, reader), small, {**small, "kind": int(OutcomeKind.COUNT)})[0][0] == small
 
 
 def test_no_more_is_held_in_memory_than_is_allowed(broker: Kafka) -> None:
@@ -155,16 +155,18 @@ def test_no_more_is_held_in_memory_than_is_allowed(broker: Kafka) -> None:
 
 @pytest.mark.parametrize(("size", "there"), [(65_536, True), (65_537, False)])
 def test_a_check_gets_a_small_value_back_and_no_large_one(broker: Kafka, size: int, there: bool) -> None:  # noqa: FBT001  (a parameter of the test)
-    ((row,), _, _) = filled(contents(broker), left_out(3, size, kind=Kind.CHECK, key=b"key"))
+    ((row,), _, _) = filled(contents(broker), left_out(3, size, kind=OutcomeKind.CHECK, key=b"key"))
     assert row["left_out"] == (-1 if there else size)
     assert (row["value"] is not None) == there
 
 
 def test_a_half_message_that_is_not_taken_in_is_rejected_with_its_content(broker: Kafka) -> None:
-    aside = left_out(7, transaction_id="", group="", key=None, headers=None, kind=Kind.REJECT_RECORD, reason="quotas")
+    aside = left_out(
+        7, transaction_id="", group="", key=None, headers=None, kind=OutcomeKind.REJECT_RECORD, reason="quotas"
+    )
     ((row,), counts, _) = filled(contents(broker), aside)
     assert (row["kind"], row["key"], row["value"], row["reason"]) == (
-        Kind.REJECT_RECORD,
+        OutcomeKind.REJECT_RECORD,
         b"key",
         b"7" + b"v" * 1_000,
         "quotas",
@@ -178,15 +180,15 @@ def test_another_message_at_its_place_is_never_taken_for_it(broker: Kafka, other
     """The half topic was recreated, or its brokers have lost its end and written on."""
     for aside in ({"key": None, "headers": None}, {"key": b"k"}):
         ((row,), counts, _) = filled(contents(broker), left_out(3, **aside, **other))
-        assert (row["kind"], row["value"], counts) == (Kind.PARK, None, {"gone": 1, "parked": 1})
+        assert (row["kind"], row["value"], counts) == (OutcomeKind.PARK, None, {"gone": 1, "parked": 1})
         assert ANOTHER in row["reason"]
 
 
 def test_one_that_operators_had_stays_in_their_list_when_its_content_is_gone() -> None:
     made = Contents(TOPICS, Empty)  # type: ignore[arg-type]
-    end = outcome("orders", kind=Kind.PARK_END, reason="committed", half_partition=1, half_offset=3)
+    end = outcome("orders", kind=OutcomeKind.PARK_END, reason="committed", half_partition=1, half_offset=3)
     found, _, _ = filled(made, left_out(3), {**end, "half_offset": 4}, end)
-    assert [(row["kind"], row["half_offset"]) for row in found] == [(Kind.PARK, 3), (Kind.PARK_END, 4)]
+    assert [(row["kind"], row["half_offset"]) for row in found] == [(OutcomeKind.PARK, 3), (OutcomeKind.PARK_END, 4)]
     (batch,) = rows(end)
     assert list(made.filled(batch)) == []
 
@@ -198,30 +200,32 @@ class Empty:
         yield from ((offset, None) for offset in offsets)
 
 
-def gone(kind: Kind, **columns: Any) -> tuple[dict[str, Any], Counter[str]]:
+def gone(kind: OutcomeKind, **columns: Any) -> tuple[dict[str, Any], Counter[str]]:
     contents = Contents(TOPICS, Empty)  # type: ignore[arg-type]
     (row,), counts, _ = filled(contents, left_out(3, kind=kind, headers='[{"key":"a","value":""}]', **columns))
     return row, counts
 
 
-@pytest.mark.parametrize(("kind", "partition"), [(Kind.DELIVER, 2), (Kind.DELIVER_BUNDLE, BUNDLE)])
-def test_a_committed_message_that_kafka_has_no_more_is_parked_with_that_reason(kind: Kind, partition: int) -> None:
+@pytest.mark.parametrize(("kind", "partition"), [(OutcomeKind.DELIVER, 2), (OutcomeKind.DELIVER_BUNDLE, BUNDLE)])
+def test_a_committed_message_that_kafka_has_no_more_is_parked_with_that_reason(
+    kind: OutcomeKind, partition: int
+) -> None:
     row, counts = gone(kind, partition=partition)
-    assert (row["kind"], row["value"], row["partition"]) == (Kind.PARK, None, max(partition, -1))
+    assert (row["kind"], row["value"], row["partition"]) == (OutcomeKind.PARK, None, max(partition, -1))
     assert row["reason"] == f"committed, but not deliverable to orders: {GONE} (1:3)"
     assert application_headers(row["headers"]) == [("a", b"")]
     assert counts == {"gone": 1, "parked": 1}
 
 
 def test_one_that_is_parked_anyway_says_so_too() -> None:
-    row, counts = gone(Kind.PARK, reason="undecided for longer than the age limit")
+    row, counts = gone(OutcomeKind.PARK, reason="undecided for longer than the age limit")
     assert row["reason"] == f"undecided for longer than the age limit; {GONE}"
     assert counts == {"gone": 1}
 
 
 def test_a_check_of_it_is_asked_all_the_same() -> None:
-    row, counts = gone(Kind.CHECK)
-    assert (row["kind"], row["left_out"], counts) == (Kind.CHECK, 20_000, {})
+    row, counts = gone(OutcomeKind.CHECK)
+    assert (row["kind"], row["left_out"], counts) == (OutcomeKind.CHECK, 20_000, {})
 
 
 def test_several_messages_are_looked_at_when_they_are_read_again(broker: Kafka) -> None:
@@ -230,17 +234,17 @@ def test_several_messages_are_looked_at_when_they_are_read_again(broker: Kafka) 
     for at, value in enumerate((pack([Message("a", b"1"), Message("b", b"2")]), pack([Message("a", b"1")]), b"none")):
         broker.write(value, b"k", place=2)
         bundle = {"half_partition": 2, "partition": BUNDLE, "headers": headers, "key": b"k"}
-        ((row,), counts, _) = filled(reader, left_out(at, len(value), kind=Kind.DELIVER_BUNDLE, **bundle))
+        ((row,), counts, _) = filled(reader, left_out(at, len(value), kind=OutcomeKind.DELIVER_BUNDLE, **bundle))
         if at == 0:
-            assert (row["kind"], row["value"], counts) == (Kind.DELIVER_BUNDLE, value, {})
+            assert (row["kind"], row["value"], counts) == (OutcomeKind.DELIVER_BUNDLE, value, {})
         else:
-            assert (row["kind"], row["topic"], row["value"]) == (Kind.REJECT_RECORD, TOPICS.half, value)
+            assert (row["kind"], row["topic"], row["value"]) == (OutcomeKind.REJECT_RECORD, TOPICS.half, value)
             assert row["reason"].startswith(
                 ("cb-messages says 2, its value holds 1", "Not a value of several messages")
             )
             assert counts == {"malformed": 1}
-            ((row,), counts, _) = filled(reader, left_out(at, len(value), kind=Kind.PARK, **bundle))
-            assert (row["kind"], row["partition"], row["value"]) == (Kind.PARK, -1, value)
+            ((row,), counts, _) = filled(reader, left_out(at, len(value), kind=OutcomeKind.PARK, **bundle))
+            assert (row["kind"], row["partition"], row["value"]) == (OutcomeKind.PARK, -1, value)
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -248,5 +252,5 @@ def test_a_record_of_somebody_else_at_its_place_is_never_taken_for_it(broker: Ka
     """Its name is not UTF-8, or it has no headers."""
     place = broker.write_by_hand(b"somebody else's", named=named)
     ((row,), counts, _) = filled(contents(broker), left_out(place, half_partition=3, key=b"key" if named else None))
-    assert (row["kind"], row["value"], counts) == (Kind.PARK, None, {"gone": 1, "parked": 1})
+    assert (row["kind"], row["value"], counts) == (OutcomeKind.PARK, None, {"gone": 1, "parked": 1})
     assert ANOTHER in row["reason"]

@@ -13,7 +13,7 @@ from kafka.admin import ConfigResource, NewPartitions
 from checkback import protocol
 from checkback.protocol import HalfPosition, Held, Message, to_base64
 from checkback.topics import TopicAdministration
-from state import BUNDLE, Kind
+from state import BUNDLE, OutcomeKind
 from streaming.batch import Batch, PartitionReport
 from streaming.brokers.client import SinkSettings
 from streaming.kafka_sink.holding import pause_ms
@@ -173,7 +173,7 @@ def test_what_is_not_taken_again_is_not_said_to_be_delivered(sink: Sink) -> None
         outcome(late, transaction_id="held", half_offset=2),
         outcome(sink.place.real_topic, transaction_id="taken", half_offset=3),
     ]
-    ends = [{**row, "kind": Kind.PARK_END, "reason": "committed", "value": None} for row in messages]
+    ends = [{**row, "kind": OutcomeKind.PARK_END, "reason": "committed", "value": None} for row in messages]
     sink.write(*messages, *ends)
     parked = [dict(record.headers) for record in sink.place.read(sink.place.topics.parked)]
     assert {record["cb-id"]: record["cb-ended"] for record in parked} == {
@@ -186,7 +186,7 @@ def test_what_is_not_taken_again_is_not_said_to_be_delivered(sink: Sink) -> None
 def test_one_message_of_several_is_held_by_itself_whatever_the_length_of_its_id(sink: Sink) -> None:
     late = f"{sink.place.topics.prefix}late"
     value = protocol.pack([Message(sink.place.real_topic, b"1"), Message(late, b"2", b"k", [("h", b"x")])])
-    row = outcome(late, kind=Kind.DELIVER_BUNDLE, transaction_id="i" * 64, partition=BUNDLE, value=value)
+    row = outcome(late, kind=OutcomeKind.DELIVER_BUNDLE, transaction_id="i" * 64, partition=BUNDLE, value=value)
     sink.write({**row, "headers": '[{"key":"common","value":"MQ=="}]'})
     record = sink.kept()
     assert (record.key, record.value) == (b"k", b"2")
@@ -200,8 +200,8 @@ def test_a_parked_record_of_an_undeliverable_message_says_why_and_where_it_came_
     held = sink.taken_in(sink.kept())
     sink.write(held, now_ms=NOW_MS + HOUR_MS)
     left = sink.taken_in(sink.kept())
-    sink.write({**left, "kind": Kind.PARK, "reason": ""})
-    sink.write({**left, "kind": Kind.PARK_END, "reason": "committed", "key": None, "value": None, "headers": ""})
+    sink.write({**left, "kind": OutcomeKind.PARK, "reason": ""})
+    sink.write({**left, "kind": OutcomeKind.PARK_END, "reason": "committed", "key": None, "value": None, "headers": ""})
     first, second = (dict(record.headers) for record in sink.place.read(sink.place.topics.parked))
     assert first["cb-reason"].startswith(b"committed, but not deliverable to")
     assert (first["cb-from"], first["cb-half"]) == (f"{sink.place.topics.half}:0:77".encode(), b"0:2")

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from pyspark.sql.streaming.state import GroupState
 
 from checkback.protocol import Message, Topics, pack
-from state import BUNDLE, NOT_WRITTEN, Event, Kind, Limits, Policies, Policy
+from state import BUNDLE, NOT_WRITTEN, Event, Limits, OutcomeKind, Policies, Policy
 from streaming.stateful.decode import BROKEN_KIND, CLOCK_KIND, COLUMNS, HALF_KIND, INGEST_TIME, OP_KIND
 from streaming.stateful.segments import with_segment_state
 from tests.place import STATE_PARTITIONS
@@ -108,8 +108,8 @@ def op(offset: int, event: Event, op_offset: int = 0) -> dict[str, Any]:
     return _row(kind=OP_KIND, offset=offset, op_offset=op_offset, event=event, segment=offset // 64, **fixed)
 
 
-def kinds(outcomes: list[dict[str, Any]]) -> list[tuple[Kind, str]]:
-    return sorted((Kind(row["kind"]), row["transaction_id"]) for row in outcomes)
+def kinds(outcomes: list[dict[str, Any]]) -> list[tuple[OutcomeKind, str]]:
+    return sorted((OutcomeKind(row["kind"]), row["transaction_id"]) for row in outcomes)
 
 
 @pytest.fixture
@@ -122,32 +122,32 @@ def stream(spark: SparkSession, tmp_path: Path) -> Iterator[Stream]:
 
 def test_a_commit_delivers_in_the_batch_it_comes_in(stream: Stream) -> None:
     assert stream.feed(0, half(1), half(70)) == []
-    assert kinds(stream.feed(1_000, op(70, Event.COMMIT))) == [(Kind.DELIVER, "tx-70")]
+    assert kinds(stream.feed(1_000, op(70, Event.COMMIT))) == [(OutcomeKind.DELIVER, "tx-70")]
 
 
 def test_timers_check_at_the_interval_and_park_in_the_end(stream: Stream) -> None:
     stream.feed(0, half(1))
     assert stream.feed(5_000) == []
-    assert kinds(stream.feed(6_001)) == [(Kind.CHECK, "tx-1"), (Kind.STATUS, "tx-1")]
+    assert kinds(stream.feed(6_001)) == [(OutcomeKind.CHECK, "tx-1"), (OutcomeKind.STATUS, "tx-1")]
     assert stream.feed(7_000, op(1, Event.CHECK_UNKNOWN, 1)) == []
     assert stream.feed(30_000) == []
-    assert kinds(stream.feed(36_100)) == [(Kind.CHECK, "tx-1"), (Kind.STATUS, "tx-1")]
+    assert kinds(stream.feed(36_100)) == [(OutcomeKind.CHECK, "tx-1"), (OutcomeKind.STATUS, "tx-1")]
     stream.feed(37_000, op(1, Event.CHECK_UNKNOWN, 2))
-    assert kinds(stream.feed(66_200)) == [(Kind.PARK, "tx-1"), (Kind.STATUS_END, "tx-1")]
+    assert kinds(stream.feed(66_200)) == [(OutcomeKind.PARK, "tx-1"), (OutcomeKind.STATUS_END, "tx-1")]
 
 
 def test_state_and_timers_survive_a_restart(stream: Stream) -> None:
     stream.feed(0, half(1, value="dmFsdWU=", headers='[{"key":"a","value":"MQ=="}]'), op(2, Event.COMMIT))
     stream.stop()
     stream.start()
-    assert kinds(stream.feed(1_000, half(2))) == [(Kind.DELIVER, "tx-2")]  # its op came before it
+    assert kinds(stream.feed(1_000, half(2))) == [(OutcomeKind.DELIVER, "tx-2")]  # its op came before it
     (check, status) = sorted(stream.feed(6_001), key=lambda row: row["kind"])
     assert (check["kind"], check["value"], check["headers"]) == (
-        Kind.CHECK,
+        OutcomeKind.CHECK,
         b"value",
         '[{"key":"a","value":"MQ=="}]',
     )
-    assert (status["kind"], status["half_offset"], status["attempt"]) == (Kind.STATUS, 1, 1)
+    assert (status["kind"], status["half_offset"], status["attempt"]) == (OutcomeKind.STATUS, 1, 1)
 
 
 def test_timers_that_are_not_allowed_come_later_and_a_batch_run_again_lets_the_same_ones_fire(stream: Stream) -> None:
@@ -166,7 +166,10 @@ def test_timers_that_are_not_allowed_come_later_and_a_batch_run_again_lets_the_s
     for after_ms in range(6_001, 16_000, 1_000):
         stream.feed(after_ms)
     assert [made for again, made in stream.runs if again == number] == [first, first]
-    asked = {again: [row["transaction_id"] for row in made if row["kind"] == Kind.CHECK] for again, made in stream.runs}
+    asked = {
+        again: [row["transaction_id"] for row in made if row["kind"] == OutcomeKind.CHECK]
+        for again, made in stream.runs
+    }
     every = sorted(f"tx-{64 * segment + at}" for at in range(3) for segment in segments)
     assert sorted(name for names in asked.values() for name in names) == every
     assert max(map(len, asked.values())) <= 3 * 2 * STATE_PARTITIONS, "two runs in each state partition"
@@ -176,15 +179,20 @@ def test_a_clock_that_steps_back_loses_no_row(stream: Stream) -> None:
     stream.feed(100_000, half(1))
     stream.feed(90_000, half(2))
     assert kinds(stream.feed(100_001, op(1, Event.COMMIT), op(2, Event.COMMIT, 1))) == [
-        (Kind.DELIVER, "tx-1"),
-        (Kind.DELIVER, "tx-2"),
+        (OutcomeKind.DELIVER, "tx-1"),
+        (OutcomeKind.DELIVER, "tx-2"),
     ]
 
 
 def test_broken_records_pass_through_without_state(stream: Stream) -> None:
     broken = _row(kind=BROKEN_KIND, segment=-1, half_partition=3, offset=9, op_offset=9, topic="cb.half", reason="why")
     (row,) = stream.feed(0, broken)
-    assert (row["kind"], row["half_partition"], row["half_offset"], row["reason"]) == (Kind.REJECT_RECORD, 3, 9, "why")
+    assert (row["kind"], row["half_partition"], row["half_offset"], row["reason"]) == (
+        OutcomeKind.REJECT_RECORD,
+        3,
+        9,
+        "why",
+    )
 
 
 def test_the_ingest_time_is_the_batchs(stream: Stream) -> None:
@@ -197,11 +205,14 @@ def test_the_ingest_time_is_the_batchs(stream: Stream) -> None:
 
 def test_options_of_a_half_message_are_taken(stream: Stream) -> None:
     stream.feed(0, half(1, options=f"3,1000,7,{START_MS + 20_000},"), half(2, options=",,0,,"))
-    assert kinds(stream.feed(1_001)) == [(Kind.CHECK, "tx-1"), (Kind.STATUS, "tx-1")]
-    check = next(row for row in stream.outcomes if row["kind"] == Kind.CHECK)
+    assert kinds(stream.feed(1_001)) == [(OutcomeKind.CHECK, "tx-1"), (OutcomeKind.STATUS, "tx-1")]
+    check = next(row for row in stream.outcomes if row["kind"] == OutcomeKind.CHECK)
     assert (check["partition"], check["check_max"]) == (3, 7)
-    assert kinds(stream.feed(6_001, op(1, Event.CHECK_COMMIT))) == [(Kind.PARK, "tx-2"), (Kind.STATUS_END, "tx-1")]
-    assert kinds(stream.feed(20_001)) == [(Kind.DELIVER, "tx-1")]
+    assert kinds(stream.feed(6_001, op(1, Event.CHECK_COMMIT))) == [
+        (OutcomeKind.PARK, "tx-2"),
+        (OutcomeKind.STATUS_END, "tx-1"),
+    ]
+    assert kinds(stream.feed(20_001)) == [(OutcomeKind.DELIVER, "tx-1")]
 
 
 @pytest.mark.parametrize(
@@ -220,12 +231,12 @@ def test_a_value_that_is_not_several_messages_is_rejected_whole(
     encoded = None if value is None else b64encode(value).decode()
     good = half(2, options=",,,,1", value=b64encode(pack([Message("a", b"1")])).decode())
     outcomes = stream.feed(0, half(1, options=f",,,,{count}", value=encoded, headers="[]"), good, op(2, Event.COMMIT))
-    by_kind = {Kind(row["kind"]): row for row in outcomes}
-    rejected = by_kind.pop(Kind.REJECT_RECORD)
+    by_kind = {OutcomeKind(row["kind"]): row for row in outcomes}
+    rejected = by_kind.pop(OutcomeKind.REJECT_RECORD)
     assert rejected["reason"].startswith(reason)
     assert len(rejected["reason"]) <= 300  # not again as long as the record
     assert (rejected["topic"], rejected["half_offset"], rejected["value"]) == ("cb.half", 1, value)
     assert [header["key"] for header in json.loads(rejected["headers"])] == ["cb-id", "cb-group", "cb-topic"]
     assert [(kind, row["transaction_id"], row["partition"]) for kind, row in by_kind.items()] == [
-        (Kind.DELIVER_BUNDLE, "tx-2", BUNDLE)
+        (OutcomeKind.DELIVER_BUNDLE, "tx-2", BUNDLE)
     ]

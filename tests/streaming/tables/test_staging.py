@@ -10,7 +10,7 @@ import pytest
 
 from checkback.exceptions import DestinationError
 from checkback.protocol import Message, Topics, pack
-from state import BUNDLE, Kind
+from state import BUNDLE, OutcomeKind
 from streaming.kafka_sink.content import Contents
 from streaming.kafka_sink.half_reader import HalfReader
 from streaming.tables import staging
@@ -54,8 +54,8 @@ def test_each_destination_gets_its_rows_and_kafka_the_rest(tmp_path: Path) -> No
     assert {row["batch"] for row in found["lake"]} == {7}
 
 
-@pytest.mark.parametrize("kind", sorted(set(Kind) - {Kind.DELIVER, Kind.DELIVER_BUNDLE}))
-def test_only_what_is_delivered_goes_to_tables(kind: Kind, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", sorted(set(OutcomeKind) - {OutcomeKind.DELIVER, OutcomeKind.DELIVER_BUNDLE}))
+def test_only_what_is_delivered_goes_to_tables(kind: OutcomeKind, tmp_path: Path) -> None:
     left, found = staged(tmp_path, outcome("table-1", kind=kind), outcome("both", kind=kind))
     assert ([row["kind"] for row in left], found) == ([kind, kind], {})
 
@@ -78,7 +78,7 @@ def test_what_was_held_for_kafka_has_been_in_its_tables_since_then(tmp_path: Pat
 
 
 def bundle(*added: Message, **columns: Any) -> dict[str, Any]:
-    named = {"kind": Kind.DELIVER_BUNDLE, "partition": BUNDLE, "value": pack(added), "transaction_id": "b"}
+    named = {"kind": OutcomeKind.DELIVER_BUNDLE, "partition": BUNDLE, "value": pack(added), "transaction_id": "b"}
     return outcome(added[0].topic, **(named | columns))
 
 
@@ -98,10 +98,10 @@ def test_messages_of_a_bundle_keep_their_ids_and_places(tmp_path: Path) -> None:
     around = [outcome("other", transaction_id="before"), mixed, outcome("table-1", transaction_id="after")]
     left, found = staged(tmp_path, *around, outcome("other", transaction_id="last"))
     assert [(row["transaction_id"], row["kind"], row["partition"]) for row in left] == [
-        ("before", Kind.DELIVER, -1),
-        ("b#1", Kind.DELIVER, 3),
-        ("b#3", Kind.DELIVER, -1),
-        ("last", Kind.DELIVER, -1),
+        ("before", OutcomeKind.DELIVER, -1),
+        ("b#1", OutcomeKind.DELIVER, 3),
+        ("b#3", OutcomeKind.DELIVER, -1),
+        ("last", OutcomeKind.DELIVER, -1),
     ]
     assert left[1]["headers"] == '[{"key":"h","value":"/w=="},{"key":"c","value":"Yw=="}]'
     assert [(row["id"], row["value"], row["half"]) for row in found["lake"]] == [
@@ -157,11 +157,18 @@ def test_several_messages_that_were_set_aside_are_looked_into(tmp_path: Path) ->
     kafka_alone = pack([Message("other", b"1"), Message("another", b"2")])
     mixed = pack([Message("other", b"1"), Message("table-1", b"2")])
     half = HalfTopic(at_1=kafka_alone, at_2=mixed, at_3=b"none at all")
-    several = {"kind": Kind.DELIVER_BUNDLE, "partition": BUNDLE, "headers": None, "transaction_id": "tx-1"}
+    several = {"kind": OutcomeKind.DELIVER_BUNDLE, "partition": BUNDLE, "headers": None, "transaction_id": "tx-1"}
     given = [aside("other", at, **several) for at in (1, 2, 3, 4)]
     contents = Contents(Topics(), lambda: cast("HalfReader", half))
     left, found = staged(tmp_path, outcome("other"), *given, outcome("other", transaction_id="last"), contents=contents)
-    kinds = (Kind.DELIVER, Kind.DELIVER_BUNDLE, Kind.DELIVER, Kind.REJECT_RECORD, Kind.PARK, Kind.DELIVER)
+    kinds = (
+        OutcomeKind.DELIVER,
+        OutcomeKind.DELIVER_BUNDLE,
+        OutcomeKind.DELIVER,
+        OutcomeKind.REJECT_RECORD,
+        OutcomeKind.PARK,
+        OutcomeKind.DELIVER,
+    )
     assert [row["kind"] for row in left] == list(kinds)
     assert left[1] == given[0], "Kafka's part of the task reads it"
     assert [(row["id"], row["value"]) for row in found["lake"]] == [("tx-1#2", b"2")]
