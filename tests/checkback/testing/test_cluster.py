@@ -1,20 +1,48 @@
 """A whole system for an application's tests: Kafka, the job, and a listener that is asked."""
 
+import re
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+import checkback.testing
 from checkback import CallableListener, CheckEndpoint, CheckRequest, LocalTransactionState, Message, TransactionProducer
 from checkback.testing import JobProcess, LocalCluster, RecordingTransport, check_request
 
 pytest_plugins = ["checkback.testing.pytest_plugin"]
 
 COMMIT = LocalTransactionState.COMMIT
+TESTING = Path(__file__).parents[3] / "docs" / "testing.md"
 
 
 @pytest.fixture(scope="session")
 def checkback_topics() -> tuple[str, ...]:
     return ("paid",)
+
+
+class RunningCluster:
+    """The one there is, in the place of another one."""
+
+    def __init__(self, cluster: LocalCluster, job: JobProcess) -> None:
+        self.bootstrap_servers = cluster.bootstrap_servers
+        self.wait_for = cluster.wait_for
+        self._job = job
+        cluster.create_topic("orders")
+
+    def running_job(self, settings: dict[str, str]) -> AbstractContextManager[JobProcess]:
+        assert settings == {"TRANSACTIONS__TIMEOUT": "2s"}
+        return nullcontext(self._job)
+
+
+def test_the_example_of_the_docs_runs(
+    checkback_cluster: LocalCluster, checkback_job: JobProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = RunningCluster(checkback_cluster, checkback_job)
+    monkeypatch.setattr(checkback.testing, "LocalCluster", lambda topics: nullcontext(running))  # noqa: ARG005  (its own)
+    example = re.findall(r"```python\n(.*?)```", TESTING.read_text(encoding="utf-8"), re.DOTALL)[2]
+    exec(compile(example, str(TESTING), "exec"), {})  # noqa: S102  (that is the test)
 
 
 def test_a_message_is_delivered_and_another_is_checked(
