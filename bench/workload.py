@@ -1,21 +1,17 @@
 """What the measurements have in common: a fresh Kafka with topics, settings for it, and ready-made backlogs."""
 
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from checkback import protocol
 from checkback.exceptions import CheckbackError
-from checkback.local import LocalKafka
 from checkback.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
-from checkback.topics import TopicAdministration
-from conf import Settings, TransactionSettings
+from checkback.testing import LocalCluster
+from conf import Settings
 
 REAL_TOPIC = "orders"
 GROUP = "orders"
@@ -36,31 +32,18 @@ class Workplace:
 @contextmanager
 def workplace(cores: int = 2) -> Iterator[Workplace]:
     """Start a Kafka with all topics; everything is gone at the end."""
-    folder = Path(tempfile.mkdtemp(prefix="checkback-bench-"))
-    try:
-        with LocalKafka(heap_megabytes=1024) as kafka:
-            with TopicAdministration(kafka.bootstrap_servers) as administration:
-                administration.create(
-                    Topics(),
-                    partitions=HALF_PARTITIONS,
-                    progress_partitions=STATE_PARTITIONS,
-                    replication=1,
-                    times=TransactionSettings(),
-                )
-                administration.create_one(REAL_TOPIC, HALF_PARTITIONS)
-            settings = Settings.model_validate(
-                {
-                    "kafka": {"bootstrap_servers": kafka.bootstrap_servers},
-                    "job": {
-                        "checkpoint": str(folder / "checkpoint"),
-                        "master": f"local[{cores}]",
-                        "state_partitions": STATE_PARTITIONS,
-                    },
-                }
-            )
-            yield Workplace(kafka.bootstrap_servers, settings)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with LocalCluster([REAL_TOPIC], partitions=HALF_PARTITIONS, heap_megabytes=1024) as cluster:
+        settings = Settings.model_validate(
+            {
+                "kafka": {"bootstrap_servers": cluster.bootstrap_servers},
+                "job": {
+                    "checkpoint": str(cluster.folder / "checkpoint"),
+                    "master": f"local[{cores}]",
+                    "state_partitions": STATE_PARTITIONS,
+                },
+            }
+        )
+        yield Workplace(cluster.bootstrap_servers, settings)
 
 
 def write_backlog(bootstrap_servers: str, transactions: int, value_bytes: int) -> None:

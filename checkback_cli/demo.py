@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -20,13 +20,11 @@ from rich.table import Table
 
 from checkback.endpoint import CheckEndpoint
 from checkback.exceptions import CheckbackError
-from checkback.local import LocalKafka
 from checkback.producer import TransactionProducer
-from checkback.protocol import Topics
-from checkback.topics import TopicAdministration
+from checkback.testing import LocalCluster
 from checkback_cli.demo_shop import Fate, Order, Proof, Shop, make_orders, prove
 from checkback_cli.demo_shop.shop import GROUP, TOPIC
-from conf import Settings, TransactionSettings
+from conf import Settings
 from streaming import BatchReport, TransactionJob
 
 _THREADS = 4
@@ -54,15 +52,10 @@ def demo(
 
 
 def _run(console: Console, folder: Path, orders: list[Order]) -> Proof:
-    with console.status("Starting a Kafka broker (the first time its jars are fetched) ..."):
-        broker = LocalKafka().start()
-    try:
+    with ExitStack() as parts:
+        with console.status("Starting a Kafka broker (the first time its jars are fetched) ..."):
+            broker = parts.enter_context(LocalCluster([TOPIC]))
         console.print(f"Kafka answers at {broker.bootstrap_servers}", highlight=False)
-        with TopicAdministration(broker.bootstrap_servers) as administration:
-            administration.create(
-                Topics(), partitions=2, progress_partitions=2, replication=1, times=TransactionSettings()
-            )
-            administration.create_one(TOPIC, 2)
         shop = Shop(folder / "shop.db")
         screen = _Screen(len(orders))
         job = TransactionJob(_settings(broker.bootstrap_servers, folder), screen.observe)
@@ -77,8 +70,6 @@ def _run(console: Console, folder: Path, orders: list[Order]) -> Proof:
                 job.stop()
         with console.status("Comparing the database with a read_committed consumer ..."):
             return prove(broker.bootstrap_servers, TOPIC, shop.orders())
-    finally:
-        broker.stop()
 
 
 @contextmanager

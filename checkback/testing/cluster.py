@@ -33,14 +33,16 @@ class LocalCluster:
     """A real Kafka with Checkback's topics, as long as the ``with`` block lasts. Needs the extra ``local``, and a Java.
 
     ``topics`` are real topics to make, with ``partitions`` each; the half and the op topic have as many.
+    ``heap_megabytes``: of Kafka's Java, in MiB.
     """
 
-    def __init__(self, topics: Sequence[str] = (), *, partitions: int = 2) -> None:
+    def __init__(self, topics: Sequence[str] = (), *, partitions: int = 2, heap_megabytes: int = 512) -> None:
         self._real_topics = topics
         self._partitions = partitions
         self._open = ExitStack()
-        self._kafka = LocalKafka()
-        self._folder = Path()
+        self._kafka = LocalKafka(heap_megabytes=heap_megabytes)
+        self.folder = Path()
+        """A temporary one, for the checkpoint and for logs; it goes with the cluster."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -65,12 +67,12 @@ class LocalCluster:
         """
         small = {
             "KAFKA__BOOTSTRAP_SERVERS": self.bootstrap_servers,
-            "JOB__CHECKPOINT": str(self._folder / "checkpoint"),
+            "JOB__CHECKPOINT": str(self.folder / "checkpoint"),
             "JOB__STATE_PARTITIONS": str(_STATE_PARTITIONS),
             "JOB__MASTER": "local[2]",
             "JOB__DRIVER_MEMORY": "1g",
         }
-        with JobProcess(self._folder / f"job-{time.monotonic_ns()}.log", {**small, **(settings or {})}) as job:
+        with JobProcess(self.folder / f"job-{time.monotonic_ns()}.log", {**small, **(settings or {})}) as job:
             job.wait_until(lambda: "Running;" in job.said(), _START_SECONDS, "started")
             yield job
 
@@ -93,8 +95,16 @@ class LocalCluster:
         return found
 
     def __enter__(self) -> Self:
-        self._folder = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="checkback-cluster-")))
-        self._open.enter_context(self._kafka)
+        self.folder = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="checkback-cluster-")))
+        try:
+            self._open.enter_context(self._kafka)
+            self._create_topics()
+        except BaseException:
+            self._open.close()
+            raise
+        return self
+
+    def _create_topics(self) -> None:
         with TopicAdministration(self.bootstrap_servers) as administration:
             administration.create(
                 Topics(),
@@ -105,7 +115,6 @@ class LocalCluster:
             )
             for name in self._real_topics:
                 administration.create_one(name, self._partitions)
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._open.close()

@@ -13,10 +13,8 @@ from typing import Self
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from checkback import CheckbackError, Topics
-from checkback.local import LocalKafka
-from checkback.topics import TopicAdministration
-from conf import TransactionSettings
+from checkback import CheckbackError
+from checkback.testing import LocalCluster
 from examples.shop.services import SERVICES
 
 _LIMIT_SECONDS = 120.0
@@ -60,17 +58,16 @@ class Machine:
         self.database = f"sqlite:///{folder / 'shop.db'}"
         self.url, self._metrics_port = f"http://127.0.0.1:{_free_port()}", _free_port()
         self._folder = folder
-        self._kafka = LocalKafka()
+        self._cluster = LocalCluster(SERVICES)
 
     @property
     def bootstrap_servers(self) -> str:
         """Where Kafka is."""
-        return self._kafka.bootstrap_servers
+        return self._cluster.bootstrap_servers
 
     def __enter__(self) -> Self:
         with ExitStack() as parts:  # when one does not start, those before it are stopped
-            parts.enter_context(self._kafka)
-            self._create_topics()
+            parts.enter_context(self._cluster)
             self._job = parts.enter_context(self._job_process())
             self._shop = parts.enter_context(self._shop_process())
             self.wait_until(self._shop_answers, "the shop answers")
@@ -99,14 +96,6 @@ class Machine:
             if time.monotonic() > deadline:
                 raise CheckbackError(f"Waited for {_LIMIT_SECONDS:.0f} s in vain until {what}.")
             time.sleep(0.1)
-
-    def _create_topics(self) -> None:
-        with TopicAdministration(self.bootstrap_servers) as administration:
-            administration.create(
-                Topics(), partitions=2, progress_partitions=2, replication=1, times=TransactionSettings()
-            )
-            for service in SERVICES:
-                administration.create_one(service, 2)
 
     def _job_process(self) -> Process:
         settings = {
