@@ -2,6 +2,7 @@
 
 from state.allowance import Allowance, Limits
 from state.codec import segment_from_bytes, segment_to_bytes
+from state.outcome_reading import RejectedOp, counts_of, rejected_op, rejected_record_offset, usages_of
 from state.outcomes import NOT_WRITTEN, USAGE_COLUMNS, Collector, OutcomeKind
 from state.policy import RULES_VERSION, Always, OnExhausted, Policies, Policy
 from state.rows import (
@@ -51,14 +52,19 @@ __all__ = [
     "Policies",
     "Policy",
     "Reach",
+    "RejectedOp",
     "Rows",
     "Segment",
     "State",
     "Usage",
     "Usages",
+    "counts_of",
     "evaluate",
+    "rejected_op",
+    "rejected_record_offset",
     "segment_from_bytes",
     "segment_to_bytes",
     "summed",
     "usage_of",
+    "usages_of",
 ]

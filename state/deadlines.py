@@ -14,9 +14,9 @@ from state.table import (
     KEPT,
     UNDECIDED,
     Effect,
+    EffectCodes,
     Event,
     EventCodes,
-    OutcomeCodes,
     State,
     StateCodes,
     delivers,
@@ -45,7 +45,7 @@ def postponed(messages: Rows, rows: Column, states: StateCodes, events: EventCod
     return np.where(later, np.uint8(Event.POSTPONED), events)
 
 
-def settle(messages: Rows, rows: Column, results: OutcomeCodes, now_ms: int, policy: Policy) -> None:
+def settle(messages: Rows, rows: Column, results: EffectCodes, now_ms: int, policy: Policy) -> None:
     """Set the next deadline of messages that are kept after such a result; changes them in place."""
     delayed, parked = rows[results == Effect.DELAY], rows[results == Effect.PARK]
     messages["deadline_ms"][delayed] = messages["deliver_at_ms"][delayed]
@@ -55,7 +55,7 @@ def settle(messages: Rows, rows: Column, results: OutcomeCodes, now_ms: int, pol
         messages[name][resumed] = value
 
 
-def end_status(messages: Rows, rows: Column, results: OutcomeCodes) -> None:
+def end_status(messages: Rows, rows: Column, results: EffectCodes) -> None:
     """Note of messages that are kept, but not checked any more, that their status row has ended."""
     messages["asked_ms"][rows[np.isin(results, (Effect.DELAY, Effect.PARK))]] = -1
 

@@ -13,7 +13,7 @@ import numpy as np
 from state.content import value_bytes
 from state.policy import Policy
 from state.rows import BUNDLE, OUTCOME_FIELDS, Column, Rows, objects
-from state.table import FOR_OPERATORS, Effect, Event, EventCodes, OutcomeCodes, State, StateCodes
+from state.table import FOR_OPERATORS, Effect, EffectCodes, Event, EventCodes, State, StateCodes
 from state.usage import Usages
 
 CHECK_PAYLOAD_BYTES = 64 * 1024
@@ -96,7 +96,7 @@ class Collector:
             half_offset=records["offset"],
         )
 
-    def count_half_messages(self, fresh: int, repeated: OutcomeCodes) -> None:
+    def count_half_messages(self, fresh: int, repeated: EffectCodes) -> None:
         """Half messages taken in, and outcomes of those seen before."""
         self._counts["half"] += fresh
         self._counts["duplicate"] += int((repeated == Effect.DUPLICATE).sum())
@@ -108,7 +108,7 @@ class Collector:
         self._counts["check_unknown"] += int((ops["event"] == Event.CHECK_UNKNOWN).sum())
         self._counts["check_unreachable"] += int((ops["event"] == Event.CHECK_UNREACHABLE).sum())
 
-    def count_judged(self, changed: Column, results: OutcomeCodes) -> None:
+    def count_judged(self, changed: Column, results: EffectCodes) -> None:
         """Ops whose half message is there: whether each changed its state, and what followed."""
         self._counts["applied"] += int(changed.sum())
         self._counts["without_effect"] += int((~changed & (results == Effect.NONE)).sum())
@@ -128,7 +128,7 @@ class Collector:
             reason=np.full(ops.count, reason, dtype=object),
         )
 
-    def decided(self, messages: Rows, rows: Column, results: OutcomeCodes) -> None:
+    def decided(self, messages: Rows, rows: Column, results: EffectCodes) -> None:
         """Messages that a step ended or put off; ``rows[i]`` is the one that ``results[i]`` is about, -1 for none."""
         delivered = np.sort(rows[results == Effect.DELIVER])  # in the order of the half topic
         if delivered.size:
@@ -146,7 +146,7 @@ class Collector:
         over = np.sort(np.concatenate(ended))
         self._status_end(messages.take(over[messages["asked_ms"][over] >= 0]))
 
-    def given_up(self, messages: Rows, rows: Column, events: EventCodes, results: OutcomeCodes) -> None:
+    def given_up(self, messages: Rows, rows: Column, events: EventCodes, results: EffectCodes) -> None:
         """Messages to be parked, among those that timers were due for."""
         chosen = results == Effect.PARK
         if chosen.any():
@@ -154,7 +154,7 @@ class Collector:
             reasons = objects([_REASONS[Event(event)] for event in events[chosen]])
             self._add(OutcomeKind.PARK, parked.count, **_message(parked), attempt=parked["attempts"], reason=reasons)
 
-    def left_operators(self, messages: Rows, rows: Column, states: StateCodes, results: OutcomeCodes) -> None:
+    def left_operators(self, messages: Rows, rows: Column, states: StateCodes, results: EffectCodes) -> None:
         """Of messages in these states, ``rows[i]`` in state i: those that a result takes out of operators' hands."""
         waited = np.isin(states, FOR_OPERATORS)
         if not waited.any():
@@ -165,7 +165,7 @@ class Collector:
         if ended.count:
             self._last.append(_outcomes(OutcomeKind.PARK_END, ended.count, **_identity(ended), reason=reasons))
 
-    def refused(self, ops: Rows, results: OutcomeCodes, foreign: Column) -> None:
+    def refused(self, ops: Rows, results: EffectCodes, foreign: Column) -> None:
         """Ops that changed nothing."""
         self._counts["duplicate"] += int((results == Effect.DUPLICATE).sum())
         conflicts, refused = results == Effect.CONFLICT, results == Effect.REJECT

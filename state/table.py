@@ -225,7 +225,7 @@ _NO_ROW = 255
 
 StateCodes = npt.NDArray[np.uint8]
 EventCodes = npt.NDArray[np.uint8]
-OutcomeCodes = npt.NDArray[np.uint8]
+EffectCodes = npt.NDArray[np.uint8]
 
 
 def _column(of: int) -> npt.NDArray[np.uint8]:
@@ -243,7 +243,7 @@ OUTCOME = _column(1)
 """uint8[state, event]: the effect; 255 where the table has no row."""
 
 
-def transition(states: StateCodes, events: EventCodes) -> tuple[StateCodes, OutcomeCodes]:
+def transition(states: StateCodes, events: EventCodes) -> tuple[StateCodes, EffectCodes]:
     """Look up n pairs at once.
 
     Args:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from checkback.exceptions import TransactionTimeoutError
-from state import USAGE_COLUMNS, OutcomeKind, Usage, Usages, summed
+from state import Usages, counts_of, summed, usages_of
 from streaming.batch import Batch, PartitionReport
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.directory import Brokers, Known, TopicDirectory
@@ -139,8 +139,8 @@ class _Task:
         builder = self._builder(transaction.known, rules, self._ask, transaction.pace_ms)
         for piece in self._pieces:
             report.written += transaction.produce(builder.build(piece))
-            _count(piece, counts)
-            usages.append(_usages(piece))
+            counts.update(counts_of(piece))
+            usages.append(usages_of(piece))
             settings.failpoint(Failpoint.IN_TRANSACTION, number)
         self._pieces.refuse_missing()
         settings.failpoint(Failpoint.STATE_COMMITTED, number)
@@ -222,15 +222,3 @@ def _generations(settings: SinkSettings, query_id: str) -> Generations:
     if key not in _holding:
         _holding[key] = Generations(settings.client(), query_id, settings.topics.progress)
     return _holding[key]
-
-
-def _count(piece: pa.RecordBatch, counts: Counter[str]) -> None:
-    chosen = piece.filter(pa.compute.equal(piece.column("kind"), int(OutcomeKind.COUNT)))
-    for name, number in zip(chosen.column("reason").to_pylist(), chosen.column("half_offset").to_pylist(), strict=True):
-        counts[name] += number
-
-
-def _usages(piece: pa.RecordBatch) -> Usages:
-    rows = piece.filter(pa.compute.equal(piece.column("kind"), int(OutcomeKind.USAGE)))
-    columns = [rows.column(name).to_pylist() for name in ("group", *USAGE_COLUMNS)]
-    return summed([{group: Usage(*numbers)} for group, *numbers in zip(*columns, strict=True)])

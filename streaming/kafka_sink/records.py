@@ -15,8 +15,9 @@ from checkback.check_protocol import CheckRequest
 from checkback.exceptions import OwnTopicError
 from checkback.protocol import HalfPosition, Held, Topics
 from checkback.topics import MOST_BYTES
-from state import BUNDLE, NOT_WRITTEN, OutcomeKind
+from state import BUNDLE, NOT_WRITTEN, OutcomeKind, rejected_op, rejected_record_offset
 from streaming.brokers.directory import Known
+from streaming.bundles import bundled_messages
 from streaming.headers import Headers, application_headers, unpack_headers
 from streaming.heads import head_of
 from streaming.kafka_sink.content import Contents
@@ -200,24 +201,16 @@ class RecordBuilder:
 
     def _bundle(self, row: dict[str, Any]) -> Iterator[Record]:
         """All messages of one transaction, in the order they were added; each has an id of its own."""
-        common = application_headers(row["headers"])
-        messages = protocol.unpack(row["value"])
+        messages = list(bundled_messages(row))
         self._learn({message.topic for message in messages})
-        for number, message in enumerate(messages, start=1):
-            partition = RANDOM_OR_KEYED if message.partition is None else message.partition
-            one = {
-                **row,
-                "transaction_id": f"{row['transaction_id']}#{number}",
-                "topic": message.topic,
-                "partition": partition,
-            }
-            headers = [*message.headers, *common]
-            named = (protocol.ID, one["transaction_id"].encode())
-            record = Record(message.topic, partition, message.key, message.value, [named, *headers])
-            found = self._tried(record)
+        for message in messages:
+            transaction_id, topic, partition, key, value, headers = message
+            named = (protocol.ID, transaction_id.encode())
+            found = self._tried(Record(topic, partition, key, value, [named, *headers]))
             if isinstance(found, Refusal):
-                one |= {"key": message.key, "value": message.value}
-                found = self._undeliverable(one, headers, None, found)
+                found = self._undeliverable(
+                    {**row, **message._asdict(), "headers": row["headers"]}, headers, None, found
+                )
             yield found
 
     def _other(self, kind: OutcomeKind, row: dict[str, Any]) -> Record:
@@ -299,16 +292,15 @@ class RecordBuilder:
         return Record(self._topics.parked, place, row["key"], row["value"], [*ours, *headers])
 
     def _rejected_op(self, row: dict[str, Any]) -> Record:
-        action, _, source = row["topic"].partition("/")
+        op = rejected_op(row)
+        action, source = protocol.Action(op.action), protocol.Source(op.source)
         written = unpack_headers(row["headers"]) or list(
-            protocol.op_headers(
-                row["transaction_id"], row["group"], half_of(row), protocol.Action(action), protocol.Source(source)
-            )
+            protocol.op_headers(row["transaction_id"], row["group"], half_of(row), action, source)
         )
-        return self._rejected(row, self._topics.op, row["ingested_ms"], written)
+        return self._rejected(row, self._topics.op, op.offset, written)
 
     def _rejected_record(self, row: dict[str, Any]) -> Record:
-        return self._rejected(row, row["topic"], row["half_offset"], unpack_headers(row["headers"]))
+        return self._rejected(row, row["topic"], rejected_record_offset(row), unpack_headers(row["headers"]))
 
     def _rejected(self, row: dict[str, Any], topic: str, offset: int, written: Headers) -> Record:
         came_from = f"{topic}:{row['half_partition']}:{offset}".encode()

@@ -5,9 +5,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkback import protocol
 from conf import KAFKA
 from state import OutcomeKind
+from streaming.bundles import BundledMessage, bundled_messages
 from streaming.headers import application_headers, packed_headers
 from streaming.record import RANDOM_OR_KEYED
 from streaming.tables.routes import Routes
@@ -61,26 +61,16 @@ def unbundled(outcomes: pa.RecordBatch, routes: Routes) -> pa.RecordBatch:
     done = 0
     for at in bundles:
         (row,) = outcomes.slice(at, 1).to_pylist()
-        messages = protocol.unpack(row["value"])
+        messages = list(bundled_messages(row))
         if any(routes.of_topic(message.topic) != (KAFKA,) for message in messages):
             pieces += [outcomes.slice(done, at - done), _rows_of_bundle(row, messages, outcomes.schema)]
             done = at + 1
     return pa.concat_batches([*pieces, outcomes.slice(done)]) if pieces else outcomes
 
 
-def _rows_of_bundle(row: dict[str, Any], messages: tuple[protocol.Message, ...], schema: pa.Schema) -> pa.RecordBatch:
-    common = application_headers(row["headers"])
+def _rows_of_bundle(row: dict[str, Any], messages: list[BundledMessage], schema: pa.Schema) -> pa.RecordBatch:
+    kind = int(OutcomeKind.DELIVER)
     rows = [
-        {
-            **row,
-            "kind": int(OutcomeKind.DELIVER),
-            "transaction_id": f"{row['transaction_id']}#{number}",
-            "topic": message.topic,
-            "partition": RANDOM_OR_KEYED if message.partition is None else message.partition,
-            "key": message.key,
-            "value": message.value,
-            "headers": packed_headers([*message.headers, *common]),
-        }
-        for number, message in enumerate(messages, start=1)
+        {**row, **message._asdict(), "kind": kind, "headers": packed_headers(message.headers)} for message in messages
     ]
     return pa.RecordBatch.from_pylist(rows, schema=schema)
