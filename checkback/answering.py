@@ -23,7 +23,7 @@ _LOGGER = logging.getLogger(__name__)
 _MAX_BODY_BYTES = 8 * 1024 * 1024
 _MAX_HEADERS = 64
 _THREADS = 16
-_BATCH_SECONDS = 2.0  # shorter than the check service's patience, checks.ask_timeout
+_BATCH_MS = 2_000  # shorter than the check service's patience, checks.ask_timeout
 
 
 def check_app(  # noqa: PLR0913  (keyword options, most of them left at their defaults)
@@ -33,7 +33,7 @@ def check_app(  # noqa: PLR0913  (keyword options, most of them left at their de
     key: str | None = None,
     window_ms: int = WINDOW_MS,
     max_body_bytes: int = _MAX_BODY_BYTES,
-    batch_seconds: float = _BATCH_SECONDS,
+    batch_ms: int = _BATCH_MS,
     threads: int = _THREADS,
     clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> Starlette:
@@ -42,7 +42,7 @@ def check_app(  # noqa: PLR0913  (keyword options, most of them left at their de
     Mount it in your own: ``app.mount("/checkback", check_app(listener, "orders"))``. The listener is called from
     at most ``threads`` threads at once, which are not those of your application's own requests; what it raises is
     answered as *unknown*, with the exception in the remark. Of several checks in one
-    request those are answered that are done within ``batch_seconds``; the others are then left out, which means
+    request those are answered that are done within ``batch_ms`` ms; the others are then left out, which means
     *unknown*.
 
     With ``key`` only requests are answered (else: status 401) that are signed with it, by a clock that is at most
@@ -75,7 +75,7 @@ def check_app(  # noqa: PLR0913  (keyword options, most of them left at their de
         except _RefusedError as refused:
             return JSONResponse({"error": str(refused)}, status_code=refused.status)
         if several:
-            return JSONResponse({"answers": await _answers(listener, checks, batch_seconds, limiter())})
+            return JSONResponse({"answers": await _answers(listener, checks, batch_ms / 1000, limiter())})
         state, remark = await to_thread.run_sync(_checked, listener, checks[0], limiter=limiter())
         return JSONResponse({"state": state.value, "remark": remark})
 

@@ -164,7 +164,7 @@ def test_those_of_several_that_are_late_are_left_out() -> None:
 
     listener = CallableListener(lambda *_: LocalTransactionState.UNKNOWN, check)
     try:
-        answer = request(check_app(listener, "orders", batch_seconds=0.3), several(*OTHERS))
+        answer = request(check_app(listener, "orders", batch_ms=300), several(*OTHERS))
     finally:
         ending.set()
     assert sorted(one["id"] for one in answer.json()["answers"]) == ["tx-0", "tx-2"]
@@ -281,7 +281,7 @@ def test_a_storm_of_checks_leaves_the_applications_threads_alone(batch: int) -> 
             under_way -= 1
         return LocalTransactionState.COMMIT
 
-    app = check_app(CallableListener(never, check), "orders", threads=4, batch_seconds=20.0)
+    app = check_app(CallableListener(never, check), "orders", threads=4, batch_ms=20_000)
     checks = [REQUEST.to_json() for _ in range(batch)]
     body = json.dumps(checks[0] if batch == 1 else {"version": 1, "checks": checks}).encode()
 
