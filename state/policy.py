@@ -12,11 +12,12 @@ from state.table import Event, EventCodes
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 
-RULES_VERSION = 5
+RULES_VERSION = 6
 """Raised with every change after which the same records, time, state and policy give other outcomes or another state:
 here, in ``streaming/decode.py``, ``streaming/arrivals.py`` or ``streaming/segments.py``. A new field of the policy is
 none if its default does what was done before. A batch that is in Kafka in part is not run again under another version.
 
+6: fewer timers fire in a batch.
 5: large content is set aside; commits of more of it than one batch may write are delivered later; half as many
 timers fire in a batch.
 4: sizes are limited, of several messages in one half message by what they unfold to; ops whose half message cannot come
