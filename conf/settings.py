@@ -122,7 +122,7 @@ class TransactionSettings(_Section):
     check_interval_max: Positive = 30_000
     check_max: NonNegativeInt = 15
     after_check_max: Annotated[str, Field(pattern=_AFTER_CHECK_MAX)] = "park"
-    check_answer_ttl: Positive = 3_600_000
+    check_answer_ttl: Positive = 7_200_000
     unreachable_backoff_max: Positive = 300_000
     age_limit: Positive = 259_200_000
     delay_max: Positive = 604_800_000

@@ -59,7 +59,7 @@ class Policy:
     """RocketMQ's ``AbstractTransactionalMessageCheckListener.resolveDiscardMsg``; parks as that does."""
     late_end_needs_check: bool = False
     """After a message's own check immunity only a check or an operator decides (``rejectCommitOrRollback``)."""
-    check_answer_ttl_ms: int = HOUR_MS
+    check_answer_ttl_ms: int = 2 * HOUR_MS
     """A check not answered for so long is asked once more."""
     unreachable_backoff_max_ms: int = 5 * MINUTE_MS
     """Longest pause between two attempts to reach a producer group that nobody answers for."""
