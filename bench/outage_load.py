@@ -20,6 +20,8 @@ CHECKED_ONE_IN = 10
 """Of the healthy group's transactions; the others have an op at once."""
 _HEARTBEAT_SECONDS = 10.0
 _VALUE = bytes(256)
+_OPENED_PER_SECOND = 20_000
+"""By all groups together: more at once would measure how a flood is read, not what becomes of it."""
 
 
 def client(bootstrap_servers: str) -> dict[str, Any]:
@@ -155,10 +157,13 @@ def _consumer(bootstrap_servers: str, topic: str) -> Consumer:
 
 
 def open_transactions(bootstrap_servers: str, groups: Sequence[str], each: int, value_bytes: int) -> int:
-    """Write so many half messages of each group, in turn, and no op; how many bytes they have."""
+    """Write ``each`` half messages of each group, in turn, and no op; how many bytes they have."""
     producer = Producer({**client(bootstrap_servers), "linger.ms": 20, "batch.size": 262_144})
     topic, value, written = Topics().half, bytes(value_bytes), 0
+    start = time.monotonic()
     for number in range(each):
+        if (pause := start + number * len(groups) / _OPENED_PER_SECOND - time.monotonic()) > 0:
+            producer.poll(pause)
         for index, group in enumerate(groups):
             headers = half_headers(f"{group}-{number}", group, RETURNED_TOPIC, ())
             key, partition = b"customer-%d" % (number % 5000), (number * len(groups) + index) % HALF_PARTITIONS

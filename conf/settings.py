@@ -25,7 +25,7 @@ Positive = Annotated[Milliseconds, Field(gt=0)]
 Bytes = Annotated[ByteSize, Field(gt=0)]
 
 _DAY_MS = 86_400_000
-_AFTER_CHECK_MAX = r"^(park|commit|rollback|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
+_ON_EXHAUSTED = r"^(park|commit|rollback|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$"
 
 
 def _host_or_network(text: str) -> str:
@@ -121,8 +121,8 @@ class TransactionSettings(_Section):
     check_interval: Positive = 30_000
     check_interval_max: Positive = 30_000
     check_max: NonNegativeInt = 15
-    on_exhausted: Annotated[str, Field(pattern=_AFTER_CHECK_MAX)] = "park"
-    check_answer_ttl: Positive = 3_600_000
+    on_exhausted: Annotated[str, Field(pattern=_ON_EXHAUSTED)] = "park"
+    check_answer_ttl: Positive = 7_200_000
     unreachable_backoff_max: Positive = 300_000
     age_limit: Positive = 259_200_000
     delay_max: Positive = 604_800_000

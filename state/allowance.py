@@ -40,9 +40,9 @@ _MOST_ROUNDS = 10
 class Limits:
     """Of one state partition in one run of one batch."""
 
-    events: int = 5_000
+    events: int = 2_000
     """Timers that fire."""
-    group_events: int = 1_250
+    group_events: int = 750
     """Those of one producer group: one that is away leaves room for the others."""
     group_least: int = 50
     """So many of a group fire however many others' have: forty groups that are away leave room for one that is well."""

@@ -12,12 +12,13 @@ from state.table import Event, EventCodes
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 
-RULES_VERSION = 5
+RULES_VERSION = 6
 """Raised with every change after which the same records, time, state and policy give other outcomes or another state:
 here, or in ``decode.py``, ``arrivals.py`` or ``segments.py`` of ``streaming/stateful/``. A new field of the policy does
 not count if its default does what was done before. A batch that is in Kafka in part is not run again under another
 version.
 
+6: fewer timers fire in a batch.
 5: large content is set aside; commits of more of it than one batch may write are delivered later; half as many
 timers fire in a batch.
 4: sizes are limited, of several messages in one half message by what they unfold to; ops whose half message cannot come
@@ -59,7 +60,7 @@ class Policy:
     """RocketMQ's ``AbstractTransactionalMessageCheckListener.resolveDiscardMsg``; parks as that does."""
     late_end_needs_check: bool = False
     """After a message's own check immunity only a check or an operator decides (``rejectCommitOrRollback``)."""
-    check_answer_ttl_ms: int = HOUR_MS
+    check_answer_ttl_ms: int = 2 * HOUR_MS
     """A check not answered within this time is asked again."""
     unreachable_backoff_max_ms: int = 5 * MINUTE_MS
     """Longest pause between two attempts to reach a producer group that nobody answers for."""
