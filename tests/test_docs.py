@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, text
 
 import checkback
 from checkback import CallableListener, LocalTransactionState, Message, TransactionOptions, TransactionProducer
-from checkback.testing import RecordingTransport
+from checkback.testing import RecordingTransport, ask
 from checkback.transaction_log import SqlTransactionLog
 
 ROOT = Path(__file__).parents[1]
@@ -65,6 +65,11 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
         "save_order_and_commit": saved.append,
         "Message": Message,
         "TransactionOptions": TransactionOptions,
+        "TransactionProducer": recorded,
+        "RecordingTransport": RecordingTransport,
+        "CallableListener": CallableListener,
+        "LocalTransactionState": LocalTransactionState,
+        "ask": ask,
     }
     engine.dispose()
 

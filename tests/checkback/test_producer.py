@@ -253,7 +253,7 @@ def test_an_op_that_cannot_be_written_is_left_to_the_check(
 ) -> None:
     message = producer.prepare(Message("paid", b"value"))
     with caplog.at_level(logging.WARNING, "checkback"):
-        producer.commit(message._replace(position=HalfPosition(HALF_PARTITIONS, 0)))  # no such partition
+        producer.commit(message._replace(half=HalfPosition(HALF_PARTITIONS, 0)))  # no such partition
         producer.flush()
     assert f"The commit of transaction {message.transaction_id} did not reach Kafka" in caplog.text
     assert place.read(place.topics.op) == []

@@ -10,7 +10,7 @@ from checkback import HalfMessage, Message, TransactionOptions, TransactionProdu
 from checkback.exceptions import CheckpointMismatchError, JobFailedError
 from checkback.protocol import Action, Source, op_headers
 from state import RULES_VERSION
-from streaming import BatchReport, TransactionJob, rules_in_force
+from streaming import BatchReport, TransactionJob, settings_in_force
 from streaming.failpoints import Failpoint
 from tests.end_to_end.job import running
 from tests.place import Place, wait_until
@@ -91,7 +91,7 @@ def test_an_upgrade_waits_for_a_batch_that_is_in_kafka_and_for_no_other(
     late(Action.COMMIT, Source.PRODUCER)
     DyingJob("rejected").run(place, spark, REQUIRE)
     with monkeypatch.context() as upgraded:
-        upgraded.setattr(rules_in_force, "RULES_VERSION", 99)
+        upgraded.setattr(settings_in_force, "RULES_VERSION", 99)
         with pytest.raises(CheckpointMismatchError, match=rf"\(rules {RULES_VERSION}, this one has 99\)"):
             TransactionJob(place.settings(transactions=REQUIRE), spark=spark).start()
     with running(place, spark, transactions=REQUIRE, checks={"in_job": False}) as counts:
@@ -100,7 +100,7 @@ def test_an_upgrade_waits_for_a_batch_that_is_in_kafka_and_for_no_other(
     checkpoint = place.folder / "checkpoint"
     begun, finished = (max(int(f.name) for f in (checkpoint / log).glob("[0-9]*")) for log in ("offsets", "commits"))
     assert begun > finished, "a job that was told to stop has begun a batch, and no more"
-    monkeypatch.setattr(rules_in_force, "RULES_VERSION", 99)
+    monkeypatch.setattr(settings_in_force, "RULES_VERSION", 99)
     with running(place, spark, transactions=ACCEPT, checks={"in_job": False}) as counts:
         late(Action.COMMIT, Source.PRODUCER)
         wait_until(lambda: counts["committed"] == 1)

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from checkback.protocol import REASON, Action, HalfPosition, Source, TransactionOptions, half_headers, op_headers
-from streaming import fairness
+from streaming.fairness import fairness
 from tests.end_to_end.job import running
 from tests.place import Place, wait_until
 

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from checkback import Message, TransactionProducer
 from checkback.exceptions import CheckpointMismatchError, JobFailedError, JobStoppedError, ProgressError
 from checkback.topics import TopicAdministration
-from streaming import TransactionJob, opening
+from streaming import TransactionJob, takeover
 from streaming.checkpoint.progress import progress_group
 from tests.place import HALF_PARTITIONS, Place, wait_until
 
@@ -201,7 +201,7 @@ def test_a_clock_that_stepped_back_stops_the_batch_and_the_job_goes_on_when_it_i
     commit.write_bytes(b'v1\n{"nextBatchWatermarkMs":%d}' % ahead)
     with pytest.raises(CheckpointMismatchError, match="clock is"):
         shop.job().start()
-    monkeypatch.setattr(opening, "refuse_slow_clock", lambda *_: None)  # it steps back after the start
+    monkeypatch.setattr(takeover, "refuse_slow_clock", lambda *_: None)  # it steps back after the start
     shop.send()
     with pytest.raises(JobStoppedError, match="The clock stepped back"):
         shop.run_until_it_stops()

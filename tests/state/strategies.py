@@ -43,7 +43,7 @@ _DELIVER_AT = (-1, -1, -1, 900, 1_010, 1_060, 3_000)
 """Histories begin at 1,000 ms."""
 _SAYS_OF_ITSELF = (*("",) * 8, "commit", "commit", "park")
 """What half messages say of themselves."""
-_AFTER_CHECK_MAX = st.sampled_from(
+_ON_EXHAUSTED = st.sampled_from(
     [Always(event) for event in (Event.EXHAUSTED, Event.EXHAUSTED, Event.EXHAUSTED_COMMIT, Event.EXHAUSTED_ROLLBACK)]
 )
 
@@ -94,7 +94,7 @@ def policies(draw: st.DrawFn) -> Policy:
         check_answer_ttl_ms=draw(st.integers(1, 25)),
         unreachable_backoff_max_ms=draw(st.integers(1, 60)),
         check_interval_max_ms=draw(st.integers(1, 40)),
-        on_exhausted=draw(_AFTER_CHECK_MAX),
+        on_exhausted=draw(_ON_EXHAUSTED),
         late_end_needs_check=draw(st.booleans()),
         age_limit_ms=draw(st.sampled_from([30, 150, 10_000])),
         parked_ttl_ms=draw(st.sampled_from([1, 20, 1_000])),

@@ -21,10 +21,10 @@ from checkback.local import LocalKafka
 from checkback.protocol import Message
 from checkback.topics import TopicAdministration
 from state import BUNDLE, OutcomeKind
-from streaming import beginning, transaction
 from streaming.batch import Batch, PartitionReport
 from streaming.brokers.client import SinkSettings
 from streaming.failpoints import Failpoint
+from streaming.kafka_sink import beginning, transaction
 from streaming.kafka_sink.partition_writer import _known_topics, write_partition
 from streaming.kafka_sink.transaction import Transaction
 from streaming.record import RANDOM_OR_KEYED, Record, batch_bytes

@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from checkback.exceptions import ConfigurationError, InputCutShortError
-from streaming import whole_input
+from streaming.python_worker import whole_input
 from streaming.python_worker.whole_input import END_OF_STREAM, WatchedInput, whole
 from tests.place import wait_until
 
