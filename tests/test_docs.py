@@ -38,7 +38,7 @@ def blocks() -> list[tuple[str, int]]:
 
 
 def block(file: str, index: int) -> str:
-    return _BLOCK.findall((ROOT / file).read_text(encoding="utf-8"))[index]
+    return str(_BLOCK.findall((ROOT / file).read_text(encoding="utf-8"))[index])
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import ast
 import re
 import sys
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -92,11 +91,11 @@ def test_no_room_stands_on_one_below_it() -> None:
 
 
 def test_no_modules_import_one_another_in_a_circle() -> None:
-    waits_for = defaultdict(set)
+    waits_for: dict[str, set[str]] = {}
     for module in modules():
         waits_for[module] = {name for name in imported(module) if name in modules() and name != module}
-    free = True
-    while free:  # take away what waits for nothing, until nothing changes
-        free = {module for module, others in waits_for.items() if not others}
-        waits_for = {module: others - free for module, others in waits_for.items() if module not in free}
+    while free := {module for module, others in waits_for.items() if not others}:
+        for module in free:
+            del waits_for[module]
+        waits_for = {module: others - free for module, others in waits_for.items()}
     assert waits_for == {}

@@ -153,7 +153,7 @@ def read_ends(admin: AdminClient, topics: Iterable[str]) -> dict[Place, Ends]:
 
 
 def _ends(admin: AdminClient, places: Iterable[Place], isolation: IsolationLevel) -> dict[Place, int]:
-    latest = {TopicPartition(*place): OffsetSpec.latest() for place in places}  # type: ignore[no-untyped-call]
+    latest = {TopicPartition(*place): OffsetSpec.latest() for place in places}  # type: ignore[no-untyped-call]  # PySpark has no types for it
     found = {}
     asked = admin.list_offsets(latest, isolation_level=isolation, request_timeout=_CALL_SECONDS)
     for place, answer in asked.items():

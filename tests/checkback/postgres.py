@@ -51,7 +51,10 @@ def running_postgres(port: int | None = None) -> Iterator[URL]:
             (folder / "log").open("wb") as log,
             # ends the server and removes the folder even when this process is killed
             subprocess.Popen(
-                [sys.executable, supervisor.__file__, folder, *command], stdin=subprocess.PIPE, stdout=log, stderr=log
+                [sys.executable, str(supervisor.__file__), str(folder), *map(str, command)],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
             ) as guarded,
         ):
             try:

@@ -240,7 +240,7 @@ def test_a_check_before_the_record_blocks_a_running_transaction(shop: Shop, kind
     with pytest.raises((TransactionBlockedError, DBAPIError)) as raised:
         sell()
     if kind in SNAPSHOTS:  # the block is younger than the transaction's snapshot
-        assert raised.value.orig.sqlstate == SERIALIZATION_FAILURE  # type: ignore[union-attr]
+        assert raised.value.orig.sqlstate == SERIALIZATION_FAILURE  # type: ignore[attr-defined]  # SQLAlchemy's
     else:
         assert raised.type is TransactionBlockedError
     assert not shop.sold("tx")

@@ -25,7 +25,7 @@ class Scene:
         self.writer = AnswerWriter(Topics(), Outage("writing", lambda: 0))
         self.done: list[Any] = []
         self.pauses: list[float] = []
-        self.writer._closing.wait = self._pause  # type: ignore[method-assign]
+        self.writer._closing.wait = self._pause  # type: ignore[method-assign]  # on purpose, for this test
 
     def _pause(self, timeout: float | None = None) -> bool:
         self.pauses.append(timeout or 0.0)

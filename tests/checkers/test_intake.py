@@ -265,6 +265,6 @@ def test_a_partition_is_begun_where_it_was_committed_and_not_while_kafka_does_no
             raise answers.pop()
         return real(place, **given)
 
-    scene.checks.committed = committed  # type: ignore[method-assign, assignment]
+    scene.checks.committed = committed  # type: ignore[method-assign, assignment]  # on purpose, for this test
     scene.run_until(lambda: scene.checks.committed_offsets()[-1:] == [3])
     assert scene.asked == ["b", "c"]

@@ -21,7 +21,7 @@ class FakeClients(KafkaClients):
     def __init__(self, _: Settings) -> None:
         self.checks, self.again = FakeConsumer(), FakeConsumer()
         self.registry, self.answers = FakeConsumer(REGISTRY), FakeProducer()
-        closing = [partial(_close, one) for one in (self.checks, self.again, self.registry)]
+        closing: list[Any] = [partial(_close, one) for one in (self.checks, self.again, self.registry)]
         self._opened = [("closing one", close) for close in (*closing, self._close_producer)]
 
     def all_closed(self) -> bool:

@@ -37,7 +37,7 @@ def test_each_kind_is_told_by_its_word(tmp_path: Path) -> None:
 
 def test_a_password_is_never_shown(tmp_path: Path) -> None:
     file = settings_file(tmp_path, TABLES)
-    assert load(file).sinks.tables["warehouse"].password.get_secret_value() == "geheim"  # type: ignore[union-attr]
+    assert load(file).sinks.tables["warehouse"].password.get_secret_value() == "geheim"  # type: ignore[union-attr]  # on purpose, for this test
     assert "geheim" not in repr(load(file))
     assert "geheim" not in str(origins(file))
 

@@ -139,4 +139,4 @@ def main(bootstrap_servers: str, prefix: str, topic: str, database: str, name: s
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:6], int(sys.argv[6]))
+    main(*sys.argv[1:6], int(sys.argv[6]))  # type: ignore[call-arg, arg-type]  # five, and one

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, NewPartitions
 from pyspark.sql import SparkSession
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from checkback import Message, TransactionOptions, TransactionProducer
 from checkback.exceptions import OperatorError

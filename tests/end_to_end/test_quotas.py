@@ -1,5 +1,7 @@
 """A group that takes too much is barred, and nobody else is; on the real job."""
 
+from typing import Any
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -28,7 +30,7 @@ def test_a_group_over_its_quota_is_barred_until_it_is_below_also_after_a_restart
     place: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fairness, "_COUNT_AFTER_SECONDS", 0.1)
-    sections = {
+    sections: dict[str, Any] = {
         "transactions": {"timeout": "1h", "delay_max": "1h"},
         "quotas": {"open": 3},
         "checks": {"in_job": False},
@@ -51,7 +53,7 @@ def test_a_group_over_its_quota_is_barred_until_it_is_below_also_after_a_restart
         while not counts["half"]:
             _half(place, f"again {sent}", "greedy")
             sent += 1
-            wait_until(lambda sent=sent: counts["half"] + counts["rejected"] == 1 + sent)  # type: ignore[misc]
+            wait_until(lambda sent=sent: counts["half"] + counts["rejected"] == 1 + sent)
     rejected = [dict(record.headers) for record in place.read(place.topics.rejected)]
     assert [record["cb-id"] for record in rejected][:2] == [b"refused", b"refused too"]
     assert b"quotas.open = 3" in rejected[0][REASON]

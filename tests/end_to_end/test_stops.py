@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,7 @@ class Shop:
         wait_until(lambda: place.topics.half not in admin.list_topics(timeout=10).topics)
         with TopicAdministration(place.bootstrap_servers) as administration:
             for name in (place.topics.half, place.topics.op):
-                wait_until(lambda name=name: administration.create_one(name, HALF_PARTITIONS, 1, _KEPT))
+                wait_until(partial(administration.create_one, name, HALF_PARTITIONS, 1, _KEPT))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ URLS = (
 
 def good_check(number: int, partition: int) -> CheckRequest:
     """A check that must be answered."""
-    numbers = {"attempt": 1, "check_max": 15, "ingested_ms": 1_000}
+    numbers: dict[str, Any] = {"attempt": 1, "check_max": 15, "ingested_ms": 1_000}
     half = HalfPosition(partition, number)
     return CheckRequest(f"good-{number}", GROUP, "paid", b"k", b"v", [("trace", b"\x00")], half, **numbers)
 
@@ -50,7 +50,22 @@ def an_announcement(random: Random, number: int) -> tuple[bytes | None, bytes | 
     """Key and value of a record of ``cb.producers`` with something wrong in it."""
     body: dict[str, Any] = {"group": GROUP, "instance": f"i{number}", "url": random.choice(URLS), "time_ms": 1}
     name = random.choice((*body, "batch", "topics"))
-    odd = (None, [], {}, "", 0, -1, 1.5, float("inf"), 10**30, True, "\ud800", "x" * 9_999, [1], {"a": []})
+    odd: tuple[Any, ...] = (
+        None,
+        [],
+        {},
+        "",
+        0,
+        -1,
+        1.5,
+        float("inf"),
+        10**30,
+        True,
+        "\ud800",
+        "x" * 9_999,
+        [1],
+        {"a": []},
+    )
     texts = (
         json.dumps({**body, name: random.choice(odd)}).encode(),
         json.dumps({**body, name: random.choice(odd)}).encode("utf-16"),

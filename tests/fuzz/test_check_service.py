@@ -61,8 +61,9 @@ def write(place: Place) -> set[bytes]:
     for number in range(RECORDS):
         partition = random.randrange(HALF_PARTITIONS)
         key, value, headers = a_check(random, number)
-        producer.produce(place.topics.check, value, key, partition, headers=headers)
-        producer.produce(place.topics.producers, *reversed(an_announcement(random, number)), 0)
+        producer.produce(place.topics.check, value, key, partition, headers=list(headers))
+        announced, body = an_announcement(random, number)
+        producer.produce(place.topics.producers, body, announced, 0)
         if number % GOOD_EVERY == 0:
             key, value, valid = good_check(number, partition).to_record()
             producer.produce(place.topics.check, value, key, partition, headers=list(valid))

@@ -113,7 +113,7 @@ def write(place: Place, made: Fuzz) -> None:
         if record.kind != "an odd header name":
             producer.produce(
                 *(record.topic, record.value, record.key, record.partition),
-                headers=record.headers,
+                headers=record.headers,  # type: ignore[arg-type]  # lists are invariant
                 on_delivery=lambda error, _: failed.append(error) if error else None,
             )
         producer.poll(0)
@@ -134,7 +134,7 @@ def state_of(place: Place, spark: SparkSession) -> Counter[str]:
 
 
 def _content(row: Any) -> bytes:
-    return row.groupState.content
+    return bytes(row.groupState.content)
 
 
 def rejections(place: Place, records: list[Fuzzed]) -> int:

@@ -107,7 +107,7 @@ def policies(draw: st.DrawFn) -> Policy:
 
 def _all_halves() -> list[Half]:
     """All kinds of half messages; one in twelve is another one than the first at its offset."""
-    made = []
+    made: list[Half] = []
     for offset, body, numbers, again in product(_OFFSETS, _HALF_BODIES, _IMMUNITY_AND_CHECK_MAX, range(12)):
         name = transaction_id(offset) if again < 11 else "again"
         key, value, headers, left_out = body

@@ -1,5 +1,7 @@
 """Timers of one batch are bounded, and what is left comes in its turn."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from tests.state.small import POLICY
 DUE_MS = POLICY.transaction_timeout_ms
 
 
-def _halves(count: int, group: str = "orders", first: int = 0, **columns: bytes) -> list[Half]:
+def _halves(count: int, group: str = "orders", first: int = 0, **columns: Any) -> list[Half]:
     return [Half(first + at, f"tx-{first + at}", group, **columns) for at in range(count)]
 
 

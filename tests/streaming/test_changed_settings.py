@@ -11,9 +11,10 @@ from conf import Settings
 from state import Event, OutcomeKind
 from streaming.folders import LocalFolder
 from streaming.settings_in_force import BatchSettings, SettingsInForce
-from tests.streaming.test_segments import Stream, half, kinds, op
+from tests.streaming.stateful.test_segments import Stream, half, kinds, op
 
-ACCEPT, REQUIRE = ({"late_end_transaction": choice} for choice in ("accept", "require_check"))
+ACCEPT: dict[str, Any] = {"late_end_transaction": "accept"}
+REQUIRE: dict[str, Any] = {"late_end_transaction": "require_check"}
 MINUTE = 60_000
 
 

@@ -188,7 +188,7 @@ def test_one_refused_message_of_several_in_a_transaction(sink: Sink) -> None:
         rows(outcome(narrow, kind=OutcomeKind.DELIVER_BUNDLE, transaction_id="tx", partition=BUNDLE, value=value))
     )
     assert (sink.values(sink.place.real_topic), sink.values(narrow)) == ([b"first"], [b"fits"])
-    assert (sink.parked().keys(), sink.held().keys()) == ({"tx#2"}, {"tx#4"})
+    assert (set(sink.parked()), set(sink.held())) == ({"tx#2"}, {"tx#4"})
     refused = next(r for r in sink.place.read(sink.place.topics.half) if r.key == b"key")
     assert (refused.value, refused.headers[-1]) == (b"x" * 2000, ("h", b"1"))
 
@@ -241,7 +241,7 @@ def test_a_topic_made_wider_gets_its_messages_when_it_is_asked_anew(sink: Sink) 
     known = _known_topics(SinkSettings(sink.place.bootstrap_servers, sink.place.topics, 60_000))
     known._until[narrow] = 0.0
     sink.write(rows(outcome(narrow, transaction_id="late", value=b"x" * 2000)), 1)
-    assert (sink.parked().keys(), len(sink.values(narrow)), sink.passes) == ({"early"}, 1, 3)
+    assert (set(sink.parked()), len(sink.values(narrow)), sink.passes) == ({"early"}, 1, 3)
 
 
 def test_a_batch_with_refused_messages_is_written_once(sink: Sink) -> None:
@@ -484,7 +484,7 @@ def test_a_topic_that_may_not_be_seen_is_no_topic(guarded_sink: Sink) -> None:
     hidden = guarded_sink.topic("hidden")
     deny(guarded_sink, hidden, ACLOperation.DESCRIBE, ACLOperation.WRITE)
     guarded_sink.write(rows(outcome(hidden, transaction_id="hidden"), outcome(guarded_sink.place.real_topic)))
-    assert (guarded_sink.held().keys(), guarded_sink.values(guarded_sink.place.real_topic)) == ({"hidden"}, [b"v"])
+    assert (set(guarded_sink.held()), guarded_sink.values(guarded_sink.place.real_topic)) == ({"hidden"}, [b"v"])
 
 
 def test_topics_that_say_nothing_of_themselves_are_tried(guarded_sink: Sink) -> None:

@@ -13,6 +13,7 @@ from conf import Settings
 from state import RULES_VERSION, Policy
 from streaming.folders import LocalFolder
 from streaming.settings_in_force import BatchSettings, SettingsInForce
+from streaming.stateful import exhausted_policy
 from streaming.stateful.policies import policy_of
 from streaming.tables.routes import Routes
 from tests.state.records import Driver, Half, Op

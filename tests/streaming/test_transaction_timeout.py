@@ -75,7 +75,7 @@ class Aborted:
         def ended() -> bool:
             end = written.end_offsets([here])[here]
             # records and a marker, and nothing open
-            return end >= self._ends + 2 and committed.end_offsets([here])[here] == end
+            return bool(end >= self._ends + 2 and committed.end_offsets([here])[here] == end)
 
         wait_until(ended, 30, "the end of the transaction")
         self._ends = written.end_offsets([here])[here]
@@ -117,7 +117,7 @@ def slowly(topic: str, first: int, count: int) -> Iterator[pa.RecordBatch]:
 
 
 def test_a_transaction_that_times_out_while_rows_arrive_is_written_again_at_once(here: Place) -> None:
-    passes = []
+    passes: list[Failpoint] = []
 
     def slow() -> Iterator[pa.RecordBatch]:
         yield from rows(outcome(here.real_topic, value=b"0"))
@@ -162,7 +162,7 @@ def test_whatever_call_finds_it_out_says_so(here: Place, call: str) -> None:
     transaction.begin(KnownLimits({here.real_topic: TopicLimits(fits=1_000)} if call == "flush" else {}))
     transaction.produce([record, record])
     if call == "flush":
-        transaction._narrow.write(transaction._write, transaction._flush)  # type: ignore[union-attr]
+        transaction._narrow.write(transaction._write, transaction._flush)  # type: ignore[union-attr]  # on purpose, for this test
     Aborted(here).wait()
 
     def find_out() -> None:

@@ -4,6 +4,7 @@ import re
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,5 +68,9 @@ def test_a_message_is_delivered_and_another_is_checked(
     assert {record.value for record in found} == {b"at once", b"left open"}
     (request,) = asked
     expected = check_request(checkback_transport.transactions[0])
-    known = {"transaction_id": prepared.transaction_id, "half": prepared.half, "ingested_ms": request.ingested_ms}
+    known: dict[str, Any] = {
+        "transaction_id": prepared.transaction_id,
+        "half": prepared.half,
+        "ingested_ms": request.ingested_ms,
+    }
     assert request == replace(expected, **known)

@@ -92,7 +92,7 @@ def test_what_is_committed_is_what_would_be_delivered() -> None:
 def test_a_test_can_have_kafka_away() -> None:
     away = RecordingTransport(refuse_halves=HalfMessageTimeoutError("away"))
     ran = []
-    listener = CallableListener(lambda message, _: ran.append(message) or COMMIT, check)  # type: ignore[func-returns-value]
+    listener = CallableListener(lambda message, _: ran.append(message) or COMMIT, check)  # type: ignore[func-returns-value]  # on purpose, for this test
     producer = TransactionProducer("nowhere:1", "shop", listener, transport=away)
     with producer, pytest.raises(HalfMessageTimeoutError):
         producer.send_in_transaction(KEYED)

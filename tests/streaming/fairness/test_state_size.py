@@ -17,7 +17,7 @@ from tests.place import wait_until
 
 @pytest.fixture
 def arrow(spark: SparkSession, tmp_path: Path) -> Iterator[ArrowRows]:
-    before = spark.conf.get(ROWS)
+    before = spark.conf.get(ROWS) or ""
     yield ArrowRows(spark, folder_at(spark, str(tmp_path)), 4_000)
     spark.conf.set(ROWS, before)
 
@@ -68,7 +68,7 @@ def test_spark_does_as_it_is_told_from_the_next_batch_on(spark: SparkSession, ar
     try:
         arrow.watch(query)
         for number in (1, 2):
-            wait_until(lambda so_far=number: len(seen) == so_far)  # type: ignore[misc]
+            wait_until(lambda so_far=number: len(seen) == so_far)
             write(number)
         wait_until(lambda: len(seen) == 3)
     finally:

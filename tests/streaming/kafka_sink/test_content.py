@@ -37,7 +37,7 @@ class Kafka:
     def write(
         self, value: bytes | None, key: bytes | None = None, headers: Headers | None = None, place: int = 0
     ) -> None:
-        self._producer.produce(TOPICS.half, value, key, place, headers=[*OURS, *(headers or [])])  # type: ignore[arg-type]
+        self._producer.produce(TOPICS.half, value, key, place, headers=[*OURS, *(headers or [])])
         self._producer.flush(30)
 
     def write_by_hand(self, value: bytes, *, named: bool) -> int:
@@ -176,16 +176,17 @@ def test_a_half_message_that_is_not_taken_in_is_rejected_with_its_content(broker
 
 
 @pytest.mark.parametrize("other", [{"transaction_id": "tx-2"}, {"group": "another"}])
-def test_another_message_at_its_place_is_never_taken_for_it(broker: Kafka, other: dict[str, str]) -> None:
+def test_another_message_at_its_place_is_never_taken_for_it(broker: Kafka, other: dict[str, Any]) -> None:
     """The half topic was recreated, or its brokers have lost its end and written on."""
-    for aside in ({"key": None, "headers": None}, {"key": b"k"}):
+    asides: tuple[dict[str, Any], ...] = ({"key": None, "headers": None}, {"key": b"k"})
+    for aside in asides:
         ((row,), counts, _) = filled(contents(broker), left_out(3, **aside, **other))
         assert (row["kind"], row["value"], counts) == (OutcomeKind.PARK, None, {"gone": 1, "parked": 1})
         assert ANOTHER in row["reason"]
 
 
 def test_one_that_operators_had_stays_in_their_list_when_its_content_is_gone() -> None:
-    made = Contents(TOPICS, Empty)  # type: ignore[arg-type]
+    made = Contents(TOPICS, Empty)  # type: ignore[arg-type]  # on purpose, for this test
     end = outcome("orders", kind=OutcomeKind.PARK_END, reason="committed", half_partition=1, half_offset=3)
     found, _, _ = filled(made, left_out(3), {**end, "half_offset": 4}, end)
     assert [(row["kind"], row["half_offset"]) for row in found] == [(OutcomeKind.PARK, 3), (OutcomeKind.PARK_END, 4)]
@@ -201,7 +202,7 @@ class Empty:
 
 
 def gone(kind: OutcomeKind, **columns: Any) -> tuple[dict[str, Any], Counter[str]]:
-    contents = Contents(TOPICS, Empty)  # type: ignore[arg-type]
+    contents = Contents(TOPICS, Empty)  # type: ignore[arg-type]  # on purpose, for this test
     (row,), counts, _ = filled(contents, left_out(3, kind=kind, headers='[{"key":"a","value":""}]', **columns))
     return row, counts
 

@@ -11,6 +11,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, NewPartitions
 
 from checkback import protocol
+from checkback.exceptions import ProtocolError
 from checkback.protocol import HalfPosition, Held, Message, to_base64
 from checkback.topics import TopicAdministration
 from state import BUNDLE, OutcomeKind
@@ -216,5 +217,5 @@ def test_what_is_held_is_spelled_and_read() -> None:
 
 @pytest.mark.parametrize("text", ["", "1 2", "1 2 3", "a 2 3:4", "1 -2 3:4", "1 2 3:4 5", "1 2 03:4"])
 def test_what_is_not_held_is_refused(text: str) -> None:
-    with pytest.raises(protocol.ProtocolError):
+    with pytest.raises(ProtocolError):
         Held.parse(text)

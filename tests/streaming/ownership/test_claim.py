@@ -52,7 +52,7 @@ def seen_by_an_older_version(place: Place, job: str) -> str:
     consumer = Consumer({"bootstrap.servers": place.bootstrap_servers, "group.id": f"checkback-{job}"})
     try:
         (found,) = consumer.committed([TopicPartition(place.topics.progress, 0)], timeout=10)
-        return str(json.loads(found.metadata)["run"])
+        return str(json.loads(found.metadata or "")["run"])
     finally:
         consumer.close()
 

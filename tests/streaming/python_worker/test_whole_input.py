@@ -170,5 +170,5 @@ def test_a_worker_whose_input_is_cut_short_is_told_so(pipe: Pipe, fault: Callabl
     with suppress(Exception):  # the task fails, one way or another
         pipe.frame(fails).collect()
     striking.join()
-    pipe.spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    pipe.spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # None takes it away
     assert pipe.ended() != "whole"

@@ -14,7 +14,7 @@ from streaming.stateful.exhausted_policy import AskListener, fingerprint, on_exh
 from tests.state.records import Driver, Half
 from tests.state.small import POLICY
 
-HERE = "tests.streaming.test_after_check_max"
+HERE = "tests.streaming.stateful.test_exhausted_policy"
 
 
 class ByKey:
@@ -103,6 +103,6 @@ def test_a_class_that_is_edited_while_the_job_runs_decides_as_it_did(
 _WORKER = """
 import pickle, sys
 sys.path.insert(0, sys.argv[1])
-from tests.streaming.test_after_check_max import messages
+from tests.streaming.stateful.test_exhausted_policy import messages
 print(*pickle.loads(sys.stdin.buffer.read())(messages(b"x")).tolist())
 """

@@ -56,8 +56,8 @@ def test_an_older_batch_does_not_replace_what_a_newer_one_wrote(query: Query, wa
     for row in rows:
         row |= {"transaction_id": "same", "half_offset": 1}
     driver = query.driver(warehouse.sinks())
-    for batch, row in ((0, rows[:1]), (1, rows[1:])):
-        driver.run(batch, row)
+    for batch, some in ((0, rows[:1]), (1, rows[1:])):
+        driver.run(batch, some)
     plan = StagingPlan(0, Routes.of([("*", ["warehouse"])]), {"warehouse": f"{query.folder}/late"})
     late = Staging(plan, 0)
     assert list(late.take(iter([pa.RecordBatch.from_pylist(rows[:1], schema=SCHEMA)]))) == []

@@ -41,7 +41,7 @@ def test_another_key_is_told_with_what_corrects_it(indexes: list[UniqueIndex], w
 
 
 def found(connection: psycopg.Connection[tuple[str, ...]], table: str) -> list[UniqueIndex]:
-    rows = connection.execute(UNIQUE_INDEXES.replace("?", "%s"), [table]).fetchall()  # type: ignore[arg-type]  # ours
+    rows = connection.execute(UNIQUE_INDEXES.replace("?", "%s"), [table]).fetchall()
     return [UniqueIndex(*row) for row in rows]
 
 

@@ -179,7 +179,7 @@ def test_what_was_held_for_kafka_is_known_though_its_headers_were_set_aside(tmp_
     held = Half(b"held")
     held.headers = lambda: [("cb-id", b"tx-1"), ("cb-group", b"shop"), ("cb-held", b"1 2 3:4")]
     half = HalfTopic()
-    half.read = lambda _partition, offsets: iter([(offsets[0], held)])  # type: ignore[method-assign]
+    half.read = lambda _partition, offsets: iter([(offsets[0], held)])  # type: ignore[method-assign]  # on purpose, for this test
     contents = Contents(Topics(), lambda: cast("HalfReader", half))
     left, found = staged(tmp_path, aside("both", 1), contents=contents)
     assert ([row["value"] for row in left], found) == ([b"held"], {})
