@@ -1,6 +1,7 @@
 """What is shipped is what is tested: both wheels, in environments of their own, outside the checkout."""
 
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -15,6 +16,7 @@ from tests.packaging.environments import ROOT, Environment, build_wheels
 from tests.place import Place, wait_until
 
 APPLICATION = Path(__file__).with_name("application.py")
+TYPES = Path(__file__).with_name("api_types.py")
 JOB_PACKAGES = {"bench", "checkback_cli", "checkers", "conf", "state", "streaming", "torture"}
 
 
@@ -78,12 +80,17 @@ def test_without_the_job_the_command_says_what_to_install(application: Environme
     assert (done.returncode, done.stdout) == (0, f"checkback {__version__}\n")
 
 
-def test_an_application_is_type_checked_strictly(application: Environment) -> None:
-    checked = [sys.executable, "-m", "mypy", "--strict", "--python-executable", application.python, str(APPLICATION)]
+@pytest.mark.parametrize(
+    "checker", [("mypy", "--strict", "--python-executable"), ("pyright", "--pythonpath")], ids=["mypy", "pyright"]
+)
+def test_applications_are_type_checked(application: Environment, checker: tuple[str, ...]) -> None:
+    """Outside the checkout: against what is installed."""
+    files = [shutil.copy(file, application.folder) for file in (APPLICATION, TYPES)]
+    command = [sys.executable, "-m", *checker, application.python, *map(str, files)]
     done = subprocess.run(
-        checked, cwd=application.folder, env=application.variables(), capture_output=True, text=True, check=False
+        command, cwd=application.folder, env=application.variables(), capture_output=True, text=True, check=False
     )
-    assert done.stdout.startswith("Success"), done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_job_has_all_that_it_needs(job: Environment) -> None:

@@ -1,0 +1,60 @@
+"""The types of the public API, as mypy and pyright see them; nothing here is run."""
+
+from typing import assert_type
+
+from checkback import (
+    AsyncTransactionProducer,
+    HalfMessage,
+    HalfPosition,
+    LocalTransactionState,
+    Message,
+    Transaction,
+    TransactionOptions,
+    TransactionProducer,
+    TransactionScope,
+    TransactionSendResult,
+)
+from checkback.testing import RecordedTransaction, RecordingTransport, ask
+
+recording = RecordingTransport()
+producer = TransactionProducer("localhost:9092", "shop", transport=recording)
+message = Message("orders", b"1", key=b"k", headers=[("trace", b"1")], partition=1)
+
+assert_type(producer.send_in_transaction(message, arg=1), TransactionSendResult)
+assert_type(producer.prepare(message, options=TransactionOptions(check_max=1)), HalfMessage)
+assert_type(producer.prepare(message).half, HalfPosition)
+assert_type(producer.send(message), HalfMessage)
+assert_type(producer.begin().add(message), Transaction)
+assert_type(producer.begin().add(message).send(arg=1), TransactionSendResult)
+
+with producer.transaction(message) as scope:
+    assert_type(scope, TransactionScope)
+    assert_type(scope.transaction_id, str)
+with producer.begin().add(message) as several:
+    assert_type(several, TransactionScope)
+
+
+def describe(order: int, *, stock: str) -> Message:
+    return Message(stock, b"%d" % order)
+
+
+@producer.transactional(describe)
+def pay(scope: TransactionScope, order: int, *, stock: str) -> float:
+    return len(scope.transaction_id) + order + len(stock)
+
+
+assert_type(pay(1, stock="a"), float | None)
+pay("1", stock="a")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # the function's own parameters
+pay(1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]  # likewise
+producer.send_in_transaction("orders")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # a Message
+
+assert_type(recording.committed, list[Message])
+assert_type(recording.transactions[0], RecordedTransaction)
+assert_type(ask(object(), recording.transactions[0]), LocalTransactionState)
+
+
+async def in_asyncio() -> None:
+    together = AsyncTransactionProducer(producer)
+    assert_type(await together.prepare(message), HalfMessage)
+    async with together.transaction(message) as scope:
+        assert_type(scope.transaction_id, str)
