@@ -1,10 +1,10 @@
 """Fresh environments with the wheels in them, away from the checkout."""
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
-import venv
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,14 +46,16 @@ class Environment:
         return {**kept, **more}
 
     @classmethod
-    def make(cls, folder: Path, *wheels: Path, others: bool = False) -> "Environment":
-        """Install these wheels, and what they need.
+    def make(
+        cls, folder: Path, *wheels: Path, others: bool = False, interpreter: str = sys.executable
+    ) -> "Environment":
+        """Install these wheels, and what they need, for this ``interpreter``.
 
         ``others``: that is taken from the environment of the tests, without what is editable in there, instead of
         fetched; ``pip check`` has to find that nothing is missing.
         """
         made = cls(folder)
-        venv.create(folder / "env", with_pip=True)
+        subprocess.run([interpreter, "-m", "venv", str(folder / "env")], env=made.variables(), check=True)
         constraints = ("--constraint", str(ROOT / "constraints.txt"))
         alone = ("--no-deps",) if others else constraints
         subprocess.run(
@@ -72,3 +74,10 @@ def build_wheels(folder: Path) -> tuple[Path, Path]:
     (sdk,) = folder.glob("checkback-*.whl")
     (job,) = folder.glob("checkback_job-*.whl")
     return sdk, job
+
+
+def interpreter_of(version: str) -> str | None:
+    """A Python of this version, ``3.12``, if the machine has one."""
+    found = shutil.which(f"python{version}")
+    installed = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    return str(installed[-1]) if installed else found

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from checkback import __version__
-from tests.packaging.environments import ROOT, Environment, build_wheels
+from tests.packaging.environments import ROOT, Environment, build_wheels, interpreter_of
 from tests.place import Place, wait_until
 
 APPLICATION = Path(__file__).with_name("application.py")
@@ -78,6 +78,29 @@ def test_without_the_job_the_command_says_what_to_install(application: Environme
     assert done.stderr.strip().endswith("pip install checkback-job")
     done = application.run(application.command, "--version")
     assert (done.returncode, done.stdout) == (0, f"checkback {__version__}\n")
+
+
+def classified() -> list[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    versions = [line.rpartition(" :: ")[2] for line in project["classifiers"] if " :: Python :: 3." in line]
+    return [version for version in versions if version != f"3.{sys.version_info.minor}"]
+
+
+@pytest.mark.parametrize("version", classified())
+def test_an_application_runs_on_other_pythons(version: str, wheels: tuple[Path, Path], tmp_path: Path) -> None:
+    interpreter = interpreter_of(version)
+    if interpreter is None:
+        pytest.skip(f"this machine has no Python {version}")
+    other = Environment.make(tmp_path, wheels[0], interpreter=interpreter)
+    program = (
+        "from checkback import *; from checkback.testing import RecordingTransport\n"
+        "recording = RecordingTransport()\n"
+        "with TransactionProducer('nowhere:1', 'shop', transport=recording) as producer:\n"
+        "    with producer.transaction(Message('orders', b'1')): pass\n"
+        "print(recording.committed[0].value)"
+    )
+    done = other.run(other.python, "-W", "error::SyntaxWarning", "-c", program)
+    assert (done.stdout, done.returncode) == ("b'1'\n", 0), done.stderr
 
 
 @pytest.mark.parametrize(
