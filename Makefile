@@ -15,16 +15,20 @@ demo: $(READY)
 # Three parts run at the same time, since each of them waits more than it computes: fault runs, tests that start whole
 # jobs and programs, and all others, which share one Spark session.
 FAULTS := tests/faults
-PROGRAMS := tests/checkback tests/end_to_end tests/examples
+PROGRAMS := tests/checkback tests/checkback_cli tests/end_to_end tests/examples tests/packaging
 BESIDE := $(BIN)/python -m pytest -q --durations=10 -p no:cacheprovider
+MEASURED := --cov --cov-report=
 
 test: $(READY)
 	@logs=$$(mktemp -d); status=0; \
 	$(BESIDE) $(FAULTS) >$$logs/faults 2>&1 & faults=$$!; \
-	$(BESIDE) $(PROGRAMS) >$$logs/programs 2>&1 & programs=$$!; \
-	$(BIN)/python -m pytest -q --durations=15 $(addprefix --ignore=,$(FAULTS) $(PROGRAMS)) || status=$$?; \
+	COVERAGE_FILE=$$logs/programs.coverage $(BESIDE) $(MEASURED) $(PROGRAMS) >$$logs/programs 2>&1 & programs=$$!; \
+	COVERAGE_FILE=$$logs/others.coverage $(BIN)/python -m pytest -q --durations=15 $(MEASURED) \
+		$(addprefix --ignore=,$(FAULTS) $(PROGRAMS)) || status=$$?; \
 	wait $$programs || status=$$?; cat $$logs/programs; \
 	wait $$faults || status=$$?; cat $$logs/faults; \
+	export COVERAGE_FILE=$$logs/all.coverage; \
+	$(BIN)/coverage combine -q $$logs/*.coverage && $(BIN)/coverage report || status=$$?; \
 	rm -rf $$logs; exit $$status
 
 check: $(READY)
