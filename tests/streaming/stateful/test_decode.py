@@ -150,7 +150,7 @@ ALSO_WRONG: list[tuple[str, tuple[str, Headers | None]]] = [
 
 
 def test_the_document_has_every_reason() -> None:
-    text = (Path(__file__).parents[2] / "docs/protocol.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs/protocol.md").read_text(encoding="utf-8")
     said_by_the_state = (CONFLICT_REASON, FOREIGN_REASON, LATE_REASON)
     assert [reason for reason in (*WRONG, *TOO_LARGE, *said_by_the_state) if f"`{reason}`" not in text] == []
 
