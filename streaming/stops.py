@@ -43,12 +43,12 @@ _KNOWN_ERRORS = (
         r"UnknownTopicOrPartition|UnknownTopicId|UNKNOWN_TOPIC_OR_PART|UNKNOWN_TOPIC_ID",
         JobStoppedError,
         "Kafka has lost one of the topics {prefix}* while the job ran: find out who deleted it. 'checkback topics "
-        "create' creates it again; without the old half or op topic this checkpoint is of no use.",
+        "create' creates it again; without the original half and op topics this checkpoint cannot be used.",
     ),
     _KnownError(
         r"(?i)(topic|group|transactional.?id|cluster).?authorization",
         JobStoppedError,
-        "Kafka does not allow the job one of its own resources ({found}): grant read and write on the topics "
+        "The job lacks permissions in Kafka ({found}): grant read and write on the topics "
         "{prefix}*, and read, write and describe on the groups and transactional ids that begin with 'checkback-'.",
     ),
     _KnownError(

@@ -7,7 +7,7 @@ from streaming.brokers.client import SinkSettings
 from streaming.brokers.directory import Brokers, TopicDirectory
 from streaming.brokers.producers import producer_settings
 from streaming.checkpoint.progress import trial_id
-from streaming.kafka_sink.transaction import Transaction
+from streaming.kafka_sink.transaction import KafkaTransaction
 from streaming.query import kafka_source
 
 
@@ -31,4 +31,4 @@ def try_transaction(settings: SinkSettings, query_id: str) -> None:
     """
     timeout, directory = settings.transaction_timeout_ms, TopicDirectory(Brokers(settings.client()))
     client = settings.client(**producer_settings(trial_id(query_id), timeout))
-    Transaction(client, timeout, directory, settings.topics.progress).open()
+    KafkaTransaction(client, timeout, directory, settings.topics.progress).open()

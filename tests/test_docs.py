@@ -5,6 +5,7 @@ README's first example is run against a real Kafka, in ``test_readme.py``; that 
 """
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -70,6 +71,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
         "CallableListener": CallableListener,
         "LocalTransactionState": LocalTransactionState,
         "ask": ask,
+        "time": time,
     }
     engine.dispose()
 

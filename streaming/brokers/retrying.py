@@ -1,12 +1,10 @@
-"""Calls to Kafka that are tried again while what it says may pass; and the offsets of a group, read with care."""
+"""Calls to Kafka that are retried while the error is a transient one."""
 
 from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_exponential
-
-_CALL_SECONDS = 5.0
 
 # Besides those that Kafka's clients call retriable: a coordinator that has just started or moved.
 _TRANSIENT = frozenset(

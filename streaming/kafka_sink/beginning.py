@@ -27,7 +27,7 @@ from streaming.brokers.producers import StuckError, producer_settings
 from streaming.brokers.retrying import retrying
 from streaming.checkpoint.progress import Progress, transactional_id
 from streaming.kafka_sink.topic_limits import KnownLimits
-from streaming.kafka_sink.transaction import Transaction
+from streaming.kafka_sink.transaction import KafkaTransaction
 from streaming.ownership.generations import GENERATIONS_TRIED, Generations
 
 _PROGRESS_SECONDS = 60.0
@@ -72,7 +72,7 @@ class Beginning:
         name = transactional_id(self._query_id, self._place.partition, number)
         return {**producer_settings(name, self._timeout_ms), **self._plain}
 
-    def open(self) -> tuple[Transaction, Progress]:
+    def open(self) -> tuple[KafkaTransaction, Progress]:
         """A transaction that nobody else can write beside, and the progress read since.
 
         Raises:
@@ -106,8 +106,8 @@ class Beginning:
         (found,) = retrying(_PROGRESS_SECONDS)(committed, self._consumer, places)
         return Progress.of(found.offset, found.metadata)
 
-    def _opened(self, generation: int) -> Transaction:
-        transaction = Transaction(self.client(generation), self._timeout_ms, self._directory, self._place.topic)
+    def _opened(self, generation: int) -> KafkaTransaction:
+        transaction = KafkaTransaction(self.client(generation), self._timeout_ms, self._directory, self._place.topic)
         transaction.open()
         return transaction
 
@@ -124,7 +124,7 @@ class Beginning:
             self._fence(generation)  # 3
         _generations[self._key] = following
 
-    def _first_free(self, generation: int) -> tuple[int, Transaction]:
+    def _first_free(self, generation: int) -> tuple[int, KafkaTransaction]:
         for number in range(generation, generation + GENERATIONS_TRIED):
             try:
                 return number, self._opened(number)

@@ -22,7 +22,7 @@ from streaming.kafka_sink.records import Ask, Pace, RecordBuilder
 from streaming.kafka_sink.refusals import Refusals
 from streaming.kafka_sink.spill import ReplayableBatches
 from streaming.kafka_sink.topic_limits import KnownLimits, LearnedLimits
-from streaming.kafka_sink.transaction import RefusedError, Transaction
+from streaming.kafka_sink.transaction import KafkaTransaction, RefusedError
 from streaming.ownership.claimed import claim_group, refuse_another_run
 from streaming.ownership.generations import Generations
 
@@ -52,7 +52,7 @@ def write_partition(
         OwnTopicError: one of Checkback's own topics refuses a record.
         TakenOverError: another run has taken over.
         TransactionTimeoutError: it took longer than the transaction time-out, twice.
-        ProgressError, ConfigurationError: see ``judge_progress`` and ``Transaction.open``.
+        ProgressError, ConfigurationError: see ``judge_progress`` and ``KafkaTransaction.open``.
         KafkaException: what is not a record's fault: brokers away, fenced by another task.
     """
     with ReplayableBatches(outcomes, settings.kept_bytes) as pieces:
@@ -129,7 +129,7 @@ class _Task:
             transaction.abort()
             raise
 
-    def _written(self, transaction: Transaction, rules: KnownLimits) -> PartitionReport:
+    def _written(self, transaction: KafkaTransaction, rules: KnownLimits) -> PartitionReport:
         settings, number = self._settings, self._batch.number
         report = PartitionReport(self._partition)
         counts: Counter[str] = Counter()

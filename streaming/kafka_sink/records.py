@@ -1,4 +1,4 @@
-"""Effect rows to Kafka records: the last step before the sink."""
+"""Outcome rows to Kafka records: the last step before the sink."""
 
 import json
 from collections import Counter

@@ -78,7 +78,7 @@ class RefusedError(CheckbackError):
         self.cause = cause
 
 
-class Transaction:
+class KafkaTransaction:
     """Steps 2, 5 and 6 of :func:`streaming.kafka_sink.partition_writer.write_partition`.
 
     Fast path: no callback for what is delivered, only for what fails. What it learns it says when it fails: see

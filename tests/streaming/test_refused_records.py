@@ -26,7 +26,7 @@ from streaming.brokers.client import SinkSettings
 from streaming.failpoints import Failpoint
 from streaming.kafka_sink import beginning, transaction
 from streaming.kafka_sink.partition_writer import _known_topics, write_partition
-from streaming.kafka_sink.transaction import Transaction
+from streaming.kafka_sink.transaction import KafkaTransaction
 from streaming.record import RANDOM_OR_KEYED, Record, batch_bytes
 from tests.place import Place, wait_until
 from tests.streaming.outcomes import outcome, rows
@@ -510,10 +510,10 @@ def test_topics_that_say_nothing_of_themselves_are_tried(guarded_sink: Sink) -> 
 def test_a_failed_pass_leaves_no_producer_behind_though_nothing_collects_garbage(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[weakref.ref[Transaction]] = []
+    made: list[weakref.ref[KafkaTransaction]] = []
 
-    def remembered(*arguments: Any) -> Transaction:
-        transaction = Transaction(*arguments)
+    def remembered(*arguments: Any) -> KafkaTransaction:
+        transaction = KafkaTransaction(*arguments)
         made.append(weakref.ref(transaction))
         return transaction
 

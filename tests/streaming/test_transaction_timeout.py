@@ -21,7 +21,7 @@ from streaming.brokers.producers import producer_settings
 from streaming.failpoints import Failpoint
 from streaming.kafka_sink.partition_writer import write_partition
 from streaming.kafka_sink.topic_limits import KnownLimits, TopicLimits
-from streaming.kafka_sink.transaction import Transaction
+from streaming.kafka_sink.transaction import KafkaTransaction
 from streaming.record import Record
 from tests.place import Place, wait_until
 from tests.streaming.outcomes import outcome, rows
@@ -153,7 +153,7 @@ def test_a_transaction_that_times_out_twice_while_rows_are_written_says_what_to_
 def test_whatever_call_finds_it_out_says_so(here: Place, call: str) -> None:
     plain = {"bootstrap.servers": here.bootstrap_servers, "log_level": 0}
     client = {**plain, **producer_settings(uuid.uuid4().hex, TIMEOUT_MS), "linger.ms": "0"}
-    transaction = Transaction(client, TIMEOUT_MS, TopicDirectory(Brokers(plain)), here.topics.progress)
+    transaction = KafkaTransaction(client, TIMEOUT_MS, TopicDirectory(Brokers(plain)), here.topics.progress)
     group = Consumer({**plain, "group.id": uuid.uuid4().hex}).consumer_group_metadata()
     done = TopicPartition(here.topics.progress, 0, 1)
     record = Record(here.real_topic, 0, None, b"v", [])
