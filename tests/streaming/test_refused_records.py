@@ -517,7 +517,7 @@ def test_a_failed_pass_leaves_no_producer_behind_though_nothing_collects_garbage
         made.append(weakref.ref(transaction))
         return transaction
 
-    monkeypatch.setattr(beginning, "Transaction", remembered)
+    monkeypatch.setattr(beginning, "KafkaTransaction", remembered)
     narrow = sink.topic("narrow", max_message_bytes=str(LIMIT))
     gc.disable()  # as in Spark's workers: streaming.python_worker.preparation
     try:
