@@ -14,7 +14,7 @@ from checkback.exceptions import CheckbackError
 
 _RECORDS_PER_SECOND_AT_LEAST = 1_000
 _START_SECONDS = 300.0
-_BATCH = re.compile(r"^batch \d+: \d+ written(.*)$", re.MULTILINE)
+_BATCH = re.compile(r"^.* INFO +batch \d+: \d+ written(.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from checkback.exceptions import ProtocolError
+from checkback.message_json import from_base64, message_to_json, messages_from_json, pack, to_base64, unpack
 from checkback.protocol import (
     ATTEMPT,
     CHECK_MAX,
@@ -28,12 +29,6 @@ from checkback.protocol import (
     HalfPosition,
     Headers,
     Message,
-    from_base64,
-    message_from_json,
-    message_to_json,
-    pack,
-    to_base64,
-    unpack,
 )
 
 MAX_BATCH = 100
@@ -107,7 +102,7 @@ class CheckRequest:
                 attempt=int(body["attempt"]),
                 check_max=int(body["check_max"]),
                 ingested_ms=int(body["ingested_ms"]),
-                messages=tuple(message_from_json(message) for message in body.get("messages", ())),
+                messages=messages_from_json(body["messages"]) if "messages" in body else (),
                 left_out=int(body.get("left_out", 0)),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:

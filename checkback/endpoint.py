@@ -19,6 +19,7 @@ from checkback.check_protocol import MAX_BATCH, Announcement, announcement_key
 from checkback.exceptions import CheckbackError, ConfigurationError, KafkaUnreachableError
 from checkback.listener import TransactionChecker
 from checkback.protocol import Topics
+from checkback.waiting import CONNECT_MS
 
 _LOGGER = logging.getLogger(__name__)
 _HEARTBEAT_SECONDS = 10.0
@@ -54,9 +55,15 @@ class EndpointAnnouncer:
         self._batch = batch
         self._answers_for = None if answers_for is None else tuple(answers_for)
         self._topic = (topics or Topics()).producers
-        settings = {"acks": "all", "allow_auto_create_topics": False, "max_block_ms": int(_START_SECONDS * 1000)}
+        settings: dict[str, Any] = {
+            "bootstrap_servers": bootstrap_servers,
+            "bootstrap_timeout_ms": CONNECT_MS,
+            "acks": "all",
+            "allow_auto_create_topics": False,
+            "max_block_ms": int(_START_SECONDS * 1000),
+        }
         try:
-            self._kafka = KafkaProducer(bootstrap_servers=bootstrap_servers, **{**settings, **(kafka_options or {})})
+            self._kafka = KafkaProducer(**{**settings, **(kafka_options or {})})
         except KafkaError as error:
             raise KafkaUnreachableError(f"No Kafka answers at {bootstrap_servers}: {error!r}.") from error
         self._closing = threading.Event()

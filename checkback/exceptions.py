@@ -4,7 +4,8 @@
 
     CheckbackError                 retriable = False
     ├── ConfigurationError         a setting is wrong; the message names its key
-    │   └── KafkaUnreachableError        retriable = True; no Kafka answers at the address given
+    │   ├── KafkaUnreachableError        retriable = True; no Kafka answers at the address given
+    │   └── MissingTopicError            the message's topic is not there, and the producer is to refuse that
     ├── ProtocolError              a record breaks docs/protocol.md
     ├── InstallationError          Java, jars or a package could not be had
     ├── BrokerStartError           the local Kafka did not come up
@@ -44,6 +45,10 @@ class KafkaUnreachableError(ConfigurationError):
     """No Kafka answers: the address is wrong, or Kafka is away."""
 
     retriable = True
+
+
+class MissingTopicError(ConfigurationError):
+    """Kafka does not have the topic of a message; nothing was written."""
 
 
 class ProtocolError(CheckbackError):

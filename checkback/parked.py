@@ -12,6 +12,7 @@ from checkback import protocol
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError, OperatorError, ProtocolError
 from checkback.protocol import Action, HalfPosition, Source, Topics, op_headers
 from checkback.topic_reading import reading_consumer, records_to_end
+from checkback.waiting import CONNECT_MS
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -54,9 +55,9 @@ class ParkedMessages:
         self, bootstrap_servers: str, topics: Topics | None = None, options: Mapping[str, Any] | None = None
     ) -> None:
         self._topics = topics or Topics()
-        client = {"bootstrap_servers": bootstrap_servers, **(options or {})}
+        client = {"bootstrap_servers": bootstrap_servers, "bootstrap_timeout_ms": CONNECT_MS, **(options or {})}
         try:
-            self._consumer = reading_consumer(**client)
+            self._consumer = reading_consumer(bootstrap_servers, options=options)
             self._producer = KafkaProducer(acks="all", **client)
         except KafkaError as error:
             raise KafkaUnreachableError(f"No Kafka answers at {bootstrap_servers}: {error}.") from error

@@ -13,6 +13,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from checkback.exceptions import ConfigurationError, ProducerClosedError, ProtocolError
 from checkback.limits import MAX_REMARK_BYTES, refuse_several_too_large, refuse_too_large
 from checkback.listener import HalfMessage, LocalTransactionState, TransactionListener, TransactionSendResult
+from checkback.message_json import pack
 from checkback.protocol import (
     Action,
     HalfPosition,
@@ -24,8 +25,8 @@ from checkback.protocol import (
     decided,
     half_headers,
     op_headers,
-    pack,
 )
+from checkback.real_topics import MissingTopic, RealTopics
 from checkback.scope import Rollback, TransactionScope
 from checkback.transports import OutgoingRecord, Transport, TransportName, connect
 
@@ -37,6 +38,8 @@ _LOGGER = logging.getLogger(__name__)
 _RUN_LENGTH = 64
 """Half messages in a row to one partition, so that concurrent ones share a request."""
 _ASK_SECONDS = 60.0
+_LOOK_SECONDS = 2.0
+"""For a warning of a missing topic, when a process ends right after its first message."""
 
 
 class TransactionProducer:
@@ -55,12 +58,15 @@ class TransactionProducer:
         transport: the Kafka client to use; ``"confluent-kafka"`` is faster and needs the extra ``fast``. Or an
             object of your own, a :class:`~checkback.transports.Transport`, which is the producer's from then on.
         kafka_options: further settings of that client (security and the like), under its own names.
+        missing_topic: what to do when Kafka does not have a message's topic: ``"warn"`` in the log, once for each
+            topic; ``"refuse"`` the message with :class:`~checkback.exceptions.MissingTopicError`, before anything is
+            written; or ``"ignore"``.
 
     Raises:
         ConfigurationError: Kafka does not answer, or the half or op topic is missing.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (but for the first three by their names)
         self,
         bootstrap_servers: str,
         group: str,
@@ -70,6 +76,7 @@ class TransactionProducer:
         half_timeout_ms: int = 10_000,
         transport: TransportName | Transport | str = TransportName.KAFKA_PYTHON,
         kafka_options: Mapping[str, Any] | None = None,
+        missing_topic: MissingTopic | str = MissingTopic.WARN,
     ) -> None:
         self.group = group
         self.topics = topics or Topics()
@@ -78,6 +85,7 @@ class TransactionProducer:
         self._process = os.getpid()
         if kafka_options and not isinstance(transport, str):
             raise ConfigurationError("kafka_options are for a transport that is named: set up your own one yourself.")
+        self._real_topics = RealTopics(self._missing, missing_topic)
         self._transport = (
             connect(transport, bootstrap_servers, half_timeout_ms, kafka_options or {})
             if isinstance(transport, str)
@@ -190,6 +198,7 @@ class TransactionProducer:
         transaction_id = _new_transaction_id()
         wire = half_headers(transaction_id, self.group, topic, headers, partition=partition, options=options)
         _refuse_unwritable(value, key)
+        self._real_topics.look(topic)
         half = self._write_half(value, key, marked(wire))
         return HalfMessage(transaction_id, topic, value, key, headers, half)
 
@@ -205,6 +214,8 @@ class TransactionProducer:
         refuse_several_too_large(messages)
         topic = messages[0].topic
         wire = half_headers(transaction_id, self.group, topic, options=options, messages=len(messages))
+        for message in messages:
+            self._real_topics.look(message.topic)
         half = self._write_half(value, None, wire)
         return HalfMessage(transaction_id, topic, None, None, (), half, tuple(messages))
 
@@ -243,6 +254,7 @@ class TransactionProducer:
         """Write what is waiting, for at most ``seconds``, and end. Harmless when called again."""
         if not self._closed:
             self._closed = True
+            self._real_topics.wait(min(seconds, _LOOK_SECONDS))
             self._transport.close(seconds)
 
     def __enter__(self) -> Self:
@@ -267,6 +279,9 @@ class TransactionProducer:
         # On the half message's partition number: that is where the query looks, and what orders ops of a half.
         record = OutgoingRecord(self.topics.op, message.half.partition, None, content, headers)
         self._transport.write_op(record, partial(_report_lost_op, message, action))
+
+    def _missing(self, topics: Sequence[str]) -> list[str]:
+        return self._transport.missing(topics)
 
     def _the_listener(self) -> TransactionListener:
         if self._listener is None:

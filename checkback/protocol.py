@@ -6,13 +6,11 @@ Headers are ``(str, bytes)`` pairs in the order in which they are written.
 """
 
 import functools
-import json
 import re
-from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from checkback.exceptions import ProtocolError
 
@@ -237,32 +235,6 @@ class Message(NamedTuple):
     """Of the real topic; by default the key decides."""
 
 
-def pack(messages: Sequence[Message]) -> bytes:
-    """Value of a half message that holds several: JSON, all bytes in base64.
-
-    Raises:
-        ProtocolError: no message, or one with an invalid topic, partition or header name.
-    """
-    if not messages:
-        raise ProtocolError("A transaction of several messages needs at least one.")
-    return json.dumps({"messages": [message_to_json(message) for message in messages]}).encode()
-
-
-def unpack(value: bytes | None) -> tuple[Message, ...]:
-    """Read what :func:`pack` made.
-
-    Raises:
-        ProtocolError: it is something else.
-    """
-    try:
-        messages = tuple(message_from_json(body) for body in json.loads(value or b"")["messages"])
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise ProtocolError(f"Not a value of several messages: {error!r:.200}.") from error
-    if not messages:
-        raise ProtocolError("Not a value of several messages: it holds none.")
-    return messages
-
-
 def half_headers(
     transaction_id: str,
     group: str,
@@ -275,7 +247,7 @@ def half_headers(
 ) -> list[tuple[str, bytes]]:
     """Headers of a half message: ours first, in the order the query decodes fastest, then the application's.
 
-    ``messages`` is how many the value holds, when :func:`pack` made it.
+    ``messages`` is how many the value holds, when :func:`checkback.message_json.pack` made it.
 
     Raises:
         ProtocolError: an id, group or topic that is empty or too long, a number out of range, or an application
@@ -283,10 +255,10 @@ def half_headers(
     """
     _bounded(ID, transaction_id, MAX_ID_BYTES)
     if application:
-        _lawful_names(application)
+        lawful_names(application)
     ours = [(ID, transaction_id.encode()), _group_header(group), _topic_header(topic)]
     if partition is not None:
-        ours.append((PARTITION, _number(PARTITION, partition, MAX_COUNT_DIGITS)))
+        ours.append((PARTITION, lawful_partition(partition)))
     if options is not None:
         ours += options.headers()
     if messages is not None:
@@ -313,6 +285,8 @@ def op_headers(
 
 
 def _bounded(name: str, text: str, most: int) -> None:
+    if not _is_text(text):
+        raise ProtocolError(f"{name} must be text that UTF-8 can spell, not {text!r:.80}.")
     if not 0 < len(text.encode()) <= most:
         raise ProtocolError(f"{name} must have 1 to {most} bytes in UTF-8, got {len(text.encode())}.")
 
@@ -326,7 +300,7 @@ def _group_header(group: str) -> tuple[str, bytes]:
 
 @functools.lru_cache(1024)
 def _topic_header(topic: str) -> tuple[str, bytes]:
-    _lawful_topic(topic)
+    lawful_topic(topic)
     return TOPIC, topic.encode()
 
 
@@ -336,22 +310,34 @@ def _number(name: str, value: int, digits: int) -> bytes:
     return str(value).encode()
 
 
-def _lawful_topic(topic: str) -> None:
+def lawful_partition(partition: int) -> bytes:
+    """The number as a header has it; raises ProtocolError where a half message may not ask for it."""
+    return _number(PARTITION, partition, MAX_COUNT_DIGITS)
+
+
+def lawful_topic(topic: str) -> None:
+    """Raises ProtocolError where a half message may not name it as its real topic."""
     _bounded(TOPIC, topic, MAX_TOPIC_BYTES)
     if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
         raise ProtocolError(f"{TOPIC} must be a name Kafka allows (a-z A-Z 0-9 . _ -), not {topic!r}.")
 
 
-def _lawful_names(headers: Headers) -> None:
+def lawful_names(headers: Headers) -> None:
+    """Raises ProtocolError where these may not be an application's headers."""
     for name, value in headers:
-        if name.startswith(RESERVED_PREFIX):
-            raise ProtocolError(f"Header {name!r}: names beginning with {RESERVED_PREFIX!r} are Checkback's own.")
-        # librdkafka ends a name at a zero byte, and its Python side does not survive a surrogate. Java reads U+FFFD
-        # where bytes are not UTF-8.
-        if "\0" in name or "\ufffd" in name or not _is_text(name):
-            raise ProtocolError(f"Header {name!r}: a name must be UTF-8 without zero bytes and U+FFFD.")
+        lawful_name(name)
         if not isinstance(value, bytes):
             raise ProtocolError(f"Header {name!r} must have bytes as its value, not {type(value).__name__}.")
+
+
+def lawful_name(name: str) -> None:
+    """Raises ProtocolError where this may not be the name of an application's header."""
+    if name.startswith(RESERVED_PREFIX):
+        raise ProtocolError(f"Header {name!r}: names beginning with {RESERVED_PREFIX!r} are Checkback's own.")
+    # librdkafka ends a name at a zero byte, and its Python side does not survive a surrogate. Java reads U+FFFD
+    # where bytes are not UTF-8.
+    if "\0" in name or "\ufffd" in name or not _is_text(name):
+        raise ProtocolError(f"Header {name!r}: a name must be UTF-8 without zero bytes and U+FFFD.")
 
 
 def _is_text(name: str) -> bool:
@@ -360,45 +346,3 @@ def _is_text(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def message_to_json(message: Message) -> dict[str, Any]:
-    """A message as JSON spells it, bytes in base64; raises ProtocolError where it breaks the protocol."""
-    _lawful_topic(message.topic)
-    _lawful_names(message.headers)
-    if message.partition is not None:
-        _number(PARTITION, message.partition, MAX_COUNT_DIGITS)
-    return {
-        "topic": message.topic,
-        "partition": message.partition,
-        "key": to_base64(message.key),
-        "payload": to_base64(message.value),
-        "headers": [[name, to_base64(value)] for name, value in message.headers],
-    }
-
-
-def message_from_json(body: dict[str, Any]) -> Message:
-    """Read what :func:`message_to_json` made; raises any of KeyError, TypeError, ValueError where it is not."""
-    partition = body.get("partition")
-    if partition is not None and type(partition) is not int:
-        raise TypeError(f"partition is not a whole number: {partition!r:.40}")
-    headers = [(str(name), from_base64(value)) for name, value in body["headers"]]
-    message = Message(
-        topic=body["topic"],
-        value=from_base64(body["payload"]),
-        key=from_base64(body["key"]),
-        headers=headers,  # type: ignore[arg-type] # a null value is refused below
-        partition=partition,
-    )
-    message_to_json(message)
-    return message
-
-
-def to_base64(content: bytes | None) -> str | None:
-    """Bytes as JSON spells them."""
-    return None if content is None else b64encode(content).decode()
-
-
-def from_base64(text: str | None) -> bytes | None:
-    """Read what :func:`to_base64` made; raises TypeError or ValueError where it is not."""
-    return None if text is None else b64decode(text, validate=True)

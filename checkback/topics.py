@@ -1,17 +1,19 @@
 """Creates and looks at Checkback's own topics."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from time import monotonic, sleep
 from typing import Any, Self
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
-from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kafka.errors import InvalidReplicationFactorError, KafkaError, TopicAlreadyExistsError
 
 from checkback.exceptions import CheckpointMismatchError, ConfigurationError, KafkaUnreachableError
 from checkback.protocol import Topics
 from checkback.retention import Times, lengthen, refuse_short, shorter_retention
+from checkback.waiting import CONNECT_MS
 
 _LOGGER = logging.getLogger(__name__)
 _DAY_MS = 24 * 3_600_000
@@ -23,6 +25,12 @@ _PACKING, _UNPACKED = "compression.type", "uncompressed"
 """The broker keeps unpacked what a producer compressed: so ``max.message.bytes`` is a limit of what the job gets."""
 MOST_BYTES = 100_000_000
 """Of a record that the job writes; Kafka's own limit of a request (``socket.request.max.bytes``) is a little higher."""
+
+_KNOWN_SECONDS = 15.0
+"""For a topic that was created to be known, by a broker that has much to do."""
+_JUST_CREATED_SECONDS = 5.0
+"""Likewise before a job says that a topic is missing: 'topics create' may have ended a moment ago."""
+_LOOK_AGAIN_SECONDS = 0.1
 
 
 class Made(StrEnum):
@@ -38,7 +46,8 @@ class TopicAdministration:
 
     def __init__(self, bootstrap_servers: str, options: Mapping[str, Any] | None = None) -> None:
         try:
-            self._admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers, **(options or {}))
+            client = {"bootstrap_servers": bootstrap_servers, "bootstrap_timeout_ms": CONNECT_MS, **(options or {})}
+            self._admin = KafkaAdminClient(**client)
         except KafkaError as error:
             raise KafkaUnreachableError(
                 f"No Kafka answers at {bootstrap_servers} (kafka.bootstrap_servers): {error}."
@@ -103,6 +112,7 @@ class TopicAdministration:
         for name in short:
             lengthen(self._admin, name, times.half_retention_ms)
         grown = self._grow_op(topics, created)
+        self.wait_for([name for name, new in created.items() if new])
         return {
             name: Made.CREATED if new else Made.CORRECTED if name in {*wrong, *short, *grown} else Made.THERE
             for name, new in created.items()
@@ -130,12 +140,36 @@ class TopicAdministration:
             self._admin.create_topics([topic])
         except TopicAlreadyExistsError:
             return False
+        except InvalidReplicationFactorError as error:
+            raise ConfigurationError(
+                f"{name} cannot have {replication} replicas: Kafka has fewer brokers. Give --replication a number that "
+                "it has."
+            ) from error
+        except KafkaError as error:
+            raise ConfigurationError(f"Kafka does not create the topic {name}: {error}.") from error
         return True
 
-    def partitions(self, names: tuple[str, ...]) -> dict[str, int]:
+    def wait_for(self, names: Sequence[str], seconds: float = _KNOWN_SECONDS) -> list[str]:
+        """Wait until all these topics are known and have leaders; gives those that are not after ``seconds``.
+
+        A topic that was created a moment ago is not known to each broker at once.
+        """
+        until = monotonic() + seconds
+        while missing := [name for name in names if not self._described(names).get(name)]:
+            if monotonic() > until:
+                return missing
+            sleep(_LOOK_AGAIN_SECONDS)
+        return []
+
+    def partitions(self, names: Sequence[str]) -> dict[str, int]:
         """Number of partitions of each of these topics that exists."""
-        found = self._admin.describe_topics([name for name in names if name in set(self._admin.list_topics())])
-        return {topic["name"]: len(topic["partitions"]) for topic in found}
+        return {name: len(partitions) for name, partitions in self._described(names).items()}
+
+    def _described(self, names: Sequence[str]) -> dict[str, list[Any]]:
+        """Partitions of each of these topics that is there and has leaders."""
+        known = set(self._admin.list_topics())
+        found = self._admin.describe_topics([name for name in names if name in known])
+        return {topic["name"]: topic["partitions"] for topic in found if not topic["error_code"]}
 
     def check(self, topics: Topics, state_partitions: int) -> int:
         """Make sure that a job can run on these topics.
@@ -147,8 +181,8 @@ class TopicAdministration:
             ConfigurationError: a topic is missing, or keeps the producers' time.
             CheckpointMismatchError: their partitions do not fit.
         """
+        missing = self.wait_for(topics.all(), _JUST_CREATED_SECONDS)
         counts = self.partitions(topics.all())
-        missing = [name for name in topics.all() if name not in counts]
         if missing:
             raise ConfigurationError(f"Kafka has no topic {', '.join(missing)}: run 'checkback topics create' first.")
         if counts[topics.half] > counts[topics.op]:

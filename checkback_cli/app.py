@@ -15,7 +15,10 @@ from checkback_cli.config import config
 from checkback_cli.demo import demo
 from checkback_cli.kafka import kafka
 from checkback_cli.parked import parked
+from checkback_cli.read import read
+from checkback_cli.rejected import rejected
 from checkback_cli.run import run_job
+from checkback_cli.send import send
 from checkback_cli.topics import topics
 from checkback_cli.torture import run_torture
 
@@ -24,11 +27,11 @@ _TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h
 app = typer.Typer(
     name="checkback",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     help=(
         "Transactional messages for Kafka: a message appears if, and only if, your database transaction commits.\n\n"
-        "Try it: checkback demo. Run it: checkback topics create, then checkback run."
+        "Try it: checkback demo. Run it: checkback topics create, then checkback run. Settings: checkback config."
     ),
 )
 
@@ -53,6 +56,9 @@ app.command("run")(run_job)
 app.command("checks")(run_checks)
 app.add_typer(topics, name="topics")
 app.add_typer(parked, name="parked")
+app.command("send")(send)
+app.command("read")(read)
+app.command("rejected")(rejected)
 app.command("config")(config)
 app.command("kafka")(kafka)
 app.command("torture")(run_torture)

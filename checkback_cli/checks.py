@@ -2,26 +2,26 @@
 
 import logging
 
-from rich.console import Console
-
 from checkback.signals import stop_on_signals
-from checkback_cli.options import ConfigFile
+from checkback_cli.options import BootstrapServer, ConfigFile
 from checkers import CheckService
 from conf import load
+from conf.log_lines import log_to_stdout
+
+_LOGGER = logging.getLogger(__name__)
 
 
-def run_checks(config: ConfigFile = None) -> None:
+def run_checks(config: ConfigFile = None, bootstrap_server: BootstrapServer = None) -> None:
     """Run a check service alone, until Ctrl-C or SIGTERM; the job then needs checks.in_job = false.
 
     Run as many as you like: they share the checks, and take over from one another. While Kafka is away they wait.
     """
-    settings = load(config)
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # each attempt to connect; we say once what is wrong
-    console = Console(soft_wrap=True)
+    settings = load(config, bootstrap_server)
+    log_to_stdout()
     stopping = stop_on_signals()
     service = CheckService(settings)
     service.start()
-    console.print(f"Answering checks for {settings.kafka.bootstrap_servers}. Ctrl-C stops it.", highlight=False)
+    _LOGGER.info("Answering checks for %s. Ctrl-C stops it.", settings.kafka.bootstrap_servers)
     try:
         while not stopping.wait(1):
             service.raise_if_dead()

@@ -14,3 +14,15 @@ ConfigFile = Annotated[
         show_default=False,
     ),
 ]
+
+BootstrapServer = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        "-b",
+        help="Kafka's host:port, several with commas; overrides the setting kafka.bootstrap_servers.",
+        show_default=False,
+    ),
+]
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]

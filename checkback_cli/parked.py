@@ -1,17 +1,17 @@
 """``checkback parked``: what an operator can do about messages that were given up on, or could not be delivered."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Annotated, NamedTuple
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from checkback.exceptions import OperatorError, ProtocolError
 from checkback.parked import ParkedMessage, ParkedMessages
 from checkback.protocol import Action, HalfPosition, Topics
-from checkback_cli.options import ConfigFile
+from checkback_cli.listing import show_rows
+from checkback_cli.options import AsJson, BootstrapServer, ConfigFile
+from checkback_cli.times import said_time
 from conf import load
 
 parked = typer.Typer(
@@ -33,17 +33,25 @@ Remark = Annotated[str, typer.Option(help="Why, for those who read the op topic 
 
 
 @parked.command("list")
-def show(group: Group = None, ended: Ended = False, config: ConfigFile = None) -> None:
+def show(
+    group: Group = None,
+    ended: Ended = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    bootstrap_server: BootstrapServer = None,
+) -> None:
     """List the messages that wait for an operator: to be decided, or to be delivered again."""
-    table = Table()
-    for name in ("half", "transaction", "group", "topic", "parked", "why", *(["became"] if ended else [])):
-        table.add_column(name, overflow="fold")
-    with _open(config) as messages:
-        for message in _chosen(messages.read(ended=ended), group):
-            parked_at = datetime.fromtimestamp(message.time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-            said = (str(message.half), message.transaction_id, message.group, message.topic, parked_at, message.reason)
-            table.add_row(*said, *([message.became] if ended else []))
-    Console().print(table)
+    names = ("half", "transaction", "group", "topic", "parked", "why", *(["became"] if ended else []))
+    with _open(config, bootstrap_server) as messages:
+        rows = [
+            (
+                *(str(message.half), message.transaction_id, message.group, message.topic),
+                *(said_time(message.time_ms), message.reason),
+                *([message.became] if ended else []),
+            )
+            for message in _chosen(messages.read(ended=ended), group)
+        ]
+    show_rows(names, rows, as_json=as_json)
 
 
 @parked.command()
@@ -54,9 +62,10 @@ def resume(
     group: Group = None,
     remark: Remark = "",
     config: ConfigFile = None,
+    bootstrap_server: BootstrapServer = None,
 ) -> None:
     """Check them again, with fresh attempts."""
-    _end(Action.RESUME, _Wanted(ids, halves, every, group), remark, config)
+    _end(Action.RESUME, _Wanted(ids, halves, every, group), remark, _open(config, bootstrap_server))
 
 
 @parked.command()
@@ -67,9 +76,10 @@ def commit(
     group: Group = None,
     remark: Remark = "",
     config: ConfigFile = None,
+    bootstrap_server: BootstrapServer = None,
 ) -> None:
     """Deliver them."""
-    _end(Action.COMMIT, _Wanted(ids, halves, every, group), remark, config)
+    _end(Action.COMMIT, _Wanted(ids, halves, every, group), remark, _open(config, bootstrap_server))
 
 
 @parked.command()
@@ -80,9 +90,10 @@ def rollback(
     group: Group = None,
     remark: Remark = "",
     config: ConfigFile = None,
+    bootstrap_server: BootstrapServer = None,
 ) -> None:
     """Never deliver them."""
-    _end(Action.ROLLBACK, _Wanted(ids, halves, every, group), remark, config)
+    _end(Action.ROLLBACK, _Wanted(ids, halves, every, group), remark, _open(config, bootstrap_server))
 
 
 @parked.command()
@@ -93,9 +104,10 @@ def redeliver(
     group: Group = None,
     remark: Remark = "",
     config: ConfigFile = None,
+    bootstrap_server: BootstrapServer = None,
 ) -> None:
     """Deliver those that were committed and that their topics did not take; again does no harm."""
-    _end(Action.REDELIVER, _Wanted(ids, halves, every, group), remark, config)
+    _end(Action.REDELIVER, _Wanted(ids, halves, every, group), remark, _open(config, bootstrap_server))
 
 
 class _Wanted(NamedTuple):
@@ -107,10 +119,10 @@ class _Wanted(NamedTuple):
     group: str | None
 
 
-def _end(action: Action, wanted: _Wanted, remark: str, config: ConfigFile) -> None:
+def _end(action: Action, wanted: _Wanted, remark: str, opened: ParkedMessages) -> None:
     if bool(wanted.ids or wanted.halves) == wanted.every:
         raise OperatorError("Name transactions or places (--half), or give --all; not both.")
-    with _open(config) as messages:
+    with opened as messages:
         chosen = chosen_of(_chosen(messages.read(), wanted.group), action, wanted.ids or (), wanted.halves or ())
         messages.end(chosen, action, remark)
     Console().print(f"{action}: {len(chosen)} written; the job judges them in the order of the op topic.")
@@ -181,6 +193,6 @@ def _chosen(messages: list[ParkedMessage], group: str | None) -> list[ParkedMess
     return [message for message in messages if group in {None, message.group}]
 
 
-def _open(config: ConfigFile) -> ParkedMessages:
-    kafka = load(config).kafka
+def _open(config: ConfigFile, bootstrap_server: BootstrapServer) -> ParkedMessages:
+    kafka = load(config, bootstrap_server).kafka
     return ParkedMessages(kafka.bootstrap_servers, Topics(kafka.topic_prefix), kafka.client_options)

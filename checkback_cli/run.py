@@ -1,18 +1,18 @@
 """``checkback run``."""
 
-from functools import partial
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from checkback_cli.options import ConfigFile
+from checkback_cli.options import BootstrapServer, ConfigFile
 from conf import load
+from conf.log_lines import log_to_stdout
 from streaming.running import run
 
 
 def run_job(
     config: ConfigFile = None,
+    bootstrap_server: BootstrapServer = None,
     new_checkpoint: Annotated[
         bool,
         typer.Option(
@@ -27,5 +27,6 @@ def run_job(
     The settings, the topics and the checkpoint are checked first; nothing starts when they do not fit together.
     Only then is a job that runs on the same checkpoint taken over, and stops.
     """
-    settings = load(config)
-    run(settings, partial(Console(soft_wrap=True).print, highlight=False), new_checkpoint=new_checkpoint)
+    settings = load(config, bootstrap_server)
+    log_to_stdout()
+    run(settings, new_checkpoint=new_checkpoint)

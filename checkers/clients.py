@@ -10,6 +10,7 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from checkback.protocol import Topics
+from checkback.waiting import CONNECT_MS
 from conf import Settings
 
 _LOGGER = logging.getLogger(__name__)
@@ -31,7 +32,11 @@ class KafkaClients:
     def __init__(self, settings: Settings) -> None:
         kafka = settings.kafka
         topics = Topics(kafka.topic_prefix)
-        options: dict[str, Any] = {"bootstrap_servers": kafka.bootstrap_servers, **kafka.client_options}
+        options: dict[str, Any] = {
+            "bootstrap_servers": kafka.bootstrap_servers,
+            "bootstrap_timeout_ms": CONNECT_MS,
+            **kafka.client_options,
+        }
         reading = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "allow_auto_create_topics": False}
         self._opened: list[tuple[str, Callable[[float], None]]] = []
         try:

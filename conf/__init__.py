@@ -3,7 +3,7 @@
 from conf.durations import Milliseconds
 from conf.settings import CheckSettings, JobSettings, KafkaSettings, QuotaSettings, Settings, TransactionSettings
 from conf.sinks import KAFKA, DeltaTable, ParquetFiles, PostgresqlTable, SinkRule, SinksSettings
-from conf.sources import Origin, load, origins
+from conf.sources import Origin, default_text, load, origins
 
 __all__ = [
     "KAFKA",
@@ -20,6 +20,7 @@ __all__ = [
     "SinkRule",
     "SinksSettings",
     "TransactionSettings",
+    "default_text",
     "load",
     "origins",
 ]

@@ -4,6 +4,7 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from importlib import resources
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
@@ -26,6 +27,7 @@ class Origin(StrEnum):
     DEFAULT = "default"
     FILE = "file"
     ENVIRONMENT = "environment"
+    COMMAND_LINE = "command line"
 
 
 class Effective(NamedTuple):
@@ -49,25 +51,30 @@ class _FromEnvironment(BaseSettings):
     sinks: SinksSettings = SinksSettings()
 
 
-def load(file: Path | None = None) -> Settings:
+def load(file: Path | None = None, bootstrap_servers: str | None = None) -> Settings:
     """The effective settings. ``file`` is the TOML file; without it the one ``CHECKBACK_CONFIG`` names, if any.
+
+    ``bootstrap_servers``, when given, overrides file and environment.
 
     Raises:
         ConfigurationError: an unknown key, a wrong type or a contradiction; the message names every key.
     """
-    merged = _merge(_file(file), _environment())
+    merged = _merge(_merge(_file(file), _environment()), _command_line(bootstrap_servers))
     try:
         return Settings.model_validate(merged)
     except ValidationError as error:
         raise ConfigurationError(_explained(error)) from None
 
 
-def origins(file: Path | None = None) -> list[Effective]:
+def origins(file: Path | None = None, bootstrap_servers: str | None = None) -> list[Effective]:
     """Every setting with its value and where that came from, in the order of ``default.toml``; secrets are hidden."""
-    settings = load(file).model_dump(mode="json")
+    settings = load(file, bootstrap_servers).model_dump(mode="json")
     from_file, from_environment = dict(_leaves(_file(file))), dict(_leaves(_environment()))
+    from_command_line = dict(_leaves(_command_line(bootstrap_servers)))
 
     def origin(key: str) -> Origin:
+        if _names(from_command_line, key):
+            return Origin.COMMAND_LINE
         if _names(from_environment, key):
             return Origin.ENVIRONMENT
         return Origin.FILE if _names(from_file, key) else Origin.DEFAULT
@@ -89,6 +96,15 @@ def _file(file: Path | None) -> dict[str, Any]:
         raise ConfigurationError(f"Cannot read the settings file {named}: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{named} is not TOML: {error}.") from None
+
+
+def default_text() -> str:
+    """``default.toml`` as it is: every setting with its default and a line about it."""
+    return resources.files("conf").joinpath("default.toml").read_text(encoding="utf-8")
+
+
+def _command_line(bootstrap_servers: str | None) -> dict[str, Any]:
+    return {} if bootstrap_servers is None else {"kafka": {"bootstrap_servers": bootstrap_servers}}
 
 
 def _environment() -> dict[str, Any]:

@@ -35,6 +35,8 @@ class PartitionReport:
     counts: str = "{}"
     usages: str = "{}"
     """How the usage of producer groups has changed: numbers of :class:`state.Usage` by group."""
+    reasons: str = "[]"
+    """Why messages were held, parked or rejected: see :mod:`streaming.kafka_sink.reasons`."""
 
 
 @dataclass(frozen=True)
@@ -49,3 +51,5 @@ class BatchReport:
     """Rows by destination, where rules send messages to tables."""
     usages: Usages = field(default_factory=dict)
     """How the usage of producer groups has changed; all of it, unless state partitions were skipped."""
+    reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How many messages were ``held``, ``parked`` or ``rejected``, and why."""

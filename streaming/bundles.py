@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from checkback import protocol
+from checkback.message_json import unpack
 from streaming.headers import Headers, application_headers
 from streaming.record import RANDOM_OR_KEYED
 
@@ -23,7 +23,7 @@ class BundledMessage(NamedTuple):
 def bundled_messages(row: Mapping[str, Any]) -> Iterator[BundledMessage]:
     """The messages of a row of outcomes, in the order in which they were added."""
     common = application_headers(row["headers"])
-    for number, message in enumerate(protocol.unpack(row["value"]), start=1):
+    for number, message in enumerate(unpack(row["value"]), start=1):
         yield BundledMessage(
             f"{row['transaction_id']}#{number}",
             message.topic,

@@ -43,7 +43,7 @@ from streaming.stateful.policies import policy_of
 from streaming.stops import explained
 from streaming.tables import destinations_of, publisher_of
 from streaming.takeover import Clock, Opening
-from streaming.trial import try_source, try_transaction
+from streaming.trial import try_folder, try_source, try_transaction
 
 _STOP_SECONDS = 18
 _CHECKS_STOP_SECONDS = 4
@@ -103,12 +103,15 @@ class TransactionJob:
     def _start(self) -> None:
         """Take over as late as possible: a start that fails leaves the run before at work.
 
-        1. Settings, topics, clock and checkpoint fit together, and the topics are not another checkpoint's.
+        1. Settings, topics, clock and checkpoint fit together, and the topics are not another checkpoint's. What can be
+           known without Spark comes first.
         2. All that can be tried without taking over: the port, tables, the check service, the ways into Kafka.
         3. Take over. From now on the run before ends.
         4. Start.
         """
         settings = self._settings
+        try_folder(settings.job.checkpoint)
+        checks = CheckService(settings) if settings.checks.in_job else None
         with TopicAdministration(settings.kafka.bootstrap_servers, settings.kafka.client_options) as administration:
             topics = Topics(settings.kafka.topic_prefix)
             half_partitions = administration.check(topics, settings.job.state_partitions)
@@ -116,12 +119,13 @@ class TransactionJob:
         sink = self._sink_settings()
         clock = JobClock(lambda: kafka_ms(sink), settings.job.clock_tolerance)
         clock.compare()
+        claim = self._claim = Claim(sink, settings.job.name)
+        self._serve_metrics(claim.standing())
         spark = self._spark = self._given_spark or build_session(settings)
         checkpoint = Checkpoint(spark, settings.job.checkpoint)
         ids = retrying()(topic_ids, AdminClient(sink.client()), [sink.topics.half, sink.topics.op])
         checkpoint.check(self._facts(half_partitions, ids))  # 1
         own = Owner(checkpoint.query_id(), settings.job.name, ids.get(sink.topics.half, ""), settings.job.metrics_port)
-        claim = self._claim = Claim(sink, settings.job.name)
         now = Clock(wall_ms(), settings.job.clock_tolerance)
         opening = Opening(checkpoint, own, now, sink, claim, settings.job.state_partitions)
         self._serve_metrics(opening.judge(new_checkpoint=self._claim_name))  # 2
@@ -129,7 +133,6 @@ class TransactionJob:
         in_kafka = partial(any_has, sink, own.query_id, settings.job.state_partitions)
         rules.judge(settings.sinks.tables, partial(in_kafka, settled=False))
         tables = destinations_of(settings, spark, rules)
-        checks = CheckService(settings) if settings.checks.in_job else None
         try_source(spark, settings)
         try_transaction(sink, own.query_id)
         opening.take()  # 3

@@ -1,6 +1,6 @@
-"""Runs the job until it ends by itself or the process is told to stop."""
+"""Runs the job until it ends by itself or the process is told to stop; logs what it does."""
 
-from collections.abc import Callable
+import logging
 
 from checkback.signals import leave_on_signals, stop_on_signals
 from conf import Settings
@@ -8,32 +8,41 @@ from streaming.batch import BatchReport
 from streaming.failpoints import FailpointHook, no_failpoint
 from streaming.job import TransactionJob
 
+_LOGGER = logging.getLogger(__name__)
 _STOP_SECONDS = 28.0
+_MOST_REASONS = 5
+"""Lines about one batch; 'checkback rejected' and 'checkback parked list' show all."""
+_HINTS = {
+    "held": "It is tried again with growing pauses",
+    "parked": "See 'checkback parked list'",
+    "rejected": "It will not be delivered: see 'checkback rejected'",
+}
 
 
-def run(
-    settings: Settings,
-    tell: Callable[[str], None],
-    failpoint: FailpointHook = no_failpoint,
-    *,
-    new_checkpoint: bool = False,
-) -> None:
-    """Run the job, until Ctrl-C or SIGTERM; ``tell`` is given a line for each thing that an operator should know.
+def run(settings: Settings, failpoint: FailpointHook = no_failpoint, *, new_checkpoint: bool = False) -> None:
+    """Run the job, until Ctrl-C or SIGTERM.
 
     Raises:
         CheckbackError: the job ended by itself.
     """
     leave_on_signals()
-    tell(f"Starting Spark ({settings.job.master}) for {settings.kafka.bootstrap_servers} ...")
-
-    def show(report: BatchReport) -> None:
-        if report.counts:
-            counts = "  ".join(f"{name} {number}" for name, number in sorted(report.counts.items()))
-            tell(f"batch {report.batch}: {report.written} written  {counts}")
-
-    with TransactionJob(settings, show, failpoint=failpoint, new_checkpoint=new_checkpoint) as job:
+    _LOGGER.info("Starting Spark (%s) for %s ...", settings.job.master, settings.kafka.bootstrap_servers)
+    with TransactionJob(settings, log_batch, failpoint=failpoint, new_checkpoint=new_checkpoint) as job:
         stopping = stop_on_signals(within=_STOP_SECONDS)
-        tell(f"Running; checkpoint in {settings.job.checkpoint}. Ctrl-C stops it.")
+        _LOGGER.info("Running; checkpoint in %s. Ctrl-C stops it.", settings.job.checkpoint)
         while not stopping.is_set() and not job.wait(1):
             pass
-        tell("Stopping ...")
+        _LOGGER.info("Stopping ...")
+
+
+def log_batch(report: BatchReport) -> None:
+    """One line for a batch that did something, and one for each reason why messages were not delivered."""
+    if not report.counts:
+        return
+    counts = "  ".join(f"{name} {number}" for name, number in sorted(report.counts.items()))
+    _LOGGER.info("batch %d: %d written  %s", report.batch, report.written, counts)
+    for (what, reason), number in report.reasons.most_common(_MOST_REASONS):
+        _LOGGER.warning("batch %d: %d %s: %s. %s.", report.batch, number, what, reason, _HINTS[what])
+    more = len(report.reasons) - _MOST_REASONS
+    if more > 0:
+        _LOGGER.warning("batch %d: %d more reasons of held, parked or rejected messages.", report.batch, more)

@@ -19,6 +19,7 @@ from streaming.checkpoint.folder import Checkpoint
 from streaming.checkpoint.half_logs import HalfLogs
 from streaming.failpoints import Failpoint
 from streaming.kafka_sink.partition_writer import contents_of, write_partition
+from streaming.kafka_sink.reasons import reasons_of
 from streaming.ownership.preconditions import BatchPreconditions
 from streaming.python_worker.preparation import name_worker, prepare_worker
 from streaming.python_worker.whole_input import whole
@@ -26,7 +27,9 @@ from streaming.tables.publishing import Publisher
 from streaming.tables.staging import StagedFile, Staging, StagingPlan
 
 _LOGGER = logging.getLogger(__name__)
-REPORT_SCHEMA = "partition int, written long, skipped boolean, counts string, usages string, staged string"
+REPORT_SCHEMA = (
+    "partition int, written long, skipped boolean, counts string, usages string, reasons string, staged string"
+)
 _DAY_SECONDS = 24 * 3600.0
 
 
@@ -132,7 +135,8 @@ def _summed(number: int, reports: list[Row], published: Counter[str]) -> BatchRe
     done = [report for report in reports if not report.skipped]
     counts = sum((Counter(json.loads(report.counts)) for report in done), Counter[str]())
     usages = [{group: Usage(*changed) for group, changed in json.loads(report.usages).items()} for report in done]
-    return BatchReport(number, written, len(reports) - len(done), counts, published, summed(usages))
+    reasons = reasons_of(report.reasons for report in done)
+    return BatchReport(number, written, len(reports) - len(done), counts, published, summed(usages), reasons)
 
 
 def _writer(
@@ -168,6 +172,7 @@ _REPORT_ARROW = pa.schema(
         "skipped": pa.bool_(),
         "counts": pa.string(),
         "usages": pa.string(),
+        "reasons": pa.string(),
         "staged": pa.string(),
     }
 )

@@ -1,7 +1,11 @@
 """What the first batch needs of Kafka, tried while the run before still continues: later would be too late for both."""
 
+import os
+from pathlib import Path
+
 from pyspark.sql import SparkSession
 
+from checkback.exceptions import JobStoppedError
 from conf import Settings
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.directory import Brokers, TopicDirectory
@@ -9,6 +13,23 @@ from streaming.brokers.producers import producer_settings
 from streaming.checkpoint.progress import trial_id
 from streaming.kafka_sink.transaction import KafkaTransaction
 from streaming.query import kafka_source
+
+
+def try_folder(checkpoint: str) -> None:
+    """Look whether a checkpoint folder on this machine can be made; what Hadoop has elsewhere is tried later.
+
+    Raises:
+        JobStoppedError: it cannot.
+    """
+    if "://" in checkpoint:
+        return
+    folder = Path(checkpoint.removeprefix("file:"))
+    there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK)):
+        why = "may not be written to" if there.is_dir() else "is not a folder"
+        raise JobStoppedError(
+            f"The checkpoint folder {checkpoint} cannot be made: {there} {why}. Name another one in job.checkpoint."
+        )
 
 
 def try_source(spark: SparkSession, settings: Settings) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from pyspark import SparkContext
 
 from conf import load
+from conf.log_lines import log_to_stdout
 from streaming.running import run
 from torture.death import DeathWatch, cancelling_ordered
 
@@ -23,10 +24,7 @@ def _cancel_when_told_to(folder: Path) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-def _say(line: str) -> None:
-    print(line, flush=True)  # noqa: T201  (read by who looks at a round's log)
-
-
 if __name__ == "__main__":
+    log_to_stdout()
     threading.Thread(target=_cancel_when_told_to, args=(Path(sys.argv[1]),), daemon=True).start()
-    run(load(), _say, DeathWatch(sys.argv[1], os.getpid()))
+    run(load(), DeathWatch(sys.argv[1], os.getpid()))

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, create_engine, event, text
 
 from checkback import HalfMessage, Message
-from checkback.protocol import from_base64, to_base64
+from checkback.message_json import from_base64, to_base64
 from checkback.transaction_log import SqlTransactionLog
 from torture.oracle import Body, imprint
 

@@ -38,6 +38,7 @@ group.initial.rebalance.delay.ms=0
 log.cleaner.dedupe.buffer.size=16777216
 """
 
+_TAKEN = "Address already in use"
 _REMOVE_SECONDS = 60.0
 """The supervisor removes the folder of a broker that had thousands of partitions before it ends."""
 
@@ -113,14 +114,35 @@ class LocalKafka:
         """Start the broker and return when it answers.
 
         Raises:
-            BrokerStartError: it ended, or did not answer within ``start_seconds``.
+            BrokerStartError: the port is taken, the folder cannot be written to, the broker ended, or it did not answer
+                within ``start_seconds``.
             InstallationError: no Java or no jars.
         """
         class_path = os.pathsep.join(str(jar) for jar in kafka_jars())
         java = [str(java_command()), f"-Xmx{self._heap_megabytes}m", "-cp", class_path]
+        if self._port:
+            _refuse_taken(self._port)
+            self._start(java)
+            return self
+        for last in (False, False, True):
+            self._port = _free_port()
+            try:
+                self._start(java)
+            except BrokerStartError as error:
+                # between our look and its own somebody else has taken one of the ports
+                if last or _TAKEN not in str(error):
+                    raise
+                self._port = self._controller_port = 0
+            else:
+                break
+        return self
+
+    def _start(self, java: list[str]) -> None:
         folder = self._data_folder()
-        folder.mkdir(parents=True, exist_ok=True)
-        self._port = self._port or _free_port()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BrokerStartError(f"{folder} cannot be Kafka's folder: {error.strerror}. Name another one.") from error
         properties = folder / "server.properties"
         properties.write_text(self._written_properties(folder), encoding="utf-8")
         with self.log_file.open("wb") as log:
@@ -138,7 +160,6 @@ class LocalKafka:
             )
         with self.log_file.open("rb") as log:  # held open: a broker that ends may remove its folder
             self._wait_until_it_answers(log)
-        return self
 
     def stop(self) -> None:
         """Stop the broker and wait for its end. Harmless when it does not run."""
@@ -237,6 +258,19 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def _refuse_taken(port: int) -> None:
+    """Kafka's own way to say so takes seconds and a page."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: a port just left is free
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise BrokerStartError(
+                f"Port {port} cannot be had ({error.strerror}): end the program that has it, a Kafka perhaps, or "
+                "name another port; 0 takes a free one."
+            ) from error
 
 
 def _listens(port: int) -> bool:

@@ -1,11 +1,18 @@
 """A transport that keeps what a producer writes, so that a unit test needs no Kafka."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from threading import Lock
 
 from checkback import protocol
 from checkback.exceptions import HalfMessageError
-from checkback.protocol import Action, HalfPosition, Headers, Message, unpack
+from checkback.message_json import unpack
+from checkback.protocol import (
+    Action,
+    HalfPosition,
+    Headers,
+    Message,
+)
 from checkback.transports import Lost, OutgoingRecord
 
 
@@ -35,11 +42,18 @@ class RecordingTransport:
 
     ``refuse_halves``: raise this for each half message, as when Kafka is away. ``lose_ops``: drop ops, as when the
     process dies before they are written; then the check decides, see :func:`checkback.testing.ask`.
+    ``missing_topics``: say that Kafka does not have these.
     """
 
     def __init__(
-        self, partitions: int = 1, *, refuse_halves: HalfMessageError | None = None, lose_ops: bool = False
+        self,
+        partitions: int = 1,
+        *,
+        refuse_halves: HalfMessageError | None = None,
+        lose_ops: bool = False,
+        missing_topics: Collection[str] = (),
     ) -> None:
+        self.missing_topics = missing_topics
         self.refuse_halves = refuse_halves
         self.lose_ops = lose_ops
         self.transactions: list[RecordedTransaction] = []
@@ -58,6 +72,10 @@ class RecordingTransport:
     def partitions(self, half_topic: str, op_topic: str) -> int:  # noqa: ARG002  (there is one answer)
         """See :class:`~checkback.transports.Transport`."""
         return self._partitions
+
+    def missing(self, topics: Sequence[str]) -> list[str]:
+        """See :class:`~checkback.transports.Transport`."""
+        return [topic for topic in topics if topic in self.missing_topics]
 
     def write_half(self, record: OutgoingRecord) -> int:
         """See :class:`~checkback.transports.Transport`."""
@@ -97,17 +115,22 @@ def _transaction(record: OutgoingRecord, half: HalfPosition) -> RecordedTransact
         half=half,
         transaction_id=own[protocol.ID],
         group=own[protocol.GROUP],
-        messages=unpack(record.value) if several else (_message(record, own),),
+        messages=_equal_to_given(unpack(record.value)) if several else (_message(record, own),),
         headers=tuple(record.headers),
         several=several,
         action=Action.COMMIT if protocol.ACTION in own else None,  # sent without a local transaction
     )
 
 
+def _equal_to_given(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    return tuple(message._replace(headers=message.headers or ()) for message in messages)
+
+
 def _message(record: OutgoingRecord, own: dict[str, str]) -> Message:
     application = [header for header in record.headers if not header[0].startswith(protocol.RESERVED_PREFIX)]
     partition = int(own[protocol.PARTITION]) if protocol.PARTITION in own else None
-    return Message(own[protocol.TOPIC], record.value, record.key, application, partition)
+    # () is what a Message has that was given none: the two are to be equal
+    return Message(own[protocol.TOPIC], record.value, record.key, application or (), partition)
 
 
 def _text(value: bytes | None) -> str:

@@ -1,6 +1,6 @@
 """What the producer needs of a Kafka client, and nothing more."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from checkback.exceptions import HalfMessageError, HalfMessageTimeoutError
@@ -31,6 +31,13 @@ class Transport(Protocol):
 
         Raises:
             ConfigurationError: there is no such topic, or Kafka does not say.
+        """
+
+    def missing(self, topics: Sequence[str]) -> list[str]:
+        """Those of these topics that Kafka says it does not have. One that it says nothing of counts as there.
+
+        Raises:
+            KafkaUnreachableError: Kafka does not answer.
         """
 
     def write_half(self, record: OutgoingRecord) -> int:

@@ -3,19 +3,23 @@
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from time import monotonic, sleep
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection
+from confluent_kafka.admin import AdminClient
 
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.transports.base import OP_LINGER_MS, Lost, OutgoingRecord, not_acknowledged, not_written
+from checkback.waiting import CONNECT_MS
 
 _LONGEST_WAIT_SECONDS = 0.02
 _IDLE_SECONDS = 0.5
 _JUST_MADE_SECONDS = 2.0  # until a broker knows of a topic that was made a moment ago
 _LOOK_AGAIN_SECONDS = 0.1
+_ASK_SECONDS = 8.0
 _TIMED_OUT = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT})
 
 
@@ -68,10 +72,11 @@ class ConfluentTransport:
             "log_level": 2,
             **options,
         }
+        self._options = {"bootstrap.servers": bootstrap_servers, "log_level": 2, **options}
         try:
             self._halves = Producer({"linger.ms": 0, **settings})
             self._ops = Producer({"linger.ms": OP_LINGER_MS, "delivery.report.only.error": True, **settings})
-            self._halves.list_topics(timeout=half_timeout_ms / 1000)
+            self._halves.list_topics(timeout=min(CONNECT_MS, half_timeout_ms) / 1000)
         except KafkaException as error:
             raise KafkaUnreachableError(f"No Kafka answers at {bootstrap_servers}: {error}.") from error
         self._polling = threading.Lock()
@@ -95,6 +100,12 @@ class ConfluentTransport:
                 if isinstance(error, KafkaException) or monotonic() > until:
                     raise ConfigurationError(f"Kafka has no topic {topic}. ({error!r})") from error
             sleep(_LOOK_AGAIN_SECONDS)
+
+    def missing(self, topics: Sequence[str]) -> list[str]:
+        """See :class:`~checkback.transports.Transport`."""
+        admin = AdminClient(self._options)  # kept: its answers end with it
+        answers = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_ASK_SECONDS)
+        return [name for name, answer in answers.items() if _is_missing(answer)]
 
     def write_half(self, record: OutgoingRecord) -> int:
         """See :class:`~checkback.transports.Transport`."""
@@ -161,6 +172,17 @@ class ConfluentTransport:
     def _poll_idly(self) -> None:
         while not self._closing.wait(_IDLE_SECONDS):
             self._ops.poll(0)
+
+
+def _is_missing(answer: "Future[Any]") -> bool:
+    try:
+        answer.result()
+    except KafkaException as error:
+        code = error.args[0].code()
+        if code in _TIMED_OUT or code == KafkaError._ALL_BROKERS_DOWN:
+            raise KafkaUnreachableError(f"Kafka does not say which topics it has: {error}.") from error
+        return bool(code == KafkaError.UNKNOWN_TOPIC_OR_PART)
+    return False
 
 
 def _produce(client: Producer, record: OutgoingRecord, reported: Any) -> None:

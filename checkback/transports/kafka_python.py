@@ -1,14 +1,15 @@
 """The transport on kafka-python."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafka import KafkaProducer
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.transports.base import OP_LINGER_MS, Lost, OutgoingRecord, not_acknowledged, not_written
+from checkback.waiting import CONNECT_MS
 
 
 class KafkaPythonTransport:
@@ -21,6 +22,7 @@ class KafkaPythonTransport:
         self._half_timeout_ms = half_timeout_ms
         settings = {
             "bootstrap_servers": bootstrap_servers,
+            "bootstrap_timeout_ms": min(CONNECT_MS, half_timeout_ms),
             "acks": "all",
             "enable_idempotence": True,
             "max_block_ms": half_timeout_ms,
@@ -30,6 +32,7 @@ class KafkaPythonTransport:
             "metrics_enabled": False,  # nobody reads them, and they are a tenth of its time
             **options,
         }
+        self._options = {"bootstrap_servers": bootstrap_servers, "bootstrap_timeout_ms": CONNECT_MS, **options}
         try:
             self._halves = KafkaProducer(**settings)
             self._ops = KafkaProducer(**{"linger_ms": min(OP_LINGER_MS, half_timeout_ms // 2), **settings})
@@ -39,6 +42,16 @@ class KafkaPythonTransport:
     def partitions(self, half_topic: str, op_topic: str) -> int:
         """See :class:`~checkback.transports.Transport`. Clients ask Kafka every 5 min (``metadata_max_age_ms``)."""
         return min(_partitions(self._halves, half_topic), _partitions(self._ops, op_topic))
+
+    def missing(self, topics: Sequence[str]) -> list[str]:
+        """See :class:`~checkback.transports.Transport`. A producer's own client would wait for them to come."""
+        known = {name: value for name, value in self._options.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
+        try:
+            with contextlib.closing(KafkaAdminClient(**known)) as admin:
+                found = admin.describe_topics(list(topics))
+        except KafkaError as error:
+            raise KafkaUnreachableError(f"Kafka does not say which topics it has: {error!r}.") from error
+        return [topic["name"] for topic in found if topic["error_code"] == UnknownTopicOrPartitionError.errno]
 
     def write_half(self, record: OutgoingRecord) -> int:
         """See :class:`~checkback.transports.Transport`."""

@@ -149,6 +149,7 @@ class _Task:
         settings.failpoint(Failpoint.AFTER_TRANSACTION, number)
         report.counts = json.dumps(counts + builder.counts)
         report.usages = json.dumps(summed(usages))
+        report.reasons = builder.reasons.to_json()
         return report
 
     def _builder(self, known: Known, rules: KnownLimits, ask: Ask | None, pace: Pace | None = None) -> RecordBuilder:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from checkback import protocol
 from checkback.check_protocol import CheckRequest
 from checkback.exceptions import OwnTopicError
+from checkback.message_json import unpack
 from checkback.protocol import HalfPosition, Held, Topics
 from checkback.topics import MOST_BYTES
 from state import BUNDLE, NOT_WRITTEN, OutcomeKind, rejected_op, rejected_record_offset
@@ -22,6 +23,7 @@ from streaming.headers import Headers, application_headers, unpack_headers
 from streaming.heads import head_of
 from streaming.kafka_sink.content import Contents
 from streaming.kafka_sink.holding import HELD_MARK, Holding, half_of, held_of, pause_ms
+from streaming.kafka_sink.reasons import ReasonCounts
 from streaming.kafka_sink.topic_limits import KnownLimits, Refusal, chosen_partition
 from streaming.record import RANDOM_OR_KEYED, Record
 
@@ -69,6 +71,8 @@ class RecordBuilder:
         """Number of partitions of each topic that nothing else has to be looked at for: most of all."""
         self.counts: Counter[str] = Counter()
         """What became of messages here, and not in the state machine."""
+        self.reasons = ReasonCounts()
+        """Why some were not delivered now."""
 
     def build(self, batch: pa.RecordBatch) -> Iterator[Record]:
         """Records of one batch of outcomes (``OUTCOME_FIELDS`` and ``half_partition``), counts left out.
@@ -232,7 +236,7 @@ class RecordBuilder:
 
     def _check(self, row: dict[str, Any]) -> Record:
         left_out = max(row["left_out"], 0)
-        several = protocol.unpack(row["value"]) if row["partition"] == BUNDLE and not left_out else ()
+        several = unpack(row["value"]) if row["partition"] == BUNDLE and not left_out else ()
         request = CheckRequest(
             transaction_id=row["transaction_id"],
             group=row["group"],
@@ -258,10 +262,12 @@ class RecordBuilder:
         self._learn([half.topic])
         if not isinstance(self._placed(half), Refusal):
             self.counts["held" if again else "undeliverable"] += 1
+            self.reasons.add("held" if again else "parked", row["reason"])
             return half
         # It has more headers than the half message had, or is no longer compressed: nowhere to keep it.
         self.counts["undeliverable"] += 1
         self.counts["parked"] += 1
+        self.reasons.add("parked", row["reason"])
         reason: Headers = [(protocol.REASON, row["reason"].encode())]
         return self._own(self._to_parked(row, [*reason, *headers]))
 
@@ -269,8 +275,9 @@ class RecordBuilder:
         written = unpack_headers(row["headers"])
         headers = [pair for pair in written if not pair[0].startswith(protocol.RESERVED_PREFIX)]
         if row["partition"] == BUNDLE:
-            headers = [(protocol.MESSAGES, str(len(protocol.unpack(row["value"]))).encode()), *headers]
+            headers = [(protocol.MESSAGES, str(len(unpack(row["value"]))).encode()), *headers]
         if row["reason"]:
+            self.reasons.add("parked", row["reason"])
             return self._to_parked(row, [(protocol.REASON, row["reason"].encode()), *headers])
         held = held_of(written)
         origin = f"{self._topics.half}:{held.origin}" if held else ""
@@ -303,6 +310,7 @@ class RecordBuilder:
         return self._rejected(row, row["topic"], rejected_record_offset(row), unpack_headers(row["headers"]))
 
     def _rejected(self, row: dict[str, Any], topic: str, offset: int, written: Headers) -> Record:
+        self.reasons.add("rejected", row["reason"])
         came_from = f"{topic}:{row['half_partition']}:{offset}".encode()
         headers: Headers = [(protocol.REASON, row["reason"].encode()), (protocol.FROM, came_from), *written]
         return Record(self._topics.rejected, RANDOM_OR_KEYED, row["key"], row["value"], headers)

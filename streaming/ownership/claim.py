@@ -95,6 +95,15 @@ class Claim:
             offsets = [TopicPartition(self._settings.topics.progress, 0, 0, metadata)]
             retrying()(self._consumers[group].commit, offsets=offsets, asynchronous=False)
 
+    def standing(self) -> list[Owner]:
+        """Who has the topics, runs of earlier versions among them; empty when nobody has.
+
+        Raises:
+            KafkaException: Kafka did not say.
+        """
+        owner = self.owner()
+        return [owner] if owner else self._of_earlier_versions()
+
     def judge(self, own: Owner, *, new_checkpoint: bool) -> list[Owner]:
         """Refuse a checkpoint on topics that another one reads, unless ``new_checkpoint`` says that it is meant.
 
@@ -104,9 +113,7 @@ class Claim:
         Raises:
             CheckpointMismatchError: the topics are another checkpoint's.
         """
-        owner = self.owner()
-        standing = [owner] if owner else self._of_earlier_versions()
-        standing = [one for one in standing if one.reads_what(own)]
+        standing = [one for one in self.standing() if one.reads_what(own)]
         for one in standing:
             if one.query_id != own.query_id and not new_checkpoint:
                 raise self._another(one)

@@ -7,11 +7,11 @@ from bench.backlog import _BATCH, _Progress
 from bench.memory import memory_of_tree
 
 SAID = """\
-Running; checkpoint in checkpoint. Ctrl-C stops it.
-batch 0: 5 written  committed 4  half 4  op 6  applied 4
-batch 1: 0 written
-batch 2: 3 written  applied 1  checked 1  committed 1  half 3  op 0
-batch 3: 1 wri"""
+2026-11-22 09:30:00.123Z INFO    Running; checkpoint in checkpoint. Ctrl-C stops it.
+2026-11-22 09:30:00.123Z INFO    batch 0: 5 written  committed 4  half 4  op 6  applied 4
+2026-11-22 09:30:00.123Z INFO    batch 1: 0 written
+2026-11-22 09:30:00.123Z INFO    batch 2: 3 written  applied 1  checked 1  committed 1  half 3  op 0
+2026-11-22 09:30:00.123Z INFO    batch 3: 1 wri"""
 HOLDS_64_MIB = "import sys; held = b'x' * (64 << 20); print('ready', flush=True); sys.stdin.read()"
 
 

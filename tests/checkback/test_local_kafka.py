@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -142,10 +143,35 @@ def test_a_heap_that_does_not_suffice_is_named(tmp_path: Path, heap: int, buffer
 
 def test_a_broker_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        kafka = LocalKafka(port=taken.getsockname()[1], heap_megabytes=256)
-        with pytest.raises(BrokerStartError, match="did not start") as raised:
-            kafka.start()
-    assert "Address already in use" in str(raised.value)
+    kafka = LocalKafka(heap_megabytes=256, properties={"authorizer.class.name": "no.such.Class"})
+    with pytest.raises(BrokerStartError, match="did not start") as raised:
+        kafka.start()
+    assert "no.such.Class" in str(raised.value)
     assert not kafka.running
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_that_somebody_takes_first_is_no_reason_to_give_up(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        kafka = LocalKafka(heap_megabytes=256)
+        kafka._controller_port = taken.getsockname()[1]
+        with kafka:
+            assert kafka.running
+
+
+def test_a_port_that_is_taken_is_named_at_once(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        began = time.monotonic()
+        with pytest.raises(BrokerStartError, match=f"Port {port} cannot be had"):
+            LocalKafka(tmp_path / "kafka", port=port).start()
+    assert time.monotonic() - began < 5
+
+
+def test_a_file_is_no_folder_for_it(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(BrokerStartError, match="file cannot be Kafka's folder: File exists"):
+        LocalKafka(file).start()

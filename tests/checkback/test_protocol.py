@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from checkback import CheckRequest, HalfPosition, ProtocolError, Topics
 from checkback.check_protocol import Announcement, announcement_key
-from checkback.protocol import VERSION, Action, Headers, Message, Source, half_headers, op_headers, pack, unpack
+from checkback.message_json import pack, unpack
+from checkback.protocol import (
+    VERSION,
+    Action,
+    Headers,
+    Message,
+    Source,
+    half_headers,
+    op_headers,
+)
 
 REQUEST = CheckRequest(
     transaction_id="tx-17",
@@ -241,7 +250,7 @@ class TestSeveralMessages:
             *({"partition": wrong} for wrong in (float("inf"), float("nan"), -1, 10**9, 1.5, True, "1", [], {})),
             *({"topic": wrong} for wrong in (None, "", "..", "a b", "\ud800", "a" * 250, 1, [])),
             *({"payload": wrong} for wrong in ("=", "ü", 1, [], {"a": 1})),
-            *({"headers": wrong} for wrong in (None, 1, "ab", [1], [["a"]], [["a", None]], [["cb-id", ""]])),
+            *({"headers": wrong} for wrong in ({}, 1, "ab", [1], [["a"]], [["a", 1]], [[1, ""]], [["cb-id", ""]])),
             {"headers": [["\ud800", ""]]},  # the sink's client would not survive it
             {"headers": [["a\0b", ""]]},  # the sink's client would cut it off
         ],
@@ -249,6 +258,28 @@ class TestSeveralMessages:
     )
     def test_what_is_wrong_in_one_is_refused(self, change: dict[str, Any]) -> None:
         with pytest.raises(ProtocolError):
+            unpack(self.one(**change))
+
+    def test_what_is_missing_is_null(self) -> None:
+        bare = json.dumps({"messages": [{"topic": "paid"}, {"topic": "paid", "headers": [["a", None]]}]}).encode()
+        first, second = unpack(bare)
+        assert first == Message("paid", None, None, [], None)
+        assert dict(second.headers) == dict.fromkeys(["a"])
+
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            ({"topic": None}, "the topic of message 1 is not text"),
+            ({"partition": "1"}, "the partition of message 1 is not a whole number"),
+            ({"key": "="}, "the key of message 1 is not base64"),
+            ({"payload": "_-8="}, "the payload of message 1 is not base64"),  # the alphabet for URLs is another
+            ({"payload": "AA"}, "the payload of message 1 is not base64"),  # without padding
+            ({"headers": {}}, r"the headers of message 1 are not a list of \[name, value\]"),
+            ({"headers": [["a", 1]]}, "header 'a' of message 1 is not base64"),
+        ],
+    )
+    def test_the_reason_says_which_field_of_which_message(self, change: dict[str, Any], reason: str) -> None:
+        with pytest.raises(ProtocolError, match=reason):
             unpack(self.one(**change))
 
     @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from checkback import (
     TransactionProducer,
     TransactionScope,
 )
-from checkback.protocol import unpack
+from checkback.message_json import unpack
 from tests.place import Place
 
 

@@ -4,13 +4,21 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import typer
+from kafka import KafkaAdminClient
 from typer.testing import CliRunner, Result
 
-from checkback.exceptions import CheckbackError, CheckpointMismatchError, HalfMessageTimeoutError, JobFailedError
+from checkback.exceptions import (
+    CheckbackError,
+    CheckpointMismatchError,
+    ConfigurationError,
+    HalfMessageTimeoutError,
+    JobFailedError,
+)
 from checkback.local import LocalKafka
 from checkback.protocol import Topics
 from checkback.topics import TopicAdministration
@@ -24,7 +32,7 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("run",): "Run the job",
     ("checks",): "Run a check service alone",
     ("torture",): "Break the whole system",
-    ("topics",): "Checkback's own topics",
+    ("topics",): "Checkback's own topics, and yours",
     ("topics", "create"): "Create the topics that are missing",
     ("parked",): "Messages that were given up on",
     ("parked", "list"): "List the messages that wait for an operator",
@@ -32,6 +40,9 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("parked", "commit"): "Deliver them",
     ("parked", "redeliver"): "Deliver those that were committed",
     ("parked", "rollback"): "Never deliver them",
+    ("send",): "Send messages without a local transaction",
+    ("read",): "Print the messages of a topic",
+    ("rejected",): "List the half messages and ops",
     ("config",): "Print every setting",
     ("kafka",): "Start a real Kafka",
     ("bench",): "Measurements",
@@ -86,6 +97,10 @@ def test_every_command_says_what_it_does(path: tuple[str, ...]) -> None:
     assert COMMANDS[path] in said.output
 
 
+def test_help_has_a_short_name_too() -> None:
+    assert invoke("topics", "create", "-h").output == invoke("topics", "create", "--help").output
+
+
 @pytest.mark.parametrize("path", [path for path in COMMANDS if path], ids=" ".join)
 def test_every_option_says_what_it_is_for(path: tuple[str, ...]) -> None:
     command: object = typer.main.get_command(app)
@@ -113,6 +128,20 @@ def test_config_prints_values_and_where_they_came_from(tmp_path: Path, monkeypat
     assert rows["job.master"] == ["local[3]", "environment"]
     assert rows["transactions.check_max"] == ["15", "default"]
     assert rows["checks.in_job"] == ["true", "default"]
+
+
+def test_config_writes_a_file_to_begin_with(tmp_path: Path) -> None:
+    file = tmp_path / "checkback.toml"
+    file.write_text(invoke("config", "--default").output, encoding="utf-8")
+    said = invoke("config", "--config", str(file))
+    assert said.exit_code == 0
+    assert {line.split()[-1] for line in said.output.splitlines()[1:]} == {"file"}
+
+
+def test_kafka_s_address_may_be_an_option() -> None:
+    said = invoke("config", "--bootstrap-server", "kafka-1:9092")
+    [line] = [line for line in said.output.splitlines() if line.startswith("kafka.bootstrap_servers")]
+    assert line.split()[1:] == ["kafka-1:9092", "command", "line"]
 
 
 def test_config_prints_brackets_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,3 +220,28 @@ def test_topics_are_created_once(broker: LocalKafka, place: Place, tmp_path: Pat
             **dict.fromkeys((topics.parked, topics.rejected, topics.status, topics.producers), 1),
             topics.progress: 5,
         }
+
+
+def test_real_topics_are_created_too(broker: LocalKafka, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHECKBACK_KAFKA__TOPIC_PREFIX", place.topics.prefix)
+    create = ("topics", "create", "--bootstrap-server", broker.bootstrap_servers, "--partitions", "2")
+    ours = f"{place.topics.prefix}paid"
+    said = invoke(*create, ours)
+    assert isinstance(said.exception, ConfigurationError)
+    assert "as Checkback's own topics do" in str(said.exception)
+    name = f"paid-{place.topics.prefix}"
+    try:
+        assert invoke(*create, name).output.splitlines()[-1] == f"created  {name}"
+        assert invoke(*create, name).output.splitlines()[-1] == f"is there  {name}"
+        with TopicAdministration(broker.bootstrap_servers) as administration:
+            assert administration.partitions([name]) == {name: 2}
+    finally:
+        with closing(KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)) as admin:
+            admin.delete_topics([name])
+
+
+def test_more_replicas_than_brokers_is_one_sentence(broker: LocalKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHECKBACK_KAFKA__TOPIC_PREFIX", "too-many.")
+    said = invoke("topics", "create", "--bootstrap-server", broker.bootstrap_servers, "--replication", "3")
+    assert isinstance(said.exception, ConfigurationError)
+    assert "cannot have 3 replicas: Kafka has fewer brokers" in str(said.exception)

@@ -18,6 +18,7 @@ from checkback import protocol
 from checkback.check_protocol import CheckRequest
 from checkback.exceptions import OwnTopicError
 from checkback.local import LocalKafka
+from checkback.message_json import pack
 from checkback.protocol import Message
 from checkback.topics import TopicAdministration
 from state import BUNDLE, OutcomeKind
@@ -176,7 +177,7 @@ def test_a_message_without_a_key_for_a_compacted_topic(sink: Sink) -> None:
 
 def test_one_refused_message_of_several_in_a_transaction(sink: Sink) -> None:
     narrow = sink.topic("narrow", max_message_bytes=str(LIMIT))
-    value = protocol.pack(
+    value = pack(
         [
             Message(sink.place.real_topic, b"first"),
             Message(narrow, b"x" * 2000, b"key", [("h", b"1")]),
@@ -459,7 +460,7 @@ def test_a_topic_that_may_not_be_written_to(guarded_sink: Sink) -> None:
     sink = guarded_sink
     closed, narrow = sink.topic("closed"), sink.topic("narrow", max_message_bytes=str(LIMIT))
     deny(sink, closed, ACLOperation.WRITE)
-    bundle = protocol.pack([Message(closed, b"1"), Message(sink.place.real_topic, b"2")])
+    bundle = pack([Message(closed, b"1"), Message(sink.place.real_topic, b"2")])
     for number in range(2):
         ids = [f"{number}-{n}" for n in range(3)]
         sink.write(

@@ -11,7 +11,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from checkback.protocol import Message, Topics, pack
+from checkback.message_json import pack
+from checkback.protocol import Message, Topics
 from state import BUNDLE, OutcomeKind
 from streaming.headers import application_headers, unpack_headers
 from streaming.kafka_sink.content import ANOTHER, GONE, Contents

@@ -10,9 +10,9 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, NewPartitions
 
-from checkback import protocol
 from checkback.exceptions import ProtocolError
-from checkback.protocol import HalfPosition, Held, Message, to_base64
+from checkback.message_json import pack, to_base64
+from checkback.protocol import HalfPosition, Held, Message
 from checkback.topics import TopicAdministration
 from state import BUNDLE, OutcomeKind
 from streaming.batch import Batch, PartitionReport
@@ -186,7 +186,7 @@ def test_what_is_not_taken_again_is_not_said_to_be_delivered(sink: Sink) -> None
 
 def test_one_message_of_several_is_held_by_itself_whatever_the_length_of_its_id(sink: Sink) -> None:
     late = f"{sink.place.topics.prefix}late"
-    value = protocol.pack([Message(sink.place.real_topic, b"1"), Message(late, b"2", b"k", [("h", b"x")])])
+    value = pack([Message(sink.place.real_topic, b"1"), Message(late, b"2", b"k", [("h", b"x")])])
     row = outcome(late, kind=OutcomeKind.DELIVER_BUNDLE, transaction_id="i" * 64, partition=BUNDLE, value=value)
     sink.write({**row, "headers": '[{"key":"common","value":"MQ=="}]'})
     record = sink.kept()

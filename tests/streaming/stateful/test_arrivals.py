@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from checkback.limits import TOGETHER
-from checkback.protocol import Message, Topics, pack, to_base64
+from checkback.message_json import pack, to_base64
+from checkback.protocol import Message, Topics
 from state import BUNDLE, Event
 from streaming.stateful.admission import Admission
 from streaming.stateful.arrivals import arrivals_of

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkback.exceptions import DestinationError
-from checkback.protocol import Message, Topics, pack
+from checkback.message_json import pack
+from checkback.protocol import Message, Topics
 from state import BUNDLE, OutcomeKind
 from streaming.kafka_sink.content import Contents
 from streaming.kafka_sink.half_reader import HalfReader

@@ -1,0 +1,92 @@
+"""Whether the topics that messages are sent to are there: a message for one that is not lies and waits."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+
+from checkback.exceptions import CheckbackError, ConfigurationError, MissingTopicError
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class MissingTopic(StrEnum):
+    """What a producer does when Kafka does not have a message's topic."""
+
+    WARN = "warn"
+    """Send it, and say so in the log, once for each topic."""
+    REFUSE = "refuse"
+    """Raise :class:`~checkback.exceptions.MissingTopicError` before anything is written."""
+    IGNORE = "ignore"
+    """Do not look."""
+
+
+class RealTopics:
+    """Looks once at each topic that messages are sent to. All threads of a process may use one.
+
+    ``missing`` gives those of some topics that Kafka says it does not have; it may raise CheckbackError.
+    """
+
+    def __init__(self, missing: Callable[[Sequence[str]], list[str]], action: MissingTopic | str) -> None:
+        try:
+            self._action = MissingTopic(action)
+        except ValueError:
+            names = ", ".join(f"{one.value!r}" for one in MissingTopic)
+            raise ConfigurationError(f"missing_topic is one of {names}, not {action!r}.") from None
+        self._missing = missing
+        self._seen: set[str] = set()
+        self._waiting: list[str] = []
+        self._lock = threading.Lock()
+        self._looking: threading.Thread | None = None
+
+    def look(self, topic: str) -> None:
+        """Look at a topic before a message for it is written.
+
+        Raises:
+            MissingTopicError: Kafka does not have it, and messages for such topics are to be refused.
+        """
+        if topic in self._seen or self._action is MissingTopic.IGNORE:
+            return
+        if self._action is MissingTopic.REFUSE:
+            self._refuse(topic)
+            self._seen.add(topic)
+            return
+        with self._lock:
+            if topic in self._seen:
+                return
+            self._seen.add(topic)
+            self._waiting.append(topic)
+            if self._looking is None:
+                # not in the caller's time: the first message to a topic is as quick as the others
+                self._looking = threading.Thread(target=self._warn, name="checkback-topics", daemon=True)
+                self._looking.start()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until what is to be warned of has been said, for a process that is about to end."""
+        looking = self._looking
+        if looking is not None:
+            looking.join(seconds)
+
+    def _refuse(self, topic: str) -> None:
+        if self._missing([topic]):
+            raise MissingTopicError(
+                f"Kafka has no topic {topic}, and missing_topic is 'refuse': nothing was written. Create the topic."
+            )
+
+    def _warn(self) -> None:
+        while True:
+            with self._lock:
+                topics, self._waiting = self._waiting, []
+                if not topics:
+                    self._looking = None
+                    return
+            try:
+                missing = self._missing(topics)
+            except CheckbackError as error:
+                _LOGGER.debug("Kafka does not say whether it has %s", topics, exc_info=error)
+                continue
+            for topic in missing:
+                _LOGGER.warning(
+                    "Kafka has no topic %s: messages for it are held and, if it does not come, parked. Create it.",
+                    topic,
+                )

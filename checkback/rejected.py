@@ -1,0 +1,48 @@
+"""Rejected records, for operators: what lies in ``cb.rejected``, and why."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from kafka import KafkaConsumer
+
+from checkback import protocol
+from checkback.exceptions import ConfigurationError
+from checkback.protocol import Topics
+from checkback.topic_reading import records_to_end
+
+
+class RejectedRecord(NamedTuple):
+    """A half message or an op that the job has not taken."""
+
+    reason: str
+    came_from: str
+    """``topic:partition:offset`` where it lies, until its topic's retention takes it."""
+    transaction_id: str
+    """As the record says; empty where it does not. Bytes that are not UTF-8 are shown as U+FFFD."""
+    group: str
+    topic: str
+    """The real topic, of a half message."""
+    action: str
+    """Of an op."""
+    time_ms: int
+    """When it was rejected, in ms since 1970."""
+
+
+def rejected_records(consumer: KafkaConsumer, topics: Topics) -> Iterator[RejectedRecord]:
+    """All that ``cb.rejected`` has now, in its order.
+
+    Raises:
+        ConfigurationError: there is no such topic.
+    """
+    if not consumer.partitions_for_topic(topics.rejected):
+        raise ConfigurationError(f"Kafka has no topic {topics.rejected}: run 'checkback topics create' first.")
+    for record in records_to_end(consumer, topics.rejected):
+        yield _rejected(record)
+
+
+def _rejected(record: Any) -> RejectedRecord:
+    headers = dict(reversed(record.headers))
+    names = (protocol.REASON, protocol.FROM, protocol.ID, protocol.GROUP, protocol.TOPIC, protocol.ACTION)
+    reason, came_from, *said = ((headers.get(name) or b"").decode(errors="replace") for name in names)
+    transaction_id, group, topic, action = said
+    return RejectedRecord(reason, came_from, transaction_id, group, topic, action, record.timestamp)

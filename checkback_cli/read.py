@@ -1,0 +1,85 @@
+"""``checkback read``."""
+
+import json
+from contextlib import closing
+from typing import Annotated, Any
+
+import typer
+
+from checkback.exceptions import CheckbackError, ConfigurationError
+from checkback.message_json import to_base64
+from checkback.signals import stop_on_signals
+from checkback.topic_reading import reading_consumer, records_as_they_come
+from checkback_cli.options import AsJson, BootstrapServer, ConfigFile
+from conf import load
+from conf.durations import parse as milliseconds
+
+
+def read(
+    topic: Annotated[str, typer.Argument(help="The topic.", metavar="TOPIC")],
+    count: Annotated[int, typer.Option("--count", "-n", min=0, help="End after so many messages; 0: never.")] = 0,
+    wait: Annotated[
+        str | None,
+        typer.Option(help="End with status 1 when no message has come for so long: 30s, 5min.", show_default=False),
+    ] = None,
+    new: Annotated[bool, typer.Option("--new", help="Only messages that come from now on.")] = False,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    bootstrap_server: BootstrapServer = None,
+) -> None:
+    """Print the messages of a topic as a read_committed consumer gets them, from its beginning until Ctrl-C.
+
+    Each line has partition:offset, key, value, and headers. What is not UTF-8 is shown in base64, after "base64:".
+    """
+    kafka = load(config, bootstrap_server).kafka
+    idle_ms = _duration(wait) if wait else None
+    stopping = stop_on_signals()
+    with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.client_options)) as consumer:
+        if not consumer.partitions_for_topic(topic):
+            raise ConfigurationError(f"Kafka has no topic {topic}.")
+        found = 0
+        for record in records_as_they_come(consumer, topic, stopping.is_set, new=new, idle_ms=idle_ms):
+            typer.echo(_as_json(record) if as_json else _as_line(record))
+            found += 1
+            if found == count:
+                return
+    if wait and not stopping.is_set():
+        raise CheckbackError(f"No message has come to {topic} within {wait}; {found} had come before.")
+
+
+def _as_line(record: Any) -> str:
+    headers = " ".join(f"{name}={_text(value)}" for name, value in record.headers)
+    return "\t".join((f"{record.partition}:{record.offset}", _text(record.key), _text(record.value), headers))
+
+
+def _as_json(record: Any) -> str:
+    body = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "time_ms": record.timestamp,
+        "key": _text_or_null(record.key),
+        "value": _text_or_null(record.value),
+        "headers": [[name, _text_or_null(value)] for name, value in record.headers],
+    }
+    return json.dumps(body, ensure_ascii=False)
+
+
+def _text_or_null(content: bytes | None) -> str | None:
+    return None if content is None else _text(content)
+
+
+def _text(content: bytes | None) -> str:
+    if content is None:
+        return "-"
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return f"base64:{to_base64(content)}"
+
+
+def _duration(text: str) -> int:
+    try:
+        return milliseconds(text)
+    except ValueError as error:
+        raise ConfigurationError(f"--wait {text}: {error}.") from error
