@@ -16,10 +16,10 @@ from kafka.errors import KafkaError
 from checkback.advertising import announced_url, is_wildcard, refuse_unreachable
 from checkback.answering import check_app
 from checkback.check_protocol import MAX_BATCH, Announcement, announcement_key
-from checkback.exceptions import CheckbackError, ConfigurationError, KafkaUnreachableError
+from checkback.exceptions import CheckbackError, ConfigurationError
 from checkback.listener import TransactionChecker
 from checkback.protocol import Topics
-from checkback.waiting import CONNECT_MS
+from checkback.reaching import CONNECT_MS, no_kafka
 
 _LOGGER = logging.getLogger(__name__)
 _HEARTBEAT_SECONDS = 10.0
@@ -65,7 +65,7 @@ class EndpointAnnouncer:
         try:
             self._kafka = KafkaProducer(**{**settings, **(kafka_options or {})})
         except KafkaError as error:
-            raise KafkaUnreachableError(f"No Kafka answers at {bootstrap_servers}: {error!r}.") from error
+            raise no_kafka(bootstrap_servers, error) from error
         self._closing = threading.Event()
         try:
             self._announce().get(timeout=_START_SECONDS)

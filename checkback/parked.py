@@ -9,10 +9,10 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from checkback import protocol
-from checkback.exceptions import ConfigurationError, KafkaUnreachableError, OperatorError, ProtocolError
+from checkback.exceptions import ConfigurationError, OperatorError, ProtocolError
 from checkback.protocol import Action, HalfPosition, Source, Topics, op_headers
+from checkback.reaching import CONNECT_MS, no_kafka
 from checkback.topic_reading import reading_consumer, records_to_end
-from checkback.waiting import CONNECT_MS
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class ParkedMessages:
             self._consumer = reading_consumer(bootstrap_servers, options=options)
             self._producer = KafkaProducer(acks="all", **client)
         except KafkaError as error:
-            raise KafkaUnreachableError(f"No Kafka answers at {bootstrap_servers}: {error}.") from error
+            raise no_kafka(bootstrap_servers, error) from error
 
     def __enter__(self) -> Self:
         return self

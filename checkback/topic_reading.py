@@ -7,8 +7,7 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from checkback.exceptions import KafkaUnreachableError
-from checkback.waiting import CONNECT_MS
+from checkback.reaching import CONNECT_MS, no_kafka
 
 _POLL_MS = 200
 
@@ -36,7 +35,7 @@ def reading_consumer(
     try:
         return KafkaConsumer(**settings)
     except KafkaError as error:
-        raise KafkaUnreachableError(f"No Kafka answers at {bootstrap_servers}: {error}.") from error
+        raise no_kafka(bootstrap_servers, error) from error
 
 
 def records_to_end(

@@ -10,10 +10,10 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import InvalidReplicationFactorError, KafkaError, TopicAlreadyExistsError
 
-from checkback.exceptions import CheckpointMismatchError, ConfigurationError, KafkaUnreachableError
+from checkback.exceptions import CheckpointMismatchError, ConfigurationError
 from checkback.protocol import Topics
+from checkback.reaching import CONNECT_MS, no_kafka
 from checkback.retention import Times, lengthen, refuse_short, shorter_retention
-from checkback.waiting import CONNECT_MS
 
 _LOGGER = logging.getLogger(__name__)
 _DAY_MS = 24 * 3_600_000
@@ -49,9 +49,7 @@ class TopicAdministration:
             client = {"bootstrap_servers": bootstrap_servers, "bootstrap_timeout_ms": CONNECT_MS, **(options or {})}
             self._admin = KafkaAdminClient(**client)
         except KafkaError as error:
-            raise KafkaUnreachableError(
-                f"No Kafka answers at {bootstrap_servers} (kafka.bootstrap_servers): {error}."
-            ) from error
+            raise no_kafka(bootstrap_servers, error) from error
 
     def __enter__(self) -> Self:
         return self

@@ -195,4 +195,4 @@ def _chosen(messages: list[ParkedMessage], group: str | None) -> list[ParkedMess
 
 def _open(config: ConfigFile, bootstrap_server: BootstrapServer) -> ParkedMessages:
     kafka = load(config, bootstrap_server).kafka
-    return ParkedMessages(kafka.bootstrap_servers, Topics(kafka.topic_prefix), kafka.client_options)
+    return ParkedMessages(kafka.bootstrap_servers, Topics(kafka.topic_prefix), kafka.python_client)

@@ -34,7 +34,7 @@ def read(
     kafka = load(config, bootstrap_server).kafka
     idle_ms = _duration(wait) if wait else None
     stopping = stop_on_signals()
-    with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.client_options)) as consumer:
+    with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer:
         if not consumer.partitions_for_topic(topic):
             raise ConfigurationError(f"Kafka has no topic {topic}.")
         found = 0

@@ -29,7 +29,7 @@ def rejected(
     """
     kafka = load(config, bootstrap_server).kafka
     topics = Topics(kafka.topic_prefix)
-    with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.client_options)) as consumer:
+    with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer:
         rows = [
             (said_time(one.time_ms), one.came_from, one.reason, one.transaction_id, one.group, one.topic, one.action)
             for one in rejected_records(consumer, topics)

@@ -44,7 +44,7 @@ def send(
     given = _headers(headers or ())
     kafka = settings.kafka
     producer = TransactionProducer(
-        kafka.bootstrap_servers, group, topics=Topics(kafka.topic_prefix), kafka_options=kafka.client_options
+        kafka.bootstrap_servers, group, topics=Topics(kafka.topic_prefix), kafka_options=kafka.python_client
     )
     with closing(producer):
         for text in [value] if value is not None else _lines(sys.stdin):

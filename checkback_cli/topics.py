@@ -41,7 +41,7 @@ def create(
     for name in real or ():
         if name.startswith(ours.prefix):
             raise ConfigurationError(f"{name} begins as Checkback's own topics do: choose another name.")
-    with TopicAdministration(kafka.bootstrap_servers, kafka.client_options) as administration:
+    with TopicAdministration(kafka.bootstrap_servers, kafka.python_client) as administration:
         made = administration.create(
             ours,
             partitions=partitions,

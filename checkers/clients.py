@@ -10,7 +10,7 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from checkback.protocol import Topics
-from checkback.waiting import CONNECT_MS
+from checkback.reaching import CONNECT_MS
 from conf import Settings
 
 _LOGGER = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class KafkaClients:
         options: dict[str, Any] = {
             "bootstrap_servers": kafka.bootstrap_servers,
             "bootstrap_timeout_ms": CONNECT_MS,
-            **kafka.client_options,
+            **kafka.python_client,
         }
         reading = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "allow_auto_create_topics": False}
         self._opened: list[tuple[str, Callable[[float], None]]] = []

@@ -21,7 +21,8 @@ from kafka.errors import (
     UnsupportedSaslMechanismError,
 )
 
-from checkback.exceptions import CheckbackError, CheckServiceError, ConfigurationError, KafkaUnreachableError
+from checkback.exceptions import CheckbackError, CheckServiceError, ConfigurationError
+from checkback.reaching import no_kafka
 from conf import Settings
 
 _LOGGER = logging.getLogger(__name__)
@@ -86,10 +87,11 @@ def explained(error: BaseException, settings: Settings) -> CheckbackError:
         return error
     servers, prefix = settings.kafka.bootstrap_servers, settings.kafka.topic_prefix
     if isinstance(error, KafkaConfigurationError):
-        return ConfigurationError(f"The check service cannot use kafka.client_options: {error}.")
+        return ConfigurationError(f"The check service cannot use kafka.security or kafka.client_options: {error}.")
     if isinstance(error, _CREDENTIALS):
         return ConfigurationError(
-            f"Kafka at {servers} refuses the check service's credentials: correct kafka.client_options. ({error!r})"
+            f"Kafka at {servers} refuses the check service's credentials: correct kafka.security or "
+            f"kafka.client_options. ({error!r})"
         )
     if isinstance(error, AuthorizationError):
         return ConfigurationError(
@@ -97,5 +99,5 @@ def explained(error: BaseException, settings: Settings) -> CheckbackError:
             f"{prefix}check and {prefix}producers and on the group {prefix}checkers, and write on {prefix}op."
         )
     if isinstance(error, KafkaError | ConnectionError | TimeoutError) and passes(error):
-        return KafkaUnreachableError(f"No Kafka answers at {servers} (kafka.bootstrap_servers): {error!r}.")
+        return no_kafka(servers, repr(error))
     return CheckServiceError(f"The check service failed; a restart continues where it stopped. {error!r}")

@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from conf.durations import Milliseconds
+from conf.security import KafkaSecurity
 from conf.sinks import SinksSettings
 
 Text = Annotated[str, Field(min_length=1)]
@@ -55,6 +56,7 @@ class KafkaSettings(_Section):
     source_options: dict[str, str] = {}
     sink_options: dict[str, str] = {}
     client_options: dict[str, str | int | bool] = {}
+    security: KafkaSecurity = KafkaSecurity()
 
     @model_validator(mode="after")
     def _only_what_is_committed(self) -> Self:
@@ -64,6 +66,21 @@ class KafkaSettings(_Section):
         if taken:
             raise ValueError(f"kafka.sink_options must not set {', '.join(taken)}: exactly-once rests on the job's own")
         return self
+
+    @property
+    def source_client(self) -> dict[str, str]:
+        """Settings of Spark's Kafka source, with Java's names."""
+        return {**self.security.for_java(), **self.source_options}
+
+    @property
+    def sink_client(self) -> dict[str, str]:
+        """Settings of the sink's client, with librdkafka's names."""
+        return {**self.security.for_librdkafka(), **self.sink_options}
+
+    @property
+    def python_client(self) -> dict[str, str | int | bool]:
+        """Settings of kafka-python, with its names: topics, the check service, the command line."""
+        return {**self.security.for_kafka_python(), **self.client_options}
 
 
 _TAKEN_BY_THE_SINK = frozenset(

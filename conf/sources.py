@@ -68,7 +68,7 @@ def load(file: Path | None = None, bootstrap_servers: str | None = None) -> Sett
 
 def origins(file: Path | None = None, bootstrap_servers: str | None = None) -> list[Effective]:
     """Every setting with its value and where that came from, in the order of ``default.toml``; secrets are hidden."""
-    settings = load(file, bootstrap_servers).model_dump(mode="json")
+    settings = load(file, bootstrap_servers)
     from_file, from_environment = dict(_leaves(_file(file))), dict(_leaves(_environment()))
     from_command_line = dict(_leaves(_command_line(bootstrap_servers)))
 
@@ -79,11 +79,7 @@ def origins(file: Path | None = None, bootstrap_servers: str | None = None) -> l
             return Origin.ENVIRONMENT
         return Origin.FILE if _names(from_file, key) else Origin.DEFAULT
 
-    return [
-        Effective(f"{section}.{name}", redacted(value), origin(f"{section}.{name}"))
-        for section, values in settings.items()
-        for name, value in values.items()
-    ]
+    return [Effective(key, redacted(value), origin(key)) for key, value in _rows(settings)]
 
 
 def _file(file: Path | None) -> dict[str, Any]:
@@ -96,6 +92,17 @@ def _file(file: Path | None) -> dict[str, Any]:
         raise ConfigurationError(f"Cannot read the settings file {named}: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{named} is not TOML: {error}.") from None
+
+
+def _rows(section: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting under its whole name, as JSON spells its value; tables that users name things in stay whole."""
+    spelled = section.model_dump(mode="json")
+    for name in type(section).model_fields:
+        inner = getattr(section, name)
+        if isinstance(inner, BaseModel):
+            yield from _rows(inner, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", spelled[name]
 
 
 def default_text() -> str:

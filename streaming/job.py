@@ -112,7 +112,7 @@ class TransactionJob:
         settings = self._settings
         try_folder(settings.job.checkpoint)
         checks = CheckService(settings) if settings.checks.in_job else None
-        with TopicAdministration(settings.kafka.bootstrap_servers, settings.kafka.client_options) as administration:
+        with TopicAdministration(settings.kafka.bootstrap_servers, settings.kafka.python_client) as administration:
             topics = Topics(settings.kafka.topic_prefix)
             half_partitions = administration.check(topics, settings.job.state_partitions)
             administration.refuse_short_retention(topics, settings.transactions.half_retention_ms)
@@ -158,7 +158,7 @@ class TransactionJob:
 
     def _watch(self, sink: SinkSettings) -> HeldBackWatch:
         kafka = self._settings.kafka
-        writer = named_writer(kafka.bootstrap_servers, kafka.client_options)
+        writer = named_writer(kafka.bootstrap_servers, kafka.python_client)
         return HeldBackWatch(sink.client(), [sink.topics.half, sink.topics.op], writer, self._metrics.held_back)
 
     def _sink_settings(self) -> SinkSettings:
@@ -167,7 +167,7 @@ class TransactionJob:
             kafka.bootstrap_servers,
             Topics(kafka.topic_prefix),
             self._settings.job.sink_transaction_timeout,
-            dict(kafka.sink_options),
+            kafka.sink_client,
             self._failpoint,
             redeliver_for_ms=self._settings.transactions.redeliver_for,
         )

@@ -30,7 +30,7 @@ def kafka_source(settings: Settings) -> dict[str, str]:
         "kafka.isolation.level": "read_committed",
         # left at 500, a batch that reaches the end of the log takes two seconds longer
         "kafka.fetch.max.wait.ms": "1",
-        **{f"kafka.{name}": value for name, value in settings.kafka.source_options.items()},
+        **{f"kafka.{name}": value for name, value in settings.kafka.source_client.items()},
     }
 
 

@@ -54,13 +54,13 @@ _KNOWN_ERRORS = (
     _KnownError(
         r"(?i)Sasl\w*Exception|_AUTHENTICATION\b|SslAuthentication\w*|authentication failed",
         JobStoppedError,
-        "Kafka at {servers} refuses the job's credentials ({found}): correct kafka.source_options, kafka.sink_options "
-        "and kafka.client_options, which belong to three different clients.",
+        "Kafka at {servers} refuses the job's credentials ({found}): correct kafka.security, or kafka.source_options, "
+        "kafka.sink_options and kafka.client_options, which override it for one client each.",
     ),
     _KnownError(
         r"(?<=ConfigException: )[^\n]+",
         ConfigurationError,
-        "Spark's Kafka client cannot use kafka.source_options: {found}",
+        "Spark's Kafka client cannot use kafka.source_options or kafka.security: {found}",
     ),
     _KnownError(
         r"(?i)no space left on device|disk quota exceeded|file too large|not enough space",

@@ -1,6 +1,6 @@
 """The Python of README and docs runs, on a recording transport where it says nothing of Kafka.
 
-README's first example is run against a real Kafka, in ``test_readme.py``; that with a cluster in
+README's quick start is run as it is typed, in ``packaging/test_quick_start.py``; that with a cluster in
 ``checkback/testing/test_cluster.py``.
 """
 

@@ -1,4 +1,7 @@
-"""``python -m checkback.local``: find or fetch what the job and the local Kafka need, and say so."""
+"""``python -m checkback.local [KIND ...]``: find or fetch what the job and the local Kafka need, and say so.
+
+KIND is that of a table that messages go to: delta, postgresql.
+"""
 
 import sys
 
@@ -13,7 +16,7 @@ def main() -> None:
         print("==> Looking for Java", flush=True)  # noqa: T201  (what this command says)
         print(f"    {java_command()}", flush=True)  # noqa: T201  (what this command says)
         print("==> Fetching the jars of Kafka and of Spark's connector (once)", flush=True)  # noqa: T201  (what this command says)
-        print(f"    {len(kafka_jars())} and {len(spark_jars())} jars", flush=True)  # noqa: T201  (what this command says)
+        print(f"    {len(kafka_jars())} and {len(spark_jars(sys.argv[1:]))} jars", flush=True)  # noqa: T201  (what this command says)
     except InstallationError as error:
         sys.exit(str(error))
 

@@ -12,8 +12,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from confluent_kafka.admin import AdminClient
 
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
+from checkback.reaching import CONNECT_MS, no_kafka
 from checkback.transports.base import OP_LINGER_MS, Lost, OutgoingRecord, not_acknowledged, not_written
-from checkback.waiting import CONNECT_MS
 
 _LONGEST_WAIT_SECONDS = 0.02
 _IDLE_SECONDS = 0.5
@@ -78,7 +78,7 @@ class ConfluentTransport:
             self._ops = Producer({"linger.ms": OP_LINGER_MS, "delivery.report.only.error": True, **settings})
             self._halves.list_topics(timeout=min(CONNECT_MS, half_timeout_ms) / 1000)
         except KafkaException as error:
-            raise KafkaUnreachableError(f"No Kafka answers at {bootstrap_servers}: {error}.") from error
+            raise no_kafka(bootstrap_servers, error) from error
         self._polling = threading.Lock()
         self._waiting: deque[_Delivery] = deque()
         self._closing = threading.Event()

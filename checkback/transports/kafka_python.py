@@ -8,8 +8,8 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
+from checkback.reaching import CONNECT_MS, no_kafka
 from checkback.transports.base import OP_LINGER_MS, Lost, OutgoingRecord, not_acknowledged, not_written
-from checkback.waiting import CONNECT_MS
 
 
 class KafkaPythonTransport:
@@ -37,7 +37,7 @@ class KafkaPythonTransport:
             self._halves = KafkaProducer(**settings)
             self._ops = KafkaProducer(**{"linger_ms": min(OP_LINGER_MS, half_timeout_ms // 2), **settings})
         except KafkaError as error:
-            raise KafkaUnreachableError(f"No Kafka answers at {bootstrap_servers}: {error!r}.") from error
+            raise no_kafka(bootstrap_servers, error) from error
 
     def partitions(self, half_topic: str, op_topic: str) -> int:
         """See :class:`~checkback.transports.Transport`. Clients ask Kafka every 5 min (``metadata_max_age_ms``)."""

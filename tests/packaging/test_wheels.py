@@ -12,27 +12,12 @@ from pathlib import Path
 import pytest
 
 from checkback import __version__
-from tests.packaging.environments import ROOT, Environment, build_wheels, interpreter_of
+from tests.packaging.environments import ROOT, Environment, interpreter_of
 from tests.place import Place, wait_until
 
 APPLICATION = Path(__file__).with_name("application.py")
 TYPES = Path(__file__).with_name("api_types.py")
 JOB_PACKAGES = {"bench", "checkback_cli", "checkers", "conf", "state", "streaming", "torture"}
-
-
-@pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return build_wheels(tmp_path_factory.mktemp("wheels"))
-
-
-@pytest.fixture(scope="module")
-def application(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    return Environment.make(tmp_path_factory.mktemp("application"), wheels[0])
-
-
-@pytest.fixture(scope="module")
-def job(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    return Environment.make(tmp_path_factory.mktemp("job"), *wheels, others=True)
 
 
 def top_level(wheel: Path) -> set[str]:

@@ -41,7 +41,11 @@ _SETTINGS = Settings.model_validate({"kafka": {"topic_prefix": "cb."}, "job": {"
         ("KafkaError{code=GROUP_AUTHORIZATION_FAILED,val=30}", JobStoppedError, "GROUP_AUTHORIZATION"),
         ("KafkaError{code=TRANSACTIONAL_ID_AUTHORIZATION_FAILED,val=53}", JobStoppedError, "begin with 'checkback-'"),
         ("KafkaError{code=_AUTHENTICATION,val=-169}", JobStoppedError, "credentials"),
-        ("common.config.ConfigException: Invalid value x", ConfigurationError, "source_options: Invalid value x"),
+        (
+            "common.config.ConfigException: Invalid value x",
+            ConfigurationError,
+            "kafka.security: Invalid value x",
+        ),
         ("java.io.IOException: No space left on device", JobFailedError, "/data/checkpoint"),
         ("java.io.IOException: Disk quota exceeded", JobFailedError, "Make room"),
         ("java.io.FileNotFoundException: /x (Permission denied)", JobStoppedError, "may not write"),

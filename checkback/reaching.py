@@ -1,0 +1,32 @@
+"""Reaching a Kafka: how long Checkback's clients try, and what they say when none answers."""
+
+import socket
+
+from checkback.exceptions import KafkaUnreachableError
+
+CONNECT_MS = 8_000
+"""When a client is made. kafka-python's own is 30 s, in which people at a terminal begin to doubt themselves."""
+_LOOK_SECONDS = 1.0
+
+
+def no_kafka(bootstrap_servers: str, error: object) -> KafkaUnreachableError:
+    """What to raise when a client could not be made; looks whether there is anybody at all.
+
+    Clients hide a refused password, or TLS on one side only, behind a time-out.
+    """
+    said = f"No Kafka answers at {bootstrap_servers} (kafka.bootstrap_servers): {error}."
+    if any(_listens(server.strip()) for server in bootstrap_servers.split(",")):
+        said += (
+            " Somebody listens there: if it is Kafka, look whether protocol, certificates and password are those that "
+            "it wants (kafka.security, or the kafka_options of a producer)."
+        )
+    return KafkaUnreachableError(said)
+
+
+def _listens(server: str) -> bool:
+    host, _, port = server.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), _LOOK_SECONDS):
+            return True
+    except (OSError, ValueError, OverflowError):
+        return False
