@@ -1,8 +1,8 @@
 """The oracle: what the producers' database says against what consumers got."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -33,7 +33,9 @@ class Judgement:
     expected: int
     delivered: int
     lost: list[str] = field(default_factory=list)
-    """In the database, and not delivered."""
+    """In the database, decided, and not delivered."""
+    undecided: list[str] = field(default_factory=list)
+    """In the database, and nobody had decided them, or their topic had not taken them, when the time was over."""
     repeated: list[str] = field(default_factory=list)
     """Delivered more than once."""
     leaked: list[str] = field(default_factory=list)
@@ -44,11 +46,22 @@ class Judgement:
     @property
     def holds(self) -> bool:
         """Whether every message in the database was delivered once as it was, and no other."""
+        return self.nothing_wrong and not self.undecided
+
+    @property
+    def nothing_wrong(self) -> bool:
+        """Whether nothing is known to be wrong, though some messages may still have come."""
         return not (self.lost or self.repeated or self.leaked or self.changed)
+
+    def without_undecided(self, ids: Collection[str]) -> "Judgement":
+        """The same, where those of the lost ones that nobody has decided are not called so."""
+        lost = [name for name in self.lost if name not in ids]
+        return replace(self, lost=lost, undecided=sorted(set(self.lost) - set(lost)))
 
     def __str__(self) -> str:
         wrong = {"lost": self.lost, "repeated": self.repeated, "leaked": self.leaked, "changed": self.changed}
-        return ", ".join(f"{len(ids)} {name}" for name, ids in wrong.items())
+        said = ", ".join(f"{len(ids)} {name}" for name, ids in wrong.items())
+        return f"{said}, {len(self.undecided)} not decided yet" if self.undecided else said
 
 
 def judge(sent: Mapping[str, Body], delivered: Mapping[str, Sequence[Body]]) -> Judgement:

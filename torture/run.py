@@ -13,6 +13,7 @@ from torture.schedule import PUBLISHING, Fault, Round, schedule
 from torture.system import NotRecoveredError, System
 
 NEEDS_CLOCK = frozenset({Fault.CLOCK_BACK_SECONDS, Fault.CLOCK_BACK_HOUR, Fault.CLOCK_AHEAD})
+_NO_VERDICT = "Some transactions were not decided yet when the time was over: the machine is too slow for a verdict."
 _SLOW_SECONDS = 60.0
 NEEDS_DATABASE = frozenset({Fault.DATABASE_CUT})
 
@@ -51,6 +52,12 @@ class TortureReport:
     def holds(self) -> bool:
         """Whether every promise held in every round."""
         return not self.defect and bool(self.judgements) and all(judged.holds for judged in self.judgements.values())
+
+    @property
+    def inconclusive(self) -> bool:
+        """Whether nothing is known to be wrong, but not all had been decided when the time was over."""
+        judged = self.judgements.values()
+        return bool(judged) and all(one.nothing_wrong for one in judged) and any(one.undecided for one in judged)
 
 
 Tell = Callable[[RoundReport], None]
@@ -138,7 +145,7 @@ def _rounds(ground: Ground, report: TortureReport, options: Options, enough: Cal
         report.judgements = system.come_to_rest()
         report.of_neighbours = system.sent_by_neighbours
         if not report.defect and not report.holds:
-            report.defect = "Not all is as it was sent."
+            report.defect = _NO_VERDICT if report.inconclusive else "Not all is as it was sent."
 
 
 def _refuse_harm(judgement: Judgement, this: Round) -> None:

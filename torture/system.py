@@ -15,6 +15,7 @@ from torture.ground import REAL_PARTITIONS, REAL_TOPICS, Ground
 from torture.oracle import Body, Judgement, judge
 from torture.processes import JobProcess, Process
 from torture.sent import Database
+from torture.undecided import undecided
 
 _RECOVER_SECONDS = 180.0
 _FOR_GOOD = 1
@@ -210,7 +211,12 @@ class System:
             self.stops.append("The job did not end within 40 s of SIGTERM.")
         with suppress(NotRecoveredError):  # it is still to see a repeated or leaked one
             self.wait_until(self.consuming.at_end, 60, "the consumer did not come to the end", supervised=False)
-        return self.judge_all()
+        judged = self.judge_all()
+        missing = {name for one in judged.values() for name in one.lost}
+        if not missing:
+            return judged
+        waiting = undecided(self.ground.broker.bootstrap_servers, self.ground.checkpoint, missing)
+        return {name: one.without_undecided(waiting) for name, one in judged.items()}
 
     def _stop_sending(self) -> None:
         """They continue answering checks. One that is started again meanwhile is told, too."""

@@ -67,3 +67,11 @@ def test_a_long_value_is_kept_as_what_tells_it_from_any_other() -> None:
 @pytest.mark.parametrize("value", [None, b"", b"value", bytes(4_096)])
 def test_any_other_is_kept_as_it_is(value: bytes | None) -> None:
     assert imprint(value) == value
+
+
+def test_what_nobody_has_decided_is_not_lost_and_no_success() -> None:
+    judged = judge({**SENT, "c": ONE}, {"a": [ONE]}).without_undecided({"b", "a"})
+    assert (judged.lost, judged.undecided, judged.holds, judged.nothing_wrong) == (["c"], ["b"], False, False)
+    only = judge(SENT, {"a": [ONE]}).without_undecided({"b"})
+    assert (only.holds, only.nothing_wrong) == (False, True)
+    assert str(only) == "0 lost, 0 repeated, 0 leaked, 0 changed, 1 not decided yet"
