@@ -4,6 +4,7 @@ README's quick start is run as it is typed, in ``packaging/test_quick_start.py``
 ``checkback/testing/test_cluster.py``.
 """
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -13,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from sqlalchemy import create_engine, text
 
 import checkback
 from checkback import CallableListener, LocalTransactionState, Message, TransactionOptions, TransactionProducer
 from checkback.testing import RecordingTransport, ask
 from checkback.transaction_log import SqlTransactionLog
+from checkback_cli import app
+from conf import load
 
 ROOT = Path(__file__).parents[1]
 _BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -40,6 +44,48 @@ def blocks() -> list[tuple[str, int]]:
 
 def block(file: str, index: int) -> str:
     return str(_BLOCK.findall((ROOT / file).read_text(encoding="utf-8"))[index])
+
+
+def others(language: str) -> list[Any]:
+    files = [ROOT / "README.md", ROOT / "deploy" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    found = re.compile(rf"^```{language}\n(.*?)^```", re.DOTALL | re.MULTILINE)
+    return [
+        pytest.param(one, id=f"{file.relative_to(ROOT)}-{number}")
+        for file in files
+        for number, one in enumerate(found.findall(file.read_text(encoding="utf-8")))
+    ]
+
+
+@pytest.mark.parametrize("text", others("toml"))
+def test_settings_are_such(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "checkback.toml"
+    there = tmp_path / "authorities.pem"
+    there.touch()
+    text = text.replace("/etc/checkback/authorities.pem", str(there))
+    # the password is in the environment there, and named so
+    needed = "" if "password" not in text or "CHECKBACK_KAFKA__SECURITY__PASSWORD" not in text else 'password = "x"\n'
+    file.write_text(text.rstrip() + "\n" + needed, encoding="utf-8")
+    load(file)
+
+
+@pytest.mark.parametrize("text", others("json"))
+def test_json_is_such(text: str) -> None:
+    for one in re.split(r"\n\n", text):
+        json.loads(one.replace(", ...}", "}"))
+
+
+@pytest.mark.parametrize("command", [line for one in others("console") for line in one.values[0].splitlines()])
+def test_commands_have_the_options_that_are_shown(command: str) -> None:
+    words = command.removeprefix("$ ").partition("#")[0].split()
+    program = words[0].rpartition("/")[2] if words else ""
+    if not command.startswith("$ ") or program != "checkback":
+        return
+    known: Any = typer.main.get_command(app)
+    for word in words[1:]:
+        if word in getattr(known, "commands", {}):
+            known = known.commands[word]
+        elif word.startswith("-"):
+            assert any(word in {*option.opts, *option.secondary_opts} for option in known.params), command
 
 
 @pytest.fixture

@@ -3,7 +3,8 @@
 import sys
 from collections import Counter
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 
 import httpx
 from sqlalchemy import create_engine, select
@@ -23,7 +24,21 @@ DEATHS = {4: AFTER, 7: BEFORE, 11: AFTER}
 def main() -> int:
     """Exit status: 0 when every service got exactly the orders that are paid in the database."""
     say("Starting Kafka, the job and the shop ...")
-    with TemporaryDirectory(prefix="checkback-shop-") as folder, Machine(Path(folder)) as machine:
+    folder = Path(mkdtemp(prefix="checkback-shop-"))
+    try:
+        status = _run(folder)
+    except BaseException:
+        say(f"What Kafka, the job and the shop printed is in {folder}.")
+        raise
+    if status:
+        say(f"What Kafka, the job and the shop printed is in {folder}.")
+    else:
+        rmtree(folder)
+    return status
+
+
+def _run(folder: Path) -> int:
+    with Machine(folder) as machine:
         services = [Service(machine.bootstrap_servers, name) for name in SERVICES]
         for service in services:
             service.start()
