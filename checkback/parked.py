@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -55,19 +56,14 @@ class ParkedMessages:
         self, bootstrap_servers: str, topics: Topics | None = None, options: Mapping[str, Any] | None = None
     ) -> None:
         self._topics = topics or Topics()
-        client = {"bootstrap_servers": bootstrap_servers, "bootstrap_timeout_ms": CONNECT_MS, **(options or {})}
-        try:
-            self._consumer = reading_consumer(bootstrap_servers, options=options)
-            self._producer = KafkaProducer(acks="all", **client)
-        except KafkaError as error:
-            raise no_kafka(bootstrap_servers, error) from error
+        self._client = {"bootstrap_servers": bootstrap_servers, "bootstrap_timeout_ms": CONNECT_MS, **(options or {})}
+        self._consumer = reading_consumer(bootstrap_servers, options=options)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._consumer.close()
-        self._producer.close()
 
     def read(self, *, ended: bool = False) -> list[ParkedMessage]:
         """Messages that wait for an operator, in their order; parked twice, one is there once, as the last time.
@@ -96,21 +92,25 @@ class ParkedMessages:
 
         Raises:
             OperatorError: Kafka did not take one; those before it are written.
+            KafkaUnreachableError: no Kafka answers.
         """
-        futures = []
-        for message in messages:
-            headers = op_headers(message.transaction_id, message.group, message.half, action, Source.OPERATOR)
-            sent = self._producer.send(
-                self._topics.op, remark.encode(), headers=headers, partition=message.half.partition
-            )
-            futures.append((message, sent))
-        for message, sent in futures:
-            try:
-                sent.get(30)
-            except KafkaError as error:
-                raise OperatorError(
-                    f"The {action} of {message.transaction_id} did not reach Kafka; do it again. ({error})"
-                ) from error
+        try:
+            producer = KafkaProducer(acks="all", **self._client)
+        except KafkaError as error:
+            raise no_kafka(str(self._client["bootstrap_servers"]), error) from error
+        with closing(producer):
+            futures = []
+            for message in messages:
+                headers = op_headers(message.transaction_id, message.group, message.half, action, Source.OPERATOR)
+                place = {"headers": headers, "partition": message.half.partition}
+                futures.append((message, producer.send(self._topics.op, remark.encode(), **place)))
+            for message, sent in futures:
+                try:
+                    sent.get(30)
+                except KafkaError as error:
+                    raise OperatorError(
+                        f"The {action} of {message.transaction_id} did not reach Kafka; do it again. ({error})"
+                    ) from error
 
 
 def _parked(record: Any, found: Mapping[_Place, ParkedMessage]) -> ParkedMessage:

@@ -10,18 +10,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from bench import (
-    Neighbours,
-    Outage,
-    measure_backlog,
-    measure_checks,
-    measure_latency,
-    measure_neighbours,
-    measure_outage,
-    measure_producers,
-    measure_throughput,
-)
-
 bench = typer.Typer(no_args_is_help=True, help="Measurements, each on a Kafka of its own.")
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result there, too.", show_default=False)]
@@ -39,6 +27,8 @@ def throughput(
 
     As many transactions again are worked off before, to warm up. Every delivery is counted and must be there once.
     """
+    from bench import measure_throughput
+
     with Console(stderr=True).status("Writing the backlog, working it off, counting deliveries (minutes) ..."):
         result = measure_throughput(transactions, value_bytes, cores)
     _show(asdict(result), json_file)
@@ -56,6 +46,8 @@ def backlog(
 
     The peak is that of all its processes together, sampled once a second. Every delivery must be there once.
     """
+    from bench import measure_backlog
+
     with Console(stderr=True).status("Writing the backlog, working it off, counting deliveries (minutes) ..."):
         result = measure_backlog(records, value_bytes, driver_memory, cores)
     _show(asdict(result), json_file)
@@ -69,6 +61,8 @@ def latency(
     json_file: JsonFile = None,
 ) -> None:
     """Time from an op's sending until a read_committed consumer has the message."""
+    from bench import measure_latency
+
     with Console(stderr=True).status(f"Sending {per_second} transactions a second for {seconds + 60} s ..."):
         result = measure_latency(per_second, seconds, cores)
     _show(asdict(result), json_file)
@@ -80,6 +74,8 @@ def producer(
     json_file: JsonFile = None,
 ) -> None:
     """Half message and op from one process, by both transports; beside a plain send of the same client."""
+    from bench import measure_producers
+
     with Console(stderr=True).status("Sending with 1, 8 and 32 threads ..."):
         results = measure_producers(seconds=seconds)
     _show({f"{result.transport} {name}": value for result in results for name, value in asdict(result).items()}, None)
@@ -96,6 +92,8 @@ def checks(
     json_file: JsonFile = None,
 ) -> None:
     """Checks per second that one check service answers on one core; what a group that hangs costs the others."""
+    from bench import measure_checks
+
     with Console(stderr=True).status("Writing checks, having them answered, timing answers (a minute or two) ..."):
         result = measure_checks(number, batch, per_second, seconds)
     _show(asdict(result), json_file)
@@ -125,6 +123,8 @@ def outage(
     Half of one group's endpoints hang then, and in the drain the job is killed (SIGKILL) and started again. A healthy
     group beside them is timed all the while. Every delivery must be there once.
     """
+    from bench import Outage, measure_outage
+
     errors = Console(stderr=True, highlight=False)
     asked_for = Outage(open_transactions, away, scale, groups, per_second, value_bytes, driver_memory, cores)
     result = measure_outage(asked_for, lambda line: errors.print(line, markup=False))
@@ -149,6 +149,8 @@ def neighbours(
     json_file: JsonFile = None,
 ) -> None:
     """What groups that hang, slow names and a flood of large halves cost a healthy group beside them. On Linux."""
+    from bench import Neighbours, measure_neighbours
+
     errors = Console(stderr=True, highlight=False)
     asked_for = Neighbours(
         hanging=hanging,

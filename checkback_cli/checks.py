@@ -4,7 +4,6 @@ import logging
 
 from checkback.signals import stop_on_signals
 from checkback_cli.options import BootstrapServer, ConfigFile
-from checkers import CheckService
 from conf import load
 from conf.log_lines import log_to_stdout
 
@@ -16,6 +15,8 @@ def run_checks(config: ConfigFile = None, bootstrap_server: BootstrapServer = No
 
     Run as many as you like: they share the checks, and take over from one another. While Kafka is away they wait.
     """
+    from checkers import CheckService
+
     settings = load(config, bootstrap_server)
     log_to_stdout()
     stopping = stop_on_signals()

@@ -7,7 +7,6 @@ import typer
 from checkback_cli.options import BootstrapServer, ConfigFile
 from conf import load
 from conf.log_lines import log_to_stdout
-from streaming.running import run
 
 
 def run_job(
@@ -27,6 +26,8 @@ def run_job(
     The settings, the topics and the checkpoint are checked first; nothing starts when they do not fit together.
     Only then is a job that runs on the same checkpoint taken over, and stops.
     """
+    from streaming.running import run
+
     settings = load(config, bootstrap_server)
     log_to_stdout()
     run(settings, new_checkpoint=new_checkpoint)

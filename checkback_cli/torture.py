@@ -61,7 +61,7 @@ def run_torture(
     machine was too slow for a verdict.
     """
     try:
-        from torture import Options, RoundReport, torture, torture_large_batches  # noqa: PLC0415  (the other commands do not need its packages)
+        from torture import Options, RoundReport, torture, torture_large_batches
     except ModuleNotFoundError as error:
         raise InstallationError(f"checkback torture needs {error.name}: pip install checkback-job.") from error
     # so that SIGTERM, too, ends what has been started
