@@ -20,10 +20,12 @@ from checkback.exceptions import CheckbackError, ConfigurationError
 from checkback.listener import TransactionChecker
 from checkback.protocol import Topics
 from checkback.reaching import CONNECT_MS, no_kafka
+from checkback.transports.kafka_python import close_producer
 
 _LOGGER = logging.getLogger(__name__)
 _HEARTBEAT_SECONDS = 10.0
 _START_SECONDS = 10.0
+_CLOSE_SECONDS = 5.0
 
 
 class EndpointAnnouncer:
@@ -70,7 +72,7 @@ class EndpointAnnouncer:
         try:
             self._announce().get(timeout=_START_SECONDS)
         except KafkaError as error:
-            self._kafka.close(timeout=1)
+            close_producer(self._kafka, 1)
             raise ConfigurationError(
                 f"Kafka has no topic {self._topic}: run 'checkback topics create' first. ({error!r})"
             ) from error
@@ -78,13 +80,16 @@ class EndpointAnnouncer:
         self._thread.start()
 
     def close(self) -> None:
-        """Take the announcement back."""
+        """Take the announcement back. While Kafka is away that is left out: it lapses by itself after a minute."""
         if self._closing.is_set():
             return
         self._closing.set()
         self._thread.join()
-        self._kafka.send(self._topic, None, announcement_key(self._group, self._instance))
-        self._kafka.close(timeout=5)
+        try:
+            self._kafka.send(self._topic, None, announcement_key(self._group, self._instance)).get(_CLOSE_SECONDS)
+        except KafkaError as error:
+            _LOGGER.warning("The endpoint of group %s could not be taken back, and lapses: %r", self._group, error)
+        close_producer(self._kafka, 0)
 
     def _announce(self) -> Any:
         now_ms = int(time.time() * 1000)

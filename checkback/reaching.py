@@ -9,12 +9,14 @@ CONNECT_MS = 8_000
 _LOOK_SECONDS = 1.0
 
 
-def no_kafka(bootstrap_servers: str, error: object) -> KafkaUnreachableError:
+def no_kafka(bootstrap_servers: str, error: object, setting: str = "") -> KafkaUnreachableError:
     """What to raise when a client could not be made; looks whether there is anybody at all.
+
+    ``setting``: where the address came from, when it was one.
 
     Clients hide a refused password, or TLS on one side only, behind a time-out.
     """
-    said = f"No Kafka answers at {bootstrap_servers} (kafka.bootstrap_servers): {error}."
+    said = f"No Kafka answers at {bootstrap_servers}{f' ({setting})' if setting else ''}: {error}."
     if any(_listens(server.strip()) for server in bootstrap_servers.split(",")):
         said += (
             " Somebody listens there: if it is Kafka, look whether protocol, certificates and password are those that "

@@ -49,7 +49,7 @@ class TopicAdministration:
             client = {"bootstrap_servers": bootstrap_servers, "bootstrap_timeout_ms": CONNECT_MS, **(options or {})}
             self._admin = KafkaAdminClient(**client)
         except KafkaError as error:
-            raise no_kafka(bootstrap_servers, error) from error
+            raise no_kafka(bootstrap_servers, error, "kafka.bootstrap_servers") from error
 
     def __enter__(self) -> Self:
         return self

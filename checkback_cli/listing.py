@@ -24,6 +24,10 @@ def show_rows(names: Sequence[str], rows: Iterable[Sequence[object]], *, as_json
         for row in rows:
             typer.echo("\t".join(_on_one_line(value) for value in row))
         return
+    rows = list(rows)
+    if not rows:
+        console.print("None.")
+        return
     table = Table()
     for name in names:
         table.add_column(name, overflow="fold")

@@ -10,7 +10,7 @@ ConfigFile = Annotated[
     typer.Option(
         "--config",
         "-c",
-        help="TOML file with settings (default: the one CHECKBACK_CONFIG names, if any). See conf/default.toml.",
+        help="TOML file with settings (default: the one CHECKBACK_CONFIG names). See checkback config --default.",
         show_default=False,
     ),
 ]

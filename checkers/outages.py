@@ -99,5 +99,5 @@ def explained(error: BaseException, settings: Settings) -> CheckbackError:
             f"{prefix}check and {prefix}producers and on the group {prefix}checkers, and write on {prefix}op."
         )
     if isinstance(error, KafkaError | ConnectionError | TimeoutError) and passes(error):
-        return no_kafka(servers, repr(error))
+        return no_kafka(servers, repr(error), "kafka.bootstrap_servers")
     return CheckServiceError(f"The check service failed; a restart continues where it stopped. {error!r}")

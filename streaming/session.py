@@ -1,7 +1,9 @@
 """The Spark session the query runs in."""
 
 import os
+import signal
 import sys
+import threading
 from importlib import resources
 
 from pyspark.sql import SparkSession
@@ -62,7 +64,8 @@ def build_session(settings: Settings) -> SparkSession:
     delta = _DELTA if "delta" in kinds else {}
     for key, value in (_CONF | local | delta | settings.job.spark_options).items():
         builder = builder.config(key, value)
-    return (
+    on_ctrl_c = signal.getsignal(signal.SIGINT)
+    session = (
         builder.config("spark.driver.memory", settings.job.driver_memory)
         .config("spark.driver.extraJavaOptions", _java_options())
         .config("spark.jars", ",".join(jars))
@@ -71,6 +74,9 @@ def build_session(settings: Settings) -> SparkSession:
         .config("spark.sql.shuffle.partitions", str(settings.job.state_partitions))
         .getOrCreate()
     )
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, on_ctrl_c)  # Spark has put a handler of its own there, which raises
+    return session
 
 
 def _java_options() -> str:

@@ -39,6 +39,7 @@ log.cleaner.dedupe.buffer.size=16777216
 """
 
 _TAKEN = "Address already in use"
+_LOCKED = "Failed to acquire lock on file"
 _REMOVE_SECONDS = 60.0
 """The supervisor removes the folder of a broker that had thousands of partitions before it ends."""
 
@@ -229,6 +230,8 @@ class LocalKafka:
         ended = self._process is None or self._process.poll() is not None
         how = "ended by itself" if ended else f"did not answer within {self._start_seconds:.0f} s"
         self.stop()
+        if _LOCKED in _text(log):
+            raise BrokerStartError(f"Another Kafka uses {self._folder}: stop that one, or name another folder.")
         raise BrokerStartError(f"The local Kafka did not start, it {how}. It said:\n{_reasons(_text(log))}")
 
 

@@ -78,11 +78,12 @@ class KafkaPythonTransport:
 
     def close(self, seconds: float) -> None:
         """See :class:`~checkback.transports.Transport`."""
-        _close(self._ops, seconds)
-        _close(self._halves, seconds)
+        close_producer(self._ops, seconds)
+        close_producer(self._halves, seconds)
 
 
-def _close(client: KafkaProducer, seconds: float) -> None:
+def close_producer(client: KafkaProducer, seconds: float) -> None:
+    """Write what is waiting, for at most ``seconds``, and end, also when Kafka is away. Never raises KafkaError."""
     try:
         client.close(timeout=seconds)
     except KafkaError:

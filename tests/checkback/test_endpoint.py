@@ -5,6 +5,7 @@ import dataclasses
 import json
 import socket
 import threading
+import time
 from typing import Any
 
 import httpx
@@ -26,7 +27,10 @@ from checkback import (
     endpoint,
 )
 from checkback.check_protocol import Announcement, announcement_key
+from checkback.local import LocalKafka
+from checkback.protocol import Topics
 from checkback.signature import signed_headers
+from checkback.topics import TopicAdministration
 from tests.place import Place, wait_until
 
 REQUEST = CheckRequest("tx", "orders", "paid", b"k", b"v", [("a", b"\x00")], HalfPosition(1, 2), 1, 15, 1_000)
@@ -407,3 +411,18 @@ def test_without_kafka_it_says_so_and_leaves_nothing_behind() -> None:
         finally:
             served.stop()
     assert "checkback-endpoint" not in left
+
+
+def test_closing_while_kafka_is_away_raises_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    with LocalKafka() as kafka:
+        with TopicAdministration(kafka.bootstrap_servers) as administration:
+            administration.create_one(Topics().producers, 1)
+        with CheckEndpoint(kafka.bootstrap_servers, "shop", CallableListener(_never, _never)):
+            kafka.kill()
+            began = time.monotonic()
+    assert time.monotonic() - began < 15
+    assert "could not be taken back, and lapses" in caplog.text
+
+
+def _never(*_: object) -> LocalTransactionState:
+    raise AssertionError

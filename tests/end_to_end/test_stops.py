@@ -275,15 +275,21 @@ def test_a_folder_that_cannot_be_made_is_named(shop: Shop) -> None:
         shop.job().start()
 
 
-def test_sigterm_while_it_starts_ends_it_at_once(place: Place) -> None:
+@pytest.mark.parametrize(
+    ("number", "spark_is_there"), [(signal.SIGTERM, False), (signal.SIGINT, False), (signal.SIGINT, True)]
+)
+def test_a_signal_while_it_starts_ends_it_at_once(place: Place, number: int, *, spark_is_there: bool) -> None:
+    checkpoint = place.folder / "checkpoint"
     environment = {**os.environ, "CHECKBACK_KAFKA__BOOTSTRAP_SERVERS": place.bootstrap_servers}
     environment |= {"CHECKBACK_KAFKA__TOPIC_PREFIX": place.topics.prefix}
-    environment |= {"CHECKBACK_JOB__CHECKPOINT": str(place.folder / "checkpoint")}
+    environment |= {"CHECKBACK_JOB__CHECKPOINT": str(checkpoint)}
     command = [sys.executable, "-m", "checkback", "run"]
     job = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert job.stdout is not None
-    assert job.stdout.readline().startswith(b"Starting Spark")
-    job.send_signal(signal.SIGTERM)
+    assert b"Starting Spark" in job.stdout.readline()
+    if spark_is_there:  # and has put a handler of its own in the place of ours
+        wait_until(lambda: checkpoint.exists() and any(checkpoint.iterdir()), 60, "a file of the checkpoint")
+    job.send_signal(number)
     _, errors = job.communicate(timeout=30)
     assert job.returncode == 0
     assert b"Traceback" not in errors
