@@ -7,6 +7,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from checkback.exceptions import ProducerClosedError
 from checkback.listener import HalfMessage
 from checkback.producer import Transaction, TransactionProducer
 from checkback.protocol import Message, TransactionOptions
@@ -66,7 +67,11 @@ class AsyncTransactionProducer:
 
     async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run what may wait in one of the producer's threads."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *arguments))
+        try:
+            under_way = asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *arguments))
+        except RuntimeError as error:  # the threads have been shut down
+            raise ProducerClosedError("This AsyncTransactionProducer is closed: make a new one.") from error
+        return await under_way
 
 
 class AsyncTransactionScope:

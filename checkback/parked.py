@@ -126,7 +126,7 @@ def _parked(record: Any, found: Mapping[_Place, ParkedMessage]) -> ParkedMessage
         group=headers[protocol.GROUP].decode(),
         topic=headers[protocol.TOPIC].decode(),
         half=half,
-        reason=headers[protocol.REASON].decode(),
+        reason=headers[protocol.REASON].decode(errors="replace"),
         key=record.key,
         value=record.value,
         time_ms=record.timestamp,

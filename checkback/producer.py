@@ -10,6 +10,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from checkback.arguments import message_of, messages_of, options_of
 from checkback.exceptions import ConfigurationError, ProducerClosedError, ProtocolError
 from checkback.limits import MAX_REMARK_BYTES, refuse_several_too_large, refuse_too_large
 from checkback.listener import HalfMessage, LocalTransactionState, TransactionListener, TransactionSendResult
@@ -24,7 +25,9 @@ from checkback.protocol import (
     TransactionOptions,
     decided,
     half_headers,
+    lawful_group,
     op_headers,
+    refuse_own_topic,
 )
 from checkback.real_topics import MissingTopic, RealTopics
 from checkback.scope import Rollback, TransactionScope
@@ -78,9 +81,15 @@ class TransactionProducer:
         kafka_options: Mapping[str, Any] | None = None,
         missing_topic: MissingTopic | str = MissingTopic.WARN,
     ) -> None:
+        lawful_group(group)
         self.group = group
         self.topics = topics or Topics()
+        if not isinstance(self.topics, Topics):
+            raise ConfigurationError(f"topics are checkback.Topics, not {type(topics).__name__}.")
+        if listener is not None and not hasattr(listener, "execute_local_transaction"):
+            raise ConfigurationError("A listener has execute_local_transaction and check_local_transaction.")
         self._listener = listener
+        self._lawful: set[str] = set()
         self._closed = False
         self._process = os.getpid()
         if kafka_options and not isinstance(transport, str):
@@ -192,13 +201,11 @@ class TransactionProducer:
         options: TransactionOptions | None,
         marked: Callable[[Headers], Headers] = tuple,
     ) -> HalfMessage:
-        if not isinstance(message, Message):
-            raise ProtocolError(f"A checkback.Message is what a producer sends, not {type(message).__name__}.")
-        topic, value, key, headers, partition = message
+        topic, value, key, headers, partition = message_of(message)
         transaction_id = _new_transaction_id()
-        wire = half_headers(transaction_id, self.group, topic, headers, partition=partition, options=options)
-        _refuse_unwritable(value, key)
-        self._real_topics.look(topic)
+        given = options_of(options)
+        wire = half_headers(transaction_id, self.group, topic, headers, partition=partition, options=given)
+        self._look([topic])
         half = self._write_half(value, key, marked(wire))
         return HalfMessage(transaction_id, topic, value, key, headers, half)
 
@@ -209,15 +216,15 @@ class TransactionProducer:
         ``send_in_transaction``.
         """
         self._refuse_when_closed()
+        messages = messages_of(messages)
         transaction_id = _new_transaction_id()
         value = pack(messages)
         refuse_several_too_large(messages)
         topic = messages[0].topic
-        wire = half_headers(transaction_id, self.group, topic, options=options, messages=len(messages))
-        for message in messages:
-            self._real_topics.look(message.topic)
+        wire = half_headers(transaction_id, self.group, topic, options=options_of(options), messages=len(messages))
+        self._look([message.topic for message in messages])
         half = self._write_half(value, None, wire)
-        return HalfMessage(transaction_id, topic, None, None, (), half, tuple(messages))
+        return HalfMessage(transaction_id, topic, None, None, (), half, messages)
 
     def _write_half(self, value: bytes | None, key: bytes | None, wire: Headers) -> HalfPosition:
         refuse_too_large(value, key, wire)
@@ -274,11 +281,22 @@ class TransactionProducer:
         return TransactionSendResult(message.transaction_id, state, message.half, remark)
 
     def _end(self, message: HalfMessage, action: Action, remark: str) -> None:
+        if not isinstance(message, HalfMessage):
+            raise ProtocolError(f"A half message is what prepare() gives, not {type(message).__name__}.")
         headers = op_headers(message.transaction_id, self.group, message.half, action, Source.PRODUCER)
-        content = remark.encode(errors="replace")[:MAX_REMARK_BYTES]
+        # the local transaction is over: whatever a remark is, it must not keep the op from being written
+        content = str(remark).encode(errors="replace")[:MAX_REMARK_BYTES].decode(errors="ignore").encode()
         # On the half message's partition number: that is where the query looks, and what orders ops of a half.
         record = OutgoingRecord(self.topics.op, message.half.partition, None, content, headers)
         self._transport.write_op(record, partial(_report_lost_op, message, action))
+
+    def _look(self, topics: Sequence[str]) -> None:
+        """Before a half message is written: can messages for these topics be delivered?"""
+        new = [topic for topic in topics if topic not in self._lawful]
+        for topic in new:
+            refuse_own_topic(topic, self.topics)
+        self._lawful.update(new)
+        self._real_topics.look(topics)
 
     def _missing(self, topics: Sequence[str]) -> list[str]:
         return self._transport.missing(topics)
@@ -308,18 +326,23 @@ class Transaction:
         self._producer = producer
         self._options = options
         self._messages: list[Message] = []
+        self._scope: TransactionScope | None = None
 
     def add(self, message: Message) -> Self:
         """Add a message. Nothing is written yet."""
-        self._messages.append(message)
+        self._messages.append(message_of(message))
         return self
 
     def __enter__(self) -> TransactionScope:
         """Write the half message; the block is the local transaction."""
+        if self._scope is not None:
+            raise ProtocolError("This transaction has been begun before: begin() makes a new one.")
         self._scope = TransactionScope(self.prepare, self._producer.end)
         return self._scope.__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
+        if self._scope is None:
+            raise ProtocolError("This transaction has not been begun.")
         return self._scope.__exit__(kind, error, at)
 
     def prepare(self) -> HalfMessage:
@@ -359,14 +382,6 @@ class _PartitionRun:
 
 def _new_transaction_id() -> str:
     return os.urandom(16).hex()  # as unique as a UUID, for a quarter of its time
-
-
-def _refuse_unwritable(value: bytes | None, key: bytes | None) -> None:
-    if value is None and key is None:
-        raise ProtocolError("A message without a value is a tombstone, and needs a key.")
-    for given in (value, key):
-        if given is not None and not isinstance(given, bytes):
-            raise ProtocolError(f"Value and key must be bytes or None, not {type(given).__name__}.")
 
 
 def _report_lost_op(message: HalfMessage, action: Action, error: BaseException) -> None:

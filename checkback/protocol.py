@@ -6,11 +6,12 @@ Headers are ``(str, bytes)`` pairs in the order in which they are written.
 """
 
 import functools
+import operator
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, SupportsIndex
 
 from checkback.exceptions import ProtocolError
 
@@ -292,6 +293,13 @@ def _bounded(name: str, text: str, most: int) -> None:
 
 
 # Few groups and topics are sent to often: their checks are made once.
+def lawful_group(group: str) -> None:
+    """Raises ProtocolError where this cannot be a producer group."""
+    if not isinstance(group, str):
+        raise ProtocolError(f"{GROUP} must be text, not {type(group).__name__}.")
+    _bounded(GROUP, group, MAX_GROUP_BYTES)
+
+
 @functools.lru_cache(1024)
 def _group_header(group: str) -> tuple[str, bytes]:
     _bounded(GROUP, group, MAX_GROUP_BYTES)
@@ -305,14 +313,23 @@ def _topic_header(topic: str) -> tuple[str, bytes]:
 
 
 def _number(name: str, value: int, digits: int) -> bytes:
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise ProtocolError(f"{name} must be a whole number, not {type(value).__name__}: {value!r:.40}.")
+    value = operator.index(value)
     if not 0 <= value < 10**digits:
-        raise ProtocolError(f"{name} must have 1 to {digits} digits and no sign, got {value}.")
+        raise ProtocolError(f"{name} must have 1 to {digits} digits and no sign.")
     return str(value).encode()
 
 
 def lawful_partition(partition: int) -> bytes:
     """The number as a header has it; raises ProtocolError where a half message may not ask for it."""
     return _number(PARTITION, partition, MAX_COUNT_DIGITS)
+
+
+def refuse_own_topic(topic: str, topics: Topics) -> None:
+    """Raises ProtocolError where a topic is one of Checkback's or Kafka's own: no message goes there."""
+    if topic in topics.all() or topic.startswith("__"):
+        raise ProtocolError(f"{TOPIC} must not be one of Checkback's or Kafka's own topics, as {topic} is.")
 
 
 def lawful_topic(topic: str) -> None:
@@ -332,7 +349,7 @@ def lawful_names(headers: Headers) -> None:
 
 def lawful_name(name: str) -> None:
     """Raises ProtocolError where this may not be the name of an application's header."""
-    if name.startswith(RESERVED_PREFIX):
+    if str.startswith(name, RESERVED_PREFIX):  # of str itself: a class of the application's may say anything
         raise ProtocolError(f"Header {name!r}: names beginning with {RESERVED_PREFIX!r} are Checkback's own.")
     # librdkafka ends a name at a zero byte, and its Python side does not survive a surrogate. Java reads U+FFFD
     # where bytes are not UTF-8.

@@ -4,7 +4,7 @@ import socket
 
 from checkback.exceptions import KafkaUnreachableError
 
-CONNECT_MS = 8_000
+CONNECT_MS = 6_000
 """When a client is made. kafka-python's own is 30 s, in which people at a terminal begin to doubt themselves."""
 _LOOK_SECONDS = 1.0
 

@@ -39,23 +39,25 @@ class RealTopics:
         self._lock = threading.Lock()
         self._looking: threading.Thread | None = None
 
-    def look(self, topic: str) -> None:
-        """Look at a topic before a message for it is written.
+    def look(self, topics: Sequence[str]) -> None:
+        """Look at topics before a half message for them is written.
 
         Raises:
-            MissingTopicError: Kafka does not have it, and messages for such topics are to be refused.
+            MissingTopicError: Kafka does not have one, and messages for such topics are to be refused.
+            KafkaUnreachableError: they are to be refused, and Kafka does not say.
         """
-        if topic in self._seen or self._action is MissingTopic.IGNORE:
+        if self._action is MissingTopic.IGNORE:
+            return
+        new = [topic for topic in topics if topic not in self._seen]
+        if not new:
             return
         if self._action is MissingTopic.REFUSE:
-            self._refuse(topic)
-            self._seen.add(topic)
+            self._refuse(new)
+            self._seen.update(new)
             return
         with self._lock:
-            if topic in self._seen:
-                return
-            self._seen.add(topic)
-            self._waiting.append(topic)
+            self._waiting += [topic for topic in new if topic not in self._seen]
+            self._seen.update(new)
             if self._looking is None:
                 # not in the caller's time: the first message to a topic is as quick as the others
                 self._looking = threading.Thread(target=self._warn, name="checkback-topics", daemon=True)
@@ -67,10 +69,11 @@ class RealTopics:
         if looking is not None:
             looking.join(seconds)
 
-    def _refuse(self, topic: str) -> None:
-        if self._missing([topic]):
+    def _refuse(self, topics: Sequence[str]) -> None:
+        missing = self._missing(topics)
+        if missing:
             raise MissingTopicError(
-                f"Kafka has no topic {topic}, and missing_topic is 'refuse': nothing was written. Create the topic."
+                f"Kafka has no topic {', '.join(missing)}, and missing_topic is 'refuse': nothing was written."
             )
 
     def _warn(self) -> None:

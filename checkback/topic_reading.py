@@ -7,6 +7,7 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
+from checkback.polling import poll
 from checkback.reaching import CONNECT_MS, no_kafka
 
 _POLL_MS = 200
@@ -53,7 +54,7 @@ def records_to_end(
     ends = (ends_of or consumer.end_offsets)(partitions)
     # an offset may be passed without a record: Kafka's own are not given
     while any(consumer.position(partition) < ends[partition] for partition in partitions):
-        for records in consumer.poll(timeout_ms=_POLL_MS).values():
+        for records in poll(consumer, _POLL_MS).values():
             yield from records
 
 
@@ -74,6 +75,6 @@ def records_as_they_come(
     (consumer.seek_to_end if new else consumer.seek_to_beginning)(*partitions)
     last = monotonic()
     while not stopped() and (idle_ms is None or monotonic() - last < idle_ms / 1000):
-        for records in consumer.poll(timeout_ms=_POLL_MS).values():
+        for records in poll(consumer, _POLL_MS).values():
             yield from records
             last = monotonic()

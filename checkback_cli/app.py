@@ -74,3 +74,5 @@ def run() -> None:
             f"[bold red]{type(error).__name__}[/]: {escape(str(error))}", highlight=False
         )
         sys.exit(_TRY_AGAIN if error.retriable else 1)
+    except OSError as error:  # a full disk behind standard output, for example
+        sys.exit(f"{type(error).__name__}: {error}")

@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from checkback.printable import printable
+
 
 def show_rows(names: Sequence[str], rows: Iterable[Sequence[object]], *, as_json: bool = False) -> None:
     """Print rows with these columns.
@@ -22,7 +24,7 @@ def show_rows(names: Sequence[str], rows: Iterable[Sequence[object]], *, as_json
     console = Console()
     if not console.is_terminal:
         for row in rows:
-            typer.echo("\t".join(_on_one_line(value) for value in row))
+            typer.echo("\t".join(printable(str(value)) for value in row))
         return
     rows = list(rows)
     if not rows:
@@ -32,9 +34,5 @@ def show_rows(names: Sequence[str], rows: Iterable[Sequence[object]], *, as_json
     for name in names:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*(escape(str(value)) for value in row))
+        table.add_row(*(escape(printable(str(value))) for value in row))
     console.print(table)
-
-
-def _on_one_line(value: object) -> str:
-    return str(value).replace("\t", " ").replace("\n", " ")

@@ -8,6 +8,7 @@ import typer
 
 from checkback.exceptions import CheckbackError, ConfigurationError
 from checkback.message_json import to_base64
+from checkback.printable import printable
 from checkback.signals import stop_on_signals
 from checkback.topic_reading import reading_consumer, records_as_they_come
 from checkback_cli.options import AsJson, BootstrapServer, ConfigFile
@@ -29,14 +30,15 @@ def read(
 ) -> None:
     """Print the messages of a topic as a read_committed consumer gets them, from its beginning until Ctrl-C.
 
-    Each line has partition:offset, key, value, and headers. What is not UTF-8 is shown in base64, after "base64:".
+    Each line has partition:offset, key, value, and headers; "-" is null. What is not UTF-8 is shown in base64, after
+    "base64:", and control characters as escapes. --json has bytes that are not UTF-8 as {"base64": "..."}.
     """
     kafka = load(config, bootstrap_server).kafka
     idle_ms = _duration(wait) if wait else None
     stopping = stop_on_signals()
     with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer:
         if not consumer.partitions_for_topic(topic):
-            raise ConfigurationError(f"Kafka has no topic {topic}.")
+            raise ConfigurationError(f"Kafka has no topic {printable(topic)}.")
         found = 0
         for record in records_as_they_come(consumer, topic, stopping.is_set, new=new, idle_ms=idle_ms):
             typer.echo(_as_json(record) if as_json else _as_line(record))
@@ -48,7 +50,7 @@ def read(
 
 
 def _as_line(record: Any) -> str:
-    headers = " ".join(f"{name}={_text(value)}" for name, value in record.headers)
+    headers = " ".join(f"{printable(name)}={_text(value)}" for name, value in record.headers)
     return "\t".join((f"{record.partition}:{record.offset}", _text(record.key), _text(record.value), headers))
 
 
@@ -58,24 +60,25 @@ def _as_json(record: Any) -> str:
         "partition": record.partition,
         "offset": record.offset,
         "time_ms": record.timestamp,
-        "key": _text_or_null(record.key),
-        "value": _text_or_null(record.value),
-        "headers": [[name, _text_or_null(value)] for name, value in record.headers],
+        "key": _spelled(record.key),
+        "value": _spelled(record.value),
+        "headers": [[name, _spelled(value)] for name, value in record.headers],
     }
     return json.dumps(body, ensure_ascii=False)
 
 
-def _text_or_null(content: bytes | None) -> str | None:
-    return None if content is None else _text(content)
+def _spelled(content: bytes | None) -> str | dict[str, str | None] | None:
+    try:
+        return None if content is None else content.decode()
+    except UnicodeDecodeError:
+        return {"base64": to_base64(content)}
 
 
 def _text(content: bytes | None) -> str:
-    if content is None:
-        return "-"
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        return f"base64:{to_base64(content)}"
+    spelled = _spelled(content)
+    if isinstance(spelled, dict):
+        return f"base64:{spelled['base64']}"
+    return "-" if spelled is None else printable(spelled)
 
 
 def _duration(text: str) -> int:

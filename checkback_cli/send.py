@@ -1,5 +1,6 @@
 """``checkback send``."""
 
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -48,7 +49,7 @@ def send(
     )
     with closing(producer):
         for text in [value] if value is not None else _lines(sys.stdin):
-            message = Message(topic, text.encode(), None if key is None else key.encode(), given, partition)
+            message = Message(topic, os.fsencode(text), None if key is None else os.fsencode(key), given, partition)
             half = producer.send(message, options=options)
             typer.echo(f"{half.transaction_id} lies at {half.half} of {settings.kafka.topic_prefix}half, for {topic}")
 
@@ -64,7 +65,7 @@ def _headers(given: Iterable[str]) -> list[tuple[str, bytes]]:
         name, equals, text = one.partition("=")
         if not equals:
             raise ConfigurationError(f"--header {one}: write NAME=VALUE.")
-        found.append((name, text.encode()))
+        found.append((name, os.fsencode(text)))
     return found
 
 

@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
-from checkback.protocol import Topics
+from checkback.protocol import Topics, lawful_topic, refuse_own_topic
 from checkback.topics import Made, TopicAdministration
 from checkback_cli.options import BootstrapServer, ConfigFile
 from conf import load
@@ -25,8 +25,10 @@ def create(
         list[str] | None,
         typer.Argument(help="Topics of your own that messages go to, to be created as well.", metavar="[TOPIC]..."),
     ] = None,
-    partitions: Annotated[int, typer.Option(min=1, help="Partitions of the half, op and check topics.")] = 8,
-    replication: Annotated[int, typer.Option(min=1, help="Replicas; 3 where messages must not be lost.")] = 1,
+    partitions: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Of the half, op and check topics, and of yours.")
+    ] = 8,
+    replication: Annotated[int, typer.Option(min=1, max=1_000, help="3 where messages must not be lost.")] = 1,
     config: ConfigFile = None,
     bootstrap_server: BootstrapServer = None,
 ) -> None:
@@ -39,6 +41,8 @@ def create(
     settings = load(config, bootstrap_server)
     kafka, ours = settings.kafka, Topics(settings.kafka.topic_prefix)
     for name in real or ():
+        lawful_topic(name)
+        refuse_own_topic(name, ours)
         if name.startswith(ours.prefix):
             raise ConfigurationError(f"{name} begins as Checkback's own topics do: choose another name.")
     with TopicAdministration(kafka.bootstrap_servers, kafka.python_client) as administration:

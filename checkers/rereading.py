@@ -9,14 +9,14 @@ from kafka import TopicPartition
 
 from checkback.check_protocol import CheckRequest
 from checkback.exceptions import ProtocolError
+from checkback.polling import poll
 from checkback.protocol import GROUP, TOPIC
 from checkers.behind import Backlog, Reading, Route
 from checkers.groups import Check
-from checkers.reading import poll
 
 _LOGGER = logging.getLogger(__name__)
 _POLL_MS = 50
-_A_SECOND = 2_500
+_A_SECOND = 2_150
 """Checks that are asked again: all of a group that comes back at once would make batches long for everybody."""
 _AT_ONCE = 500
 _LOOK_MS = 1_000

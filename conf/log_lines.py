@@ -4,6 +4,8 @@ import logging
 import sys
 import time
 
+from checkback.printable import printable
+
 
 class _Lines(logging.Formatter):
     """``2026-11-22 09:30:00.123Z INFO    Running``; UTC, so that lines of several machines can be laid side by side."""
@@ -14,6 +16,10 @@ class _Lines(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (logging's name)
+        record.message = printable(record.message)
+        return super().formatMessage(record)
 
 
 def log_to_stdout() -> None:

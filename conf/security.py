@@ -117,7 +117,7 @@ def _given(**values: str) -> dict[str, str | bool]:
 
 
 def _text(file: str) -> str:
-    return Path(file).read_text(encoding="ascii")
+    return Path(file).read_text(encoding="utf-8", errors="replace")  # comments may have anything
 
 
 def _quoted(text: str) -> str:

@@ -44,6 +44,13 @@ HostOrNetwork = Annotated[str, AfterValidator(_host_or_network)]
 Secret = Annotated[SecretStr, Field(min_length=16)]
 
 
+def _hosts_and_ports(text: str) -> str:
+    for one in text.split(","):
+        if not re.fullmatch(r"\s*(\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]]+):\d{1,5}\s*", one):
+            raise ValueError(f"write host:port, several with commas, not {one!r}")
+    return text
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -51,7 +58,7 @@ class _Section(BaseModel):
 class KafkaSettings(_Section):
     """Where Kafka is, and what each of the three clients needs to reach it."""
 
-    bootstrap_servers: Text = "localhost:9092"
+    bootstrap_servers: Annotated[str, AfterValidator(_hosts_and_ports)] = "localhost:9092"
     topic_prefix: Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$")] = "cb."
     source_options: dict[str, str] = {}
     sink_options: dict[str, str] = {}

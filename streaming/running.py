@@ -15,7 +15,7 @@ _MOST_REASONS = 5
 _HINTS = {
     "held": "It is tried again with growing pauses",
     "parked": "See 'checkback parked list'",
-    "rejected": "It will not be delivered: see 'checkback rejected'",
+    "rejected": "Nothing comes of it: see 'checkback rejected'",
 }
 
 
@@ -42,7 +42,7 @@ def log_batch(report: BatchReport) -> None:
     counts = "  ".join(f"{name} {number}" for name, number in sorted(report.counts.items()))
     _LOGGER.info("batch %d: %d written  %s", report.batch, report.written, counts)
     for (what, reason), number in report.reasons.most_common(_MOST_REASONS):
-        _LOGGER.warning("batch %d: %d %s: %s. %s.", report.batch, number, what, reason, _HINTS[what])
+        _LOGGER.warning("batch %d: %d %s: %s. %s.", report.batch, number, what, reason.rstrip("."), _HINTS[what])
     more = len(report.reasons) - _MOST_REASONS
     if more > 0:
         _LOGGER.warning("batch %d: %d more reasons of held, parked or rejected messages.", report.batch, more)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from checkback import protocol
-from checkback.exceptions import HalfMessageError
+from checkback.exceptions import ConfigurationError, HalfMessageError
 from checkback.message_json import unpack
 from checkback.protocol import (
     Action,
@@ -53,6 +53,8 @@ class RecordingTransport:
         lose_ops: bool = False,
         missing_topics: Collection[str] = (),
     ) -> None:
+        if partitions < 1:
+            raise ConfigurationError("A topic has at least one partition.")
         self.missing_topics = missing_topics
         self.refuse_halves = refuse_halves
         self.lose_ops = lose_ops
@@ -98,7 +100,7 @@ class RecordingTransport:
         decided = self._by_half[_text(own[protocol.HALF])]
         if decided.action is None:  # the first decision wins
             decided.action = Action(_text(own[protocol.ACTION]))
-            decided.remark = (record.value or b"").decode()
+            decided.remark = (record.value or b"").decode(errors="replace")
 
     def flush(self, seconds: float) -> None:
         """See :class:`~checkback.transports.Transport`."""

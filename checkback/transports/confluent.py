@@ -20,6 +20,7 @@ _IDLE_SECONDS = 0.5
 _JUST_MADE_SECONDS = 2.0  # until a broker knows of a topic that was made a moment ago
 _LOOK_AGAIN_SECONDS = 0.1
 _ASK_SECONDS = 8.0
+_WRONG_SETTINGS = frozenset({KafkaError._INVALID_ARG, KafkaError._CONFLICT})
 _TIMED_OUT = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT})
 
 
@@ -77,7 +78,9 @@ class ConfluentTransport:
             self._halves = Producer({"linger.ms": 0, **settings})
             self._ops = Producer({"linger.ms": OP_LINGER_MS, "delivery.report.only.error": True, **settings})
             self._halves.list_topics(timeout=min(CONNECT_MS, half_timeout_ms) / 1000)
-        except KafkaException as error:
+        except (KafkaException, ValueError, TypeError) as error:
+            if not isinstance(error, KafkaException) or error.args[0].code() in _WRONG_SETTINGS:
+                raise ConfigurationError(f"confluent-kafka cannot use these settings: {error}.") from error
             raise no_kafka(bootstrap_servers, error) from error
         self._polling = threading.Lock()
         self._waiting: deque[_Delivery] = deque()

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaProducer
-from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from kafka.errors import KafkaConfigurationError, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.reaching import CONNECT_MS, no_kafka
@@ -36,6 +36,8 @@ class KafkaPythonTransport:
         try:
             self._halves = KafkaProducer(**settings)
             self._ops = KafkaProducer(**{"linger_ms": min(OP_LINGER_MS, half_timeout_ms // 2), **settings})
+        except (KafkaConfigurationError, ValueError, TypeError, AttributeError) as error:
+            raise ConfigurationError(f"kafka-python cannot use these settings: {error}.") from error
         except KafkaError as error:
             raise no_kafka(bootstrap_servers, error) from error
 

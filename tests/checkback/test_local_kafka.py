@@ -178,5 +178,8 @@ def test_a_file_is_no_folder_for_it(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_another_kafka_uses_is_named(tmp_path: Path) -> None:
-    with LocalKafka(tmp_path / "kafka"), pytest.raises(BrokerStartError, match=r"Another Kafka uses .*kafka: stop that"):
+    with (
+        LocalKafka(tmp_path / "kafka"),
+        pytest.raises(BrokerStartError, match="Another Kafka uses"),
+    ):
         LocalKafka(tmp_path / "kafka").start()

@@ -67,7 +67,7 @@ def test_a_kafka_that_does_not_say_is_no_reason_to_warn(caplog: pytest.LogCaptur
 
     caplog.set_level(logging.WARNING)
     topics = RealTopics(away, "warn")
-    topics.look("orders")
+    topics.look(["orders"])
     topics.wait(5)
     assert warnings(caplog) == []
 

@@ -96,6 +96,6 @@ def test_rejected_records_are_listed_with_their_reasons(invoke: Invoke, place: P
     assert done.exit_code == 0, done.output
     first, second = done.output.splitlines()
     assert first.split("\t")[1:] == ["cb.half:1:7", "cb-id is missing", "", "shop", "orders", ""]
-    assert second.split("\t")[4] == "evil "
+    assert second.split("\t")[4] == r"evil\n"
     (only,) = invoke("rejected", "--group", "shop", "--json").output.splitlines()
     assert json.loads(only)["reason"] == "cb-id is missing"

@@ -31,7 +31,7 @@ def test_what_was_not_delivered_is_a_warning_with_its_reason_and_what_to_do(capl
     log_batch(made)
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
         f"batch 7: 3 held: {NO_TOPIC}. It is tried again with growing pauses.",
-        "batch 7: 1 rejected: cb-id is missing. It will not be delivered: see 'checkback rejected'.",
+        "batch 7: 1 rejected: cb-id is missing. Nothing comes of it: see 'checkback rejected'.",
     ]
 
 

@@ -5,7 +5,7 @@ import time
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from checkers.reading import poll
+from checkback.polling import poll
 from tests.fuzz.pieces import NotText
 from tests.place import Place
 
