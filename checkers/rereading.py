@@ -16,7 +16,7 @@ from checkers.groups import Check
 
 _LOGGER = logging.getLogger(__name__)
 _POLL_MS = 50
-_A_SECOND = 2_150
+_A_SECOND = 2_500
 """Checks that are asked again: all of a group that comes back at once would make batches long for everybody."""
 _AT_ONCE = 500
 _LOOK_MS = 1_000
