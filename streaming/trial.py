@@ -25,10 +25,15 @@ def try_folder(checkpoint: str) -> None:
         return
     folder = Path(checkpoint.removeprefix("file:"))
     there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
-    if not (there.is_dir() and os.access(there, os.W_OK)):
-        why = "may not be written to" if there.is_dir() else "is not a folder"
+    if not there.is_dir():
         raise JobStoppedError(
-            f"The checkpoint folder {checkpoint} cannot be made: {there} {why}. Name another one in job.checkpoint."
+            f"The checkpoint folder {checkpoint} cannot be made: {there} is not a folder. Name another one in "
+            "job.checkpoint."
+        )
+    if not os.access(there, os.W_OK):
+        raise JobStoppedError(
+            f"The job may not write to its files: {there} may not be written to. Give its user the checkpoint folder "
+            f"{checkpoint}, then start again."
         )
 
 

@@ -40,6 +40,7 @@ log.cleaner.dedupe.buffer.size=16777216
 
 _TAKEN = "Address already in use"
 _LOCKED = "Failed to acquire lock on file"
+_RELEASE_SECONDS = 15.0
 _REMOVE_SECONDS = 60.0
 """The supervisor removes the folder of a broker that had thousands of partitions before it ends."""
 
@@ -76,6 +77,7 @@ class LocalKafka:
         self._node = node if joins else 1
         self._controller_port = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self._started = False
 
     @property
     def bootstrap_servers(self) -> str:
@@ -122,7 +124,8 @@ class LocalKafka:
         class_path = os.pathsep.join(str(jar) for jar in kafka_jars())
         java = [str(java_command()), f"-Xmx{self._heap_megabytes}m", "-cp", class_path]
         if self._port:
-            _refuse_taken(self._port)
+            # a broker of ours that was killed has the port for a moment longer
+            _refuse_taken(self._port, _RELEASE_SECONDS if self._started else 0)
             self._start(java)
             return self
         for last in (False, False, True):
@@ -161,6 +164,7 @@ class LocalKafka:
             )
         with self.log_file.open("rb") as log:  # held open: a broker that ends may remove its folder
             self._wait_until_it_answers(log)
+        self._started = True
 
     def stop(self) -> None:
         """Stop the broker and wait for its end. Harmless when it does not run."""
@@ -263,17 +267,23 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _refuse_taken(port: int) -> None:
-    """Kafka's own way to say so takes seconds and a page."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: a port just left is free
+def _refuse_taken(port: int, seconds: float) -> None:
+    """Kafka's own way to say so takes seconds and a page. For ``seconds`` it is waited for."""
+    deadline = time.monotonic() + seconds
+    while True:
         try:
-            probe.bind(("127.0.0.1", port))
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: a port just left is free
+                probe.bind(("127.0.0.1", port))
         except OSError as error:
+            if time.monotonic() < deadline:
+                time.sleep(0.05)
+                continue
             raise BrokerStartError(
                 f"Port {port} cannot be had ({error.strerror}): end the program that has it, a Kafka perhaps, or "
                 "name another port; 0 takes a free one."
             ) from error
+        return
 
 
 def _listens(port: int) -> bool:

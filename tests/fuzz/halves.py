@@ -255,7 +255,7 @@ BROKEN: tuple[tuple[str, str, Breaking], ...] = (
             good,
             m.one(
                 headers=m.pick(
-                    (None, 1, "ab", [1], [["a", None]], [["a", "="]], [["cb-id", ""]], [["\ud800", ""]], [["\0", ""]])
+                    ({}, 1, "ab", [1], [["a", 1]], [["a", "="]], [["cb-id", ""]], [["\ud800", ""]], [["\0", ""]])
                 )
             ),
         ),

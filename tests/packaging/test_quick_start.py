@@ -47,11 +47,11 @@ def pattern(line: str) -> str:
 class Terminal:
     """A program in a terminal of its own: what it shows, and what is typed into it."""
 
-    def __init__(self, command: list[str], environment: Environment, **variables: str) -> None:
+    def __init__(self, command: list[str], environment: Environment, folder: Path, **variables: str) -> None:
         self._main, other = pty.openpty()
         self._process = subprocess.Popen(
             command,
-            cwd=environment.folder,
+            cwd=folder,
             env=environment.variables(COLUMNS="300", TERM="dumb", **variables),
             stdin=other,
             stdout=other,
@@ -96,12 +96,12 @@ class Terminal:
 
 
 @pytest.mark.timeout(400)
-def test_the_quick_start_does_what_it_says(job: Environment) -> None:
+def test_the_quick_start_does_what_it_says(job: Environment, tmp_path: Path) -> None:
     port = free_port()
     blocks = quick_start()
     [program] = [content for language, content in blocks if language == "python"]
     assert program.count("localhost:9092") == 1
-    Path(job.folder, "shop.py").write_text(program.replace("localhost:9092", f"127.0.0.1:{port}"), encoding="utf-8")
+    Path(tmp_path, "shop.py").write_text(program.replace("localhost:9092", f"127.0.0.1:{port}"), encoding="utf-8")
     variables = {"CHECKBACK_KAFKA__BOOTSTRAP_SERVERS": f"127.0.0.1:{port}", "CHECKBACK_JOB__DRIVER_MEMORY": "1g"}
     running: dict[str, Terminal] = {}
     with ExitStack() as open_terminals:
@@ -110,7 +110,7 @@ def test_the_quick_start_does_what_it_says(job: Environment) -> None:
             program, *arguments = shlex.split(command)
             given = [*arguments, "--port", str(port)] if command == "checkback kafka" else arguments
             bin_folder = Path(job.python).parent
-            terminal = Terminal([str(bin_folder / program), *given], job, **variables)
+            terminal = Terminal([str(bin_folder / program), *given], job, tmp_path, **variables)
             open_terminals.callback(terminal.close)
             return terminal
 
