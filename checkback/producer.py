@@ -27,7 +27,6 @@ from checkback.protocol import (
     half_headers,
     lawful_group,
     op_headers,
-    refuse_own_topic,
 )
 from checkback.real_topics import MissingTopic, RealTopics
 from checkback.scope import Rollback, TransactionScope
@@ -89,12 +88,11 @@ class TransactionProducer:
         if listener is not None and not hasattr(listener, "execute_local_transaction"):
             raise ConfigurationError("A listener has execute_local_transaction and check_local_transaction.")
         self._listener = listener
-        self._lawful: set[str] = set()
         self._closed = False
         self._process = os.getpid()
         if kafka_options and not isinstance(transport, str):
             raise ConfigurationError("kafka_options are for a transport that is named: set up your own one yourself.")
-        self._real_topics = RealTopics(self._missing, missing_topic)
+        self._real_topics = RealTopics(self._missing, missing_topic, self.topics)
         self._transport = (
             connect(transport, bootstrap_servers, half_timeout_ms, kafka_options or {})
             if isinstance(transport, str)
@@ -205,7 +203,7 @@ class TransactionProducer:
         transaction_id = _new_transaction_id()
         given = options_of(options)
         wire = half_headers(transaction_id, self.group, topic, headers, partition=partition, options=given)
-        self._look([topic])
+        self._real_topics.look([topic])
         half = self._write_half(value, key, marked(wire))
         return HalfMessage(transaction_id, topic, value, key, headers, half)
 
@@ -222,7 +220,7 @@ class TransactionProducer:
         refuse_several_too_large(messages)
         topic = messages[0].topic
         wire = half_headers(transaction_id, self.group, topic, options=options_of(options), messages=len(messages))
-        self._look([message.topic for message in messages])
+        self._real_topics.look([message.topic for message in messages])
         half = self._write_half(value, None, wire)
         return HalfMessage(transaction_id, topic, None, None, (), half, messages)
 
@@ -289,14 +287,6 @@ class TransactionProducer:
         # On the half message's partition number: that is where the query looks, and what orders ops of a half.
         record = OutgoingRecord(self.topics.op, message.half.partition, None, content, headers)
         self._transport.write_op(record, partial(_report_lost_op, message, action))
-
-    def _look(self, topics: Sequence[str]) -> None:
-        """Before a half message is written: can messages for these topics be delivered?"""
-        new = [topic for topic in topics if topic not in self._lawful]
-        for topic in new:
-            refuse_own_topic(topic, self.topics)
-        self._lawful.update(new)
-        self._real_topics.look(topics)
 
     def _missing(self, topics: Sequence[str]) -> list[str]:
         return self._transport.missing(topics)

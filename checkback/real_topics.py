@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from checkback.exceptions import CheckbackError, ConfigurationError, MissingTopicError
+from checkback.protocol import Topics, refuse_own_topic
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -24,16 +25,18 @@ class MissingTopic(StrEnum):
 class RealTopics:
     """Looks once at each topic that messages are sent to. All threads of a process may use one.
 
-    ``missing`` gives those of some topics that Kafka says it does not have; it may raise CheckbackError.
+    ``missing`` gives those of some topics that Kafka says it does not have; it may raise CheckbackError. ``own`` are
+    Checkback's, where no message goes.
     """
 
-    def __init__(self, missing: Callable[[Sequence[str]], list[str]], action: MissingTopic | str) -> None:
+    def __init__(self, missing: Callable[[Sequence[str]], list[str]], action: MissingTopic | str, own: Topics) -> None:
         try:
             self._action = MissingTopic(action)
         except ValueError:
             names = ", ".join(f"{one.value!r}" for one in MissingTopic)
             raise ConfigurationError(f"missing_topic is one of {names}, not {action!r}.") from None
         self._missing = missing
+        self._own = own
         self._seen: set[str] = set()
         self._waiting: list[str] = []
         self._lock = threading.Lock()
@@ -43,13 +46,17 @@ class RealTopics:
         """Look at topics before a half message for them is written.
 
         Raises:
+            ProtocolError: one is Checkback's or Kafka's own.
             MissingTopicError: Kafka does not have one, and messages for such topics are to be refused.
             KafkaUnreachableError: they are to be refused, and Kafka does not say.
         """
-        if self._action is MissingTopic.IGNORE:
-            return
         new = [topic for topic in topics if topic not in self._seen]
         if not new:
+            return
+        for topic in new:
+            refuse_own_topic(topic, self._own)
+        if self._action is MissingTopic.IGNORE:
+            self._seen.update(new)
             return
         if self._action is MissingTopic.REFUSE:
             self._refuse(new)

@@ -152,22 +152,26 @@ class TopicAdministration:
 
         A topic that was created a moment ago is not known to each broker at once.
         """
-        until = monotonic() + seconds
-        while missing := [name for name in names if not self._described(names).get(name)]:
-            if monotonic() > until:
-                return missing
-            sleep(_LOOK_AGAIN_SECONDS)
-        return []
+        known = self._known_within(names, seconds)
+        return [name for name in names if not known.get(name)]
 
     def partitions(self, names: Sequence[str]) -> dict[str, int]:
         """Number of partitions of each of these topics that exists."""
         return {name: len(partitions) for name, partitions in self._described(names).items()}
 
     def _described(self, names: Sequence[str]) -> dict[str, list[Any]]:
-        """Partitions of each of these topics that is there and has leaders."""
-        known = set(self._admin.list_topics())
-        found = self._admin.describe_topics([name for name in names if name in known])
+        """Partitions of each of these topics that the broker knows."""
+        found = self._admin.describe_topics(list(names))
         return {topic["name"]: topic["partitions"] for topic in found if not topic["error_code"]}
+
+    def _known_within(self, names: Sequence[str], seconds: float) -> dict[str, list[Any]]:
+        """The same, as soon as all are there, or after ``seconds``."""
+        until = monotonic() + seconds
+        while True:
+            known = self._described(names)
+            if monotonic() > until or all(known.get(name) for name in names):
+                return known
+            sleep(_LOOK_AGAIN_SECONDS)
 
     def check(self, topics: Topics, state_partitions: int) -> int:
         """Make sure that a job can run on these topics.
@@ -179,8 +183,9 @@ class TopicAdministration:
             ConfigurationError: a topic is missing, or keeps the producers' time.
             CheckpointMismatchError: their partitions do not fit.
         """
-        missing = self.wait_for(topics.all(), _JUST_CREATED_SECONDS)
-        counts = self.partitions(topics.all())
+        known = self._known_within(topics.all(), _JUST_CREATED_SECONDS)
+        counts = {name: len(partitions) for name, partitions in known.items()}
+        missing = [name for name in topics.all() if name not in counts]
         if missing:
             raise ConfigurationError(f"Kafka has no topic {', '.join(missing)}: run 'checkback topics create' first.")
         if counts[topics.half] > counts[topics.op]:

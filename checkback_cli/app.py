@@ -14,6 +14,7 @@ from checkback_cli.checks import run_checks
 from checkback_cli.config import config
 from checkback_cli.demo import demo
 from checkback_cli.kafka import kafka
+from checkback_cli.options import TRY_AGAIN
 from checkback_cli.parked import parked
 from checkback_cli.read import read
 from checkback_cli.rejected import rejected
@@ -21,8 +22,6 @@ from checkback_cli.run import run_job
 from checkback_cli.send import send
 from checkback_cli.topics import topics
 from checkback_cli.torture import run_torture
-
-_TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h
 
 app = typer.Typer(
     name="checkback",
@@ -73,6 +72,6 @@ def run() -> None:
         Console(stderr=True, soft_wrap=True).print(
             f"[bold red]{type(error).__name__}[/]: {escape(str(error))}", highlight=False
         )
-        sys.exit(_TRY_AGAIN if error.retriable else 1)
+        sys.exit(TRY_AGAIN if error.retriable else 1)
     except OSError as error:  # a full disk behind standard output, for example
         sys.exit(f"{type(error).__name__}: {error}")

@@ -5,6 +5,9 @@ from typing import Annotated
 
 import typer
 
+from checkback.exceptions import ConfigurationError
+from conf.durations import parse as milliseconds
+
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
@@ -24,5 +27,21 @@ BootstrapServer = Annotated[
         show_default=False,
     ),
 ]
+
+TRY_AGAIN = 75
+"""Exit status of what may go well another time: EX_TEMPFAIL of sysexits.h."""
+
+
+def duration_ms(option: str, text: str) -> int:
+    """Milliseconds of an option that is a duration.
+
+    Raises:
+        ConfigurationError: it is not one.
+    """
+    try:
+        return milliseconds(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{option} {text}: {error}.") from error
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]

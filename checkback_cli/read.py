@@ -11,9 +11,8 @@ from checkback.message_json import to_base64
 from checkback.printable import printable
 from checkback.signals import stop_on_signals
 from checkback.topic_reading import reading_consumer, records_as_they_come
-from checkback_cli.options import AsJson, BootstrapServer, ConfigFile
+from checkback_cli.options import AsJson, BootstrapServer, ConfigFile, duration_ms
 from conf import load
-from conf.durations import parse as milliseconds
 
 
 def read(
@@ -34,7 +33,7 @@ def read(
     "base64:", and control characters as escapes. --json has bytes that are not UTF-8 as {"base64": "..."}.
     """
     kafka = load(config, bootstrap_server).kafka
-    idle_ms = _duration(wait) if wait else None
+    idle_ms = duration_ms("--wait", wait) if wait else None
     stopping = stop_on_signals()
     with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer:
         if not consumer.partitions_for_topic(topic):
@@ -79,10 +78,3 @@ def _text(content: bytes | None) -> str:
     if isinstance(spelled, dict):
         return f"base64:{spelled['base64']}"
     return "-" if spelled is None else printable(spelled)
-
-
-def _duration(text: str) -> int:
-    try:
-        return milliseconds(text)
-    except ValueError as error:
-        raise ConfigurationError(f"--wait {text}: {error}.") from error

@@ -12,9 +12,8 @@ import typer
 from checkback.exceptions import ConfigurationError
 from checkback.producer import TransactionProducer
 from checkback.protocol import Message, Topics, TransactionOptions
-from checkback_cli.options import BootstrapServer, ConfigFile
+from checkback_cli.options import BootstrapServer, ConfigFile, duration_ms
 from conf import load
-from conf.durations import parse as milliseconds
 
 _GROUP = "checkback-send"
 
@@ -41,7 +40,9 @@ def send(
 ) -> None:
     """Send messages without a local transaction: the job delivers them. To try things, and for scripts."""
     settings = load(config, bootstrap_server)
-    options = TransactionOptions(deliver_at_ms=_time_in(delay)) if delay else None
+    options = (
+        TransactionOptions(deliver_at_ms=int(time.time() * 1000) + duration_ms("--delay", delay)) if delay else None
+    )
     given = _headers(headers or ())
     kafka = settings.kafka
     producer = TransactionProducer(
@@ -67,10 +68,3 @@ def _headers(given: Iterable[str]) -> list[tuple[str, bytes]]:
             raise ConfigurationError(f"--header {one}: write NAME=VALUE.")
         found.append((name, os.fsencode(text)))
     return found
-
-
-def _time_in(delay: str) -> int:
-    try:
-        return int(time.time() * 1000) + milliseconds(delay)
-    except ValueError as error:
-        raise ConfigurationError(f"--delay {delay}: {error}.") from error

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from checkback.exceptions import InstallationError
+from checkback_cli.options import TRY_AGAIN
 
 if TYPE_CHECKING:
     from torture import TortureReport
@@ -27,7 +28,6 @@ Postgresql = Annotated[
         show_envvar=True,
     ),
 ]
-_TRY_AGAIN = 75  # as checkback_cli.app
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the whole report there, too.", show_default=False)]
 
 
@@ -95,7 +95,7 @@ def _show(report: "TortureReport", console: Console, json_file: Path | None) -> 
         console.print(f"Logs are kept in {report.logs}.")
     if not report.holds and report.inconclusive:
         console.print(f"[bold yellow]No verdict[/]: {report.defect}")
-        raise typer.Exit(_TRY_AGAIN)
+        raise typer.Exit(TRY_AGAIN)
     if not report.holds:
         console.print(f"[bold red]A promise did not hold[/]: {report.defect}")
         raise typer.Exit(1)

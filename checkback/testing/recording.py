@@ -7,12 +7,7 @@ from threading import Lock
 from checkback import protocol
 from checkback.exceptions import ConfigurationError, HalfMessageError
 from checkback.message_json import unpack
-from checkback.protocol import (
-    Action,
-    HalfPosition,
-    Headers,
-    Message,
-)
+from checkback.protocol import Action, HalfPosition, Headers, Message
 from checkback.transports import Lost, OutgoingRecord
 
 

@@ -19,7 +19,6 @@ _LONGEST_WAIT_SECONDS = 0.02
 _IDLE_SECONDS = 0.5
 _JUST_MADE_SECONDS = 2.0  # until a broker knows of a topic that was made a moment ago
 _LOOK_AGAIN_SECONDS = 0.1
-_ASK_SECONDS = 8.0
 _WRONG_SETTINGS = frozenset({KafkaError._INVALID_ARG, KafkaError._CONFLICT})
 _TIMED_OUT = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT})
 
@@ -107,7 +106,7 @@ class ConfluentTransport:
     def missing(self, topics: Sequence[str]) -> list[str]:
         """See :class:`~checkback.transports.Transport`."""
         admin = AdminClient(self._options)  # kept: its answers end with it
-        answers = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_ASK_SECONDS)
+        answers = admin.describe_topics(TopicCollection(list(topics)), request_timeout=CONNECT_MS / 1000)
         return [name for name, answer in answers.items() if _is_missing(answer)]
 
     def write_half(self, record: OutgoingRecord) -> int:

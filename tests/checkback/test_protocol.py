@@ -11,15 +11,7 @@ from hypothesis import strategies as st
 from checkback import CheckRequest, HalfPosition, ProtocolError, Topics
 from checkback.check_protocol import Announcement, announcement_key
 from checkback.message_json import pack, unpack
-from checkback.protocol import (
-    VERSION,
-    Action,
-    Headers,
-    Message,
-    Source,
-    half_headers,
-    op_headers,
-)
+from checkback.protocol import VERSION, Action, Headers, Message, Source, half_headers, op_headers
 
 REQUEST = CheckRequest(
     transaction_id="tx-17",

@@ -7,6 +7,7 @@ import pytest
 
 from checkback import ConfigurationError, Message, MissingTopicError, TransactionProducer
 from checkback.exceptions import KafkaUnreachableError
+from checkback.protocol import Topics
 from checkback.real_topics import RealTopics
 from checkback.testing import RecordingTransport
 from checkback.transports import TransportName, connect
@@ -66,7 +67,7 @@ def test_a_kafka_that_does_not_say_is_no_reason_to_warn(caplog: pytest.LogCaptur
         raise KafkaUnreachableError(f"nobody says whether {topics} are there")
 
     caplog.set_level(logging.WARNING)
-    topics = RealTopics(away, "warn")
+    topics = RealTopics(away, "warn", Topics())
     topics.look(["orders"])
     topics.wait(5)
     assert warnings(caplog) == []

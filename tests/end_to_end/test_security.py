@@ -1,7 +1,6 @@
 """The job on a Kafka with TLS and SASL, set up once for all three clients; with wrong credentials it says so."""
 
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from checkback.topic_reading import reading_consumer, records_to_end
 from checkback.topics import TopicAdministration
 from conf import Settings
 from streaming import TransactionJob
+from tests.checkback.postgres import free_port
 from tests.place import wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
@@ -34,12 +34,6 @@ def certificate(folder: Path, name: str, *signed: str) -> None:
         *("-keyout", str(folder / f"{name}.key"), "-out", str(folder / f"{name}.pem"), *signed),
     ]
     subprocess.run(made, check=True, capture_output=True)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def in_one_line(file: Path) -> str:

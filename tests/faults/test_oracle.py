@@ -2,6 +2,7 @@
 
 import pytest
 
+from torture import TortureReport
 from torture.oracle import Body, imprint, judge
 
 ONE = Body("orders", b"key", b"value", (("trace", b"1"), ("trace", b"2")))
@@ -75,3 +76,11 @@ def test_what_nobody_has_decided_is_not_lost_and_no_success() -> None:
     only = judge(SENT, {"a": [ONE]}).without_undecided({"b"})
     assert (only.holds, only.nothing_wrong) == (False, True)
     assert str(only) == "0 lost, 0 repeated, 0 leaked, 0 changed, 1 not decided yet"
+
+
+def test_a_job_that_did_not_come_back_is_no_slow_machine() -> None:
+    waiting = judge(SENT, {"a": [ONE]}).without_undecided({"b"})
+    assert TortureReport(1, judgements={"kafka": waiting}).inconclusive
+    assert not TortureReport(
+        1, judgements={"kafka": waiting}, defect="Within 180 s nothing was delivered."
+    ).inconclusive
