@@ -2,6 +2,7 @@
 
 from bench.backlog import BacklogResult, measure_backlog
 from bench.checks import ChecksResult, measure_checks
+from bench.consume import ConsumerResult, measure_consumers
 from bench.latency import LatencyResult, measure_latency
 from bench.neighbours import Neighbours, NeighboursResult, measure_neighbours
 from bench.outage import Outage, OutageResult, measure_outage
@@ -11,6 +12,7 @@ from bench.throughput import ThroughputResult, measure_throughput
 __all__ = [
     "BacklogResult",
     "ChecksResult",
+    "ConsumerResult",
     "LatencyResult",
     "Neighbours",
     "NeighboursResult",
@@ -20,6 +22,7 @@ __all__ = [
     "ThroughputResult",
     "measure_backlog",
     "measure_checks",
+    "measure_consumers",
     "measure_latency",
     "measure_neighbours",
     "measure_outage",

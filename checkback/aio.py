@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -28,6 +29,20 @@ class AsyncTransactionProducer:
     def __init__(self, producer: TransactionProducer, *, threads: int = _THREADS) -> None:
         self.producer = producer
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="checkback-aio")
+
+    async def send(self, message: Message, *, options: TransactionOptions | None = None) -> HalfMessage:
+        """As :meth:`TransactionProducer.send`."""
+        return await self.in_thread(partial(self.producer.send, message, options=options))
+
+    async def send_later(
+        self,
+        message: Message,
+        *,
+        at: datetime | int | None = None,
+        delay: timedelta | float | None = None,
+    ) -> HalfMessage:
+        """As :meth:`TransactionProducer.send_later`."""
+        return await self.in_thread(partial(self.producer.send_later, message, at=at, delay=delay))
 
     async def prepare(self, message: Message, *, options: TransactionOptions | None = None) -> HalfMessage:
         """As :meth:`TransactionProducer.prepare`."""

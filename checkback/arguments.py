@@ -5,10 +5,13 @@ a lost one, of which its producer never hears.
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from checkback.exceptions import ProtocolError
 from checkback.protocol import Headers, Message, TransactionOptions
+
+_MOST_SECONDS = 10.0**11  # no number that fits into the header lies further ahead
 
 
 def message_of(given: Any) -> Message:
@@ -45,6 +48,28 @@ def options_of(given: Any) -> TransactionOptions | None:
     if given is not None and not isinstance(given, TransactionOptions):
         raise ProtocolError(f"options are checkback.TransactionOptions, not {type(given).__name__}.")
     return given
+
+
+def deliver_at_ms_of(at: Any, delay: Any, now_ms: int) -> int:
+    """When to deliver a message, in ms since 1970: a time, or a while from now; just one of the two.
+
+    Raises:
+        ProtocolError: both, none, or something else.
+    """
+    if (at is None) == (delay is None):
+        raise ProtocolError("A message is sent for later with either at=..., a time, or delay=..., a while.")
+    if isinstance(at, datetime):
+        if at.tzinfo is None:
+            raise ProtocolError("at must have a time zone: datetime(..., tzinfo=UTC).")
+        return round(at.timestamp() * 1000)
+    if at is not None:
+        if type(at) is not int:
+            raise ProtocolError(f"at is a datetime, or ms since 1970, not {type(at).__name__}.")
+        return int(at)
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < _MOST_SECONDS:
+        raise ProtocolError(f"delay is a timedelta, or seconds, and not negative; not {delay!r:.40}.")
+    return now_ms + round(seconds * 1000)
 
 
 def _pairs(headers: Any) -> Headers:

@@ -19,7 +19,7 @@ from checkback.check_protocol import MAX_BATCH, Announcement, announcement_key
 from checkback.exceptions import CheckbackError, ConfigurationError
 from checkback.listener import TransactionChecker
 from checkback.protocol import Topics
-from checkback.reaching import CONNECT_MS, no_kafka
+from checkback.reaching import CONNECT_MS, RECONNECT_MS, no_kafka
 from checkback.transports.kafka_python import close_producer
 
 _LOGGER = logging.getLogger(__name__)
@@ -61,6 +61,9 @@ class EndpointAnnouncer:
             "bootstrap_servers": bootstrap_servers,
             "bootstrap_timeout_ms": CONNECT_MS,
             "acks": "all",
+            # twice is no harm: an idempotent one ends with an outage that is longer than a record may wait
+            "enable_idempotence": False,
+            "reconnect_backoff_max_ms": RECONNECT_MS,
             "allow_auto_create_topics": False,
             "max_block_ms": int(_START_SECONDS * 1000),
         }

@@ -15,6 +15,8 @@
     ├── TransactionBlockedError    a check has rolled the transaction back; its local transaction must not commit
     ├── DuplicateTransactionError  the local transaction is in the transaction log already
     ├── OperatorError              what an operator asked for was not done, or not all of it
+    ├── ConsumerError              retriable = True; a consumer failed
+    │   └── OffsetGoneError              there is no message at the stored offset; when_offset_is_gone is "stop"
     ├── CheckServiceError          retriable = True; the check service failed
     ├── JobFailedError             retriable = True; the streaming job failed, Kafka being away, for example
     │   ├── DestinationError             retriable = True; a table that messages go to cannot be written to
@@ -90,6 +92,18 @@ class DuplicateTransactionError(CheckbackError):
 
 class OperatorError(CheckbackError):
     """What an operator asked for was not done, or not all of it."""
+
+
+class ConsumerError(CheckbackError):
+    """A consumer failed. Another one continues where it has stored that it was."""
+
+    retriable = True
+
+
+class OffsetGoneError(ConsumerError):
+    """A group's stored offset has no message any more, or never had one, and its setting is to stop then."""
+
+    retriable = False
 
 
 class CheckServiceError(CheckbackError):

@@ -21,7 +21,9 @@ HELD_SPARE = 3
 """A half message that the job writes again has headers of its own besides, and those of a transaction of several
 messages beside the one message's: it may have so many times as many."""
 
-
+MOST_RECORD_BYTES = 100_000_000
+"""Of a record that the job, or a consumer, writes to topics that take any size; Kafka's own limit of a request
+(``socket.request.max.bytes``) is a little higher."""
 MAX_UNFOLDED_BYTES = 16 << 20
 """Of what becomes of a half message of several messages: each with the half's headers beside its own."""
 MESSAGE_BYTES = 100

@@ -2,17 +2,13 @@
 
 import logging
 from collections.abc import Iterable, Mapping
-from contextlib import closing
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from kafka import KafkaProducer
-from kafka.errors import KafkaError
-
 from checkback import protocol
-from checkback.exceptions import ConfigurationError, OperatorError, ProtocolError
-from checkback.protocol import Action, HalfPosition, Source, Topics, op_headers
-from checkback.reaching import CONNECT_MS, no_kafka
+from checkback.exceptions import ConfigurationError, ProtocolError
+from checkback.operator_ops import OperatorOps
+from checkback.protocol import Action, HalfPosition, Topics
 from checkback.topic_reading import reading_consumer, records_to_end
 
 _LOGGER = logging.getLogger(__name__)
@@ -56,7 +52,8 @@ class ParkedMessages:
         self, bootstrap_servers: str, topics: Topics | None = None, options: Mapping[str, Any] | None = None
     ) -> None:
         self._topics = topics or Topics()
-        self._client = {"bootstrap_servers": bootstrap_servers, "bootstrap_timeout_ms": CONNECT_MS, **(options or {})}
+        self._bootstrap_servers = bootstrap_servers
+        self._options = options
         self._consumer = reading_consumer(bootstrap_servers, options=options)
 
     def __enter__(self) -> Self:
@@ -78,7 +75,7 @@ class ParkedMessages:
         found: dict[_Place, ParkedMessage] = {}
         for record in records_to_end(self._consumer, topic):
             try:
-                message = _parked(record, found)
+                message = _merged(found, parked_record(record))
             except (KeyError, AttributeError, UnicodeDecodeError, ProtocolError) as error:
                 _LOGGER.warning("Skipped offset %s of %s, which the job did not write: %r", record.offset, topic, error)
                 continue
@@ -94,31 +91,29 @@ class ParkedMessages:
             OperatorError: Kafka did not take one; those before it are written.
             KafkaUnreachableError: no Kafka answers.
         """
-        try:
-            producer = KafkaProducer(acks="all", **self._client)
-        except KafkaError as error:
-            raise no_kafka(str(self._client["bootstrap_servers"]), error) from error
-        with closing(producer):
-            futures = []
-            for message in messages:
-                headers = op_headers(message.transaction_id, message.group, message.half, action, Source.OPERATOR)
-                place = {"headers": headers, "partition": message.half.partition}
-                futures.append((message, producer.send(self._topics.op, remark.encode(), **place)))
-            for message, sent in futures:
-                try:
-                    sent.get(30)
-                except KafkaError as error:
-                    raise OperatorError(
-                        f"The {action} of {message.transaction_id} did not reach Kafka; do it again. ({error})"
-                    ) from error
+        with OperatorOps(self._bootstrap_servers, self._topics, self._options) as ops:
+            ops.write(((message.transaction_id, message.group, message.half) for message in messages), action, remark)
 
 
-def _parked(record: Any, found: Mapping[_Place, ParkedMessage]) -> ParkedMessage:
+class ParkedEnd(NamedTuple):
+    """A record of ``cb.parked`` that says what became of an earlier one."""
+
+    half: HalfPosition
+    transaction_id: str
+    became: str
+
+
+def parked_record(record: Any) -> ParkedMessage | ParkedEnd:
+    """Read a record of ``cb.parked``.
+
+    Raises:
+        KeyError, AttributeError, UnicodeDecodeError, ProtocolError: the job did not write it.
+    """
     headers = dict(reversed(record.headers))
     half = HalfPosition.parse(headers[protocol.HALF].decode())
     became = headers.get(protocol.ENDED)
     if became is not None:
-        return found[half, headers[protocol.ID].decode()]._replace(became=became.decode())
+        return ParkedEnd(half, headers[protocol.ID].decode(), became.decode())
     undeliverable = headers[protocol.REASON].startswith(protocol.UNDELIVERABLE.encode())
     return ParkedMessage(
         kept=not undeliverable or protocol.FROM in headers,
@@ -131,3 +126,9 @@ def _parked(record: Any, found: Mapping[_Place, ParkedMessage]) -> ParkedMessage
         value=record.value,
         time_ms=record.timestamp,
     )
+
+
+def _merged(found: Mapping[_Place, ParkedMessage], said: ParkedMessage | ParkedEnd) -> ParkedMessage:
+    if isinstance(said, ParkedMessage):
+        return said
+    return found[said.half, said.transaction_id]._replace(became=said.became)

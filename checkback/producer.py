@@ -5,12 +5,13 @@ import logging
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import partial, wraps
-from time import monotonic
+from time import monotonic, time_ns
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from checkback.arguments import message_of, messages_of, options_of
+from checkback.arguments import deliver_at_ms_of, message_of, messages_of, options_of
 from checkback.exceptions import ConfigurationError, ProducerClosedError, ProtocolError
 from checkback.limits import MAX_REMARK_BYTES, refuse_several_too_large, refuse_too_large
 from checkback.listener import HalfMessage, LocalTransactionState, TransactionListener, TransactionSendResult
@@ -187,6 +188,23 @@ class TransactionProducer:
         """
         self._refuse_when_closed()
         return self._written(message, options, decided)
+
+    def send_later(
+        self,
+        message: Message,
+        *,
+        at: datetime | int | None = None,
+        delay: timedelta | float | None = None,
+    ) -> HalfMessage:
+        """As :meth:`send`, delivered at a time or after a while, by the job's clock; at most ``delay_max`` ahead (7 d).
+
+        Args:
+            message: what consumers will get.
+            at: a datetime with a time zone, or ms since 1970. One that is over means now.
+            delay: instead of ``at``: a timedelta, or seconds, from this machine's now on.
+        """
+        deliver_at_ms = deliver_at_ms_of(at, delay, time_ns() // 1_000_000)
+        return self.send(message, options=TransactionOptions(deliver_at_ms=deliver_at_ms))
 
     def prepare(self, message: Message, *, options: TransactionOptions | None = None) -> HalfMessage:
         """Write a half message and wait until Kafka has it. Arguments and errors as in ``send_in_transaction``."""

@@ -136,11 +136,30 @@ class Topics:
         """Its consumer-group offsets say which batches are in; its records say nothing."""
         return f"{self.prefix}progress"
 
+    @property
+    def control(self) -> str:
+        """Compacted: what consumers are told to do, and what they have done."""
+        return f"{self.prefix}control"
+
+    @property
+    def later(self) -> str:
+        """Half messages with their own decision, written in transactions; the job moves them to :attr:`half`."""
+        return f"{self.prefix}later"
+
+    def retry(self, group: str) -> str:
+        """Where the job delivers what a consumer group is to try again; not one of Checkback's own topics."""
+        return f"{self.prefix}retry.{group}"
+
+    def dead(self, group: str) -> str:
+        """A consumer group's dead letters; likewise."""
+        return f"{self.prefix}dlq.{group}"
+
     def all(self) -> tuple[str, ...]:
         """Every topic of Checkback's own."""
         return (
             *(self.half, self.op, self.check, self.parked),
             *(self.rejected, self.status, self.producers, self.progress),
+            *(self.control, self.later),
         )
 
 
@@ -335,8 +354,13 @@ def refuse_own_topic(topic: str, topics: Topics) -> None:
 def lawful_topic(topic: str) -> None:
     """Raises ProtocolError where a half message may not name it as its real topic."""
     _bounded(TOPIC, topic, MAX_TOPIC_BYTES)
-    if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
+    if not is_topic_name(topic):
         raise ProtocolError(f"{TOPIC} must be a name Kafka allows (a-z A-Z 0-9 . _ -), not {topic!r}.")
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether Kafka allows a topic of this name."""
+    return bool(_TOPIC.fullmatch(name)) and name not in {".", ".."} and len(name) <= MAX_TOPIC_BYTES
 
 
 def lawful_names(headers: Headers) -> None:

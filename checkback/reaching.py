@@ -6,6 +6,11 @@ from checkback.exceptions import KafkaUnreachableError
 
 CONNECT_MS = 6_000
 """When a client is made. kafka-python's own is 30 s, in which people at a terminal begin to doubt themselves."""
+RECONNECT_MS = 1_000
+"""Longest pause before a broker that was away is tried again.
+
+kafka-python's own is 30 s, librdkafka's 10 s: after an outage everybody would wait for as long.
+"""
 _LOOK_SECONDS = 1.0
 
 

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 from kafka import KafkaConsumer
 
 from checkback import protocol
-from checkback.exceptions import ConfigurationError
 from checkback.protocol import Topics
-from checkback.topic_reading import records_to_end
+from checkback.topic_reading import own_topic, records_to_end
 
 
 class RejectedRecord(NamedTuple):
@@ -28,15 +27,13 @@ class RejectedRecord(NamedTuple):
     """When it was rejected, in ms since 1970."""
 
 
-def rejected_records(consumer: KafkaConsumer, topics: Topics) -> Iterator[RejectedRecord]:
-    """All that ``cb.rejected`` has now, in its order.
+def rejected_records(consumer: KafkaConsumer, topics: Topics, since_ms: int = 0) -> Iterator[RejectedRecord]:
+    """All that ``cb.rejected`` has now, of what was written there since then, in its order.
 
     Raises:
         ConfigurationError: there is no such topic.
     """
-    if not consumer.partitions_for_topic(topics.rejected):
-        raise ConfigurationError(f"Kafka has no topic {topics.rejected}: run 'checkback topics create' first.")
-    for record in records_to_end(consumer, topics.rejected):
+    for record in records_to_end(consumer, own_topic(consumer, topics.rejected), since_ms=since_ms):
         yield _rejected(record)
 
 

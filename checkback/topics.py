@@ -11,6 +11,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import InvalidReplicationFactorError, KafkaError, TopicAlreadyExistsError
 
 from checkback.exceptions import CheckpointMismatchError, ConfigurationError
+from checkback.limits import MOST_RECORD_BYTES
 from checkback.protocol import Topics
 from checkback.reaching import CONNECT_MS, no_kafka
 from checkback.retention import Times, lengthen, refuse_short, shorter_retention
@@ -19,18 +20,33 @@ _LOGGER = logging.getLogger(__name__)
 _DAY_MS = 24 * 3_600_000
 _CHECKS_MS = 6 * 3_600_000
 """Checks are read at once, or wait for their group; after ``transactions.check_answer_ttl`` they are written again."""
+_CONTROL_MS = 7 * _DAY_MS
+"""Consumers hear of what they are to do at once; of a command that died, what it has left goes some day."""
 _TIME, _OWN_TIME = "message.timestamp.type", "LogAppendTime"
 """A topic's records have the broker's time. A producer's may be wrong by years: retention then deletes them at once."""
 _PACKING, _UNPACKED = "compression.type", "uncompressed"
 """The broker keeps unpacked what a producer compressed: so ``max.message.bytes`` is a limit of what the job gets."""
-MOST_BYTES = 100_000_000
-"""Of a record that the job writes; Kafka's own limit of a request (``socket.request.max.bytes``) is a little higher."""
+MOST_BYTES = MOST_RECORD_BYTES
+"""Of a record that the job writes."""
 
 _KNOWN_SECONDS = 15.0
 """For a topic that was created to be known, by a broker that has much to do."""
 _JUST_CREATED_SECONDS = 5.0
 """Likewise before a job says that a topic is missing: 'topics create' may have ended a moment ago."""
 _LOOK_AGAIN_SECONDS = 0.1
+
+
+def admin_client(bootstrap_servers: str, options: Mapping[str, Any] | None = None) -> KafkaAdminClient:
+    """A client that asks brokers; ``options`` are further ones of kafka-python's, and override ours.
+
+    Raises:
+        KafkaUnreachableError: no Kafka answers.
+    """
+    client = {"bootstrap_servers": bootstrap_servers, "bootstrap_timeout_ms": CONNECT_MS, **(options or {})}
+    try:
+        return KafkaAdminClient(**client)
+    except KafkaError as error:
+        raise no_kafka(bootstrap_servers, error, "kafka.bootstrap_servers") from error
 
 
 class Made(StrEnum):
@@ -45,11 +61,7 @@ class TopicAdministration:
     """A short-lived connection for topics; use it as a context manager."""
 
     def __init__(self, bootstrap_servers: str, options: Mapping[str, Any] | None = None) -> None:
-        try:
-            client = {"bootstrap_servers": bootstrap_servers, "bootstrap_timeout_ms": CONNECT_MS, **(options or {})}
-            self._admin = KafkaAdminClient(**client)
-        except KafkaError as error:
-            raise no_kafka(bootstrap_servers, error, "kafka.bootstrap_servers") from error
+        self._admin = admin_client(bootstrap_servers, options)
 
     def __enter__(self) -> Self:
         return self
@@ -94,9 +106,11 @@ class TopicAdministration:
             topics.status: (1, compact),
             topics.producers: (1, compact),
             topics.progress: (progress_partitions, {}),
+            topics.control: (1, {"cleanup.policy": "compact,delete", "retention.ms": str(_CONTROL_MS)}),
+            topics.later: (partitions, read_again),
         }
         created = {
-            name: self.create_one(name, count, replication, {**_rules_of(topics)[name], **configuration})
+            name: self.create_one(name, count, replication, {**rules_of(topics)[name], **configuration})
             for name, (count, configuration) in wanted.items()
         }
         there = [name for name, new in created.items() if not new]
@@ -104,7 +118,7 @@ class TopicAdministration:
         self._correct(wrong)
         short = [
             name
-            for name in (topics.half, topics.op)
+            for name in (topics.half, topics.op, topics.later)
             if name in there and shorter_retention(self._admin, name, times.half_retention_ms) is not None
         ]
         for name in short:
@@ -213,7 +227,7 @@ class TopicAdministration:
 
     def _breaking_rules(self, topics: Topics, names: Iterable[str]) -> dict[str, dict[str, str]]:
         """Those of these topics that are known to be configured otherwise, with what is to be set."""
-        rules = _rules_of(topics)
+        rules = rules_of(topics)
         asked = [ConfigResource(ConfigResourceType.TOPIC, name, list(rules[name])) for name in names]
         if not asked:
             return {}
@@ -262,9 +276,9 @@ def few_ops(half: str, op: str, half_partitions: int, op_partitions: int) -> str
     )
 
 
-def _rules_of(topics: Topics) -> dict[str, dict[str, str]]:
+def rules_of(topics: Topics) -> dict[str, dict[str, str]]:
     """What the configuration of each of Checkback's topics must say."""
-    written_by_applications = (topics.half, topics.op, topics.producers)
+    written_by_applications = (topics.half, topics.op, topics.producers, topics.later)
     return {
         name: {_TIME: _OWN_TIME, **({_PACKING: _UNPACKED} if name in written_by_applications else {})}
         for name in topics.all()

@@ -6,30 +6,24 @@ is therefore not in ``import checkback``: ``from checkback.transaction_log impor
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Column, Connection, DateTime, Engine, MetaData, String, Table, inspect, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import SingletonThreadPool, StaticPool
 from sqlalchemy.schema import CreateTable
 
 from checkback.check_protocol import CheckRequest
+from checkback.database import INSERTS, refuse_autocommit
 from checkback.exceptions import ConfigurationError, DuplicateTransactionError, TransactionBlockedError
 from checkback.listener import LocalTransactionState
 
 COMMITTED = "committed"
 BLOCKED = "blocked"
 
-# ON CONFLICT DO NOTHING: a plain insert that fails would end PostgreSQL's transaction before we could look why, and
-# a savepoint around it would be the outermost one under pysqlite, whose release commits.
-_INSERTS: dict[str, Callable[[Table], postgresql.Insert | sqlite.Insert]] = {
-    "postgresql": postgresql.insert,
-    "sqlite": sqlite.insert,
-}
 _POSTGRESQL_LOCK_NOT_AVAILABLE = "55P03"
 
 
@@ -54,9 +48,9 @@ class SqlTransactionLog:
     """
 
     def __init__(self, engine: Engine, *, table: str = "checkback_transactions", lock_timeout_ms: int = 1_000) -> None:
-        if engine.dialect.name not in _INSERTS:
+        if engine.dialect.name not in INSERTS:
             raise ConfigurationError(
-                f"The transaction log works on {' and '.join(_INSERTS)}, not on {engine.dialect.name}: "
+                f"The transaction log works on {' and '.join(INSERTS)}, not on {engine.dialect.name}: "
                 "answer checks with a check_local_transaction of your own."
             )
         if isinstance(engine.pool, StaticPool | SingletonThreadPool):
@@ -103,7 +97,7 @@ class SqlTransactionLog:
         """
         if isinstance(connection, Session):
             connection = connection.connection()
-        _refuse_autocommit(connection)
+        refuse_autocommit(connection, "the local transaction")
         if self._insert(connection, transaction_id, COMMITTED):
             return
         if self._state(connection, transaction_id) == COMMITTED:
@@ -160,7 +154,7 @@ class SqlTransactionLog:
     def _insert(self, connection: Connection, transaction_id: str, state: str) -> bool:
         """Whether there was no row yet. Waits for a running transaction that has inserted one."""
         row = {"transaction_id": transaction_id, "state": state, "recorded_at": datetime.now(UTC)}
-        insert = _INSERTS[self._engine.dialect.name](self._table).values(row).on_conflict_do_nothing()
+        insert = INSERTS[self._engine.dialect.name](self._table).values(row).on_conflict_do_nothing()
         # RETURNING and no rowcount: SQLAlchemy does not keep that of an insert
         return connection.execute(insert.returning(self._table.c.state)).first() is not None
 
@@ -200,22 +194,6 @@ def _busy_timeout(connection: Connection, milliseconds: int) -> Iterator[None]:
         yield
     finally:
         driver.execute(f"PRAGMA busy_timeout = {before:d}").close()
-
-
-def _refuse_autocommit(connection: Connection) -> None:
-    """A row that is committed by itself would have checks answer *commit* for a local transaction that fails later."""
-    if not connection.in_transaction():
-        connection.begin()  # as the insert would: where BEGIN is sent by an event, the driver knows only then
-    driver = connection.connection.dbapi_connection
-    autocommit = getattr(driver, "autocommit", False) is True  # sqlite3 has -1 for its legacy mode
-    if connection.dialect.name == "sqlite":
-        by_itself = autocommit or getattr(driver, "isolation_level", "") is None
-        autocommit = by_itself and not getattr(driver, "in_transaction", True)
-    if autocommit:
-        raise ConfigurationError(
-            "This connection is in autocommit mode, so the record would not belong to the local transaction: "
-            "open a database transaction."
-        )
 
 
 def _is_lock_timeout(error: DBAPIError) -> bool:

@@ -4,24 +4,36 @@ import sys
 from typing import Annotated
 
 import typer
+from kafka.errors import KafkaError
 from rich.console import Console
 from rich.markup import escape
 
 from checkback.exceptions import CheckbackError
+from checkback.printable import printable
 from checkback.version import __version__
 from checkback_cli.bench import bench
 from checkback_cli.checks import run_checks
 from checkback_cli.config import config
+from checkback_cli.decide import commit, redeliver, resume, rollback
 from checkback_cli.demo import demo
+from checkback_cli.dlq import dlq
+from checkback_cli.doctor import doctor
+from checkback_cli.groups import groups
+from checkback_cli.in_doubt import in_doubt
 from checkback_cli.kafka import kafka
+from checkback_cli.offsets import offsets
 from checkback_cli.options import TRY_AGAIN
 from checkback_cli.parked import parked
 from checkback_cli.read import read
 from checkback_cli.rejected import rejected
 from checkback_cli.run import run_job
 from checkback_cli.send import send
+from checkback_cli.show import show
+from checkback_cli.status import status
+from checkback_cli.tail import tail
 from checkback_cli.topics import topics
 from checkback_cli.torture import run_torture
+from conf.log_lines import last_line
 
 app = typer.Typer(
     name="checkback",
@@ -30,7 +42,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help=(
         "Transactional messages for Kafka: a message appears if, and only if, your database transaction commits.\n\n"
-        "Try it: checkback demo. Run it: checkback topics create, then checkback run. Settings: checkback config."
+        "Try it: checkback demo. Run it: checkback topics create, then checkback run. Settings: checkback config.\n\n"
+        "Something is stuck: checkback status, checkback open, checkback show TX, checkback commit TX or rollback TX. "
+        "Something does not work: checkback doctor."
     ),
 )
 
@@ -50,18 +64,24 @@ def _options(
     pass
 
 
-app.command("demo")(demo)
-app.command("run")(run_job)
-app.command("checks")(run_checks)
-app.add_typer(topics, name="topics")
-app.add_typer(parked, name="parked")
-app.command("send")(send)
-app.command("read")(read)
-app.command("rejected")(rejected)
-app.command("config")(config)
-app.command("kafka")(kafka)
-app.command("torture")(run_torture)
-app.add_typer(bench, name="bench")
+_ON_CALL, _RUN, _TRY = "On call", "Run it", "Try and measure it"
+for _name, _command in (
+    *(("status", status), ("doctor", doctor), ("open", in_doubt), ("show", show)),
+    *(("commit", commit), ("rollback", rollback), ("resume", resume), ("redeliver", redeliver)),
+):
+    app.command(_name, rich_help_panel=_ON_CALL)(_command)
+app.add_typer(parked, name="parked", rich_help_panel=_ON_CALL)
+for _name, _command in (("rejected", rejected), ("groups", groups), ("tail", tail)):
+    app.command(_name, rich_help_panel=_ON_CALL)(_command)
+app.add_typer(dlq, name="dlq", rich_help_panel=_ON_CALL)
+app.add_typer(offsets, name="offsets", rich_help_panel=_ON_CALL)
+app.command("run", rich_help_panel=_RUN)(run_job)
+app.command("checks", rich_help_panel=_RUN)(run_checks)
+app.add_typer(topics, name="topics", rich_help_panel=_RUN)
+app.command("config", rich_help_panel=_RUN)(config)
+for _name, _command in (("demo", demo), ("kafka", kafka), ("send", send), ("read", read), ("torture", run_torture)):
+    app.command(_name, rich_help_panel=_TRY)(_command)
+app.add_typer(bench, name="bench", rich_help_panel=_TRY)
 
 
 def run() -> None:
@@ -69,9 +89,16 @@ def run() -> None:
     try:
         app()
     except CheckbackError as error:
-        Console(stderr=True, soft_wrap=True).print(
-            f"[bold red]{type(error).__name__}[/]: {escape(str(error))}", highlight=False
+        name = type(error).__name__
+        said = printable(str(error))
+        logged = last_line(f"{name}: {said}")
+        console = Console(stderr=True, soft_wrap=True, highlight=False)
+        console.print(
+            f"[bold red]{name}[/]: {escape(printable(str(error)))}" if logged is None else escape(printable(logged))
         )
+        sys.exit(TRY_AGAIN if error.retriable else 1)
+    except KafkaError as error:
+        sys.stderr.write(f"{type(error).__name__}: {error or 'Kafka says no more'}\n")
         sys.exit(TRY_AGAIN if error.retriable else 1)
     except OSError as error:  # a full disk behind standard output, for example
         sys.exit(f"{type(error).__name__}: {error}")

@@ -83,6 +83,23 @@ def producer(
         _write({result.transport: asdict(result) for result in results}, json_file)
 
 
+@bench.command("consume")
+def consume(
+    messages: Annotated[int, typer.Option(min=10_000, help="Messages in the topic.")] = 60_000,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of the consumer.")] = 10,
+    listener_ms: Annotated[float, typer.Option(min=0.1, help="How long the listener takes.")] = 1.0,
+    json_file: JsonFile = None,
+) -> None:
+    """Messages per second of a push consumer, with both clients; beside the client alone, and with a tenth failing."""
+    from bench import measure_consumers
+
+    with Console(stderr=True).status("Reading with both clients, alone, all well, and with a tenth that fails ..."):
+        results = measure_consumers(messages, threads, listener_ms)
+    _show({f"{result.transport} {name}": value for result in results for name, value in asdict(result).items()}, None)
+    if json_file is not None:
+        _write({result.transport: asdict(result) for result in results}, json_file)
+
+
 @bench.command("checks")
 def checks(
     number: Annotated[int, typer.Option("--checks", min=1000, help="Checks to work off.")] = 60_000,

@@ -15,16 +15,22 @@ def run_checks(config: ConfigFile = None, bootstrap_server: BootstrapServer = No
 
     Run as many as you like: they share the checks, and take over from one another. While Kafka is away they wait.
     """
+    from prometheus_client import CollectorRegistry
+
     from checkers import CheckService
+    from checkers.metrics import serve
 
     settings = load(config, bootstrap_server)
-    log_to_stdout()
+    log_to_stdout(settings.log)
     stopping = stop_on_signals()
-    service = CheckService(settings)
+    registry = CollectorRegistry()
+    service = CheckService(settings, registry=registry)
     service.start()
+    stop_serving = serve(registry, settings.checks.http_host, settings.checks.http_port)
     _LOGGER.info("Answering checks for %s. Ctrl-C stops it.", settings.kafka.bootstrap_servers)
     try:
         while not stopping.wait(1):
             service.raise_if_dead()
     finally:
         service.stop()
+        stop_serving()

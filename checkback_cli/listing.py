@@ -1,7 +1,8 @@
 """How commands print lists: a table for people, lines with tabs for pipes, JSON for programs."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -11,15 +12,16 @@ from rich.table import Table
 from checkback.printable import printable
 
 
-def show_rows(names: Sequence[str], rows: Iterable[Sequence[object]], *, as_json: bool = False) -> None:
+def show_rows(
+    names: Sequence[str], rows: Iterable[Sequence[object]], *, as_json: bool = False, title: str | None = None
+) -> None:
     """Print rows with these columns.
 
-    On a terminal it is a table. In a pipe each row is one line, its values whole, with tabs between them and no
-    heading. ``as_json``: each row is one JSON object.
+    On a terminal it is a table, with the title above it. In a pipe each row is one line, its values whole, with tabs
+    between them and no heading. ``as_json``: each row is one JSON object.
     """
     if as_json:
-        for row in rows:
-            typer.echo(json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False))
+        show_objects(dict(zip(names, row, strict=True)) for row in rows)
         return
     console = Console()
     if not console.is_terminal:
@@ -28,11 +30,32 @@ def show_rows(names: Sequence[str], rows: Iterable[Sequence[object]], *, as_json
         return
     rows = list(rows)
     if not rows:
-        console.print("None.")
+        console.print("None." if title is None else f"{title}: none.")
         return
-    table = Table()
+    table = Table(title=title, title_justify="left")
     for name in names:
         table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(escape(printable(str(value))) for value in row))
+    console.print(table)
+
+
+def show_objects(objects: Iterable[Mapping[str, Any]]) -> None:
+    """Print each as JSON on a line of its own; what JSON does not know as its text."""
+    for one in objects:
+        typer.echo(json.dumps(one, ensure_ascii=False, default=str))
+
+
+def show_pairs(pairs: Iterable[tuple[str, object]]) -> None:
+    """Print names with their values: beside one another on a terminal, with a tab between them in a pipe."""
+    console = Console(soft_wrap=True)
+    if not console.is_terminal:
+        for name, value in pairs:
+            typer.echo(f"{name}\t{printable(str(value))}")
+        return
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in pairs:
+        table.add_row(name, escape(printable(str(value))))
     console.print(table)

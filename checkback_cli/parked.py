@@ -9,9 +9,9 @@ from rich.console import Console
 from checkback.exceptions import OperatorError, ProtocolError
 from checkback.parked import ParkedMessage, ParkedMessages
 from checkback.protocol import Action, HalfPosition, Topics
+from checkback.times import said_time
 from checkback_cli.listing import show_rows
 from checkback_cli.options import AsJson, BootstrapServer, ConfigFile
-from checkback_cli.times import said_time
 from conf import load
 
 parked = typer.Typer(

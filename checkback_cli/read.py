@@ -11,6 +11,7 @@ from checkback.message_json import to_base64
 from checkback.printable import printable
 from checkback.signals import stop_on_signals
 from checkback.topic_reading import reading_consumer, records_as_they_come
+from checkback_cli.kafka_away import AwayNotice
 from checkback_cli.options import AsJson, BootstrapServer, ConfigFile, duration_ms
 from conf import load
 
@@ -39,7 +40,10 @@ def read(
         if not consumer.partitions_for_topic(topic):
             raise ConfigurationError(f"Kafka has no topic {printable(topic)}.")
         found = 0
-        for record in records_as_they_come(consumer, topic, stopping.is_set, new=new, idle_ms=idle_ms):
+        notice = AwayNotice(consumer)
+        for record in records_as_they_come(
+            consumer, topic, stopping.is_set, new=new, idle_ms=idle_ms, idle=notice.look
+        ):
             typer.echo(_as_json(record) if as_json else _as_line(record))
             found += 1
             if found == count:
@@ -59,14 +63,15 @@ def _as_json(record: Any) -> str:
         "partition": record.partition,
         "offset": record.offset,
         "time_ms": record.timestamp,
-        "key": _spelled(record.key),
-        "value": _spelled(record.value),
-        "headers": [[name, _spelled(value)] for name, value in record.headers],
+        "key": spelled(record.key),
+        "value": spelled(record.value),
+        "headers": [[name, spelled(value)] for name, value in record.headers],
     }
     return json.dumps(body, ensure_ascii=False)
 
 
-def _spelled(content: bytes | None) -> str | dict[str, str | None] | None:
+def spelled(content: bytes | None) -> str | dict[str, str | None] | None:
+    """Bytes as JSON has them: text where they are UTF-8, else ``{"base64": "..."}``."""
     try:
         return None if content is None else content.decode()
     except UnicodeDecodeError:
@@ -74,7 +79,7 @@ def _spelled(content: bytes | None) -> str | dict[str, str | None] | None:
 
 
 def _text(content: bytes | None) -> str:
-    spelled = _spelled(content)
-    if isinstance(spelled, dict):
-        return f"base64:{spelled['base64']}"
-    return "-" if spelled is None else printable(spelled)
+    found = spelled(content)
+    if isinstance(found, dict):
+        return f"base64:{found['base64']}"
+    return "-" if found is None else printable(found)

@@ -1,5 +1,6 @@
 """``checkback rejected``."""
 
+import time
 from contextlib import closing
 from typing import Annotated
 
@@ -7,10 +8,10 @@ import typer
 
 from checkback.protocol import Topics
 from checkback.rejected import rejected_records
+from checkback.times import said_time
 from checkback.topic_reading import reading_consumer
 from checkback_cli.listing import show_rows
-from checkback_cli.options import AsJson, BootstrapServer, ConfigFile
-from checkback_cli.times import said_time
+from checkback_cli.options import AsJson, BootstrapServer, ConfigFile, age
 from conf import load
 
 _NAMES = ("rejected", "record", "reason", "transaction", "group", "topic", "action")
@@ -18,6 +19,13 @@ _NAMES = ("rejected", "record", "reason", "transaction", "group", "topic", "acti
 
 def rejected(
     group: Annotated[str | None, typer.Option(help="Only those of this producer group.", show_default=False)] = None,
+    since: Annotated[
+        int | None,
+        typer.Option(parser=age, metavar="AGE", help="Only those of this time: 10m, 2h, 3d.", show_default=False),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="So many at most, the last.", show_default=False)
+    ] = None,
     as_json: AsJson = False,
     config: ConfigFile = None,
     bootstrap_server: BootstrapServer = None,
@@ -28,11 +36,12 @@ def rejected(
     cb.rejected, and 'record' says where the original lies.
     """
     kafka = load(config, bootstrap_server).kafka
+    since_ms = 0 if since is None else max(0, int(time.time() * 1000) - since)
     topics = Topics(kafka.topic_prefix)
     with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer:
         rows = [
             (said_time(one.time_ms), one.came_from, one.reason, one.transaction_id, one.group, one.topic, one.action)
-            for one in rejected_records(consumer, topics)
+            for one in rejected_records(consumer, topics, since_ms)
             if group in {None, one.group}
         ]
-    show_rows(_NAMES, rows, as_json=as_json)
+    show_rows(_NAMES, rows if limit is None else rows[-limit:], as_json=as_json)

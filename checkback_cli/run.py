@@ -29,5 +29,5 @@ def run_job(
     from streaming.running import run
 
     settings = load(config, bootstrap_server)
-    log_to_stdout()
+    log_to_stdout(settings.log)
     run(settings, new_checkpoint=new_checkpoint)

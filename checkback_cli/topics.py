@@ -1,6 +1,6 @@
 """``checkback topics``."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -8,15 +8,15 @@ from rich.console import Console
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.protocol import Topics, lawful_topic, refuse_own_topic
 from checkback.topics import Made, TopicAdministration
-from checkback_cli.options import BootstrapServer, ConfigFile
+from checkback_cli.options import WRONG, AsJson, BootstrapServer, ConfigFile
 from conf import load
 
+if TYPE_CHECKING:
+    from checkback.topic_facts import Fault, TopicFacts
+
+_NAMES = ("topic", "partitions", "replicas", "in sync", "kept", "records", "as it should be")
+
 topics = typer.Typer(no_args_is_help=True, help="Checkback's own topics, and yours.")
-
-
-@topics.callback()
-def _group() -> None:
-    """Keep ``create`` a command of its own, though it is the only one."""
 
 
 @topics.command("create")
@@ -60,3 +60,54 @@ def create(
         Console().print(f"{what}  {name}", highlight=False)
     if unknown:
         raise KafkaUnreachableError(f"Kafka has created {', '.join(unknown)}, and does not know of it yet: wait.")
+
+
+@topics.command("list")
+def show(
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    bootstrap_server: BootstrapServer = None,
+) -> None:
+    """List Checkback's own topics: partitions, replicas, how long records are kept, and what is wrong.
+
+    'in sync' is min.insync.replicas. 'records' are at most so many: of compacted topics many are gone. Exit status 1
+    when one is missing, or such that the job does not start or loses something.
+    """
+    from contextlib import closing
+
+    from checkback.topic_facts import facts_of, faults
+    from checkback.topics import admin_client
+    from checkback_cli.listing import show_objects, show_rows
+
+    settings = load(config, bootstrap_server)
+    kafka, ours = settings.kafka, Topics(settings.kafka.topic_prefix)
+    with closing(admin_client(kafka.bootstrap_servers, kafka.python_client)) as admin:
+        found = facts_of(admin, ours.all())
+    wrong = faults(found, ours, settings.transactions, settings.job.state_partitions)
+    if as_json:
+        show_objects(_object(one, wrong) for one in found.values())
+    else:
+        show_rows(_NAMES, (_row(one, wrong) for one in found.values()))
+    if any(fault.stops for fault in wrong):
+        raise typer.Exit(WRONG)
+
+
+def _row(one: "TopicFacts", wrong: "list[Fault]") -> tuple[object, ...]:
+    said = "; ".join(f"{fault.what}: {fault.todo}" for fault in wrong if fault.topic == one.name) or "yes"
+    if not one.partitions:
+        return one.name, 0, "-", "-", "-", "-", said
+    in_sync = one.configuration.get("min.insync.replicas", "?")
+    records = "?" if one.records is None else one.records
+    return one.name, one.partitions, one.replication, in_sync, one.kept, records, said
+
+
+def _object(one: "TopicFacts", wrong: "list[Fault]") -> dict[str, Any]:
+    return {
+        "topic": one.name,
+        "partitions": one.partitions,
+        "replication": one.replication,
+        "compacted": one.compacted,
+        "records": one.records,
+        "configuration": dict(one.configuration),
+        "faults": [fault._asdict() for fault in wrong if fault.topic == one.name],
+    }

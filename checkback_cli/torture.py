@@ -4,6 +4,7 @@ import json
 import signal
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +15,9 @@ from checkback.exceptions import InstallationError
 from checkback_cli.options import TRY_AGAIN
 
 if TYPE_CHECKING:
-    from torture import TortureReport
+    from torture.effects.run import EffectsReport, EffectsRound
     from torture.large_batches import LargeReport
+    from torture.run import RoundReport, TortureReport
 
 Tables = Annotated[bool, typer.Option("--tables", help="Send messages to a Delta table and Parquet files, too.")]
 Postgresql = Annotated[
@@ -28,6 +30,7 @@ Postgresql = Annotated[
         show_envvar=True,
     ),
 ]
+_DECK_OF_CONSUMERS = 34
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the whole report there, too.", show_default=False)]
 
 
@@ -44,6 +47,22 @@ def run_torture(
             "--large-batches", help="Strike in the midst of batches of 100,000 transactions, and nothing else."
         ),
     ] = False,
+    consumers: Annotated[
+        bool,
+        typer.Option(
+            "--consumers", help="Strike consumers that book effects in a database, and nothing else; 34 rounds."
+        ),
+    ] = False,
+    inbox: Annotated[
+        bool,
+        typer.Option(
+            "--inbox/--without-inbox", help="With --consumers: without the inbox duplicates are counted only."
+        ),
+    ] = True,
+    client: Annotated[
+        list[str] | None,
+        typer.Option(help="With --consumers: the Kafka client that they are on; again for another. Both in one group."),
+    ] = None,
     tables: Tables = False,
     postgresql: Postgresql = "",
     neighbours: Annotated[
@@ -61,18 +80,26 @@ def run_torture(
     machine was too slow for a verdict.
     """
     try:
-        from torture import Options, RoundReport, torture, torture_large_batches
+        from torture.effects.run import torture_effects
+        from torture.effects.schedule import TRANSPORTS
+        from torture.run import Options, torture, torture_large_batches
     except ModuleNotFoundError as error:
         raise InstallationError(f"checkback torture needs {error.name}: pip install checkback-job.") from error
     # so that SIGTERM, too, ends what has been started
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     console = Console(soft_wrap=True, highlight=False)
 
-    def tell(done: RoundReport) -> None:
+    def tell(done: "RoundReport") -> None:
         console.print(f"round {done.number}: {done.fault}; delivered again after {done.recovery_seconds} s")
         for stop in done.stops:
             console.print(f"    a job stopped: {stop}", markup=False)
 
+    if consumers:
+        console.print(f"Starting Kafka, the job, a producer and consumers; seed {seed} ...")
+        told, clients = partial(_tell_effects, console), client or TRANSPORTS
+        effects = torture_effects(seed, rounds or _DECK_OF_CONSUMERS, told, inbox=inbox, clients=clients)
+        _show_effects(effects, console, json_file)
+        return
     console.print(f"Starting Kafka, the job, a check service and producers; seed {seed} ...")
     options = Options(seed, rounds or (None if minutes else 30), minutes, executors, tables, postgresql, neighbours)
     if large_batches:
@@ -108,5 +135,37 @@ def _show_large(report: "LargeReport", console: Console, json_file: Path | None)
     console.print(f"kafka: {report.committed} committed; {report.verdict}.")
     if not report.holds:
         console.print(f"Logs are kept in {report.logs}.")
+        console.print(f"[bold red]A promise did not hold[/]: {report.defect}")
+        raise typer.Exit(1)
+
+
+def _tell_effects(console: Console, done: "EffectsRound") -> None:
+    took = f"{done.seconds} s, of which {done.recovery_seconds} until each partition went on"
+    console.print(f"round {done.number}: {done.fault}; {took}", markup=False)
+    for stop in done.stops:
+        console.print(f"    ended by itself: {stop}", markup=False)
+
+
+def _show_effects(report: "EffectsReport", console: Console, json_file: Path | None) -> None:
+    if json_file is not None:
+        json_file.write_text(json.dumps(asdict(report), indent=2), encoding="utf-8")
+    console.print(
+        f"{len(report.rounds)} rounds in {report.seconds:.0f} s, {'with' if report.inbox else 'without'} inbox."
+    )
+    if report.verdict is not None:
+        counted = (
+            f"{report.verdict.orders} orders, {report.verdict.effects} effects, {report.verdict.dead} dead letters"
+        )
+        console.print(f"{counted}; {report.verdict}.")
+    for reason, count in report.reasons.items():
+        console.print(f"    {count} dead letters: {reason}", markup=False)
+    for one in report.not_at_rest:
+        console.print(f"    not at rest: {one}", markup=False)
+    if report.logs:
+        console.print(f"Logs are kept in {report.logs}.")
+    if report.inconclusive:
+        console.print("[bold yellow]No verdict[/]: not all had come to rest when the time was over.")
+        raise typer.Exit(TRY_AGAIN)
+    if not report.holds:
         console.print(f"[bold red]A promise did not hold[/]: {report.defect}")
         raise typer.Exit(1)

@@ -12,7 +12,6 @@ from checkers.names import Names
 from checkers.service import CheckService
 from checkers.session import open_session, tls_context
 from checkers.shares import GroupShares, Shares
-from checkers.window import OffsetWindow
 
 __all__ = [
     "AdmittedResolver",
@@ -31,7 +30,6 @@ __all__ = [
     "Groups",
     "KafkaClients",
     "Names",
-    "OffsetWindow",
     "Reading",
     "Route",
     "Shares",

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from checkers.window import OffsetWindow
+from checkback.consumer.window import OffsetWindow
 
 _NOTE_BYTES = 3_000
 """Of what is committed beside an offset; brokers take 4,096 (``offset.metadata.max.bytes``)."""
@@ -92,18 +92,18 @@ class Reading:
         """A record was read, perhaps again, after partitions were shared out; whether its check is to be asked now."""
         waits = self.waits(route)
         backlog = self.backlogs.get(route)
-        self.window.begin(offset)
+        self.window.taken(offset)
         if backlog is None:
             return True
         if not waits:
             backlog.read_to(offset + 1)
         elif offset >= backlog.next:  # else it was taken before, and is under way
-            self.window.finish(offset)
+            self.window.done(offset)
         return not waits
 
     def finish(self, route: Route, offset: int) -> None:
         """A check is dealt with."""
-        self.window.finish(offset)
+        self.window.done(offset)
         backlog = self.backlogs.get(route)
         if backlog is not None:
             backlog.finish(offset)
@@ -116,7 +116,7 @@ class Reading:
         if backlog is None:
             backlog = self.backlogs[route] = Backlog(offset, self.window.done_behind(offset))
         backlog.postpone(offset)
-        self.window.finish(offset)
+        self.window.done(offset)
         return first
 
     def forget(self, route: Route) -> None:
@@ -131,7 +131,7 @@ class Reading:
         Of more routes than a note has room for, those that wait from furthest back are in it; the offset is not behind
         the others, which are then read again from there, and asked twice perhaps.
         """
-        offset, said = self.window.committable, 2
+        offset, said = self.window.position, 2
         noted = []
         for route, backlog in sorted(self.backlogs.items(), key=lambda pair: (pair[1].committable, pair[0])):
             entry = json.dumps([*route, backlog.committable], separators=(",", ":"))

@@ -10,7 +10,7 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from checkback.protocol import Topics
-from checkback.reaching import CONNECT_MS
+from checkback.reaching import CONNECT_MS, RECONNECT_MS
 from conf import Settings
 
 _LOGGER = logging.getLogger(__name__)
@@ -37,7 +37,12 @@ class KafkaClients:
             "bootstrap_timeout_ms": CONNECT_MS,
             **kafka.python_client,
         }
-        reading = {"enable_auto_commit": False, "auto_offset_reset": "earliest", "allow_auto_create_topics": False}
+        reading = {
+            "enable_auto_commit": False,
+            "auto_offset_reset": "earliest",
+            "allow_auto_create_topics": False,
+            "reconnect_backoff_max_ms": RECONNECT_MS,
+        }
         self._opened: list[tuple[str, Callable[[float], None]]] = []
         try:
             self.checks: Any = KafkaConsumer(
@@ -66,7 +71,7 @@ class KafkaClients:
             # is longer than a record may wait.
             answering = {"acks": "all", "linger_ms": 5, "max_block_ms": _BLOCK_MS, "enable_idempotence": False}
             # an op topic that was grown is noticed soon: an answer to a partition that is not known is lost
-            answering |= {"metadata_max_age_ms": _METADATA_MS}
+            answering |= {"metadata_max_age_ms": _METADATA_MS, "reconnect_backoff_max_ms": RECONNECT_MS}
             self.answers: Any = KafkaProducer(**{**answering, **options})
             self._opened.append(("closing the producer", self._close_producer))
         except BaseException:

@@ -12,6 +12,7 @@ PER_GROUP = 1_000
 """So many announced endpoints of one group are known: those heard from last."""
 _ANNOUNCEMENT_BYTES = 16 * 1024  # a longer one counts as one that cannot be read
 _OWN_BYTES = 1_024  # about what one costs beside its key and value
+_MOST_GONE = 1_000  # groups
 _AGED_AT_ONCE = 4  # more than one for each that comes: dead ones are forgotten faster than new ones are heard
 
 
@@ -50,6 +51,8 @@ class EndpointDirectory:
         # the group of each announcement; and each group's announcements: the one heard from last is at the end
         self._group_of: OrderedDict[bytes, str] = OrderedDict()
         self._announced: dict[str, OrderedDict[bytes, _Heard]] = {}
+        self._gone: OrderedDict[str, tuple[str, int]] = OrderedDict()
+        """Of groups that have sent no heartbeat for too long: the last endpoint, and when it was heard from."""
 
     def hear(self, key: bytes, value: bytes | None, now_ms: int) -> None:
         """Take in a record of ``cb.producers``; one that cannot be read is as if it were not there."""
@@ -70,6 +73,7 @@ class EndpointDirectory:
                 self._announced.pop(said.group, None)
                 return
             self._forget(next(iter(announced)))
+        self._gone.pop(said.group, None)
         self._announced[said.group] = announced  # forgetting its last may have removed it
         announced[key] = _Heard(said, Endpoint(said.url, said.batch), now_ms, size)
         self._group_of[key] = said.group
@@ -94,14 +98,40 @@ class EndpointDirectory:
                 given.add(endpoint.url)
                 yield endpoint
 
+    def groups(self) -> list[str]:
+        """Those of which an endpoint is known."""
+        return sorted(self._announced.keys() | self._fixed.keys() | self._gone.keys())
+
+    def gone(self, group: str) -> tuple[str, int] | None:
+        """The last endpoint of a group that has none any more, and when it was heard from; for people."""
+        heard = next(reversed(self._announced.get(group, OrderedDict()).values()), None)
+        return (heard.endpoint.url, heard.heard_ms) if heard else self._gone.get(group)
+
+    def heard_ms(self, group: str, now_ms: int) -> dict[str, int]:
+        """When announced endpoints of a group were heard from last, by URL, the last one first; dead ones left out."""
+        found: dict[str, int] = {}
+        for heard in reversed(self._announced.get(group, {}).values()):
+            if now_ms - heard.heard_ms < self._ttl_ms:
+                found.setdefault(heard.endpoint.url, heard.heard_ms)
+        return found
+
+    def fixed(self, group: str) -> list[str]:
+        """URLs that the settings name."""
+        return [endpoint.url for endpoint in self._fixed.get(group, ())]
+
     def _forget_dead(self, now_ms: int) -> None:
         for _ in range(_AGED_AT_ONCE):
             if not self._group_of:
                 return
             key, group = next(iter(self._group_of.items()))
-            if now_ms - self._announced[group][key].heard_ms < self._ttl_ms:
+            heard = self._announced[group][key]
+            if now_ms - heard.heard_ms < self._ttl_ms:
                 return
             self._forget(key)
+            self._gone[group] = heard.endpoint.url, heard.heard_ms
+            self._gone.move_to_end(group)
+            if len(self._gone) > _MOST_GONE:
+                self._gone.popitem(last=False)
 
     def _forget(self, key: bytes) -> None:
         group = self._group_of.pop(key, None)

@@ -21,6 +21,7 @@ from checkback.protocol import Action, Headers
 from checkers.ask import REQUEST_BYTES, Asked, Asker, Verdict
 from checkers.directory import Endpoint, EndpointDirectory
 from checkers.endpoint_breakers import EndpointBreakers
+from checkers.facts import EndpointStanding, GroupStanding
 from checkers.shares import GroupShares
 
 _LOGGER = logging.getLogger(__name__)
@@ -36,6 +37,8 @@ _MISSED_ANSWERS = 100
 """So many checks of a group are answered *unreachable* in _MISSED_MS; the others are postponed."""
 _MISSED_MS = 30_000
 _MOST_ROOM = 1_000
+_NO_HEARTBEAT = "it has sent no heartbeat for too long (checks.endpoint_ttl)"
+_MOST_SHOWN, _MOST_ENDPOINTS_SHOWN = 1_000, 20
 _LEAST_BYTES = 256 * 1024  # that a group may still take: more than the largest check has
 
 
@@ -67,6 +70,8 @@ class Ends(NamedTuple):
 
     answer: Callable[[Check, Verdict], None]
     postpone: Callable[[Check, str], None]
+    asked: Callable[[str, float], None] = lambda _group, _seconds: None
+    """Told for how many seconds an endpoint of a group was asked."""
 
 
 @dataclass(slots=True)
@@ -101,7 +106,7 @@ class Groups:
     ) -> None:
         self._directory = directory
         self._asker = asker
-        self._answer, self._postpone = ends
+        self._answer, self._postpone, self._asked = ends
         self._clock_ms = clock_ms
         self._concurrency = concurrency
         self._queue = queue
@@ -143,6 +148,28 @@ class Groups:
                 return max(0, min(self._queue - held, _MOST_ROOM))
             resting = resting or breaker.may_ask(now_ms)
         return int(resting and not held)
+
+    def standing(self) -> dict[str, GroupStanding]:
+        """How the groups stand of which an endpoint is known, or checks are here; at most 1,000 of them."""
+        now_ms = self._clock_ms()
+        names = [*self._groups, *(name for name in self._directory.groups() if name not in self._groups)]
+        return {name: self._standing_of(name, now_ms) for name in names[:_MOST_SHOWN]}
+
+    def _standing_of(self, name: str, now_ms: int) -> GroupStanding:
+        group = self._groups.get(name) or _Group()
+        heard = self._directory.heard_ms(name, now_ms)
+        urls = [*heard, *(url for url in self._directory.fixed(name) if url not in heard)]
+        endpoints = []
+        for url in urls[:_MOST_ENDPOINTS_SHOWN]:
+            breaker = self._breakers.get(name, url)
+            state = "well" if breaker is None else "tried" if breaker.may_ask(now_ms) else "resting"
+            seconds = (now_ms - heard[url]) / 1000 if url in heard else None
+            endpoints.append(EndpointStanding(url, state, seconds, breaker.reason if breaker else ""))
+        gone = None if endpoints else self._directory.gone(name)
+        if gone is not None:
+            url, heard_ms = gone
+            endpoints.append(EndpointStanding(url, "resting", (now_ms - heard_ms) / 1000, _NO_HEARTBEAT))
+        return GroupStanding(group.held, group.under_way, tuple(endpoints))
 
     def _refusal(self, name: str, group: _Group, check: Check) -> str:
         """Why there is no room for one more check of a group; none: its room is taken."""
@@ -221,11 +248,13 @@ class Groups:
         task.add_done_callback(group.tasks.discard)
 
     async def _ask(self, name: str, group: _Group, endpoint: Endpoint, batch: list[Check]) -> None:
+        began_ms = self._clock_ms()
         try:
             asked = await self._asker.ask(endpoint, [check.request for check in batch])
         except Exception as error:  # an answer must come in any case: the offset waits for it
             _LOGGER.exception("Asking %s failed", endpoint.url)
             asked = Asked([Verdict(Action.UNKNOWN, f"asking failed: {error!r}")] * len(batch))
+        self._asked(name, (self._clock_ms() - began_ms) / 1000)
         group.under_way -= 1
         self._connections.give(name)
         if asked.lacking:
@@ -261,10 +290,19 @@ class Groups:
         group.waiting.extendleft(reversed(batch))
 
     def _note(self, name: str, url: str, failure: str) -> None:
-        if failure:
-            self._breakers.failed(name, url, self._clock_ms(), failure)
-        else:
+        before = self._breakers.get(name, url)
+        rested = before is not None and not before.closed
+        if not failure:
             self._breakers.succeeded(name, url)
+            if rested:
+                _LOGGER.info("Check endpoint %s of group %s answers again.", url, name)
+            return
+        self._breakers.failed(name, url, self._clock_ms(), failure)
+        after = self._breakers.get(name, url)
+        if after is not None and not after.closed and not rested:
+            _LOGGER.warning(
+                "Check endpoint %s of group %s is left alone for a while: %s.", url, name, failure.rstrip(".")
+            )
 
     def _settle(self, group: _Group, url: str, batch: Sequence[Check], verdicts: Sequence[Verdict]) -> None:
         for check, verdict in zip(reversed(batch), reversed(verdicts), strict=True):

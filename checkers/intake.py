@@ -15,10 +15,10 @@ from kafka import TopicPartition
 from kafka.errors import CommitFailedError
 from kafka.structs import OffsetAndMetadata
 
+from checkback.outages import Outage, passes
 from checkback.polling import poll
 from checkers.behind import Reading, Route
 from checkers.groups import Check
-from checkers.outages import Outage, passes
 from checkers.rereading import Origin, Rereader, check_of, route_of
 
 _LOGGER = logging.getLogger(__name__)

@@ -1,84 +1,20 @@
-"""Kafka is away: what is ridden out, for how long between two tries, and what is said of what is not."""
-
-import logging
-from collections.abc import Callable
+"""What is said of what ended the check service."""
 
 from kafka.errors import (
     AuthorizationError,
-    BrokerNotAvailableError,
-    CommitFailedError,
-    CorrelationIdError,
-    IllegalGenerationError,
     IllegalSaslStateError,
-    InvalidReceiveError,
     KafkaConfigurationError,
     KafkaError,
-    KafkaProtocolError,
-    RebalanceInProgressError,
     SaslAuthenticationFailedError,
-    UnknownError,
-    UnknownMemberIdError,
     UnsupportedSaslMechanismError,
 )
 
 from checkback.exceptions import CheckbackError, CheckServiceError, ConfigurationError
+from checkback.outages import passes
 from checkback.reaching import no_kafka
 from conf import Settings
 
-_LOGGER = logging.getLogger(__name__)
-_FIRST_PAUSE_MS = 100
-_LONGEST_PAUSE_MS = 5_000
-_SAID_AGAIN_MS = 60_000
-
 _CREDENTIALS = (SaslAuthenticationFailedError, UnsupportedSaslMechanismError, IllegalSaslStateError)
-_TRANSIENT = (
-    *(CommitFailedError, UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError),  # asked to join again
-    *(BrokerNotAvailableError, UnknownError, KafkaProtocolError, InvalidReceiveError, CorrelationIdError),
-)
-
-
-def passes(error: BaseException) -> bool:
-    """Whether the same call may go well later, with nothing changed: Kafka is away, or busy with itself."""
-    if isinstance(error, KafkaError):
-        return error.retriable or isinstance(error, _TRANSIENT)
-    return isinstance(error, OSError)
-
-
-class Outage:
-    """Whether Kafka answers, as one thread knows it: how long to pause, and when to say what.
-
-    ``clock_ms`` is any clock that does not run backwards.
-    """
-
-    def __init__(self, what: str, clock_ms: Callable[[], int]) -> None:
-        self._what = what
-        self._clock_ms = clock_ms
-        self._pause_ms = 0
-        self._since_ms = self._said_ms = 0
-
-    def failed(self, error: BaseException) -> float:
-        """Kafka did not answer. Seconds to pause until the next try: longer each time, up to 5."""
-        now_ms = self._clock_ms()
-        if not self._pause_ms:
-            self._since_ms = now_ms
-        if not self._pause_ms or now_ms - self._said_ms >= _SAID_AGAIN_MS:
-            self._said_ms = now_ms
-            _LOGGER.warning(
-                "Kafka does not answer (%s), for %s s now; it is tried again, nothing is lost: %r",
-                self._what,
-                (now_ms - self._since_ms) // 1000,
-                error,
-            )
-        self._pause_ms = min(2 * self._pause_ms or _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS)
-        return self._pause_ms / 1000
-
-    def answered(self) -> None:
-        """Kafka has answered: the next failure is a new one."""
-        if self._pause_ms:
-            _LOGGER.warning(
-                "Kafka answers again (%s), after %s s", self._what, (self._clock_ms() - self._since_ms) // 1000
-            )
-        self._pause_ms = 0
 
 
 def explained(error: BaseException, settings: Settings) -> CheckbackError:

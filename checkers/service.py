@@ -15,8 +15,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 import aiohttp
+from prometheus_client import CollectorRegistry
 
 from checkback.exceptions import CheckbackError
+from checkback.outages import Outage
 from checkback.protocol import Topics
 from checkers.admission import AllowList
 from checkers.answers import Answer, AnswerWriter
@@ -24,10 +26,12 @@ from checkers.ask import Asker, Verdict
 from checkers.behind import Route
 from checkers.clients import KafkaClients
 from checkers.directory import EndpointDirectory
+from checkers.facts import GroupStanding
 from checkers.groups import Check, Ends, Groups
 from checkers.intake import Announcements, Intake
+from checkers.metrics import CheckMetrics
 from checkers.names import Names
-from checkers.outages import Outage, explained
+from checkers.outages import explained
 from checkers.rereading import Rereader, Rooms
 from checkers.session import open_session, tls_context
 from checkers.shares import GroupShares, Shares, connections_in_all
@@ -35,6 +39,7 @@ from conf import Settings
 
 _LOGGER = logging.getLogger(__name__)
 _STOP_SECONDS = 10.0
+_STANDING_SECONDS = 1.0
 _EARLY_MS = 5_000
 """A check is in Kafka at most this much after the batch that asks for it, and its answer takes a moment. So near to the
 time at which the job asks again it is left to that."""
@@ -44,7 +49,8 @@ T = TypeVar("T")
 class CheckService:
     """Answers checks until stopped. Several may run: they share ``cb.check`` as one consumer group.
 
-    ``clock_ms`` is any clock that does not run backwards; ``connect`` opens the Kafka clients.
+    ``clock_ms`` is any clock that does not run backwards; ``connect`` opens the Kafka clients; ``registry`` gets its
+    metrics.
 
     Raises:
         ConfigurationError: the TLS files in the settings cannot be used.
@@ -55,10 +61,12 @@ class CheckService:
         settings: Settings,
         clock_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
         connect: Callable[[Settings], KafkaClients] = KafkaClients,
+        registry: CollectorRegistry | None = None,
     ) -> None:
         self._settings = settings
         self._clock_ms = clock_ms
         self._connect = connect
+        self.metrics = CheckMetrics(registry, self.standing) if registry is not None else None
         self._tls = tls_context(settings.checks)
         fixed = {group: [str(url) for url in urls] for group, urls in settings.checks.endpoints.items()}
         # The directory and the groups belong to the loop's thread.
@@ -93,6 +101,18 @@ class CheckService:
         """
         if self._failure is not None:
             raise self._failure
+
+    def standing(self) -> dict[str, GroupStanding]:
+        """How producer groups stand; empty while the service starts, or is too busy to say within a second."""
+        if not self._asking.is_set() or self._stopping.is_set():
+            return {}
+        try:
+            return self._on_loop(self._groups_now).result(_STANDING_SECONDS)
+        except (TimeoutError, RuntimeError):  # the loop has just been closed
+            return {}
+
+    def _groups_now(self) -> dict[str, GroupStanding]:
+        return self._groups.standing()
 
     def stop(self, seconds: float = _STOP_SECONDS) -> None:
         """Stop; checks under way are asked again by whoever comes next."""
@@ -134,7 +154,7 @@ class CheckService:
         self._groups = Groups(
             self._directory,
             Asker(session, allowed, keys, names=Names(checks.ask_timeout / 1000)),
-            Ends(self._answer, self._postpone),
+            Ends(self._answer, self._postpone, self._asked),
             self._clock_ms,
             concurrency=checks.concurrency_per_group,
             queue=checks.queue_per_group,
@@ -201,11 +221,19 @@ class CheckService:
 
         self._loop.call_soon_threadsafe(hear)
 
+    def _asked(self, group: str, seconds: float) -> None:
+        if self.metrics:
+            self.metrics.asked(group, seconds)
+
     def _postpone(self, check: Check, reason: str) -> None:
+        if self.metrics:
+            self.metrics.postponed(check.request.group)
         self._postponed(check.origin, reason)
 
     def _answer(self, check: Check, verdict: Verdict) -> None:
         request = check.request
+        if self.metrics:
+            self.metrics.answered(request.group, verdict.action.value)
         self._writer.put(
             Answer(request.transaction_id, request.group, request.half, verdict.action, verdict.remark, check.origin)
         )

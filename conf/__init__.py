@@ -1,7 +1,15 @@
 """Typed settings: one TOML file, environment variables, and every default in ``default.toml``."""
 
 from conf.durations import Milliseconds
-from conf.settings import CheckSettings, JobSettings, KafkaSettings, QuotaSettings, Settings, TransactionSettings
+from conf.settings import (
+    CheckSettings,
+    HttpSettings,
+    JobSettings,
+    KafkaSettings,
+    QuotaSettings,
+    Settings,
+    TransactionSettings,
+)
 from conf.sinks import KAFKA, DeltaTable, ParquetFiles, PostgresqlTable, SinkRule, SinksSettings
 from conf.sources import Origin, default_text, load, origins
 
@@ -9,6 +17,7 @@ __all__ = [
     "KAFKA",
     "CheckSettings",
     "DeltaTable",
+    "HttpSettings",
     "JobSettings",
     "KafkaSettings",
     "Milliseconds",

@@ -1,10 +1,16 @@
-"""What long-running commands print: a line for each event, with its time and level."""
+"""What long-running commands print: a line for each event, for people or for programs that gather logs."""
 
+import json
 import logging
 import sys
 import time
+from typing import TextIO
 
 from checkback.printable import printable
+from conf.settings import LogSettings
+
+FIELDS = "fields"
+"""``logger.info(..., extra={FIELDS: {...}})``: what a JSON line has beside its message."""
 
 
 class _Lines(logging.Formatter):
@@ -22,11 +28,47 @@ class _Lines(logging.Formatter):
         return super().formatMessage(record)
 
 
-def log_to_stdout() -> None:
-    """Have what is logged from now on printed, from INFO; of Kafka's clients nothing, since we say what is wrong."""
-    handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(_Lines())
+class _Stdout(logging.StreamHandler[TextIO]):
+    """The handler of :func:`log_to_stdout`, by which it is known."""
+
+
+class _JsonLines(logging.Formatter):
+    """``{"time": "2026-11-22T09:30:00.123Z", "level": "info", "logger": "streaming.running", "message": "..."}``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line = {
+            "time": f"{seconds}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, FIELDS, {}),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=True, default=str)
+
+
+def log_to_stdout(settings: LogSettings | None = None) -> None:
+    """Have what is logged from now on printed; of Kafka's clients nothing, since we say what is wrong.
+
+    For people where standard output is a terminal and otherwise as JSON, unless the settings say which.
+    """
+    settings = settings or LogSettings(format="text")
+    as_text = settings.format == "text" or (settings.format == "auto" and sys.stdout.isatty())
+    handler = _Stdout(sys.stdout)
+    handler.setFormatter(_Lines() if as_text else _JsonLines())
     logging.getLogger().addHandler(handler)
-    for ours in ("checkback", "checkback_cli", "checkers", "streaming"):
-        logging.getLogger(ours).setLevel(logging.INFO)
+    for ours in ("checkback", "checkback_cli", "checkers", "status_page", "streaming"):
+        logging.getLogger(ours).setLevel(settings.level)
     logging.getLogger("kafka").setLevel(logging.CRITICAL)  # a line for each attempt to connect
+
+
+def last_line(text: str) -> str | None:
+    """What ends a command, as a line of its log; None when nothing is logged: then it is said to a person alone."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, _Stdout):
+            record = logging.LogRecord("checkback_cli", logging.ERROR, __file__, 0, text, None, None)
+            # whoever sends standard output into a file reads standard error
+            return (_Lines() if sys.stderr.isatty() else handler).format(record)
+    return None

@@ -9,12 +9,21 @@ HIDDEN = "**********"
 
 # Of options whose names are not ours; rather one too many than one too few. A key's file is not a secret, its text is.
 _SECRET_OPTION = re.compile(
-    r"passw|passphrase|secret|token|credential|jaas|oauthbearer[._]config|private[._]?key(?!.*(file|location))"
+    r"passw|passphrase|passcode|pwd|secret|token|credential|jaas|oauthbearer[._]config|connection[._-]?string"
+    r"|(^|[._-])(pw|pass|pin|sas|auth|bearer|authorization|signature)([._-](?!file|location)|$)"
+    r"|private[._-]?key(?!.*(file|location))"
     r"|(access|account|api|shared|ssl|keystore)[._-]?key([._-]?(pem|value))?$"
     r"|account[._]key[._]",
     re.IGNORECASE,
 )
 _IN_AUTHORITY = re.compile(r"(?<=://)([^/?#@\s:]*):[^/?#\s]*@")  # to the last @ : passwords may have one
+_BEFORE_HOST = re.compile(r"(^|[\s,])([^/?#@\s:,]*):[^/?#\s,]*@")  # likewise where nobody has written the scheme
+_ASSIGNED = re.compile(
+    r"((?:passw|passphrase|pwd|secret|token|credential)[\w.-]*\s*[=:]\s*)"
+    r"(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[^\s;,&\"']+)",
+    re.IGNORECASE,
+)
+"""In a text of several options: those of a Java process, a login module's, a connection's."""
 _IN_QUERY = re.compile(r"([?&;]([^=&;?\s]*)=)([^&;\s]*)")
 
 
@@ -34,4 +43,6 @@ def _without_password(text: str) -> str:
         return found[1] + (HIDDEN if _SECRET_OPTION.search(found[2]) else found[3])
 
     text = _IN_AUTHORITY.sub(rf"\1:{HIDDEN}@", text)
+    text = _BEFORE_HOST.sub(rf"\1\2:{HIDDEN}@", text)
+    text = _ASSIGNED.sub(rf"\1{HIDDEN}", text)
     return _IN_QUERY.sub(query, text) if "://" in text else text

@@ -41,13 +41,18 @@ def _host_or_network(text: str) -> str:
 
 
 HostOrNetwork = Annotated[str, AfterValidator(_host_or_network)]
+HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9.:\[\]-]+$")]
+Port = Annotated[int, Field(ge=0, le=65_535)]
+_TOKEN_CHARACTERS = 16
 Secret = Annotated[SecretStr, Field(min_length=16)]
 
 
 def _hosts_and_ports(text: str) -> str:
     for one in text.split(","):
-        if not re.fullmatch(r"\s*(\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]]+):\d{1,5}\s*", one):
-            raise ValueError(f"write host:port, several with commas, not {one!r}")
+        if not re.fullmatch(r"\s*(\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]@/]+):\d{1,5}\s*", one):
+            # what stands before an @ may be a password, which is not to be printed
+            wrong = repr(one) if "@" not in one else "what has an @: user and password belong into kafka.security"
+            raise ValueError(f"write host:port, several with commas, not {wrong}")
     return text
 
 
@@ -120,7 +125,7 @@ class JobSettings(_Section):
     max_bytes_per_trigger: Bytes = ByteSize(134_217_728)
     clock_tolerance: Positive = 600_000
     sink_transaction_timeout: Positive = 600_000
-    metrics_port: Annotated[int, Field(ge=0, le=65_535)] = 0
+    tracing: bool = False
 
     @property
     def driver_memory_bytes(self) -> int:
@@ -194,6 +199,8 @@ class CheckSettings(_Section):
     queue_bytes: PositiveInt = 268_435_456
     connections: NonNegativeInt = 0
     endpoint_ttl: Positive = 60_000
+    http_host: Text = "127.0.0.1"
+    http_port: Port = 9_465
     endpoints: dict[str, list[HttpUrl]] = {}
     keys: dict[str, Secret] = {}
     allowed_hosts: list[HostOrNetwork] = []
@@ -208,6 +215,28 @@ class CheckSettings(_Section):
         return self
 
 
+class HttpSettings(_Section):
+    """The job's port: ``/metrics``, the status page and its API."""
+
+    host: Text = "127.0.0.1"
+    port: Port = 9_464
+    names: list[HostName] = []
+    token: SecretStr = SecretStr("")
+
+    @model_validator(mode="after")
+    def _no_short_token(self) -> Self:
+        if 0 < len(self.token.get_secret_value()) < _TOKEN_CHARACTERS:
+            raise ValueError(f"http.token must have {_TOKEN_CHARACTERS} characters or more, or none: then nobody acts")
+        return self
+
+
+class LogSettings(_Section):
+    """What job and check service print."""
+
+    format: Literal["auto", "text", "json"] = "auto"
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+
 class Settings(_Section):
     """Everything, validated before anything starts."""
 
@@ -216,6 +245,8 @@ class Settings(_Section):
     transactions: TransactionSettings = TransactionSettings()
     quotas: QuotaSettings = QuotaSettings()
     checks: CheckSettings = CheckSettings()
+    http: HttpSettings = HttpSettings()
+    log: LogSettings = LogSettings()
     sinks: SinksSettings = SinksSettings()
 
     @model_validator(mode="after")

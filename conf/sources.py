@@ -9,13 +9,12 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, create_model
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from checkback.exceptions import ConfigurationError
 from conf.redaction import redacted
-from conf.settings import CheckSettings, JobSettings, KafkaSettings, QuotaSettings, Settings, TransactionSettings
-from conf.sinks import SinksSettings
+from conf.settings import Settings
 
 ENVIRONMENT_PREFIX = "CHECKBACK_"
 FILE_VARIABLE = "CHECKBACK_CONFIG"
@@ -38,17 +37,16 @@ class Effective(NamedTuple):
     origin: Origin
 
 
-class _FromEnvironment(BaseSettings):
-    """The sections, as pydantic-settings reads them from ``CHECKBACK_SECTION__KEY``."""
-
+class _Environment(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__", extra="forbid")
 
-    kafka: KafkaSettings = KafkaSettings()
-    job: JobSettings = JobSettings()
-    transactions: TransactionSettings = TransactionSettings()
-    quotas: QuotaSettings = QuotaSettings()
-    checks: CheckSettings = CheckSettings()
-    sinks: SinksSettings = SinksSettings()
+
+_FROM_ENVIRONMENT = create_model(
+    "_FromEnvironment",
+    __base__=_Environment,
+    **{name: (field.annotation, field.default) for name, field in Settings.model_fields.items()},
+)  # type: ignore[call-overload]  # the sections are known where they are defined, and only there
+"""The sections, as pydantic-settings reads them from ``CHECKBACK_SECTION__KEY``."""
 
 
 def load(file: Path | None = None, bootstrap_servers: str | None = None) -> Settings:
@@ -117,7 +115,7 @@ def _command_line(bootstrap_servers: str | None) -> dict[str, Any]:
 def _environment() -> dict[str, Any]:
     _refuse_unknown_variables()
     try:
-        return EnvSettingsSource(_FromEnvironment)()
+        return EnvSettingsSource(_FROM_ENVIRONMENT)()
     except Exception as error:
         raise ConfigurationError(f"Environment: {error}") from error
 

@@ -2,8 +2,18 @@
 
 from state.allowance import Allowance, Limits
 from state.codec import segment_from_bytes, segment_to_bytes
-from state.outcome_reading import RejectedOp, counts_of, rejected_op, rejected_record_offset, usages_of
-from state.outcomes import NOT_WRITTEN, USAGE_COLUMNS, Collector, OutcomeKind
+from state.open_by_topic import REST, OpenByTopic, OpenOf, open_by_topic
+from state.outcome_reading import (
+    Counts,
+    RejectedOp,
+    counts_of,
+    open_of,
+    rejected_op,
+    rejected_record_offset,
+    status_pause_ms,
+    usages_of,
+)
+from state.outcomes import NOT_WRITTEN, SUM, USAGE_COLUMNS, WAIT_EDGES_MS, Collector, OutcomeKind, Tallies, Tally
 from state.policy import RULES_VERSION, Always, OnExhausted, Policies, Policy
 from state.rows import (
     BROKEN_FIELDS,
@@ -33,21 +43,27 @@ __all__ = [
     "NOT_WRITTEN",
     "OP_FIELDS",
     "OUTCOME_FIELDS",
+    "REST",
     "RULES_VERSION",
     "SETTLED",
+    "SUM",
     "TABLE",
     "UNDECIDED",
     "USAGE_COLUMNS",
+    "WAIT_EDGES_MS",
     "Allowance",
     "Always",
     "Arrivals",
     "Collector",
+    "Counts",
     "Effect",
     "Evaluation",
     "Event",
     "Fields",
     "Limits",
     "OnExhausted",
+    "OpenByTopic",
+    "OpenOf",
     "OutcomeKind",
     "Policies",
     "Policy",
@@ -56,14 +72,19 @@ __all__ = [
     "Rows",
     "Segment",
     "State",
+    "Tallies",
+    "Tally",
     "Usage",
     "Usages",
     "counts_of",
     "evaluate",
+    "open_by_topic",
+    "open_of",
     "rejected_op",
     "rejected_record_offset",
     "segment_from_bytes",
     "segment_to_bytes",
+    "status_pause_ms",
     "summed",
     "usage_of",
     "usages_of",

@@ -126,6 +126,7 @@ def _fire(
     messages: Rows, due: Column, ledger: StateCodes, places: Column, now_ms: int, policy: Policy, made: Collector
 ) -> None:
     states = ledger[places[due]]
+    made.measured("timer_late", now_ms - messages["deadline_ms"][due])
     events = _due_events(messages, due, states, now_ms, policy)
     events = postponed(messages, due, states, events, now_ms)
     ledger[places[due]], results = transition(states, events)
@@ -136,7 +137,10 @@ def _fire(
     messages["asked_ms"][asked] = now_ms
     answer_by = np.full(asked.size, now_ms + policy.check_answer_ttl_ms)
     messages["deadline_ms"][asked] = _within_age(answer_by, messages["ingested_ms"][asked], policy)
-    made.checks(messages.take(asked), states[results == Effect.CHECK], policy)
+    times = np.where(messages["misses"][asked] > 0, messages["misses"][asked], messages["attempts"][asked]) + 1
+    most_ms = np.where(messages["misses"][asked] > 0, policy.unreachable_backoff_max_ms, policy.check_interval_max_ms)
+    again = _doubled(policy.check_interval_ms, times, most_ms)
+    made.checks(messages.take(asked), states[results == Effect.CHECK], again, policy)
     settle(messages, due, results, now_ms, policy)
     end_status(messages, due, results)
 
@@ -186,10 +190,10 @@ def _due_events(messages: Rows, due: Column, states: StateCodes, now_ms: int, po
     return events
 
 
-def _doubled(first_ms: int, times: Column, most_ms: int) -> Column:
+def _doubled(first_ms: int, times: Column, most_ms: Column | int) -> Column:
     """int64[n] ms: ``first_ms`` for the first time, twice that for the second, ..., up to ``most_ms``."""
     doubled = first_ms * 2 ** np.minimum(times - 1, 20).astype(np.int64)
-    waits: Column = np.minimum(doubled, max(most_ms, first_ms))
+    waits: Column = np.minimum(doubled, np.maximum(most_ms, first_ms))
     return waits
 
 

@@ -55,6 +55,11 @@ def judge(  # noqa: PLR0913, PLR0917  (the segment's parts, then the batch's)
         remaining = remaining[~settled & (rank[remaining] != turn)]
         turn += 1
     made.count_judged(changed, results)
+    ended = (rows >= 0) & np.isin(results, (Effect.DELIVER, Effect.DELAY, Effect.DISCARD))
+    made.measured("decision", now_ms - messages["ingested_ms"][rows[ended]])
+    delivered = ended & (results == Effect.DELIVER)
+    decided_ms = ops["time_ms"][delivered]
+    made.measured("delivery", now_ms - np.where(decided_ms >= 0, decided_ms, now_ms))
     made.decided(messages, rows, results)
     end_status(messages, rows, results)
     made.refused(ops, results, foreign)

@@ -11,8 +11,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from state.outcomes import USAGE_COLUMNS, OutcomeKind
+from state.open_by_topic import OpenByTopic, OpenOf
+from state.outcomes import STATUS_PAUSE, USAGE_COLUMNS, OutcomeKind, Tallies, Tally
 from state.usage import Usage, Usages, summed
+
+_PLAIN = -1
 
 
 class RejectedOp(NamedTuple):
@@ -24,13 +27,38 @@ class RejectedOp(NamedTuple):
     """In the op topic."""
 
 
-def counts_of(outcomes: pa.RecordBatch) -> Counter[str]:
+class Counts(NamedTuple):
+    """What the rows of ``OutcomeKind.COUNT`` add."""
+
+    plain: Counter[str]
+    told_apart: Tallies
+
+
+def counts_of(outcomes: pa.RecordBatch) -> Counts:
     """What the rows of ``OutcomeKind.COUNT`` add to each counter."""
     rows = outcomes.filter(pc.equal(outcomes.column("kind"), int(OutcomeKind.COUNT)))
-    counts: Counter[str] = Counter()
-    for name, number in zip(rows.column("reason").to_pylist(), rows.column("half_offset").to_pylist(), strict=True):
-        counts[name] += number
+    counts = Counts(Counter(), Counter())
+    columns = [rows.column(name).to_pylist() for name in ("reason", "group", "attempt", "half_offset")]
+    for name, group, size, number in zip(*columns, strict=True):
+        if size == _PLAIN:
+            counts.plain[name] += number
+        else:
+            counts.told_apart[Tally(name, group, size)] += number
     return counts
+
+
+def open_of(outcomes: pa.RecordBatch) -> dict[tuple[int, int], OpenByTopic]:
+    """What the rows of ``OutcomeKind.OPEN`` say of segments, by half partition and first offset."""
+    rows = outcomes.filter(pc.equal(outcomes.column("kind"), int(OutcomeKind.OPEN)))
+    names = ("half_partition", "half_offset", "group", "topic", "attempt", "ingested_ms")
+    found: dict[tuple[int, int], OpenByTopic] = {}
+    for partition, offset, group, topic, number, oldest_ms in zip(
+        *(rows.column(name).to_pylist() for name in names), strict=True
+    ):
+        segment = found.setdefault((partition, offset), {})
+        if number:
+            segment[group, topic] = OpenOf(number, oldest_ms)
+    return found
 
 
 def usages_of(outcomes: pa.RecordBatch) -> Usages:
@@ -49,3 +77,8 @@ def rejected_op(row: Mapping[str, Any]) -> RejectedOp:
 def rejected_record_offset(row: Mapping[str, Any]) -> int:
     """Of a row of ``OutcomeKind.REJECT_RECORD``: the record's own offset, in the topic that the row names."""
     return int(row["half_offset"])
+
+
+def status_pause_ms(row: Mapping[str, Any]) -> int:
+    """Of a row of ``OutcomeKind.STATUS``: in how many ms the next check comes."""
+    return int(row[STATUS_PAUSE])

@@ -7,10 +7,12 @@ Every record that comes is in the end in just one of the counts ``half``, ``appl
 from collections import Counter
 from collections.abc import Mapping
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 
 from state.content import value_bytes
+from state.open_by_topic import REST, OpenByTopic, OpenOf
 from state.policy import Policy
 from state.rows import BUNDLE, OUTCOME_FIELDS, Column, Rows, objects
 from state.table import FOR_OPERATORS, Effect, EffectCodes, Event, EventCodes, State, StateCodes
@@ -43,6 +45,36 @@ _ENDS = {
 """What a record of ``cb.parked`` says of a message that waits for an operator no longer."""
 
 
+_CHECK_RESULTS = {
+    Event.CHECK_COMMIT: "check_commit",
+    Event.CHECK_ROLLBACK: "check_rollback",
+    Event.CHECK_UNKNOWN: "check_unknown",
+    Event.CHECK_UNREACHABLE: "check_unreachable",
+}
+_CHECK_EVENTS = np.array(list(_CHECK_RESULTS), dtype=np.uint8)
+WAIT_EDGES_MS = np.unique(np.geomspace(1, 8 * 86_400_000, 120).round().astype(np.int64))
+"""int64[n]: of what is measured, the size of a wait is the first of these that it does not exceed. Each is a
+fifth more than the one before."""
+SUM = -2
+"""In place of a size: of all sizes together."""
+STATUS_PAUSE = "partition"
+"""The column of a status row that says in how many ms the next check comes, for want of another use."""
+_MOST_PAUSE_MS = 2**31 - 1
+
+
+class Tally(NamedTuple):
+    """What a count is of."""
+
+    name: str
+    group: str
+    """The producer group; empty: not told apart by it."""
+    size: int
+    """Index into ``WAIT_EDGES_MS``, len(WAIT_EDGES_MS) for longer ones; or ``SUM``."""
+
+
+Tallies = Counter[Tally]
+
+
 class OutcomeKind(IntEnum):
     """What a row of outcomes is for. Rows travel to the sink in the same batch, they are never stored."""
 
@@ -60,16 +92,20 @@ class OutcomeKind(IntEnum):
     STATUS_END = 7
     """It is no longer."""
     COUNT = 8
-    """Not written: ``reason`` is the name of a counter, ``half_offset`` how much to add."""
+    """Not written: ``reason`` is the name of a counter, ``half_offset`` how much to add; of one that is told apart by
+    producer group or size, ``group`` and ``attempt`` say which."""
     DELIVER_BUNDLE = 9
     """Write the messages that its value holds to their real topics."""
     PARK_END = 10
     """Write to ``cb.parked`` that it waits for an operator no longer; ``reason`` is what became of it."""
     USAGE = 11
     """Not written: how the usage of a group has changed, in the columns that ``USAGE_COLUMNS`` names."""
+    OPEN = 12
+    """Not written: how many of a group and a real topic are undecided in the segment that begins at ``half_offset``
+    (``attempt``; 0: none of any), and when the oldest was taken in (``ingested_ms``)."""
 
 
-NOT_WRITTEN = (OutcomeKind.COUNT, OutcomeKind.USAGE)
+NOT_WRITTEN = (OutcomeKind.COUNT, OutcomeKind.USAGE, OutcomeKind.OPEN)
 
 USAGE_COLUMNS = ("half_offset", "ingested_ms", "attempt", "check_max")
 """Columns of outcomes that hold the numbers of a :class:`~state.usage.Usage`, for want of another use."""
@@ -83,6 +119,7 @@ class Collector:
         self._last: list[Rows] = []
         """What is to be written after all else: the sink must know by then whether a topic took what was delivered."""
         self._counts: Counter[str] = Counter()
+        self._tallies: Tallies = Counter()
 
     def broken(self, records: Rows) -> None:
         """Records that break the protocol."""
@@ -107,6 +144,9 @@ class Collector:
         self._counts["unknown"] += int((ops["event"] == Event.UNKNOWN).sum())
         self._counts["check_unknown"] += int((ops["event"] == Event.CHECK_UNKNOWN).sum())
         self._counts["check_unreachable"] += int((ops["event"] == Event.CHECK_UNREACHABLE).sum())
+        if np.isin(ops["event"], _CHECK_EVENTS).any():
+            for event, name in _CHECK_RESULTS.items():
+                self._by_group(name, ops["group"][ops["event"] == event])
 
     def count_judged(self, changed: Column, results: EffectCodes) -> None:
         """Ops whose half message is there: whether each changed its state, and what followed."""
@@ -174,21 +214,26 @@ class Collector:
         self.rejected_ops(ops.take(refused & foreign), FOREIGN_REASON)
         self.rejected_ops(ops.take(refused & ~foreign), LATE_REASON)
 
-    def checks(self, checked: Rows, states: StateCodes, policy: Policy) -> None:
-        """Messages whose producers are to be asked, and the states they were in before.
+    def checks(self, checked: Rows, states: StateCodes, pause_ms: Column, policy: Policy) -> None:
+        """Messages whose producers are to be asked, the states they were in before, and in how many ms they are asked
+        again if they do not know.
 
-        A status is written when it says something new: not when an answer is lost, or nobody could be asked.
+        A status is written with each check that follows an answer; when an answer is lost it would say nothing new.
         """
         if not checked.count:
             return
         self._counts["checked"] += checked.count
+        self._by_group("checked", checked["group"])
         attempt = checked["attempts"] + 1
         numbers = {"attempt": attempt, "check_max": policy.check_max_of(checked["check_max"])}
         self._add(OutcomeKind.CHECK, checked.count, **_small_message(checked), **numbers)
-        new = (states == State.OPEN) & (checked["misses"] == 0)
+        new = states == State.OPEN
         if new.any():
             numbers = {name: column[new] for name, column in numbers.items()}
-            self._add(OutcomeKind.STATUS, int(new.sum()), **_identity(checked.take(new)), **numbers)
+            numbers[STATUS_PAUSE] = np.minimum(pause_ms[new], _MOST_PAUSE_MS)
+            known = np.where(checked["attempts"][new] > 0, "unknown", "").astype(object)
+            answers = np.where(checked["misses"][new] > 0, "unreachable", known).astype(object)
+            self._add(OutcomeKind.STATUS, int(new.sum()), **_identity(checked.take(new)), **numbers, reason=answers)
 
     def count(self, numbers: Mapping[str, int]) -> None:
         """Numbers by the names of their counters."""
@@ -201,6 +246,31 @@ class Collector:
                 half_offset=np.fromiter(counts.values(), np.int64, len(counts)),
             )
 
+    def measured(self, name: str, waits_ms: Column) -> None:
+        """How long things took (int64[n] ms); negative ones, of clocks that disagree, count as 0."""
+        if not waits_ms.size:
+            return
+        waits_ms = np.maximum(waits_ms, 0)
+        sizes = np.bincount(np.searchsorted(WAIT_EDGES_MS, waits_ms))
+        for size in np.flatnonzero(sizes).tolist():
+            self._tallies[Tally(name, "", size)] += int(sizes[size])
+        self._tallies[Tally(f"{name}_ms", "", SUM)] += int(waits_ms.sum())
+
+    def still_open(self, first_offset: int, before: OpenByTopic, now: OpenByTopic) -> None:
+        """What is undecided in a segment, if that has changed."""
+        if before == now:
+            return
+        found = now or {REST: OpenOf(0, -1)}
+        self._add(
+            OutcomeKind.OPEN,
+            len(found),
+            group=objects([group for group, _ in found]),
+            topic=objects([topic for _, topic in found]),
+            attempt=np.array([one.open for one in found.values()]),
+            ingested_ms=np.array([one.oldest_ms for one in found.values()]),
+            half_offset=np.full(len(found), first_offset),
+        )
+
     def usage(self, usages: Usages) -> None:
         """How the usage of groups has changed."""
         if usages:
@@ -211,8 +281,22 @@ class Collector:
     def rows(self) -> Rows:
         """All outcomes (``OUTCOME_FIELDS``)."""
         self.count(self._counts)
+        if self._tallies:
+            self._add(
+                OutcomeKind.COUNT,
+                len(self._tallies),
+                reason=objects([tally.name for tally in self._tallies]),
+                group=objects([tally.group for tally in self._tallies]),
+                attempt=np.array([tally.size for tally in self._tallies]),
+                half_offset=np.fromiter(self._tallies.values(), np.int64, len(self._tallies)),
+            )
         parts = self._parts + self._last
         return Rows.concat(parts) if parts else Rows.empty(OUTCOME_FIELDS)
+
+    def _by_group(self, name: str, groups: Column) -> None:
+        if groups.size:
+            for group, number in Counter(groups.tolist()).items():
+                self._tallies[Tally(name, group, SUM)] += number
 
     def _status_end(self, ended: Rows) -> None:
         if ended.count:

@@ -50,7 +50,7 @@ MESSAGE_FIELDS: Fields = {
 }
 """A half message that is undecided, parked, undeliverable or delayed, as a segment keeps it."""
 
-OP_FIELDS: Fields = {
+_OP: Fields = {
     "half_offset": np.int64,
     "op_offset": np.int64,  # in the op topic: the order in which ops of a half are judged
     "event": np.uint8,  # a member of state.table.Event
@@ -62,10 +62,15 @@ OP_FIELDS: Fields = {
     "value": object,  # bytes or None: the remark
     "headers": object,  # str or None: all headers, when they are not just the five every op has
 }
+
+OP_FIELDS: Fields = {
+    **_OP,
+    "time_ms": np.int64,  # Kafka's, of the record; -1: not known. Nothing depends on it but what is measured
+}
 """An op as it arrives."""
 
 EARLY_FIELDS: Fields = {
-    **OP_FIELDS,
+    **_OP,
     "came_ms": np.int64,  # when the query took it in
 }
 """An op that waits for its half message, as a segment keeps it."""

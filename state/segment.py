@@ -15,6 +15,7 @@ from state.allowance import Allowance
 from state.content import content_bytes, set_aside
 from state.deadlines import fire_due, first_deadlines, next_timer, postponed, settle
 from state.judge import judge
+from state.open_by_topic import OpenByTopic, open_by_topic
 from state.policy import Policy
 from state.rows import BROKEN_FIELDS, EARLY_FIELDS, HALF_FIELDS, MESSAGE_FIELDS, OP_FIELDS, Rows
 from state.table import KEPT, Event, State, StateCodes, transition
@@ -57,6 +58,10 @@ class Segment:
     def usage(self) -> Usages:
         """What each producer group has under way in the segment."""
         return usage_of(self.messages, self.ledger[self.messages["offset"] - self.first_offset])
+
+    def open_by_topic(self) -> OpenByTopic:
+        """The undecided transactions of each group and real topic, and the oldest one's age."""
+        return open_by_topic(self.messages, self.ledger[self.messages["offset"] - self.first_offset])
 
     @property
     def unknown(self) -> bool:
@@ -136,7 +141,7 @@ def evaluate(
     consumed: use the one returned.
     """
     made = outcomes.Collector()
-    before = segment.usage()
+    before, open_before = segment.usage(), segment.open_by_topic()
     made.broken(arrivals.broken)
     _take_in(segment, arrivals.halves, now_ms, policy, made)
     allowance = allowance or Allowance()
@@ -151,6 +156,7 @@ def evaluate(
     if arrivals.count or not kept.all():
         segment.touched_ms = now_ms
     made.usage(changes(before, segment.usage()))
+    made.still_open(segment.first_offset, open_before, segment.open_by_topic())
     if segment.forgettable(now_ms, policy) or (reach != ANYWHERE and segment.unknown):
         return Evaluation(None, made.rows(), None)
     timer_ms = next_timer(segment.messages, segment.early, segment.touched_ms, policy, now_ms, turn_ms)
@@ -208,7 +214,8 @@ def _judge_ops(
 ) -> None:
     made.count_ops(ops)
     came = ops.with_columns(came_ms=np.full(ops.count, now_ms, dtype=np.int64))
-    ready = Rows.concat([segment.early, came.take(np.argsort(ops["op_offset"]))])  # the shuffle lost their order
+    waiting = segment.early.with_columns(time_ms=segment.early["came_ms"])
+    ready = Rows.concat([waiting, came.take(np.argsort(ops["op_offset"]))])  # the shuffle lost their order
     if not ready.count:
         return
     there = segment.ledger[ready["half_offset"] - segment.first_offset] != State.ABSENT
@@ -217,7 +224,8 @@ def _judge_ops(
     early = _that_may_wait(early, reach, made, opens=opens)
     kept = np.arange(early.count) < policy.early_op_max
     made.rejected_ops(early.take(~kept), "more ops wait for half messages of this segment than early_op_max allows")
-    segment.early = early if kept.all() else early.take(kept)
+    early = early if kept.all() else early.take(kept)
+    segment.early = Rows({name: early[name] for name in EARLY_FIELDS})
     if there.any():
         judge(
             segment.messages, segment.ledger, segment.first_offset, ready.take(there), now_ms, policy, allowance, made

@@ -3,7 +3,10 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from state import Usages
+from state import OpenByTopic, Tallies, Usages
+
+OpenBySegment = dict[tuple[int, int], OpenByTopic]
+"""What is undecided, by half partition and first offset of the segment."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,10 @@ class PartitionReport:
     """How the usage of producer groups has changed: numbers of :class:`state.Usage` by group."""
     reasons: str = "[]"
     """Why messages were held, parked or rejected: see :mod:`streaming.kafka_sink.reasons`."""
+    tallies: str = "[]"
+    """What is counted by producer group, or by how long it took: see :mod:`streaming.reported`."""
+    still_open: str = "[]"
+    """What is undecided in segments that have changed: likewise."""
 
 
 @dataclass(frozen=True)
@@ -53,3 +60,11 @@ class BatchReport:
     """How the usage of producer groups has changed; all of it, unless state partitions were skipped."""
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
     """How many messages were ``held``, ``parked`` or ``rejected``, and why."""
+    examples: dict[tuple[str, str], list[str]] = field(default_factory=dict, kw_only=True)
+    """Transaction ids of some of them."""
+    tallies: Tallies = field(default_factory=Counter)
+    """What is counted by producer group, or by how long it took."""
+    still_open: OpenBySegment = field(default_factory=dict)
+    """What is undecided in segments where that has changed."""
+    seconds: float = 0.0
+    """From the batch's own time until it was written."""

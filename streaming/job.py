@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from checkback.exceptions import CheckbackError, JobFailedError, JobStoppedError, TakenOverError
+from checkback.exceptions import CheckbackError, JobStoppedError, TakenOverError
 from checkback.protocol import Topics
 from checkback.topics import TopicAdministration
 from checkers import CheckService
@@ -30,7 +30,10 @@ from streaming.failpoints import FailpointHook, no_failpoint
 from streaming.fairness.fairness import Fairness
 from streaming.fairness.held_back import HeldBackWatch, named_writer
 from streaming.folders import folder_at
-from streaming.metrics import JobMetrics
+from streaming.forwarding import Forwarder
+from streaming.observing.lag_group import LagGroup
+from streaming.observing.observation import Observation
+from streaming.observing.serving import Serving
 from streaming.ownership.claim import Claim, Owner
 from streaming.ownership.clock import JobClock, kafka_ms, wall_ms
 from streaming.ownership.fence import any_has
@@ -43,8 +46,9 @@ from streaming.stateful.policies import policy_of
 from streaming.stops import explained
 from streaming.tables import destinations_of, publisher_of
 from streaming.takeover import Clock, Opening
-from streaming.trial import try_folder, try_source, try_transaction
+from streaming.trial import try_folder, try_source, try_tracing, try_transaction
 
+_LOGGER = logging.getLogger(__name__)
 _STOP_SECONDS = 18
 _CHECKS_STOP_SECONDS = 4
 
@@ -80,10 +84,13 @@ class TransactionJob:
         self._preconditions: BatchPreconditions | None = None
         self._sink: ExactlyOnceSink | None = None
         self._fairness: Fairness | None = None
-        self._metrics = JobMetrics(settings.job.metrics_port)
+        self._observation = Observation(settings)
+        self._serving = Serving(settings, self._observation)
+        self._lag_group: LagGroup | None = None
         self._query: StreamingQuery | None = None
         self._checks: CheckService | None = None
-        self._held_back: HeldBackWatch | None = None
+        self._beside: list[HeldBackWatch | Forwarder] = []
+        self._forwarder = Forwarder(self._sink_settings())
 
     def start(self) -> Self:
         """Check everything, then start the query and, if the settings say so, the check service."""
@@ -105,13 +112,16 @@ class TransactionJob:
 
         1. Settings, topics, clock and checkpoint fit together, and the topics are not another checkpoint's. What can be
            known without Spark comes first.
-        2. All that can be tried without taking over: the port, tables, the check service, the ways into Kafka.
+        2. All that can be tried without taking over: tables, the check service, the ways into Kafka.
         3. Take over. From now on the run before ends.
         4. Start.
         """
         settings = self._settings
+        if settings.job.tracing:
+            try_tracing()
         try_folder(settings.job.checkpoint)
-        checks = CheckService(settings) if settings.checks.in_job else None
+        registry = self._observation.metrics.registry
+        checks = CheckService(settings, registry=registry) if settings.checks.in_job else None
         with TopicAdministration(settings.kafka.bootstrap_servers, settings.kafka.python_client) as administration:
             topics = Topics(settings.kafka.topic_prefix)
             half_partitions = administration.check(topics, settings.job.state_partitions)
@@ -120,15 +130,19 @@ class TransactionJob:
         clock = JobClock(lambda: kafka_ms(sink), settings.job.clock_tolerance)
         clock.compare()
         claim = self._claim = Claim(sink, settings.job.name)
-        self._serve_metrics(claim.standing())
         spark = self._spark = self._given_spark or build_session(settings)
         checkpoint = Checkpoint(spark, settings.job.checkpoint)
         ids = retrying()(topic_ids, AdminClient(sink.client()), [sink.topics.half, sink.topics.op])
         checkpoint.check(self._facts(half_partitions, ids))  # 1
-        own = Owner(checkpoint.query_id(), settings.job.name, ids.get(sink.topics.half, ""), settings.job.metrics_port)
+        own = Owner(
+            checkpoint.query_id(),
+            settings.job.name,
+            ids.get(sink.topics.half, ""),
+            page=self._serving.url,
+        )
         now = Clock(wall_ms(), settings.job.clock_tolerance)
         opening = Opening(checkpoint, own, now, sink, claim, settings.job.state_partitions)
-        self._serve_metrics(opening.judge(new_checkpoint=self._claim_name))  # 2
+        opening.judge(new_checkpoint=self._claim_name)  # 2
         rules = SettingsInForce(folder_at(spark, settings.job.checkpoint))
         in_kafka = partial(any_has, sink, own.query_id, settings.job.state_partitions)
         rules.judge(settings.sinks.tables, partial(in_kafka, settled=False))
@@ -140,7 +154,7 @@ class TransactionJob:
         self._preconditions = BatchPreconditions(sink, claim, own, ids, clock)  # 4
         publisher = publisher_of(rules, tables, self._failpoint)
         partitions = settings.job.state_partitions
-        fairness = self._fairness = Fairness(spark, settings)
+        fairness = self._fairness = Fairness(spark, settings, self._observation.counted)
         half_logs = HalfLogs(checkpoint, sink.client(), sink.topics)
         self._sink = ExactlyOnceSink(
             sink, checkpoint, self._preconditions, partitions, self._observe, publisher, half_logs
@@ -153,13 +167,17 @@ class TransactionJob:
         if checks is not None:
             self._checks = checks
             checks.start()
-        self._held_back = self._watch(sink)
-        self._held_back.start()
+        self._observation.of(own, fairness.standing, checks.standing if checks else None)
+        self._lag_group = LagGroup(sink)
+        self._serving.start()
+        self._beside = [self._watch(sink), self._forwarder]
+        for thread in self._beside:
+            thread.start()
 
     def _watch(self, sink: SinkSettings) -> HeldBackWatch:
         kafka = self._settings.kafka
         writer = named_writer(kafka.bootstrap_servers, kafka.python_client)
-        return HeldBackWatch(sink.client(), [sink.topics.half, sink.topics.op], writer, self._metrics.held_back)
+        return HeldBackWatch(sink.client(), [sink.topics.half, sink.topics.op], writer, self._observation.held_back)
 
     def _sink_settings(self) -> SinkSettings:
         kafka = self._settings.kafka
@@ -169,6 +187,7 @@ class TransactionJob:
             self._settings.job.sink_transaction_timeout,
             kafka.sink_client,
             self._failpoint,
+            tracing=self._settings.job.tracing,
             redeliver_for_ms=self._settings.transactions.redeliver_for,
         )
 
@@ -183,14 +202,10 @@ class TransactionJob:
             ids.get(topics.op, ""),
         )
 
-    def _serve_metrics(self, before: Iterable[Owner]) -> None:
-        """A port that the run before still holds is waited for later, by :meth:`wait`: it ends with its next batch."""
-        port = self._settings.job.metrics_port
-        if not self._metrics.start() and not any(owner.holds(port) for owner in before):
-            raise JobFailedError(
-                f"Port {port} (job.metrics_port) is in use by another program: end that one, or name another port. A "
-                "job that runs on this checkpoint continues."
-            )
+    @property
+    def page(self) -> str:
+        """Where its status page is; empty: it has none."""
+        return self._serving.url
 
     def wait(self, seconds: float) -> bool:
         """Wait up to ``seconds`` for the job to end by itself; False when it still runs.
@@ -201,9 +216,10 @@ class TransactionJob:
         """
         if self._query is None:
             return True
-        self._metrics.start_when_free()
+        self._serving.start()
         if self._checks is not None:
             self._checks.raise_if_dead()
+        self._forwarder.raise_if_dead()
         try:
             ended = bool(self._query.awaitTermination(max(1, int(seconds))))
             reports = self._query.recentProgress
@@ -213,6 +229,7 @@ class TransactionJob:
             self._preconditions.refuse_other_topics()
         for progress in reports:
             self._refuse_dropped_rows(progress)
+            self._watched(progress)
         return ended
 
     def stop(self) -> None:
@@ -221,15 +238,16 @@ class TransactionJob:
         A batch that takes longer is given up, and repeated at the next start.
         """
         checks, self._checks = self._checks, None
-        held_back, self._held_back = self._held_back, None
+        beside, self._beside = self._beside, []
         query, self._query = self._query, None
         spark, self._spark = self._spark, None
         claim, self._claim = self._claim, None
+        lag_group, self._lag_group = self._lag_group, None
         deadline = time.monotonic() + _STOP_SECONDS
         if self._fairness is not None:
             self._fairness.stop()
-        if held_back is not None:
-            held_back.stop()
+        for thread in beside:
+            thread.stop()
         if self._sink is not None:
             self._sink.stop_before_next_batch()
         if checks is not None:
@@ -244,7 +262,9 @@ class TransactionJob:
         with contextlib.suppress(Py4JError, OSError):
             if spark is not None and self._given_spark is None:
                 spark.stop()
-        self._metrics.stop()
+        self._serving.stop()
+        if lag_group is not None:
+            lag_group.close()
         if claim is not None:
             claim.close()
 
@@ -255,11 +275,20 @@ class TransactionJob:
         self.stop()
 
     def _observe(self, report: BatchReport) -> None:
-        self._metrics.observe(report)
+        self._observation.batch(report)
         if self._fairness is not None:
             self._fairness.after(report)
         if self._observer:
             self._observer(report)
+
+    def _watched(self, progress: Any) -> None:
+        """What nothing depends on must not end the job."""
+        try:
+            found = self._observation.progress(progress)
+            if found is not None and self._lag_group is not None:
+                self._lag_group.read_to(found.read_to)
+        except (KeyError, TypeError, ValueError, KafkaException):
+            _LOGGER.warning("What Spark says of a batch could not be shown.", exc_info=True)
 
     def _reason(self, error: Exception) -> CheckbackError:
         try:

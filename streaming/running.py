@@ -4,9 +4,11 @@ import logging
 
 from checkback.signals import leave_on_signals, stop_on_signals
 from conf import Settings
+from conf.log_lines import FIELDS
 from streaming.batch import BatchReport
 from streaming.failpoints import FailpointHook, no_failpoint
 from streaming.job import TransactionJob
+from streaming.observing.metrics import NO_EVENTS
 
 _LOGGER = logging.getLogger(__name__)
 _STOP_SECONDS = 28.0
@@ -37,12 +39,26 @@ def run(settings: Settings, failpoint: FailpointHook = no_failpoint, *, new_chec
 
 def log_batch(report: BatchReport) -> None:
     """One line for a batch that did something, and one for each reason why messages were not delivered."""
-    if not report.counts:
+    if not report.counts.keys() - NO_EVENTS:
         return
-    counts = "  ".join(f"{name} {number}" for name, number in sorted(report.counts.items()))
-    _LOGGER.info("batch %d: %d written  %s", report.batch, report.written, counts)
+    counts = {name: number for name, number in sorted(report.counts.items()) if name not in NO_EVENTS}
+    said = "  ".join(f"{name} {number}" for name, number in counts.items())
+    fields = {"event": "batch", "batch": report.batch, "written": report.written, "counts": counts}
+    _LOGGER.info("batch %d: %d written  %s", report.batch, report.written, said, extra={FIELDS: fields})
     for (what, reason), number in report.reasons.most_common(_MOST_REASONS):
-        _LOGGER.warning("batch %d: %d %s: %s. %s.", report.batch, number, what, reason.rstrip("."), _HINTS[what])
+        ids = report.examples.get((what, reason), [])
+        fields = {"event": what, "batch": report.batch, "number": number, "reason": reason, "transactions": ids}
+        _LOGGER.warning(
+            "batch %d: %d %s%s: %s. %s.",
+            *(report.batch, number, what, _named(ids, number), reason.rstrip("."), _HINTS[what]),
+            extra={FIELDS: fields},
+        )
     more = len(report.reasons) - _MOST_REASONS
     if more > 0:
         _LOGGER.warning("batch %d: %d more reasons of held, parked or rejected messages.", report.batch, more)
+
+
+def _named(ids: list[str], number: int) -> str:
+    if not ids:
+        return ""
+    return f" ({', '.join(ids)}{' and others' if number > len(ids) else ''})"

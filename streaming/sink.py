@@ -5,7 +5,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -23,12 +23,14 @@ from streaming.kafka_sink.reasons import reasons_of
 from streaming.ownership.preconditions import BatchPreconditions
 from streaming.python_worker.preparation import name_worker, prepare_worker
 from streaming.python_worker.whole_input import whole
+from streaming.reported import open_by_segment, tallies_of
 from streaming.tables.publishing import Publisher
 from streaming.tables.staging import StagedFile, Staging, StagingPlan
 
 _LOGGER = logging.getLogger(__name__)
 REPORT_SCHEMA = (
-    "partition int, written long, skipped boolean, counts string, usages string, reasons string, staged string"
+    "partition int, written long, skipped boolean, counts string, usages string, reasons string, tallies string, "
+    "still_open string, staged string"
 )
 _DAY_SECONDS = 24 * 3600.0
 
@@ -111,7 +113,8 @@ class ExactlyOnceSink:
         if every_partition:
             self._all_wrote(number, now)
         if self._observer:
-            self._observer(_summed(number, reports, published))
+            seconds = max(0.0, time.time() - entry.time_ms / 1000)
+            self._observer(replace(_summed(number, reports, published), seconds=seconds))
         self._preconditions.after()
         self._settings.failpoint(Failpoint.BATCH_ENDS, number)
 
@@ -135,8 +138,19 @@ def _summed(number: int, reports: list[Row], published: Counter[str]) -> BatchRe
     done = [report for report in reports if not report.skipped]
     counts = sum((Counter(json.loads(report.counts)) for report in done), Counter[str]())
     usages = [{group: Usage(*changed) for group, changed in json.loads(report.usages).items()} for report in done]
-    reasons = reasons_of(report.reasons for report in done)
-    return BatchReport(number, written, len(reports) - len(done), counts, published, summed(usages), reasons)
+    reasons, examples = reasons_of(report.reasons for report in done)
+    return BatchReport(
+        number,
+        written,
+        len(reports) - len(done),
+        counts,
+        published,
+        summed(usages),
+        reasons,
+        tallies_of(report.tallies for report in done),
+        open_by_segment(report.still_open for report in done),
+        examples=examples,
+    )
 
 
 def _writer(
@@ -173,6 +187,8 @@ _REPORT_ARROW = pa.schema(
         "counts": pa.string(),
         "usages": pa.string(),
         "reasons": pa.string(),
+        "tallies": pa.string(),
+        "still_open": pa.string(),
         "staged": pa.string(),
     }
 )

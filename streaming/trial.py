@@ -1,11 +1,12 @@
 """What the first batch needs of Kafka, tried while the run before still continues: later would be too late for both."""
 
+import importlib
 import os
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from checkback.exceptions import JobStoppedError
+from checkback.exceptions import ConfigurationError, JobStoppedError
 from conf import Settings
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.directory import Brokers, TopicDirectory
@@ -58,3 +59,18 @@ def try_transaction(settings: SinkSettings, query_id: str) -> None:
     timeout, directory = settings.transaction_timeout_ms, TopicDirectory(Brokers(settings.client()))
     client = settings.client(**producer_settings(trial_id(query_id), timeout))
     KafkaTransaction(client, timeout, directory, settings.topics.progress).open()
+
+
+def try_tracing() -> None:
+    """Refuse ``job.tracing`` without what it needs.
+
+    Raises:
+        ConfigurationError: OpenTelemetry is not installed.
+    """
+    for name in ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http.trace_exporter"):
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                "job.tracing needs OpenTelemetry: pip install 'checkback-job[tracing]', or set it to false."
+            ) from error

@@ -69,6 +69,7 @@ class Place:
                 "name": self.topics.prefix.rstrip("."),
             },
             "transactions": self.transactions,
+            "http": {"port": 0},
         }
         return Settings.model_validate(
             {name: {**given.get(name, {}), **sections.get(name, {})} for name in given | sections}

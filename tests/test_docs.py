@@ -1,7 +1,8 @@
 """The Python of README and docs runs, on a recording transport where it says nothing of Kafka.
 
 README's quick start is run as it is typed, in ``packaging/test_quick_start.py``; that with a cluster in
-``checkback/testing/test_cluster.py``.
+``checkback/testing/test_cluster.py``, that of the inbox in ``checkback/test_inbox.py``, consumers in
+``consumer/test_documented.py``.
 """
 
 import json
@@ -26,8 +27,14 @@ from conf import load
 
 ROOT = Path(__file__).parents[1]
 _BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
-ELSEWHERE = {("README.md", 0), ("docs/testing.md", 2)}
+ELSEWHERE = {
+    *(("README.md", 0), ("docs/testing.md", 2)),
+    *((f"docs/{page}.md", number) for page in ("delivery", "consumers") for number in (0, 1)),
+    ("docs/delivery.md", 2),
+}
 ONLY_READ = {
+    ("docs/pull-consumer.md", 0): "pulls for ever; tests/consumer/test_pull.py does",
+    ("docs/pull-consumer.md", 1): "needs a topic; tests/consumer/test_pull.py has one",
     ("docs/sinks.md", 0): "names storage and databases that are the reader's",
     ("examples/README.md", 0): "a line of examples/flask_shop.py, which a test runs",
 }
@@ -76,11 +83,12 @@ def test_json_is_such(text: str) -> None:
 
 @pytest.mark.parametrize("command", [line for one in others("console") for line in one.values[0].splitlines()])
 def test_commands_have_the_options_that_are_shown(command: str) -> None:
-    words = command.removeprefix("$ ").partition("#")[0].split()
+    words = re.split(r"#|\||>", command.removeprefix("$ "))[0].split()
     program = words[0].rpartition("/")[2] if words else ""
     if not command.startswith("$ ") or program != "checkback":
         return
     known: Any = typer.main.get_command(app)
+    assert words[1] in known.commands or words[1].startswith("-"), command
     for word in words[1:]:
         if word in getattr(known, "commands", {}):
             known = known.commands[word]

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("state", "conf", "checkback", "checkers", "streaming", "bench", "torture", "checkback_cli")
+PACKAGES = ("state", "conf", "checkback", "checkers", "streaming", "bench", "torture", "status_page", "checkback_cli")
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,4 @@
-"""Fault runs: the whole system under seeded faults, judged by an oracle. ``checkback torture``."""
+"""Fault runs: the whole system under seeded faults, judged by an oracle. ``checkback torture``.
 
-from torture.run import Options, RoundReport, TortureReport, torture, torture_large_batches
-
-__all__ = ["Options", "RoundReport", "TortureReport", "torture", "torture_large_batches"]
+Nothing is imported here: processes of a fault run are started again and again, and need little of it.
+"""

@@ -82,7 +82,7 @@ class Options:
     with_neighbours: bool = True
     """See ``torture/neighbours.py``; runs with large batches never have any."""
     brief: bool = False
-    """Each fault once before any comes again; see :func:`torture.schedule.schedule`."""
+    """Each fault once that has no test of its own; see :func:`torture.schedule.schedule`."""
 
 
 def torture(options: Options, tell: Tell = lambda _round: None) -> TortureReport:

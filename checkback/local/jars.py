@@ -50,6 +50,28 @@ def spark_jars(kinds: Iterable[str] = ()) -> list[Path]:
     return [jar for endpoint in endpoints for jar in _resolve(endpoint) if jar.name.startswith(_NOT_IN_SPARK)]
 
 
+def fetched(kinds: Iterable[str] = ()) -> tuple[list[str], list[str]]:
+    """Names of the jars of :func:`spark_jars` that are here, and of those that a start would have to fetch.
+
+    Looks at jgo's cache, not at the network; of each endpoint only at the jar that it is named by.
+    """
+    try:
+        from jgo.constants import default_jgo_cache  # noqa: PLC0415  (brings a resolver that an application never needs)
+    except ModuleNotFoundError as error:
+        raise InstallationError("The jars are fetched by jgo: pip install 'checkback[local]'.") from error
+
+    cache = Path(os.environ.get("JGO_CACHE_DIR") or default_jgo_cache())
+    endpoints = [SPARK_CONNECTOR, *(TABLES[kind] for kind in sorted(set(kinds)) if kind in TABLES)]
+    there: list[str] = []
+    missing: list[str] = []
+    for endpoint in endpoints:
+        for coordinate in endpoint.split("+"):
+            name = "-".join(coordinate.split(":")[1:]) + ".jar"
+            known = any((cache / "envs").glob(f"**/{name}"))
+            (there if known else missing).append(name.removesuffix(".jar"))
+    return there, missing
+
+
 def _resolve(endpoint: str) -> list[Path]:
     try:
         import jgo  # noqa: PLC0415  (brings a resolver that an application never needs)
@@ -59,7 +81,10 @@ def _resolve(endpoint: str) -> list[Path]:
     # A dead proxy or a missing route would else be waited for, for minutes.
     os.environ.setdefault("JGO_TIMEOUT", "30")
     try:
-        folder = Path(jgo.build(endpoint).path)
+        try:
+            folder = Path(jgo.build(endpoint).path)
+        except FileExistsError:  # another process was at it, and has put the jars there
+            folder = Path(jgo.build(endpoint).path)
     except Exception as error:
         raise InstallationError(
             f"Could not fetch {endpoint.split('+', maxsplit=1)[0]} from Maven: is there a network? ({error})"

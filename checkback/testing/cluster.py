@@ -71,6 +71,7 @@ class LocalCluster:
             "JOB__STATE_PARTITIONS": str(_STATE_PARTITIONS),
             "JOB__MASTER": "local[2]",
             "JOB__DRIVER_MEMORY": "1g",
+            "HTTP__PORT": "0",  # several may run at once
         }
         with JobProcess(self.folder / f"job-{time.monotonic_ns()}.log", {**small, **(settings or {})}) as job:
             job.wait_until(lambda: "Running;" in job.said(), _START_SECONDS, "started")

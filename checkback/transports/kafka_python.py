@@ -6,9 +6,10 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaConfigurationError, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from kafka.producer.transaction_manager import TransactionState
 
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
-from checkback.reaching import CONNECT_MS, no_kafka
+from checkback.reaching import CONNECT_MS, RECONNECT_MS, no_kafka
 from checkback.transports.base import OP_LINGER_MS, Lost, OutgoingRecord, not_acknowledged, not_written
 
 
@@ -28,6 +29,7 @@ class KafkaPythonTransport:
             "max_block_ms": half_timeout_ms,
             "delivery_timeout_ms": half_timeout_ms,
             "request_timeout_ms": max(half_timeout_ms // 2, 1),
+            "reconnect_backoff_max_ms": RECONNECT_MS,
             "allow_auto_create_topics": False,
             "metrics_enabled": False,  # nobody reads them, and they are a tenth of its time
             **options,
@@ -36,6 +38,8 @@ class KafkaPythonTransport:
         try:
             self._halves = KafkaProducer(**settings)
             self._ops = KafkaProducer(**{"linger_ms": min(OP_LINGER_MS, half_timeout_ms // 2), **settings})
+            for client in (self._halves, self._ops):
+                ask_for_another_producer_id(client)
         except (KafkaConfigurationError, ValueError, TypeError, AttributeError) as error:
             raise ConfigurationError(f"kafka-python cannot use these settings: {error}.") from error
         except KafkaError as error:
@@ -82,6 +86,25 @@ class KafkaPythonTransport:
         """See :class:`~checkback.transports.Transport`."""
         close_producer(self._ops, seconds)
         close_producer(self._halves, seconds)
+
+
+def ask_for_another_producer_id(client: KafkaProducer) -> None:
+    """Have an idempotent producer go on after a record that Kafka did not acknowledge in time.
+
+    kafka-python 3.0 gives up its producer id then, rightly, and never asks for another one, since it takes itself for
+    one that has begun: whatever it is given from then on times out, for ever. No public method helps.
+    """
+    manager: Any = getattr(client, "_transaction_manager", None)
+    if manager is None:  # it is not idempotent
+        return
+    give_up = manager.reset_producer_id
+
+    def give_up_and_begin_again() -> None:
+        with manager._lock:  # noqa: SLF001  (see above)
+            give_up()
+            manager._current_state = TransactionState.UNINITIALIZED  # noqa: SLF001  (see above)
+
+    manager.reset_producer_id = give_up_and_begin_again
 
 
 def close_producer(client: KafkaProducer, seconds: float) -> None:

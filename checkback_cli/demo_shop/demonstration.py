@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import tempfile
 import threading
 import time
@@ -22,7 +23,7 @@ from checkback.producer import TransactionProducer
 from checkback.testing import LocalCluster
 from checkback_cli.demo_shop.proof import Proof, prove
 from checkback_cli.demo_shop.shop import GROUP, TOPIC, Fate, Order, Shop, make_orders
-from conf import Settings
+from conf import HttpSettings, Settings
 from streaming import BatchReport, TransactionJob
 
 _THREADS = 4
@@ -54,6 +55,7 @@ def _run(console: Console, folder: Path, orders: list[Order]) -> Proof:
         starting = console.status("Starting Spark and the query (the first time its jars are fetched) ...")
         with starting, _standard_error_into(folder / "spark.log"):
             job.start()
+        console.print(f"The job's status page, for as long as this runs: {job.page}", highlight=False)
         try:
             _show_fates(console, orders)
             _trade(console, broker.bootstrap_servers, shop, orders, job, screen)
@@ -82,10 +84,22 @@ def _settings(bootstrap_servers: str, folder: Path) -> Settings:
         {
             "kafka": {"bootstrap_servers": bootstrap_servers},
             "job": {"checkpoint": str(folder / "checkpoint"), "master": "local[2]", "driver_memory": "1g"},
+            "http": {"port": _free_port()},
             # short times, so that the demo is; the defaults are RocketMQ's
             "transactions": {"timeout": "3s", "check_interval": "3s", "timer_slack": "500ms"},
         }
     )
+
+
+def _free_port() -> int:
+    """The page's own, where it is free."""
+    for port in (HttpSettings().port, 0):
+        try:
+            with socket.create_server(("127.0.0.1", port)) as server:
+                return int(server.getsockname()[1])
+        except OSError:
+            continue
+    return 0
 
 
 def _trade(

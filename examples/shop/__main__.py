@@ -7,8 +7,6 @@ from shutil import rmtree
 from tempfile import mkdtemp
 
 import httpx
-from sqlalchemy import create_engine, select
-from sqlalchemy.orm import Session
 
 from examples.shop.crashing import AFTER, BEFORE
 from examples.shop.machine import Machine
@@ -48,7 +46,7 @@ def _run(folder: Path) -> int:
         say("Waiting until every transaction is decided: where the shop died, the job asks its database ...")
         machine.wait_until_decided(ORDERS)
         got = {service.name: service.close() for service in services}
-        return compare(paid_orders(machine.database), got)
+        return compare(machine.paid_orders(), got)
 
 
 def place_and_pay(machine: Machine, customer: str, cents: int, death: str) -> str:
@@ -61,12 +59,6 @@ def place_and_pay(machine: Machine, customer: str, cents: int, death: str) -> st
         machine.restart_shop()
         return f"the shop died {death}, and was started again"
     return "paid" if answer.is_success else f"not paid, {answer.text}"
-
-
-def paid_orders(database: str) -> list[Order]:
-    """What the database says, which is the truth."""
-    with Session(create_engine(database)) as session:
-        return list(session.scalars(select(Order).where(Order.paid).order_by(Order.number)))
 
 
 def compare(paid: list[Order], got: dict[str, list[bytes]]) -> int:

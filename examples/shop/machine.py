@@ -5,17 +5,23 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
 import httpx
+from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import create_engine, select
+from sqlalchemy.orm import Session
 
 from checkback import CheckbackError
+from checkback.local.supervisor import die_with_starter
 from checkback.testing import LocalCluster
 from examples.shop.services import SERVICES
+from examples.shop.web import Order
 
 _LIMIT_SECONDS = 120.0
 
@@ -29,8 +35,18 @@ class Process:
     def start(self) -> None:
         """Start it; again, when it has died."""
         with self._log.open("ab") as log:
-            command = [sys.executable, "-m", *self._arguments]
-            self._process = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log)  # noqa: S603  (our own)
+            self._process = subprocess.Popen(  # noqa: S603  (our own)
+                [sys.executable, "-m", *self._arguments],
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+                preexec_fn=die_with_starter,  # noqa: PLW1509  (the one call it makes takes no lock)
+            )
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash does: nothing is closed, flushed or handled."""
+        self._process.kill()
+        self._process.wait()
 
     def wait(self) -> int:
         """Wait for its end."""
@@ -57,7 +73,7 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         self.database = f"sqlite:///{folder / 'shop.db'}"
         self.url, self._metrics_port = f"http://127.0.0.1:{_free_port()}", _free_port()
-        self._folder = folder
+        self.folder = folder
         self._cluster = LocalCluster(SERVICES)
 
     @property
@@ -69,7 +85,7 @@ class Machine:
         with ExitStack() as parts:  # when one does not start, those before it are stopped
             parts.enter_context(self._cluster)
             self._job = parts.enter_context(self._job_process())
-            self._shop = parts.enter_context(self._shop_process())
+            self.shop = parts.enter_context(self._shop_process())
             self.wait_until(self._shop_answers, "the shop answers")
             self._parts = parts.pop_all()
         return self
@@ -79,9 +95,27 @@ class Machine:
 
     def restart_shop(self) -> None:
         """What a supervisor does for a process that has died."""
-        self._shop.wait()
-        self._shop.start()
+        self.shop.wait()
+        self.shop.start()
         self.wait_until(self._shop_answers, "the shop answers")
+
+    def must_run(self) -> None:
+        """Raise with the end of what it printed when the job or the shop has ended."""
+        self._job.must_run()
+        self.shop.must_run()
+
+    def paid_orders(self) -> list[Order]:
+        """What the shop's database says, which is the truth."""
+        with Session(create_engine(self.database)) as session:
+            return list(session.scalars(select(Order).where(Order.paid).order_by(Order.number)))
+
+    def job_metrics(self) -> Mapping[str, float]:
+        """The job's metrics, each summed up over its labels; none when it does not answer."""
+        total: defaultdict[str, float] = defaultdict(float)
+        for family in self._metrics():
+            for sample in family.samples:
+                total[sample.name] += sample.value
+        return total
 
     def wait_until_decided(self, transactions: int) -> None:
         """Wait until the job knows what became of so many transactions."""
@@ -91,8 +125,7 @@ class Machine:
         """Wait, with a deadline, as long as shop and job run."""
         decided, deadline = self._decided(), time.monotonic() + _LIMIT_SECONDS
         while not holds():
-            self._job.must_run()
-            self._shop.must_run()
+            self.must_run()
             if self._decided() != decided:  # on a busy machine it takes longer; what counts is that it moves
                 decided, deadline = self._decided(), time.monotonic() + _LIMIT_SECONDS
             if time.monotonic() > deadline:
@@ -102,31 +135,34 @@ class Machine:
     def _job_process(self) -> Process:
         settings = {
             "KAFKA__BOOTSTRAP_SERVERS": self.bootstrap_servers,
-            "JOB__CHECKPOINT": str(self._folder / "checkpoint"),
+            "JOB__CHECKPOINT": str(self.folder / "checkpoint"),
             "JOB__MASTER": "local[2]",
             "JOB__STATE_PARTITIONS": "2",
             "JOB__DRIVER_MEMORY": "1g",
-            "JOB__METRICS_PORT": str(self._metrics_port),
+            "HTTP__PORT": str(self._metrics_port),
             # short times, so that the example is; the defaults are RocketMQ's
             "TRANSACTIONS__TIMEOUT": "3s",
             "TRANSACTIONS__CHECK_INTERVAL": "3s",
         }
         environment = {f"CHECKBACK_{name}": value for name, value in settings.items()}
-        return Process(self._folder / "job.log", environment, "checkback", "run")
+        return Process(self.folder / "job.log", environment, "checkback", "run")
 
     def _shop_process(self) -> Process:
         environment = {"SHOP_KAFKA": self.bootstrap_servers, "SHOP_URL": self.url, "SHOP_DATABASE": self.database}
         command = ("uvicorn", "examples.shop.crashing:app", "--port", self.url.rpartition(":")[2], "--no-access-log")
-        return Process(self._folder / "shop.log", environment, *command)
+        return Process(self.folder / "shop.log", environment, *command)
 
     def _shop_answers(self) -> bool:
         return _get(f"{self.url}/openapi.json") is not None
 
     def _decided(self) -> float:
-        metrics = _get(f"http://127.0.0.1:{self._metrics_port}/metrics") or ""
-        events = (sample for family in text_string_to_metric_families(metrics) for sample in family.samples)
+        events = (sample for family in self._metrics() for sample in family.samples)
         counts = {event.labels["event"]: event.value for event in events if event.name == "checkback_events_total"}
         return sum(counts.get(decision, 0) for decision in ("committed", "rolled_back", "parked"))
+
+    def _metrics(self) -> list[Metric]:
+        page = _get(f"http://127.0.0.1:{self._metrics_port}/metrics") or ""
+        return list(text_string_to_metric_families(page))
 
 
 def _get(url: str) -> str | None:

@@ -19,6 +19,8 @@ class SinkSettings:
     """Told of each step, in the driver's process and in the tasks'; must be picklable."""
     kept_bytes: int = 64 << 20
     """Rows of a batch that a task keeps in memory; more of them go to a temporary file."""
+    tracing: bool = False
+    """Whether deliveries of messages that belong to a trace get spans."""
     redeliver_for_ms: int = 259_200_000
     """A committed message that its topic does not take is tried again for this time."""
 

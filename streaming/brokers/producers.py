@@ -5,6 +5,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from checkback.exceptions import CheckbackError
+from checkback.reaching import RECONNECT_MS
 from checkback.topics import MOST_BYTES
 
 _OPERATION_SECONDS = 60.0
@@ -58,6 +59,7 @@ def producer_settings(transactional_id: str, timeout_ms: int) -> dict[str, Any]:
         "message.timeout.ms": timeout_ms,
         # the first try falls before the socket is up: without this the next one waits 100 ms
         "reconnect.backoff.ms": 10,
+        "reconnect.backoff.max.ms": RECONNECT_MS,
         "partitioner": "murmur2_random",  # Java's default, which librdkafka's own is not
         "linger.ms": 20,
         # librdkafka's default is below Kafka's own; what a topic takes is for the broker to say

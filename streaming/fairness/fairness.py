@@ -4,7 +4,9 @@ state goes to Python at once.
 
 import logging
 import threading
+from collections.abc import Callable
 from operator import add
+from typing import NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -12,10 +14,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from conf import Settings
-from streaming.batch import BatchReport
+from state import Usages
+from streaming.batch import BatchReport, OpenBySegment
 from streaming.fairness.barred import BarredInForce, tell_tasks
 from streaming.fairness.batch_size import BatchSize, ReadLimit
-from streaming.fairness.quotas import Quotas
+from streaming.fairness.quotas import Barred, Quotas
 from streaming.fairness.running_total import RunningTotal
 from streaming.fairness.state_size import MANY, ROWS, ArrowRows
 from streaming.fairness.usage_in_state import usage_in_state
@@ -28,21 +31,40 @@ deliveries first."""
 _COUNT_AGAIN_SECONDS = 60.0
 
 
+class Standing(NamedTuple):
+    """What is known of groups and of the state."""
+
+    usages: Usages | None
+    """None: not known yet."""
+    state_bytes: int | None
+    """None: not known yet."""
+    barred: dict[str, str]
+    """Groups whose new half messages are rejected, with the reason."""
+
+
 class Fairness:
     """Called around each batch; one for each run of the job.
 
     1. :meth:`before` tells the tasks whose half messages they do not take in.
     2. :meth:`after` learns what the batch has read and changed, and says how much the next one may read.
-    3. Two minutes after the start the state is counted, once, in a thread of its own: quotas know from then on.
+    3. Two minutes after the start the state is counted, once, in a thread of its own: quotas know from then on, and
+       ``on_count`` what is undecided.
     """
 
-    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        on_count: Callable[[OpenBySegment], None] = lambda _still_open: None,
+    ) -> None:
         self._spark = spark
         self._checkpoint = settings.job.checkpoint
+        self._on_count = on_count
         self._size = BatchSize(settings.job.max_offsets_per_trigger, settings.job.max_bytes_per_trigger)
         self._quotas = Quotas(settings.quotas)
         folder = folder_at(spark, self._checkpoint)
         self._barred = BarredInForce(folder, self._quotas.barred)
+        self._told: Barred = {}
         self._limit: ReadLimit | None = None
         self._state_bytes: RunningTotal[int] = RunningTotal(add)
         many = int(settings.job.spark_options.get(ROWS, MANY))
@@ -64,7 +86,7 @@ class Fairness:
             OSError, Py4JError: the checkpoint folder is away.
         """
         with self._lock:
-            barred = self._barred.of_batch(batch)
+            barred = self._told = self._barred.of_batch(batch)
         tell_tasks(self._spark.sparkContext, barred)
 
     def after(self, report: BatchReport) -> None:
@@ -79,6 +101,7 @@ class Fairness:
             self._newest = report.batch
             if report.batch == 0:
                 self._state_bytes.begin_with(-1, 0)
+                self._quotas.begin_with(-1, {})
             self._state_bytes.changed(report.batch, report.counts["state_bytes"] - report.counts["state_bytes_before"])
             self._arrow.after(self._state_bytes.now)
         records = self._size.after(report.counts["read"], report.counts["read_bytes"])
@@ -86,6 +109,11 @@ class Fairness:
             self._limit.set(records)
         if self._timer is None:
             self._count_in(_COUNT_AFTER_SECONDS)
+
+    def standing(self) -> Standing:
+        """What is known now."""
+        with self._lock:
+            return Standing(self._quotas.now, self._state_bytes.now, dict(self._told))
 
     def stop(self) -> None:
         """Count no more. Harmless when nothing is to be counted."""
@@ -113,9 +141,14 @@ class Fairness:
                 _LOGGER.warning("Quotas wait: the state of batch %d cannot be counted now: %s", batch, _line(error))
             self._count_in(_COUNT_AGAIN_SECONDS)
             return
+        except AttributeError:  # of PySpark's, whose context has ended while it read
+            if self._stopped:
+                return
+            raise
         with self._lock:
             self._quotas.begin_with(batch, counted.usages)
             self._state_bytes.begin_with(batch, counted.state_bytes)
+        self._on_count(counted.still_open)
 
 
 def _line(error: Exception) -> str:

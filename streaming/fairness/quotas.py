@@ -39,6 +39,11 @@ class Quotas:
         """Take in what there was when this batch had ended."""
         self._total.begin_with(batch, usages)
 
+    @property
+    def now(self) -> Usages | None:
+        """What all groups have; None when it is not known yet."""
+        return self._total.now
+
     def of_group(self, group: str) -> Usage:
         """What a group has, as far as is known."""
         return (self._total.now or {}).get(group, Usage())

@@ -7,9 +7,11 @@ import pandas as pd
 from pyspark.sql import SparkSession
 
 from state import Usage, Usages, segment_from_bytes, summed
+from streaming.batch import OpenBySegment
+from streaming.reported import open_by_segment, open_to_json
 
 _COLUMNS = ("open", "open_bytes", "delayed", "parked")
-_SCHEMA = "group string, open long, open_bytes long, delayed long, parked long, state_bytes long"
+_SCHEMA = "group string, open long, open_bytes long, delayed long, parked long, state_bytes long, still_open string"
 _NOBODY = ""
 
 
@@ -19,6 +21,7 @@ class Counted(NamedTuple):
     usages: Usages
     state_bytes: int
     """As it is stored."""
+    still_open: OpenBySegment
 
 
 def usage_in_state(spark: SparkSession, checkpoint: str, batch: int) -> Counted:
@@ -28,15 +31,20 @@ def usage_in_state(spark: SparkSession, checkpoint: str, batch: int) -> Counted:
         PySparkException, Py4JError: Spark has forgotten that state by now, or its folder is away.
     """
     stored = spark.read.format("statestore").option("batchId", batch).load(checkpoint)
-    contents = stored.selectExpr("value.groupState.content")
+    contents = stored.selectExpr("key.half_partition", "value.groupState.content")
     found = contents.mapInPandas(_counted, _SCHEMA).collect()
     groups = [{row["group"]: Usage(*(row[name] for name in _COLUMNS))} for row in found if row["group"] != _NOBODY]
-    return Counted(summed(groups), sum(row["state_bytes"] for row in found))
+    still_open = open_by_segment(row["still_open"] for row in found if row["group"] == _NOBODY)
+    return Counted(summed(groups), sum(row["state_bytes"] for row in found), still_open)
 
 
 def _counted(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
     for frame in frames:
-        usages = summed([segment_from_bytes(bytes(content)).usage() for content in frame["content"]])
+        segments = [segment_from_bytes(bytes(content)) for content in frame["content"]]
+        usages = summed([segment.usage() for segment in segments])
+        places = zip(frame["half_partition"].tolist(), segments, strict=True)
+        still_open = {(partition, one.first_offset): one.open_by_topic() for partition, one in places}
         size = sum(len(content) for content in frame["content"])
-        rows = [(group, *usage, 0) for group, usage in usages.items()] + [(_NOBODY, 0, 0, 0, 0, size)]
-        yield pd.DataFrame(rows, columns=["group", *_COLUMNS, "state_bytes"])
+        rows = [(group, *usage, 0, "") for group, usage in usages.items()]
+        rows.append((_NOBODY, 0, 0, 0, 0, size, open_to_json({place: of for place, of in still_open.items() if of})))
+        yield pd.DataFrame(rows, columns=["group", *_COLUMNS, "state_bytes", "still_open"])

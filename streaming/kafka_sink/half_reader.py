@@ -7,6 +7,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from checkback.reaching import RECONNECT_MS
+
 _ANSWER_SECONDS = 60.0
 """Kafka gives nothing for that long: it is away."""
 _PAUSE_SECONDS = 0.1
@@ -53,6 +55,7 @@ class HalfReader:
                 # the next read waits for a fetch that is under way at the log's end
                 "fetch.wait.max.ms": 10,
                 "reconnect.backoff.ms": 10,
+                "reconnect.backoff.max.ms": RECONNECT_MS,
             }
         )
 

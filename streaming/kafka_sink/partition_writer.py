@@ -8,14 +8,16 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from checkback.exceptions import TransactionTimeoutError
-from state import Usages, counts_of, summed, usages_of
-from streaming.batch import Batch, PartitionReport
+from checkback.job_groups import claim_group
+from state import Tallies, Usages, counts_of, open_of, summed, usages_of
+from streaming.batch import Batch, OpenBySegment, PartitionReport
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.directory import Brokers, Known, TopicDirectory
 from streaming.checkpoint.progress import Verdict, judge_progress, progress_group
 from streaming.failpoints import Failpoint
 from streaming.kafka_sink.beginning import Beginning
 from streaming.kafka_sink.content import Contents
+from streaming.kafka_sink.delivery_spans import DeliverySpans
 from streaming.kafka_sink.half_reader import HalfReader
 from streaming.kafka_sink.holding import Holding
 from streaming.kafka_sink.records import Ask, Pace, RecordBuilder
@@ -23,8 +25,9 @@ from streaming.kafka_sink.refusals import Refusals
 from streaming.kafka_sink.spill import ReplayableBatches
 from streaming.kafka_sink.topic_limits import KnownLimits, LearnedLimits
 from streaming.kafka_sink.transaction import KafkaTransaction, RefusedError
-from streaming.ownership.claimed import claim_group, refuse_another_run
+from streaming.ownership.claimed import refuse_another_run
 from streaming.ownership.generations import Generations
+from streaming.reported import open_to_json, tallies_to_json
 
 _PASSES = 8
 """Passes over one batch at most. Two do when all that refused something can be asked about."""
@@ -132,14 +135,20 @@ class _Task:
     def _written(self, transaction: KafkaTransaction, rules: KnownLimits) -> PartitionReport:
         settings, number = self._settings, self._batch.number
         report = PartitionReport(self._partition)
-        counts: Counter[str] = Counter()
+        counts, told_apart = Counter[str](), Tallies()
+        still_open: OpenBySegment = {}
         usages: list[Usages] = []
         settings.failpoint(Failpoint.BEFORE_TRANSACTION, number)
         transaction.begin(rules, self._batch.dated_ms)  # 5
         builder = self._builder(transaction.known, rules, self._ask, transaction.pace_ms)
+        spans = DeliverySpans(settings.topics.all()) if settings.tracing else None
         for piece in self._pieces:
-            report.written += transaction.produce(builder.build(piece))
-            counts.update(counts_of(piece))
+            records = builder.build(piece)
+            report.written += transaction.produce(spans.watched(records) if spans else records)
+            found = counts_of(piece)
+            counts.update(found.plain)
+            told_apart.update(found.told_apart)
+            still_open.update(open_of(piece))
             usages.append(usages_of(piece))
             settings.failpoint(Failpoint.IN_TRANSACTION, number)
         self._pieces.refuse_missing()
@@ -147,8 +156,12 @@ class _Task:
         renewal = self._beginning.renewal() if self._batch.every_partition_writes else None
         transaction.commit(self._done, self._consumer.consumer_group_metadata(), renewal)  # 6
         settings.failpoint(Failpoint.AFTER_TRANSACTION, number)
+        if spans:
+            spans.committed()
         report.counts = json.dumps(counts + builder.counts)
         report.usages = json.dumps(summed(usages))
+        report.tallies = tallies_to_json(told_apart)
+        report.still_open = open_to_json(still_open)
         report.reasons = builder.reasons.to_json()
         return report
 

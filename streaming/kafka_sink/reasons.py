@@ -4,13 +4,17 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 
-Reasons = Counter[tuple[str, str]]
-"""How many, by what became of them (``held``, ``parked``, ``rejected``) and why."""
+Kind = tuple[str, str]
+"""What became of messages (``held``, ``parked``, ``rejected``), and why."""
+Reasons = Counter[Kind]
+Examples = dict[Kind, list[str]]
+"""Ids of some of them."""
 
 _MOST_KINDS = 50
 _MOST_CHARACTERS = 200
 """A reason may have a part of a record in it."""
 _OTHERS = "for other reasons"
+MOST_EXAMPLES = 3
 
 
 class ReasonCounts:
@@ -18,23 +22,29 @@ class ReasonCounts:
 
     def __init__(self) -> None:
         self._counts: Reasons = Counter()
+        self._examples: Examples = {}
 
-    def add(self, what: str, reason: str) -> None:
-        """Count one message."""
+    def add(self, what: str, reason: str, transaction_id: str = "") -> None:
+        """Count one message; its id may be empty."""
         key = (what, reason[:_MOST_CHARACTERS])
         if key not in self._counts and len(self._counts) >= _MOST_KINDS:
             key = (what, _OTHERS)
         self._counts[key] += 1
+        examples = self._examples.setdefault(key, [])
+        if transaction_id and len(examples) < MOST_EXAMPLES:
+            examples.append(transaction_id)
 
     def to_json(self) -> str:
         """For :func:`reasons_of`."""
-        return json.dumps([[*key, number] for key, number in self._counts.items()])
+        return json.dumps([[*key, number, self._examples[key]] for key, number in self._counts.items()])
 
 
-def reasons_of(texts: Iterable[str]) -> Reasons:
+def reasons_of(texts: Iterable[str]) -> tuple[Reasons, Examples]:
     """The sum of what :meth:`ReasonCounts.to_json` gave."""
     summed: Reasons = Counter()
+    examples: Examples = {}
     for text in texts:
-        for what, reason, number in json.loads(text):
+        for what, reason, number, ids in json.loads(text):
             summed[what, reason] += number
-    return summed
+            examples[what, reason] = [*examples.get((what, reason), []), *ids][:MOST_EXAMPLES]
+    return summed, examples

@@ -16,7 +16,7 @@ from checkback.exceptions import OwnTopicError
 from checkback.message_json import unpack
 from checkback.protocol import HalfPosition, Held, Topics
 from checkback.topics import MOST_BYTES
-from state import BUNDLE, NOT_WRITTEN, OutcomeKind, rejected_op, rejected_record_offset
+from state import BUNDLE, NOT_WRITTEN, OutcomeKind, rejected_op, rejected_record_offset, status_pause_ms
 from streaming.brokers.directory import Known
 from streaming.bundles import bundled_messages
 from streaming.headers import Headers, application_headers, unpack_headers
@@ -262,12 +262,12 @@ class RecordBuilder:
         self._learn([half.topic])
         if not isinstance(self._placed(half), Refusal):
             self.counts["held" if again else "undeliverable"] += 1
-            self.reasons.add("held" if again else "parked", row["reason"])
+            self.reasons.add("held" if again else "parked", row["reason"], row["transaction_id"])
             return half
         # It has more headers than the half message had, or is no longer compressed: nowhere to keep it.
         self.counts["undeliverable"] += 1
         self.counts["parked"] += 1
-        self.reasons.add("parked", row["reason"])
+        self.reasons.add("parked", row["reason"], row["transaction_id"])
         reason: Headers = [(protocol.REASON, row["reason"].encode())]
         return self._own(self._to_parked(row, [*reason, *headers]))
 
@@ -277,7 +277,7 @@ class RecordBuilder:
         if row["partition"] == BUNDLE:
             headers = [(protocol.MESSAGES, str(len(unpack(row["value"]))).encode()), *headers]
         if row["reason"]:
-            self.reasons.add("parked", row["reason"])
+            self.reasons.add("parked", row["reason"], row["transaction_id"])
             return self._to_parked(row, [(protocol.REASON, row["reason"].encode()), *headers])
         held = held_of(written)
         origin = f"{self._topics.half}:{held.origin}" if held else ""
@@ -310,20 +310,26 @@ class RecordBuilder:
         return self._rejected(row, row["topic"], rejected_record_offset(row), unpack_headers(row["headers"]))
 
     def _rejected(self, row: dict[str, Any], topic: str, offset: int, written: Headers) -> Record:
-        self.reasons.add("rejected", row["reason"])
+        self.reasons.add("rejected", row["reason"], row["transaction_id"])
         came_from = f"{topic}:{row['half_partition']}:{offset}".encode()
         headers: Headers = [(protocol.REASON, row["reason"].encode()), (protocol.FROM, came_from), *written]
         return Record(self._topics.rejected, RANDOM_OR_KEYED, row["key"], row["value"], headers)
 
     def _status(self, row: dict[str, Any], *, ended: bool) -> Record:
+        half = str(half_of(row))
+        if ended:
+            return Record(self._topics.status, RANDOM_OR_KEYED, half.encode(), None, [])
+        asked_ms = self._holding.now_ms
         body = {
             "id": row["transaction_id"],
             "group": row["group"],
             "topic": row["topic"],
-            "half": str(half_of(row)),
+            "half": half,
             "attempt": row["attempt"],
             "check_max": row["check_max"],
             "ingested_ms": row["ingested_ms"],
+            "asked_ms": asked_ms,
+            "next_check_ms": asked_ms + status_pause_ms(row),
+            "last_answer": row["reason"],
         }
-        value = None if ended else json.dumps(body).encode()
-        return Record(self._topics.status, RANDOM_OR_KEYED, row["transaction_id"].encode(), value, [])
+        return Record(self._topics.status, RANDOM_OR_KEYED, half.encode(), json.dumps(body).encode(), [])

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from checkback.exceptions import CheckbackError, ConfigurationError, TransactionTimeoutError
 from checkback.protocol import Topics
+from streaming.brokers.bounded import add_offsets
 from streaming.brokers.directory import Known, TopicDirectory
 from streaming.brokers.producers import error_code, init_transactions, warm_up
 from streaming.brokers.retrying import retrying
@@ -18,7 +19,7 @@ from streaming.kafka_sink.topic_limits import KnownLimits
 from streaming.record import Record
 
 _AWAY_SECONDS = 120.0
-_OPERATION_SECONDS = 60.0
+_OPERATION_SECONDS = 30.0
 _ABORT_SECONDS = 5.0
 _LOOK_SECONDS = 2.0
 _STALLED_SECONDS = 120.0
@@ -157,10 +158,10 @@ class KafkaTransaction:
         """Put the progress offset, and what is to be renewed beside it, into the transaction, and commit."""
         if self._narrow is not None:
             self._narrow.write(self._write, self._flush)
-        self._producer.send_offsets_to_transaction([done], group, _OPERATION_SECONDS)
+        add_offsets(self._producer, [done], group, _OPERATION_SECONDS)
         if renewal is not None:
             offset, renewing = renewal
-            self._producer.send_offsets_to_transaction([offset], renewing, _OPERATION_SECONDS)
+            add_offsets(self._producer, [offset], renewing, _OPERATION_SECONDS)
         # commit_transaction waits for delivery reports that only poll and flush take off the queue
         self._flush()
         self._producer.commit_transaction(self._timeout_ms / 1000)
@@ -213,7 +214,7 @@ class KafkaTransaction:
 
     def _reason(self, done: TopicPartition, group: Any) -> KafkaError | None:
         try:
-            self._producer.send_offsets_to_transaction([done], group, _OPERATION_SECONDS)
+            add_offsets(self._producer, [done], group, _OPERATION_SECONDS)
         except KafkaException as error:
             return error.args[0]  # not the exception: with its traceback it would be in a circle with this frame
         return None

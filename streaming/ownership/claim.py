@@ -21,14 +21,15 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka.admin import AdminClient
 
 from checkback.exceptions import CheckpointMismatchError, TakenOverError
+from checkback.job_groups import GROUPS, claim_group
+from streaming.brokers.bounded import store_offsets
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.group_offsets import committed
 from streaming.brokers.retrying import retrying
-from streaming.ownership.claimed import GROUPS, claim_group
 
 _CALL_SECONDS = 5.0
 _NOWHERE = TopicPartition("")
-_NOT_IN_EARLIER_VERSIONS = frozenset({"job", "half_topic_id", "metrics_port"})
+_NOT_IN_EARLIER_VERSIONS = frozenset({"job", "half_topic_id", "page"})
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Owner:
     """The setting ``job.name``, for people."""
     half_topic_id: str = ""
     """Kafka's own id of what it reads; empty: not known."""
-    metrics_port: int = 0
+    page: str = ""
+    """Where its status page is; empty: it has none."""
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
     host: str = field(default_factory=socket.gethostname)
     process: int = field(default_factory=os.getpid)
@@ -52,18 +54,6 @@ class Owner:
     def reads_what(self, other: "Owner") -> bool:
         """Whether both read the same half topic, as far as one can know: it may have been deleted and made again."""
         return not (self.half_topic_id and other.half_topic_id) or self.half_topic_id == other.half_topic_id
-
-    def holds(self, port: int) -> bool:
-        """Whether a port that is taken on this machine is taken by this run."""
-        if self.metrics_port != port or self.host != socket.gethostname():
-            return False
-        try:
-            os.kill(self.process, 0)  # asks only
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            pass  # it is there, and another user's
-        return True
 
 
 class Claim:
@@ -93,7 +83,7 @@ class Claim:
         # ours last: while it is not there, the next start honours and takes the earlier ones again
         for group in sorted(self._consumers, key=lambda group: group == self._group):
             offsets = [TopicPartition(self._settings.topics.progress, 0, 0, metadata)]
-            retrying()(self._consumers[group].commit, offsets=offsets, asynchronous=False)
+            retrying()(store_offsets, self._consumers[group], offsets)
 
     def standing(self) -> list[Owner]:
         """Who has the topics, runs of earlier versions among them; empty when nobody has.

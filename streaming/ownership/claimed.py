@@ -15,14 +15,7 @@ from checkback.protocol import Topics
 from streaming.brokers.group_offsets import committed
 from streaming.brokers.retrying import retrying
 
-GROUPS = "checkback-"
 _SECONDS = 60.0
-
-
-def claim_group(topics: Topics) -> str:
-    """The consumer group whose offset of partition 0 of ``cb.progress`` has the claim in its metadata."""
-    # a job's name has no colon: no claim of an earlier version is in this group
-    return f"{GROUPS}claim:{topics.prefix}"
 
 
 def refuse_another_run(consumer: Consumer, topics: Topics, run: str) -> None:

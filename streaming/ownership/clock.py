@@ -11,6 +11,7 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException, Producer
 
+from checkback.clocks import difference_ms
 from checkback.exceptions import JobStoppedError
 from streaming.brokers.client import SinkSettings
 
@@ -55,14 +56,6 @@ def kafka_ms(settings: SinkSettings) -> int | None:
         raise KafkaException(error)
     kind, stamp = message.timestamp()
     return int(stamp) if kind == TIMESTAMP_LOG_APPEND_TIME else None
-
-
-def difference_ms(asked_ms: int, kafka: int, heard_ms: int) -> int:
-    """By how much a clock is ahead of Kafka's, at least, negative when it is behind.
-
-    Kafka said its time after the clock showed ``asked_ms`` and before it showed ``heard_ms``.
-    """
-    return max(asked_ms - kafka, 0) + min(heard_ms - kafka, 0)
 
 
 class JobClock:

@@ -29,6 +29,7 @@ COLUMNS = {
     "kind": "tinyint",
     "offset": "long",  # of the half message; of the record itself when that is broken
     "op_offset": "long",
+    "time_ms": "long",  # its record's
     "event": "tinyint",  # of an op, and of a half message: what it says of itself
     "transaction_id": "string",
     "group": "string",
@@ -76,6 +77,7 @@ def decode(records: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
     read = records.select(
         *("topic", "partition", "key", "value", "headers"),
         F.col("offset"),
+        F.unix_millis("timestamp").alias("time_ms"),
         is_half.alias("is_half"),
         F.when(is_half, _in_order(_HALF_ORDER, names)).otherwise(_in_order(_OP_ORDER, names)).alias("in_order"),
         (_count(names, _NAME_SEPARATOR) != F.size("headers") - 1).alias("zero_in_name"),
@@ -128,7 +130,7 @@ def _fields(read: DataFrame) -> DataFrame:
 
     repeated = _count_of_ours(F.col("headers")["key"]) != _count_of_ours(F.map_keys("found"))
     return read.select(
-        *("topic", "partition", "offset", "key", "value", "headers", "is_half", "in_order", "zero_in_name"),
+        *("topic", "partition", "offset", "time_ms", "key", "value", "headers", "is_half", "in_order", "zero_in_name"),
         *("key_bytes", "value_bytes", "header_bytes", "replaced_in_name"),
         F.when(~F.col("in_order"), repeated).alias("repeated"),
         header(protocol.ID, 0, 0).alias("id"),
@@ -202,6 +204,7 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
         "kind": F.when(broken, BROKEN_KIND).when(is_half, HALF_KIND).otherwise(OP_KIND),
         "offset": F.when(broken, F.col("offset")).otherwise(F.col("half_offset")),
         "op_offset": F.col("offset"),
+        "time_ms": F.coalesce("time_ms", F.lit(-1)),
         "event": _event(),
         "transaction_id": F.when(~broken, F.col("id").cast("string")),
         "group": F.when(~broken, F.col("group").cast("string")),

@@ -53,6 +53,7 @@ def test_what_may_be_tried_again_is_drawn() -> None:
     assert said == {name for name, one in CLASSES.items() if one.retriable}
     assert said == {
         "CheckServiceError",
+        "ConsumerError",
         "DestinationError",
         "HalfMessageTimeoutError",
         "InputCutShortError",

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = [
     *("checkback", "checkback_cli", "checkback_cli.demo_shop", "checkback.local"),
-    *("state", "checkers", "conf", "streaming", "bench"),
+    *("checkback.consumer", "state", "checkers", "conf", "streaming", "bench"),
 ]
 # What pyproject.toml has in the extras "job" and "sql": an application does without.
 EXTRAS = [

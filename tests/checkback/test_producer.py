@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -32,7 +34,8 @@ from checkback.producer import _PartitionRun
 from checkback.protocol import Action, HalfPosition, Source, half_headers, op_headers
 from checkback.topics import TopicAdministration
 from checkback.transports import TransportName
-from tests.place import HALF_PARTITIONS, Place
+from checkback.transports.confluent import ConfluentTransport
+from tests.place import HALF_PARTITIONS, Place, wait_until
 
 COMMIT, UNKNOWN = LocalTransactionState.COMMIT, LocalTransactionState.UNKNOWN
 TOO_LARGE = 2_000_000
@@ -212,7 +215,11 @@ def test_without_a_half_message_the_local_transaction_does_not_run(
 def test_a_half_message_not_acknowledged_in_time_may_be_tried_again(
     producer: TransactionProducer, ran: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producer._transport, "_half_timeout_ms", 0)
+    transport: Any = producer._transport
+    if isinstance(transport, ConfluentTransport):
+        monkeypatch.setattr(transport._halves.writer, "_timeout_ms", 0)
+    else:
+        monkeypatch.setattr(transport, "_half_timeout_ms", 0)
     with pytest.raises(HalfMessageTimeoutError, match="the local transaction was not run") as raised:
         producer.send_in_transaction(Message("paid", b"value"))
     assert raised.value.retriable
@@ -381,3 +388,51 @@ def test_kafka_going_away_is_a_time_out_that_may_be_tried_again(transport: Trans
         producer.commit(message)  # lost, and left to the check
         producer.close(seconds=1)
     assert not kafka.log_file.parent.exists()  # also of a broker that was killed
+
+
+def test_after_an_outage_longer_than_a_half_may_wait_halves_and_ops_go_on(
+    transport: TransportName, tmp_path: Path
+) -> None:
+    """Some were under way when the broker died: kafka-python sent nothing any more, for ever."""
+    stopping, at, timed_out = threading.Event(), [0.0] * 3, set[int]()
+    with LocalKafka(tmp_path / "kafka") as kafka:
+        with TopicAdministration(kafka.bootstrap_servers) as administration:
+            for topic in (Topics().half, Topics().op):
+                administration.create_one(topic, 1)
+        producer = TransactionProducer(kafka.bootstrap_servers, "orders", half_timeout_ms=1_500, transport=transport)
+
+        def trade(number: int) -> None:
+            while not stopping.is_set():
+                try:
+                    producer.commit(producer.prepare(Message("paid", b"value")))
+                    at[number] = monotonic()
+                except HalfMessageTimeoutError:
+                    timed_out.add(number)
+
+        threads = [threading.Thread(target=trade, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            wait_until(lambda: min(at) > 0, 30)
+            kafka.kill()
+            wait_until(lambda: len(timed_out) == 3, 30)
+            kafka.start()
+            up = monotonic()
+            wait_until(lambda: min(at) > up, 30)
+        finally:
+            stopping.set()
+            for thread in threads:
+                thread.join()
+        last = producer.prepare(Message("paid", b"value"))
+        producer.commit(last)
+        producer.close(seconds=30)
+        ops = Place(kafka.bootstrap_servers, Topics(), "paid", tmp_path).read(Topics().op)
+    assert last.transaction_id in {dict(op.headers)["cb-id"].decode() for op in ops}
+
+
+def test_a_producer_id_that_was_given_up_is_asked_for_again(place: Place) -> None:
+    with TransactionProducer(place.bootstrap_servers, "orders", topics=place.topics) as producer:
+        given_up: Any = producer._transport
+        given_up._halves._transaction_manager.reset_producer_id()
+        producer.prepare(Message("paid", b"value"))
+    assert len(place.read(place.topics.half)) == 1

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import URL, Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import StaticPool
@@ -28,17 +28,13 @@ from checkback import (
     check_app,
 )
 from checkback.transaction_log import SqlTransactionLog
-from tests.checkback.postgres import running_postgres
+from tests.checkback.databases import POSTGRESQL, SNAPSHOTS, SQLITE, engine_of
 from tests.checkback.test_endpoint import request as http_request
 from tests.place import wait_until
 
 COMMIT, ROLLBACK, UNKNOWN = LocalTransactionState.COMMIT, LocalTransactionState.ROLLBACK, LocalTransactionState.UNKNOWN
 
 PAGE = Path(__file__).parents[2] / "docs" / "transaction-log.md"
-
-SQLITE = ["sqlite", "sqlite-begin-wal"]
-SNAPSHOTS = ["postgresql-repeatable-read", "postgresql-serializable"]
-POSTGRESQL = ["postgresql-read-committed", *SNAPSHOTS]
 
 SERIALIZATION_FAILURE = "40001"
 RACES = 60
@@ -85,34 +81,6 @@ class Shop:
 
 def question(transaction_id: str) -> CheckRequest:
     return CheckRequest(transaction_id, "orders", "paid", None, b"v", [], HalfPosition(1, 2), 1, 15, 1_000)
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[URL]:
-    """A real PostgreSQL, started when the first test asks for it."""
-    with running_postgres() as url:
-        yield url
-
-
-def begin_by_event(engine: Engine) -> None:
-    """SQLAlchemy's recipe for transactions that begin when they should, and write-ahead logging."""
-
-    def connected(driver: Any, _: object) -> None:
-        driver.isolation_level = None
-        driver.execute("PRAGMA journal_mode = WAL")
-
-    event.listen(engine, "connect", connected)
-    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
-
-
-def engine_of(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
-    if kind in SQLITE:
-        engine = create_engine(f"sqlite:///{tmp_path / 'shop.db'}")
-        if kind == "sqlite-begin-wal":
-            begin_by_event(engine)
-        return engine
-    level = kind.removeprefix("postgresql-").replace("-", " ").upper()
-    return create_engine(request.getfixturevalue("postgres"), isolation_level=level)
 
 
 @pytest.fixture(params=[*SQLITE, *POSTGRESQL])

@@ -1,5 +1,6 @@
 """The command line: its help, its settings, its topics and its errors."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 from kafka import KafkaAdminClient
+from kafka.errors import KafkaError, KafkaTimeoutError, TopicAuthorizationFailedError
 from typer.testing import CliRunner, Result
 
 from checkback.exceptions import (
@@ -34,6 +36,24 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("torture",): "Break the whole system",
     ("topics",): "Checkback's own topics, and yours",
     ("topics", "create"): "Create the topics that are missing",
+    ("topics", "list"): "List Checkback's own topics",
+    ("status",): "Say how the job stands",
+    ("doctor",): "Look whether everything is as a job needs it",
+    ("open",): "List transactions in doubt",
+    ("show",): "Tell a transaction's whole story",
+    ("commit",): "Deliver transactions that are in doubt or parked",
+    ("rollback",): "Never deliver transactions that are in doubt or parked",
+    ("resume",): "Have parked transactions checked again",
+    ("redeliver",): "Deliver what was committed and its topic did not take",
+    ("groups",): "List producer groups and consumer groups",
+    ("dlq",): "Dead letters of consumer groups",
+    ("dlq", "list"): "List a group's dead letters",
+    ("dlq", "show"): "Show all of one dead letter",
+    ("dlq", "resend"): "Give dead letters back to their group",
+    ("tail",): "Print what happens from now on",
+    ("offsets",): "set it back or forward",
+    ("offsets", "show"): "how far behind, and who",
+    ("offsets", "reset"): "Have a group go on elsewhere, while it runs",
     ("parked",): "Messages that were given up on",
     ("parked", "list"): "List the messages that wait for an operator",
     ("parked", "resume"): "Check them again",
@@ -49,6 +69,7 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("bench", "throughput"): "Transactions per second",
     ("bench", "backlog"): "Memory and time that the job takes",
     ("bench", "producer"): "Half message and op from one process",
+    ("bench", "consume"): "Messages per second of a push consumer",
     ("bench", "latency"): "Time from an op's sending",
     ("bench", "checks"): "Checks per second",
     ("bench", "neighbours"): "What groups that hang",
@@ -73,7 +94,11 @@ def test_checks_without_kafka_says_so_in_one_sentence(tmp_path: Path) -> None:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 75
     [said] = ended.stderr.splitlines()
-    assert said.startswith("KafkaUnreachableError: No Kafka answers at 127.0.0.1:1 (kafka.bootstrap_servers)")
+    line = json.loads(said)
+    assert (line["level"], line["time"][-1]) == ("error", "Z")
+    assert line["message"].startswith(
+        "KafkaUnreachableError: No Kafka answers at 127.0.0.1:1 (kafka.bootstrap_servers)"
+    )
 
 
 def invoke(*arguments: str) -> Result:
@@ -201,6 +226,22 @@ def test_an_error_that_may_pass_has_a_status_of_its_own(
     assert capsys.readouterr().err == f"{type(error).__name__}: {error}\n"
 
 
+@pytest.mark.parametrize(
+    ("error", "status"), [(KafkaTimeoutError("late"), 75), (TopicAuthorizationFailedError("x"), 1)]
+)
+def test_what_kafka_says_in_the_midst_of_it_is_no_traceback(
+    error: KafkaError, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setitem(run.__globals__, "app", fail)
+    with pytest.raises(SystemExit) as ended:
+        run()
+    assert ended.value.code == status
+    assert capsys.readouterr().err.startswith(f"{type(error).__name__}: ")
+
+
 def test_topics_are_created_once(broker: LocalKafka, place: Place, tmp_path: Path) -> None:
     topics = Topics("made-" + place.topics.prefix)
     file = tmp_path / "mine.toml"
@@ -216,8 +257,8 @@ def test_topics_are_created_once(broker: LocalKafka, place: Place, tmp_path: Pat
     assert second.output.splitlines() == [f"is there  {name}" for name in topics.all()]
     with TopicAdministration(broker.bootstrap_servers) as administration:
         assert administration.partitions(topics.all()) == {
-            **dict.fromkeys((topics.half, topics.op, topics.check), 3),
-            **dict.fromkeys((topics.parked, topics.rejected, topics.status, topics.producers), 1),
+            **dict.fromkeys((topics.half, topics.op, topics.check, topics.later), 3),
+            **dict.fromkeys((topics.parked, topics.rejected, topics.status, topics.producers, topics.control), 1),
             topics.progress: 5,
         }
 

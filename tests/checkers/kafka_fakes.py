@@ -57,7 +57,7 @@ class FakeConsumer:
         self._fail()
         return self.commits[-1] if self.commits else None
 
-    def poll(self, timeout_ms: int = 0) -> dict[TopicPartition, list[Record]]:
+    def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> dict[TopicPartition, list[Record]]:
         self.polls += 1
         self._fail()
         found = self.records[self._position :][: self.most]

@@ -7,9 +7,9 @@ import pytest
 from kafka.errors import KafkaConnectionError, KafkaTimeoutError, MessageSizeTooLargeError, NotLeaderForPartitionError
 
 from checkback import HalfPosition, Topics
+from checkback.outages import Outage
 from checkback.protocol import Action
 from checkers.answers import Answer, AnswerWriter
-from checkers.outages import Outage
 from tests.checkers.kafka_fakes import FakeProducer
 
 

@@ -18,9 +18,9 @@ from kafka.structs import OffsetAndMetadata
 
 from checkback import CheckRequest, HalfPosition
 from checkback.check_protocol import Announcement
+from checkback.outages import Outage
 from checkers import Check, Route
 from checkers.intake import Intake
-from checkers.outages import Outage
 from checkers.rereading import Rereader, Rooms
 from tests.checkers.kafka_fakes import REGISTRY, FakeConsumer, Record
 

@@ -6,7 +6,8 @@ import pytest
 from kafka import errors
 
 from checkback.exceptions import CheckServiceError, ConfigurationError, KafkaUnreachableError
-from checkers.outages import Outage, explained, passes
+from checkback.outages import Outage, passes
+from checkers.outages import explained
 from conf import Settings
 
 SETTINGS = Settings()

@@ -17,10 +17,13 @@ SECRETS = [
     *("sasl.oauthbearer.config", "kafka.sasl.jaas.config", "sasl_oauth_token_provider", "SASL.PASSWORD"),
     *("spark.hadoop.fs.s3a.secret.key", "spark.hadoop.fs.s3a.access.key", "fs.s3a.session.token"),
     "spark.hadoop.fs.azure.account.key.store.dfs.core.windows.net",
+    *("db.pwd", "sasl.pass", "mail.pw", "fs.azure.sas.container", "ssl.passcode", "http.auth", "x.authorization"),
+    *("connectionString", "hub.connection.string", "smtpPwd", "bearer"),
 ]
 OPEN = [
     *("security.protocol", "sasl.mechanism", "sasl.username", "sasl_plain_username", "ssl.ca.location", "ssl_keyfile"),
     *("ssl.key.location", "ssl.keystore.location", "ssl.certificate.pem", "ssl.endpoint.identification.algorithm"),
+    *("passive.mode", "ssl.pin.file", "basic.authentication.realm", "author"),
     *("client.id", "fetch.max.wait.ms", "spark.local.dir", "sasl.oauthbearer.assertion.private.key.file"),
 ]
 
@@ -48,6 +51,15 @@ def test_other_options_are_shown(name: str) -> None:
         ("http://shop/x?token=hunter2", f"http://shop/x?token={HIDDEN}"),
         ("http://shop:80/x@y", "http://shop:80/x@y"),
         ("localhost:9092,other:9092", "localhost:9092,other:9092"),
+        ("me:hunter2@kafka-1:9092,kafka-2:9092", f"me:{HIDDEN}@kafka-1:9092,kafka-2:9092"),
+        (
+            "-Xmx1g -Djavax.net.ssl.keyStorePassword=hunter2 -Dx=y",
+            f"-Xmx1g -Djavax.net.ssl.keyStorePassword={HIDDEN} -Dx=y",
+        ),
+        ('Plain required username="me" password="hun;ter2";', f'Plain required username="me" password={HIDDEN};'),
+        ("Endpoint=sb://x/;SharedSecret='hunter2';Entity=y", f"Endpoint=sb://x/;SharedSecret={HIDDEN};Entity=y"),
+        ("user=me pwd=hunter2", f"user=me pwd={HIDDEN}"),
+        ("what a password is: see the page", "what a password is: see the page"),
         ("jdbc:postgresql://db/shop?sslmode=verify-full", "jdbc:postgresql://db/shop?sslmode=verify-full"),
     ],
 )

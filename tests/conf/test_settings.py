@@ -104,7 +104,7 @@ def test_every_wrong_key_is_named_at_once(write: WriteFile) -> None:
         ("job.state_partitions", "0"),
         ("job.state_partitions", "1.5"),
         ("job.driver_memory", '"2 GB"'),
-        ("job.metrics_port", "65536"),
+        ("http.port", "65536"),
         ("job.name", '"two words"'),
         ("job.checkpoint", '""'),
         ("kafka.bootstrap_servers", "9092"),
@@ -219,7 +219,9 @@ def test_the_environment_goes_before_the_file(write: WriteFile, monkeypatch: pyt
     monkeypatch.setenv("CHECKBACK_JOB__STATE_PARTITIONS", "7")
     monkeypatch.setenv("CHECKBACK_CHECKS__IN_JOB", "false")
     monkeypatch.setenv("CHECKBACK_CHECKS__ENDPOINTS", '{"orders": ["http://one:8080/checks"]}')
+    monkeypatch.setenv("CHECKBACK_HTTP__TOKEN", "0123456789abcdef")
     settings = load(file)
+    assert settings.http.token.get_secret_value() == "0123456789abcdef"
     assert settings.transactions.timeout == 20_000
     assert settings.transactions.check_max == 3
     assert settings.job.state_partitions == 7
@@ -228,10 +230,28 @@ def test_the_environment_goes_before_the_file(write: WriteFile, monkeypatch: pyt
     assert settings.kafka.client_options == {"a": 1, "b": 2}
 
 
+def test_every_section_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHECKBACK_HTTP__PORT", "9000")
+    assert load().http.port == 9_000
+    for section in Settings.model_fields:
+        with monkeypatch.context() as context:
+            context.setenv(f"CHECKBACK_{section.upper()}__NO_SUCH", "1")
+            with pytest.raises(ConfigurationError, match=f"{section}.no_such"):
+                load()
+
+
+@pytest.mark.parametrize("address", ["me:hunter2@kafka-1:9092", "kafka-1:9092,me:hunter2@kafka-2:9092"])
+def test_a_password_before_an_address_is_refused_and_not_repeated(write: WriteFile, address: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        load(write(f'[kafka]\nbootstrap_servers = "{address}"\n'))
+    assert "hunter2" not in str(error.value)
+    assert "user and password belong into kafka.security" in str(error.value)
+
+
 def test_a_whole_section_may_stand_in_the_environment(write: WriteFile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHECKBACK_JOB", '{"name": "nightly", "state_partitions": 3}')
-    settings = load(write('[job]\nname = "daily"\nmetrics_port = 9000\n'))
-    assert (settings.job.name, settings.job.state_partitions, settings.job.metrics_port) == ("nightly", 3, 9_000)
+    settings = load(write('[job]\nname = "daily"\n[http]\nport = 9000\n'))
+    assert (settings.job.name, settings.job.state_partitions, settings.http.port) == ("nightly", 3, 9_000)
 
 
 def test_origins_say_where_each_value_came_from(write: WriteFile, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ class Job:
             "CHECKBACK_JOB__CHECKPOINT": str(place.folder / "checkpoint"),
             "CHECKBACK_JOB__MASTER": "local[2]",
             "CHECKBACK_JOB__DRIVER_MEMORY": "1g",
+            "CHECKBACK_HTTP__PORT": "0",
             "CHECKBACK_JOB__MAX_OFFSETS_PER_TRIGGER": "2000",
             **(environment or {}),
         }

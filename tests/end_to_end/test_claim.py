@@ -1,9 +1,7 @@
 """A start that fails leaves the job that runs at work; one that succeeds takes over all it held."""
 
-import socket
 import time
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +16,6 @@ from tests.end_to_end.job_process import Job
 from tests.place import Place, wait_until
 
 Sections = dict[str, dict[str, Any]]
-
-
-@pytest.fixture
-def taken_port() -> Iterator[int]:
-    with socket.create_server(("", 0)) as stranger:
-        yield int(stranger.getsockname()[1])
 
 
 class Deliveries:
@@ -45,14 +37,11 @@ class Deliveries:
         return sorted(record.value for record in self._place.read(self._place.real_topic))
 
 
-def test_a_start_that_fails_leaves_the_job_that_runs_at_work(
-    place: Place, spark: SparkSession, taken_port: int, tmp_path: Path
-) -> None:
+def test_a_start_that_fails_leaves_the_job_that_runs_at_work(place: Place, spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a file").touch()
     files = {"kind": "parquet", "path": str(tmp_path / "a file" / "table")}
     checks = {"in_job": False}
     failing: dict[str, tuple[Sections, str]] = {
-        "port": ({"job": {"metrics_port": taken_port}}, f"Port {taken_port}.*job.metrics_port"),
         "check service": ({"checks": {"tls_ca": "/no/such/file"}}, "checks.tls_ca"),
         "table": ({"sinks": {"rules": [{"topic": "*", "to": ["files"]}], "tables": {"files": files}}}, "files"),
         "source": ({"kafka": {"source_options": {"security.protocol": "no such"}}}, "source_options"),
@@ -88,7 +77,7 @@ def test_another_name_on_the_same_topics_is_refused_and_on_others_it_is_not(plac
 @pytest.mark.timeout(500)
 def test_a_second_job_takes_over_with_the_port_and_the_first_one_says_so(place: Place) -> None:
     port = free_port()
-    first, second = (Job(place, {"CHECKBACK_JOB__METRICS_PORT": str(port)}) for _ in range(2))
+    first, second = (Job(place, {"CHECKBACK_HTTP__PORT": str(port)}) for _ in range(2))
     deliveries = Deliveries(place)
     try:
         first.start()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from torture import TortureReport
 from torture.oracle import Body, imprint, judge
+from torture.run import TortureReport
 
 ONE = Body("orders", b"key", b"value", (("trace", b"1"), ("trace", b"2")))
 SENT = {"a": ONE, "b": ONE._replace(value=None)}

@@ -9,8 +9,8 @@ from checkback.exceptions import ConfigurationError
 from checkback.local import LocalKafka
 from tests.checkback.postgres import free_port
 from tests.tables import Database
-from torture import Options, torture
 from torture.postgresql import Postgresql
+from torture.run import Options, torture
 
 
 @pytest.mark.parametrize("url", ["nonsense", "postgresql://", "mysql://somebody:secret@127.0.0.1/x"])

@@ -1,5 +1,6 @@
 """The types of the public API, as mypy and pyright see them; nothing here is run."""
 
+from collections.abc import Sequence
 from typing import assert_type
 
 from checkback import (
@@ -14,6 +15,15 @@ from checkback import (
     TransactionScope,
     TransactionSendResult,
 )
+from checkback.consumer import (
+    AsyncPushConsumer,
+    ConsumeResult,
+    ConsumerSettings,
+    Figures,
+    Order,
+    PushConsumer,
+    ReceivedMessage,
+)
 from checkback.testing import RecordedTransaction, RecordingTransport, ask
 
 recording = RecordingTransport()
@@ -24,6 +34,7 @@ assert_type(producer.send_in_transaction(message, arg=1), TransactionSendResult)
 assert_type(producer.prepare(message, options=TransactionOptions(check_max=1)), HalfMessage)
 assert_type(producer.prepare(message).half, HalfPosition)
 assert_type(producer.send(message), HalfMessage)
+assert_type(producer.send_later(message, delay=60), HalfMessage)
 assert_type(producer.begin().add(message), Transaction)
 assert_type(producer.begin().add(message).send(arg=1), TransactionSendResult)
 
@@ -51,6 +62,28 @@ producer.send_in_transaction("orders")  # type: ignore[arg-type]  # pyright: ign
 assert_type(recording.committed, list[Message])
 assert_type(recording.transactions[0], RecordedTransaction)
 assert_type(ask(object(), recording.transactions[0]), LocalTransactionState)
+
+
+def listener(received: ReceivedMessage) -> ConsumeResult:
+    assert_type(received.value, bytes | None)
+    assert_type(received.id, str)
+    return ConsumeResult.SUCCESS
+
+
+def of_several(received: Sequence[ReceivedMessage]) -> ConsumeResult:
+    return ConsumeResult.LATER if received[0].tries else ConsumeResult.SUCCESS
+
+
+async def awaited(received: ReceivedMessage) -> ConsumeResult:
+    return listener(received)
+
+
+settings = ConsumerSettings(concurrency=4, order=Order.KEY)
+with PushConsumer("localhost:9092", "points", listener, "orders", settings=settings) as consumer:
+    assert_type(consumer.figures(), Figures)
+PushConsumer("localhost:9092", "points", of_several, {"orders": "paid"}, settings=ConsumerSettings(batch=9))
+AsyncPushConsumer("localhost:9092", "points", awaited, ["orders"])
+PushConsumer("localhost:9092", "points", print, "orders")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # a result
 
 
 async def in_asyncio() -> None:

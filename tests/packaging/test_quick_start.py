@@ -103,6 +103,7 @@ def test_the_quick_start_does_what_it_says(job: Environment, tmp_path: Path) -> 
     assert program.count("localhost:9092") == 1
     Path(tmp_path, "shop.py").write_text(program.replace("localhost:9092", f"127.0.0.1:{port}"), encoding="utf-8")
     variables = {"CHECKBACK_KAFKA__BOOTSTRAP_SERVERS": f"127.0.0.1:{port}", "CHECKBACK_JOB__DRIVER_MEMORY": "1g"}
+    variables["CHECKBACK_HTTP__PORT"] = str(free_port())
     running: dict[str, Terminal] = {}
     with ExitStack() as open_terminals:
 

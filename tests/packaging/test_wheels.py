@@ -17,7 +17,7 @@ from tests.place import Place, wait_until
 
 APPLICATION = Path(__file__).with_name("application.py")
 TYPES = Path(__file__).with_name("api_types.py")
-JOB_PACKAGES = {"bench", "checkback_cli", "checkers", "conf", "state", "streaming", "torture"}
+JOB_PACKAGES = {"bench", "checkback_cli", "checkers", "conf", "state", "status_page", "streaming", "torture"}
 
 
 def top_level(wheel: Path) -> set[str]:

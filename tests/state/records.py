@@ -12,16 +12,22 @@ from state import (
     BROKEN_FIELDS,
     HALF_FIELDS,
     OP_FIELDS,
+    UNDECIDED,
     USAGE_COLUMNS,
     Allowance,
     Arrivals,
+    Evaluation,
     Event,
     Limits,
+    OpenByTopic,
+    OpenOf,
     OutcomeKind,
     Policy,
     Rows,
     Segment,
     State,
+    Tallies,
+    Tally,
     Usage,
     Usages,
     evaluate,
@@ -83,6 +89,7 @@ class Op:
     key: bytes | None = None
     value: bytes | None = b""
     headers: str | None = None
+    time_ms: int = -1
 
 
 @dataclass(frozen=True)
@@ -160,6 +167,8 @@ class Status(NamedTuple):
     ingested_ms: int
     attempt: int
     check_max: int
+    reason: str = ""
+    """What came of the check before."""
 
 
 @dataclass
@@ -174,6 +183,7 @@ class Said:
     unparked: list[Ended] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
     broken: list[Broken] = field(default_factory=list)
+    tallies: Tallies = field(default_factory=Counter)
     statuses: list[Status] = field(default_factory=list)
     ended: list[Status] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -188,7 +198,7 @@ class Said:
         """The same with lists sorted, to compare where order means nothing."""
         lists = {name: sorted(made, key=repr) for name, made in vars(self).items() if isinstance(made, list)}
         return {
-            **vars(self),
+            **{name: made for name, made in vars(self).items() if name != "tallies"},
             **lists,
             "counts": {name: count for name, count in self.counts.items() if count},
         }
@@ -226,6 +236,7 @@ class Driver:
         self.segment = Segment.new(0, policy)
         self.usages: Usages = {}
         self.reach = ANYWHERE
+        self.open: OpenByTopic = {}
 
     def step(self, now_ms: int, *came: Half | Op | Broken) -> Said:
         """Let one batch of records come, in this order."""
@@ -237,6 +248,8 @@ class Driver:
         result = evaluate(self.segment, batch, now_ms, self.policy, Allowance(self.limits), self.reach)
         said = _said(result.outcomes)
         said.usages = self.usages = {name: u for name, u in summed([self.usages, said.usages]).items() if any(u)}
+        self._refuse_wrong_tallies(said)
+        self._learn_open(result)
         said.timer_ms = result.timer_ms
         said.forgotten = result.segment is None
         self.segment = result.segment or Segment.new(0, self.policy)
@@ -245,6 +258,29 @@ class Driver:
         states = enumerate(self.segment.ledger.tolist())
         said.ledger = {place: State(state).name.lower() for place, state in states if state != State.ABSENT}
         return said
+
+    def _refuse_wrong_tallies(self, said: Said) -> None:
+        for name in ("checked", "check_unknown", "check_unreachable"):
+            told_apart = sum(number for tally, number in said.tallies.items() if tally.name == name)
+            assert told_apart == said.counts[name], name
+
+    def _learn_open(self, result: Evaluation) -> None:
+        """What is said to be open, all changes together, is what is open."""
+        kind = result.outcomes["kind"] == OutcomeKind.OPEN
+        if kind.any():
+            names = ("group", "topic", "attempt", "ingested_ms")
+            rows = zip(*(result.outcomes[name][kind].tolist() for name in names), strict=True)
+            self.open = {(group, topic): OpenOf(number, oldest) for group, topic, number, oldest in rows if number}
+        found: OpenByTopic = {}
+        if result.segment is not None:
+            messages = result.segment.messages
+            for place, *key, oldest in zip(
+                *(messages[name].tolist() for name in ("offset", "group", "topic", "ingested_ms")), strict=True
+            ):
+                if State(result.segment.ledger[place]) in UNDECIDED:
+                    one = OpenOf(1, oldest)
+                    found[key[0], key[1]] = found[key[0], key[1]].plus(one) if tuple(key) in found else one
+        assert self.open == found
 
 
 def _said(outcomes: Rows) -> Said:
@@ -282,7 +318,10 @@ def _broken(row: Mapping[str, Any]) -> Broken:
 
 
 def _count(said: Said, row: Mapping[str, Any]) -> None:
-    said.counts[row["reason"]] += row["half_offset"]
+    if row["attempt"] == -1:
+        said.counts[row["reason"]] += row["half_offset"]
+    else:
+        said.tallies[Tally(row["reason"], row["group"], row["attempt"])] += row["half_offset"]
 
 
 _ADD: dict[OutcomeKind, Any] = {
@@ -298,6 +337,7 @@ _ADD: dict[OutcomeKind, Any] = {
     OutcomeKind.STATUS: lambda said, row: said.statuses.append(_status(row)),
     OutcomeKind.STATUS_END: lambda said, row: said.ended.append(_status(row)),
     OutcomeKind.COUNT: _count,
+    OutcomeKind.OPEN: lambda _said, _row: None,
     OutcomeKind.USAGE: lambda said, row: said.usages.update(
         {row["group"]: Usage(*(row[name] for name in USAGE_COLUMNS))}
     ),

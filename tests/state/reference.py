@@ -73,9 +73,10 @@ class Transaction:
         message = self.message()._replace(left_out=-1, value=None if not_there else half.value)
         return Check(message, attempt, self.check_max, value_size if not_there else -1)
 
-    def status(self, attempt: int = -1, check_max: int = -1) -> Status:
+    def status(self, attempt: int = -1, check_max: int = -1, reason: str = "") -> Status:
         half = self.half
-        return Status(half.offset, half.transaction_id, half.group, half.topic, self.ingested_ms, attempt, check_max)
+        names = (half.transaction_id, half.group, half.topic)
+        return Status(half.offset, *names, self.ingested_ms, attempt, check_max, reason)
 
 
 def _length(*contents: bytes | str | None) -> int:
@@ -327,14 +328,16 @@ class Reference:
             said.unparked.append(Ended(half.offset, half.transaction_id, half.group, half.topic, became))
 
     def _ask(self, transaction: Transaction, now_ms: int, said: Said) -> None:
+        answered = transaction.state == "open"
         transaction.state = "checking"
         transaction.asked_ms = now_ms
         self._wait_until(transaction, now_ms + self.policy.check_answer_ttl_ms)
         attempt = transaction.attempts + 1
         said.counts["checked"] += 1
         said.checks.append(transaction.check(attempt))
-        if transaction.status_says != attempt:
-            said.statuses.append(transaction.status(attempt, transaction.check_max))
+        if answered:
+            before = "unreachable" if transaction.misses else "unknown" if transaction.attempts else ""
+            said.statuses.append(transaction.status(attempt, transaction.check_max, before))
             transaction.status_says = attempt
 
     def _drop_stale_ops(self, now_ms: int, said: Said) -> None:

@@ -90,7 +90,7 @@ def test_unreachable_uses_no_attempt_and_backs_off_up_to_a_cap() -> None:
     assert pauses == [30_000, 60_000, *[100_000] * 4]
 
 
-def test_a_status_is_written_when_it_says_something_new() -> None:
+def test_a_status_is_written_with_each_check_that_follows_an_answer_and_says_which() -> None:
     driver, now_ms = checking()
     written = []
     for answer in (UNREACHABLE, UNREACHABLE, None, CHECK_UNKNOWN, None, UNREACHABLE):
@@ -98,8 +98,9 @@ def test_a_status_is_written_when_it_says_something_new() -> None:
         now_ms = answered.timer_ms or 0
         said = driver.step(now_ms)
         assert said.checks
-        written.append([status.attempt for status in said.statuses])
-    assert written == [[], [], [], [2], [], []]
+        written.append([(status.attempt, status.reason) for status in said.statuses])
+    gone, unknown = (1, "unreachable"), (2, "unknown")
+    assert written == [[gone], [gone], [], [unknown], [], [(2, "unreachable")]]
 
 
 @pytest.mark.parametrize(("size", "left_out"), [(65_536, -1), (65_537, 65_537)])

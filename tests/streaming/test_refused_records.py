@@ -326,7 +326,7 @@ def test_records_are_dated_by_the_batch_and_not_by_the_tasks_clock(sink: Sink) -
 
 def test_counts_are_those_of_one_pass(sink: Sink) -> None:
     narrow = sink.topic("narrow", max_message_bytes=str(LIMIT))
-    counted = outcome("", kind=OutcomeKind.COUNT, reason="committed", half_offset=2)
+    counted = outcome("", kind=OutcomeKind.COUNT, reason="committed", half_offset=2, attempt=-1)
     report = sink.write(rows(outcome(narrow, value=b"x" * 2000), outcome(sink.place.real_topic), counted))
     assert (report.written, json.loads(report.counts)) == (2, {"committed": 2, "undeliverable": 1})
 
@@ -523,6 +523,7 @@ def test_a_failed_pass_leaves_no_producer_behind_though_nothing_collects_garbage
     gc.disable()  # as in Spark's workers: streaming.python_worker.preparation
     try:
         sink.write(rows(outcome(narrow, value=b"x" * 2000), outcome(sink.place.real_topic)))
-        assert [reference() for reference in made] == [None, None]
+        assert len(made) >= 2, "the pass that failed, and the one that did not"
+        wait_until(lambda: not any(reference() for reference in made), 10, "their end")
     finally:
         gc.enable()

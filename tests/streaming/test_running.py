@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from conf.log_lines import log_to_stdout
+from conf.log_lines import last_line, log_to_stdout
 from streaming.batch import BatchReport
 from streaming.kafka_sink.reasons import ReasonCounts, reasons_of
 from streaming.running import log_batch
@@ -40,7 +40,7 @@ def test_reasons_that_somebody_makes_up_are_bounded(caplog: pytest.LogCaptureFix
     for number in range(1_000):
         found.add("rejected", f"{number}" + 10_000 * "x")
     made = report(rejected=1_000)
-    made.reasons.update(reasons_of([found.to_json(), found.to_json()]))
+    made.reasons.update(reasons_of([found.to_json(), found.to_json()])[0])
     assert sum(made.reasons.values()) == 2_000
     assert len(found.to_json()) < 20_000
     log_batch(made)
@@ -54,8 +54,12 @@ def test_lines_have_a_time_and_a_level(capsys: pytest.CaptureFixture[str]) -> No
         log_to_stdout()
         logging.getLogger("streaming.running").info("Running")
         logging.getLogger("some.library").info("chatter")
+        last = last_line("JobFailedError: Kafka is away")
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
     said = capsys.readouterr().out
+    assert last_line("none any more") is None
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}Z INFO    Running\n", said)
+    assert last is not None
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}Z ERROR   JobFailedError: Kafka is away", last)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checkback.exceptions import CheckbackError, ConfigurationError, JobFailedError, JobStoppedError
+from checkback.exceptions import CheckbackError, ConfigurationError, JobStoppedError
 from conf import Settings
 from streaming import TransactionJob
 from streaming import job as module
@@ -26,13 +26,6 @@ def refused(settings: Settings, kind: type[CheckbackError]) -> str:
     with pytest.raises(kind) as error:
         TransactionJob(settings).start()
     return str(error.value)
-
-
-def test_a_port_that_another_program_has(place: Place) -> None:
-    with socket.create_server(("", 0)) as taken:
-        port = taken.getsockname()[1]
-        said = refused(place.settings(job=_job(place, metrics_port=port)), JobFailedError)
-    assert said.startswith(f"Port {port} (job.metrics_port) is in use by another program")
 
 
 def test_a_checkpoint_that_is_a_file(place: Place, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from streaming.fairness.held_back import Ends, Held, HeldBack, HeldBackWatch, Place, named_writer, read_ends
-from streaming.metrics import JobMetrics
+from streaming.observing.metrics import JobMetrics
 from tests.place import HALF_PARTITIONS, wait_until
 from tests.place import Place as Topics
 
@@ -86,13 +86,14 @@ def test_stopping_before_the_start_is_harmless() -> None:
 
 
 def test_the_metric_has_a_row_for_each_partition() -> None:
-    metrics = JobMetrics(0)
+    metrics = JobMetrics("job")
     metrics.held_back(OP, 40.0)
     metrics.held_back(HALF, 0.0)
 
     def sample(place: Place) -> float | None:
         labels = {"topic": place.topic, "partition": str(place.partition)}
-        return metrics._registry.get_sample_value("checkback_partition_held_back_seconds", labels)
+        found: float | None = metrics.registry.get_sample_value("checkback_partition_held_back_seconds", labels)
+        return found
 
     assert (sample(OP), sample(HALF)) == (40.0, 0.0)
 

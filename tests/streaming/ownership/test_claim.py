@@ -1,7 +1,6 @@
 """The claim on what is read: who may run on a pair of topics, and how the run before finds out."""
 
 import json
-import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -126,16 +125,3 @@ def test_what_the_claim_of_an_older_version_says_is_asked_once(claims: Claims, p
     claims("second").take(own)
     written_by_an_older_version(place, "first", "query-2")
     assert claims("first").judge(own, new_checkpoint=False) == [own]
-
-
-def test_a_run_holds_a_port_only_on_this_machine_and_while_it_is_there() -> None:
-    here = Owner("query-1", metrics_port=9464)
-    assert here.holds(9464)
-    assert not here.holds(9465)
-    assert not Owner("query-1", metrics_port=9464, host="elsewhere").holds(9464)
-    assert not Owner("query-1").holds(9464)
-    child = os.fork()
-    if not child:
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert not Owner("query-1", metrics_port=9464, process=child).holds(9464), "it has ended"

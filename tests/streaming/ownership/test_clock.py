@@ -5,9 +5,10 @@ import time
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from checkback.clocks import difference_ms
 from checkback.exceptions import JobStoppedError
 from streaming.brokers.client import SinkSettings
-from streaming.ownership.clock import JobClock, difference_ms, kafka_ms, running_ms
+from streaming.ownership.clock import JobClock, kafka_ms, running_ms
 from tests.place import Place
 
 TOLERANCE, HOUR, DAY = 600_000, 3_600_000, 86_400_000

@@ -1,5 +1,6 @@
 """Decoding, on a real Spark: what the protocol allows becomes columns, everything else a row with a reason."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,10 @@ from streaming.stateful.decode import BROKEN_KIND, HALF_KIND, OP_KIND, decode
 TOPICS = Topics()
 SCHEMA = (
     "topic string, partition int, offset long, key binary, value binary, "
-    "headers array<struct<key: string, value: binary>>"
+    "headers array<struct<key: string, value: binary>>, timestamp timestamp"
 )
 SIZE = 64
+WHEN = datetime(2026, 11, 23, tzinfo=UTC)
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -27,7 +29,15 @@ def decoded(
 ) -> list[Row]:
     """Decode records of the half topic (``half``) or the op topic (``op``), all on partition 1, offsets from 100."""
     rows = [
-        (TOPICS.half if kind == "half" else TOPICS.op, 1, 100 + at, key, value, headers)
+        (
+            TOPICS.half if kind == "half" else TOPICS.op,
+            1,
+            100 + at,
+            key,
+            value,
+            headers,
+            WHEN,
+        )
         for at, (kind, headers) in enumerate(records)
     ]
     return sorted(decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE).collect(), key=lambda row: row.op_offset)
@@ -286,7 +296,8 @@ def test_large_content_of_a_half_message_goes_no_further(
     spark: SparkSession, value: int, note: int, left: set[str]
 ) -> None:
     headers = [("cb-id", b"tx-1"), ("cb-group", b"shop"), ("cb-topic", b"orders"), ("note", b"n" * note)]
-    rows = [(TOPICS.half, 1, 100, b"key", b"v" * value, headers), (TOPICS.half, 1, 101, b"key", b"v", headers[:3])]
+    rows = [(TOPICS.half, 1, 100, b"key", b"v" * value, headers, WHEN)]
+    rows.append((TOPICS.half, 1, 101, b"key", b"v", headers[:3], WHEN))
     first, second = decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE).collect()
     assert {name for name in ("key", "value", "headers") if first[name] is not None} == left
     size = 3 + value + sum(len(name) + len(content) for name, content in headers)
@@ -297,6 +308,6 @@ def test_large_content_of_a_half_message_goes_no_further(
 @pytest.mark.parametrize("size", [1, 20_000])
 def test_a_half_message_with_a_name_that_could_not_be_read_again_is_refused(spark: SparkSession, size: int) -> None:
     headers = [("cb-id", b"tx-1"), ("cb-group", b"shop"), ("cb-topic", b"orders"), ("\ufffd", b"n")]
-    rows = [(TOPICS.half, 1, 100, b"key", b"v" * size, headers)]
+    rows = [(TOPICS.half, 1, 100, b"key", b"v" * size, headers, WHEN)]
     (row,) = decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE).collect()
     assert (row.kind, row.reason) == (BROKEN_KIND, "a header's name is not UTF-8, or has U+FFFD in it")

@@ -91,7 +91,7 @@ class Stream:
 
 def _row(**columns: Any) -> dict[str, Any]:
     blank = dict.fromkeys(COLUMNS)
-    common = {"half_partition": 0, "segment": 0, "event": 0, "left_out": -1}
+    common = {"half_partition": 0, "segment": 0, "event": 0, "left_out": -1, "time_ms": -1}
     return {**blank, **common, **columns}
 
 

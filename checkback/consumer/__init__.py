@@ -1,0 +1,54 @@
+"""Consumers: offsets by a sliding window, retries with delay levels, dead letters; pull, and resetting."""
+
+from checkback.consumer.listener import (
+    AsyncBatchListener,
+    AsyncListener,
+    BatchListener,
+    ConsumeResult,
+    Listener,
+    Place,
+    ReceivedMessage,
+)
+from checkback.consumer.metrics import Figures, PartitionFigures, collector_of
+from checkback.consumer.partitions import ResetPlace
+from checkback.consumer.pull import PullConsumer, PullResult
+from checkback.consumer.pull_status import PullStatus
+from checkback.consumer.push import AsyncPushConsumer, Extension, PushConsumer
+from checkback.consumer.settings import (
+    RETRY_LEVELS,
+    ConsumerSettings,
+    Mode,
+    Order,
+    StartAt,
+    WhenOffsetIsGone,
+)
+from checkback.consumer.tags import TagExpression
+from checkback.consumer.work import Counts
+
+__all__ = [
+    "RETRY_LEVELS",
+    "AsyncBatchListener",
+    "AsyncListener",
+    "AsyncPushConsumer",
+    "BatchListener",
+    "ConsumeResult",
+    "ConsumerSettings",
+    "Counts",
+    "Extension",
+    "Figures",
+    "Listener",
+    "Mode",
+    "Order",
+    "PartitionFigures",
+    "Place",
+    "PullConsumer",
+    "PullResult",
+    "PullStatus",
+    "PushConsumer",
+    "ReceivedMessage",
+    "ResetPlace",
+    "StartAt",
+    "TagExpression",
+    "WhenOffsetIsGone",
+    "collector_of",
+]

@@ -1,0 +1,249 @@
+"""What a consumer needs of a Kafka client, and nothing more."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from checkback.consumer.listener import Place, ReceivedMessage
+from checkback.consumer.offsets_metadata import Stored
+from checkback.consumer.retry import SentBack
+from checkback.exceptions import CheckbackError
+
+SEND_MS = 10_000
+"""Longest time of a transaction: after a consumer has died within one, others wait for its end, and for no longer."""
+_COMMIT_BYTES = 500_000
+_OFFSET_BYTES = 400
+"""Of a stored offset, without its topic's name and its metadata, at most: the group's name, numbers."""
+
+
+class KafkaAwayError(CheckbackError):
+    """Kafka did not answer, or was busy with itself: the same call may go well later."""
+
+    retriable = True
+
+
+class SharedOutAnewError(KafkaAwayError):
+    """The group is sharing its partitions out anew: it goes well after some polls, and only after them."""
+
+
+class FencedError(KafkaAwayError):
+    """Another producer of the same transactional id has begun: this one writes nothing any more.
+
+    Whether its last transaction was committed, the other one finds.
+    """
+
+    retriable = False
+
+
+class OffsetsGoneError(CheckbackError):
+    """There are no messages at these offsets any more, or there never were."""
+
+    def __init__(self, offsets: Mapping[Place, int]) -> None:
+        super().__init__(f"no messages at {', '.join(f'{place} {offset}' for place, offset in offsets.items())}")
+        self.offsets = offsets
+
+
+class RefusedError(CheckbackError):
+    """Kafka does not take one of the records of a transaction, which is aborted; ``number`` says which."""
+
+    def __init__(self, number: int, why: str) -> None:
+        super().__init__(why)
+        self.number = number
+
+
+class Limits(NamedTuple):
+    """Of a partition."""
+
+    first: int
+    """Offset of the first message there is."""
+    end: int
+    """The next one that will be written; of those that can be read."""
+
+
+class Member(NamedTuple):
+    """A consumer of a group."""
+
+    client_id: str
+    host: str
+
+
+END = "\0"
+"""Ends what is stored beside an offset. confluent-kafka writes it by itself; and where it is missing, confluent-kafka
+reads on until it finds one somewhere in memory (2.16)."""
+
+
+def without_end(metadata: str | None) -> str:
+    """What was stored beside an offset."""
+    return (metadata or "").partition(END)[0]
+
+
+def anywhere(records: Sequence[SentBack]) -> set[str]:
+    """Topics for which a transaction chooses a partition."""
+    return {record.topic for record in records if record.partition is None}
+
+
+class NewTopic(NamedTuple):
+    """A topic to be made where it is missing."""
+
+    name: str
+    partitions: int
+    configuration: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Connection:
+    """How a client reaches Kafka."""
+
+    bootstrap_servers: str
+    group: str
+    client_id: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Further settings of the client, under its own names."""
+
+
+class Rebalances(Protocol):
+    """Told of a group's rebalances, from within :meth:`GroupClient.poll` and ``close``, perhaps on another thread."""
+
+    def assigned(self, places: Collection[Place]) -> None:
+        """These are ours now. Nothing is read of them before :meth:`GroupClient.begin`."""
+
+    def leaving(self, places: Collection[Place]) -> Mapping[Place, Stored]:
+        """These will be somebody else's; gives what is to be stored before."""
+
+    def left(self, places: Collection[Place]) -> None:
+        """These are not ours any more; what was to be stored is, if Kafka took it."""
+
+    def lost(self, places: Collection[Place]) -> None:
+        """These are somebody else's already: nothing may be stored."""
+
+
+def in_commits(offsets: Mapping[Place, Stored]) -> Iterator[dict[Place, Stored]]:
+    """Offsets in pieces of which Kafka takes each: it writes the offsets of a request in one batch, of 1 MB at most.
+
+    That is ``max.message.bytes`` of ``__consumer_offsets``, which 250 partitions with the longest metadata exceed.
+    """
+    piece: dict[Place, Stored] = {}
+    size = 0
+    for place, stored in offsets.items():
+        one = len(stored.metadata.encode()) + len(place.topic) + _OFFSET_BYTES
+        if piece and size + one > _COMMIT_BYTES:
+            yield piece
+            piece, size = {}, 0
+        piece[place] = stored
+        size += one
+    if piece:
+        yield piece
+
+
+class GroupClient(Protocol):
+    """A consumer, ``read_committed``. One thread uses it, but for :meth:`membership`.
+
+    Raises:
+        KafkaAwayError: from all methods, when it may go well later.
+        CheckbackError: likewise, for what does not pass by itself.
+    """
+
+    def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
+        """Join the group. With it go rebalances, cooperative where the client has them."""
+
+    def poll(self, seconds: float) -> Mapping[Place, Sequence[ReceivedMessage]]:
+        """Wait for messages for at most that long.
+
+        Raises:
+            OffsetsGoneError: there are none where some partitions are read.
+        """
+
+    def begin(self, positions: Mapping[Place, int]) -> None:
+        """Read these partitions from there on; those of the group that were assigned, or any, when it is no group's."""
+
+    def pause(self, places: Collection[Place]) -> None:
+        """Read no further in these."""
+
+    def resume(self, places: Collection[Place]) -> None:
+        """Read on."""
+
+    def stored(self, places: Collection[Place]) -> dict[Place, Stored]:
+        """What the group has stored, of those partitions for which it has."""
+
+    def store(self, offsets: Mapping[Place, Stored]) -> None:
+        """Store offsets for the group, and wait until that is done."""
+
+    def limits(self, places: Collection[Place]) -> dict[Place, Limits]:
+        """Where these partitions begin and end."""
+
+    def offsets_at(self, places: Collection[Place], time_ms: int) -> dict[Place, int]:
+        """Offset of the first message of this time or later; the end where there is none."""
+
+    def partitions(self, topics: Collection[str]) -> dict[str, int]:
+        """How many partitions each of these topics has, of those that exist."""
+
+    def end_known(self, place: Place) -> int | None:
+        """The end of a partition as it was last heard of, without asking."""
+
+    def reads_next(self, place: Place) -> int | None:
+        """Where a partition is read next, without asking; all messages before it were given by :meth:`poll`.
+
+        It passes over the ends of transactions, which are no messages. None: not known.
+        """
+
+    def make_topics(self, topics: Sequence[NewTopic]) -> list[str]:
+        """Make those that are missing; gives them."""
+
+    def members(self) -> list[Member]:
+        """Who is in the group now."""
+
+    def membership(self) -> object:
+        """What proves membership to a transaction; from any thread.
+
+        Raises:
+            KafkaAwayError: it is no member at this moment. Brokers take offsets of a transaction that names none.
+        """
+
+    def close(self) -> None:
+        """Leave the group, after :meth:`Rebalances.leaving`."""
+
+
+class Sender(Protocol):
+    """A transactional producer.
+
+    After any error it is closed, and another one made with the same name: librdkafka's, used again after a refusal, has
+    lost count of its records, and its next transaction fails.
+    """
+
+    def send(
+        self,
+        records: Sequence[SentBack],
+        offsets: Mapping[Place, Stored],
+        membership: object,
+        *,
+        one_by_one: bool = False,
+    ) -> None:
+        """Write records, and store the group's offsets, in one transaction; without offsets ``membership`` is not used.
+
+        ``one_by_one``: each in a batch of its own, which may be too large where each of its records would not be.
+
+        Raises:
+            RefusedError: Kafka does not take one of them, or, if not ``one_by_one``, one of those that came with it.
+                Nothing was written.
+            FencedError: another of its name has begun.
+            KafkaAwayError: something else. Whether it was written is known once another has been made.
+        """
+
+    def close(self) -> None:
+        """End."""
+
+
+class Clients(Protocol):
+    """Makes the clients of one library. Making one raises ConfigurationError, or KafkaAwayError."""
+
+    def consumer(self, connection: Connection) -> GroupClient:
+        """A consumer."""
+
+    def sender(self, connection: Connection, transactional_id: str) -> Sender:
+        """A transactional producer. Made, it has ended the last transaction of the one before it of this name."""
+
+    def stored(self, connection: Connection, places: Collection[Place]) -> dict[Place, Stored]:
+        """What a group has stored, asked by a client that is there for nothing else.
+
+        The consumer's own may be waiting for the end of the very transaction that this is asked about.
+        """

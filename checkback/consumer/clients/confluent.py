@@ -1,0 +1,371 @@
+"""A consumer's clients on confluent-kafka, librdkafka's client."""
+
+import contextlib
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from time import monotonic
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic as KafkaTopic
+
+from checkback.consumer.clients.base import (
+    Connection,
+    GroupClient,
+    KafkaAwayError,
+    Limits,
+    Member,
+    NewTopic,
+    OffsetsGoneError,
+    Rebalances,
+    Sender,
+    SharedOutAnewError,
+    in_commits,
+    without_end,
+)
+from checkback.consumer.clients.confluent_sender import ConfluentSender, to_kafka
+from checkback.consumer.listener import Place, ReceivedMessage
+from checkback.consumer.offsets_metadata import Stored
+from checkback.exceptions import ConfigurationError, ConsumerError
+from checkback.lost_calls import in_thread
+from checkback.reaching import CONNECT_MS, RECONNECT_MS, no_kafka
+
+_LOGGER = logging.getLogger(__name__)
+
+_ANSWER_SECONDS = 5.0
+STORE_SECONDS = 5.0
+"""Longest wait until offsets are stored."""
+LOST_SECONDS = 120.0
+"""After that nothing of it is under way any more (socket.timeout.ms is 60 s): it is lost, and never comes back."""
+_AT_ONCE = 100  # listeners wait while more of them are made into messages
+_READ_AHEAD, _READ_AHEAD_KIB, _FETCH_BYTES = 2_000, 16_384, 262_144
+_NOT_ALLOWED = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+_SHARED_OUT_ANEW = frozenset(
+    {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID}
+)
+_UNKNOWN = frozenset({KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC})
+_WRONG_SETTINGS = frozenset({KafkaError._INVALID_ARG, KafkaError._CONFLICT})
+
+
+class ConfluentClients:
+    """See :class:`~checkback.consumer.clients.base.Clients`."""
+
+    def consumer(self, connection: Connection) -> GroupClient:
+        """See :class:`~checkback.consumer.clients.base.Clients`."""
+        return ConfluentClient(connection)
+
+    def sender(self, connection: Connection, transactional_id: str) -> Sender:
+        """See :class:`~checkback.consumer.clients.base.Clients`."""
+        with explained():
+            return ConfluentSender(connection, transactional_id)
+
+    def stored(self, connection: Connection, places: Collection[Place]) -> dict[Place, Stored]:
+        """See :class:`~checkback.consumer.clients.base.Clients`."""
+        client = ConfluentClient(connection)
+        try:
+            return client.stored(places)
+        finally:
+            client.close()
+
+
+class ConfluentClient:
+    """See :class:`~checkback.consumer.clients.GroupClient`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._common = {"log_level": 2, **connection.options, "bootstrap.servers": connection.bootstrap_servers}
+        settings = {
+            "fetch.wait.max.ms": 200,
+            "heartbeat.interval.ms": 1_000,  # a member hears of a rebalance with its next one
+            # what was read ahead is dropped when a partition is paused, and read again after it
+            "queued.min.messages": _READ_AHEAD,
+            "queued.max.messages.kbytes": _READ_AHEAD_KIB,
+            "max.partition.fetch.bytes": _FETCH_BYTES,
+            "fetch.queue.backoff.ms": 10,  # not 1,000, for which nothing is read once that has been read ahead
+            "reconnect.backoff.max.ms": RECONNECT_MS,
+            "topic.metadata.refresh.interval.ms": 60_000,
+            **self._common,
+            "client.id": connection.client_id,
+            # librdkafka wants a name also where there is no group: nothing is stored under it
+            "group.id": connection.group or "checkback-broadcasting",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "partition.assignment.strategy": "cooperative-sticky",
+            "on_commit": _committed,
+        }
+        try:
+            self._consumer = Consumer(settings)
+            self._consumer.list_topics(timeout=CONNECT_MS / 1000)
+        except (KafkaException, ValueError, TypeError) as error:
+            if not isinstance(error, KafkaException) or error.args[0].code() in _WRONG_SETTINGS:
+                raise ConfigurationError(f"confluent-kafka cannot use these settings: {error}.") from error
+            raise no_kafka(connection.bootstrap_servers, error) from error
+        self._begun = set[Place]()
+        self._gone: dict[Place, int] = {}
+        self._read_to: dict[Place, int] = {}
+        """Where partitions ended when they were last read to their end."""
+        self._rebalanced = True
+        self._membership: object = None
+        self._storing: Future[Any] | None = None
+        self._lost_at = 0.0
+
+    def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+
+        def assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+            self._rebalanced = True
+            # begin() adds each by itself, with its offset: nothing is fetched before
+            consumer.incremental_assign([])
+            rebalances.assigned(_places(partitions))
+
+        def revoked(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+            places = _places(partitions)
+            for piece in in_commits(rebalances.leaving(places)):
+                # Not waited for: where the group is about to be shared out again, the answer comes only after this has
+                # returned. It goes out before the join by which the partitions become somebody else's.
+                consumer.commit(offsets=to_kafka(piece), asynchronous=True)
+            self._end(places)
+            rebalances.left(places)
+
+        def lost(_: Consumer, partitions: list[TopicPartition]) -> None:
+            self._end(_places(partitions))
+            rebalances.lost(_places(partitions))
+
+        with explained():
+            self._consumer.subscribe(list(topics), on_assign=assigned, on_revoke=revoked, on_lost=lost)
+
+    def poll(self, seconds: float) -> Mapping[Place, Sequence[ReceivedMessage]]:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        if self._gone:
+            gone, self._gone = self._gone, {}
+            raise OffsetsGoneError(gone)
+        with explained():
+            polled = self._consumer.consume(_AT_ONCE, seconds)
+            if self._rebalanced:
+                self._rebalanced = False
+                # here and not when it is wanted: from another thread it was not answered any more, at times (2.16)
+                self._membership = self._consumer.consumer_group_metadata()
+        found: dict[Place, list[ReceivedMessage]] = {}
+        for message in polled:
+            error = message.error()
+            if error is None:
+                place = Place(message.topic() or "", message.partition() or 0)
+                received = _received(message)
+                if received is not None:
+                    found.setdefault(place, []).append(received)
+            else:
+                self._failed(message, error)
+        if self._gone and not found:
+            return self.poll(0)
+        return found
+
+    def begin(self, positions: Mapping[Place, int]) -> None:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        with explained():
+            # not seek(): what was fetched before would still come, and could not be told from what comes after
+            self._end(positions.keys() & self._begun)
+            added = [TopicPartition(place.topic, place.partition, offset) for place, offset in positions.items()]
+            self._consumer.incremental_assign(added)
+            self._begun |= positions.keys()
+            self._consumer.resume(added)  # one that was ours before may have been paused then
+
+    def pause(self, places: Collection[Place]) -> None:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        with explained():
+            self._consumer.pause([TopicPartition(*place) for place in places if place in self._begun])
+
+    def resume(self, places: Collection[Place]) -> None:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        with explained():
+            self._consumer.resume([TopicPartition(*place) for place in places if place in self._begun])
+
+    def stored(self, places: Collection[Place]) -> dict[Place, Stored]:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        with explained():
+            found = self._consumer.committed([TopicPartition(*place) for place in places], timeout=_ANSWER_SECONDS)
+            _raise_first(found)
+        return {Place(one.topic, one.partition): Stored(one.offset, _metadata(one)) for one in found if one.offset >= 0}
+
+    def store(self, offsets: Mapping[Place, Stored]) -> None:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        if self._storing is not None and not self._storing.done() and monotonic() < self._lost_at:
+            raise KafkaAwayError("what was to be stored before is still under way")
+        self._lost_at = monotonic() + LOST_SECONDS
+        pieces, consumer = [to_kafka(piece) for piece in in_commits(offsets)], self._consumer
+        self._storing = in_thread(lambda: [consumer.commit(offsets=one, asynchronous=False) for one in pieces])
+        try:
+            with explained():
+                for stored in self._storing.result(STORE_SECONDS):
+                    _raise_first(stored)
+        except TimeoutError:
+            raise KafkaAwayError(f"offsets were not stored within {STORE_SECONDS:.0f} s") from None
+
+    def limits(self, places: Collection[Place]) -> dict[Place, Limits]:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        with explained():
+            return {place: self._limits(TopicPartition(*place)) for place in places}
+
+    def offsets_at(self, places: Collection[Place], time_ms: int) -> dict[Place, int]:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        asked = [TopicPartition(place.topic, place.partition, max(time_ms, 0)) for place in places]
+        with explained():
+            found = self._consumer.offsets_for_times(asked, timeout=_ANSWER_SECONDS)
+            _raise_first(found)
+        later = {Place(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
+        ends = self.limits([place for place in places if place not in later])
+        return {place: later[place] if place in later else ends[place].end for place in places}
+
+    def partitions(self, topics: Collection[str]) -> dict[str, int]:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        with explained():
+            known = self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics
+        return {name: len(known[name].partitions) for name in topics if name in known and known[name].error is None}
+
+    def end_known(self, place: Place) -> int | None:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        if place not in self._begun:
+            return None
+        with explained():
+            _, end = self._consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
+        return None if end < 0 else int(end)
+
+    def reads_next(self, place: Place) -> int | None:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        return self._read_to.get(place)
+
+    def make_topics(self, topics: Sequence[NewTopic]) -> list[str]:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        made: list[str] = []
+        if not topics:
+            return made
+        admin = AdminClient(self._common)
+        wanted = [KafkaTopic(topic.name, topic.partitions, config=dict(topic.configuration)) for topic in topics]
+        with explained():
+            for name, answer in admin.create_topics(wanted, operation_timeout=_ANSWER_SECONDS).items():
+                try:
+                    answer.result()
+                    made.append(name)
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                        raise
+        return made
+
+    def members(self) -> list[Member]:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        group = self._connection.group
+        with explained():
+            admin = AdminClient(self._common)
+            described = admin.describe_consumer_groups([group], request_timeout=_ANSWER_SECONDS)[group].result()
+        return [Member(member.client_id, member.host) for member in described.members]
+
+    def membership(self) -> object:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        return self._membership
+
+    def close(self) -> None:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        with contextlib.suppress(KafkaException, RuntimeError):
+            # One that has no partitions does not leave the group by close() alone (librdkafka 2.16): all others wait
+            # for it to join, until its session times out.
+            self._consumer.unsubscribe()
+            self._consumer.consume(1, 0)
+            self._consumer.close()
+
+    def _limits(self, partition: TopicPartition) -> Limits:
+        try:
+            return Limits(*self._consumer.get_watermark_offsets(partition, timeout=_ANSWER_SECONDS))
+        except KafkaException as error:
+            if error.args[0].code() not in _UNKNOWN:
+                raise
+        # of a topic that was made a moment ago it remembers, for a minute, that it is not there
+        self._consumer.list_topics(timeout=_ANSWER_SECONDS)
+        return Limits(*self._consumer.get_watermark_offsets(partition, timeout=_ANSWER_SECONDS))
+
+    def _end(self, places: Collection[Place]) -> None:
+        begun = [place for place in places if place in self._begun]
+        self._begun.difference_update(begun)
+        for place in begun:
+            self._read_to.pop(place, None)
+        # also when there is none: else the client would do so with all of them
+        self._consumer.incremental_unassign([TopicPartition(*place) for place in begun])
+
+    def _failed(self, message: Message, error: KafkaError) -> None:
+        place = Place(message.topic() or "", message.partition() or 0)
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._read_to[place] = message.offset() or 0
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            self._gone[place] = message.offset() or 0
+        elif error.code() in _NOT_ALLOWED or _is_fatal(error):
+            with explained():
+                raise KafkaException(error)
+        else:  # a topic that is not there yet, a broker that is away: the client goes on by itself
+            _LOGGER.debug("Kafka says: %s", error)
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Errors of confluent-kafka as ours."""
+    try:
+        yield
+    except KafkaException as error:
+        code = error.args[0].code()
+        if code in _NOT_ALLOWED:
+            raise ConfigurationError(f"Kafka does not allow the consumer one of its resources: {error}.") from error
+        if _is_fatal(error.args[0]):
+            raise ConsumerError(f"The consumer failed: {error}.") from error
+        raise (SharedOutAnewError if code in _SHARED_OUT_ANEW else KafkaAwayError)(str(error)) from error
+
+
+def _is_fatal(error: KafkaError) -> bool:
+    """Also of one that only says that there was a fatal one before, as all calls do from then on."""
+    return bool(error.fatal()) or error.code() == KafkaError._FATAL
+
+
+def _committed(error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
+    """What became of the offsets of partitions that were left."""
+    failed = [one for one in partitions if one.error is not None or error is not None]
+    if failed:
+        names = ", ".join(f"{one.topic}-{one.partition}" for one in failed)
+        _LOGGER.warning("%s are left without storing their offsets: %s", names, error or failed[0].error)
+
+
+def _raise_first(partitions: Sequence[TopicPartition] | None) -> None:
+    for partition in partitions or ():
+        if partition.error is not None:
+            raise KafkaException(partition.error)
+
+
+def _metadata(stored: TopicPartition) -> str:
+    try:
+        return without_end(stored.metadata)
+    except UnicodeDecodeError:  # another client's, which did not end it with a zero byte
+        return ""
+
+
+def _places(partitions: Sequence[TopicPartition]) -> list[Place]:
+    return [Place(one.topic, one.partition) for one in partitions]
+
+
+def _received(message: Any) -> ReceivedMessage | None:
+    try:
+        headers = message.headers() or ()
+    except UnicodeDecodeError as error:
+        place = (message.offset(), message.topic(), message.partition())
+        _LOGGER.warning("Skipped the message at offset %s of %s-%s: a header's name is not UTF-8 (%s)", *place, error)
+        return None
+    return ReceivedMessage(
+        *(message.topic(), message.partition(), message.offset(), message.key(), message.value()),
+        headers,
+        message.timestamp()[1],
+    )

@@ -1,0 +1,324 @@
+"""A consumer's clients on kafka-python."""
+
+import contextlib
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.errors import (
+    AuthorizationError,
+    CommitFailedError,
+    IllegalGenerationError,
+    KafkaConfigurationError,
+    KafkaError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    RebalanceInProgressError,
+    TopicAlreadyExistsError,
+    UnknownMemberIdError,
+)
+
+from checkback.consumer.clients.base import (
+    Connection,
+    GroupClient,
+    KafkaAwayError,
+    Limits,
+    Member,
+    NewTopic,
+    OffsetsGoneError,
+    Rebalances,
+    Sender,
+    SharedOutAnewError,
+    in_commits,
+    without_end,
+)
+from checkback.consumer.clients.kafka_python_sender import KafkaPythonSender, to_kafka
+from checkback.consumer.listener import Place, ReceivedMessage
+from checkback.consumer.offsets_metadata import Stored
+from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError
+from checkback.outages import passes
+from checkback.polling import poll
+from checkback.reaching import CONNECT_MS, RECONNECT_MS, no_kafka
+
+_LOGGER = logging.getLogger(__name__)
+_SHARED_OUT_ANEW = (CommitFailedError, IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError)
+_ANSWER_MS = 5_000
+_HEARTBEAT_MS = 1_000  # a member hears of a rebalance with its next one
+_FETCH_WAIT_MS = 200
+_AT_ONCE = 100  # listeners wait while more of them are decoded
+
+
+class KafkaPythonClients:
+    """See :class:`~checkback.consumer.clients.base.Clients`."""
+
+    def consumer(self, connection: Connection) -> GroupClient:
+        """See :class:`~checkback.consumer.clients.base.Clients`."""
+        return KafkaPythonClient(connection)
+
+    def sender(self, connection: Connection, transactional_id: str) -> Sender:
+        """See :class:`~checkback.consumer.clients.base.Clients`."""
+        with explained():
+            return KafkaPythonSender(connection, transactional_id)
+
+    def stored(self, connection: Connection, places: Collection[Place]) -> dict[Place, Stored]:
+        """See :class:`~checkback.consumer.clients.base.Clients`."""
+        client = KafkaPythonClient(connection)
+        try:
+            return client.stored(places)
+        finally:
+            client.close()
+
+
+class KafkaPythonClient:
+    """See :class:`~checkback.consumer.clients.GroupClient`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._owned = set[Place]()
+        settings = {
+            "bootstrap_timeout_ms": CONNECT_MS,
+            "fetch_max_wait_ms": _FETCH_WAIT_MS,
+            "heartbeat_interval_ms": _HEARTBEAT_MS,
+            "reconnect_backoff_max_ms": RECONNECT_MS,
+            "metrics_enabled": False,
+            "allow_auto_create_topics": False,
+            "metadata_max_age_ms": 60_000,
+            "max_poll_records": _AT_ONCE,
+            **connection.options,
+            "bootstrap_servers": connection.bootstrap_servers,
+            "client_id": connection.client_id,
+            "enable_auto_commit": False,
+            "auto_offset_reset": "none",
+            "isolation_level": "read_committed",
+            "partition_assignment_strategy": [CooperativeStickyAssignor],
+            "group_id": connection.group or None,
+        }
+        try:
+            self._consumer = KafkaConsumer(**settings)
+        except (KafkaConfigurationError, ValueError, TypeError, AttributeError) as error:
+            raise ConfigurationError(f"kafka-python cannot use these settings: {error}.") from error
+        except KafkaError as error:
+            raise no_kafka(connection.bootstrap_servers, error) from error
+        _begin_anew_when_lost(self._consumer)
+
+    def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        with explained():
+            self._consumer.subscribe(list(topics), listener=_Listener(self._consumer, rebalances))
+
+    def poll(self, seconds: float) -> Mapping[Place, Sequence[ReceivedMessage]]:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        self._free_parked()
+        try:
+            with explained():
+                polled = poll(self._consumer, int(seconds * 1000))
+        except NoOffsetForPartitionError:  # of one that was assigned this moment
+            return {}
+        return {Place(*place): [_received(record) for record in records] for place, records in polled.items()}
+
+    def begin(self, positions: Mapping[Place, int]) -> None:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        with explained():
+            if not self._connection.group:
+                self._owned |= positions.keys()
+                self._consumer.assign([TopicPartition(*place) for place in self._owned])
+            for place, offset in positions.items():
+                self._consumer.seek(TopicPartition(*place), offset)
+            self._consumer.resume(*(TopicPartition(*place) for place in positions))
+
+    def pause(self, places: Collection[Place]) -> None:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        self._consumer.pause(*self._assigned(places))
+
+    def resume(self, places: Collection[Place]) -> None:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        self._consumer.resume(*self._assigned(places))
+
+    def stored(self, places: Collection[Place]) -> dict[Place, Stored]:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        found = {}
+        for place in places:
+            with explained():
+                stored = self._consumer.committed(TopicPartition(*place), metadata=True, timeout_ms=_ANSWER_MS)
+            if stored is not None and stored.offset >= 0:
+                found[place] = Stored(stored.offset, without_end(stored.metadata))
+        return found
+
+    def store(self, offsets: Mapping[Place, Stored]) -> None:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        with explained():
+            for piece in in_commits(offsets):
+                self._consumer.commit(to_kafka(piece), timeout_ms=_ANSWER_MS)
+
+    def limits(self, places: Collection[Place]) -> dict[Place, Limits]:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        asked = [TopicPartition(*place) for place in places]
+        with explained():
+            first = self._consumer.beginning_offsets(asked, timeout_ms=_ANSWER_MS)
+            end = self._consumer.end_offsets(asked, timeout_ms=_ANSWER_MS)
+        return {place: Limits(first[place], end[place]) for place in places}
+
+    def offsets_at(self, places: Collection[Place], time_ms: int) -> dict[Place, int]:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        asked = {TopicPartition(*place): max(time_ms, 0) for place in places}
+        with explained():
+            found = self._consumer.offsets_for_times(asked, timeout_ms=_ANSWER_MS)
+            later = {place: one.offset for place, one in found.items() if one is not None}
+            missing = [place for place in asked if place not in later]
+            ends = self._consumer.end_offsets(missing, timeout_ms=_ANSWER_MS) if missing else {}
+        return {place: later[place] if place in later else ends[place] for place in places}
+
+    def partitions(self, topics: Collection[str]) -> dict[str, int]:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        with explained(), contextlib.closing(self._admin()) as admin:
+            described = admin.describe_topics(list(topics))
+        return {topic["name"]: len(topic["partitions"]) for topic in described if not topic["error_code"]}
+
+    def end_known(self, place: Place) -> int | None:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        partition = TopicPartition(*place)
+        if partition not in self._consumer.assignment():
+            return None
+        end = self._consumer.highwater(partition)
+        return None if end is None else int(end)
+
+    def reads_next(self, place: Place) -> int | None:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        partition = TopicPartition(*place)
+        if partition not in self._consumer.assignment():
+            return None
+        with explained():
+            position = self._consumer.position(partition, timeout_ms=0)
+        return None if position is None else int(position)
+
+    def make_topics(self, topics: Sequence[NewTopic]) -> list[str]:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        made = []
+        with explained(), contextlib.closing(self._admin()) as admin:
+            for topic in topics:
+                wanted = {"num_partitions": topic.partitions, "configs": dict(topic.configuration)}
+                with contextlib.suppress(TopicAlreadyExistsError):
+                    admin.create_topics({topic.name: wanted})
+                    made.append(topic.name)
+        return made
+
+    def members(self) -> list[Member]:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        with explained(), contextlib.closing(self._admin()) as admin:
+            described = admin.describe_groups([self._connection.group])
+        members = described[self._connection.group]["members"]
+        return [Member(member["client_id"], member["client_host"]) for member in members]
+
+    def membership(self) -> object:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        membership = self._consumer.group_metadata()
+        if membership.generation_id < 0 or not membership.member_id:
+            raise KafkaAwayError("the consumer is no member of its group at this moment")
+        return membership
+
+    def close(self) -> None:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        with contextlib.suppress(KafkaError, OSError):
+            self._consumer.close(autocommit=False, timeout_ms=_ANSWER_MS)
+
+    def _free_parked(self) -> None:
+        """Let records come that were set aside when their partition was paused, and that has been resumed.
+
+        kafka-python 3.0 brings them back only where it remembers no records before them, and what it remembers may be
+        used up: the partition would stand still for ever. It has no public method that helps.
+        """
+        fetcher = getattr(self._consumer, "_fetcher", None)
+        remembered = getattr(fetcher, "_next_partition_records", None)
+        if fetcher is not None and remembered is not None and not remembered:
+            fetcher._next_partition_records = None  # noqa: SLF001  (see above)
+
+    def _assigned(self, places: Collection[Place]) -> list[TopicPartition]:
+        """Those of them that are ours at this moment: one may have been lost since it was looked at."""
+        assignment = self._consumer.assignment()
+        return [TopicPartition(*place) for place in places if place in assignment]
+
+    def _admin(self) -> Any:
+        known = {
+            name: value for name, value in self._connection.options.items() if name in KafkaAdminClient.DEFAULT_CONFIG
+        }
+        servers = self._connection.bootstrap_servers
+        return KafkaAdminClient(**{"bootstrap_timeout_ms": CONNECT_MS, **known, "bootstrap_servers": servers})
+
+
+def _begin_anew_when_lost(consumer: Any) -> None:
+    """Have a join that the group answers with "nobody knows you" begin anew, with all partitions lost.
+
+    kafka-python 3.0 looks for that when a join begins, and not when it is the join itself that is told so, as after the
+    process was suspended for longer than its session. It would join as somebody new who has partitions that are
+    another's by now: both would read them, and brokers take offsets from both. No public method helps.
+    """
+    coordinator: Any = getattr(consumer, "_coordinator", None)
+    reset = getattr(coordinator, "reset_generation", None)
+    if coordinator is None or reset is None:
+        return
+
+    def reset_generation(*arguments: Any, **named: Any) -> None:
+        reset(*arguments, **named)
+        coordinator.rejoining = False
+
+    coordinator.reset_generation = reset_generation
+
+
+class _Listener(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
+    """Runs on the client's own thread, which must not wait for itself: so it stores by awaiting."""
+
+    def __init__(self, consumer: Any, rebalances: Rebalances) -> None:
+        self._consumer = consumer
+        self._rebalances = rebalances
+
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        for partition in assigned:
+            self._consumer.seek(partition, 0)  # any position will do: without one it would ask for the stored one
+        self._consumer.pause(*assigned)
+        self._rebalances.assigned(_places(assigned))
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        places = _places(revoked)
+        for piece in in_commits(self._rebalances.leaving(places)):
+            try:
+                await self._consumer.commit_async(to_kafka(piece))
+            except KafkaError as error:
+                _LOGGER.warning("%s are left without storing their offsets: %r", ", ".join(map(str, places)), error)
+        self._rebalances.left(places)
+
+    async def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+        self._rebalances.lost(_places(lost))
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Errors of kafka-python as ours."""
+    try:
+        yield
+    except OffsetOutOfRangeError as error:
+        raise OffsetsGoneError({Place(*place): offset for place, offset in error.args[0].items()}) from error
+    except NoOffsetForPartitionError:
+        raise
+    except AuthorizationError as error:
+        raise ConfigurationError(f"Kafka does not allow the consumer one of its resources: {error!r}.") from error
+    except (KafkaError, OSError) as error:
+        if isinstance(error, _SHARED_OUT_ANEW):
+            raise SharedOutAnewError(repr(error)) from error
+        if passes(error):
+            raise KafkaAwayError(repr(error)) from error
+        raise ConsumerError(f"The consumer failed: {error!r}.") from error
+    except CheckbackError:
+        raise
+
+
+def _places(partitions: Collection[TopicPartition]) -> list[Place]:
+    return [Place(*partition) for partition in partitions]
+
+
+def _received(record: Any) -> ReceivedMessage:
+    return ReceivedMessage(
+        *(record.topic, record.partition, record.offset, record.key, record.value, record.headers, record.timestamp)
+    )

@@ -1,0 +1,139 @@
+"""A consumer's transactions on kafka-python."""
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka import KafkaProducer, TopicPartition
+from kafka.errors import (
+    InvalidProducerEpochError,
+    InvalidRecordError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    ProducerFencedError,
+    RecordListTooLargeError,
+)
+from kafka.structs import OffsetAndMetadata
+
+from checkback.consumer.clients.base import (
+    END,
+    SEND_MS,
+    Connection,
+    FencedError,
+    KafkaAwayError,
+    RefusedError,
+    anywhere,
+    in_commits,
+)
+from checkback.consumer.listener import Place
+from checkback.consumer.offsets_metadata import Stored
+from checkback.consumer.retry import SentBack
+from checkback.limits import MOST_RECORD_BYTES
+from checkback.lost_calls import within
+from checkback.reaching import CONNECT_MS, RECONNECT_MS
+from checkback.transports.kafka_python import close_producer
+
+_COMMIT_SECONDS = 2 * SEND_MS / 1000
+_REFUSALS = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidRecordError)
+_FENCED = (InvalidProducerEpochError, ProducerFencedError)
+
+
+class KafkaPythonSender:
+    """See :class:`~checkback.consumer.clients.Sender`."""
+
+    def __init__(self, connection: Connection, transactional_id: str) -> None:
+        known = {name: value for name, value in connection.options.items() if name in KafkaProducer.DEFAULT_CONFIG}
+        settings = {
+            "bootstrap_timeout_ms": CONNECT_MS,
+            "reconnect_backoff_max_ms": RECONNECT_MS,
+            "retry_backoff_ms": 10,  # a transaction begins while the last one's markers are being written
+            "max_request_size": MOST_RECORD_BYTES,
+            "max_block_ms": SEND_MS,
+            "metrics_enabled": False,
+            "allow_auto_create_topics": False,
+            **known,
+            "bootstrap_servers": connection.bootstrap_servers,
+            "transactional_id": transactional_id,
+            "transaction_timeout_ms": SEND_MS,
+            "delivery_timeout_ms": SEND_MS,
+            "request_timeout_ms": SEND_MS // 2,
+            "acks": "all",
+            "linger_ms": 0,
+        }
+        self._producer = KafkaProducer(**settings)
+        try:
+            within(_COMMIT_SECONDS, self._producer.init_transactions)
+        except (KafkaError, TimeoutError):
+            self.close()
+            raise
+
+    def send(
+        self,
+        records: Sequence[SentBack],
+        offsets: Mapping[Place, Stored],
+        membership: object,
+        *,
+        one_by_one: bool = False,
+    ) -> None:
+        """See :class:`~checkback.consumer.clients.Sender`."""
+        try:
+            self._producer.begin_transaction()
+            self._write(records, one_by_one=one_by_one)
+            within(_COMMIT_SECONDS, lambda: self._commit(offsets, membership))
+        except _FENCED as error:
+            raise FencedError(repr(error)) from error
+        except (
+            KafkaError,
+            OSError,  # TimeoutError is one
+            ValueError,
+            AssertionError,
+        ) as error:  # also of a partition it does not know
+            raise KafkaAwayError(repr(error)) from error
+
+    def close(self) -> None:
+        """See :class:`~checkback.consumer.clients.Sender`."""
+        close_producer(self._producer, 0)
+
+    def _commit(self, offsets: Mapping[Place, Stored], membership: object) -> None:
+        """These calls know no time limit."""
+        for piece in in_commits(offsets):
+            self._producer.send_offsets_to_transaction(to_kafka(piece), membership)
+        self._producer.commit_transaction()
+
+    def _write(self, records: Sequence[SentBack], *, one_by_one: bool) -> None:
+        partitions = {topic: self._any_partition(topic) for topic in anywhere(records)}
+        futures: list[Any] = []
+        for number, (topic, key, value, headers, given) in enumerate(records):
+            partition = partitions[topic] if given is None else given
+            try:
+                future = self._producer.send(topic, value, key, headers=list(headers), partition=partition)
+            except (*_REFUSALS, TypeError, UnicodeError) as error:  # it cannot be written at all
+                raise RefusedError(number, str(error)) from error
+            except KafkaError:
+                for earlier, one in enumerate(futures):  # what was refused before: after that the client takes no more
+                    _acknowledged(earlier, one)
+                raise
+            futures.append(future)
+            if one_by_one:
+                _acknowledged(number, future)
+        for number, future in enumerate(futures):
+            _acknowledged(number, future)
+
+    def _any_partition(self, topic: str) -> int:
+        """One for all records of a transaction: each that takes part makes it longer."""
+        return int(random.choice(list(self._producer.partitions_for(topic))))  # noqa: S311  (spreads load, hides nothing)
+
+
+def to_kafka(offsets: Mapping[Place, Stored]) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Offsets as kafka-python has them."""
+    return {
+        TopicPartition(*place): OffsetAndMetadata(offset, metadata and metadata + END, -1)
+        for place, (offset, metadata) in offsets.items()
+    }
+
+
+def _acknowledged(number: int, future: Any) -> None:
+    try:
+        future.get(timeout=SEND_MS / 1000)
+    except _REFUSALS as error:
+        raise RefusedError(number, str(error)) from error

@@ -1,0 +1,33 @@
+"""Finding the message that kills its reader, without a note for each message. No Kafka, no clock.
+
+Each reader of a partition stores that it runs, and when it leaves in order, that it has left. The next one that finds
+*runs* knows that the one before has ended without a word: it was killed, or the listener killed it. Again and again at
+one message, and the partition would stand still for ever.
+
+So the reader after one such ending hands out messages by the chunk, and the next chunk only when the one before is done
+and stored; after each further ending the chunks are smaller. When they are of one message, it stores that before it
+hands it out: whoever dies then has died of this message, or with it. After ``max_deaths`` times it is a dead letter. A
+reader that has lived for a while takes all of this back.
+"""
+
+from checkback.consumer.offsets_metadata import Endings
+
+CALM_SECONDS = 20.0
+"""A reader that has lived for so long is well."""
+
+_CHUNKS = (None, 1_024, 64, 1)
+
+
+def begun(before: Endings) -> Endings:
+    """What a new reader stores when it begins, given what was stored."""
+    return before._replace(running=True, without_a_word=before.without_a_word + before.running)
+
+
+def chunk(endings: Endings) -> int | None:
+    """How many messages may be handed out before the next must wait for all of them; None: any number."""
+    return _CHUNKS[min(endings.without_a_word, len(_CHUNKS) - 1)]
+
+
+def kills(endings: Endings, max_deaths: int) -> bool:
+    """Whether the message at the stored offset is one that is not to be handed out any more."""
+    return 0 < max_deaths <= endings.alone

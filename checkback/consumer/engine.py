@@ -1,0 +1,313 @@
+"""A push consumer's parts, put together, and its threads."""
+
+import logging
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import closing
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from checkback.consumer.clients import Connection, NewTopic, clients_of
+from checkback.consumer.clients.base import Clients, GroupClient
+from checkback.consumer.fetching import FailedParcels, FetchLoop
+from checkback.consumer.listener import Place
+from checkback.consumer.metrics import Figures, PartitionFigures
+from checkback.consumer.one_expression import client_id, wants_otherwise
+from checkback.consumer.partitions import Partitions, Subscription
+from checkback.consumer.retry import OwnTopics
+from checkback.consumer.sending_back import SendingBack, SendingClients, SentBackParcel
+from checkback.consumer.settings import ConsumerSettings, Mode, Order
+from checkback.consumer.storing import OffsetStore, StoringTurns
+from checkback.consumer.timers import Timers
+from checkback.consumer.work import Counts, Parcel
+from checkback.consumer.workers import Workers
+from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError
+from checkback.limits import MOST_RECORD_BYTES
+from checkback.protocol import Topics
+from checkback.transports import TransportName
+
+_LOGGER = logging.getLogger(__name__)
+_CLIENT_ID = "checkback-consumer"
+_ANY_SIZE = {"max.message.bytes": str(MOST_RECORD_BYTES)}
+_FOR_EVER = {"retention.ms": "-1"}
+_JOIN_SECONDS = 5.0
+_KNOWN_SECONDS = 10.0
+_LOOK_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Given:
+    """What an application says of a consumer, but for its listener."""
+
+    bootstrap_servers: str
+    group: str
+    subscription: Subscription
+    settings: ConsumerSettings
+    topics: Topics = field(default_factory=Topics)
+    transport: TransportName | Clients | str = TransportName.KAFKA_PYTHON
+    kafka_options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def clustering(self) -> bool:
+        """Whether it shares its topics with the others of its group."""
+        return self.settings.mode is Mode.CLUSTERING
+
+    @property
+    def own_topics(self) -> OwnTopics:
+        """The group's topics; raises ConfigurationError when they cannot be named after it."""
+        return OwnTopics.of(self.topics, self.group)
+
+    @property
+    def connection(self) -> Connection:
+        """How its clients reach Kafka."""
+        ours = f"{_CLIENT_ID}-{platform.node()}-{os.getpid()}"  # tells the members of a group apart, at the brokers
+        name = str(self.kafka_options.get("client_id", self.kafka_options.get("client.id", ours)))
+        options = {key: value for key, value in self.kafka_options.items() if key not in {"client_id", "client.id"}}
+        group = self.group if self.clustering else ""
+        return Connection(self.bootstrap_servers, group, client_id(name, self.subscription.topics), options)
+
+
+class Engine:
+    """Runs from :meth:`start` until :meth:`stop`, or until something fails that does not pass by itself."""
+
+    def __init__(self, given: Given) -> None:
+        self._given = given
+        self._failure: CheckbackError | None = None
+        self._stopping = threading.Event()
+        self._stop_sending = threading.Event()
+        self._ended = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._look_at_members = threading.Event()
+        self._workers: Workers
+        self._client: GroupClient
+        self._partitions: Partitions
+        self._loop: FetchLoop
+        self._failed: FailedParcels
+        self._sending: SendingBack | None = None
+        self._store: OffsetStore
+
+    def start(self, workers: Workers) -> None:
+        """Connect, and begin to read.
+
+        Raises:
+            ConfigurationError: Kafka does not answer, lacks a topic that is needed, or does not allow one.
+        """
+        given, settings = self._given, self._given.settings
+        self._workers = workers
+        clients = clients_of(given.transport)
+        store = None if given.clustering else self._offset_file()
+        self._client = clients.consumer(given.connection)
+        self._store = store or self._client
+        try:
+            turns, timers = StoringTurns(), Timers()
+            self._partitions = Partitions(self._client, self._store, turns, given.subscription, settings)
+            self._failed = FailedParcels(settings, timers, self._send_back)
+            if given.clustering:
+                self._make_topics(self._client)
+                self._sending = self._sending_back(clients, turns)
+            self._loop = FetchLoop(self._client, self._partitions, workers, self.failed, timers, settings)
+            missing = self._partitions.count_partitions()
+            if missing:
+                _LOGGER.warning("Kafka has no topic %s yet; it is read as soon as it is there", ", ".join(missing))
+            if given.clustering:
+                self._partitions.on_assigned = self._look_at_members.set
+                self._client.join(given.subscription.names, self._partitions)
+            else:
+                self._partitions.read_all()
+        except BaseException:
+            self._close_clients()
+            raise
+        self._begin_threads()
+        _LOGGER.info("Group %s reads %s (%s)", given.group, ", ".join(given.subscription.topics), settings.mode)
+
+    def ended(self, parcel: Parcel, success: bool) -> None:  # noqa: FBT001  (what a listener has said)
+        """The listener has ended; from any thread."""
+        if success:
+            self._go_on(parcel.work.succeeded(parcel))
+        elif parcel.work.put_down(parcel):
+            self.failed(parcel)
+
+    def failed(self, parcel: Parcel) -> None:
+        """The listener has said *later*, or nothing in time; from any thread."""
+        self._go_on(self._failed.failed(parcel))
+
+    def reset(self, offsets: Mapping[Place, int]) -> "Future[Mapping[Place, tuple[int, int]]]":
+        """See :meth:`PushConsumer.reset`."""
+        if not self._threads:
+            raise ConfigurationError("The consumer has not been started.")
+        return self._loop.reset(offsets)
+
+    def figures(self) -> Figures:
+        """What has been done, and how far it is behind."""
+        if not self._threads:
+            return Figures(self._given.group)
+        topics = {topic: Counts(**vars(counts)) for topic, counts in list(self._partitions.gone.items())}
+        partitions = []
+        for work in list(self._partitions.works.values()):
+            topics.setdefault(work.place.topic, Counts()).add(work.counts)
+            position, span, held = work.progress()
+            end = self._loop.ends.get(work.place)
+            lag = None if end is None else max(0, end - position)
+            partitions.append(PartitionFigures(work.place, position, lag, span, held))
+        return Figures(self._given.group, sorted(partitions), topics)
+
+    def raise_if_dead(self) -> None:
+        """Raise what ended it, if anything did."""
+        if self._failure is not None:
+            raise self._failure
+
+    def wait(self, seconds: float | None) -> bool:
+        """Wait until it has ended; ``False``: not yet."""
+        return self._ended.wait(seconds)
+
+    def stop_soon(self) -> None:
+        """Have it end without waiting for that: one that is being started calls no listener any more."""
+        self._stopping.set()
+
+    def stop(self, seconds: float) -> None:
+        """Leave the group, and end."""
+        self.stop_soon()
+        if not self._threads:  # it has failed to start: there is nobody to say that it has ended
+            return
+        self._ended.wait(seconds)
+        for thread in self._threads:
+            thread.join(_JOIN_SECONDS)
+
+    def _begin_threads(self) -> None:
+        works: list[tuple[str, Callable[[], None]]] = [("fetch", self._fetch)]
+        if self._sending is not None:
+            sending = self._sending
+            works += [("send-back", lambda: sending.run(self._stop_sending)), ("members", self._watch_members)]
+        for name, work in works:
+            thread = threading.Thread(target=self._guard, args=(work,), name=f"checkback-{name}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _guard(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001  (a thread that ends in silence helps nobody)
+            failure = error if isinstance(error, CheckbackError) else ConsumerError(f"The consumer failed: {error!r}.")
+            failure.__cause__ = None if failure is error else error
+            self._failure = self._failure or failure
+            _LOGGER.error("The consumer of group %s has ended: %s", self._given.group, failure)  # noqa: TRY400  (its cause is raised to whoever asks)
+            self._stopping.set()
+
+    def _fetch(self) -> None:
+        try:
+            self._guard(lambda: self._loop.run(self._stopping))
+        finally:
+            self._guard(self._leave)
+            self._ended.set()
+
+    def _leave(self) -> None:
+        """What is in hand may end, and is stored; only then do those stop who see to that."""
+        try:
+            self._loop.leave()
+        finally:
+            self._stop_sending.set()
+            self._look_at_members.set()
+            self._workers.stop(self._given.settings.finish_wait)
+            self._close_clients()
+
+    def _close_clients(self) -> None:
+        self._stop_sending.set()
+        if self._sending is not None:
+            self._sending.close()
+        self._client.close()
+        close = getattr(self._store, "close", None)
+        if close is not None:
+            close()
+
+    def _go_on(self, parcel: Parcel | None) -> None:
+        if parcel is not None:
+            self._workers.put([parcel])
+
+    def _send_back(self, parcel: Parcel) -> None:
+        if self._sending is not None:
+            self._sending.give(parcel)
+
+    def _sent(self, sent: SentBackParcel) -> None:
+        parcel = sent.parcel
+        parcel.work.count(retried=sent.retried, dead=sent.dead)
+        for offset, message in zip(parcel.offsets, parcel.messages, strict=True):
+            reason, group = parcel.reasons.get(offset), self._given.group
+            if reason:
+                first = f"{message.topic}:{message.partition}:{message.offset}"
+                told = f"see it with 'checkback dlq list --group {group}'"
+                _LOGGER.error("%s (%s) is a dead letter of group %s: %s; %s", message.id, first, group, reason, told)
+        self._go_on(parcel.work.ended(parcel))
+
+    def _sending_back(self, clients: Clients, turns: StoringTurns) -> SendingBack:
+        given = self._given
+        # not as the job's names begin: ACLs go by that
+        name = f"{given.topics.prefix}consumer.{given.group}.{os.urandom(8).hex()}"
+        sending_clients = SendingClients(
+            lambda: clients.sender(given.connection, name),
+            self._client.membership,
+            lambda places: clients.stored(given.connection, places),
+            lambda: self._make_topics_again(clients),
+        )
+        return SendingBack(
+            sending_clients,
+            given.own_topics,
+            given.settings,
+            self._sent,
+            self._failed.not_sent,
+            turns,
+        )
+
+    def _make_topics_again(self, clients: Clients) -> None:
+        """By a client of its own: the consumer's is the fetch loop's."""
+        with closing(clients.consumer(self._given.connection)) as client:
+            self._make_topics(client)
+
+    def _make_topics(self, client: GroupClient) -> None:
+        own, settings = self._given.own_topics, self._given.settings
+        there = client.partitions([own.later, own.retry, own.dead])
+        if settings.order is Order.NONE and settings.max_reconsume_times and own.later not in there:
+            raise ConfigurationError(
+                f"Kafka has no topic {own.later}, by which failed messages are tried again: run 'checkback topics "
+                "create' first."
+            )
+        wanted = (
+            NewTopic(own.retry, settings.retry_partitions, _ANY_SIZE),
+            NewTopic(own.dead, 1, _ANY_SIZE | _FOR_EVER),
+        )
+        made = client.make_topics([topic for topic in wanted if topic.name not in there])
+        if made:
+            _LOGGER.info("Made the topics %s", ", ".join(made))
+            _wait_for_topics(client, made)
+
+    def _offset_file(self) -> OffsetStore:
+        from checkback.consumer.offset_file import OffsetFile, default_file  # noqa: PLC0415  (not on every system)
+
+        return OffsetFile(self._given.settings.offset_file or default_file(self._given.group))
+
+    def _watch_members(self) -> None:
+        """After each rebalance: does anybody in the group want something else of a topic?"""
+        while self._look_at_members.wait() and not self._stopping.is_set():
+            self._look_at_members.clear()
+            try:
+                members = self._client.members()
+            except CheckbackError as error:
+                _LOGGER.debug("The group's members are not known: %s", error)
+                continue
+            for member, topic in wants_otherwise(members, self._given.subscription.topics):
+                _LOGGER.error(
+                    "Another consumer of group %s (%s at %s) wants other tags of %s than %s: whose messages come here "
+                    "and are not wanted are lost to it. All of a group must have the same tags.",
+                    *(self._given.group, member.client_id, member.host, topic, self._given.subscription.topics[topic]),
+                )
+
+
+def _wait_for_topics(client: GroupClient, names: Sequence[str]) -> None:
+    """A topic is not known at once; who joins before reads nothing of it until he asks again, a minute later."""
+    deadline = monotonic() + _KNOWN_SECONDS
+    while len(client.partitions(names)) < len(names) and monotonic() < deadline:
+        time.sleep(_LOOK_SECONDS)

@@ -1,0 +1,297 @@
+"""The fetch loop: one thread that reads, hands out, pauses, and stores. Listeners never hold it up."""
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from time import monotonic
+
+from checkback.consumer.clients.base import GroupClient, KafkaAwayError, OffsetsGoneError, SharedOutAnewError
+from checkback.consumer.endings import CALM_SECONDS
+from checkback.consumer.listener import Place
+from checkback.consumer.partitions import Partitions
+from checkback.consumer.settings import ConsumerSettings, Mode, Order
+from checkback.consumer.timers import Timers
+from checkback.consumer.work import Parcel, PartitionWork
+from checkback.consumer.workers import Workers
+from checkback.exceptions import ConsumerError
+from checkback.outages import Outage
+
+_LOGGER = logging.getLogger(__name__)
+_POLL_SECONDS = 0.1
+_BUSY_POLL_SECONDS = 0.01
+_LOOK_SECONDS = 1.0
+_MORE_PARTITIONS_SECONDS = 30.0
+_LEAVE_SECONDS = 5.0
+_SAY_WAITING_SECONDS = 5.0
+
+Reset = tuple[Mapping[Place, int], "Future[Mapping[Place, tuple[int, int]]]"]
+
+
+class FetchLoop:
+    """Reads until stopped.
+
+    Args:
+        client: the consumer.
+        partitions: its partitions.
+        workers: who call the listener.
+        failed: what to do with a parcel of which the listener has said *later*.
+        timers: parcels that are to be handed out again.
+        settings: the consumer's.
+    """
+
+    def __init__(
+        self,
+        client: GroupClient,
+        partitions: Partitions,
+        workers: Workers,
+        failed: Callable[[Parcel], None],
+        timers: Timers,
+        settings: ConsumerSettings,
+    ) -> None:
+        self._client = client
+        self._partitions = partitions
+        self._workers = workers
+        self._failed = failed
+        self._timers = timers
+        self._settings = settings
+        self._paused: dict[Place, PartitionWork] = {}
+        self._alone: PartitionWork | None = None
+        self._resets: SimpleQueue[Reset] = SimpleQueue()
+        self._over = False
+        self._outage = Outage("reading", lambda: time.monotonic_ns() // 1_000_000)
+        self._next_store = monotonic() + settings.store_interval
+        self._next_look = monotonic() + _LOOK_SECONDS
+        self._next_count = monotonic() + _MORE_PARTITIONS_SECONDS
+        self._say_waiting_at: float | None = monotonic() + _SAY_WAITING_SECONDS
+        self.ends: dict[Place, int] = {}
+        """Ends of partitions, as they were last heard of."""
+
+    def reset(self, offsets: Mapping[Place, int]) -> "Future[Mapping[Place, tuple[int, int]]]":
+        """Set those of these partitions that are ours to other offsets; from any thread."""
+        done: Future[Mapping[Place, tuple[int, int]]] = Future()
+        self._resets.put((offsets, done))
+        if self._over:
+            self._refuse_resets()
+        return done
+
+    def run(self, stopping: threading.Event) -> None:
+        """Read until stopped. Kafka may go away and come back.
+
+        Raises:
+            CheckbackError: something that does not pass by itself.
+        """
+        while not stopping.is_set():
+            try:
+                self._round()
+            except SharedOutAnewError as error:  # a short pause: all members wait for this one to poll
+                _LOGGER.debug("Not yet: %s", error)
+                stopping.wait(_POLL_SECONDS)
+            except KafkaAwayError as error:
+                stopping.wait(self._outage.failed(error))
+
+    def leave(self) -> None:
+        """Finish, and leave the group.
+
+        While the group shares its partitions out anew, kafka-python stores nothing: it is tried until that is over.
+        """
+        self._over = True
+        self._refuse_resets()
+        deadline = monotonic() + _LEAVE_SECONDS
+        while True:
+            try:
+                self._partitions.finish()
+                break
+            except KafkaAwayError as error:
+                if monotonic() > deadline:
+                    _LOGGER.warning("Not all that is done could be stored, and is done once more: %s", error)
+                    break
+            with contextlib.suppress(KafkaAwayError, OffsetsGoneError):
+                self._client.poll(_POLL_SECONDS)
+        self._client.close()
+
+    def _round(self) -> None:
+        try:
+            polled = self._client.poll(self._patience())
+        except OffsetsGoneError as error:
+            self._partitions.go_on(error.offsets)
+            return
+        works = self._partitions.works
+        for place, messages in polled.items():
+            work = works.get(place)
+            if work is not None and not work.stopped:
+                self._workers.put(work.take(messages))
+        if polled:
+            self._outage.answered()
+        now = monotonic()
+        self._workers.put([parcel for parcel in self._timers.due(now) if not parcel.work.stopped])
+        self._hand_out_chunks()
+        self._pause_and_resume()
+        if self._partitions.new:
+            self._partitions.begin()
+        self._reset_now()
+        self._store(now)
+
+    def _patience(self) -> float:
+        chunks = any(work.holds_back for work in list(self._partitions.works.values()))
+        most = _BUSY_POLL_SECONDS if self._paused or self._partitions.new or chunks else _POLL_SECONDS
+        return self._timers.wait(monotonic(), most)
+
+    def _store(self, now: float) -> None:
+        if now >= self._next_look:
+            self._next_look = now + _LOOK_SECONDS
+            self._look(now)
+        if now >= self._next_store and self._partitions.store_all():
+            self._next_store = now + self._settings.store_interval
+            self._outage.answered()
+
+    def _look(self, now: float) -> None:
+        """What need not be looked at each time."""
+        self._say_that_it_waits(now)
+        self._give_up_hanging(now)
+        for place, work in list(self._partitions.works.items()):
+            reads_next = self._client.reads_next(place)
+            if reads_next is not None and not work.stopped:
+                work.reached(reads_next)
+        self._partitions.store_early()
+        ends = {place: self._client.end_known(place) for place in list(self._partitions.works)}
+        self.ends = {place: end for place, end in ends.items() if end is not None}
+        if self._settings.mode is Mode.BROADCASTING and now >= self._next_count:
+            self._next_count = now + _MORE_PARTITIONS_SECONDS
+            self._partitions.read_all()
+        for work in list(self._partitions.works.values()):
+            if work.endings.without_a_word and now - work.since >= CALM_SECONDS:
+                self._workers.put(work.calm())
+
+    def _say_that_it_waits(self, now: float) -> None:
+        if self._partitions.works:
+            self._say_waiting_at = None
+        elif self._say_waiting_at is not None and now >= self._say_waiting_at:
+            self._say_waiting_at = None
+            _LOGGER.warning(
+                "No partition for %.0f s. Either other members have them all, or the group waits for one that has "
+                "ended without leaving it (SIGKILL; SIGTERM without close()), until that one's session times out: "
+                "45 s, unless session.timeout.ms says otherwise",
+                _SAY_WAITING_SECONDS,
+            )
+
+    def _reset_now(self) -> None:
+        while True:
+            try:
+                offsets, done = self._resets.get_nowait()
+            except Empty:
+                return
+            self._partitions.reset(offsets, done)
+
+    def _refuse_resets(self) -> None:
+        with contextlib.suppress(Empty):
+            while True:
+                self._resets.get_nowait()[1].set_exception(ConsumerError("The consumer has ended."))
+
+    def _pause_and_resume(self) -> None:
+        works = self._partitions.works
+        # one that was begun anew is not paused any more
+        self._paused = {place: work for place, work in self._paused.items() if works.get(place) is work}
+        share = self._settings.max_bytes / max(1, len(works))
+        full = [
+            place for place, work in works.items() if place not in self._paused and (work.full or work.bytes >= share)
+        ]
+        if full:
+            self._client.pause(full)
+            self._paused |= {place: works[place] for place in full}
+        roomy = [place for place, work in self._paused.items() if work.roomy and work.bytes <= share / 2]
+        if roomy:
+            self._client.resume(roomy)
+            for place in roomy:
+                del self._paused[place]
+
+    def _hand_out_chunks(self) -> None:
+        """Of partitions whose readers have ended without a word: see :mod:`checkback.consumer.endings`."""
+        for work in list(self._partitions.works.values()):
+            if not work.chunk_waits or work.stopped:
+                continue
+            if not work.one_by_one:
+                if self._partitions.store_some([work]):
+                    self._workers.put(work.next_chunk())
+            elif self._alone is None or self._alone.stopped or not self._alone.busy:
+                before, self._alone = self._alone, work
+                self._hand_out_one(work, before)
+
+    def _hand_out_one(self, work: PartitionWork, before: PartitionWork | None) -> None:
+        """``before``: that of which a message was begun alone before; that it is done must be stored, too, or the death
+        to come would count as that message's as well.
+        """
+        if work.kills():
+            parcel = work.take_first_waiting()
+            if parcel is not None:
+                died = f"{work.endings.alone} consumers have ended without a word while they were at work on it"
+                parcel.reasons = dict.fromkeys(parcel.offsets, died)
+                self._failed(parcel)
+            return
+        work.about_to_begin()
+        stored = False
+        try:
+            stored = self._partitions.store_some([one for one in {before, work} if one is not None])
+        finally:
+            if not stored:
+                work.not_begun()
+        if stored:
+            self._workers.put(work.next_chunk())
+
+    def _give_up_hanging(self, now: float) -> None:
+        longest = self._settings.listener_timeout
+        for work in list(self._partitions.works.values()):
+            for parcel in work.in_hand:
+                if now - parcel.begun < longest or parcel.said_to_hang:
+                    continue
+                parcel.said_to_hang = True
+                waits = self._settings.order is not Order.NONE
+                _LOGGER.error(
+                    "The listener has had %s (%s %s) for %.0f s; %s",
+                    *(parcel.messages[0].id, work.place, parcel.offsets[0], now - parcel.begun),
+                    "those behind it wait" if waits else "it is given up, as if it had failed",
+                )
+                if not waits and work.put_down(parcel):
+                    parcel.failure = f"the listener had not ended after {longest:.0f} s"
+                    self._workers.replace_one()
+                    self._failed(parcel)
+
+
+class FailedParcels:
+    """What becomes of a parcel of which the listener has said *later*."""
+
+    def __init__(self, settings: ConsumerSettings, timers: Timers, send_back: Callable[[Parcel], None]) -> None:
+        self._settings = settings
+        self._timers = timers
+        self._send_back = send_back
+        self._given_up_said = 0.0
+
+    def failed(self, parcel: Parcel) -> Parcel | None:
+        """Gives what waited for it, where it is dropped."""
+        settings = self._settings
+        if settings.mode is Mode.BROADCASTING:
+            return self._drop(parcel)
+        in_vain = any(message.tries >= settings.max_reconsume_times for message in parcel.messages)
+        if settings.order is Order.NONE or in_vain or parcel.reasons:
+            self._send_back(parcel)
+        else:
+            parcel.work.count(retried=len(parcel.messages))
+            parcel.failed_once_more()
+            for one in parcel.work.apart(parcel):  # which message of a batch has failed it is not known
+                self._timers.add(monotonic() + settings.suspend, one)
+        return None
+
+    def not_sent(self, parcel: Parcel) -> None:
+        """It could not be sent back, and is tried here again; that does not count."""
+        self._timers.add(monotonic() + self._settings.retry_here, parcel)
+
+    def _drop(self, parcel: Parcel) -> Parcel | None:
+        now = monotonic()
+        if now >= self._given_up_said:
+            self._given_up_said = now + _LOOK_SECONDS
+            _LOGGER.error("Broadcasting has no retries: %s is dropped", parcel.messages[0].id)
+        parcel.work.count(given_up=len(parcel.messages))
+        return parcel.work.ended(parcel)

@@ -1,0 +1,65 @@
+"""What an application's listener gets, and what it says."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from checkback.protocol import ID
+
+ReceivedHeaders = Sequence[tuple[str, bytes | None]]
+
+
+class ConsumeResult(StrEnum):
+    """What became of a message, or of all that were given at once."""
+
+    SUCCESS = "success"
+    """It is done with."""
+    LATER = "later"
+    """It is to be tried again. An exception says the same, and so does any other return value."""
+
+
+class Place(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class ReceivedMessage(NamedTuple):
+    """A message as a listener gets it.
+
+    One that is tried again is as it was the first time: topic, partition, offset and time are those of its first place.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: ReceivedHeaders = ()
+    timestamp_ms: int = 0
+    """Kafka's or the producer's, as the topic is configured; ms since 1970."""
+    tries: int = 0
+    """How often it was tried before."""
+
+    def header(self, name: str) -> bytes | None:
+        """The first header of this name; None when there is none, too."""
+        for one, content in self.headers:
+            if one == name:
+                return content
+        return None
+
+    @property
+    def id(self) -> str:
+        """What to tell it from others by, each time that it comes: its ``cb-id``; without one, its first place."""
+        found = self.header(ID)
+        return f"{self.topic}:{self.partition}:{self.offset}" if found is None else found.decode(errors="replace")
+
+
+Listener = Callable[[ReceivedMessage], ConsumeResult]
+BatchListener = Callable[[Sequence[ReceivedMessage]], ConsumeResult]
+AsyncListener = Callable[[ReceivedMessage], Awaitable[ConsumeResult]]
+AsyncBatchListener = Callable[[Sequence[ReceivedMessage]], Awaitable[ConsumeResult]]

@@ -1,0 +1,307 @@
+"""The partitions a consumer has: how each is begun, stored, and left."""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic
+from typing import NamedTuple
+
+from checkback.consumer.clients.base import SEND_MS, GroupClient, KafkaAwayError
+from checkback.consumer.listener import Place
+from checkback.consumer.offsets_metadata import Stored
+from checkback.consumer.settings import ConsumerSettings, StartAt
+from checkback.consumer.starting import go_on, start
+from checkback.consumer.storing import OffsetStore, StoringTurns
+from checkback.consumer.tags import TagExpression
+from checkback.consumer.work import Counts, PartitionWork, WorkRules
+from checkback.exceptions import CheckbackError
+
+_LOGGER = logging.getLogger(__name__)
+_LOOK_SECONDS = 0.005
+_TURN_SECONDS = 1.5 * SEND_MS / 1000
+_NOTHING = Stored(-1)
+_START_SECONDS = 15.0
+"""Longest wait for an answer about what is stored, at the start: a Kafka's first group makes a topic of it first."""
+_BEHIND = 5_000
+"""Offsets done and not stored, at which they are stored before their time."""
+
+
+class ResetPlace(NamedTuple):
+    """A partition that was set to another offset."""
+
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """What a consumer reads: topics with what is wanted of each, and the group's retry topic, if it has one."""
+
+    topics: Mapping[str, TagExpression]
+    retry_topic: str = ""
+
+    @property
+    def names(self) -> list[str]:
+        """All topics."""
+        return [*self.topics, *([self.retry_topic] if self.retry_topic else [])]
+
+    def rules(self, topic: str, settings: ConsumerSettings) -> WorkRules:
+        """What holds for the messages of one of them."""
+        if topic == self.retry_topic:
+            return WorkRules(settings, retries=True)
+        return WorkRules(settings, self.topics[topic])
+
+
+class Partitions:
+    """Told of rebalances (:class:`~checkback.consumer.clients.Rebalances`); all else is the fetch loop's.
+
+    Args:
+        client: whose partitions they are.
+        store: where offsets are stored.
+        turns: of those who store.
+        subscription: what is read.
+        settings: the consumer's.
+    """
+
+    def __init__(
+        self,
+        client: GroupClient,
+        store: OffsetStore,
+        turns: StoringTurns,
+        subscription: Subscription,
+        settings: ConsumerSettings,
+    ) -> None:
+        self._client = client
+        self._store = store
+        self._turns = turns
+        self._subscription = subscription
+        self._settings = settings
+        self._start_ms = settings.start_ms(datetime.now(UTC))
+        self._counted: dict[str, int] = {}
+        self._read_before = frozenset[str]()
+        """Topics of which the group had stored something when this process began."""
+        self.works: dict[Place, PartitionWork] = {}
+        self.new = set[Place]()
+        """Ours, and not begun yet."""
+        self.gone: dict[str, Counts] = {}
+        """By topic, of partitions that are not ours any more."""
+        self._lost: dict[Place, PartitionWork] = {}
+        self.on_assigned: Callable[[], None] = lambda: None
+
+    def count_partitions(self) -> list[str]:
+        """Note how many partitions the topics have, and which the group reads already; gives those that are missing.
+
+        What is added later begins at its first message: nothing of it can have been written before. What was added
+        before this process began is known by the others, for which the group has stored offsets. That is asked before
+        the group is joined: members that begin a group together would take each other's first offsets for old ones.
+
+        Raises:
+            KafkaAwayError: Kafka does not say.
+        """
+        found = self._client.partitions(self._subscription.names)
+        self._counted = {name: found.get(name, 0) for name in self._subscription.names}
+        self._read_before = frozenset(place.topic for place in self._stored_at_start())
+        return [name for name in self._subscription.topics if not self._counted[name]]
+
+    def read_all(self) -> None:
+        """Without a group: all partitions that there are, and are not read yet, are ours."""
+        for topic, count in self._client.partitions(self._subscription.names).items():
+            self.new |= {Place(topic, number) for number in range(count)} - self.works.keys()
+
+    def assigned(self, places: Collection[Place]) -> None:
+        """See :class:`~checkback.consumer.clients.Rebalances`."""
+        self.new |= set(places)
+        self.on_assigned()
+
+    def leaving(self, places: Collection[Place]) -> Mapping[Place, Stored]:
+        """See :class:`~checkback.consumer.clients.Rebalances`. Messages in hand may end, for a while."""
+        works = self.put_down(places)
+        with self._turns.turn(_TURN_SECONDS) as ours:
+            if not ours:
+                _LOGGER.warning("A transaction takes too long: %s are left without storing their offsets", list(places))
+                return {}
+            return self._changed(works, leaving=True)
+
+    def left(self, places: Collection[Place]) -> None:
+        """See :class:`~checkback.consumer.clients.Rebalances`."""
+        for place in places:
+            self.new.discard(place)
+            work = self.works.pop(place, None)
+            if work is not None:
+                work.stop()
+                self._add_up(work)
+
+    def lost(self, places: Collection[Place]) -> None:
+        """See :class:`~checkback.consumer.clients.Rebalances`."""
+        held = sum(self.works[place].progress().held for place in places if place in self.works)
+        _LOGGER.warning(
+            "The group has gone on without this consumer; %s are lost, with %s messages under way, which another "
+            "consumer does as well. Was it stopped for longer than session.timeout.ms?",
+            *(", ".join(map(str, sorted(places))), held),
+        )
+        self._lost |= {place: self.works[place] for place in places if place in self.works}
+        self.left(places)
+
+    def put_down(self, places: Collection[Place]) -> list[PartitionWork]:
+        """Hand out nothing more of these; let what is in hand end, for ``finish_wait`` at most."""
+        works = [self.works[place] for place in places if place in self.works]
+        handed_out = [work for work in works if not work.stopped]  # others have been waited for
+        for work in works:
+            work.stop()
+        deadline = monotonic() + self._settings.finish_wait
+        while any(work.in_hand for work in handed_out) and monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+        return works
+
+    def begin(self) -> None:
+        """Begin partitions that are new: find where, store that it is read from now on, and read.
+
+        Raises:
+            CheckbackError: none of them was begun.
+        """
+        places = sorted(self.new)
+        stored = self._store.stored(places)
+        starts = stored | self._starts([place for place in places if place not in stored])
+        works = {place: self._work(place, self._known(place, starts[place])) for place in places}
+        for place, work in works.items():
+            work.stored = stored.get(place, _NOTHING)
+        self._store_now(works.values())
+        self._client.begin({place: work.progress().position for place, work in works.items()})
+        self._lost = {place: work for place, work in self._lost.items() if place not in works}
+        self.works |= works
+        self.new.difference_update(places)
+
+    def go_on(self, offsets: Mapping[Place, int]) -> None:
+        """There is no message at these offsets.
+
+        Raises:
+            OffsetGoneError: the setting is to stop.
+        """
+        ours = [place for place in offsets if place in self.works]
+        limits = self._client.limits(ours) if ours else {}
+        starts = {}
+        for place in ours:
+            found = go_on(place, offsets[place], limits[place], self._settings.when_offset_is_gone)
+            _LOGGER.error("%s", found.said)
+            starts[place] = found.stored.offset
+        self._begin_at(starts)
+
+    def reset(self, offsets: Mapping[Place, int], done: "Future[Mapping[Place, tuple[int, int]]]") -> None:
+        """Set those of these that are ours to other offsets: drop what is held, store, read on from there."""
+        ours = {place: offset for place, offset in offsets.items() if place in self.works}
+        before = {place: self.works[place].progress().position for place in ours}
+        try:
+            self._begin_at(ours)
+        except CheckbackError as error:
+            done.set_exception(error)
+        else:
+            done.set_result({place: ResetPlace(before[place], offset) for place, offset in ours.items()})
+
+    def store_all(self) -> bool:
+        """Store what has changed; ``False`` when it is not our turn."""
+        return self.store_some(list(self.works.values()))
+
+    def store_early(self) -> None:
+        """Store those where nothing is under way any more, and those that are far behind."""
+        early = []
+        for work in list(self.works.values()):
+            position, _, held = work.progress()
+            behind = position - work.stored.offset
+            if behind >= _BEHIND or (behind and not held):
+                early.append(work)
+        if early:
+            self.store_some(early)
+
+    def store_some(self, works: Iterable[PartitionWork]) -> bool:
+        """Store those that have changed; ``False`` when it is not our turn."""
+        with self._turns.turn(0) as ours:
+            if ours:
+                self._store_now([work for work in works if not work.stopped])
+            return ours
+
+    def finish(self) -> None:
+        """Let what is in hand end, for a while, and store it: the consumer is about to leave.
+
+        Raises:
+            CheckbackError: it is not stored.
+        """
+        offsets = self.leaving(list(self.works))
+        if offsets:
+            self._store.store(offsets)
+            for place, stored in offsets.items():
+                if place in self.works:
+                    self.works[place].stored = stored
+
+    def _stored_at_start(self) -> Mapping[Place, Stored]:
+        places = [Place(name, number) for name, count in self._counted.items() for number in range(count)]
+        deadline = monotonic() + _START_SECONDS
+        while True:
+            try:
+                return self._store.stored(places) if places else {}
+            except KafkaAwayError:
+                if monotonic() > deadline:
+                    raise
+            time.sleep(_LOOK_SECONDS)
+
+    def _store_now(self, works: Iterable[PartitionWork]) -> None:
+        works = list(works)
+        offsets = self._changed(works)
+        if offsets:
+            self._store.store(offsets)
+            for work in works:
+                work.stored = offsets.get(work.place, work.stored)
+
+    def _changed(self, works: Collection[PartitionWork], *, leaving: bool = False) -> dict[Place, Stored]:
+        found = {work.place: work.to_store(leaving=leaving) for work in works}
+        return {
+            work.place: found[work.place]
+            for work in works
+            if found[work.place] != work.stored and work.place not in self._turns.unsettled
+        }
+
+    def _begin_at(self, offsets: Mapping[Place, int]) -> None:
+        """Begin partitions of ours anew, elsewhere."""
+        if not offsets:
+            return
+        for work in self.put_down(list(offsets)):
+            del self.works[work.place]
+            self._add_up(work)
+        self.new |= offsets.keys()  # if what follows fails, they begin where they are stored
+        with self._turns.turn(_TURN_SECONDS) as ours:
+            if not ours or self._turns.unsettled & offsets.keys():
+                raise KafkaAwayError("A transaction takes too long; the offsets are as they were.")
+            self._store.store({place: Stored(offset) for place, offset in offsets.items()})
+        self.begin()
+
+    def _known(self, place: Place, stored: Stored) -> Stored:
+        """What is known to be done, of a partition that was lost and has come back: more than what is stored, perhaps.
+
+        It was lost with Kafka away, for example, and nobody else has stored anything since.
+        """
+        work = self._lost.get(place)
+        return work.to_store(leaving=True) if work is not None and work.stored == stored else stored
+
+    def _add_up(self, work: PartitionWork) -> None:
+        self.gone.setdefault(work.place.topic, Counts()).add(work.counts)
+
+    def _work(self, place: Place, stored: Stored) -> PartitionWork:
+        return PartitionWork(place, stored, self._subscription.rules(place.topic, self._settings), monotonic())
+
+    def _starts(self, places: Collection[Place]) -> dict[Place, Stored]:
+        if not places:
+            return {}
+        limits = self._client.limits(places)
+        by_time = self._settings.start_at is StartAt.TIMESTAMP
+        at_time = self._client.offsets_at(places, self._start_ms) if by_time else {}
+        found = {}
+        for place in places:
+            first = place.topic == self._subscription.retry_topic  # whatever lies there is to be done
+            start_at = StartAt.FIRST if first else self._settings.start_at
+            added = place.topic in self._read_before or place.partition >= self._counted.get(place.topic, 0)
+            begin = start(place, start_at, limits[place], at_time.get(place), added=added)
+            _LOGGER.info("%s", begin.said)
+            found[place] = begin.stored
+        return found

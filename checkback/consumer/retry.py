@@ -1,0 +1,180 @@
+"""Records that a consumer sends back: to be tried again later, or as dead letters. No Kafka, no clock.
+
+What must travel with a message travels in headers whose names begin with ``checkback-``, not ``cb-``: those the job
+takes off when it delivers, and any job does, older ones too. These are an application's to it, so they arrive, byte for
+byte. They are read in a group's own topics only; in any other they mean nothing.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from checkback import limits
+from checkback.consumer.listener import ReceivedHeaders, ReceivedMessage
+from checkback.exceptions import ConfigurationError, ProtocolError
+from checkback.protocol import (
+    ACTION,
+    DELIVER_AT,
+    GROUP,
+    ID,
+    MAX_MS_DIGITS,
+    RESERVED_PREFIX,
+    TOPIC,
+    HalfAction,
+    Topics,
+    lawful_group,
+    lawful_name,
+    lawful_topic,
+)
+
+PREFIX = "checkback-"
+ORIGIN = "checkback-origin"
+"""``topic:partition:offset`` where it lay first."""
+ORIGIN_TIME = "checkback-origin-time"
+"""The time it had there, ms since 1970."""
+TRIES = "checkback-tries"
+"""How often it has been tried."""
+FIRST_ID = "checkback-first-id"
+"""The ``cb-id`` that it had there; absent when it had none."""
+WITHOUT_VALUE = "checkback-without-value"
+"""Numbers, with commas, of the application's headers that have no value, from 0: they travel with an empty one, since
+kafka-python writes no header without; absent when there are none."""
+REASON = "checkback-reason"
+"""Of a dead letter: why."""
+
+_MOST_REASON_BYTES = 1_000
+_MOST_TRIES = 1_000_000
+_MOST_PARTITION = 2**31 - 1
+_MOST_OFFSET = 2**63 - 1
+_MOST_MS = 2**63 - 1
+
+
+class SentBack(NamedTuple):
+    """A record that a consumer writes."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: ReceivedHeaders
+    partition: int | None = None
+    """None: any, the same for all records of a transaction."""
+
+
+class OwnTopics(NamedTuple):
+    """The topics that a consumer group writes to, and its retry topic, which it reads."""
+
+    group: str
+    later: str
+    retry: str
+    dead: str
+
+    @classmethod
+    def of(cls, topics: Topics, group: str) -> "OwnTopics":
+        """Those of a group.
+
+        Raises:
+            ConfigurationError: topics cannot be named after it.
+        """
+        own = cls(group, topics.later, topics.retry(group), topics.dead(group))
+        try:
+            lawful_group(group)
+            lawful_topic(own.retry)
+        except ProtocolError as error:
+            raise ConfigurationError(
+                f"The consumer group {group!r:.80} has topics that are named after it, {own.retry!r:.80}: take a name "
+                "of a-z A-Z 0-9 . _ -, of 200 characters at most."
+            ) from error
+        return own
+
+
+def tried_again(message: ReceivedMessage, own: OwnTopics, deliver_at_ms: int) -> SentBack:
+    """A half message with its own decision: the job delivers it to the retry topic at that time.
+
+    Raises:
+        ProtocolError: the job would not take it.
+    """
+    deliver_at = (DELIVER_AT, str(min(deliver_at_ms, 10**MAX_MS_DIGITS - 1)).encode())
+    return _half(message, own, message.tries + 1, [deliver_at])
+
+
+def begun_anew(message: ReceivedMessage, own: OwnTopics) -> SentBack:
+    """Likewise, of a dead letter as it was: at once, and as if it had never been tried.
+
+    Raises:
+        ProtocolError: the job would not take it.
+    """
+    return _half(message, own, 0, [])
+
+
+def for_everybody(message: ReceivedMessage) -> SentBack:
+    """A dead letter as it was, for its first topic and partition: all who read them get it, with its ``cb-id``."""
+    return SentBack(message.topic, *_content(message), message.headers, message.partition)
+
+
+def _half(message: ReceivedMessage, own: OwnTopics, tries: int, when: Sequence[tuple[str, bytes | None]]) -> SentBack:
+    headers: list[tuple[str, bytes | None]] = [
+        (ID, os.urandom(16).hex().encode()),
+        (GROUP, own.group.encode()),
+        (TOPIC, own.retry.encode()),
+        (ACTION, HalfAction.COMMIT.encode()),
+        *when,
+        *_travelling(message, tries),
+    ]
+    for name, _ in message.headers:
+        if not name.startswith(RESERVED_PREFIX):
+            lawful_name(name)
+    wrong = limits.too_large(message.value, message.key, headers)
+    if wrong:
+        raise ProtocolError(f"with the headers that travel with it, it is too large for {own.later} ({wrong})")
+    return SentBack(own.later, *_content(message), headers)
+
+
+def dead_letter(message: ReceivedMessage, own: OwnTopics, reason: str) -> SentBack:
+    """What lies in the group's dead letters."""
+    said = reason.encode(errors="replace")[:_MOST_REASON_BYTES].decode(errors="ignore").encode()
+    return SentBack(own.dead, *_content(message), [*_travelling(message, message.tries + 1), (REASON, said)])
+
+
+def as_it_was(message: ReceivedMessage) -> ReceivedMessage:
+    """A record of a group's own topics as the message that it was first, with how often it has been tried.
+
+    One that has no such headers, or others than we write, is as it lies there. Anybody may have written it.
+    """
+    ours = {name: content for name, content in reversed(message.headers) if name.startswith(PREFIX) and content}
+    try:
+        topic, partition, offset = ours[ORIGIN].decode().rsplit(":", 2)
+        tries, time_ms = int(ours[TRIES]), int(ours[ORIGIN_TIME])
+        place = (topic, int(partition), int(offset))
+        without_value = {int(number) for number in ours.get(WITHOUT_VALUE, b"").decode().split(",") if number}
+    except (KeyError, ValueError):
+        return message
+    bounded = ((tries, _MOST_TRIES), (place[1], _MOST_PARTITION), (place[2], _MOST_OFFSET), (time_ms, _MOST_MS))
+    if not all(0 <= number <= most for number, most in bounded):
+        return message
+    headers: list[tuple[str, bytes | None]] = [(ID, ours[FIRST_ID])] if FIRST_ID in ours else []
+    for number, (name, content) in enumerate(_applications(message.headers)):
+        headers.append((name, None if number in without_value else content))
+    return ReceivedMessage(*place, message.key, message.value, headers, time_ms, tries)
+
+
+def _travelling(message: ReceivedMessage, tries: int) -> list[tuple[str, bytes | None]]:
+    first_id = message.header(ID)
+    applications = _applications(message.headers)
+    without_value = ",".join(str(number) for number, (_, content) in enumerate(applications) if content is None)
+    return [
+        *((name, content or b"") for name, content in applications),
+        (ORIGIN, f"{message.topic}:{message.partition}:{message.offset}".encode()),
+        (ORIGIN_TIME, str(max(message.timestamp_ms, 0)).encode()),
+        (TRIES, str(tries).encode()),
+        *([] if first_id is None else [(FIRST_ID, first_id)]),
+        *([(WITHOUT_VALUE, without_value.encode())] if without_value else []),
+    ]
+
+
+def _applications(headers: ReceivedHeaders) -> list[tuple[str, bytes | None]]:
+    return [(name, content) for name, content in headers if not name.startswith((RESERVED_PREFIX, PREFIX))]
+
+
+def _content(message: ReceivedMessage) -> tuple[bytes | None, bytes | None]:
+    """Key and value. kafka-python writes no record that has neither: such a message comes back with an empty value."""
+    return message.key, b"" if message.key is None and message.value is None else message.value

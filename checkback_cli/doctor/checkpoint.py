@@ -1,0 +1,105 @@
+"""The checkpoint folder, where it is on this machine: whether it can be used, and whose topics it belongs to."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from checkback.job_in_kafka import Claim
+from checkback_cli.doctor.finding import Finding, ok, warning, wrong
+from checkback_cli.doctor.machine import local_folder
+from conf import Settings
+
+_NEW = "name the folder that belongs to these topics, or start on a new one with 'checkback run --new-checkpoint'"
+
+
+def about_checkpoint(settings: Settings, claim: Claim | None, ids: Mapping[str, str]) -> Iterator[Finding]:
+    """Whether it is there, can be written to, and belongs to these topics.
+
+    ``claim`` is who has the topics; ``ids`` are Kafka's own of them, by name, as far as they are known.
+    """
+    folder = local_folder(settings.job.checkpoint)
+    if folder is None:
+        said = f"{settings.job.checkpoint} is not on this machine: only a start reads it"
+        yield warning("checkpoint", said, "nothing, when the job starts; it says what is wrong")
+        return
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    if not there.is_dir():
+        yield wrong("checkpoint", f"{there} is not a folder", "name another one in job.checkpoint")
+        return
+    if not os.access(there, os.W_OK | os.X_OK):
+        yield wrong(
+            "checkpoint", f"{there} may not be written to", "give it to the job's user, or run this as that one"
+        )
+        return
+    if not (folder / "metadata").exists() and not (folder / "checkback.json").exists():
+        yield _empty(folder, claim)
+        return
+    facts, query = _read(folder / "checkback.json"), _read(folder / "metadata")
+    if facts is None or query is None:
+        torn = "checkback.json" if facts is None else "metadata"
+        yield wrong("checkpoint", f"{folder / torn} is missing or torn", f"restore the folder, or {_NEW}")
+        return
+    yield from mismatches(facts, str(query.get("id", "")), settings, claim, ids)
+
+
+def mismatches(
+    facts: Mapping[str, Any], query_id: str, settings: Settings, claim: Claim | None, ids: Mapping[str, str]
+) -> Iterator[Finding]:
+    """What in a checkpoint's own facts does not fit to settings and Kafka."""
+    prefix = settings.kafka.topic_prefix
+    now = {
+        "segment_size": settings.transactions.segment_size,
+        "state_partitions": settings.job.state_partitions,
+        "topic_prefix": prefix,
+    }
+    found = []
+    for name, value in now.items():
+        if name in facts and facts[name] != value:
+            said = f"it was made with {name} = {facts[name]}, now it is {value}"
+            found.append(wrong("checkpoint", said, f"set it back, or {_NEW}"))
+    for name in ("half", "op"):
+        known, seen = facts.get(f"{name}_topic_id"), ids.get(f"{prefix}{name}")
+        if known and seen and not same_id(str(known), seen):
+            found.append(wrong("checkpoint", f"{prefix}{name} was deleted and made again since it was begun", _NEW))
+    if claim is not None and query_id and claim.query_id != query_id:
+        said = f"another one has read these topics last: {claim}"
+        found.append(wrong("checkpoint", said, _NEW))
+    yield from found
+    if not found:
+        yield ok("checkpoint", f"{settings.job.checkpoint} belongs to these topics")
+
+
+def same_id(one: str, other: str) -> bool:
+    """Whether two spellings are the same id: Java writes base 64, Python a UUID."""
+    return _id_bytes(one) == _id_bytes(other)
+
+
+def _id_bytes(text: str) -> bytes | str:
+    import base64
+    import uuid
+
+    try:
+        return uuid.UUID(text).bytes
+    except ValueError:
+        pass
+    try:
+        return base64.b64decode(text.replace("-", "+").replace("_", "/") + "==", validate=False)
+    except ValueError:
+        return text
+
+
+def _empty(folder: Path, claim: Claim | None) -> Finding:
+    if claim is not None:
+        said = f"{folder} has none, and these topics belong to another one: {claim}"
+        return wrong("checkpoint", said, _NEW)
+    return ok("checkpoint", f"{folder} has none yet: the first start makes it")
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    try:
+        said = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return said if isinstance(said, dict) else None

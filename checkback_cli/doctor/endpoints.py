@@ -1,0 +1,99 @@
+"""The producers' check endpoints: whether the check service could reach them from here. They are not asked anything."""
+
+import socket
+import ssl
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from urllib.parse import urlsplit
+
+from checkback.announced import Announced, announced
+from checkback.protocol import Topics
+from checkback.times import said_duration
+from checkback.topic_reading import own_topic, reading_consumer, records_to_end
+from checkback_cli.doctor.finding import Finding, ok, warning
+from checkers.admission import AllowList
+from conf import Settings
+
+_SECONDS = 2.0
+_MOST = 50
+"""Endpoints that are connected to."""
+_AT_ONCE = 16
+
+
+def about_endpoints(settings: Settings, topics: Topics) -> Iterator[Finding]:
+    """Each live endpoint, and groups of which none is live."""
+    kafka = settings.kafka
+    with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer:
+        heard = announced(records_to_end(consumer, own_topic(consumer, topics.producers)))
+    now_ms = int(time.time() * 1000)
+    fixed = {name: [str(url) for url in urls] for name, urls in settings.checks.endpoints.items()}
+    live = live_endpoints(heard, fixed, settings.checks.endpoint_ttl, now_ms)
+    if not live:
+        todo = "producers announce theirs (CheckEndpoint), or checks.endpoints names them"
+        yield warning("endpoints", "no producer group has a live endpoint: nobody can be asked", todo)
+    for group, last_ms in gone(heard, live).items():
+        said = f"none of group {group} is live: the last was heard {said_duration(now_ms - last_ms)} ago"
+        yield warning("endpoints", said, "nothing, where the group has been taken down; else see why its processes end")
+    named = [(group, url) for group, urls in live.items() for url in urls]
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        answers = threads.map(lambda one: connect(one[1], settings), named[:_MOST])
+        for (group, url), trouble in zip(named, answers, strict=False):
+            if trouble:
+                todo = "see that it listens there and that this machine may connect; the job's may be another"
+                yield warning("endpoints", f"group {group}: {url} {trouble}", todo)
+            else:
+                yield ok("endpoints", f"group {group}: {url} takes connections")
+    if len(named) > _MOST:
+        yield ok("endpoints", f"{len(named) - _MOST} more were not connected to")
+
+
+def live_endpoints(
+    heard: Iterable[Announced], fixed: Mapping[str, Sequence[str]], ttl_ms: int, now_ms: int
+) -> dict[str, list[str]]:
+    """URLs by group, each once: those heard from within the time, and the fixed ones of the settings."""
+    found: dict[str, dict[str, None]] = {}
+    for one in heard:
+        if now_ms - one.heard_ms < ttl_ms:
+            found.setdefault(one.group, {})[one.url] = None
+    for group, urls in fixed.items():
+        found.setdefault(group, {}).update(dict.fromkeys(urls))
+    return {group: list(urls) for group, urls in found.items()}
+
+
+def gone(heard: Iterable[Announced], live: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Groups that were announced and have no live endpoint, with when they were heard last."""
+    found: dict[str, int] = {}
+    for one in heard:
+        if one.group not in live:
+            found[one.group] = max(found.get(one.group, 0), one.heard_ms)
+    return found
+
+
+def connect(url: str, settings: Settings) -> str:
+    """Connect, with TLS where the URL says so, and say what is in the way; empty: nothing."""
+    parts = urlsplit(url)
+    try:
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        allowed = AllowList(settings.checks.allowed_hosts)
+        refusal = allowed.refusal_of_literal(host)
+        if refusal is not None:
+            return f"is not asked: {refusal}"
+        with socket.create_connection((host, port), _SECONDS) as connection:
+            refusal = allowed.refusal(host, str(connection.getpeername()[0]))
+            if refusal is not None:
+                return f"is not asked: {refusal}"
+            if parts.scheme == "https":
+                with _tls(settings).wrap_socket(connection, server_hostname=host):
+                    pass
+    except (OSError, ValueError) as error:
+        return f"does not take connections: {error}"
+    return ""
+
+
+def _tls(settings: Settings) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=settings.checks.tls_ca or None)
+    if settings.checks.tls_certificate:
+        context.load_cert_chain(settings.checks.tls_certificate, settings.checks.tls_key or None)
+    return context

@@ -1,0 +1,65 @@
+"""The job: whether one runs, where, and whether its port can be had."""
+
+import errno
+import socket
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from checkback.job_in_kafka import JobInKafka
+from checkback.times import said_duration
+from checkback_cli.asking_job import look_for_job
+from checkback_cli.doctor.finding import Finding, ok, warning
+from conf import Settings
+
+if TYPE_CHECKING:
+    from status_page.facts import JobFacts
+
+_STALLED_MS = 60_000
+
+
+def about_job(settings: Settings, kafka: JobInKafka) -> Iterator[Finding]:
+    """Who has claimed the topics, whether it answers, and what it says of itself."""
+    found = look_for_job(settings, None, kafka)
+    if found.facts is not None:
+        yield from of_facts(found.facts)
+        return
+    if found.claim is None:
+        yield ok("job", found.silence)
+    else:
+        todo = "nothing, where it is meant to be down; else start it: 'checkback run'"
+        yield warning("job", f"{found.silence} Its topics are claimed by {found.claim}.", todo)
+    yield from about_port(settings)
+
+
+def of_facts(facts: "JobFacts") -> Iterator[Finding]:
+    """What a job that answers says."""
+    up = said_duration(facts.now_ms - facts.started_ms)
+    yield ok("job", f"{facts.job} {facts.version} runs on {facts.host}, for {up}")
+    if facts.batch is not None and facts.now_ms - facts.batch.ended_ms > _STALLED_MS:
+        ago = said_duration(facts.now_ms - facts.batch.ended_ms)
+        yield warning("job", f"its last batch ended {ago} ago", "see its log: Kafka away, or a batch that takes long")
+    for note in facts.notes:
+        yield warning("job", note, "'checkback status' shows more")
+    parked = sum(group.parked for group in facts.groups)
+    if parked:
+        yield warning("job", f"{parked:,} messages are parked", "decide them: 'checkback parked list'")
+
+
+def about_port(settings: Settings) -> Iterator[Finding]:
+    """Whether the port of the page can be had here, while no job has it."""
+    host, port = settings.http.host, settings.http.port
+    if not port:
+        yield ok("port", "http.port is 0: no status page, no metrics")
+        return
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, number) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(address)
+    except OSError as error:
+        taken = error.errno == errno.EADDRINUSE
+        said = f"{host}:{port} (http.port) {'is in use' if taken else f'cannot be had: {error.strerror or error}'}"
+        todo = "end what has it, or name another one: a job would run without status page and metrics"
+        yield warning("port", said, todo)
+    else:
+        yield ok("port", f"{host}:{port} is free")

@@ -1,0 +1,54 @@
+"""The settings, beyond what keeps them from being loaded."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from checkback_cli.doctor.finding import Finding, ok, warning
+from conf import Origin, Settings, origins
+
+
+def about_settings(settings: Settings, file: Path | None, bootstrap_servers: str | None) -> Iterator[Finding]:
+    """Where they came from, and what in them is likely not meant."""
+    changed = [one.key for one in origins(file, bootstrap_servers) if one.origin is not Origin.DEFAULT]
+    named = file or os.environ.get("CHECKBACK_CONFIG")
+    yield ok("settings", f"{named or 'no file'}, {len(changed)} of them not the defaults{_shown(changed)}")
+    local = [server for server in settings.kafka.bootstrap_servers.split(",") if _loopback(server)]
+    if local and len(local) < len(settings.kafka.bootstrap_servers.split(",")):
+        said = f"kafka.bootstrap_servers mixes this machine ({', '.join(local)}) with others"
+        yield warning("settings", said, "name the brokers of one cluster")
+    if settings.http.port and not _loopback_host(settings.http.host):
+        said = f"http.host is {settings.http.host}: others may look at the status page and see ids, groups and topics"
+        yield warning("settings", said, "put what decides who may in front of it, or set http.host = '127.0.0.1'")
+    if settings.http.token.get_secret_value() and "CHECKBACK_HTTP__TOKEN" not in os.environ:
+        yield warning(
+            "settings", "http.token is in the settings file", "set CHECKBACK_HTTP__TOKEN, and take it out there"
+        )
+    secured = settings.kafka.security
+    if secured.authenticated and not secured.encrypted:
+        said = "kafka.security.protocol is SASL_PLAINTEXT: what is sent can be read on the way"
+        yield warning("settings", said, "use SASL_SSL, where the network is not yours alone")
+    yield from _about_checks(settings)
+
+
+def _about_checks(settings: Settings) -> Iterator[Finding]:
+    if settings.transactions.check_max == 0:
+        yield warning(
+            "settings",
+            "transactions.check_max is 0: nobody is ever asked, and what has no op is given up on",
+            "set it to how often producers are to be asked (15)",
+        )
+    if not settings.checks.in_job:
+        yield ok("settings", "checks.in_job is false: checks are answered by 'checkback checks' alone")
+
+
+def _shown(keys: list[str]) -> str:
+    return f": {', '.join(keys[:8])}{', ...' if len(keys) > 8 else ''}" if keys else ""
+
+
+def _loopback(server: str) -> bool:
+    return _loopback_host(server.rpartition(":")[0].strip().strip("[]"))
+
+
+def _loopback_host(host: str) -> bool:
+    return host in {"localhost", "::1"} or host.startswith("127.")

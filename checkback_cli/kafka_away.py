@@ -1,0 +1,44 @@
+"""Says on standard error, once, that Kafka does not answer a command that waits for records; and when it does again."""
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import typer
+from kafka import KafkaConsumer
+from kafka.errors import KafkaError
+
+_LOOK_SECONDS = 3.0
+_ANSWER_MS = 2_000
+
+
+class AwayNotice:
+    """Looks, when nothing comes, whether Kafka is there at all: kafka-python's consumer waits without a word."""
+
+    def __init__(
+        self,
+        consumer: KafkaConsumer,
+        say: Callable[[str], Any] = lambda text: typer.echo(text, err=True),
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._consumer = consumer
+        self._say = say
+        self._clock = clock
+        self._looked_at = clock()
+        self._away = False
+
+    def look(self) -> None:
+        """Ask Kafka where the partitions end, if that was some seconds ago. Raises nothing when it does not answer."""
+        if self._clock() - self._looked_at < _LOOK_SECONDS:
+            return
+        try:
+            self._consumer.end_offsets(list(self._consumer.assignment()), timeout_ms=_ANSWER_MS)
+        except (KafkaError, OSError) as error:
+            if not self._away:
+                self._say(f"Kafka does not answer ({type(error).__name__}): waiting for it.")
+            self._away = True
+        else:
+            if self._away:
+                self._say("Kafka answers again.")
+            self._away = False
+        self._looked_at = self._clock()

@@ -1,0 +1,82 @@
+"""The application behind the job's port: ``/metrics``, the pages, the API."""
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from conf import Settings
+from status_page.acting import Acting
+from status_page.api import Api
+from status_page.deciding import Deciding
+from status_page.facts import JobView
+from status_page.guard import Guard
+from status_page.pages import Showing
+from status_page.rendering import Pages
+from status_page.signing_in import SigningIn
+from status_page.site import Site, operator_ops
+from status_page.story import Story
+from status_page.transactions import Transactions
+
+
+def status_app(
+    settings: Settings,
+    view: JobView,
+    transactions: Transactions,
+    registry: CollectorRegistry,
+    story: Story | None = None,
+) -> Starlette:
+    """All of it. Nothing that it does raises an exception into whoever serves it."""
+    deciding = Deciding(transactions.index, operator_ops(settings))
+    signing_in = SigningIn(settings.http.token.get_secret_value())
+    return site_app(Site(settings, view, transactions, registry, deciding, signing_in, story))
+
+
+def site_app(site: Site) -> Starlette:
+    """The same, of its parts."""
+    pages = Pages(site)
+    showing, acting, api = Showing(site, pages), Acting(site, pages), Api(site)
+    programs = _Programs(site)
+    routes = [
+        Route("/metrics", programs.scraped),
+        Route("/healthz", programs.healthy),
+        Route("/", showing.overview),
+        Route("/transactions", showing.transactions),
+        Route("/transactions/{named:path}/story", showing.story),
+        Route("/transactions/{named:path}", showing.transaction),
+        Route("/parked", showing.parked),
+        Route("/groups", showing.groups),
+        Route("/style.css", showing.style),
+        Route("/icon.svg", showing.icon),
+        Route("/sign-in", acting.sign_in, methods=["GET", "POST"]),
+        Route("/sign-out", acting.sign_out, methods=["POST"]),
+        Route("/decide", acting.confirm, methods=["GET"]),
+        Route("/decide", acting.decide, methods=["POST"]),
+        Route("/decided/{receipt}", acting.decided),
+        *api.routes(),
+        Route("/{rest:path}", showing.nothing),
+    ]
+    names = (site.settings.http.host, *site.settings.http.names)
+    return Starlette(routes=routes, middleware=[Middleware(Guard, names=names)])
+
+
+class _Programs:
+    """What programs ask every few seconds."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def scraped(self, request: Request) -> Response:
+        """All metrics, or those named (``name[]``), in the format that is accepted."""
+        encoder, content_type = choose_encoder(request.headers.get("accept", ""))
+        wanted = request.query_params.getlist("name[]")
+        registry = self._site.registry.restricted_registry(wanted) if wanted else self._site.registry
+        return Response(encoder(registry), headers={"content-type": content_type})
+
+    def healthy(self, _: Request) -> Response:
+        """200 as long as the job can be asked how it stands. Whether it stalls, the metrics say."""
+        facts = self._site.view.facts()
+        return JSONResponse({"job": facts.job, "version": facts.version, "batch": facts.batch and facts.batch.number})

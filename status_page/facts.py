@@ -1,0 +1,135 @@
+"""What the page and its API show of a job: plain data, which the job gives. Times are ms since 1970."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class FlowPoint:
+    """What happened in one stretch of time."""
+
+    time_ms: int
+    """Where it begins."""
+    half: int = 0
+    committed: int = 0
+    rolled_back: int = 0
+    checked: int = 0
+    parked: int = 0
+    rejected: int = 0
+
+
+@dataclass(frozen=True)
+class PartitionBacklog:
+    """Records of a half or op partition that the job has not taken in."""
+
+    topic: str
+    partition: int
+    records: int
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """A half or op partition in which somebody's open Kafka transaction hides what lies behind it."""
+
+    topic: str
+    partition: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class BatchFacts:
+    """The last batch that has ended."""
+
+    number: int
+    ended_ms: int
+    seconds: float
+    phases: dict[str, float] = field(default_factory=dict)
+    """Seconds by phase, in the order they ran."""
+    records: int = 0
+    records_per_second: float = 0.0
+
+
+@dataclass(frozen=True)
+class OpenOfTopic:
+    """Undecided transactions of one group for one real topic."""
+
+    topic: str
+    open: int
+    oldest_ms: int
+    """When the oldest of them was taken in."""
+
+
+@dataclass(frozen=True)
+class EndpointFacts:
+    """A check endpoint, as the check service in this process sees it."""
+
+    url: str
+    state: str
+    """``well``; ``resting``: it failed, or fell silent, and is left alone; ``tried``: failed, and asked."""
+    heard_seconds: float | None = None
+    """Since its last heartbeat; None for one that is named in the settings."""
+    reason: str = ""
+    """Why it rests."""
+
+
+@dataclass(frozen=True)
+class GroupFacts:
+    """A producer group."""
+
+    group: str
+    open: int = 0
+    open_bytes: int = 0
+    delayed: int = 0
+    parked: int = 0
+    topics: tuple[OpenOfTopic, ...] = ()
+    endpoints: tuple[EndpointFacts, ...] = ()
+    waiting: int = 0
+    """Checks that wait in the check service of this process, or are under way."""
+    barred: str = ""
+    """Why its new half messages are rejected; empty: they are not."""
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """When the oldest undecided one was taken in; None when there is none, or it is not known."""
+        return min((one.oldest_ms for one in self.topics), default=None)
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """A job at a moment."""
+
+    job: str
+    version: str
+    run: str
+    """The id of this run."""
+    host: str
+    kafka: str
+    topic_prefix: str
+    checkpoint: str
+    started_ms: int
+    now_ms: int
+    batch: BatchFacts | None = None
+    """None until the first batch has ended."""
+    batches: tuple[BatchFacts, ...] = ()
+    """The last ones, the newest last; at most 100."""
+    backlog: tuple[PartitionBacklog, ...] = ()
+    held_back: tuple[HeldBack, ...] = ()
+    state_bytes: int | None = None
+    """None: not known yet. So after a start, for some minutes, unless it was the first."""
+    counted: bool = False
+    """Whether ``groups`` has all that is open. Not so after a start, for some minutes: then it has what changed."""
+    groups: tuple[GroupFacts, ...] = ()
+    """At most 1,000, those with most that is open or parked first."""
+    flow: tuple[FlowPoint, ...] = ()
+    """The last hour, oldest first, in stretches of 30 s."""
+    checks_in_job: bool = True
+    """Whether the check service runs in this process; else endpoints and ``waiting`` are not known here."""
+    notes: tuple[str, ...] = ()
+    """What whoever is on call should read first: sentences."""
+
+
+class JobView(Protocol):
+    """The job, as the page asks it. Called from the page's threads; answers at once."""
+
+    def facts(self) -> JobFacts:
+        """How it stands now."""

@@ -1,0 +1,88 @@
+"""Bodies of requests: short ones, and from our own forms."""
+
+import json
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.requests import Request
+
+MOST_BYTES = 256 * 1024
+"""Of a body: 500 transactions, with ids in an alphabet that is long in URLs, fit in."""
+_FIELDS = 2_000
+
+
+class RefusedError(Exception):
+    """A request that is answered with ``status`` and a sentence; ``wait_seconds``: try again after that time."""
+
+    def __init__(self, status: int, sentence: str, wait_seconds: int = 0) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.sentence = sentence
+        self.wait_seconds = wait_seconds
+
+
+class Form:
+    """Fields of a form; a name may come several times."""
+
+    def __init__(self, pairs: list[tuple[str, str]]) -> None:
+        self._pairs = pairs
+
+    def one(self, name: str) -> str:
+        """The first value of a field; empty when there is none."""
+        return next((value for key, value in self._pairs if key == name), "")
+
+    def all(self, name: str) -> list[str]:
+        """All values of a field."""
+        return [value for key, value in self._pairs if key == name]
+
+
+async def form_of(request: Request) -> Form:
+    """The fields of a form that one of our own pages sent.
+
+    Raises:
+        RefusedError: it is none, too long, or another site's page sent it.
+    """
+    _refuse_others(request)
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
+        raise RefusedError(415, "Send a form (application/x-www-form-urlencoded).")
+    body = await _body(request)
+    try:
+        pairs = parse_qsl(body.decode("ascii", "replace"), keep_blank_values=True, max_num_fields=_FIELDS)
+    except ValueError as error:
+        raise RefusedError(413, f"A form has at most {_FIELDS} fields.") from error
+    return Form(pairs)
+
+
+async def json_of(request: Request) -> Any:
+    """What a program sent.
+
+    Raises:
+        RefusedError: it is no JSON, or too long.
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise RefusedError(415, "Send JSON (content-type: application/json).")
+    body = await _body(request)
+    try:
+        said = json.loads(body)
+        json.dumps(said, ensure_ascii=False).encode()  # half a character is text in JSON, and nowhere else
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(400, "The body is not JSON.") from error
+    return said
+
+
+def _refuse_others(request: Request) -> None:
+    """Browsers say where a form comes from; the session's cookie and the form's token would keep it out as well."""
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+        raise RefusedError(403, "This form was sent by a page of another site.")
+    if request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
+        raise RefusedError(403, "This form was sent by a page of another site.")
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BYTES:
+            raise RefusedError(413, f"A request has at most {MOST_BYTES:,} bytes.")
+    return bytes(body)

@@ -1,0 +1,63 @@
+"""What all pages are made from."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from prometheus_client import CollectorRegistry
+from starlette.requests import Request
+
+from checkback.operator_ops import OperatorOps
+from checkback.protocol import Topics
+from conf import Settings
+from status_page.deciding import Deciding, Ops
+from status_page.facts import JobView
+from status_page.index import Index
+from status_page.signing_in import Session, SigningIn
+from status_page.standing import Standing
+from status_page.story import Story
+from status_page.transactions import Transactions
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+@dataclass(frozen=True)
+class Site:
+    """The job as it is asked, the lists, who may act, and how."""
+
+    settings: Settings
+    view: JobView
+    transactions: Transactions
+    registry: CollectorRegistry
+    deciding: Deciding
+    signing_in: SigningIn
+    story: Story | None = None
+    now_ms: Callable[[], int] = field(default=_now_ms)
+
+    @property
+    def index(self) -> Index:
+        """The lists."""
+        return self.transactions.index
+
+    @property
+    def standing(self) -> Standing:
+        """How far they can be relied on."""
+        return self.transactions.standing()
+
+    @property
+    def cookie(self) -> str:
+        """Of a session. Cookies do not heed ports: two jobs of one machine must not share a name."""
+        return f"checkback-{self.settings.http.port}"
+
+    def session(self, request: Request) -> Session | None:
+        """Whose browser has signed in."""
+        return self.signing_in.session(request.cookies.get(self.cookie, ""))
+
+
+def operator_ops(settings: Settings) -> Callable[[], Ops]:
+    """What opens a writer of ops."""
+    kafka = settings.kafka
+    return partial(OperatorOps, kafka.bootstrap_servers, Topics(kafka.topic_prefix), kafka.python_client)

@@ -1,0 +1,102 @@
+"""How people say times, numbers and reasons. All times are ms since 1970."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from checkback.in_doubt import InDoubt
+from status_page.facts import EndpointFacts, GroupFacts
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
+_LATE_SECONDS = 15
+"""A question that nobody has answered for this long waits for somebody who can be asked."""
+
+
+def duration(seconds: float) -> str:
+    """``4 min 12 s``: the two largest units, none that is zero; tenths below ten seconds."""
+    if seconds < 0.95:
+        return f"{max(0, round(seconds * 1000))} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    rest = round(seconds)
+    parts = []
+    for size, unit in _UNITS:
+        number, rest = divmod(rest, size)
+        parts.append((number, unit))
+    for first, second in pairwise(parts):
+        if first[0]:
+            return " ".join(f"{number} {unit}" for number, unit in (first, second) if number)
+    return f"{parts[-1][0]} s"
+
+
+def age(then_ms: int, now_ms: int) -> str:
+    """How long ago something was; ``just now`` for the last second, and for what a clock puts into the future."""
+    seconds = (now_ms - then_ms) // 1000
+    if seconds < 1:
+        return "just now"
+    return f"{seconds} s" if seconds < 60 else duration(seconds)
+
+
+def utc(time_ms: int) -> str:
+    """``2026-11-22 09:30:00 UTC``; what no calendar has, as the number."""
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ms} ms since 1970"
+
+
+def machine_time(time_ms: int) -> str:
+    """The same for programs: ``2026-11-22T09:30:00Z``; empty for what no calendar has."""
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def number(value: float) -> str:
+    """``12,345``; one digit behind the point below a hundred, unless it is a whole number."""
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:,.1f}"
+
+
+def count(value: int, one: str, many: str = "") -> str:
+    """``1 record``, ``2 records``."""
+    return f"{value:,} {one if value == 1 else many or one + 's'}"
+
+
+def size(value: int | None) -> str:
+    """``12.3 KiB``; ``none`` for None."""
+    if value is None:
+        return "none"
+    amount, unit = float(value), _BYTES[0]
+    for unit in _BYTES:  # noqa: B007  (the last one is what is said)
+        if amount < 1024:
+            break
+        amount /= 1024
+    return f"{value:,} B" if unit == "B" else f"{amount:,.1f} {unit}"
+
+
+def why_in_doubt(row: InDoubt, group: GroupFacts | None, now_ms: int) -> str:
+    """Why a transaction is not decided, as far as that is known."""
+    unheard = why_unasked(group.endpoints if group else ())
+    waited = (now_ms - row.asked_ms) / 1000
+    if row.last_answer == "unreachable":
+        return f"Nobody could be asked: {unheard}" if unheard else "Nobody could be asked"
+    if waited >= _LATE_SECONDS and unheard:
+        return f"Nobody can be asked: {unheard}"
+    if row.last_answer == "unknown":
+        return f"Its producers did not know, {count(row.attempt - 1, 'time')} of {row.check_max:,}"
+    if row.last_answer:
+        return f"The last answer was {row.last_answer}"
+    return "Asked for the first time, not answered yet"
+
+
+def why_unasked(endpoints: Iterable[EndpointFacts]) -> str:
+    """Why nobody of a group is asked; empty: somebody is, or nothing is known of its endpoints."""
+    known = list(endpoints)
+    resting = [one for one in known if one.state == "resting"]
+    if not known or len(resting) < len(known):
+        return ""
+    reason = resting[0].reason
+    all_of = "its endpoint rests" if len(known) == 1 else f"all {len(known)} endpoints rest"
+    return f"{all_of} ({reason})" if reason else all_of

@@ -1,0 +1,273 @@
+"""The job's metrics, for Prometheus. ``docs/metrics.md`` lists them; it is made from here."""
+
+import threading
+from collections import Counter as Counts
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, disable_created_metrics
+from prometheus_client.registry import Collector
+
+from checkback.version import __version__
+from state import Tallies
+from streaming.batch import BatchReport
+from streaming.fairness.held_back import Place
+from streaming.observing.bounded import MOST, OTHER, Labels
+from streaming.observing.progress import BatchProgress
+from streaming.observing.reason_kinds import kind_of
+from streaming.observing.waits import BATCH_BUCKETS, Waits
+
+_CHECKS = {
+    "checked": "asked",
+    "check_commit": "commit",
+    "check_rollback": "rollback",
+    "check_unknown": "unknown",
+    "check_unreachable": "unreachable",
+}
+EVENTS = (
+    "half",
+    "applied",
+    "without_effect",
+    "duplicate",
+    "rejected",
+    "op",
+    "conflict",
+    "unknown",
+    "check_unknown",
+    "check_unreachable",
+    "committed",
+    "rolled_back",
+    "delayed",
+    "parked",
+    "resumed",
+    "abandoned",
+    "held",
+    "undeliverable",
+    "redelivered",
+    "checked",
+    "malformed",
+    "gone",
+    "cut",
+)
+"""Counts of a batch that say what happened; docs/semantics.md says what each is of."""
+NO_EVENTS = frozenset({"read", "read_bytes", "state_bytes", "state_bytes_before"})
+"""Counts of a batch that say how large it was, not what happened."""
+_REASONS = {
+    "parked": "Messages left to operators",
+    "held": "Committed messages that their topics did not take now",
+    "rejected": "Half messages and ops that were not taken",
+}
+
+
+class OpenNow(NamedTuple):
+    """Undecided transactions of one group for one real topic."""
+
+    group: str
+    topic: str
+    number: int
+    oldest_seconds: float
+
+
+class KeptNow(NamedTuple):
+    """What one group has under way."""
+
+    group: str
+    open_bytes: int
+    delayed: int
+    parked: int
+
+
+class JobMetrics:
+    """What the job has done since it started, and how it stands. Bounded: no label has more than 200 values.
+
+    ``refresh`` is called whenever Prometheus asks: it is to call :meth:`stands`.
+    """
+
+    def __init__(self, job: str, refresh: Callable[[], None] = lambda: None) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call] # it has no types; created series would double all others
+        self.registry = registry = CollectorRegistry()
+        registry.register(_Refresh(refresh))  # the first, so that the others say how it stands at that moment
+        self._groups = Labels()
+        self._told: set[tuple[str, str]] = set()
+        self._keeping: set[str] = set()
+        self._standing_lock = threading.Lock()
+        info = Gauge("checkback_job_info", "1, with the job's name and version", ["name", "version"], registry=registry)
+        info.labels(job, __version__).set(1)
+        self._events = Counter(
+            "checkback_events", "What happened to half messages and ops, by event", ["event"], registry=registry
+        )
+        for event in EVENTS:  # there with 0: an increase from nothing is none to Prometheus
+            self._events.labels(event)
+        self._checks = Counter(
+            "checkback_checks",
+            "Checks, by producer group and result; asked: those written to the check topic",
+            ["group", "result"],
+            registry=registry,
+        )
+        self._given_back = Counter(
+            "checkback_check_attempts_given_back",
+            "Checks for which nobody could be asked: they use up no attempt",
+            registry=registry,
+        )
+        self._by_reason = {
+            what: Counter(f"checkback_{what}", f"{said}, by reason", ["reason"], registry=registry)
+            for what, said in _REASONS.items()
+        }
+        self._records = Counter("checkback_records_written", "Records written to Kafka", registry=registry)
+        self._published = Counter(
+            "checkback_rows_published", "Rows written to tables, by destination", ["destination"], registry=registry
+        )
+        self._skipped = Counter(
+            "checkback_partitions_skipped",
+            "State partitions of a repeated batch that were in Kafka already",
+            registry=registry,
+        )
+        self._held_back = Gauge(
+            "checkback_partition_held_back_seconds",
+            "For how long somebody's open Kafka transaction has hidden what lies behind it",
+            ["topic", "partition"],
+            registry=registry,
+        )
+        self._open = Gauge(
+            "checkback_open_transactions",
+            "Undecided transactions, by producer group and real topic",
+            ["group", "topic"],
+            registry=registry,
+        )
+        self._oldest = Gauge(
+            "checkback_oldest_open_seconds",
+            "Age of the oldest undecided transaction, by producer group and real topic",
+            ["group", "topic"],
+            registry=registry,
+        )
+        self._kept = {
+            name: Gauge(f"checkback_{name}", f"{said}, by producer group", ["group"], registry=registry)
+            for name, said in (
+                ("open_bytes", "Bytes of undecided half messages"),
+                ("delayed_messages", "Committed messages that wait for their time"),
+                ("parked_messages", "Messages that wait for an operator"),
+            )
+        }
+        self._batches = _BatchMetrics(registry)
+        self._waits = Waits()
+        registry.register(self._waits)
+
+    def held_back(self, place: Place, seconds: float) -> None:
+        """For how long a half or op partition has been held back; 0 when it is not."""
+        self._held_back.labels(place.topic, str(place.partition)).set(seconds)
+
+    def observe(self, report: BatchReport) -> None:
+        """Add what one batch did."""
+        for event, number in report.counts.items():
+            if event not in NO_EVENTS:
+                self._events.labels(event).inc(number)
+        self._given_back.inc(report.counts["check_unreachable"])
+        self._count_checks(report.tallies)
+        for (what, reason), number in report.reasons.items():
+            self._by_reason[what].labels(kind_of(reason)).inc(number)
+        self._records.inc(report.written)
+        for destination, number in report.published.items():
+            self._published.labels(destination).inc(number)
+        self._skipped.inc(report.skipped_partitions)
+        self._waits.add(report.tallies, report.seconds)
+
+    def progress(self, progress: BatchProgress) -> None:
+        """Add what Spark says of a batch that has ended."""
+        self._batches.add(progress)
+
+    def state_bytes(self, size: int) -> None:
+        """So much is stored."""
+        self._batches.state.set(size)
+
+    def stands(self, open_now: Iterable[OpenNow], kept: Iterable[KeptNow]) -> None:
+        """How it stands now, those with most first."""
+        with self._standing_lock:
+            self._stands_by_topic(open_now)
+        summed: dict[str, Counts[str]] = {}
+        for number, (group, size, delayed, parked) in enumerate(kept):
+            found = summed.setdefault(group if number < MOST else OTHER, Counts())
+            found.update({"open_bytes": size, "delayed_messages": delayed, "parked_messages": parked})
+        with self._standing_lock:  # two may ask at once
+            for name, gauge in self._kept.items():
+                for group, numbers in summed.items():
+                    gauge.labels(group).set(numbers[name])
+                for group in self._keeping - summed.keys():
+                    gauge.remove(group)
+            self._keeping = set(summed)
+
+    def _stands_by_topic(self, open_now: Iterable[OpenNow]) -> None:
+        numbers: Counts[tuple[str, str]] = Counts()
+        oldest: dict[tuple[str, str], float] = {}
+        for place, (group, topic, number, seconds) in enumerate(open_now):
+            key = (group, topic) if place < MOST and group else (OTHER, OTHER)
+            numbers[key] += number
+            oldest[key] = max(seconds, oldest.get(key, 0.0))
+        for key in self._told - numbers.keys():
+            self._open.labels(*key).set(0)
+            self._oldest.labels(*key).set(0)
+        if len(self._told) > 10 * MOST:
+            self._open.clear()
+            self._oldest.clear()
+            self._told = set()
+        self._told |= numbers.keys()
+        for key, number in numbers.items():
+            self._open.labels(*key).set(number)
+            self._oldest.labels(*key).set(oldest[key])
+
+    def _count_checks(self, tallies: Tallies) -> None:
+        for tally, number in tallies.items():
+            if tally.name in _CHECKS:
+                group = self._groups.of(tally.group)
+                for result in _CHECKS.values():
+                    self._checks.labels(group, result)  # all are there once the group is
+                self._checks.labels(group, _CHECKS[tally.name]).inc(number)
+
+
+class _Refresh(Collector):
+    def __init__(self, refresh: Callable[[], None]) -> None:
+        self._refresh = refresh
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())
+
+    def collect(self) -> Iterator[Metric]:
+        self._refresh()
+        return iter(())
+
+
+class _BatchMetrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._seconds = Histogram(
+            "checkback_batch_seconds", "Duration of batches", buckets=BATCH_BUCKETS, registry=registry
+        )
+        self._phases = Counter(
+            "checkback_batch_phase_seconds", "Time spent in batches, by phase", ["phase"], registry=registry
+        )
+        self._input = Counter("checkback_records_read", "Records read from half and op topic", registry=registry)
+        self._batch = Gauge("checkback_batch", "Number of the last batch that has ended", registry=registry)
+        self._ended = Gauge(
+            "checkback_batch_end_timestamp_seconds",
+            "When the last batch ended, or else the job was started, since 1970",
+            registry=registry,
+        )
+        self._ended.set_to_current_time()
+        self._backlog = Gauge(
+            "checkback_backlog_records",
+            "Records of a half or op partition that are not read yet",
+            ["topic", "partition"],
+            registry=registry,
+        )
+        self._segments = Gauge("checkback_state_segments", "Segments that have state", registry=registry)
+        self.state = Gauge("checkback_state_bytes", "Bytes of state, as it is stored", registry=registry)
+
+    def add(self, progress: BatchProgress) -> None:
+        facts = progress.facts
+        self._seconds.observe(facts.seconds)
+        for phase, seconds in facts.phases.items():
+            self._phases.labels(phase.replace(" ", "_")).inc(seconds)
+        self._input.inc(facts.records)
+        self._batch.set(facts.number)
+        self._ended.set(facts.ended_ms / 1000)
+        for one in progress.backlog:
+            self._backlog.labels(one.topic, str(one.partition)).set(one.records)
+        self._segments.set(progress.segments)

@@ -1,0 +1,41 @@
+"""What whoever is on call should read first, in sentences."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from status_page.facts import GroupFacts, JobFacts
+
+_STANDS_STILL_SECONDS = 60
+_BEHIND = 100_000
+_MOST = 10
+
+
+def notes_of(facts: JobFacts) -> JobFacts:
+    """The same with its notes."""
+    return replace(facts, notes=tuple(_notes(facts))[:_MOST])
+
+
+def _notes(facts: JobFacts) -> Iterator[str]:
+    since_ms = facts.batch.ended_ms if facts.batch else facts.started_ms
+    still = (facts.now_ms - since_ms) // 1000
+    if still >= _STANDS_STILL_SECONDS:
+        what = "No batch has ended" if facts.batch else "The first batch has not ended"
+        yield f"{what} for {still} s: messages wait. The job's log says why."
+    for held in facts.held_back:
+        yield (
+            f"Partition {held.partition} of {held.topic} is held back by an open Kafka transaction since "
+            f"{held.seconds:.0f} s: what lies behind it waits."
+        )
+    behind = sum(one.records for one in facts.backlog)
+    if behind >= _BEHIND:
+        yield f"The job is {behind:,} records behind."
+    for group in facts.groups:
+        yield from _of_group(group, known=facts.checks_in_job)
+
+
+def _of_group(group: GroupFacts, *, known: bool) -> Iterator[str]:
+    if group.barred:
+        yield f"New half messages are rejected: {group.barred}."
+    if known and group.waiting and not any(one.state == "well" for one in group.endpoints):
+        why = next((one.reason for one in group.endpoints if one.reason), "it has announced none, or they are gone")
+        yield f"No check endpoint of group {group.group} answers ({why}); {group.open:,} of its transactions are open."

@@ -1,0 +1,159 @@
+"""What people see of a running job: gathered from its batches, its check service and its quotas."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from checkback.version import __version__
+from checkers.facts import GroupStanding
+from conf import Settings
+from state import Usage
+from status_page.facts import BatchFacts, EndpointFacts, GroupFacts, HeldBack, JobFacts, OpenOfTopic
+from streaming.batch import BatchReport, OpenBySegment
+from streaming.fairness.fairness import Standing
+from streaming.fairness.held_back import Place
+from streaming.observing.flow import Flow
+from streaming.observing.limits import tell_limits
+from streaming.observing.metrics import JobMetrics, KeptNow, OpenNow
+from streaming.observing.notes import notes_of
+from streaming.observing.open_transactions import OpenTransactions
+from streaming.observing.progress import BatchProgress, batch_progress
+from streaming.ownership.claim import Owner
+
+_MOST_GROUPS = 1_000
+_MOST_BATCHES = 100
+_NOTHING = Standing(None, None, {})
+
+ChecksStanding = Callable[[], Mapping[str, GroupStanding]]
+"""By producer group. Answers within a second."""
+_NO_CHECKS = GroupStanding(0, 0, ())
+
+
+class Observation:
+    """A :class:`~status_page.facts.JobView`. Told of batches by the job's threads, asked by the page's."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.metrics = JobMetrics(settings.job.name, self._refresh)
+        tell_limits(self.metrics.registry, settings)
+        self._open = OpenTransactions()
+        self._flow = Flow()
+        self._lock = threading.Lock()
+        self._batches: deque[BatchFacts] = deque(maxlen=_MOST_BATCHES)
+        self._last: BatchProgress | None = None
+        self._held_back: dict[Place, float] = {}
+        self._started_ms = _now_ms()
+        self._owner: Owner | None = None
+        self._standing: Callable[[], Standing] = lambda: _NOTHING
+        self._checks: ChecksStanding = dict
+
+    def of(self, owner: Owner, standing: Callable[[], Standing], checks: ChecksStanding | None) -> None:
+        """Whose job it is, and whom to ask about quotas and checks."""
+        self._owner, self._standing = owner, standing
+        self._checks = checks or dict
+
+    def batch(self, report: BatchReport) -> None:
+        """A batch is written."""
+        self.metrics.observe(report)
+        self._open.changed(report.batch, report.still_open)
+        self._flow.add(_now_ms(), report.counts)
+
+    def counted(self, still_open: OpenBySegment) -> None:
+        """The state was counted."""
+        self._open.begin_with(still_open)
+
+    def progress(self, said: Mapping[str, Any]) -> BatchProgress | None:
+        """What Spark says of a batch; None when that was said before."""
+        number = int(said["batchId"])
+        if self._last is not None and number <= self._last.facts.number:
+            return None
+        found = batch_progress(said)
+        with self._lock:
+            self._last = found
+            self._batches.append(found.facts)
+        self.metrics.progress(found)
+        return found
+
+    def held_back(self, place: Place, seconds: float) -> None:
+        """For how long a half or op partition has been held back; 0 when it is not."""
+        self.metrics.held_back(place, seconds)
+        with self._lock:
+            if seconds:
+                self._held_back[place] = seconds
+            else:
+                self._held_back.pop(place, None)
+
+    def _refresh(self) -> None:
+        """Let the metrics say how it stands."""
+        standing, now_ms = self._standing(), _now_ms()
+        by_topic = sorted(self._open.by_topic().items(), key=lambda one: -one[1][0])
+        self.metrics.stands(
+            [OpenNow(*key, number, max(0, now_ms - oldest) / 1000) for key, (number, oldest) in by_topic],
+            [
+                KeptNow(group, usage.open_bytes, usage.delayed, usage.parked)
+                for group, usage in sorted((standing.usages or {}).items(), key=lambda one: -one[1].open_bytes)
+            ],
+        )
+        if standing.state_bytes is not None:
+            self.metrics.state_bytes(standing.state_bytes)
+
+    def facts(self) -> JobFacts:
+        """How it stands now."""
+        settings, standing, now_ms = self._settings, self._standing(), _now_ms()
+        with self._lock:
+            batches, last = tuple(self._batches), self._last
+            held_back = tuple(HeldBack(place.topic, place.partition, s) for place, s in self._held_back.items())
+        owner = self._owner
+        facts = JobFacts(
+            job=settings.job.name,
+            version=__version__,
+            run=owner.run if owner else "",
+            host=owner.host if owner else "",
+            kafka=settings.kafka.bootstrap_servers,
+            topic_prefix=settings.kafka.topic_prefix,
+            checkpoint=settings.job.checkpoint,
+            started_ms=self._started_ms,
+            now_ms=now_ms,
+            batch=last.facts if last else None,
+            batches=batches,
+            backlog=last.backlog if last else (),
+            held_back=held_back,
+            state_bytes=standing.state_bytes,
+            counted=self._open.counted,
+            groups=self._groups(standing),
+            flow=self._flow.points(now_ms),
+            checks_in_job=settings.checks.in_job,
+        )
+        return notes_of(facts)
+
+    def _groups(self, standing: Standing) -> tuple[GroupFacts, ...]:
+        usages, checks = standing.usages or {}, self._checks()
+        topics: dict[str, list[OpenOfTopic]] = {}
+        for (group, topic), (number, oldest_ms) in self._open.by_topic().items():
+            topics.setdefault(group, []).append(OpenOfTopic(topic, number, oldest_ms))
+        found = []
+        for group in usages.keys() | topics.keys() | checks.keys() | standing.barred.keys():
+            usage = usages.get(group, Usage())
+            open_now = topics.get(group, [])
+            asked = checks.get(group, _NO_CHECKS)
+            found.append(
+                GroupFacts(
+                    group=group,
+                    open=sum(one.open for one in open_now),
+                    open_bytes=usage.open_bytes,
+                    delayed=usage.delayed,
+                    parked=usage.parked,
+                    topics=tuple(sorted(open_now, key=lambda one: -one.open)),
+                    endpoints=tuple(EndpointFacts(*one) for one in asked.endpoints),
+                    waiting=asked.waiting,
+                    barred=standing.barred.get(group, ""),
+                )
+            )
+        found.sort(key=lambda one: (-one.open - one.parked, one.group))
+        return tuple(found[:_MOST_GROUPS])
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

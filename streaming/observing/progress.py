@@ -1,0 +1,78 @@
+"""What Spark says of a batch that has ended."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from status_page.facts import BatchFacts, PartitionBacklog
+
+_PHASES = {
+    "latestOffset": "ask Kafka for its ends",
+    "queryPlanning": "plan",
+    "walCommit": "write offsets",
+    "getBatch": "get batch",
+    "addBatch": "evaluate and write",
+    "commitOffsets": "note the end",
+}
+"""Spark's names of what takes time in a batch, and ours, in their order; ``triggerExecution`` is all of them."""
+
+Places = dict[tuple[str, int], int]
+"""Offsets by topic and partition."""
+
+
+@dataclass(frozen=True)
+class BatchProgress:
+    """A batch that has ended."""
+
+    facts: BatchFacts
+    read_to: Places
+    """Where the next batch begins."""
+    backlog: tuple[PartitionBacklog, ...]
+    """As the ends of the topics were when the batch was begun."""
+    segments: int
+    """That have state."""
+
+
+def batch_progress(progress: Mapping[str, Any]) -> BatchProgress:
+    """Of a ``StreamingQueryProgress``."""
+    took = progress["durationMs"] or {}
+    seconds = took.get("triggerExecution", 0) / 1000
+    records = read_to = latest = None
+    for source in progress["sources"]:
+        ends = _offsets(source["endOffset"])
+        if ends is not None:
+            records, read_to, latest = source["numInputRows"], ends, _offsets(source["latestOffset"])
+    backlog = tuple(
+        PartitionBacklog(*place, max(0, end - (read_to or {}).get(place, 0)))
+        for place, end in sorted((latest or {}).items())
+    )
+    facts = BatchFacts(
+        number=int(progress["batchId"]),
+        ended_ms=_began_ms(progress["timestamp"]) + int(took.get("triggerExecution", 0)),
+        seconds=seconds,
+        phases={said: took[name] / 1000 for name, said in _PHASES.items() if name in took},
+        records=records or 0,
+        records_per_second=(records or 0) / seconds if seconds else 0.0,
+    )
+    segments = sum(operator["numRowsTotal"] for operator in progress["stateOperators"])
+    return BatchProgress(facts, read_to or {}, backlog, segments)
+
+
+def _began_ms(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+def _offsets(said: Any) -> Places | None:
+    """Kafka's; None of a source that is not Kafka."""
+    found = json.loads(said) if isinstance(said, str) else said
+    if not isinstance(found, Mapping):
+        return None
+    return dict(_flat(found))
+
+
+def _flat(offsets: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[tuple[str, int], int]]:
+    for topic, partitions in offsets.items():
+        for partition, offset in partitions.items():
+            yield (topic, int(partition)), int(offset)

@@ -1,0 +1,158 @@
+"""A Kafka in memory, for tests of what a consumer does with its answers: one member at a time, no rebalances.
+
+What it lacks: other members, sessions, partitions that move, compaction, transactions that others see.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+
+from checkback.consumer import Place, ReceivedMessage
+from checkback.consumer.clients.base import Connection, Limits, Member, NewTopic, OffsetsGoneError, Rebalances
+from checkback.consumer.offsets_metadata import Stored
+from checkback.consumer.retry import SentBack
+from checkback.exceptions import CheckbackError
+
+_AT_ONCE = 100
+
+
+@dataclass
+class FakeKafka:
+    """Logs and what a group has stored; a :class:`~checkback.consumer.clients.base.Clients`."""
+
+    logs: dict[Place, list[ReceivedMessage]] = field(default_factory=dict)
+    first: dict[Place, int] = field(default_factory=dict)
+    stored_offsets: dict[Place, Stored] = field(default_factory=dict)
+    stores: list[dict[Place, Stored]] = field(default_factory=list)
+    written: list[SentBack] = field(default_factory=list)
+    failures: list[CheckbackError] = field(default_factory=list)
+    """Raised by the next transactions, one each."""
+    committed_all_the_same: bool = False
+    """Whether a transaction that fails was committed."""
+    rebalances: "SimpleQueue[Callable[[Rebalances], None]]" = field(default_factory=SimpleQueue)
+    """What happens within the next polls."""
+    topics: dict[str, int] = field(default_factory=lambda: {"cb.later": 1})
+
+    def write(self, topic: str, *values: bytes, key: bytes | None = None, partition: int = 0) -> None:
+        """Messages at the end of a partition."""
+        place = Place(topic, partition)
+        log = self.logs.setdefault(place, [])
+        self.topics[topic] = max(self.topics.get(topic, 0), partition + 1)
+        for value in values:
+            log.append(ReceivedMessage(topic, partition, len(log), key, value, [("cb-id", value)], 1_000 + len(log)))
+
+    def consumer(self, connection: Connection) -> "FakeClient":
+        return FakeClient(self)
+
+    def sender(self, connection: Connection, transactional_id: str) -> "FakeSender":
+        return FakeSender(self)
+
+    def stored(self, connection: Connection, places: Collection[Place]) -> dict[Place, Stored]:
+        return {place: self.stored_offsets[place] for place in places if place in self.stored_offsets}
+
+
+class FakeClient:
+    """A :class:`~checkback.consumer.clients.GroupClient`."""
+
+    def __init__(self, kafka: FakeKafka) -> None:
+        self.kafka = kafka
+        self.positions: dict[Place, int] = {}
+        self.paused = set[Place]()
+        self.joined: Rebalances | None = None
+
+    def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
+        self.joined = rebalances
+        rebalances.assigned(
+            [Place(name, number) for name in topics for number in range(self.kafka.topics.get(name, 0))]
+        )
+
+    def poll(self, seconds: float) -> Mapping[Place, Sequence[ReceivedMessage]]:
+        while self.joined is not None and not self.kafka.rebalances.empty():
+            self.kafka.rebalances.get()(self.joined)
+        found = {}
+        for place, position in self.positions.items():
+            log, first = self.kafka.logs.get(place, []), self.kafka.first.get(place, 0)
+            if not first <= position <= len(log):
+                raise OffsetsGoneError({place: position})
+            if place not in self.paused and position < len(log):
+                found[place] = log[position : position + _AT_ONCE]
+        for place, messages in found.items():
+            self.positions[place] += len(messages)
+        return found
+
+    def begin(self, positions: Mapping[Place, int]) -> None:
+        self.positions.update(positions)
+        self.paused -= positions.keys()
+
+    def pause(self, places: Collection[Place]) -> None:
+        self.paused |= set(places)
+
+    def resume(self, places: Collection[Place]) -> None:
+        self.paused -= set(places)
+
+    def stored(self, places: Collection[Place]) -> dict[Place, Stored]:
+        return {place: self.kafka.stored_offsets[place] for place in places if place in self.kafka.stored_offsets}
+
+    def store(self, offsets: Mapping[Place, Stored]) -> None:
+        self.kafka.stores.append(dict(offsets))
+        self.kafka.stored_offsets.update(offsets)
+
+    def limits(self, places: Collection[Place]) -> dict[Place, Limits]:
+        return {place: Limits(self.kafka.first.get(place, 0), len(self.kafka.logs.get(place, []))) for place in places}
+
+    def offsets_at(self, places: Collection[Place], time_ms: int) -> dict[Place, int]:
+        return {
+            place: sum(message.timestamp_ms < time_ms for message in self.kafka.logs.get(place, [])) for place in places
+        }
+
+    def partitions(self, topics: Collection[str]) -> dict[str, int]:
+        return {name: self.kafka.topics[name] for name in topics if name in self.kafka.topics}
+
+    def end_known(self, place: Place) -> int | None:
+        return len(self.kafka.logs.get(place, []))
+
+    def reads_next(self, place: Place) -> int | None:
+        return self.positions.get(place)
+
+    def make_topics(self, topics: Sequence[NewTopic]) -> list[str]:
+        self.kafka.topics |= {topic.name: topic.partitions for topic in topics}
+        return [topic.name for topic in topics]
+
+    def members(self) -> list[Member]:
+        return []
+
+    def membership(self) -> object:
+        return None
+
+    def close(self) -> None:
+        if self.joined is not None:
+            joined, self.joined = self.joined, None
+            offsets = joined.leaving(list(self.positions))
+            if offsets:
+                self.store(offsets)
+            joined.left(list(self.positions))
+
+
+class FakeSender:
+    """A :class:`~checkback.consumer.clients.Sender`."""
+
+    def __init__(self, kafka: FakeKafka) -> None:
+        self.kafka = kafka
+
+    def send(
+        self,
+        records: Sequence[SentBack],
+        offsets: Mapping[Place, Stored],
+        membership: object,
+        *,
+        one_by_one: bool = False,
+    ) -> None:
+        failure = self.kafka.failures.pop(0) if self.kafka.failures else None
+        if failure is None or self.kafka.committed_all_the_same:
+            self.kafka.written.extend(records)
+            self.kafka.stored_offsets.update(offsets)
+        if failure is not None:
+            raise failure
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,208 @@
+"""What people see of a job: gathered from made-up batches."""
+
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checkback.protocol import UNDELIVERABLE
+from conf import Settings
+from state import SUM, WAIT_EDGES_MS, Collector, OpenOf, Tally
+from status_page.facts import EndpointFacts, GroupFacts, HeldBack, JobFacts, PartitionBacklog
+from streaming.batch import BatchReport
+from streaming.observing.bounded import OTHER, Labels
+from streaming.observing.flow import STRETCH_MS, STRETCHES, Flow
+from streaming.observing.metrics import JobMetrics, KeptNow, OpenNow
+from streaming.observing.notes import notes_of
+from streaming.observing.observation import Observation
+from streaming.observing.open_transactions import OpenTransactions
+from streaming.observing.progress import batch_progress
+from streaming.observing.reason_kinds import kind_of
+from streaming.reported import open_by_segment, open_to_json, tallies_of, tallies_to_json
+
+ONE, TWO = (0, 0), (0, 4096)
+ORDERS = ("shop", "orders")
+RESTING = EndpointFacts("http://a", "resting", 1.0, "refused")
+
+
+def progress(**changed: Any) -> dict[str, Any]:
+    """As Spark says it, of batch 7."""
+    return {
+        "batchId": 7,
+        "timestamp": "2026-11-23T09:30:00.250Z",
+        "durationMs": {"addBatch": 400, "walCommit": 20, "triggerExecution": 500},
+        "sources": [
+            {
+                "description": "KafkaV2",
+                "numInputRows": 30,
+                "endOffset": '{"cb.half":{"0":20,"1":5},"cb.op":{"0":5,"1":0}}',
+                "latestOffset": '{"cb.half":{"0":50,"1":5},"cb.op":{"0":5,"1":0}}',
+            },
+            {"description": "RateStream", "numInputRows": 1, "endOffset": 12, "latestOffset": 12},
+        ],
+        "stateOperators": [{"numRowsTotal": 3, "numRowsDroppedByWatermark": 0}],
+        **changed,
+    }
+
+
+def test_what_spark_says_of_a_batch() -> None:
+    found = batch_progress(progress())
+    assert (found.facts.number, found.facts.seconds, found.facts.records) == (7, 0.5, 30)
+    assert found.facts.records_per_second == pytest.approx(60)
+    assert found.facts.ended_ms == 1795426200750
+    assert found.facts.phases == {"write offsets": 0.02, "evaluate and write": 0.4}
+    assert found.read_to[("cb.half", 0)] == 20
+    assert {(one.topic, one.partition): one.records for one in found.backlog if one.records} == {("cb.half", 0): 30}
+    assert found.segments == 3
+
+
+def test_what_is_open_is_of_the_last_batch_that_said_so() -> None:
+    open_now = OpenTransactions()
+    open_now.changed(0, {ONE: {ORDERS: OpenOf(3, 100)}, TWO: {ORDERS: OpenOf(2, 50)}})
+    assert open_now.counted, "what the first batch of a checkpoint says is all there is"
+    assert open_now.by_topic() == {ORDERS: OpenOf(5, 50)}
+    open_now.changed(1, {TWO: {}})
+    assert open_now.by_topic() == {ORDERS: OpenOf(3, 100)}
+
+
+def test_a_count_of_the_state_changes_nothing_that_batches_have_said_since() -> None:
+    open_now = OpenTransactions()
+    open_now.changed(9, {ONE: {ORDERS: OpenOf(1, 300)}, TWO: {}})
+    assert not open_now.counted
+    open_now.begin_with({ONE: {ORDERS: OpenOf(7, 1)}, TWO: {ORDERS: OpenOf(7, 1)}, (1, 0): {ORDERS: OpenOf(2, 40)}})
+    assert open_now.counted
+    assert open_now.by_topic() == {ORDERS: OpenOf(3, 40)}
+
+
+def test_flow_is_of_the_last_hour() -> None:
+    flow = Flow()
+    flow.add(10 * STRETCH_MS, {"half": 1})
+    flow.add((9 + STRETCHES) * STRETCH_MS, {"half": 2, "committed": 1, "read": 9})
+    points = flow.points((9 + STRETCHES) * STRETCH_MS)
+    assert [(point.half, point.committed) for point in points if point.half] == [(1, 0), (2, 1)]
+    assert [point.half for point in flow.points((10 + STRETCHES) * STRETCH_MS) if point.half] == [2]
+    assert len(points) == STRETCHES
+
+
+def test_what_takes_long_is_measured_in_whole_and_in_sizes() -> None:
+    made = Collector()
+    made.measured("delivery", np.array([0, 40, 4_000, -5]))
+    tallies: Counter[Tally] = made._tallies
+    assert sum(number for tally, number in tallies.items() if tally.size != SUM) == 4
+    assert tallies[Tally("delivery_ms", "", SUM)] == 4_040
+    metrics = JobMetrics("job")
+    metrics.observe(BatchReport(0, 4, 0, Counter(), tallies=tallies, seconds=0.5))
+    sample = metrics.registry.get_sample_value
+    assert sample("checkback_delivery_seconds_count") == 4
+    assert sample("checkback_delivery_seconds_sum") == pytest.approx(4.04 + 4 * 0.5)
+    assert sample("checkback_delivery_seconds_bucket", {"le": "0.5"}) == 0
+    assert sample("checkback_delivery_seconds_bucket", {"le": "1"}) == 3
+
+
+@pytest.mark.parametrize("wait_ms", [1, 7, 999, 60_000, 86_400_000])
+def test_a_size_is_a_fifth_too_large_at_most(wait_ms: int) -> None:
+    edge = int(WAIT_EDGES_MS[np.searchsorted(WAIT_EDGES_MS, wait_ms)])
+    assert wait_ms <= edge <= math.ceil(wait_ms * 1.2)
+
+
+def test_checks_are_counted_by_group_and_result_and_groups_are_bounded() -> None:
+    metrics = JobMetrics("job")
+    tallies = Counter({Tally("checked", f"group-{number}", SUM): 1 for number in range(1_000)})
+    tallies[Tally("check_unreachable", "group-0", SUM)] = 2
+    metrics.observe(BatchReport(0, 0, 0, Counter(check_unreachable=2), tallies=tallies))
+    sample = metrics.registry.get_sample_value
+    assert sample("checkback_checks_total", {"group": "group-0", "result": "unreachable"}) == 2
+    assert sample("checkback_checks_total", {"group": OTHER, "result": "asked"}) == 800
+    assert sample("checkback_check_attempts_given_back_total") == 2
+
+
+def test_what_is_open_no_more_is_zero_and_the_rest_is_other() -> None:
+    metrics = JobMetrics("job")
+    metrics.stands([OpenNow("shop", "orders", 5, 9.0)], [KeptNow("shop", 100, 1, 2)])
+    assert metrics.registry.get_sample_value("checkback_parked_messages", {"group": "shop"}) == 2
+    metrics.stands([OpenNow(f"g{number}", "t", 1, 3.0) for number in range(300)], [])
+    sample = metrics.registry.get_sample_value
+    assert sample("checkback_open_transactions", {"group": "shop", "topic": "orders"}) == 0
+    assert sample("checkback_open_transactions", {"group": OTHER, "topic": OTHER}) == 100
+    assert sample("checkback_parked_messages", {"group": "shop"}) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        (f"{UNDELIVERABLE} orders: no such topic", f"{UNDELIVERABLE} topic: no such topic"),
+        ("group shop has 7 of quotas.open = 5; it is let in again", "group over quotas.open"),
+        ("its cb-deliver-at is more than transactions.delay_max (7) ahead", None),
+    ],
+)
+def test_reasons_are_of_few_kinds(reason: str, kind: str | None) -> None:
+    assert kind is None or kind_of(reason) == kind
+    assert kind_of(reason) == kind_of(reason.replace("7", "123,456"))
+
+
+def test_labels_are_bounded() -> None:
+    labels = Labels(2)
+    assert [labels.of(name) for name in ("a", "b", "c", "a")] == ["a", "b", OTHER, "a"]
+
+
+def test_what_tasks_tell_the_driver_arrives_as_it_was() -> None:
+    tallies = Counter({Tally("checked", "shop", SUM): 3, Tally("delivery", "", 17): 2})
+    assert tallies_of([tallies_to_json(tallies)] * 2) == tallies + tallies
+    still_open = {ONE: {ORDERS: OpenOf(3, 100), ("", ""): OpenOf(1, 5)}, TWO: {}}
+    assert open_by_segment([open_to_json(still_open)]) == still_open
+
+
+def test_the_facts_of_a_job() -> None:
+    observation = Observation(Settings())
+    observation.batch(BatchReport(0, 3, 0, Counter(half=4, committed=3), still_open={ONE: {ORDERS: OpenOf(1, 100)}}))
+    assert observation.progress(progress()) is not None
+    assert observation.progress(progress()) is None, "it was said before"
+    facts = observation.facts()
+    assert facts.batch is not None
+    assert (facts.batch.number, facts.counted, len(facts.batches)) == (7, True, 1)
+    (group,) = facts.groups
+    assert (group.group, group.open, group.oldest_ms) == ("shop", 1, 100)
+    assert facts.flow[-1].committed == 3
+    labels = dict(zip(("group", "topic"), ORDERS, strict=True))
+    assert observation.metrics.registry.get_sample_value("checkback_open_transactions", labels) == 1
+
+
+def facts(**changed: Any) -> JobFacts:
+    names = ("job", "version", "run", "host", "kafka", "topic_prefix", "checkpoint")
+    given: dict[str, Any] = {**dict.fromkeys(names, "x"), "started_ms": 0, "now_ms": 1_000, **changed}
+    return JobFacts(**given)
+
+
+@pytest.mark.parametrize(
+    ("changed", "note"),
+    [
+        ({"now_ms": 61_000}, "The first batch has not ended for 61 s"),
+        (
+            {"held_back": (HeldBack("cb.op", 3, 40.0),)},
+            "Partition 3 of cb.op is held back by an open",
+        ),
+        ({"backlog": (PartitionBacklog("cb.half", 0, 123_456),)}, "The job is 123,456 records behind"),
+        ({"groups": (GroupFacts("shop", open=7, waiting=1),)}, "No check endpoint of group shop answers"),
+        (
+            {
+                "groups": (
+                    GroupFacts("shop", waiting=1, endpoints=(EndpointFacts("http://a", "resting", 1.0, "refused"),)),
+                )
+            },
+            "(refused)",
+        ),
+        (
+            {"groups": (GroupFacts("shop", barred="group shop has too much"),)},
+            "New half messages are rejected: group",
+        ),
+    ],
+)
+def test_what_to_read_first(changed: dict[str, Any], note: str) -> None:
+    assert note in " ".join(notes_of(facts(**changed)).notes)
+
+
+def test_nothing_is_said_where_all_is_well() -> None:
+    well = (EndpointFacts("http://a", "well"), RESTING)
+    assert not notes_of(facts(groups=(GroupFacts("shop", open=3, waiting=2, endpoints=well),))).notes

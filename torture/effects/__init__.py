@@ -1,0 +1,1 @@
+"""Fault runs with consumers that book effects through the inbox. ``checkback torture --consumers``."""

@@ -1,0 +1,219 @@
+"""How each fault is done to the consumers, or to what they need."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
+
+from torture.effects import shop
+from torture.effects.member import SESSION_SECONDS
+from torture.effects.orders import ALWAYS, TOPIC, Order
+from torture.effects.schedule import Fault, Round
+from torture.effects.steps import CLOSES, REBALANCING, Step
+from torture.effects.strike import Strike, give, struck, withdraw
+from torture.effects.system import EffectsSystem, Member
+from torture.system import NotRecoveredError
+
+_COME_SECONDS = 60.0
+"""For a consumer to come to a step."""
+_OTHERS_SECONDS = 15.0
+"""For the others to go on without one that was stopped, unless it holds the database's lock."""
+_DIE_SECONDS = 90.0
+_ASK_SECONDS = 30.0
+_END_SECONDS = 10.0
+_READ_AGAIN_SECONDS = 0.5
+_LOOK_SECONDS = 0.02
+_DEATHS_UNTIL_ALONE = 3
+"""After so many readers have ended without a word, the next one begins messages alone."""
+
+
+def inject(system: EffectsSystem, this: Round) -> float:
+    """Do it, and bring back what an operator or an orchestrator would.
+
+    Returns:
+        When recovery began (``time.time()``).
+
+    Raises:
+        NotRecoveredError: the system did not do in time what it must.
+    """
+    return _FAULTS[this.fault](system, this)
+
+
+def _kill_at_step(system: EffectsSystem, this: Round) -> float:
+    if this.step in REBALANCING:
+        return _kill_at_rebalance(system, this)
+    if this.step in CLOSES:
+        return _kill_at_close(system, this)
+    if this.step is Step.BEGUN_ALONE:
+        return _kill_when_alone(system, this)
+    _strike(system, this)
+    return time.time()
+
+
+def _kill_at_rebalance(system: EffectsSystem, this: Round) -> float:
+    """Another consumer joins; it, or one of those that have to give it partitions, dies and is not started again."""
+    victim = _strike(system, this, system.add_member)
+    system.remove(victim)
+    return time.time()
+
+
+def _kill_at_close(system: EffectsSystem, this: Round) -> float:
+    _strike(system, this, _drawn(system, this).process.terminate)
+    return time.time()
+
+
+def _kill_when_alone(system: EffectsSystem, this: Round) -> float:
+    """An order kills readers until one begins messages alone; that one dies as it does.
+
+    Where readers have just died of other orders they begin this one alone from the first, and it may be a dead letter.
+    """
+    _strike(system, this, lambda: shop.want(system.ground.folder, Order(deaths=_DEATHS_UNTIL_ALONE)))
+    name = _wanted(system)
+    system.wait_until(lambda: _has_end(system, name), _DIE_SECONDS, f"{name}, which kills three readers, had no end")
+    return time.time()
+
+
+def _poison(system: EffectsSystem, _this: Round) -> float:
+    """An order that kills each consumer that reads it must become a dead letter."""
+    shop.want(system.ground.folder, Order(deaths=ALWAYS))
+    name = _wanted(system)
+
+    otherwise = f"{name}, which kills its readers, became no dead letter"
+    system.wait_until(lambda: _is_dead(system, name), _DIE_SECONDS, otherwise)
+    return time.time()
+
+
+def _kill(system: EffectsSystem, this: Round) -> float:
+    _drawn(system, this).process.kill()
+    return time.time()
+
+
+def _kill_all(system: EffectsSystem, _this: Round) -> float:
+    for member in system.members:
+        with suppress(ProcessLookupError):
+            os.kill(member.process.pid, signal.SIGKILL)
+    return time.time()
+
+
+def _stop_one(system: EffectsSystem, this: Round) -> float:
+    """1. One is stopped.  2. The others do its work, once its session is over.  3. It continues, and must not store."""
+    if this.step is None:  # 1
+        zombie = _drawn(system, this)
+        os.kill(zombie.process.pid, signal.SIGSTOP)
+    else:
+        zombie = _strike(system, this, stop=True)
+    stopped = time.time()
+    with suppress(NotRecoveredError):  # 2
+        system.wait_for_effects(stopped + SESSION_SECONDS, _OTHERS_SECONDS)
+    os.kill(zombie.process.pid, signal.SIGCONT)  # 3
+    return time.time()
+
+
+def _restart(system: EffectsSystem, this: Round) -> float:
+    member = _drawn(system, this)
+    system.end(member)
+    system.start_again(member)
+    return time.time()
+
+
+def _change_members(system: EffectsSystem, _this: Round) -> float:
+    system.add_member()
+    system.wait_for_effects(time.time())
+    system.remove(system.members[0])
+    return time.time()
+
+
+def _add_partition(system: EffectsSystem, _this: Round) -> float:
+    system.partitions += 1
+    admin = AdminClient({"bootstrap.servers": system.ground.broker.bootstrap_servers, "log_level": 0})
+    admin.create_partitions([NewPartitions(TOPIC, system.partitions)])[TOPIC].result(_ASK_SECONDS)
+    shop.grow(system.ground.folder, system.partitions)
+    return time.time()
+
+
+def _kill_broker(system: EffectsSystem, _this: Round) -> float:
+    system.ground.broker.kill()
+    system.ground.broker.start()
+    return time.time()
+
+
+def _restart_broker(system: EffectsSystem, _this: Round) -> float:
+    system.ground.broker.stop()
+    system.ground.broker.start()
+    return time.time()
+
+
+def _kill_job(system: EffectsSystem, _this: Round) -> float:
+    system.job.kill_driver()
+    system.restart_job()
+    return time.time()
+
+
+def _strike(
+    system: EffectsSystem, this: Round, bring_about: Callable[[], object] = lambda: None, *, stop: bool = False
+) -> Member:
+    """Order it, wait until it was carried out, and say by whom. ``bring_about``: what has a consumer come there."""
+    folder = system.ground.folder
+    there = {member.transport for member in system.members}
+    transport = this.transport if this.transport in there else ""
+    strike = Strike(this.step or Step.LISTENER_BEGUN, this.number, this.after, transport, stop)
+    there_are = {member.process.pid: (member, member.process) for member in system.members}
+    give(folder, strike)
+    bring_about()
+    deadline = time.monotonic() + _COME_SECONDS
+    try:
+        while True:
+            pid = struck(folder, strike)
+            if pid in there_are:
+                break
+            if time.monotonic() > deadline:
+                raise NotRecoveredError(f"Within {_COME_SECONDS:.0f} s no consumer came to the step '{this.step}'.")
+            system.supervise()
+            there_are |= {member.process.pid: (member, member.process) for member in system.members}
+            time.sleep(_LOOK_SECONDS)
+    finally:
+        withdraw(folder)
+    member, process = there_are[pid]
+    if not stop:
+        process.wait(_END_SECONDS)
+    return member
+
+
+def _wanted(system: EffectsSystem) -> str:
+    folder = system.ground.folder
+    system.wait_until(lambda: bool(shop.wanted_id(folder)), _ASK_SECONDS, "the shop did not send what was wanted")
+    return shop.wanted_id(folder)
+
+
+def _has_end(system: EffectsSystem, name: str) -> bool:
+    system.books.read()
+    return bool(system.books.effects[name]) or _is_dead(system, name)
+
+
+def _is_dead(system: EffectsSystem, name: str) -> bool:
+    time.sleep(_READ_AGAIN_SECONDS)
+    return name in system.look.dead_letters()[0]
+
+
+def _drawn(system: EffectsSystem, this: Round) -> Member:
+    return random.Random(this.seed).choice(system.members)  # noqa: S311  (dice, no secret)
+
+
+_FAULTS: dict[Fault, Callable[[EffectsSystem, Round], float]] = {
+    Fault.KILLED_AT_STEP: _kill_at_step,
+    Fault.KILLED: _kill,
+    Fault.ALL_KILLED: _kill_all,
+    Fault.ZOMBIE: _stop_one,
+    Fault.RESTARTED: _restart,
+    Fault.MEMBERS_CHANGED: _change_members,
+    Fault.PARTITION_ADDED: _add_partition,
+    Fault.BROKER_KILLED: _kill_broker,
+    Fault.BROKER_RESTARTED: _restart_broker,
+    Fault.JOB_KILLED: _kill_job,
+    Fault.POISONED: _poison,
+}

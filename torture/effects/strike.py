@@ -1,0 +1,96 @@
+"""Death, or standstill, at a step of a consumer: ordered by a file, carried out by the first who gets there."""
+
+import json
+import os
+import random
+import signal
+import threading
+from collections import Counter
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from torture.effects.steps import Step
+
+_FILE = "strike.json"
+_UNDER_WAY_SECONDS = 0.008
+"""About as long as a broker takes to store an offset or to end a transaction."""
+
+
+@dataclass(frozen=True)
+class Strike:
+    """What is to happen to the consumer that comes to a step."""
+
+    step: Step
+    number: int
+    """Of the strike: none is carried out twice."""
+    after: int = 1
+    """How often a consumer comes there before."""
+    transport: str = ""
+    """Only those on this Kafka client; empty: any."""
+    stop: bool = False
+    """SIGSTOP in place of SIGKILL."""
+
+
+def give(folder: Path, strike: Strike) -> None:
+    """Order it; there is one at a time."""
+    draft = folder / f"{_FILE}.draft"
+    draft.write_text(json.dumps(asdict(strike)), encoding="utf-8")
+    draft.rename(folder / _FILE)
+
+
+def struck(folder: Path, strike: Strike) -> int | None:
+    """Process id of who has carried it out; None: nobody yet."""
+    found = list(folder.glob(f"{_FILE}.{strike.number}-*"))
+    return int(found[0].name.rpartition("-")[2]) if found else None
+
+
+def withdraw(folder: Path) -> None:
+    """Take back what nobody has carried out."""
+    (folder / _FILE).unlink(missing_ok=True)
+
+
+class Watch:
+    """In a consumer: told of each step, it carries out the strike for that step, if there is one. From any thread."""
+
+    def __init__(self, folder: Path, transport: str) -> None:
+        self._folder = folder
+        self._transport = transport
+        self._lock = threading.Lock()
+        self._came: Counter[int] = Counter()
+        self.closing = False
+        """The consumer was told to end."""
+
+    def __call__(self, step: Step) -> None:
+        """It is there."""
+        strike = self._claimed(step)
+        if strike is not None:
+            _carry_out(strike)
+
+    def under_way(self, step: Step) -> None:
+        """It begins what takes a moment, in which it is to be struck."""
+        strike = self._claimed(step)
+        if strike is not None:
+            seconds = random.uniform(0, _UNDER_WAY_SECONDS)  # noqa: S311  (dice, no secret)
+            threading.Timer(seconds, _carry_out, [strike]).start()
+
+    def _claimed(self, step: Step) -> Strike | None:
+        try:
+            told = json.loads((self._folder / _FILE).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        strike = Strike(**told)
+        if strike.step != step or strike.transport not in {"", self._transport}:
+            return None
+        with self._lock:
+            self._came[strike.number] += 1
+            if self._came[strike.number] < strike.after:
+                return None
+        with suppress(FileNotFoundError):  # somebody else was quicker
+            (self._folder / _FILE).rename(self._folder / f"{_FILE}.{strike.number}-{os.getpid()}")
+            return strike
+        return None
+
+
+def _carry_out(strike: Strike) -> None:
+    os.kill(os.getpid(), signal.SIGSTOP if strike.stop else signal.SIGKILL)

@@ -1,0 +1,227 @@
+"""The running system of a fault run with consumers: a shop, a job, a group; and who starts again what ends."""
+
+import itertools
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Self
+
+from checkback.consumer.listener import Place
+from torture.effects import shop
+from torture.effects.books import Books
+from torture.effects.kafka_look import KafkaLook, Open
+from torture.effects.member import STACKS, TRY_AGAIN, WITH_INBOX
+from torture.effects.oracle import Verdict, judge
+from torture.effects.orders import PARTITIONS
+from torture.effects.schedule import TRANSPORTS
+from torture.ground import Ground
+from torture.processes import JobProcess, Process
+from torture.system import NotRecoveredError
+from torture.undecided import undecided
+
+MEMBERS = 3
+_RECOVER_SECONDS = 120.0
+_POLL_SECONDS = 0.1
+_REST_LOOK_SECONDS = 1.0
+_CLOSE_SECONDS = 30.0
+_PRINT_SECONDS = 1.0
+
+
+@dataclass
+class Member:
+    """A consumer of the group, and the processes it was, one after the other."""
+
+    number: int
+    transport: str
+    process: Process
+
+
+class EffectsSystem:
+    """Everything under fault; use it as a context manager. Times are seconds of ``time.time()``."""
+
+    def __init__(self, ground: Ground, seed: int, *, inbox: bool, clients: Sequence[str] = TRANSPORTS) -> None:
+        self.ground = ground
+        self._inbox = inbox
+        self._clients = clients
+        self._numbers = itertools.count(1)
+        self.partitions = PARTITIONS
+        self.books = Books(ground.folder)
+        self.look = KafkaLook(ground.broker.bootstrap_servers, ground.topics)
+        self.stops: list[str] = []
+        """What was said by those of this round that ended without being killed."""
+        self.broken = ""
+        """What the first consumer said that ended by itself."""
+        self._stored: Mapping[Place, int] = {}
+        self._shop = self._start(["torture.effects.shop", *self._common, str(seed)], "shop.log")
+        self.job = self._start_job()
+        self.members: list[Member] = []
+        for _ in range(MEMBERS):
+            self.add_member()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in (self._shop, self.job, *(member.process for member in self.members)):
+            process.kill()
+
+    def add_member(self) -> Member:
+        """One more in the group, on the Kafka client that fewer have."""
+        number, taken = next(self._numbers), Counter(member.transport for member in self.members)
+        transport = min(self._clients, key=lambda name: taken[name])
+        self.members.append(Member(number, transport, self._start_consumer(number, transport)))
+        return self.members[-1]
+
+    def start_again(self, member: Member) -> None:
+        """Another process in place of one that has ended."""
+        member.process = self._start_consumer(member.number, member.transport)
+
+    def remove(self, member: Member) -> None:
+        """One less; it may be dead already."""
+        self.members.remove(member)
+        self.end(member)
+
+    def end(self, member: Member) -> None:
+        """Have it end in order."""
+        member.process.terminate()
+        if member.process.wait(_CLOSE_SECONDS) is None:
+            raise NotRecoveredError(f"A consumer did not end within {_CLOSE_SECONDS:.0f} s of SIGTERM.")
+        if member.process.exit_status not in {0, -signal.SIGKILL}:
+            self._note(member)
+
+    def restart_job(self) -> None:
+        """Another job in place of one that has ended."""
+        self.job = self._start_job()
+
+    def supervise(self) -> None:
+        """What an orchestrator does: start again what has ended."""
+        if self.job.exit_status is not None:
+            self.stops.append(f"the job, exit {self.job.exit_status}: {_last_line(self.job)}")
+            self.restart_job()
+        for member in self.members:
+            if member.process.exit_status is not None:
+                self._note(member)
+                self.start_again(member)
+
+    def wait_until(self, holds: Callable[[], bool], seconds: float, otherwise: str) -> None:
+        """Wait until the condition holds, starting again what ends.
+
+        Raises:
+            NotRecoveredError: it did not in time.
+        """
+        deadline = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > deadline:
+                raise NotRecoveredError(f"Within {seconds:.0f} s {otherwise}.")
+            self.supervise()
+            time.sleep(_POLL_SECONDS)
+
+    def wait_for_effects(self, since: float, seconds: float = _RECOVER_SECONDS) -> float:
+        """Seconds from ``since`` until in each partition an order had its effect that was committed after it.
+
+        Raises:
+            NotRecoveredError: not in time.
+        """
+        partitions = range(self.partitions)
+        self.wait_until(lambda: self.books.went_on(since, partitions), seconds, "not every partition went on")
+        return time.time() - since
+
+    def offsets_gone_back(self) -> list[str]:
+        """Partitions whose stored offset is before the one of the last time: a zombie's, or a late answer's."""
+        stored = {place: one.offset for place, one in self.look.stored().items()}
+        before, self._stored = self._stored, stored
+        return [
+            f"{place} from {offset} to {stored.get(place)}"
+            for place, offset in before.items()
+            if stored.get(place, -1) < offset
+        ]
+
+    def judge(self) -> Verdict:
+        """What the oracle says of effects now; what is still on its way counts as lost, and so does a dead letter."""
+        self.books.read()
+        return judge(self.books.orders.keys(), self.books.effects, {})
+
+    def come_to_rest(self, seconds: float) -> tuple[Verdict, dict[str, str], list[Open]]:
+        """Stop sending, wait until all is done (or the time is over), end all, and judge.
+
+        Returns:
+            The verdict; why dead letters are dead; what is not at rest.
+        """
+        self._shop.terminate()
+        stopped = self.ground.folder / shop.STOPPED
+        self.wait_until(stopped.exists, _RECOVER_SECONDS, "the shop did not stop")
+        with suppress(NotRecoveredError):
+            self.wait_until(self._at_rest, seconds, "not all was done")
+        self._end_all()
+        self.job.terminate()
+        if self.job.wait(_CLOSE_SECONDS) is None:
+            self.stops.append("The job did not end when it was told to.")
+        dead, reasons = self.look.dead_letters()
+        self.books.read()
+        verdict = judge(self.books.orders.keys(), self.books.effects, dead)
+        unfinished = self.look.unfinished()
+        if verdict.lost:
+            servers, checkpoint = self.ground.broker.bootstrap_servers, self.ground.checkpoint
+            undelivered = sorted(undecided(servers, checkpoint, verdict.lost))
+            unfinished += [Open(name, "its transaction is not decided yet") for name in undelivered]
+            verdict = verdict.with_waiting({one.order for one in unfinished})
+        return verdict, reasons, unfinished
+
+    def have_stacks_printed(self) -> None:
+        """By each consumer, into its log: something is not as it should be, and they are about to end."""
+        for member in self.members:
+            with suppress(ProcessLookupError):
+                os.kill(member.process.pid, STACKS)
+
+    def _end_all(self) -> None:
+        for member in self.members:
+            try:
+                self.end(member)
+            except NotRecoveredError as error:
+                self.have_stacks_printed()
+                self.broken = self.broken or str(error)
+        time.sleep(_PRINT_SECONDS if self.broken else 0)
+        for member in self.members:
+            member.process.kill()
+
+    def _at_rest(self) -> bool:
+        time.sleep(_REST_LOOK_SECONDS)  # it is much to compare
+        self.books.read()
+        without = self.books.without_effect()
+        if without and without - self.look.dead_letters()[0].keys():
+            return False
+        return not self.look.unfinished()
+
+    def _note(self, member: Member) -> None:
+        status = member.process.exit_status
+        if status == -signal.SIGKILL:
+            return
+        said = f"consumer {member.number} ({member.transport}), exit {status}: {_last_line(member.process)}"
+        self.stops.append(said)
+        if status != TRY_AGAIN:
+            self.broken = self.broken or said
+
+    @property
+    def _common(self) -> tuple[str, str]:
+        return str(self.ground.folder), self.ground.broker.bootstrap_servers
+
+    def _start(self, command: list[str], log: str) -> Process:
+        return Process(command, {}, self.ground.folder / log)
+
+    def _start_consumer(self, number: int, transport: str) -> Process:
+        command = ["torture.effects.member", *self._common, transport, WITH_INBOX if self._inbox else "none"]
+        return self._start(command, f"consumer-{number}.log")
+
+    def _start_job(self) -> JobProcess:
+        folder = self.ground.folder
+        environment = {**self.ground.job_environment, "CHECKBACK_CHECKS__IN_JOB": "true"}
+        return JobProcess(["torture.job", str(folder)], environment, folder / "job.log")
+
+
+def _last_line(process: Process) -> str:
+    lines = [line.strip() for line in process.said().splitlines() if line.strip()]
+    return "".join(lines[-1:])
