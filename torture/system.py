@@ -21,6 +21,7 @@ _RECOVER_SECONDS = 180.0
 _FOR_GOOD = 1
 """The exit status of what must not be started again as it is; see ``deploy/checkback.service``."""
 _STOP_SENDING_SECONDS = 90.0
+_MOST_REST_SECONDS = 600.0
 _POLL_SECONDS = 0.05
 
 
@@ -201,11 +202,14 @@ class System:
         """Messages that neighbours have committed until now."""
         return sum(len(database.sent_to(REAL_TOPICS)) for database in self._databases[1:])
 
-    def come_to_rest(self, seconds: float = 120.0) -> dict[str, Judgement]:
-        """Stop sending, wait until all is delivered (or the time is over), stop the job, and judge."""
+    def come_to_rest(self, patience: float = 120.0) -> dict[str, Judgement]:
+        """Stop sending, wait until all is delivered, stop the job, and judge.
+
+        It waits as long as more is delivered: what has piled up takes a slow machine minutes. ``patience`` (s) is how
+        long nothing may come; ten minutes are the most.
+        """
         self._stop_sending()
-        with suppress(NotRecoveredError):
-            self.wait_until(self._all_is_delivered, seconds, "not all was delivered")
+        self._wait_while_more_comes(patience)
         self.job.terminate()
         if self.job.wait(40) is None:
             self.stops.append("The job did not end within 40 s of SIGTERM.")
@@ -237,9 +241,19 @@ class System:
 
         self.wait_until(has_stopped, _STOP_SENDING_SECONDS, "the shop and its neighbours did not stop")
 
-    def _all_is_delivered(self) -> bool:
-        time.sleep(1)  # it is much to compare
-        return not self.judge().lost and not any(judged.lost for judged in self.judge_all().values())
+    def _wait_while_more_comes(self, patience: float) -> None:
+        end, fewest, since = time.monotonic() + _MOST_REST_SECONDS, self._missing(), time.monotonic()
+        while any(fewest) and time.monotonic() < min(end, since + patience):
+            self.supervise()
+            time.sleep(1)  # it is much to compare
+            missing = self._missing()
+            if missing < fewest:
+                fewest, since = missing, time.monotonic()
+
+    def _missing(self) -> tuple[int, int]:
+        """Messages that Kafka lacks, and rows that tables lack, which are counted when Kafka has all."""
+        of_kafka = len(self.judge().lost)
+        return of_kafka, 0 if of_kafka else sum(len(judged.lost) for judged in self.judge_all().values())
 
 
 def _last_words(process: Process) -> str:
