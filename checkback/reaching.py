@@ -1,6 +1,9 @@
 """Reaching a Kafka: how long Checkback's clients try, and what they say when none answers."""
 
 import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
 
 from checkback.exceptions import KafkaUnreachableError
 
@@ -12,6 +15,16 @@ RECONNECT_MS = 1_000
 kafka-python's own is 30 s, librdkafka's 10 s: after an outage everybody would wait for as long.
 """
 _LOOK_SECONDS = 1.0
+
+
+def longest_pause_ms(options: Mapping[str, Any], shortest: str) -> int:
+    """:data:`RECONNECT_MS`, or the shortest pause that a user's options name, where that is longer.
+
+    ``shortest`` is the client's name for it. librdkafka refuses a longest pause below the shortest.
+    """
+    with suppress(ValueError, TypeError):  # what is no number, the client itself refuses
+        return max(RECONNECT_MS, int(options.get(shortest, 0)))
+    return RECONNECT_MS
 
 
 def no_kafka(bootstrap_servers: str, error: object, setting: str = "") -> KafkaUnreachableError:

@@ -11,7 +11,7 @@ from checkback.consumer.listener import Place, ReceivedMessage
 from checkback.consumer.pull_client import ASK_SECONDS, LogRead
 from checkback.consumer.pull_status import Bounds
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
-from checkback.reaching import CONNECT_MS, RECONNECT_MS, no_kafka
+from checkback.reaching import CONNECT_MS, longest_pause_ms, no_kafka
 
 _POLL_SECONDS = 0.1
 _MOST_WAITING = 2_000
@@ -66,7 +66,7 @@ class ConfluentPull:
             "enable.partition.eof": True,  # says how far offsets go that no message has
             "isolation.level": "read_committed",
             "fetch.wait.max.ms": 100,
-            "reconnect.backoff.max.ms": RECONNECT_MS,
+            "reconnect.backoff.max.ms": longest_pause_ms(options, "reconnect.backoff.ms"),
             "log_level": 2,
             **options,
         }

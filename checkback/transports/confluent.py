@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollectio
 from confluent_kafka.admin import AdminClient
 
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
-from checkback.reaching import CONNECT_MS, RECONNECT_MS, no_kafka
+from checkback.reaching import CONNECT_MS, longest_pause_ms, no_kafka
 from checkback.transports.base import OP_LINGER_MS, Lost, OutgoingRecord
 from checkback.transports.confluent_writers import TIMED_OUT, HalfWriter, OpWriter, Renewed
 
@@ -33,7 +33,7 @@ class ConfluentTransport:
             "acks": "all",
             "enable.idempotence": True,
             "delivery.timeout.ms": half_timeout_ms,
-            "reconnect.backoff.max.ms": RECONNECT_MS,
+            "reconnect.backoff.max.ms": longest_pause_ms(options, "reconnect.backoff.ms"),
             "log_level": 2,
             **options,
         }

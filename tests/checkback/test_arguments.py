@@ -119,6 +119,11 @@ def test_options_that_a_client_does_not_know(name: TransportName, place: Place) 
     assert not refused.value.retriable
 
 
+def test_a_pause_that_is_longer_than_ours(place: Place) -> None:
+    options = {"reconnect.backoff.ms": 2_000}
+    connect(TransportName.CONFLUENT, place.bootstrap_servers, 5_000, options).close(5)
+
+
 def test_a_remark_never_keeps_an_op_from_being_written(
     producer: TransactionProducer, recording: RecordingTransport
 ) -> None:

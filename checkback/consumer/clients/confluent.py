@@ -30,7 +30,7 @@ from checkback.consumer.listener import Place, ReceivedMessage
 from checkback.consumer.offsets_metadata import Stored
 from checkback.exceptions import ConfigurationError, ConsumerError
 from checkback.lost_calls import in_thread
-from checkback.reaching import CONNECT_MS, RECONNECT_MS, no_kafka
+from checkback.reaching import CONNECT_MS, longest_pause_ms, no_kafka
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class ConfluentClient:
             "queued.max.messages.kbytes": _READ_AHEAD_KIB,
             "max.partition.fetch.bytes": _FETCH_BYTES,
             "fetch.queue.backoff.ms": 10,  # not 1,000, for which nothing is read once that has been read ahead
-            "reconnect.backoff.max.ms": RECONNECT_MS,
+            "reconnect.backoff.max.ms": longest_pause_ms(connection.options, "reconnect.backoff.ms"),
             "topic.metadata.refresh.interval.ms": 60_000,
             **self._common,
             "client.id": connection.client_id,

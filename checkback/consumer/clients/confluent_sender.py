@@ -21,7 +21,7 @@ from checkback.consumer.offsets_metadata import Stored
 from checkback.consumer.retry import SentBack
 from checkback.limits import MOST_RECORD_BYTES
 from checkback.lost_calls import within
-from checkback.reaching import RECONNECT_MS
+from checkback.reaching import longest_pause_ms
 
 _REFUSALS = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError.INVALID_RECORD})
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
@@ -43,7 +43,7 @@ class ConfluentSender:
                 "retry.backoff.ms": 5,
                 "retry.backoff.max.ms": 50,
                 "reconnect.backoff.ms": 10,
-                "reconnect.backoff.max.ms": RECONNECT_MS,
+                "reconnect.backoff.max.ms": longest_pause_ms(connection.options, "reconnect.backoff.ms"),
                 **connection.options,
                 "bootstrap.servers": connection.bootstrap_servers,
                 "transactional.id": transactional_id,
