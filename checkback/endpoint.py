@@ -1,7 +1,6 @@
 """The check endpoint: a server of its own for checks, and the announcement that tells the check service of it."""
 
 import logging
-import socket
 import threading
 import time
 import uuid
@@ -13,11 +12,12 @@ import uvicorn
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from checkback.advertising import announced_url, is_wildcard, refuse_unreachable
+from checkback.advertising import announced_url, refuse_unreachable
 from checkback.answering import check_app
 from checkback.check_protocol import MAX_BATCH, Announcement, announcement_key
 from checkback.exceptions import CheckbackError, ConfigurationError
 from checkback.listener import TransactionChecker
+from checkback.listening import listening_socket
 from checkback.protocol import Topics
 from checkback.reaching import CONNECT_MS, RECONNECT_MS, no_kafka
 from checkback.transports.kafka_python import close_producer
@@ -146,7 +146,7 @@ class CheckEndpoint:
         }
         app = check_app(listener, group, key=key)
         announced_url(host, port or 1, advertised)  # before anything is opened: the free port is not known yet
-        self._socket = _listening(host, port)
+        self._socket = listening_socket(host, port)
         bound_host, bound_port = self._socket.getsockname()[:2]
         self._url = announced_url(bound_host, bound_port, advertised)
         config = uvicorn.Config(app, log_level="warning", lifespan="off", access_log=False)
@@ -190,11 +190,3 @@ class CheckEndpoint:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    if ":" not in host:
-        return socket.create_server((host, port))
-    # at "::" for IPv4 as well, where the system can
-    both = is_wildcard(host) and socket.has_dualstack_ipv6()
-    return socket.create_server((host, port), family=socket.AF_INET6, dualstack_ipv6=both)

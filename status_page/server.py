@@ -13,6 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from checkback.advertising import is_wildcard
 from checkback.exceptions import ConfigurationError
+from checkback.listening import listening_socket
 from conf.settings import HttpSettings
 
 _LOGGER = logging.getLogger(__name__)
@@ -101,7 +102,7 @@ class StatusServer:
         if not self._http.port or self._running is not None:
             return True
         try:
-            listening = _listening(self._http.host, self._http.port)
+            listening = listening_socket(self._http.host, self._http.port)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 return False
@@ -144,21 +145,6 @@ def _serve(server: uvicorn.Server, listening: socket.socket) -> None:
         _LOGGER.exception("The status page's server has failed: the job goes on without it.")
     finally:
         listening.close()
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    listening = _bound(host, port)
-    # for the connections that come: asyncio does so for sockets of its own, and else an answer takes 40 ms longer
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listening
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    if ":" not in host:
-        return socket.create_server((host, port))
-    # at "::" for IPv4 as well, where the system can
-    both = is_wildcard(host) and socket.has_dualstack_ipv6()
-    return socket.create_server((host.strip("[]"), port), family=socket.AF_INET6, dualstack_ipv6=both)
 
 
 def _unusable(http: HttpSettings, error: OSError) -> ConfigurationError:
