@@ -172,7 +172,7 @@ class SqlInbox:
 
         Raises:
             ConfigurationError: the connection commits each statement by itself; nothing was written.
-            TypeError: this is no message.
+            TypeError: this is not a message.
         """
         if isinstance(connection, _WORK):
             return self._once(connection, message)
@@ -345,7 +345,7 @@ class SqlInbox:
 
 
 def _is_later(result: object) -> bool:
-    """Whether the transaction must not commit; raises TypeError for what is no answer, so that it is rolled back."""
+    """Whether the transaction must not commit; TypeError for what is not an answer, so that it is rolled back."""
     if result is None or isinstance(result, ConsumeResult):
         return result is ConsumeResult.LATER
     returned = f"{result!r:.80}"

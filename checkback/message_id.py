@@ -19,7 +19,7 @@ def message_id(message: Any) -> str:
     Text is taken as an id. One that is longer than 300 bytes is a hash of itself here.
 
     Raises:
-        TypeError: this is no message of these.
+        TypeError: this is not a message of these.
     """
     if isinstance(message, str):
         return _storable(message)

@@ -22,7 +22,7 @@ def longest_pause_ms(options: Mapping[str, Any], shortest: str) -> int:
 
     ``shortest`` is the client's name for it. librdkafka refuses a longest pause below the shortest.
     """
-    with suppress(ValueError, TypeError):  # what is no number, the client itself refuses
+    with suppress(ValueError, TypeError):  # what is not a number, the client itself refuses
         return max(RECONNECT_MS, int(options.get(shortest, 0)))
     return RECONNECT_MS
 

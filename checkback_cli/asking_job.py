@@ -96,7 +96,7 @@ def ask(page: str, seconds: float = _SECONDS) -> JobFacts:
 
     Raises:
         JobSilentError: it does not answer in time, or something else does.
-        ConfigurationError: that is no URL.
+        ConfigurationError: that is not a URL.
     """
     try:
         return _FACTS.validate_json(_body(page, _STATUS, seconds))
@@ -118,7 +118,7 @@ def in_doubt_by_group(page: str, seconds: float = _SECONDS) -> dict[str, int]:
 def _body(page: str, path: str, seconds: float) -> bytes:
     parts = urlsplit(page)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ConfigurationError(f"{page} is no address of a job's page: write http://host:port.")
+        raise ConfigurationError(f"{page} is not the address of a job's page: write http://host:port.")
     address = page.rstrip("/") + path
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # nobody's proxy is between us and our job
     try:

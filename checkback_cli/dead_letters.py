@@ -121,7 +121,7 @@ def show_letter(kafka: KafkaSettings, group: str, place: LetterPlace, most_bytes
         lies = topic.read(place)
         letter = said_by(lies)
         if isinstance(letter, Mark):
-            raise OperatorError(f"{place} is no dead letter: it says that the one at {letter.letter} was resent.")
+            raise OperatorError(f"{place} is not a dead letter: it says that the one at {letter.letter} was resent.")
         mark = topic.find([place]).marks.get(place)
     was = as_it_was(lies)
     headers = [one for one in was.headers if one[0] != ID]

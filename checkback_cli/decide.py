@@ -56,7 +56,7 @@ Wait = Annotated[
     typer.Option(
         parser=age,
         metavar="TIME",
-        help="Wait so long for what becomes of them; 0s: not. On a terminal 30s, else not.",
+        help="Wait this long for what becomes of them; 0s: not. On a terminal 30s, else not.",
         show_default=False,
     ),
 ]

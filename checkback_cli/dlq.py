@@ -21,7 +21,7 @@ def _place(text: str) -> "LetterPlace":
         return LetterPlace.parse(text)
     except ProtocolError:
         raise typer.BadParameter(
-            f"{text!r} is no place of a dead letter: write PARTITION:OFFSET, as 'dlq list' does, 0:17."
+            f"{text!r} is not the place of a dead letter: write PARTITION:OFFSET, as 'dlq list' does, 0:17."
         ) from None
 
 

@@ -16,7 +16,7 @@ To = Annotated[
     str,
     typer.Option(
         "--to",
-        help="earliest, latest, -100 or +100 messages, -30m (s, m, h, d: so long ago), or a time: 2026-11-22T12:00 "
+        help="earliest, latest, -100 or +100 messages, -30m (s, m, h, d: that long ago), or a time: 2026-11-22T12:00 "
         "(UTC), 2026-11-22T12:00+01:00.",
         show_default=False,
     ),

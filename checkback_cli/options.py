@@ -53,7 +53,7 @@ def age(text: str) -> int:
     try:
         return milliseconds(re.sub(r"m\s*$", "min", text))
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is no age: write 90s, 10m, 2h or 3d.") from None
+        raise typer.BadParameter(f"{text!r} is not an age: write 90s, 10m, 2h or 3d.") from None
 
 
 def place_of_half(text: str) -> HalfPosition:
@@ -62,7 +62,7 @@ def place_of_half(text: str) -> HalfPosition:
         return HalfPosition.parse(text)
     except ProtocolError:
         raise typer.BadParameter(
-            f"{text!r} is no place of a half message: write PARTITION:OFFSET, as 3:4711."
+            f"{text!r} is not the place of a half message: write PARTITION:OFFSET, as 3:4711."
         ) from None
 
 

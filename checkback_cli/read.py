@@ -21,7 +21,7 @@ def read(
     count: Annotated[int, typer.Option("--count", "-n", min=0, help="End after so many messages; 0: never.")] = 0,
     wait: Annotated[
         str | None,
-        typer.Option(help="End with status 1 when no message has come for so long: 30s, 5min.", show_default=False),
+        typer.Option(help="End with status 1 when no message has come for this long: 30s, 5min.", show_default=False),
     ] = None,
     new: Annotated[bool, typer.Option("--new", help="Only messages that come from now on.")] = False,
     as_json: AsJson = False,

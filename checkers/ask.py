@@ -81,7 +81,7 @@ class Asker:
         if len(bodies) == len(requests) or asked.lacking or asked.alone:
             return asked
         verdicts = dict(zip(bodies, asked.verdicts, strict=True))
-        unfit = Verdict(Action.UNKNOWN, "this check cannot be asked: its message has text that is no Unicode")
+        unfit = Verdict(Action.UNKNOWN, "this check cannot be asked: its message has text that is not Unicode")
         return asked._replace(verdicts=[verdicts.get(number, unfit) for number in range(len(requests))])
 
     async def _ask(self, url: str, requests: Sequence[CheckRequest], bodies: Sequence[bytes]) -> Asked:

@@ -150,12 +150,12 @@ class Rereader:
 
     def _go_to(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Where it is already, what was fetched ahead is kept."""
-        anew = self._assigned != offsets.keys()
-        if anew:
+        again = self._assigned != offsets.keys()
+        if again:
             self._consumer.assign(sorted(offsets))
             self._assigned = set(offsets)
         for place, offset in offsets.items():
-            if anew or self._consumer.position(place) != offset:
+            if again or self._consumer.position(place) != offset:
                 self._consumer.seek(place, offset)
 
     def _taken(self, record: Any, reading: Reading, backlog: Backlog, origin: Origin) -> Check | None:

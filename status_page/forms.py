@@ -57,7 +57,7 @@ async def json_of(request: Request) -> Any:
     """What a program sent.
 
     Raises:
-        RefusedError: it is no JSON, or too long.
+        RefusedError: it is not JSON, or too long.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise RefusedError(415, "Send JSON (content-type: application/json).")

@@ -86,7 +86,7 @@ class Index:
     """Rows of both topics, safe to use from several threads.
 
     Raises:
-        sqlite3.Error: from any method; the disk is full, for example. :meth:`clear` begins anew.
+        sqlite3.Error: from any method; the disk is full, for example. :meth:`clear` begins again.
     """
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ class Standing(NamedTuple):
     """How far the lists can be relied on, at a moment."""
 
     complete: bool = False
-    """Whether both topics were read to their end, since the start or since one of them was begun anew."""
+    """Whether both topics were read to their end, since the start or since one of them was begun again."""
     behind: int = 0
     """Records that were not read yet when it was last looked."""
     away_seconds: float | None = None

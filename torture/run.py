@@ -57,7 +57,7 @@ class TortureReport:
     def inconclusive(self) -> bool:
         """Whether nothing is known to be wrong, but not all had been decided when the time was over."""
         judged = self.judgements.values()
-        if self.defect not in {"", _NO_VERDICT}:  # a job that did not come back is no slow machine
+        if self.defect not in {"", _NO_VERDICT}:  # a job that did not come back is not a slow machine
             return False
         return bool(judged) and all(one.nothing_wrong for one in judged) and any(one.undecided for one in judged)
 

@@ -38,7 +38,7 @@ class ControlTopic:
         self._offset: int | None = None
 
     def go_to_end(self) -> bool:
-        """Begin, or begin anew, behind the last record; False when Kafka has no such topic.
+        """Begin, or begin again, behind the last record; False when Kafka has no such topic.
 
         Raises:
             KafkaUnreachableError: Kafka does not say.
@@ -56,7 +56,7 @@ class ControlTopic:
         if self._offset is None:
             return []
         read = self._reading.read(self._place, self._offset, _AT_ONCE, seconds)
-        if read.gone:  # made anew
+        if read.gone:  # made again
             self.go_to_end()
         else:
             self._offset = read.next_offset

@@ -96,7 +96,7 @@ class FetchLoop:
     def leave(self) -> None:
         """Finish, and leave the group.
 
-        While the group shares its partitions out anew, kafka-python stores nothing: it is tried until that is over.
+        While the group shares its partitions out again, kafka-python stores nothing: it is tried until that is over.
         """
         self._over = True
         self._refuse_resets()
@@ -107,7 +107,7 @@ class FetchLoop:
                 break
             except KafkaAwayError as error:
                 if monotonic() > deadline:
-                    _LOGGER.warning("Not all that is done could be stored, and is done once more: %s", error)
+                    _LOGGER.warning("Not all that is done could be stored, and is done again: %s", error)
                     break
             with contextlib.suppress(KafkaAwayError, OffsetsGoneError):
                 self._client.poll(_POLL_SECONDS)
@@ -193,7 +193,7 @@ class FetchLoop:
 
     def _pause_and_resume(self) -> None:
         works = self._partitions.works
-        # one that was begun anew is not paused any more
+        # one that was begun again is not paused any more
         self._paused = {place: work for place, work in self._paused.items() if works.get(place) is work}
         share = self._settings.max_bytes / max(1, len(works))
         full = [

@@ -95,7 +95,7 @@ class OffsetFile:
                 _LOGGER.warning("%s cannot be read (%s)", path, error)
             else:
                 if torn:
-                    _LOGGER.warning("The offsets are those of %s: messages since are given once more", path)
+                    _LOGGER.warning("The offsets are those of %s: messages since are given again", path)
                 return found
         if torn:
             _LOGGER.error("No stored offsets can be read from %s: the consumer begins as one that has none", self.path)

@@ -52,7 +52,7 @@ class Note(NamedTuple):
 def encode(position: int, done: Sequence[range], endings: Endings = Endings(), most_bytes: int = MOST_BYTES) -> Stored:  # noqa: B008  (a frozen one)
     """Spell what is done behind a position.
 
-    What has no room is left out, from its end: it is done once more, perhaps. Nothing is claimed that is not done.
+    What has no room is left out, from its end: it is done again, perhaps. Nothing is claimed that is not done.
 
     Args:
         position: the next offset to read.

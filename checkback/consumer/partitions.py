@@ -263,7 +263,7 @@ class Partitions:
         }
 
     def _begin_at(self, offsets: Mapping[Place, int]) -> None:
-        """Begin partitions of ours anew, elsewhere."""
+        """Begin partitions of ours again, elsewhere."""
         if not offsets:
             return
         for work in self.put_down(list(offsets)):

@@ -38,8 +38,8 @@ class PullResult(NamedTuple):
 class PullConsumer:
     """Reads partitions from offsets that its caller keeps; ``read_committed``. For one thread at a time.
 
-    Use it as a context manager. It is no member of a group and stores no offset: whoever keeps ``next_offset`` in his
-    database, in the transaction in which the messages have their effect, needs no more for effects that happen once.
+    Use it as a context manager. It is in no group and stores no offset: whoever keeps ``next_offset`` in his database,
+    in the transaction in which the messages have their effect, needs no more for effects that happen once.
     All statuses, and which of them Kafka cannot tell apart: ``docs/pull-consumer.md``.
 
     Args:
@@ -98,7 +98,7 @@ class PullConsumer:
             offset: where to begin.
             max: look at so many messages at most; not all of them need to match.
             tags: ``*``, or tags with ``||`` between them.
-            wait_ms: where no message lies at the offset yet, wait so long for one to come.
+            wait_ms: how long to wait for a message where none lies at the offset yet.
 
         Raises:
             ConfigurationError: an argument makes no sense, or the topic may not be read.

@@ -44,7 +44,7 @@ class Read(NamedTuple):
     """What was found from an offset within the bounds on."""
 
     next_offset: int
-    """Behind the last message looked at, and behind what has offsets and is no message."""
+    """Behind the last message looked at, and behind what has offsets and is not a message."""
     looked_at: int = 0
     """Messages."""
     matched: int = 0
@@ -59,7 +59,7 @@ class Facts(NamedTuple):
     offset: int
     """Where the pull began."""
     bounds: Bounds | None
-    """None: there is no such partition. Looked up anew when the offset was found to be gone."""
+    """None: there is no such partition. Looked up again when the offset was found to be gone."""
     read: Read | None = None
     """None before the log was read."""
 
@@ -79,7 +79,7 @@ class _Row(NamedTuple):
 
 
 def _behind(_offset: int, bounds: Bounds, _read: Read) -> int:
-    """Where nothing has ever been deleted all is read anew: none is lost, and there is nobody to say what is new."""
+    """Where nothing has ever been deleted all is read again: none is lost, and there is nobody to say what is new."""
     return bounds.maximum if bounds.minimum > 0 else bounds.minimum
 
 

@@ -138,7 +138,7 @@ class Resending:
         try:
             sender.send(records, {}, None, one_by_one=one_by_one)
         except RefusedError:
-            # its producer is of no use any more; the next one fences anew, so marks are read anew as well
+            # its producer is of no use any more; the next one fences again, so marks are read again as well
             self._drop_sender()
             raise
         except FencedError as error:

@@ -47,7 +47,7 @@ def go_on(place: Place, offset: int, limits: Limits, setting: WhenOffsetIsGone) 
     if offset < limits.first:
         found = f"{place}: offset {offset} is gone: retention has deleted {limits.first - offset} offsets unread"
     else:
-        found = f"{place}: there is no offset {offset} yet: was the topic made anew?"
+        found = f"{place}: there is no offset {offset} yet: was the topic made again?"
     found += f" (it has {limits.first} to {limits.end}; when_offset_is_gone is {setting})."
     if setting is WhenOffsetIsGone.STOP:
         raise OffsetGoneError(

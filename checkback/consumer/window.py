@@ -27,7 +27,7 @@ class OffsetWindow:
 
     @property
     def position(self) -> int:
-        """The next offset to read, for whoever begins anew: all before it are done."""
+        """The next offset to read, for whoever begins again: all before it are done."""
         for offset in self._under_way:
             return offset
         return self.next

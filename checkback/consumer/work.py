@@ -88,7 +88,7 @@ class Progress(NamedTuple):
     """How far a partition is."""
 
     position: int
-    """The next offset to read, for whoever begins anew."""
+    """The next offset to read, for whoever begins again."""
     span: int
     """Offsets from there to the newest message that was read."""
     held: int
@@ -124,7 +124,7 @@ class PartitionWork:
         self._alone_at = stored.offset
         self.bytes = 0
         self.stopped = False
-        """Nothing is handed out any more: the partition goes, or begins anew elsewhere."""
+        """Nothing is handed out any more: the partition goes, or begins again elsewhere."""
         self._rules = rules
         self._lock = threading.Lock()
         self._in_hand: set[Parcel] = set()

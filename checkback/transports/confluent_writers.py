@@ -56,7 +56,7 @@ class HalfWriter:
     """Writes half messages with one client; all threads of a process may use it.
 
     librdkafka hands out delivery reports only to a thread that polls. Of the threads that wait, one polls for all;
-    when its own report has come it wakes another. With one thread that is no change of threads at all.
+    when its own report has come it wakes another. With one thread that is not a change of threads at all.
     """
 
     def __init__(self, client: Producer, timeout_ms: int) -> None:

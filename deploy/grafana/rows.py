@@ -270,7 +270,7 @@ _JOB = (
     ),
     Panel(
         "Partitions held back",
-        "By somebody's open Kafka transaction, for so long: nothing behind it is read. The job's log names the writer.",
+        "For how long somebody's open Kafka transaction has held it back. The job's log names the writer.",
         "s",
         (
             Query(

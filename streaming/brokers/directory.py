@@ -103,9 +103,9 @@ class TopicDirectory:
         self._timed_out: dict[tuple[str, int], float] = {}
 
     def look(
-        self, topics: Iterable[str], *, anew: bool = False, seconds: float = _PATIENT_SECONDS
+        self, topics: Iterable[str], *, again: bool = False, seconds: float = _PATIENT_SECONDS
     ) -> dict[str, Standing]:
-        """How these topics stand; ``anew``: also those that were well a moment ago.
+        """How these topics stand; ``again``: also those that were well a moment ago.
 
         Raises:
             KafkaException: no broker answers within ``seconds``.
@@ -114,7 +114,7 @@ class TopicDirectory:
         found: dict[str, Standing] = {}
         for topic in topics:
             asked_at, standing = self._well.get(topic, (-_WELL_SECONDS, None))
-            if standing is None or anew or now - asked_at >= _WELL_SECONDS:
+            if standing is None or again or now - asked_at >= _WELL_SECONDS:
                 standing = self._asked(topic, now, seconds)
             found[topic] = standing
         return found
@@ -128,7 +128,7 @@ class TopicDirectory:
         now = self._clock()
         self._ask_for_wanted(known, now)
         lost: dict[str, str] = {}
-        for topic, standing in self.look(known, anew=True, seconds=0).items():
+        for topic, standing in self.look(known, again=True, seconds=0).items():
             if standing.refusal and not known[topic].refusal and self._stays(topic, _WHOLE, now):
                 lost[topic] = standing.refusal
             elif standing.away.keys() - known[topic].away.keys():
@@ -223,13 +223,13 @@ class Known:
         """Ask about one that is known, once, since what is known may be a few seconds old."""
         if topic not in self._anew:
             self._anew.add(topic)
-            self.standings.update(self._directory.look([topic], anew=True))
+            self.standings.update(self._directory.look([topic], again=True))
         return self.standings[topic]
 
     def patiently(self, topic: str, seconds: float = 30.0) -> Standing:
         """Ask about one until it takes something; as it stands after so long if it never does."""
         ask = retrying_until(lambda standing: bool(standing.partitions), seconds)
-        standing = ask(lambda: self._directory.look([topic], anew=True)[topic])
+        standing = ask(lambda: self._directory.look([topic], again=True)[topic])
         self.standings[topic] = standing
         return standing
 

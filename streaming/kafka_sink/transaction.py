@@ -198,7 +198,7 @@ class KafkaTransaction:
         if not timed_out or any(topic in self._own_topics for topic, _ in timed_out):
             return False
         try:
-            self._directory.look({topic for topic, _ in timed_out}, anew=True, seconds=0)
+            self._directory.look({topic for topic, _ in timed_out}, again=True, seconds=0)
         except KafkaException:
             return False
         for topic, partition in timed_out:

@@ -32,7 +32,7 @@ class DeltaTableDestination:
         others = [name for name in names if not name.startswith(("_", "."))]
         if others and "_delta_log" not in names:
             raise ConfigurationError(
-                f"sinks.tables.{self._name}: {self.root.uri} holds {others[0]} and is no Delta table: name an empty "
+                f"sinks.tables.{self._name}: {self.root.uri} holds {others[0]} and is not a Delta table: name an empty "
                 "folder."
             )
         if "DeltaSparkSessionExtension" not in (self._spark.conf.get("spark.sql.extensions", "") or ""):

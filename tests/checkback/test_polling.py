@@ -78,7 +78,7 @@ def test_a_join_that_ends_between_two_polls_is_not_begun_again(place: Place) -> 
 def test_what_is_compressed_by_something_unknown_here_is_stepped_over_at_once(
     place: Place, codec: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Anybody may write so; without this the check service stops at it, and the job with it, after each start anew."""
+    """Anybody may write so; without this the check service stops at it, and the job with it, after each start."""
     topic = TopicPartition(place.topics.check, 0)
     other = Producer({"bootstrap.servers": place.bootstrap_servers, "compression.type": codec, "linger.ms": 50})
     for _ in range(3):

@@ -81,7 +81,7 @@ def test_one_that_hangs_is_not_waited_for() -> None:
 
 @pytest.mark.parametrize("url", ["9464", "ftp://x", "http://", "host:9464"])
 def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(ConfigurationError, match="no address of a job's page"):
+    with pytest.raises(ConfigurationError, match="not the address of a job's page"):
         ask(url)
 
 

@@ -293,7 +293,7 @@ def test_an_offset_behind_the_end_follows_the_setting_too(caplog: pytest.LogCapt
     kafka.write("orders", *numbered(3))
     with consumer(kafka, seen := Recording()):
         soon(lambda: len(seen.values) == 3)
-    assert "there is no offset 20 yet: was the topic made anew?" in caplog.text
+    assert "there is no offset 20 yet: was the topic made again?" in caplog.text
 
 
 def test_a_consumer_that_is_to_stop_there_says_why() -> None:

@@ -41,7 +41,7 @@ def test_a_torn_file_is_tolerated(tmp_path: Path, torn: bytes, caplog: pytest.Lo
     write(path, {ORDERS: Stored(3)}, {ORDERS: Stored(4)})
     path.write_bytes(torn)
     assert stored(path) == {ORDERS: Stored(3)}
-    assert "messages since are given once more" in caplog.text
+    assert "messages since are given again" in caplog.text
 
 
 def test_with_both_torn_it_begins_as_one_that_has_none_and_says_so(

@@ -265,7 +265,7 @@ def test_broadcasting_gives_all_to_each_and_goes_on_where_its_file_says(
     write(place, *numbered(16, 8))
     with one("first", first):
         soon(lambda: len(first.counts) == 24)
-    assert "messages since are given once more" in caplog.text
+    assert "messages since are given again" in caplog.text
 
 
 @pytest.mark.parametrize("transport", BOTH)
@@ -373,7 +373,7 @@ class Told:
 
 
 def test_who_hears_in_a_join_that_nobody_knows_it_has_lost_all_it_had(place: Topics) -> None:
-    """As a process that was suspended for longer than its session, and finds that the others are sharing out anew."""
+    """As a process that was suspended for longer than its session, and finds that the others are sharing out again."""
     short = options(TransportName.KAFKA_PYTHON, session_timeout_ms=6_000)  # for which the others wait for the lost one
     client: Any = clients_of(TransportName.KAFKA_PYTHON).consumer(
         Connection(place.bootstrap_servers, group_of(place.topics), "test", options=short)

@@ -15,7 +15,7 @@ def test_all_that_were_taken_are_enough() -> None:
 
 
 def test_what_produce_refuses_at_once_is_not_committed_without() -> None:
-    """As a partition that is gone, of a topic that was made anew."""
+    """As a partition that is gone, of a topic that was made again."""
     reports = _Reports()
     reports.heard(0, None, None)
     reports.heard(1, KafkaError(KafkaError._UNKNOWN_PARTITION), None)

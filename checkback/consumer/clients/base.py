@@ -23,7 +23,7 @@ class KafkaAwayError(CheckbackError):
 
 
 class SharedOutAnewError(KafkaAwayError):
-    """The group is sharing its partitions out anew: it goes well after some polls, and only after them."""
+    """The group is sharing its partitions out again: it goes well after some polls, and only after them."""
 
 
 class FencedError(KafkaAwayError):
@@ -154,7 +154,7 @@ class GroupClient(Protocol):
         """
 
     def begin(self, positions: Mapping[Place, int]) -> None:
-        """Read these partitions from there on; those of the group that were assigned, or any, when it is no group's."""
+        """Read these partitions from there on; assigned ones of the group, or any where there is no group."""
 
     def pause(self, places: Collection[Place]) -> None:
         """Read no further in these."""
@@ -183,7 +183,7 @@ class GroupClient(Protocol):
     def reads_next(self, place: Place) -> int | None:
         """Where a partition is read next, without asking; all messages before it were given by :meth:`poll`.
 
-        It passes over the ends of transactions, which are no messages. None: not known.
+        It passes over the ends of transactions, which are not messages. None: not known.
         """
 
     def make_topics(self, topics: Sequence[NewTopic]) -> list[str]:
@@ -196,7 +196,7 @@ class GroupClient(Protocol):
         """What proves membership to a transaction; from any thread.
 
         Raises:
-            KafkaAwayError: it is no member at this moment. Brokers take offsets of a transaction that names none.
+            KafkaAwayError: it is not a member at this moment. Brokers take offsets of a transaction that names none.
         """
 
     def close(self) -> None:

@@ -216,7 +216,7 @@ class KafkaPythonClient:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         membership = self._consumer.group_metadata()
         if membership.generation_id < 0 or not membership.member_id:
-            raise KafkaAwayError("the consumer is no member of its group at this moment")
+            raise KafkaAwayError("the consumer is not a member of its group at this moment")
         return membership
 
     def close(self) -> None:
@@ -249,7 +249,7 @@ class KafkaPythonClient:
 
 
 def _begin_anew_when_lost(consumer: Any) -> None:
-    """Have a join that the group answers with "nobody knows you" begin anew, with all partitions lost.
+    """Have a join that the group answers with "nobody knows you" begin again, with all partitions lost.
 
     kafka-python 3.0 looks for that when a join begins, and not when it is the join itself that is told so, as after the
     process was suspended for longer than its session. It would join as somebody new who has partitions that are

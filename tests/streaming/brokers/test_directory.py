@@ -37,8 +37,8 @@ class World:
     def wanted_replicas(self, topics: Iterable[str]) -> dict[str, int]:
         return dict.fromkeys(topics, self.wanted)
 
-    def look(self, *, anew: bool = False) -> Standing:
-        return self.directory.look(["t"], anew=anew)["t"]
+    def look(self, *, again: bool = False) -> Standing:
+        return self.directory.look(["t"], again=again)["t"]
 
 
 def test_a_topic_that_is_well_is_asked_about_once_in_a_while() -> None:
@@ -48,7 +48,7 @@ def test_a_topic_that_is_well_is_asked_about_once_in_a_while() -> None:
     assert world.asked == 1
     world.now += 10
     world.look()
-    world.look(anew=True)
+    world.look(again=True)
     assert world.asked == 3
 
 

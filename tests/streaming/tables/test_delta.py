@@ -22,7 +22,7 @@ def test_delta_reads_what_was_appended_and_nothing_else(query: Query, spark: Spa
     ]
 
 
-@pytest.mark.parametrize(("kind", "said"), [("delta", "is no Delta table"), ("parquet", "is a Delta table")])
+@pytest.mark.parametrize(("kind", "said"), [("delta", "is not a Delta table"), ("parquet", "is a Delta table")])
 def test_a_folder_that_is_something_else_is_refused(
     place: Place, spark: SparkSession, tmp_path: Path, kind: str, said: str
 ) -> None:
