@@ -46,6 +46,11 @@ class Outage:
         self._pause_ms = 0
         self._since_ms = self._said_ms = 0
 
+    @property
+    def lasts(self) -> bool:
+        """Whether Kafka has not answered since the last failure."""
+        return bool(self._pause_ms)
+
     def failed(self, error: BaseException) -> float:
         """Kafka did not answer. Seconds to pause until the next try: longer each time, up to 5."""
         now_ms = self._clock_ms()

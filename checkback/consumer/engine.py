@@ -35,7 +35,6 @@ _LOGGER = logging.getLogger(__name__)
 _CLIENT_ID = "checkback-consumer"
 _ANY_SIZE = {"max.message.bytes": str(MOST_RECORD_BYTES)}
 _FOR_EVER = {"retention.ms": "-1"}
-_JOIN_SECONDS = 5.0
 _KNOWN_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
 
@@ -174,9 +173,10 @@ class Engine:
         self.stop_soon()
         if not self._threads:  # it has failed to start: there is nobody to say that it has ended
             return
+        deadline = monotonic() + seconds
         self._ended.wait(seconds)
         for thread in self._threads:
-            thread.join(_JOIN_SECONDS)
+            thread.join(max(0.0, deadline - monotonic()))
 
     def _begin_threads(self) -> None:
         works: list[tuple[str, Callable[[], None]]] = [("fetch", self._fetch)]

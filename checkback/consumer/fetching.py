@@ -63,6 +63,7 @@ class FetchLoop:
         self._resets: SimpleQueue[Reset] = SimpleQueue()
         self._over = False
         self._outage = Outage("reading", lambda: time.monotonic_ns() // 1_000_000)
+        self._not_stored = Outage("storing offsets", lambda: time.monotonic_ns() // 1_000_000)
         self._next_store = monotonic() + settings.store_interval
         self._next_look = monotonic() + _LOOK_SECONDS
         self._next_count = monotonic() + _MORE_PARTITIONS_SECONDS
@@ -144,9 +145,20 @@ class FetchLoop:
         if now >= self._next_look:
             self._next_look = now + _LOOK_SECONDS
             self._look(now)
-        if now >= self._next_store and self._partitions.store_all():
+        if now >= self._next_store and self._has_stored(self._partitions.store_all):
             self._next_store = now + self._settings.store_interval
+            self._not_stored.answered()
             self._outage.answered()
+
+    def _has_stored(self, store: Callable[[], bool]) -> bool:
+        """``False``: not now. Where only the group's coordinator is away, reading goes on, as far as windows let."""
+        try:
+            return store()
+        except SharedOutAnewError:
+            raise
+        except KafkaAwayError as error:
+            self._next_store = monotonic() + self._not_stored.failed(error)
+            return False
 
     def _look(self, now: float) -> None:
         """What need not be looked at each time."""
@@ -156,7 +168,8 @@ class FetchLoop:
             reads_next = self._client.reads_next(place)
             if reads_next is not None and not work.stopped:
                 work.reached(reads_next)
-        self._partitions.store_early()
+        if not self._not_stored.lasts:
+            self._has_stored(self._partitions.store_early)
         ends = {place: self._client.end_known(place) for place in list(self._partitions.works)}
         self.ends = {place: end for place, end in ends.items() if end is not None}
         if self._settings.mode is Mode.BROADCASTING and now >= self._next_count:

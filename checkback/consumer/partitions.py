@@ -127,6 +127,8 @@ class Partitions:
 
     def left(self, places: Collection[Place]) -> None:
         """See :class:`~checkback.consumer.clients.Rebalances`."""
+        # what is under way for them is refused from now on, as of an older generation
+        self._turns.unanswered -= set(places)
         for place in places:
             self.new.discard(place)
             work = self.works.pop(place, None)
@@ -204,16 +206,15 @@ class Partitions:
         """Store what has changed; ``False`` when it is not our turn."""
         return self.store_some(list(self.works.values()))
 
-    def store_early(self) -> None:
-        """Store those where nothing is under way any more, and those that are far behind."""
+    def store_early(self) -> bool:
+        """Store those where nothing is under way any more, and those that are far behind; ``False``: not our turn."""
         early = []
         for work in list(self.works.values()):
             position, _, held = work.progress()
             behind = position - work.stored.offset
             if behind >= _BEHIND or (behind and not held):
                 early.append(work)
-        if early:
-            self.store_some(early)
+        return self.store_some(early) if early else True
 
     def store_some(self, works: Iterable[PartitionWork]) -> bool:
         """Store those that have changed; ``False`` when it is not our turn."""
@@ -230,7 +231,7 @@ class Partitions:
         """
         offsets = self.leaving(list(self.works))
         if offsets:
-            self._store.store(offsets)
+            self._put(offsets)
             for place, stored in offsets.items():
                 if place in self.works:
                     self.works[place].stored = stored
@@ -250,9 +251,15 @@ class Partitions:
         works = list(works)
         offsets = self._changed(works)
         if offsets:
-            self._store.store(offsets)
+            self._put(offsets)
             for work in works:
                 work.stored = offsets.get(work.place, work.stored)
+
+    def _put(self, offsets: Mapping[Place, Stored]) -> None:
+        """Store; raises when Kafka does not say that it has: see :attr:`StoringTurns.unanswered`."""
+        self._turns.unanswered |= offsets.keys()
+        self._store.store(offsets)
+        self._turns.unanswered -= offsets.keys()
 
     def _changed(self, works: Collection[PartitionWork], *, leaving: bool = False) -> dict[Place, Stored]:
         found = {work.place: work.to_store(leaving=leaving) for work in works}
@@ -273,7 +280,7 @@ class Partitions:
         with self._turns.turn(_TURN_SECONDS) as ours:
             if not ours or self._turns.unsettled & offsets.keys():
                 raise KafkaAwayError("A transaction takes too long; the offsets are as they were.")
-            self._store.store({place: Stored(offset) for place, offset in offsets.items()})
+            self._put({place: Stored(offset) for place, offset in offsets.items()})
         self.begin()
 
     def _known(self, place: Place, stored: Stored) -> Stored:

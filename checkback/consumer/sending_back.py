@@ -93,8 +93,8 @@ class SendingBack:
                     stopping.wait(_SETTLE_AGAIN_SECONDS)
             elif self._parcels:
                 with self._turns.turn():
-                    is_member = self._send_some()
-                if not is_member:
+                    went = self._send_some()
+                if not went:
                     stopping.wait(_LOOK_SECONDS)
             else:
                 self._there.wait(_LOOK_SECONDS)
@@ -106,7 +106,7 @@ class SendingBack:
             self._sender.close()
 
     def _send_some(self) -> bool:
-        """``False``: the consumer is in no group at this moment.
+        """``False``: nothing can go at this moment; the consumer is in no group, for example.
 
         Membership is taken before the parcels. One that the group takes meanwhile is stopped, and left out, or it goes
         later than that: then the transaction is refused. The other way round a consumer that the group has gone on
@@ -117,19 +117,24 @@ class SendingBack:
         except KafkaAwayError as error:
             _LOGGER.debug("Sending back waits: %s", error)
             return False
-        self._send(self._some(), membership)
-        return True
+        some = self._some()
+        self._send(some, membership)
+        return bool(some)
 
     def _some(self) -> list[Parcel]:
-        """As many as go into one transaction; none of a partition that goes."""
+        """As many as go into one transaction; none of a partition that goes, or whose offsets may come late."""
         found: list[Parcel] = []
+        waiting: list[Parcel] = []
         messages = size = 0
         while self._parcels and messages < _MOST_MESSAGES and size < _MOST_BYTES:
             parcel = self._parcels.popleft()
-            if not parcel.work.stopped:
+            if parcel.work.place in self._turns.unanswered:
+                waiting.append(parcel)
+            elif not parcel.work.stopped:
                 found.append(parcel)
                 messages += len(parcel.messages)
                 size += parcel.size
+        self._parcels.extendleft(reversed(waiting))
         return found
 
     def _send(self, parcels: Sequence[Parcel], membership: object) -> None:

@@ -29,6 +29,11 @@ class StoringTurns:
         self._lock = threading.Lock()
         self.unsettled = frozenset[Place]()
         """Partitions of a transaction whose end is not known: nothing else may store their offsets."""
+        self.unanswered = frozenset[Place]()
+        """Partitions whose offsets were to be stored, and Kafka has not said that they are.
+
+        They may yet be, late: no transaction stores newer ones before the next answer, which comes after that.
+        """
 
     @contextmanager
     def turn(self, seconds: float = -1) -> Iterator[bool]:

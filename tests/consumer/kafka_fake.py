@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 
 from checkback.consumer import Place, ReceivedMessage
-from checkback.consumer.clients.base import Connection, Limits, Member, NewTopic, OffsetsGoneError, Rebalances
+from checkback.consumer.clients.base import (
+    Connection,
+    KafkaAwayError,
+    Limits,
+    Member,
+    NewTopic,
+    OffsetsGoneError,
+    Rebalances,
+)
 from checkback.consumer.offsets_metadata import Stored
 from checkback.consumer.retry import SentBack
 from checkback.exceptions import CheckbackError
@@ -32,6 +40,14 @@ class FakeKafka:
     rebalances: "SimpleQueue[Callable[[Rebalances], None]]" = field(default_factory=SimpleQueue)
     """What happens within the next polls."""
     topics: dict[str, int] = field(default_factory=lambda: {"cb.later": 1})
+    coordinator_hangs: bool = False
+    """The next offsets that are stored outside a transaction are under way until it answers again; nothing else is."""
+    under_way: dict[Place, Stored] | None = None
+
+    def answer_again(self) -> None:
+        """The coordinator does what it was told before."""
+        self.stored_offsets.update(self.under_way or {})
+        self.coordinator_hangs, self.under_way = False, None
 
     def write(self, topic: str, *values: bytes, key: bytes | None = None, partition: int = 0) -> None:
         """Messages at the end of a partition."""
@@ -94,6 +110,9 @@ class FakeClient:
         return {place: self.kafka.stored_offsets[place] for place in places if place in self.kafka.stored_offsets}
 
     def store(self, offsets: Mapping[Place, Stored]) -> None:
+        if self.kafka.coordinator_hangs:
+            self.kafka.under_way = self.kafka.under_way or dict(offsets)
+            raise KafkaAwayError("the coordinator does not answer")
         self.kafka.stores.append(dict(offsets))
         self.kafka.stored_offsets.update(offsets)
 

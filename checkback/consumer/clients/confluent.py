@@ -26,6 +26,7 @@ from checkback.consumer.clients.base import (
     without_end,
 )
 from checkback.consumer.clients.confluent_sender import ConfluentSender, to_kafka
+from checkback.consumer.clients.leaving import leave_in_time
 from checkback.consumer.listener import Place, ReceivedMessage
 from checkback.consumer.offsets_metadata import Stored
 from checkback.exceptions import ConfigurationError, ConsumerError
@@ -119,6 +120,7 @@ class ConfluentClient:
         self._membership: object = None
         self._storing: Future[Any] | None = None
         self._lost_at = 0.0
+        self._closed = False
 
     def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
@@ -275,6 +277,12 @@ class ConfluentClient:
 
     def close(self) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
+        if self._closed:
+            return
+        self._closed = True
+        leave_in_time(self._leave)
+
+    def _leave(self) -> None:
         with contextlib.suppress(KafkaException, RuntimeError):
             # One that has no partitions does not leave the group by close() alone (librdkafka 2.16): all others wait
             # for it to join, until its session times out.

@@ -36,6 +36,7 @@ from checkback.consumer.clients.base import (
     without_end,
 )
 from checkback.consumer.clients.kafka_python_sender import KafkaPythonSender, to_kafka
+from checkback.consumer.clients.leaving import leave_in_time
 from checkback.consumer.listener import Place, ReceivedMessage
 from checkback.consumer.offsets_metadata import Stored
 from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError
@@ -78,6 +79,7 @@ class KafkaPythonClient:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._owned = set[Place]()
+        self._closed = False
         settings = {
             "bootstrap_timeout_ms": CONNECT_MS,
             "fetch_max_wait_ms": _FETCH_WAIT_MS,
@@ -221,6 +223,11 @@ class KafkaPythonClient:
 
     def close(self) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
+        if not self._closed:
+            self._closed = True
+            leave_in_time(self._leave)
+
+    def _leave(self) -> None:
         with contextlib.suppress(KafkaError, OSError):
             self._consumer.close(autocommit=False, timeout_ms=_ANSWER_MS)
 

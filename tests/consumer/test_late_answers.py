@@ -1,0 +1,42 @@
+"""Offsets that Kafka stores long after it was told to: nothing newer may have been stored meanwhile."""
+
+from checkback.consumer import ConsumeResult, ConsumerSettings, Place, PushConsumer, ReceivedMessage, StartAt
+from checkback.consumer.offsets_metadata import Stored
+from tests.consumer.kafka_fake import FakeKafka
+from tests.consumer.waiting import Recording, soon
+
+ORDERS = Place("orders", 0)
+SETTINGS = ConsumerSettings(start_at=StartAt.FIRST, store_interval=0.05, retry_here=0.05, finish_wait=2.0)
+
+
+def says(message: ReceivedMessage, _: int) -> ConsumeResult:
+    return ConsumeResult.LATER if message.value == b"bad" else ConsumeResult.SUCCESS
+
+
+def consumer(kafka: FakeKafka, seen: Recording) -> PushConsumer:
+    return PushConsumer("fake:9092", "points", seen, "orders", settings=SETTINGS, transport=kafka)
+
+
+def stored(kafka: FakeKafka) -> int:
+    return kafka.stored_offsets.get(ORDERS, Stored(-1)).offset
+
+
+def test_no_transaction_stores_newer_offsets_while_older_ones_may_still_be_stored() -> None:
+    kafka = FakeKafka()
+    kafka.write("orders", b"one")
+    seen = Recording(says)
+    with consumer(kafka, seen):
+        soon(lambda: stored(kafka) == 1)
+        kafka.coordinator_hangs = True
+        kafka.write("orders", b"two")
+        soon(lambda: kafka.under_way)
+        kafka.write("orders", b"bad")
+        soon(lambda: b"bad" in seen.values)
+        kafka.write("orders", b"three")
+        soon(lambda: b"three" in seen.values, what="reading on while only the coordinator hangs")
+        assert not kafka.written
+        kafka.answer_again()
+        soon(lambda: kafka.written)
+        soon(lambda: stored(kafka) == 4)
+    assert seen.values == [b"one", b"two", b"bad", b"three"]
+    assert kafka.stored_offsets[ORDERS] == Stored(4)
