@@ -16,6 +16,8 @@ from kafka.errors import (
     UnknownMemberIdError,
 )
 
+from checkback.exceptions import CheckbackError
+
 _LOGGER = logging.getLogger(__name__)
 _FIRST_PAUSE_MS = 100
 _LONGEST_PAUSE_MS = 5_000
@@ -58,8 +60,10 @@ class Outage:
             self._since_ms = now_ms
         if not self._pause_ms or now_ms - self._said_ms >= _SAID_AGAIN_MS:
             self._said_ms = now_ms
+            passing = not isinstance(error, CheckbackError) or error.retriable
             _LOGGER.warning(
-                "Kafka does not answer (%s), for %s s now; it is tried again, nothing is lost: %r",
+                "%s (%s), for %s s now; it is tried again, nothing is lost: %r",
+                "Kafka does not answer" if passing else "This needs somebody",
                 self._what,
                 (now_ms - self._since_ms) // 1000,
                 error,

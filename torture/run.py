@@ -15,6 +15,7 @@ from torture.system import NotRecoveredError, System
 NEEDS_CLOCK = frozenset({Fault.CLOCK_BACK_SECONDS, Fault.CLOCK_BACK_HOUR, Fault.CLOCK_AHEAD})
 _NO_VERDICT = "Some transactions were not decided yet when the time was over: the machine is too slow for a verdict."
 _SLOW_SECONDS = 60.0
+_START_SECONDS = 300.0
 NEEDS_DATABASE = frozenset({Fault.DATABASE_CUT})
 
 
@@ -134,7 +135,7 @@ def _rounds(ground: Ground, report: TortureReport, options: Options, enough: Cal
     more_steps = PUBLISHING if ground.tables else ()
     with System(ground, report.seed, with_neighbours=options.with_neighbours) as system:
         try:
-            system.wait_for_delivery(time.time())
+            system.wait_for_delivery(time.time(), _START_SECONDS)
             for this in schedule(report.seed, without, more_steps, brief=options.brief):
                 if enough(len(report.rounds)):
                     break

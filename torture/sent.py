@@ -55,6 +55,12 @@ class Database:
             rows = connection.execute(text("SELECT id, topic, key, value, headers FROM sent"))
             return {row.id: _body(row) for row in rows if row.topic in topics}
 
+    def ids_of(self, topics: Collection[str]) -> list[str]:
+        """Ids of all messages that were sent to these topics."""
+        with self._engine.connect() as connection:
+            rows = connection.execute(text("SELECT id, topic FROM sent"))
+            return [name for name, topic in rows if topic in topics]
+
     def sent_after(self, moment: float, most: int) -> list[str]:
         """Ids of some messages that were sent after a moment (``time.time()``, s)."""
         query = text("SELECT id FROM sent WHERE at > :after LIMIT :most")

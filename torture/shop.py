@@ -22,6 +22,8 @@ from torture.sent import Database
 GROUP = "shop"
 STOPPED = "sending.stopped"
 PER_SECOND = 60
+PAUSED = "sending.paused"
+"""A file: the job is far behind, on a slow machine, and gets no more to do meanwhile."""
 _MORE_OFTEN = 0.2
 _LARGE_OFTEN = 0.015
 LEAST_LARGE_BYTES = 100_000
@@ -117,6 +119,8 @@ def main(folder: str, bootstrap_servers: str, prefix: str, topics: str, seed: st
     ):
         shop = Shop(database, producer, topics.split(","), int(seed))
         while not stopping.wait(1 / PER_SECOND):
+            if (Path(folder) / PAUSED).exists():
+                continue
             shop.hear(_more_topics(Path(folder)))
             try:
                 shop.send_one()

@@ -23,6 +23,9 @@ _FOR_GOOD = 1
 _STOP_SENDING_SECONDS = 90.0
 _MOST_REST_SECONDS = 600.0
 _POLL_SECONDS = 0.05
+_FAR_BEHIND = 2_000
+"""Messages that have not come, at which the shop pauses: a quarter of a minute of sending, and a batch of the job."""
+_LOOK_BEHIND_SECONDS = 2.0
 
 
 class NotRecoveredError(CheckbackError):
@@ -54,6 +57,7 @@ class System:
         """What jobs of this round said when they ended without being killed."""
         self.given_up: list[str] = []
         """Jobs and check services of this round that ended for good: an orchestrator would leave them down."""
+        self._look_behind_at = 0.0
         self.recoveries: list[float] = []
         """Seconds from each fault of this round to the first new delivery."""
 
@@ -126,7 +130,8 @@ class System:
         return old
 
     def supervise(self) -> None:
-        """What an orchestrator does: start again what has ended."""
+        """What an orchestrator does: start again what has ended, and slow down whoever sends too much."""
+        self._pace()
         if self.job.exit_status is not None:
             self.note_stop(self.job)
             self.restart_job()
@@ -138,6 +143,18 @@ class System:
             self.shop = self.start_shop()
         if self.neighbours is not None and self.neighbours.exit_status is not None:
             self.neighbours = self.start_neighbours()
+
+    def _pace(self) -> None:
+        """A machine that is too slow for the shop would be asked about more and more transactions, and rest never."""
+        if time.monotonic() < self._look_behind_at:
+            return
+        self._look_behind_at = time.monotonic() + _LOOK_BEHIND_SECONDS
+        behind = sum(self.consuming.came(name) is None for name in self._database.ids_of(REAL_TOPICS))
+        paused = self.ground.folder / shop.PAUSED
+        if behind > _FAR_BEHIND:
+            paused.touch()
+        elif behind < _FAR_BEHIND / 2:
+            paused.unlink(missing_ok=True)
 
     def supervise_for(self, seconds: float) -> None:
         """Do so for a while."""

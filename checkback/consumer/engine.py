@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any
 
 from checkback.consumer.clients import Connection, NewTopic, clients_of
-from checkback.consumer.clients.base import Clients, GroupClient
+from checkback.consumer.clients.base import Clients, GroupClient, KafkaAwayError
 from checkback.consumer.fetching import FailedParcels, FetchLoop
 from checkback.consumer.listener import Place
 from checkback.consumer.metrics import Figures, PartitionFigures
@@ -29,6 +29,7 @@ from checkback.consumer.workers import Workers
 from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError
 from checkback.limits import MOST_RECORD_BYTES
 from checkback.protocol import Topics
+from checkback.reaching import no_kafka
 from checkback.transports import TransportName
 
 _LOGGER = logging.getLogger(__name__)
@@ -118,6 +119,9 @@ class Engine:
                 self._client.join(given.subscription.names, self._partitions)
             else:
                 self._partitions.read_all()
+        except KafkaAwayError as error:
+            self._close_clients()
+            raise no_kafka(given.bootstrap_servers, error) from error
         except BaseException:
             self._close_clients()
             raise

@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from checkback.client_options import of_reaching, refuse_options
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.reaching import CONNECT_MS, longest_pause_ms, no_kafka
 from checkback.transports.base import OP_LINGER_MS, Lost, OutgoingRecord
@@ -19,6 +20,16 @@ _JUST_MADE_SECONDS = 2.0  # until a broker knows of a topic that was made a mome
 _LOOK_AGAIN_SECONDS = 0.1
 _WRONG_SETTINGS = frozenset({KafkaError._INVALID_ARG, KafkaError._CONFLICT})
 
+_ALL = ("all", -1, "-1")
+_FIXED: Mapping[str, tuple[object, ...]] = {
+    "acks": _ALL,
+    "request.required.acks": _ALL,
+    "enable.idempotence": (True, "true"),
+    "delivery.report.only.error": (False, "false"),
+    **dict.fromkeys(("bootstrap.servers", "metadata.broker.list", "transactional.id", "on_delivery", "dr_cb"), ()),
+}
+"""What a half message's acknowledgement, and its place, rest on."""
+
 
 class ConfluentTransport:
     """Two clients, so that an op never stands before a half message, and many ops share a request.
@@ -27,6 +38,7 @@ class ConfluentTransport:
     """
 
     def __init__(self, bootstrap_servers: str, half_timeout_ms: int, options: Mapping[str, Any]) -> None:
+        refuse_options(options, _FIXED, "a producer")
         self._half_timeout_ms = half_timeout_ms
         settings = {
             "bootstrap.servers": bootstrap_servers,
@@ -37,7 +49,7 @@ class ConfluentTransport:
             "log_level": 2,
             **options,
         }
-        self._options = {"bootstrap.servers": bootstrap_servers, "log_level": 2, **options}
+        self._asking = {"log_level": 2, **of_reaching(options), "bootstrap.servers": bootstrap_servers}
         for_halves = {"linger.ms": 0, **settings}
         for_ops = {"linger.ms": OP_LINGER_MS, "delivery.report.only.error": True, **settings}
         pause = half_timeout_ms / 1000
@@ -72,7 +84,7 @@ class ConfluentTransport:
 
     def missing(self, topics: Sequence[str]) -> list[str]:
         """See :class:`~checkback.transports.Transport`."""
-        admin = AdminClient(self._options)  # kept: its answers end with it
+        admin = AdminClient(self._asking)  # kept: its answers end with it
         answers = admin.describe_topics(TopicCollection(list(topics)), request_timeout=CONNECT_MS / 1000)
         return [name for name, answer in answers.items() if _is_missing(answer)]
 

@@ -7,6 +7,8 @@ from typing import Any
 from checkback.exceptions import ConfigurationError
 from checkback.transports.base import Transport
 
+MOST_HALF_TIMEOUT_MS = 3_600_000
+
 
 class TransportName(StrEnum):
     """The transports there are."""
@@ -22,8 +24,13 @@ def connect(
     """Connect a transport. ``options`` are further settings of its client, under that client's names.
 
     Raises:
-        ConfigurationError: there is no such transport, its package is missing, or Kafka does not answer.
+        ConfigurationError: there is no such transport, its package is missing, a setting cannot be, or Kafka does not
+            answer.
     """
+    if type(half_timeout_ms) is not int or not 1 <= half_timeout_ms <= MOST_HALF_TIMEOUT_MS:
+        raise ConfigurationError(
+            f"half_timeout_ms must be a whole number of ms, from 1 to {MOST_HALF_TIMEOUT_MS}, not {half_timeout_ms!r}."
+        )
     # each imports its own client, of which one may be missing
     if name == TransportName.KAFKA_PYTHON:
         from checkback.transports.kafka_python import KafkaPythonTransport  # noqa: PLC0415  (imported when it is needed)

@@ -8,9 +8,18 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaConfigurationError, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from kafka.producer.transaction_manager import TransactionState
 
+from checkback.client_options import refuse_options
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.reaching import CONNECT_MS, RECONNECT_MS, no_kafka
 from checkback.transports.base import OP_LINGER_MS, Lost, OutgoingRecord, not_acknowledged, not_written
+
+_FIXED: Mapping[str, tuple[object, ...]] = {
+    "acks": ("all", -1),
+    "enable_idempotence": (True,),
+    **dict.fromkeys(("key_serializer", "value_serializer"), (None,)),
+    **dict.fromkeys(("bootstrap_servers", "transactional_id"), ()),
+}
+"""What a half message's acknowledgement, its place and its bytes rest on."""
 
 
 class KafkaPythonTransport:
@@ -20,6 +29,7 @@ class KafkaPythonTransport:
     """
 
     def __init__(self, bootstrap_servers: str, half_timeout_ms: int, options: Mapping[str, Any]) -> None:
+        refuse_options(options, _FIXED, "a producer")
         self._half_timeout_ms = half_timeout_ms
         settings = {
             "bootstrap_servers": bootstrap_servers,

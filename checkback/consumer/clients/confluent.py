@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic as KafkaTopic
 
+from checkback.client_options import of_reaching
 from checkback.consumer.clients.base import (
     Connection,
     GroupClient,
@@ -83,7 +84,8 @@ class ConfluentClient:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._common = {"log_level": 2, **connection.options, "bootstrap.servers": connection.bootstrap_servers}
+        servers = {"bootstrap.servers": connection.bootstrap_servers}
+        self._asking = {"log_level": 2, **of_reaching(connection.options), **servers}
         settings = {
             "fetch.wait.max.ms": 200,
             "heartbeat.interval.ms": 1_000,  # a member hears of a rebalance with its next one
@@ -94,7 +96,9 @@ class ConfluentClient:
             "fetch.queue.backoff.ms": 10,  # not 1,000, for which nothing is read once that has been read ahead
             "reconnect.backoff.max.ms": longest_pause_ms(connection.options, "reconnect.backoff.ms"),
             "topic.metadata.refresh.interval.ms": 60_000,
-            **self._common,
+            "log_level": 2,
+            **connection.options,
+            **servers,
             "client.id": connection.client_id,
             # librdkafka wants a name also where there is no group: nothing is stored under it
             "group.id": connection.group or "checkback-broadcasting",
@@ -251,7 +255,7 @@ class ConfluentClient:
         made: list[str] = []
         if not topics:
             return made
-        admin = AdminClient(self._common)
+        admin = AdminClient(self._asking)
         wanted = [KafkaTopic(topic.name, topic.partitions, config=dict(topic.configuration)) for topic in topics]
         with explained():
             for name, answer in admin.create_topics(wanted, operation_timeout=_ANSWER_SECONDS).items():
@@ -267,7 +271,7 @@ class ConfluentClient:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         group = self._connection.group
         with explained():
-            admin = AdminClient(self._common)
+            admin = AdminClient(self._asking)
             described = admin.describe_consumer_groups([group], request_timeout=_ANSWER_SECONDS)[group].result()
         return [Member(member.client_id, member.host) for member in described.members]
 
@@ -328,6 +332,8 @@ def explained() -> Iterator[None]:
         yield
     except KafkaException as error:
         code = error.args[0].code()
+        if code in _WRONG_SETTINGS:
+            raise ConfigurationError(f"confluent-kafka cannot use these settings: {error}.") from error
         if code in _NOT_ALLOWED:
             raise ConfigurationError(f"Kafka does not allow the consumer one of its resources: {error}.") from error
         if _is_fatal(error.args[0]):

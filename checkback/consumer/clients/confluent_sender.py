@@ -7,6 +7,7 @@ from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from checkback.client_options import of_reaching
 from checkback.consumer.clients.base import (
     SEND_MS,
     Connection,
@@ -44,7 +45,7 @@ class ConfluentSender:
                 "retry.backoff.max.ms": 50,
                 "reconnect.backoff.ms": 10,
                 "reconnect.backoff.max.ms": longest_pause_ms(connection.options, "reconnect.backoff.ms"),
-                **connection.options,
+                **of_reaching(connection.options),
                 "bootstrap.servers": connection.bootstrap_servers,
                 "transactional.id": transactional_id,
                 "transaction.timeout.ms": SEND_MS,

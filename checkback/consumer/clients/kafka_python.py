@@ -21,6 +21,7 @@ from kafka.errors import (
     UnknownMemberIdError,
 )
 
+from checkback.client_options import refuse_options
 from checkback.consumer.clients.base import (
     Connection,
     GroupClient,
@@ -77,6 +78,8 @@ class KafkaPythonClient:
     """See :class:`~checkback.consumer.clients.GroupClient`."""
 
     def __init__(self, connection: Connection) -> None:
+        # a listener gets bytes, and what is sent back is what came
+        refuse_options(connection.options, {"key_deserializer": (None,), "value_deserializer": (None,)}, "a consumer")
         self._connection = connection
         self._owned = set[Place]()
         self._closed = False

@@ -15,6 +15,7 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata
 
+from checkback.client_options import of_reaching
 from checkback.consumer.clients.base import (
     END,
     SEND_MS,
@@ -42,7 +43,8 @@ class KafkaPythonSender:
     """See :class:`~checkback.consumer.clients.Sender`."""
 
     def __init__(self, connection: Connection, transactional_id: str) -> None:
-        known = {name: value for name, value in connection.options.items() if name in KafkaProducer.DEFAULT_CONFIG}
+        options = of_reaching(connection.options)
+        known = {name: value for name, value in options.items() if name in KafkaProducer.DEFAULT_CONFIG}
         settings = {
             "bootstrap_timeout_ms": CONNECT_MS,
             "reconnect_backoff_max_ms": RECONNECT_MS,

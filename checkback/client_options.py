@@ -1,0 +1,40 @@
+"""A user's ``kafka_options``: which of them a client of ours takes, and which nobody may set."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from checkback.exceptions import ConfigurationError
+
+_OF_REACHING = (
+    *("security", "ssl", "sasl", "enable.ssl", "enable.sasl", "oauth", "https", "socks5", "proxy", "plugin"),
+    *("socket", "sock", "connections", "reconnect", "broker", "client", "resolve", "kafka", "api"),
+    *("metadata.max", "metadata_max", "topic.metadata", "log", "debug", "error_cb", "stats_cb", "throttle_cb"),
+    "statistics",
+)
+"""How names begin of options that say how Kafka is reached, in both clients."""
+_MOST_SOCKET_MS = 10_000
+
+
+def of_reaching(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that say how Kafka is reached: what further clients take of a consumer's or a producer's."""
+    found = {name: value for name, value in options.items() if name.startswith(_OF_REACHING)}
+    if "socket.timeout.ms" in found:  # librdkafka refuses a longer one than a transaction may take
+        found["socket.timeout.ms"] = min(int(found["socket.timeout.ms"]), _MOST_SOCKET_MS)
+    return found
+
+
+def refuse_options(options: Mapping[str, Any], fixed: Mapping[str, tuple[object, ...]], whose: str) -> None:
+    """Refuse options that a promise rests on.
+
+    Args:
+        options: the user's.
+        fixed: names that must not be set, each with the values that do no harm.
+        whose: who has them: ``a producer``.
+
+    Raises:
+        ConfigurationError: one of them is set.
+    """
+    for name, harmless in fixed.items():
+        if name in options and options[name] not in harmless:
+            may = f": only {' or '.join(map(repr, harmless))}" if harmless else ""
+            raise ConfigurationError(f"kafka_options must not set {name!r} of {whose}{may}.")
