@@ -90,11 +90,11 @@ def run() -> None:
         app()
     except CheckbackError as error:
         name = type(error).__name__
-        said = printable(str(error))
-        logged = last_line(f"{name}: {said}")
+        lines = [printable(line) for line in str(error).split("\n")]
+        logged = last_line(f"{name}: {' '.join(line.strip() for line in lines)}")
         console = Console(stderr=True, soft_wrap=True, highlight=False)
         console.print(
-            f"[bold red]{name}[/]: {escape(printable(str(error)))}" if logged is None else escape(printable(logged))
+            f"[bold red]{name}[/]: " + escape("\n".join(lines)) if logged is None else escape(printable(logged))
         )
         sys.exit(TRY_AGAIN if error.retriable else 1)
     except KafkaError as error:

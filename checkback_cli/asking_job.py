@@ -68,7 +68,7 @@ def _asked(claim: Claim | None, page: str, settings: Settings) -> Job:
         wrong = f"The job that answers at {page} reads the topics {facts.topic_prefix}*, not these."
         return Job(claim, page, None, wrong)
     if claim is not None and facts.run != claim.run:
-        wrong = f"At {page} answers another run, started by process on {facts.host}, than the one that has the topics."
+        wrong = f"Another job answers at {page} (on {facts.host}), not the one that has these topics."
         return Job(claim, page, None, wrong)
     return Job(claim, page, facts, "")
 

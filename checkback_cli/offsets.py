@@ -9,7 +9,16 @@ from conf import load
 
 offsets = typer.Typer(no_args_is_help=True, help="Where a consumer group is: see it, and set it back or forward.")
 
-ConsumerGroup = Annotated[str, typer.Option("--group", "-g", help="The consumer group.", show_default=False)]
+
+def _named(group: str) -> str:
+    if not group.strip():
+        raise typer.BadParameter("a group has a name.")
+    return group
+
+
+ConsumerGroup = Annotated[
+    str, typer.Option("--group", "-g", callback=_named, help="The consumer group.", show_default=False)
+]
 OneTopic = Annotated[str, typer.Option("--topic", "-t", help="The topic.", show_default=False)]
 OnlyTopic = Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic.", show_default=False)]
 To = Annotated[
@@ -70,7 +79,7 @@ def reset(
     other clients must be stopped; this says who is in it. An inbox passes over what is read again.
 
     Exit status 0: all is set, or is there already; 1: not all of it, as where --force is needed; 2: wrong arguments, or
-    nobody to ask.
+    nobody to ask; 75: Kafka is away.
     """
     from checkback_cli.group_offsets import Wanted, reset_offsets
 

@@ -112,6 +112,7 @@ class Ground:
             "TRANSACTIONS__UNREACHABLE_BACKOFF_MAX": "2s",
             "TRANSACTIONS__TIMER_SLACK": "100ms",
             "CHECKS__IN_JOB": "false",
+            "HTTP__PORT": "0",  # 9464 is for a job of somebody's
             "CHECKS__ENDPOINT_TTL": "20s",
         }
         return {f"CHECKBACK_{name}": value for name, value in values.items()}

@@ -56,7 +56,11 @@ def _findings(config: ConfigFile, bootstrap_server: BootstrapServer) -> "Iterato
     try:
         settings = load(config, bootstrap_server)
     except CheckbackError as error:
-        yield wrong("settings", str(error), "correct them; 'checkback config' shows where each value comes from")
+        yield wrong(
+            "settings",
+            " ".join(str(error).split()),
+            "correct them; 'checkback config' shows where each value comes from",
+        )
         return
     yield from about_settings(settings, config, bootstrap_server)
     yield from _of_machine(settings)

@@ -26,7 +26,10 @@ def about_job(settings: Settings, kafka: JobInKafka) -> Iterator[Finding]:
     if found.claim is None:
         yield ok("job", found.silence)
     else:
-        todo = "nothing, where it is meant to be down; else start it: 'checkback run'"
+        todo = (
+            "nothing, where it is meant to be down; else look whether it runs (one whose port was taken has no page, "
+            "and its log says so), and if not: 'checkback run'"
+        )
         yield warning("job", f"{found.silence} Its topics are claimed by {found.claim}.", todo)
     yield from about_port(settings)
 

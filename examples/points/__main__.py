@@ -182,7 +182,7 @@ def _service(name: str, machine: Machine, database: str) -> Process:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m examples.points", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m examples.points", description=(__doc__ or "").replace("``", "'"))
     parser.add_argument("--seconds", type=_positive, default=20, help="how long customers order (20)")
     parser.add_argument("--rate", type=_positive, default=20, help="orders a second, of all customers together (20)")
     parser.add_argument("--seed", type=int, default=1, help="for who orders what, and who is killed when (1)")

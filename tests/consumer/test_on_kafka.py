@@ -145,6 +145,28 @@ def test_what_is_tried_in_vain_is_a_dead_letter_and_its_offset_is_stored_with_it
     assert stored_by(place)[Place(place.real_topic, 0)] == Stored(1)
 
 
+@pytest.mark.parametrize(
+    ("transport", "more"),
+    [
+        (TransportName.KAFKA_PYTHON, {"max_in_flight_requests_per_connection": 10, "request_timeout_ms": 40_000}),
+        (TransportName.CONFLUENT, {"socket_timeout_ms": 30_000, "acks": 1, "enable_idempotence": False}),
+    ],
+)
+def test_options_of_the_consumer_that_no_transaction_may_have_hold_nothing_up(
+    place: Topics, transport: str, more: dict[str, Any]
+) -> None:
+    write(place, b"bad")
+    points = PushConsumer(
+        *(place.bootstrap_servers, group_of(place.topics), lambda _: LATER, [place.real_topic]),
+        settings=ConsumerSettings(start_at=StartAt.FIRST, max_reconsume_times=0, hear_resets=False),
+        topics=place.topics,
+        transport=transport,
+        kafka_options=options(transport, **more),
+    )
+    with points:
+        soon(lambda: points.figures().all.dead == 1)
+
+
 @pytest.mark.parametrize("transport", BOTH)
 def test_headers_without_a_value_and_foreign_retries_end_no_consumer(place: Topics, transport: str) -> None:
     other = Producer({"bootstrap.servers": place.bootstrap_servers})
