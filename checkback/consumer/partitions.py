@@ -263,10 +263,11 @@ class Partitions:
 
     def _changed(self, works: Collection[PartitionWork], *, leaving: bool = False) -> dict[Place, Stored]:
         found = {work.place: work.to_store(leaving=leaving) for work in works}
+        unanswered, unsettled = self._turns.unanswered, self._turns.unsettled  # what is not known is stored again
         return {
             work.place: found[work.place]
             for work in works
-            if found[work.place] != work.stored and work.place not in self._turns.unsettled
+            if (found[work.place] != work.stored or work.place in unanswered) and work.place not in unsettled
         }
 
     def _begin_at(self, offsets: Mapping[Place, int]) -> None:

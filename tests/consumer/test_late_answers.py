@@ -1,8 +1,14 @@
 """Offsets that Kafka stores long after it was told to: nothing newer may have been stored meanwhile."""
 
+import pytest
+
 from checkback.consumer import ConsumeResult, ConsumerSettings, Place, PushConsumer, ReceivedMessage, StartAt
+from checkback.consumer.clients.base import KafkaAwayError
 from checkback.consumer.offsets_metadata import Stored
-from tests.consumer.kafka_fake import FakeKafka
+from checkback.consumer.partitions import Partitions, Subscription
+from checkback.consumer.storing import StoringTurns
+from checkback.consumer.tags import TagExpression
+from tests.consumer.kafka_fake import FakeClient, FakeKafka
 from tests.consumer.waiting import Recording, soon
 
 ORDERS = Place("orders", 0)
@@ -40,3 +46,23 @@ def test_no_transaction_stores_newer_offsets_while_older_ones_may_still_be_store
         soon(lambda: stored(kafka) == 4)
     assert seen.values == [b"one", b"two", b"bad", b"three"]
     assert kafka.stored_offsets[ORDERS] == Stored(4)
+
+
+def test_what_was_not_answered_is_stored_again_though_nothing_has_changed_since() -> None:
+    """Or nothing of that partition would be sent back any more."""
+    kafka, turns = FakeKafka(), StoringTurns()
+    kafka.write("orders", b"one")
+    client = FakeClient(kafka)
+    partitions = Partitions(client, client, turns, Subscription({"orders": TagExpression.parse("*")}), SETTINGS)
+    partitions.assigned([ORDERS])
+    partitions.begin()
+    assert not turns.unanswered
+    partitions.works[ORDERS].stored = Stored(-1)
+    kafka.coordinator_hangs = True
+    with pytest.raises(KafkaAwayError):
+        partitions.store_all()
+    partitions.works[ORDERS].stored = partitions.works[ORDERS].to_store()
+    assert turns.unanswered == {ORDERS}
+    kafka.answer_again()
+    assert partitions.store_all()
+    assert not turns.unanswered
