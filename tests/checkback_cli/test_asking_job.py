@@ -95,7 +95,7 @@ def test_the_one_that_has_the_topics_is_found() -> None:
     ("fields", "run", "said"),
     [
         ({"topic_prefix": "other."}, "run-1", r"reads the topics other\.\*, not these"),
-        ({}, "run-2", "answers another run"),
+        ({}, "run-2", "Another job answers at"),
     ],
 )
 def test_another_job_at_that_address_is_not_taken_for_it(fields: dict[str, Any], run: str, said: str) -> None:
