@@ -57,7 +57,7 @@ class TransactionProducer:
         group: the producer group: all processes that can answer for one another's transactions.
         listener: runs and checks local transactions; needed by ``send_in_transaction`` only.
         topics: Checkback's topics, when the job runs under another prefix than ``cb.``.
-        half_timeout_ms: how long to wait for Kafka to acknowledge a half message.
+        half_timeout_ms: how long to wait for Kafka to acknowledge a half message; 100 ms to an hour.
         transport: the Kafka client to use; ``"confluent-kafka"`` is faster and needs the extra ``fast``. Or an
             object of your own, a :class:`~checkback.transports.Transport`, which is the producer's from then on.
         kafka_options: further settings of that client (security and the like), under its own names.

@@ -7,7 +7,7 @@ from typing import Any
 from checkback.exceptions import ConfigurationError
 from checkback.transports.base import Transport
 
-MOST_HALF_TIMEOUT_MS = 3_600_000
+LEAST_HALF_TIMEOUT_MS, MOST_HALF_TIMEOUT_MS = 100, 3_600_000
 
 
 class TransportName(StrEnum):
@@ -27,9 +27,10 @@ def connect(
         ConfigurationError: there is no such transport, its package is missing, a setting cannot be, or Kafka does not
             answer.
     """
-    if type(half_timeout_ms) is not int or not 1 <= half_timeout_ms <= MOST_HALF_TIMEOUT_MS:
+    if type(half_timeout_ms) is not int or not LEAST_HALF_TIMEOUT_MS <= half_timeout_ms <= MOST_HALF_TIMEOUT_MS:
         raise ConfigurationError(
-            f"half_timeout_ms must be a whole number of ms, from 1 to {MOST_HALF_TIMEOUT_MS}, not {half_timeout_ms!r}."
+            f"half_timeout_ms must be a whole number of ms, from {LEAST_HALF_TIMEOUT_MS} to {MOST_HALF_TIMEOUT_MS}, "
+            f"not {half_timeout_ms!r}."
         )
     # each imports its own client, of which one may be missing
     if name == TransportName.KAFKA_PYTHON:

@@ -42,7 +42,7 @@ def test_a_producer_whose_word_would_mean_nothing_is_not_made(name: TransportNam
         connect(name, "nowhere:1", 5_000, options)
 
 
-@pytest.mark.parametrize("wrong", [0, -1, 10**12, "2000", 2.5, True, None], ids=repr)
+@pytest.mark.parametrize("wrong", [0, -1, 50, 10**12, "2000", 2.5, True, None], ids=repr)
 def test_a_half_timeout_that_cannot_be(wrong: object) -> None:
     with pytest.raises(ConfigurationError, match="half_timeout_ms must be"):
         connect(TransportName.KAFKA_PYTHON, "nowhere:1", wrong, {})  # type: ignore[arg-type]  # the test
