@@ -28,6 +28,8 @@ _ASK_SECONDS = 30.0
 _END_SECONDS = 10.0
 _READ_AGAIN_SECONDS = 0.5
 _LOOK_SECONDS = 0.02
+_TAKING = frozenset({Step.LEAVING, Step.LEAVING_UNSTORED, Step.LEFT})
+_SHARED_OUT_SECONDS = 2.0
 _DEATHS_UNTIL_ALONE = 3
 """After so many readers have ended without a word, the next one begins messages alone."""
 
@@ -57,6 +59,8 @@ def _kill_at_step(system: EffectsSystem, this: Round) -> float:
 
 def _kill_at_rebalance(system: EffectsSystem, this: Round) -> float:
     """Another consumer joins; it, or one of those that have to give it partitions, dies and is not started again."""
+    if this.step in _TAKING:  # of one that has just died it would get what nobody has to give it
+        time.sleep(SESSION_SECONDS + _SHARED_OUT_SECONDS)
     victim = _strike(system, this, system.add_member)
     system.remove(victim)
     return time.time()
