@@ -1,6 +1,7 @@
 """A user's ``kafka_options``: which of them a client of ours takes, and which nobody may set."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from checkback.exceptions import ConfigurationError
@@ -19,7 +20,8 @@ def of_reaching(options: Mapping[str, Any]) -> dict[str, Any]:
     """Those that say how Kafka is reached: what further clients take of a consumer's or a producer's."""
     found = {name: value for name, value in options.items() if name.startswith(_OF_REACHING)}
     if "socket.timeout.ms" in found:  # librdkafka refuses a longer one than a transaction may take
-        found["socket.timeout.ms"] = min(int(found["socket.timeout.ms"]), _MOST_SOCKET_MS)
+        with suppress(ValueError, TypeError):  # what is not a number, the client itself refuses
+            found["socket.timeout.ms"] = min(int(found["socket.timeout.ms"]), _MOST_SOCKET_MS)
     return found
 
 

@@ -16,6 +16,7 @@ def test_further_clients_take_what_says_how_kafka_is_reached() -> None:
 def test_a_socket_waits_no_longer_than_a_transaction_may_take() -> None:
     assert of_reaching({"socket.timeout.ms": 30_000}) == {"socket.timeout.ms": 10_000}
     assert of_reaching({"socket.timeout.ms": "500"}) == {"socket.timeout.ms": 500}
+    assert of_reaching({"socket.timeout.ms": "soon"}) == {"socket.timeout.ms": "soon"}  # for the client to refuse
 
 
 def test_what_a_promise_rests_on_is_refused_and_its_own_value_is_not() -> None:

@@ -332,8 +332,6 @@ def explained() -> Iterator[None]:
         yield
     except KafkaException as error:
         code = error.args[0].code()
-        if code in _WRONG_SETTINGS:
-            raise ConfigurationError(f"confluent-kafka cannot use these settings: {error}.") from error
         if code in _NOT_ALLOWED:
             raise ConfigurationError(f"Kafka does not allow the consumer one of its resources: {error}.") from error
         if _is_fatal(error.args[0]):
