@@ -7,6 +7,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from checkback.consumer.listener import Place, ReceivedMessage
 from checkback.consumer.pull_connecting import connect as connect_reading
+from checkback.exceptions import ConfigurationError
 from checkback.transports import OutgoingRecord, Transport, TransportName
 from checkback.transports import connect as connect_writing
 
@@ -57,7 +58,9 @@ class ControlTopic:
             return []
         read = self._reading.read(self._place, self._offset, _AT_ONCE, seconds)
         if read.gone:  # made again
-            self.go_to_end()
+            if not self.go_to_end():
+                gone = f"Kafka has no topic {self._place.topic} any more"
+                raise ConfigurationError(f"{gone}: run 'checkback topics create'.")
         else:
             self._offset = read.next_offset
         return list(read.messages)

@@ -89,7 +89,7 @@ class ResetRun:
                 members = self._group.members()
                 if (not members and self._set(left)) or self._clock() >= until:
                     break
-                self._ask(left, min(_REPEAT_SECONDS, until - self._clock()))
+                self._ask(left, min(self._clock() + _REPEAT_SECONDS, until))
         finally:
             self._take_back()
         for partition in self._left():
@@ -98,11 +98,15 @@ class ResetRun:
             self._report.waited_for[partition] = owner
         return self._report
 
-    def _ask(self, left: Mapping[int, int], seconds: float) -> None:
+    def _ask(self, left: Mapping[int, int], until: float) -> None:
+        """Reading ends with the first record that comes, and the order itself is one: read on until it is time."""
         if self._control is None:
             self._control = self._open()
         self._control.write({self._order.key: replace(self._order, offsets=left).value})
-        self._hear(self._control.read(max(0.0, seconds)))
+        while True:
+            self._hear(self._control.read(max(0.0, until - self._clock())))
+            if not self._left() or self._clock() >= until:
+                return
 
     def _take_back(self) -> None:
         if self._control is not None:

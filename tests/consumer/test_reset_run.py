@@ -22,6 +22,7 @@ class Cluster:
         self.left: dict[bytes, bytes | None] = {}
         self.stored: dict[Place, int] = {}
         self.refuses = 0
+        self.read_takes = 60.0
         self.answer: Callable[[dict[int, int]], list[ResetDone]] = lambda _: []
         self.opened = 0
 
@@ -46,7 +47,7 @@ class Cluster:
             self.orders.append(dict(ResetOrder.parse(value).offsets))
 
     def read(self, seconds: float) -> list[ReceivedMessage]:
-        self.now += seconds
+        self.now += min(seconds, self.read_takes)
         noise = ReceivedMessage("cb.control", 0, 0, b"done/one/0", b"{")
         others = ResetDone("another", 2, 1, 7, "x")
         said = [others, *self.answer(self.orders[-1])]
@@ -97,6 +98,13 @@ def test_the_order_is_repeated_for_what_is_left() -> None:
     cluster.answer = answer
     assert cluster.run().waited_for == {}
     assert [sorted(one) for one in cluster.orders] == [[0, 1, 2], [1, 2], [1, 2]]
+
+
+def test_the_order_is_repeated_each_second_though_reading_gives_the_order_itself_at_once() -> None:
+    cluster = Cluster(A, B)
+    cluster.read_takes = 1 / 180
+    assert cluster.run(seconds=3).waited_for == {0: A, 1: A, 2: B}
+    assert len(cluster.orders) == 3
 
 
 def test_who_does_not_answer_in_time_is_named() -> None:
