@@ -14,6 +14,7 @@ import pyarrow as pa
 from confluent_kafka import Message
 
 from checkback import protocol
+from checkback.confluent_headers import headers_of
 from checkback.protocol import HalfPosition, Topics
 from state import BUNDLE, OutcomeKind
 from state.outcomes import CHECK_PAYLOAD_BYTES
@@ -108,10 +109,9 @@ class Contents:
         message = found[half_of(row)]
         if message is None:
             return self._gone(row, GONE)
-        # Before its headers are read: confluent-kafka crashes the process on a name that is not UTF-8.
-        if not _as_large(row, message):
+        headers = headers_of(message)
+        if headers is None or not _as_large(row, message):
             return self._gone(row, ANOTHER)
-        headers: Any = message.headers() or []
         if row["kind"] != OutcomeKind.REJECT_RECORD and not _same(row, dict(headers)):
             return self._gone(row, ANOTHER)
         row = {**row, "value": message.value(), "left_out": -1}

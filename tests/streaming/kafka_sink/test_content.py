@@ -1,7 +1,5 @@
 """Content that was set aside is read again from the half topic; librdkafka's own mock of a broker stands for Kafka."""
 
-import socket
-import struct
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
-from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from checkback.message_json import pack
 from checkback.protocol import Message, Topics
@@ -17,6 +14,7 @@ from state import BUNDLE, OutcomeKind
 from streaming.headers import application_headers, unpack_headers
 from streaming.kafka_sink.content import ANOTHER, GONE, Contents
 from streaming.kafka_sink.half_reader import HalfReader
+from tests.by_hand import NOT_UTF_8, write_by_hand
 from tests.streaming.outcomes import outcome, rows
 
 Headers = list[tuple[str, bytes | None]]
@@ -42,26 +40,9 @@ class Kafka:
         self._producer.flush(30)
 
     def write_by_hand(self, value: bytes, *, named: bool) -> int:
-        """With a header's name that is not UTF-8, or without headers; its offset in partition 3.
-
-        No client does so; over the wire anybody can.
-        """
-
-        class Name(str):
-            __slots__ = ()
-
-            def encode(self, *_: Any, **__: Any) -> bytes:
-                return b"\xff\xfe"
-
-        builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 10_000)  # noqa: FBT003  (that is its signature)
-        builder.append(0, 1, None, value, [(Name("x"), b"1")] if named else [])
-        batch = bytes(builder.build())
-        topic = struct.pack(">h", len(TOPICS.half)) + TOPICS.half.encode()
-        body = struct.pack(">hhii", -1, -1, 30_000, 1) + topic + struct.pack(">iii", 1, 3, len(batch)) + batch
-        request = struct.pack(">hhih", 0, 3, 1, 2) + b"me" + body
-        with socket.create_connection(self._address) as connection:
-            connection.sendall(struct.pack(">i", len(request)) + request)
-            connection.recv(1_000)
+        """With a header's name that is not UTF-8, or without headers; its offset in partition 3."""
+        headers = [(NOT_UTF_8, b"1")] if named else []
+        write_by_hand(self._address, TOPICS.half, 3, (None, value, headers))
         self._by_hand += 1
         return self._by_hand - 1
 
