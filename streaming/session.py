@@ -43,6 +43,11 @@ _CONF = {
 }
 
 
+# Java of a local master: all of it is one process, so nobody else has business with its ports. Left to itself Spark takes
+# the address of another interface, and listens there for whoever comes.
+_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
 # Only with a Delta table: the extensions look at every plan.
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -61,6 +66,8 @@ def build_session(settings: Settings) -> SparkSession:
     builder = SparkSession.builder.master(settings.job.master).appName(settings.job.name)
     # On one machine shuffled rows go through the page cache only: packing them costs more than it saves.
     local = {"spark.shuffle.compress": "false"} if settings.job.master.startswith("local") else {}
+    if settings.job.master.startswith("local") and not settings.job.master.startswith("local-cluster"):
+        local |= _LOOPBACK
     delta = _DELTA if "delta" in kinds else {}
     for key, value in (_CONF | local | delta | settings.job.spark_options).items():
         builder = builder.config(key, value)

@@ -9,6 +9,8 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+import psutil
+
 from tests.place import Place
 
 
@@ -29,6 +31,12 @@ class Job:
             **(environment or {}),
         }
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def process(self) -> psutil.Process:
+        """The one that was started."""
+        assert self._process is not None
+        return psutil.Process(self._process.pid)
 
     def start(self) -> None:
         with self._log.open("ab") as log:

@@ -13,6 +13,7 @@ from checkback.exceptions import CheckbackError, CheckpointMismatchError
 from streaming import TransactionJob
 from tests.checkback.postgres import free_port
 from tests.end_to_end.job_process import Job
+from tests.listening import addresses
 from tests.place import Place, wait_until
 
 Sections = dict[str, dict[str, Any]]
@@ -86,6 +87,7 @@ def test_a_second_job_takes_over_with_the_port_and_the_first_one_says_so(place: 
         assert first.ends() == 1
         deliveries.one_more()
         wait_until(lambda: b"checkback_batch" in metrics(port), what="metrics of the second job")
+        assert addresses(second.process) == {"127.0.0.1"}  # page, metrics, Spark: for this machine
         began = time.monotonic()
         assert second.terminate() == 0
         assert time.monotonic() - began < 30
