@@ -43,8 +43,8 @@ _CONF = {
 }
 
 
-# Java of a local master: all of it is one process, so nobody else has business with its ports. Left to itself Spark takes
-# the address of another interface, and listens there for whoever comes.
+# With a local master all of Spark's Java is one process, and nobody else has business with its ports. Left to itself
+# Spark takes the address of another interface, and listens there.
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -66,10 +66,9 @@ def build_session(settings: Settings) -> SparkSession:
     builder = SparkSession.builder.master(settings.job.master).appName(settings.job.name)
     # On one machine shuffled rows go through the page cache only: packing them costs more than it saves.
     local = {"spark.shuffle.compress": "false"} if settings.job.master.startswith("local") else {}
-    if settings.job.master.startswith("local") and not settings.job.master.startswith("local-cluster"):
-        local |= _LOOPBACK
+    loopback = _LOOPBACK if settings.job.master.partition("[")[0] == "local" else {}
     delta = _DELTA if "delta" in kinds else {}
-    for key, value in (_CONF | local | delta | settings.job.spark_options).items():
+    for key, value in (_CONF | local | loopback | delta | settings.job.spark_options).items():
         builder = builder.config(key, value)
     on_ctrl_c = signal.getsignal(signal.SIGINT)
     session = (
