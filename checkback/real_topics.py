@@ -97,6 +97,7 @@ class RealTopics:
                 continue
             for topic in missing:
                 _LOGGER.warning(
-                    "Kafka has no topic %s: messages for it are held and, if it does not come, parked. Create it.",
-                    topic,
+                    "Kafka has no topic %s: messages for it are held, then parked after 3 days. Run: checkback topics "
+                    "create %s",
+                    *(topic, topic),
                 )

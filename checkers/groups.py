@@ -37,7 +37,7 @@ _MISSED_ANSWERS = 100
 """So many checks of a group are answered *unreachable* in _MISSED_MS; the others are postponed."""
 _MISSED_MS = 30_000
 _MOST_ROOM = 1_000
-_NO_HEARTBEAT = "it has sent no heartbeat for too long (checks.endpoint_ttl)"
+_MINUTES_FROM = 120  # seconds of silence
 _MOST_SHOWN, _MOST_ENDPOINTS_SHOWN = 1_000, 20
 _LEAST_BYTES = 256 * 1024  # that a group may still take: more than the largest check has
 
@@ -168,7 +168,9 @@ class Groups:
         gone = None if endpoints else self._directory.gone(name)
         if gone is not None:
             url, heard_ms = gone
-            endpoints.append(EndpointStanding(url, "resting", (now_ms - heard_ms) / 1000, _NO_HEARTBEAT))
+            seconds = (now_ms - heard_ms) / 1000
+            silence = f"{seconds:.0f} s" if seconds < _MINUTES_FROM else f"{seconds / 60:.0f} min"
+            endpoints.append(EndpointStanding(url, "resting", seconds, f"no heartbeat for {silence}"))
         return GroupStanding(group.held, group.under_way, tuple(endpoints))
 
     def _refusal(self, name: str, group: _Group, check: Check) -> str:

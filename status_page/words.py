@@ -81,9 +81,9 @@ def why_in_doubt(row: InDoubt, group: GroupFacts | None, now_ms: int) -> str:
     unheard = why_unasked(group.endpoints if group else ())
     waited = (now_ms - row.asked_ms) / 1000
     if row.last_answer == "unreachable":
-        return f"Nobody could be asked: {unheard}" if unheard else "Nobody could be asked"
+        return f"Nobody could be asked; {unheard}" if unheard else "Nobody could be asked"
     if waited >= _LATE_SECONDS and unheard:
-        return f"Nobody can be asked: {unheard}"
+        return f"Nobody can be asked; {unheard}"
     if row.last_answer == "unknown":
         return f"Its producers did not know, {count(row.attempt - 1, 'time')} of {row.check_max:,}"
     if row.last_answer:
@@ -98,5 +98,5 @@ def why_unasked(endpoints: Iterable[EndpointFacts]) -> str:
     if not known or len(resting) < len(known):
         return ""
     reason = resting[0].reason
-    all_of = "its endpoint rests" if len(known) == 1 else f"all {len(known)} endpoints rest"
-    return f"{all_of} ({reason})" if reason else all_of
+    skipped = "endpoint skipped" if len(known) == 1 else f"all {len(known)} endpoints skipped"
+    return f"{skipped}: {reason}" if reason else skipped

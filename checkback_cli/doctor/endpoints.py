@@ -35,7 +35,7 @@ def about_endpoints(settings: Settings, topics: Topics) -> Iterator[Finding]:
         yield warning("endpoints", "no producer group has a live endpoint: nobody can be asked", todo)
     for group, last_ms in gone(heard, live).items():
         said = f"none of group {group} is live: the last was heard {said_duration(now_ms - last_ms)} ago"
-        yield warning("endpoints", said, "nothing, where the group has been taken down; else see why its processes end")
+        yield warning("endpoints", said, "ignore if decommissioned; otherwise find out why its processes exit")
     named = [(group, url) for group, urls in live.items() for url in urls]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         answers = threads.map(lambda one: connect(one[1], settings), named[:_MOST])

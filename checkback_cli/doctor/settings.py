@@ -12,7 +12,8 @@ def about_settings(settings: Settings, file: Path | None, bootstrap_servers: str
     """Where they came from, and what in them is likely not meant."""
     changed = [one.key for one in origins(file, bootstrap_servers) if one.origin is not Origin.DEFAULT]
     named = file or os.environ.get("CHECKBACK_CONFIG")
-    yield ok("settings", f"{named or 'no file'}, {len(changed)} of them not the defaults{_shown(changed)}")
+    differing = f"{len(changed)} not the default" + _shown(changed) if changed else "all defaults"
+    yield ok("settings", f"{named or 'no settings file'}; {differing}")
     local = [server for server in settings.kafka.bootstrap_servers.split(",") if _loopback(server)]
     if local and len(local) < len(settings.kafka.bootstrap_servers.split(",")):
         said = f"kafka.bootstrap_servers mixes this machine ({', '.join(local)}) with others"
@@ -43,7 +44,7 @@ def _about_checks(settings: Settings) -> Iterator[Finding]:
 
 
 def _shown(keys: list[str]) -> str:
-    return f": {', '.join(keys[:8])}{', ...' if len(keys) > 8 else ''}" if keys else ""
+    return f": {', '.join(keys[:8])}{', ...' if len(keys) > 8 else ''}"
 
 
 def _loopback(server: str) -> bool:

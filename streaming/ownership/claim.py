@@ -139,8 +139,8 @@ class Claim:
         name = f"job '{owner.job}', " if owner.job else ""
         return CheckpointMismatchError(
             f"What is in {self._settings.topics.half} belongs to another checkpoint ({name}last run: {owner}); this "
-            "one would deliver it again. Name that checkpoint's folder in job.checkpoint, or, if it is lost or this is "
-            "meant, start once with 'checkback run --new-checkpoint'."
+            "one would deliver it again. Name that checkpoint's folder in job.checkpoint. If the checkpoint is lost, "
+            "or you want everything redelivered, start once with 'checkback run --new-checkpoint'."
         )
 
     def _read(self, group: str) -> Owner | None:

@@ -150,7 +150,7 @@ def test_exact_times_are_there() -> None:
 def test_a_detail_tells_who_is_asked_and_its_story() -> None:
     browser = busy().browser()
     page = text_of(browser.get("/transactions/0:0").text)
-    assert "http://a:1/check left alone: connection refused, heard 3.0 s ago" in page
+    assert "http://a:1/check skipped: connection refused, heard 3.0 s ago" in page
     assert "http://b:1 being tried, from the settings" in page
     assert "4 checks of this group wait, or are under way." in page
     assert "Read it from Kafka" in page

@@ -76,12 +76,12 @@ WELL = EndpointFacts("http://b", "well")
         (
             doubtful(last_answer="unreachable"),
             (RESTING,),
-            "Nobody could be asked: its endpoint rests (connection refused)",
+            "Nobody could be asked; endpoint skipped: connection refused",
         ),
         (
             doubtful(asked_ms=NOW_MS - 20_000),
             (RESTING, RESTING),
-            "Nobody can be asked: all 2 endpoints rest (connection refused)",
+            "Nobody can be asked; all 2 endpoints skipped: connection refused",
         ),
         (doubtful(asked_ms=NOW_MS - 20_000), (RESTING, WELL), "Its producers did not know, 2 times of 15"),
         (doubtful(last_answer="later"), (), "The last answer was later"),
