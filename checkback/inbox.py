@@ -40,7 +40,8 @@ from checkback.consumer.listener import ConsumeResult
 from checkback.consumer.metrics import Figures
 from checkback.database import INSERTS, refuse_autocommit
 from checkback.exceptions import ConfigurationError
-from checkback.message_id import MAX_BYTES, message_id
+from checkback.handler_session import HandlerSession
+from checkback.message_id import MAX_BYTES, MessageId, identified
 from checkback.protocol import MAX_GROUP_BYTES
 
 if TYPE_CHECKING:  # importing it needs greenlet, which applications without asyncio do not have
@@ -53,6 +54,8 @@ Work = Connection | Session | scoped_session[Session]
 M = TypeVar("M")
 
 _WORK = (Connection, Session, scoped_session)
+_AHEAD_SECONDS = 3_600
+"""That a producer's clock may be ahead, as Kafka does (``message.timestamp.after.max.ms``)."""
 
 
 class SqlInbox:
@@ -209,7 +212,10 @@ class SqlInbox:
         otherwise, which is *success*. A message that is in already does not reach the function, and is *success*. With
         an ``AsyncEngine`` the function is a coroutine and gets an ``AsyncSession``; the listener is a coroutine, too.
         The listener raises TypeError, and nothing is committed, when the function returns anything else than a
-        :class:`ConsumeResult` or None: a generator or a coroutine would be a function that never ran.
+        :class:`ConsumeResult` or None: a generator or a coroutine would be a function that never ran. ``commit()``
+        inside the function raises ConfigurationError: what came before it would be kept with the memory of the message,
+        and what comes after it never be done if the function failed. Savepoints and ``rollback()`` are allowed; what
+        the function does after a ``rollback()`` has its effect once as well.
 
         Raises:
             ConfigurationError: a coroutine with an engine that is none of asyncio's, or the other way round.
@@ -220,9 +226,13 @@ class SqlInbox:
 
         @functools.wraps(handle)
         def handled(message: M) -> ConsumeResult:
-            with Session(engine) as session, self._once(session, message) as first:
-                if first and _is_later(handle(session, message)):
-                    return ConsumeResult.LATER
+            with HandlerSession(engine) as session, self._once(session, message) as first:
+                if first:
+                    with session.given_away():
+                        later = _is_later(handle(session, message))
+                    if later:
+                        return ConsumeResult.LATER
+                    self._take_again(session, message)
                 session.commit()
                 return ConsumeResult.SUCCESS
 
@@ -292,8 +302,11 @@ class SqlInbox:
             connection = connection.connection()
         refuse_autocommit(connection, "the handler's transaction")
         named: dict[str, M] = {}
+        found: list[MessageId] = []
         for message in messages:
-            named.setdefault(message_id(message), message)
+            one = identified(message)
+            if named.setdefault(one.id, message) is message:
+                found.append(one)
         if not named:
             return []
         now = datetime.now(UTC)
@@ -301,9 +314,26 @@ class SqlInbox:
         rows = [{"consumer_group": self._group, "message_id": name, "received_at": now} for name in sorted(named)]
         insert = INSERTS[connection.dialect.name](self.table).values(rows).on_conflict_do_nothing()
         new = set(connection.scalars(insert.returning(self.table.c.message_id)))
+        new -= self._known_by_place(connection, [one for one in found if one.place and one.id in new])
         with self._counting:
             self._passed_over += len(messages) - len(new)
         return [message for name, message in named.items() if name in new]
+
+    def _known_by_place(self, connection: Connection, found: Sequence[MessageId]) -> set[str]:
+        """Those that are in by their places alone, as before 0.1.0; not what was written after such a row was."""
+        if not found:
+            return set()
+        columns = self.table.c
+        rows = select(columns.message_id, columns.received_at).where(
+            columns.consumer_group == self._group, columns.message_id.in_([one.place for one in found])
+        )
+        # SQLite has no time zones
+        received = {row[0]: row[1].replace(tzinfo=row[1].tzinfo or UTC) for row in connection.execute(rows)}
+        return {
+            one.id
+            for one in found
+            if one.place in received and one.written_ms / 1000 <= received[one.place].timestamp() + _AHEAD_SECONDS
+        }
 
     def _async_handler(
         self, handle: Callable[["AsyncSession", M], Awaitable[Any]]
@@ -314,13 +344,26 @@ class SqlInbox:
 
         @functools.wraps(handle)
         async def handled(message: M) -> ConsumeResult:
-            async with AsyncSession(engine) as session, self._once_async(session, message) as first:
-                if first and _is_later(await handle(session, message)):
-                    return ConsumeResult.LATER
+            async with (
+                AsyncSession(engine, sync_session_class=HandlerSession) as session,
+                self._once_async(session, message) as first,
+            ):
+                if first:
+                    guarded: Any = session.sync_session
+                    with guarded.given_away():
+                        later = _is_later(await handle(session, message))
+                    if later:
+                        return ConsumeResult.LATER
+                    await session.run_sync(self._take_again, message)
                 await session.commit()
                 return ConsumeResult.SUCCESS
 
         return handled
+
+    def _take_again(self, session: Any, message: Any) -> None:
+        """Where the handler has rolled back, the note of the message is gone: write it beside what was done since."""
+        if session.was_rolled_back and not self._take(session, [message]):
+            session.rollback()  # another process has done it meanwhile
 
     def _create(self, connection: Connection) -> None:
         connection.execute(CreateTable(self.table, if_not_exists=True))

@@ -54,7 +54,11 @@ class ReceivedMessage(NamedTuple):
 
     @property
     def id(self) -> str:
-        """What to tell it from others by, each time that it comes: its ``cb-id``; without one, its first place."""
+        """What to tell it from others by, each time that it comes: its ``cb-id``; without one, its first place.
+
+        A topic that was deleted and made again has the same places again: ``checkback.message_id.message_id`` gives
+        what tells those apart, too.
+        """
         found = self.header(ID)
         return f"{self.topic}:{self.partition}:{self.offset}" if found is None else found.decode(errors="replace")
 

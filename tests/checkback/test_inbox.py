@@ -48,7 +48,7 @@ class Points:
 
     def give(self, connection: Any, message: Any) -> None:
         statement = text(f"INSERT INTO {self.table} VALUES (:given)")  # noqa: S608  (ours)
-        connection.execute(statement, {"given": str(message)})
+        connection.execute(statement, {"given": str(message)[:64]})
 
     def take(self, message: Any) -> bool:
         with self.engine.begin() as connection, self.inbox.once(connection, message) as first:
@@ -106,6 +106,30 @@ def fail_in(points: Points, work: Any) -> None:
     with points.inbox.once(work, "a"):
         points.give(work, "a")
         raise HandlerError
+
+
+def foreign(offset: int, written_ms: int) -> ReceivedMessage:
+    """Without a ``cb-id``."""
+    return ReceivedMessage("orders", 0, offset, None, b"", (), written_ms)
+
+
+def test_a_message_of_a_topic_that_was_made_again_is_another(points: Points) -> None:
+    now_ms = round(datetime.now(UTC).timestamp() * 1000)
+    assert [points.take(foreign(0, now_ms)), points.take(foreign(0, now_ms))] == [True, False]
+    assert points.take(foreign(0, now_ms + 1))
+
+
+def test_what_was_received_before_ids_had_times_is_known(points: Points) -> None:
+    """By the place alone, but not what was written after it was received."""
+    now_ms = round(datetime.now(UTC).timestamp() * 1000)
+    for offset in range(3):
+        points.take(f"orders:0:{offset}")
+    ahead_ms, later_ms = now_ms + 60_000, now_ms + 7_200_000
+    messages = [foreign(0, now_ms - 1_000), foreign(1, ahead_ms), foreign(2, later_ms), foreign(3, now_ms)]
+    with points.engine.begin() as connection, points.inbox.once_each(connection, messages) as new:
+        assert new == messages[2:]
+    assert points.inbox.passed_over == 2
+    assert not points.take(messages[2])
 
 
 def test_an_error_of_the_handler_rolls_row_and_effect_back(points: Points) -> None:
@@ -277,6 +301,61 @@ def test_a_handler_that_has_not_run_or_says_nothing_known_leaves_no_row(points: 
         with pytest.raises(TypeError, match="must return a ConsumeResult or None"):
             listener("a")
     assert points.take("a")
+
+
+def commit(session: Session) -> None:
+    session.commit()
+
+
+def commit_below(session: Session) -> None:
+    session.connection().commit()
+
+
+def commit_with_a_savepoint(session: Session) -> None:
+    session.begin_nested()
+    session.commit()
+
+
+def commit_after_a_rollback(session: Session) -> None:
+    session.rollback()
+    with session.begin():
+        session.execute(text("SELECT 1"))
+
+
+@pytest.mark.parametrize("end", [commit, commit_below, commit_with_a_savepoint, commit_after_a_rollback])
+def test_a_handler_that_commits_is_refused_and_half_of_its_effect_is_not_kept(points: Points, end: Any) -> None:
+    """Else the message passes for done when it comes again, and the second half never is."""
+    commits = True
+
+    @points.inbox.handler
+    def give(session: Session, message: str) -> None:
+        points.give(session, "first half")
+        if commits:
+            end(session)
+        points.give(session, "second half")
+
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match=r"commit\(\).*begin_nested"):
+            give("a")
+        assert (points.given(), points.rows()) == ([], [])
+    commits = False
+    assert give("a") is SUCCESS
+    assert points.given() == ["first half", "second half"]
+
+
+def test_savepoints_and_rollbacks_of_a_handler_are_its_own_affair(points: Points) -> None:
+    @points.inbox.handler
+    def give(session: Session, message: str) -> None:
+        points.give(session, "undone")
+        session.rollback()
+        with session.begin_nested():
+            points.give(session, "kept")
+        savepoint = session.begin_nested()
+        points.give(session, "undone, too")
+        savepoint.rollback()
+
+    assert [give("a"), give("a")] == [SUCCESS, SUCCESS]
+    assert points.given() == ["kept"]
 
 
 def test_prune_deletes_rows_of_that_age_and_group_in_batches(points: Points) -> None:

@@ -56,6 +56,33 @@ def test_asyncio_has_the_same(asynchronous: AsyncEngine) -> None:
     asyncio.run(run())
 
 
+def test_asyncio_refuses_a_commit_and_allows_a_rollback(asynchronous: AsyncEngine) -> None:
+    inbox = SqlInbox(asynchronous, "points", table=f"inbox_{uuid.uuid4().hex[:8]}")
+
+    @inbox.handler
+    async def give(session: AsyncSession, message: str) -> None:
+        if message == "commits":
+            await session.commit()
+        if message == "below":
+            await (await session.connection()).commit()
+        await session.rollback()
+        async with session.begin_nested():
+            await session.execute(text("SELECT 1"))
+
+    async def run() -> None:
+        await inbox.create_async()
+        for message in ("commits", "below"):
+            with pytest.raises(ConfigurationError, match=r"commit\(\)"):
+                await give(message)
+        assert [await give("a"), await give("a")] == [SUCCESS, SUCCESS]
+        assert inbox.passed_over == 1
+        async with asynchronous.begin() as connection, inbox.once_each(connection, ["commits", "below"]) as new:
+            assert new == ["commits", "below"]
+        await asynchronous.dispose()
+
+    asyncio.run(run())
+
+
 def test_the_pages_service_gives_points_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a Kafka in memory, which has one message twice."""
     monkeypatch.chdir(tmp_path)
