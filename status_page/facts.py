@@ -29,7 +29,7 @@ class PartitionBacklog:
 
 @dataclass(frozen=True)
 class HeldBack:
-    """A half or op partition in which somebody's open Kafka transaction hides what lies behind it."""
+    """A partition that the job reads in which somebody's open Kafka transaction hides what lies behind it."""
 
     topic: str
     partition: int

@@ -27,6 +27,7 @@ from streaming.brokers.topics import topic_ids
 from streaming.checkpoint.folder import Checkpoint, CheckpointFacts
 from streaming.checkpoint.half_logs import HalfLogs
 from streaming.failpoints import FailpointHook, no_failpoint
+from streaming.fairness.barred import refuse_torn
 from streaming.fairness.fairness import Fairness
 from streaming.fairness.held_back import HeldBackWatch, named_writer
 from streaming.folders import folder_at
@@ -143,9 +144,11 @@ class TransactionJob:
         now = Clock(wall_ms(), settings.job.clock_tolerance)
         opening = Opening(checkpoint, own, now, sink, claim, settings.job.state_partitions)
         opening.judge(new_checkpoint=self._claim_name)  # 2
-        rules = SettingsInForce(folder_at(spark, settings.job.checkpoint))
+        folder = folder_at(spark, settings.job.checkpoint)
+        rules = SettingsInForce(folder)
         in_kafka = partial(any_has, sink, own.query_id, settings.job.state_partitions)
         rules.judge(settings.sinks.tables, partial(in_kafka, settled=False))
+        refuse_torn(folder, partial(in_kafka, settled=False), checkpoint.torn)
         tables = destinations_of(settings, spark, rules)
         try_source(spark, settings)
         try_transaction(sink, own.query_id)
@@ -177,7 +180,8 @@ class TransactionJob:
     def _watch(self, sink: SinkSettings) -> HeldBackWatch:
         kafka = self._settings.kafka
         writer = named_writer(kafka.bootstrap_servers, kafka.python_client)
-        return HeldBackWatch(sink.client(), [sink.topics.half, sink.topics.op], writer, self._observation.held_back)
+        read = [sink.topics.half, sink.topics.op, sink.topics.later]
+        return HeldBackWatch(sink.client(), read, writer, self._observation.held_back)
 
     def _sink_settings(self) -> SinkSettings:
         kafka = self._settings.kafka

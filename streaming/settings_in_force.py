@@ -64,7 +64,7 @@ class BatchSettings:
             if version != RULES_VERSION:
                 return cls(routes=routes, version=version)
             return cls(_transactions(found["transactions"]), found["listener"], routes, version)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             return cls(version=_UNREADABLE)
 
     def written(self) -> bytes:

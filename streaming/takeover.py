@@ -72,7 +72,7 @@ class Opening:
 
         1. Claim the topics, unless somebody else has meanwhile: the run before stops at its next batch.
         2. Fence its producers, and compare again: now nobody else can move the progress.
-        3. Repair what a crash or a power loss has left.
+        3. Repair what a crash or a power loss has left. From now on the folder is of this program's version.
 
         Raises:
             CheckpointMismatchError, ProgressError: the run before has changed something since :meth:`judge`.
@@ -86,6 +86,7 @@ class Opening:
         for name in repairs(self._checkpoint, found, progress):  # 3
             self._checkpoint.remove(name)
             _LOGGER.warning("Removed %s from the checkpoint: its batch is run again.", name)
+        self._checkpoint.remember_version()
 
     def _progress(self, *, settled: bool) -> list[Progress]:
         return read_progress(self._settings, self._own.query_id, self._partitions, settled=settled)

@@ -10,10 +10,15 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from checkback.exceptions import CheckpointMismatchError
+from checkback.version import __version__
 from streaming.checkpoint.offset_log import Entry, read_entry
 
 _FACTS_FILE = "checkback.json"
 _FLOOR = "checkback-floor-"
+_VERSION = "checkback-version-"
+VERSION = 1
+"""Of what a checkpoint's files mean. Raise it with each change that a program before it would take for something else,
+or would stumble over in the midst of a batch; that of ``state/codec.py`` is such a one."""
 _TOPIC_IDS = ("half_topic_id", "op_topic_id")
 
 
@@ -48,7 +53,10 @@ class Checkpoint:
             CheckpointMismatchError: the file with the id is torn.
         """
         if self._query_id is None:
-            self._query_id = str(self._json("metadata")["id"])
+            found = self._json("metadata").get("id")
+            if not isinstance(found, str):
+                raise self.torn("metadata")
+            self._query_id = found
         return self._query_id
 
     def entry(self, batch: int) -> Entry:
@@ -66,8 +74,9 @@ class Checkpoint:
         """Compare a checkpoint with the settings and with Kafka, or write the facts and a query id into a new one.
 
         Raises:
-            CheckpointMismatchError: they differ.
+            CheckpointMismatchError: they differ, or a later version of Checkback has continued the checkpoint.
         """
+        self._refuse_later_version()
         probe = f".checkback-{uuid.uuid4().hex}"
         self.write(probe, b"")  # a folder that cannot be written to is found now, and not in the midst of a batch
         self.remove(probe)
@@ -101,7 +110,28 @@ class Checkpoint:
                 self.remove(name)
 
     def _floors(self) -> list[tuple[int, str]]:
-        found = [(name.removeprefix(_FLOOR), name) for name in self.names("") if name.startswith(_FLOOR)]
+        return self._numbered(_FLOOR)
+
+    def remember_version(self) -> None:
+        """Remember that this program has continued it, once it is this run's: an earlier one must not any more."""
+        known = self._numbered(_VERSION)
+        if not any(number == VERSION for number, _name in known):
+            self._files.create(self._at(f"{_VERSION}{VERSION}"), True).close()  # noqa: FBT003  (as above)
+
+    def _refuse_later_version(self) -> None:
+        # of a checkpoint from before there were versions, nothing says so: it is the first
+        version = max((number for number, _name in self._numbered(_VERSION)), default=VERSION)
+        if version > VERSION:
+            raise CheckpointMismatchError(
+                f"{self.folder} was continued by a later Checkback: the checkpoint is of version {version}, and "
+                f"Checkback {__version__} reads those up to {VERSION}. Start that Checkback again, or a later one. "
+                "The way back is a copy of the folder from before it, or a new one ('checkback run --new-checkpoint'), "
+                "which re-delivers everything that is still in the half topic."
+            )
+
+    def _numbered(self, prefix: str) -> list[tuple[int, str]]:
+        """Files whose name alone says something: there is nothing in them that could be torn."""
+        found = [(name.removeprefix(prefix), name) for name in self.names("") if name.startswith(prefix)]
         return [(int(number), name) for number, name in found if number.isdigit()]
 
     def torn(self, name: str) -> CheckpointMismatchError:
@@ -163,9 +193,13 @@ class Checkpoint:
             found = json.loads(self.read(name) or b"")
         except ValueError as error:
             raise self.torn(name) from error
-        return dict(found)
+        if not isinstance(found, dict):
+            raise self.torn(name)
+        return found
 
     def _compare(self, stored: dict[str, Any], facts: CheckpointFacts) -> None:
+        if not asdict(facts).keys() - set(_TOPIC_IDS) <= stored.keys():
+            raise self.torn(_FACTS_FILE)
         for name, now in asdict(facts).items():
             before = stored.get(name)
             if name in _TOPIC_IDS:

@@ -4,13 +4,16 @@ A batch that a crash cut off is run again, and must come to the same: see docs/d
 """
 
 import json
+import logging
 from collections.abc import Callable
 
 from pyspark import SparkContext, TaskContext
 
+from checkback.exceptions import CheckpointMismatchError
 from streaming.fairness.quotas import Barred
 from streaming.folders import Folder
 
+_LOGGER = logging.getLogger(__name__)
 _PREFIX, _SUFFIX = "checkback-barred-", ".json"
 _PROPERTY = "checkback.barred"
 
@@ -33,7 +36,7 @@ class BarredInForce:
         """
         first = not self._read
         if first:
-            self._from = {number: self._content(number) for number in self._numbers()}
+            self._from = {number: self._content(number) for number in _numbers(self._checkpoint)}
             self._read = True
         starts = [start for start in self._from if start <= batch]
         now = self._from[max(starts)] if starts else {}
@@ -52,12 +55,54 @@ class BarredInForce:
             self._checkpoint.remove(_name(start))
             del self._from[start]
 
-    def _numbers(self) -> list[int]:
-        names = [name.removeprefix(_PREFIX) for name in self._checkpoint.children() if name.startswith(_PREFIX)]
-        return [int(name.removesuffix(_SUFFIX)) for name in names if name.removesuffix(_SUFFIX).isdigit()]
-
     def _content(self, number: int) -> Barred:
-        return dict(json.loads(self._checkpoint.read(_name(number))))
+        found = _parsed(self._checkpoint.read(_name(number)))
+        if found is None:  # nothing of a batch that was begun under it is in Kafka: see refuse_torn
+            _LOGGER.warning(
+                "%s in the checkpoint was torn: no group is barred until the quotas are known again.", _name(number)
+            )
+            found = {}
+            self._checkpoint.write(_name(number), json.dumps(found).encode())
+        return found
+
+
+def refuse_torn(
+    checkpoint: Folder, in_kafka: Callable[[int], bool], torn: Callable[[str], CheckpointMismatchError]
+) -> None:
+    """At start: whether an unfinished batch can be run under what it was begun with; changes nothing.
+
+    Args:
+        checkpoint: its folder.
+        in_kafka: whether Kafka has a part of this batch. If not, it is as good as never begun.
+        torn: the error for a file that is torn.
+
+    Raises:
+        CheckpointMismatchError: the file that says it is torn, and a part of the batch is in Kafka.
+    """
+    begun, ended = (
+        max((int(name) for name in checkpoint.children(log) if name.isdigit()), default=-1)
+        for log in ("offsets", "commits")
+    )
+    start = max((number for number in _numbers(checkpoint) if number <= begun), default=None)
+    if begun <= ended or start is None or _parsed(checkpoint.read(_name(start))) is not None:
+        return
+    if in_kafka(begun):
+        raise torn(_name(start))
+
+
+def _numbers(checkpoint: Folder) -> list[int]:
+    names = [name.removeprefix(_PREFIX) for name in checkpoint.children() if name.startswith(_PREFIX)]
+    return [int(name.removesuffix(_SUFFIX)) for name in names if name.removesuffix(_SUFFIX).isdigit()]
+
+
+def _parsed(content: bytes) -> Barred | None:
+    """Reasons by group; None when the file is torn."""
+    try:
+        found = json.loads(content)
+    except ValueError:
+        return None
+    known = isinstance(found, dict) and all(isinstance(reason, str) for reason in found.values())
+    return found if known else None
 
 
 def tell_tasks(spark: SparkContext, barred: Barred) -> None:

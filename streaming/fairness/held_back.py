@@ -1,4 +1,4 @@
-"""Notices half and op partitions that somebody's open Kafka transaction holds back.
+"""Notices partitions of the topics that the job reads that somebody's open Kafka transaction holds back.
 
 The job reads committed. An open transaction on a partition hides what comes behind it, everybody's, until it ends or
 Kafka aborts it (the writer's ``transaction.timeout.ms``, up to 15 min by the brokers' default). Nothing is lost then,
@@ -132,7 +132,7 @@ class HeldBackWatch:
         for held in self._held.warnings(now):
             _LOGGER.warning(
                 "partition %d of %s has been held back by an open transaction%s for %.0f s: nothing behind offset %d "
-                "is read before that ends. Half messages and ops must not be written in a long Kafka transaction: see "
+                "is read before that ends. Nobody may write to this topic in a long Kafka transaction: see "
                 "docs/operations.md.",
                 *(held.place.partition, held.place.topic, self._writer(held), held.seconds, held.offset),
             )

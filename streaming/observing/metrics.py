@@ -153,7 +153,7 @@ class JobMetrics:
         registry.register(self._waits)
 
     def held_back(self, place: Place, seconds: float) -> None:
-        """For how long a half or op partition has been held back; 0 when it is not."""
+        """For how long a partition that the job reads has been held back; 0 when it is not."""
         self._held_back.labels(place.topic, str(place.partition)).set(seconds)
 
     def observe(self, report: BatchReport) -> None:

@@ -77,7 +77,7 @@ class Observation:
         return found
 
     def held_back(self, place: Place, seconds: float) -> None:
-        """For how long a half or op partition has been held back; 0 when it is not."""
+        """For how long a partition that the job reads has been held back; 0 when it is not."""
         self.metrics.held_back(place, seconds)
         with self._lock:
             if seconds:

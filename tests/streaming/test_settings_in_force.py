@@ -227,6 +227,7 @@ def test_a_class_may_be_edited_when_the_last_batch_was_only_begun(job: Job, deci
         ({"version": RULES_VERSION + 1, "transactions": {"of": "another form"}}, rf"\(rules {RULES_VERSION + 1}, this"),
         ({"version": 1}, r"\(rules 1, this one"),
         ({"transactions": {"unknown": 1}}, "cannot be read"),
+        ({"transactions": [1]}, "cannot be read"),
     ],
 )
 def test_rules_of_another_version_are_refused_while_a_batch_needs_them(

@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
-from streaming.fairness.barred import BarredInForce, tell_tasks, told
+from checkback.exceptions import CheckpointMismatchError
+from streaming.fairness.barred import BarredInForce, refuse_torn, tell_tasks, told
 from streaming.fairness.quotas import Barred
 from streaming.folders import LocalFolder
 
@@ -84,3 +86,45 @@ def test_tasks_are_told(spark: SparkSession) -> None:
     finally:
         tell_tasks(context, {})
     assert context.parallelize([0], 1).mapPartitions(heard).collect() == ["{}"]
+
+
+TORN = [b"", b'{"shop": "too', b"\xff\x00", b"null", b"[1]", b'{"shop": 3}']
+
+
+def unfinished(folder: Path, content: bytes) -> LocalFolder:
+    """The checkpoint of a job that died in batch 7, with groups barred from batch 5."""
+    for log, batch in (("offsets", 6), ("offsets", 7), ("commits", 6)):
+        (folder / log).mkdir(exist_ok=True)
+        (folder / log / str(batch)).touch()
+    (folder / "checkback-barred-5.json").write_bytes(content)
+    return LocalFolder(folder)
+
+
+def torn(name: str) -> CheckpointMismatchError:
+    return CheckpointMismatchError(f"{name} is torn")
+
+
+@pytest.mark.parametrize("content", TORN)
+def test_a_torn_file_that_an_unfinished_batch_in_kafka_was_begun_under_is_refused(
+    tmp_path: Path, content: bytes
+) -> None:
+    with pytest.raises(CheckpointMismatchError, match=r"checkback-barred-5\.json is torn"):
+        refuse_torn(unfinished(tmp_path, content), lambda batch: batch == 7, torn)
+
+
+@pytest.mark.parametrize("content", TORN)
+def test_a_torn_file_that_nothing_in_kafka_rests_on_bars_nobody(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = unfinished(tmp_path, content)
+    refuse_torn(folder, lambda _batch: False, torn)
+    assert BarredInForce(folder, Wanted()).of_batch(7) == {}
+    assert "checkback-barred-5.json in the checkpoint was torn" in caplog.text
+    refuse_torn(folder, lambda _batch: True, torn)  # batch 7 may be in Kafka by now, and nobody was barred in it
+    assert BarredInForce(folder, Wanted()).of_batch(7) == {}
+
+
+def test_a_torn_file_is_no_hindrance_when_no_batch_is_unfinished(tmp_path: Path) -> None:
+    folder = unfinished(tmp_path, b"")
+    (tmp_path / "commits" / "7").touch()
+    refuse_torn(folder, lambda _batch: True, torn)

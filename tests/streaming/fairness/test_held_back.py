@@ -7,7 +7,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from conf import Settings
 from streaming.fairness.held_back import Ends, Held, HeldBack, HeldBackWatch, Place, named_writer, read_ends
+from streaming.job import TransactionJob
 from streaming.observing.metrics import JobMetrics
 from tests.place import HALF_PARTITIONS, wait_until
 from tests.place import Place as Topics
@@ -131,3 +133,8 @@ def test_a_real_one_is_seen_and_named(place: Topics, transaction: Producer) -> N
     transaction.commit_transaction(30)
     wait_until(lambda: read_ends(admin, topics)[stuck] == Ends(3, 3), 10)
     transaction.begin_transaction()  # the fixture ends it
+
+
+def test_the_job_looks_at_all_that_it_reads() -> None:
+    job = TransactionJob(Settings())
+    assert job._watch(job._sink_settings())._topics == ["cb.half", "cb.op", "cb.later"]

@@ -181,7 +181,7 @@ def facts(**changed: Any) -> JobFacts:
         ({"now_ms": 61_000}, "The first batch has not ended for 61 s"),
         (
             {"held_back": (HeldBack("cb.op", 3, 40.0),)},
-            "Partition 3 of cb.op is held back by an open",
+            "Partition 3 of cb.op has been held back by an open",
         ),
         ({"backlog": (PartitionBacklog("cb.half", 0, 123_456),)}, "The job is 123,456 records behind"),
         ({"groups": (GroupFacts("shop", open=7, waiting=1),)}, "No check endpoint of group shop answers"),
