@@ -120,7 +120,7 @@ class TransactionJob:
         settings = self._settings
         if settings.job.tracing:
             try_tracing()
-        try_folder(settings.job.checkpoint)
+        local_query_id = try_folder(settings.job.checkpoint)
         registry = self._observation.metrics.registry
         checks = CheckService(settings, registry=registry) if settings.checks.in_job else None
         with TopicAdministration(settings.kafka.bootstrap_servers, settings.kafka.python_client) as administration:
@@ -131,9 +131,13 @@ class TransactionJob:
         clock = JobClock(lambda: kafka_ms(sink), settings.job.clock_tolerance)
         clock.compare()
         claim = self._claim = Claim(sink, settings.job.name)
+        ids = retrying()(topic_ids, AdminClient(sink.client()), [sink.topics.half, sink.topics.op])
+        if local_query_id is not None:
+            claim.judge(
+                Owner(local_query_id, half_topic_id=ids.get(sink.topics.half, "")), new_checkpoint=self._claim_name
+            )
         spark = self._spark = self._given_spark or build_session(settings)
         checkpoint = Checkpoint(spark, settings.job.checkpoint)
-        ids = retrying()(topic_ids, AdminClient(sink.client()), [sink.topics.half, sink.topics.op])
         checkpoint.check(self._facts(half_partitions, ids))  # 1
         own = Owner(
             checkpoint.query_id(),

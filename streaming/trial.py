@@ -1,7 +1,9 @@
 """What the first batch needs of Kafka, tried while the run before still continues: later would be too late for both."""
 
+import errno
 import importlib
-import os
+import json
+import tempfile
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -15,27 +17,51 @@ from streaming.checkpoint.progress import trial_id
 from streaming.kafka_sink.transaction import KafkaTransaction
 from streaming.query import kafka_source
 
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
-def try_folder(checkpoint: str) -> None:
-    """Look whether a checkpoint folder on this machine can be made; what Hadoop has elsewhere is tried later.
+
+def try_folder(checkpoint: str) -> str | None:
+    """Make a checkpoint folder on this machine, and write a file there; what Hadoop has elsewhere is tried later.
+
+    Returns:
+        The query id in it; empty: it has none yet; None: it is not on this machine.
 
     Raises:
-        JobStoppedError: it cannot.
+        JobStoppedError: it cannot be made, or written to.
     """
     if "://" in checkpoint:
-        return
+        return None
     folder = Path(checkpoint.removeprefix("file:"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise JobStoppedError(
+            f"The checkpoint folder {checkpoint} cannot be made: {_reason(error, folder)}. Name another one in "
+            "job.checkpoint."
+        ) from error
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        if error.errno in _FULL:  # a restart may find room: Spark's own error says so
+            return None
+        raise JobStoppedError(
+            f"The job may not write to its files: {_reason(error, folder)}. Give the job's user write permission on "
+            f"the checkpoint folder {checkpoint}, then start again."
+        ) from error
+    try:
+        return str(json.loads((folder / "metadata").read_bytes())["id"])
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError, KeyError, TypeError):  # torn: what reads it by Hadoop has the sentence
+        return None
+
+
+def _reason(error: OSError, folder: Path) -> str:
     there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
     if not there.is_dir():
-        raise JobStoppedError(
-            f"The checkpoint folder {checkpoint} cannot be made: {there} is not a folder. Name another one in "
-            "job.checkpoint."
-        )
-    if not os.access(there, os.W_OK):
-        raise JobStoppedError(
-            f"The job may not write to its files: {there} may not be written to. Give its user the checkpoint folder "
-            f"{checkpoint}, then start again."
-        )
+        return f"{there} is not a folder"
+    return f"the system says '{(error.strerror or str(error)).lower()}' in {there}"
 
 
 def try_source(spark: SparkSession, settings: Settings) -> None:

@@ -38,7 +38,9 @@ class Deliveries:
         return sorted(record.value for record in self._place.read(self._place.real_topic))
 
 
-def test_a_start_that_fails_leaves_the_job_that_runs_at_work(place: Place, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_start_that_fails_leaves_the_job_that_runs_at_work(
+    place: Place, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a file").touch()
     files = {"kind": "parquet", "path": str(tmp_path / "a file" / "table")}
     checks = {"in_job": False}
@@ -57,6 +59,10 @@ def test_a_start_that_fails_leaves_the_job_that_runs_at_work(place: Place, spark
             with pytest.raises(CheckbackError, match=said):
                 TransactionJob(settings, spark=spark).start()
             assert not job.wait(2), what
+        monkeypatch.setattr("streaming.job.build_session", lambda _: pytest.fail("Spark was started"))
+        another = place.settings(checks=checks, job={"checkpoint": str(tmp_path / "another")})
+        with pytest.raises(CheckbackError, match="belongs to another"):
+            TransactionJob(another).start()
         deliveries.one_more()
 
 
