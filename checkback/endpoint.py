@@ -1,9 +1,12 @@
 """The check endpoint: a server of its own for checks, and the announcement that tells the check service of it."""
 
 import logging
+import os
+import socket
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -16,6 +19,7 @@ from checkback.advertising import announced_url, refuse_unreachable
 from checkback.answering import check_app
 from checkback.check_protocol import MAX_BATCH, Announcement, announcement_key
 from checkback.exceptions import CheckbackError, ConfigurationError
+from checkback.forking import in_child_of, refuse_in_child
 from checkback.listener import TransactionChecker
 from checkback.listening import listening_socket
 from checkback.protocol import Topics
@@ -26,6 +30,16 @@ _LOGGER = logging.getLogger(__name__)
 _HEARTBEAT_SECONDS = 10.0
 _START_SECONDS = 10.0
 _CLOSE_SECONDS = 5.0
+_LISTENING = weakref.WeakSet[socket.socket]()
+
+
+def _close_in_child() -> None:
+    """Who connected to a port that only a forked child still has open would never be answered."""
+    for listening in list(_LISTENING):
+        listening.close()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 class EndpointAnnouncer:
@@ -71,7 +85,7 @@ class EndpointAnnouncer:
             self._kafka = KafkaProducer(**{**settings, **(kafka_options or {})})
         except KafkaError as error:
             raise no_kafka(bootstrap_servers, error) from error
-        self._closing = threading.Event()
+        self._closing, self._process = threading.Event(), os.getpid()
         try:
             self._announce().get(timeout=_START_SECONDS)
         except KafkaError as error:
@@ -83,8 +97,11 @@ class EndpointAnnouncer:
         self._thread.start()
 
     def close(self) -> None:
-        """Take the announcement back. While Kafka is away that is left out: it lapses by itself after a minute."""
-        if self._closing.is_set():
+        """Take the announcement back. While Kafka is away that is left out: it lapses by itself after a minute.
+
+        In a forked child it is the parent's, and stays.
+        """
+        if self._closing.is_set() or in_child_of(self._process):
             return
         self._closing.set()
         self._thread.join()
@@ -146,7 +163,8 @@ class CheckEndpoint:
         }
         app = check_app(listener, group, key=key)
         announced_url(host, port or 1, advertised)  # before anything is opened: the free port is not known yet
-        self._socket = listening_socket(host, port)
+        self._socket, self._process = listening_socket(host, port), os.getpid()
+        _LISTENING.add(self._socket)
         bound_host, bound_port = self._socket.getsockname()[:2]
         self._url = announced_url(bound_host, bound_port, advertised)
         config = uvicorn.Config(app, log_level="warning", lifespan="off", access_log=False)
@@ -163,6 +181,7 @@ class CheckEndpoint:
 
     def start(self) -> Self:
         """Serve, then announce."""
+        refuse_in_child(self._process, "CheckEndpoint")
         self._thread.start()
         deadline = time.monotonic() + _START_SECONDS
         while not self._server.started:
@@ -177,7 +196,9 @@ class CheckEndpoint:
         return self
 
     def stop(self) -> None:
-        """Take the announcement back and stop serving. Harmless before :meth:`start`, and a second time."""
+        """Take the announcement back and stop serving. Harmless before :meth:`start`, again, and in a forked child."""
+        if in_child_of(self._process):
+            return
         if self._announcer is not None:
             self._announcer.close()
         self._server.should_exit = True

@@ -13,6 +13,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from checkback.arguments import deliver_at_ms_of, message_of, messages_of, options_of
 from checkback.exceptions import ConfigurationError, ProducerClosedError, ProtocolError
+from checkback.forking import belongs_to_parent, in_child_of
 from checkback.limits import MAX_REMARK_BYTES, refuse_several_too_large, refuse_too_large
 from checkback.listener import HalfMessage, LocalTransactionState, TransactionListener, TransactionSendResult
 from checkback.message_json import pack
@@ -271,11 +272,12 @@ class TransactionProducer:
 
     def flush(self, seconds: float = 10.0) -> None:
         """Wait until Kafka has all ops written so far."""
-        self._transport.flush(seconds)
+        if not in_child_of(self._process):
+            self._transport.flush(seconds)
 
     def close(self, seconds: float = 10.0) -> None:
-        """Write what is waiting, for at most ``seconds``, and end. Harmless when called again."""
-        if not self._closed:
+        """Write what is waiting, for at most ``seconds``, and end. Harmless when called again, or in a forked child."""
+        if not self._closed and not in_child_of(self._process):
             self._closed = True
             self._real_topics.wait(min(seconds, _LOOK_SECONDS))
             self._transport.close(seconds)
@@ -299,6 +301,8 @@ class TransactionProducer:
     def _end(self, message: HalfMessage, action: Action, remark: str) -> None:
         if not isinstance(message, HalfMessage):
             raise ProtocolError(f"A half message is what prepare() gives, not {type(message).__name__}.")
+        if in_child_of(self._process):  # a child that leaves a block: the decision is its parent's
+            return
         headers = op_headers(message.transaction_id, self.group, message.half, action, Source.PRODUCER)
         # the local transaction is over: whatever a remark is, it must not keep the op from being written
         content = str(remark).encode(errors="replace")[:MAX_REMARK_BYTES].decode(errors="ignore").encode()
@@ -315,11 +319,8 @@ class TransactionProducer:
         return self._listener
 
     def _refuse_when_closed(self) -> None:
-        if self._process != os.getpid():
-            raise ProducerClosedError(
-                "This TransactionProducer was made in another process, whose threads a fork leaves behind: make one "
-                "in each process, after the fork."
-            )
+        if in_child_of(self._process):
+            raise ProducerClosedError(belongs_to_parent("TransactionProducer"))
         if self._closed:
             raise ProducerClosedError("This TransactionProducer is closed: make a new one.")
 

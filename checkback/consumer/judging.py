@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import logging
+import os
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from checkback.consumer.listener import ConsumeResult
 from checkback.consumer.work import Parcel
 from checkback.exceptions import ConfigurationError
+from checkback.forking import end_child, in_child_of
 
 _LOGGER = logging.getLogger(__name__)
 _SAID_AGAIN_SECONDS = 1.0
@@ -34,17 +36,19 @@ class Judging:
         """Call a listener that is a function. Never raises."""
         if not parcel.work.begin(parcel, monotonic()):
             return
+        process = os.getpid()
         try:
             result = self._listener(parcel.messages if self._several else parcel.messages[0])
         except BaseException as error:  # noqa: BLE001  (whatever it raises, sys.exit() in a thread ends nothing)
-            self._fail(parcel, error)
+            self._fail(parcel, error, process)
         else:
-            self._hear(parcel, result)
+            self._hear(parcel, result, process)
 
     async def wait_for(self, parcel: Parcel) -> None:
         """Call a listener that is a coroutine function. Raises that it was cancelled, or that the program is to end."""
         if not parcel.work.begin(parcel, monotonic()):
             return
+        process = os.getpid()
         try:
             called = self._listener(parcel.messages if self._several else parcel.messages[0])
             result = await called if inspect.isawaitable(called) else called
@@ -52,16 +56,18 @@ class Judging:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            self._fail(parcel, error)  # something that it has waited for was cancelled
+            self._fail(parcel, error, process)  # something that it has waited for was cancelled
         except Exception as error:  # noqa: BLE001  (whatever the application raises)
-            self._fail(parcel, error)
+            self._fail(parcel, error, process)
         except BaseException as error:
-            self._fail(parcel, error)
+            self._fail(parcel, error, process)
             raise
         else:
-            self._hear(parcel, result)
+            self._hear(parcel, result, process)
 
-    def _hear(self, parcel: Parcel, result: object) -> None:
+    def _hear(self, parcel: Parcel, result: object, process: int) -> None:
+        if in_child_of(process):  # the listener has forked, and this is the child: the parent hears of the message
+            end_child(None)
         if isinstance(result, ConsumeResult):
             parcel.failure = ""
             self._ended(parcel, result is ConsumeResult.SUCCESS)
@@ -70,9 +76,11 @@ class Judging:
             result.close()
             result = "a coroutine: an asynchronous listener is for AsyncPushConsumer"
         told = "return ConsumeResult.SUCCESS when the message is done, and LATER when it is to come again"
-        self._fail(parcel, TypeError(f"it returned {result!r:.100}; {told}"))
+        self._fail(parcel, TypeError(f"it returned {result!r:.100}; {told}"), process)
 
-    def _fail(self, parcel: Parcel, error: BaseException) -> None:
+    def _fail(self, parcel: Parcel, error: BaseException, process: int) -> None:
+        if in_child_of(process):
+            end_child(error)
         parcel.failure = f"{type(error).__name__}: {_one_line(error)}"[:_MOST_SAID]
         self._say(parcel, error)
         self._ended(parcel, False)  # noqa: FBT003  (not done with)

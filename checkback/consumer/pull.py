@@ -1,5 +1,6 @@
 """A consumer that is told where to read, and says what it found there (RocketMQ's pull consumer)."""
 
+import os
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from time import monotonic
@@ -12,6 +13,7 @@ from checkback.consumer.pull_connecting import connect
 from checkback.consumer.pull_status import Bounds, Facts, PullStatus, Read, Verdict, judge
 from checkback.consumer.tags import TagExpression
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
+from checkback.forking import in_child_of, refuse_in_child
 from checkback.protocol import is_topic_name
 from checkback.transports import TransportName
 
@@ -61,6 +63,7 @@ class PullConsumer:
         kafka_options: Mapping[str, Any] | None = None,
     ) -> None:
         self._tag_header = tag_header
+        self._process = os.getpid()
         self._client = (
             connect(transport, bootstrap_servers, kafka_options or {}) if isinstance(transport, str) else transport
         )
@@ -78,6 +81,7 @@ class PullConsumer:
             ConfigurationError: that is not a topic's name.
             KafkaUnreachableError: Kafka does not answer.
         """
+        refuse_in_child(self._process, "PullConsumer")
         _refuse_no_topic(topic)
         return self._client.partitions(topic)
 
@@ -104,6 +108,7 @@ class PullConsumer:
             ConfigurationError: an argument makes no sense, or the topic may not be read.
             KafkaUnreachableError: Kafka does not answer.
         """
+        refuse_in_child(self._process, "PullConsumer")
         _refuse_no_topic(topic)
         _refuse_no_place(partition, offset)
         if max < 1 or wait_ms < 0:
@@ -127,8 +132,9 @@ class PullConsumer:
         raise KafkaUnreachableError(f"Kafka says of offset {offset} of {place} that it is there, and does not give it.")
 
     def close(self) -> None:
-        """Let go of Kafka."""
-        self._client.close()
+        """Let go of Kafka. In a forked child it is the parent's, and stays open."""
+        if not in_child_of(self._process):
+            self._client.close()
 
     def _wait(self, place: Place, offset: int, most: int, until: float) -> LogRead:
         return self._client.read(place, offset, most, max(0.0, until - monotonic()))

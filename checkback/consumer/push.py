@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -19,6 +20,7 @@ from checkback.consumer.settings import ConsumerSettings
 from checkback.consumer.tags import TagExpression
 from checkback.consumer.workers import LoopWorkers, ThreadWorkers
 from checkback.exceptions import ConfigurationError
+from checkback.forking import in_child_of, refuse_in_child
 from checkback.protocol import Topics, is_topic_name
 from checkback.transports import TransportName
 
@@ -49,6 +51,7 @@ class _Consumer:
         self._judging: Judging = judging_of(self._engine.ended)
         self._extensions = [*extensions, *_listens_to_resets(given)]
         self._started = self._closed = False
+        self._process = os.getpid()
 
     def reset(self, offsets: Mapping[Place, int]) -> "Future[Mapping[Place, tuple[int, int]]]":
         """Set partitions to other offsets while it runs: what is held is dropped, the offset stored, and read on.
@@ -56,10 +59,12 @@ class _Consumer:
         The answer, a future, has offsets before and after (:class:`ResetPlace`), without partitions that this consumer
         does not have. It may be called from any thread but the listener's own.
         """
+        self._refuse_in_child()
         return self._engine.reset(offsets)
 
     def figures(self) -> Figures:
         """What it has done, and how far it is behind."""
+        self._refuse_in_child()
         return self._engine.figures()
 
     def raise_if_dead(self) -> None:
@@ -75,7 +80,11 @@ class _Consumer:
     def _begin(self) -> None:
         if self._started:
             raise ConfigurationError("A consumer is started once: make another one.")
-        self._started = True
+        self._started, self._process = True, os.getpid()
+
+    def _refuse_in_child(self) -> None:
+        if self._started:
+            refuse_in_child(self._process, type(self).__name__)
 
     def _extend(self) -> None:
         try:
@@ -86,7 +95,7 @@ class _Consumer:
             raise
 
     def _stop(self, seconds: float) -> None:
-        if not self._started or self._closed:
+        if not self._started or self._closed or in_child_of(self._process):
             return
         self._closed = True
         with contextlib.ExitStack() as stack:  # each of them, whatever the one before raises; the engine last
@@ -160,6 +169,7 @@ class PushConsumer(_Consumer):
         Raises:
             CheckbackError: what ended it, see :meth:`raise_if_dead`.
         """
+        self._refuse_in_child()
         ended = self._engine.wait(seconds)
         self.raise_if_dead()
         return ended
@@ -225,6 +235,7 @@ class AsyncPushConsumer(_Consumer):
 
     async def wait(self, seconds: float | None = None) -> bool:
         """As :meth:`PushConsumer.wait`."""
+        self._refuse_in_child()
         ended = await asyncio.to_thread(self._engine.wait, seconds)
         self.raise_if_dead()
         return ended

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from checkback.exceptions import BrokerStartError
+from checkback.forking import in_child_of
 from checkback.local import supervisor
 from checkback.local.jars import kafka_jars
 from checkback.local.java import java_command
@@ -77,6 +78,7 @@ class LocalKafka:
         self._node = node if joins else 1
         self._controller_port = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self._starter = os.getpid()
         self._started = False
 
     @property
@@ -167,7 +169,9 @@ class LocalKafka:
         self._started = True
 
     def stop(self) -> None:
-        """Stop the broker and wait for its end. Harmless when it does not run."""
+        """Stop the broker and wait for its end. Harmless when it does not run, and in a child of a fork."""
+        if in_child_of(self._starter):
+            return
         process, self._process = self._process, None
         if process is not None:
             if process.stdin is not None:

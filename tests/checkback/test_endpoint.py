@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import json
+import os
 import socket
 import threading
 import time
@@ -354,6 +355,25 @@ def test_stopping_again_is_harmless(place: Place) -> None:
     served.stop()
     served.stop()
     assert len(announcements(place)) == 2
+
+
+def test_a_forked_child_does_not_keep_the_port_open() -> None:
+    """Checks would come to it, and nobody would answer."""
+    served = CheckEndpoint("nowhere:1", "orders", Answerer())
+    port = httpx.URL(served.url).port or 0
+    may_end, ending = os.pipe()
+    child = os.fork()
+    if child == 0:  # only system calls from here on: this is a copy of pytest
+        os.close(ending)
+        os.read(may_end, 1)
+        os._exit(0)
+    try:
+        served.stop()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=5)
+    finally:
+        os.close(ending)
+        os.waitpid(child, 0)
 
 
 def test_two_endpoints_of_a_group_do_not_replace_each_other(place: Place) -> None:

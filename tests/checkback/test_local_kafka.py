@@ -1,5 +1,6 @@
 """The local Kafka: it ends with whoever started it, keeps what it is told to keep, and says why it cannot start."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -102,6 +103,20 @@ def test_a_killed_starter_leaves_no_broker_and_no_folder() -> None:
         finally:
             starter.kill()
     wait_until(lambda: gone(broker) and gone(the_guard) and not folder.exists(), 30, "the broker's end")
+
+
+def test_the_child_of_a_fork_does_not_stop_its_parents_broker(tmp_path: Path) -> None:
+    kafka = LocalKafka()
+    kafka._folder = tmp_path / "folder"
+    kafka._folder.mkdir()
+    child = os.fork()
+    if child == 0:  # this is a copy of pytest
+        try:
+            kafka.stop()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert kafka._folder.exists()
 
 
 def test_a_data_folder_survives_a_crash_and_a_restart(tmp_path: Path) -> None:

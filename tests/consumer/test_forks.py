@@ -1,0 +1,62 @@
+"""The child of a fork has its parent's memory, its queue of messages among it, and none of its threads."""
+
+import os
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from checkback.consumer import PullConsumer
+from checkback.exceptions import ConfigurationError
+from tests.consumer.forking import COUNT
+
+
+@pytest.mark.parametrize("where", ["threads", "loop"])
+@pytest.mark.parametrize(("way", "status"), [("exit", 3), ("raise", 1), ("return", 0)])
+def test_the_child_of_a_listener_that_forks_handles_nothing(way: str, status: int, where: str) -> None:
+    command = [sys.executable, "-m", "tests.consumer.forking", way, where]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            said, complaints = process.communicate(timeout=60)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)  # the child as well
+    lines = said.decode().splitlines()
+    assert [line for line in lines if line.startswith("handled")] == [f"handled {n} parent" for n in range(COUNT)]
+    assert [line for line in lines if line.startswith("ended")] == [f"ended {status}", "ended 4"][
+        : 1 + (where == "threads")
+    ]
+    assert any(line.startswith("refused") and "after the fork" in line for line in lines)
+    assert (b"the child's" in complaints) == (way == "raise")
+
+
+class Log:
+    """A pull consumer's client that is asked nothing."""
+
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_the_child_of_a_fork_pulls_nothing_and_closes_nothing() -> None:
+    log: Any = Log()
+    said, write = os.pipe()
+    consumer = PullConsumer("x:1", transport=log)
+    child = os.fork()
+    if child == 0:  # only system calls from here on: this is a copy of pytest
+        try:
+            consumer.close()
+            os.write(write, f"closed {log.closed} ".encode())
+            consumer.pull("orders", 0, 0)
+        except ConfigurationError as error:
+            os.write(write, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(said, "rb") as from_child:
+        text = from_child.read()
+    os.waitpid(child, 0)
+    assert text.startswith(b"closed False This PullConsumer was made in another process")
