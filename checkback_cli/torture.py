@@ -16,6 +16,7 @@ from checkback_cli.options import TRY_AGAIN
 
 if TYPE_CHECKING:
     from torture.effects.run import EffectsReport, EffectsRound
+    from torture.forgetting.run import ForgettingReport
     from torture.large_batches import LargeReport
     from torture.run import RoundReport, TortureReport
 
@@ -31,11 +32,18 @@ Postgresql = Annotated[
     ),
 ]
 _DECK_OF_CONSUMERS = 34
+_DECK_OF_QUIET = 5
+_DECK_OF_MADE_AGAIN = 91
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the whole report there, too.", show_default=False)]
 
 
 def run_torture(
-    minutes: Annotated[float | None, typer.Option(min=0.1, help="Rounds for this long.", show_default=False)] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1, help="Rounds for this long; with --quiet: how long each is quiet, 10 without.", show_default=False
+        ),
+    ] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="So many rounds; 30 without --minutes.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Which faults come when; the same seed, the same schedule.")] = 1,
     executors: Annotated[
@@ -51,6 +59,21 @@ def run_torture(
         bool,
         typer.Option(
             "--consumers", help="Strike consumers that book effects in a database, and nothing else; 34 rounds."
+        ),
+    ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet",
+            help="Shorten all that Kafka lets expire to a minute or less, have everybody idle, then work again; "
+            "5 rounds.",
+        ),
+    ] = False,
+    made_again: Annotated[
+        bool,
+        typer.Option(
+            "--made-again",
+            help="Delete topics and make them again, or cut their logs short, and nothing else; 91 rounds.",
         ),
     ] = False,
     inbox: Annotated[
@@ -82,6 +105,7 @@ def run_torture(
     try:
         from torture.effects.run import torture_effects
         from torture.effects.schedule import TRANSPORTS
+        from torture.forgetting.run import made_again_deck, quiet_deck, torture_forgetting
         from torture.run import Options, torture, torture_large_batches
     except ModuleNotFoundError as error:
         raise InstallationError(f"checkback torture needs {error.name}: pip install checkback-job.") from error
@@ -99,6 +123,13 @@ def run_torture(
         told, clients = partial(_tell_effects, console), client or TRANSPORTS
         effects = torture_effects(seed, rounds or _DECK_OF_CONSUMERS, told, inbox=inbox, clients=clients)
         _show_effects(effects, console, json_file)
+        return
+    if quiet or made_again:
+        console.print(f"Starting Kafka, the job, a producer, consumers and pull readers; seed {seed} ...")
+        of_quiet = quiet_deck(seed, *([minutes * 60] if minutes else []))
+        deck, whole = (of_quiet, _DECK_OF_QUIET) if quiet else (made_again_deck(seed), _DECK_OF_MADE_AGAIN)
+        told = partial(_tell_effects, console)
+        _show_forgetting(torture_forgetting(seed, rounds or whole, deck, told, console.print), console, json_file)
         return
     console.print(f"Starting Kafka, the job, a check service and producers; seed {seed} ...")
     options = Options(seed, rounds or (None if minutes else 30), minutes, executors, tables, postgresql, neighbours)
@@ -144,6 +175,21 @@ def _tell_effects(console: Console, done: "EffectsRound") -> None:
     console.print(f"round {done.number}: {done.fault}; {took}", markup=False)
     for stop in done.stops:
         console.print(f"    ended by itself: {stop}", markup=False)
+
+
+def _show_forgetting(report: "ForgettingReport", console: Console, json_file: Path | None) -> None:
+    if json_file is not None:
+        json_file.write_text(json.dumps(asdict(report), indent=2), encoding="utf-8")
+    console.print(f"{len(report.rounds)} rounds in {report.seconds:.0f} s.")
+    if report.verdict is not None:
+        found = report.verdict
+        counted = f"{found.orders} orders, {found.effects} effects, {found.dead} dead letters, {report.gone} gone"
+        console.print(f"{counted}; {found}.")
+    if not report.holds:
+        console.print(f"Logs are kept in {report.logs}.")
+        for defect in report.defects:
+            console.print(f"A promise did not hold: {defect}", markup=False)
+        raise typer.Exit(1)
 
 
 def _show_effects(report: "EffectsReport", console: Console, json_file: Path | None) -> None:

@@ -70,6 +70,13 @@ class Ground:
                 shutil.rmtree(self.folder)
                 raise
         self.broker.start()
+        self.create_topics()
+        with TopicAdministration(self.broker.bootstrap_servers) as administration:
+            for topic in REAL_TOPICS:
+                administration.create_one(topic, REAL_PARTITIONS)
+
+    def create_topics(self) -> None:
+        """Create Checkback's topics, those that are missing."""
         with TopicAdministration(self.broker.bootstrap_servers) as administration:
             administration.create(
                 self.topics,
@@ -78,8 +85,6 @@ class Ground:
                 replication=1,
                 times=TransactionSettings(),
             )
-            for topic in REAL_TOPICS:
-                administration.create_one(topic, REAL_PARTITIONS)
 
     def tell_shop(self, *more: tuple[str, int | None]) -> None:
         """Where producers send some of their messages from now on, beside the usual topics: topic and partition."""

@@ -57,7 +57,12 @@ class Booking:
                 if not first:
                     return
                 self._watch(Step.INBOX_ROW)
-                row = {"id": message.id, "partition": message.partition, "tries": message.tries, "at": time.time()}
+                row = {
+                    "id": order.name or message.id,
+                    "partition": message.partition,
+                    "tries": message.tries,
+                    "at": time.time(),
+                }
                 connection.execute(_BOOK, row)
                 self._watch(Step.BOOKED)
                 if message.tries < order.later:

@@ -16,7 +16,7 @@ from checkback.consumer.retry import FIRST_ID, as_it_was
 from checkback.protocol import ID, Topics
 from checkback.topic_reading import reading_consumer, records_between, records_to_end
 from checkback.transports import TransportName
-from torture.effects.orders import GROUP, TOPIC
+from torture.effects.orders import GROUP, TOPIC, Order
 
 _STABLE_SECONDS = 60.0
 
@@ -91,4 +91,7 @@ def _open(consumer: KafkaConsumer, place: Place, stored: Stored) -> Iterator[Ope
     for record in records_between(consumer, partition, stored.offset, end):
         if not any(record.offset in one for one in done):
             message = as_it_was(lies_there(record))
-            yield Open(message.id, f"{place} {record.offset}, try {message.tries + 1}; {stored.offset} is stored")
+            yield Open(
+                Order.of(message.value).name or message.id,
+                f"{place} {record.offset}, try {message.tries + 1}; {stored.offset} is stored",
+            )

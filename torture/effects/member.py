@@ -1,4 +1,4 @@
-"""A consumer of a fault run, one process: ``python -m torture.effects.member FOLDER BOOTSTRAP TRANSPORT inbox|none``.
+"""A consumer of a fault run, ``python -m torture.effects.member FOLDER BOOTSTRAP TRANSPORT inbox|none [START_AT]``.
 
 It may be killed, or stopped, at any step. SIGTERM ends it in order. Exit status 75 when Kafka was away as it began, 1
 when it ended by itself later.
@@ -9,6 +9,7 @@ import logging
 import signal
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +58,19 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def watched_consumer(folder: Path, bootstrap_servers: str, transport: str, watch: Watch, *, inbox: bool) -> Any:
+def watched_consumer(
+    folder: Path,
+    bootstrap_servers: str,
+    transport: str,
+    watch: Watch,
+    *,
+    inbox: bool,
+    start_at: str = StartAt.FIRST,
+) -> Any:
     """A consumer whose steps the watch is told of."""
     consumer = PushConsumer(
         *(bootstrap_servers, GROUP, Booking(folder, watch, with_inbox=inbox), TOPIC),
-        settings=SETTINGS,
+        settings=replace(SETTINGS, start_at=StartAt(start_at)),
         transport=WatchedClients(clients_of(transport), watch),
         kafka_options=_OPTIONS[transport],
     )
@@ -77,7 +86,7 @@ def watched_consumer(folder: Path, bootstrap_servers: str, transport: str, watch
     return consumer
 
 
-def main(folder: str, bootstrap_servers: str, transport: str, inbox: str) -> None:
+def main(folder: str, bootstrap_servers: str, transport: str, inbox: str, start_at: str = StartAt.FIRST) -> None:
     """Consume until SIGTERM."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kafka").setLevel(logging.WARNING)
@@ -87,7 +96,9 @@ def main(folder: str, bootstrap_servers: str, transport: str, inbox: str) -> Non
     faulthandler.register(STACKS, all_threads=True)
     watch = Watch(Path(folder), transport)
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    consumer = watched_consumer(Path(folder), bootstrap_servers, transport, watch, inbox=inbox == WITH_INBOX)
+    consumer = watched_consumer(
+        Path(folder), bootstrap_servers, transport, watch, inbox=inbox == WITH_INBOX, start_at=start_at
+    )
     try:
         consumer.start()
     except CheckbackError as error:

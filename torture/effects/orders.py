@@ -24,6 +24,8 @@ class Order:
     """So many consumers are killed by it, in the listener."""
     seconds: float = 0.0
     """How long the listener has it in hand, before the database transaction."""
+    name: str = ""
+    """Its id, where its message has no ``cb-id``."""
 
     @property
     def value(self) -> bytes:

@@ -24,7 +24,7 @@ _START_SECONDS = 180.0
 _REST_SECONDS = 240.0
 """What has piled up takes a slow machine minutes."""
 _MOST_SAID = 20
-_BROKER = {
+BROKER = {
     "group.min.session.timeout.ms": "1000",
     # a transaction whose producer has died is ended after its 10 s, not up to 10 s later
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
@@ -97,7 +97,7 @@ def torture_effects(
     report = EffectsReport(seed, inbox)
     started = time.monotonic()
     try:
-        _prepare(ground)
+        prepare(ground)
         with EffectsSystem(ground, seed, inbox=inbox, clients=clients) as system:
             _rounds(system, report, rounds, tell, brief=brief)
     finally:
@@ -112,11 +112,12 @@ def torture_effects(
 
 def _ground() -> Ground:
     place = Path(tempfile.mkdtemp(prefix="checkback-torture-"))
-    broker = LocalKafka(place / "kafka", start_seconds=_START_SECONDS, properties=_BROKER)
+    broker = LocalKafka(place / "kafka", start_seconds=_START_SECONDS, properties=BROKER)
     return Ground(place, broker, SettableClock(place), None, executors=0)
 
 
-def _prepare(ground: Ground) -> None:
+def prepare(ground: Ground) -> None:
+    """Start the broker; make the topics and the tables."""
     ground.prepare()
     with TopicAdministration(ground.broker.bootstrap_servers) as administration:
         administration.create_one(TOPIC, PARTITIONS)

@@ -1,26 +1,36 @@
-"""The producer of a fault run with consumers, one process: ``python -m torture.effects.shop FOLDER BOOTSTRAP SEED``.
+"""The producer of a fault run with consumers: ``python -m torture.effects.shop FOLDER BOOTSTRAP SEED [plain]``.
 
 Orders are committed by transactional half messages; some are rolled back, some lose their op, some have neither, so
-that the check decides. Each goes to a partition that is drawn, so that a run sees each partition go on.
+that the check decides. Each goes to a partition that is drawn, so that a run sees each partition go on. ``plain``: a
+tenth is written by a producer of nobody's, past the job, without a ``cb-id``.
 """
 
 import random
 import signal
 import sys
 import threading
+import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from checkback import CheckEndpoint, Message, TransactionProducer
+from confluent_kafka import Producer
+
+from checkback import CheckEndpoint, HalfMessage, Message, TransactionProducer
 from checkback.exceptions import CheckbackError
+from checkback.protocol import HalfPosition
 from torture.effects.orders import PARTITIONS, TOPIC, Order, draw
 from torture.sent import Database
+from torture.shop import PAUSED
 
 GROUP = "shop"
 STOPPED = "sending.stopped"
+PLAIN = "plain"
+"""How the names of orders begin that are written past the job."""
 _PER_SECOND = 20
 _PARTITIONS, _WANTED, _SENT = "partitions", "wanted-order", "wanted-order.sent"
 _COMMITTED, _ROLLED_BACK, _WITHOUT_OP, _NEITHER = 0.84, 0.06, 0.05, 0.05
+_PLAIN_OFTEN = 0.1
+_PLAIN_SECONDS = 10.0
 
 
 def grow(folder: Path, partitions: int) -> None:
@@ -61,7 +71,7 @@ class Shop:
         self._send(draw(self._chance), committed=committed, op=op)
 
     def _send(self, order: Order, *, committed: bool, op: bool) -> None:
-        partition = self._chance.randrange(self._partitions)
+        partition = self._chance.randrange(self.partitions)
         key = b"customer-%d" % self._chance.randrange(20)
         message = Message(TOPIC, order.value, key, partition=partition)
         half = self._producer.prepare(Message(TOPIC, order.value, key, partition=partition))
@@ -73,10 +83,40 @@ class Shop:
             (self._producer.commit if committed else self._producer.rollback)(half)
 
     @property
-    def _partitions(self) -> int:
+    def partitions(self) -> int:
+        """How many it sends to."""
         with suppress(FileNotFoundError):
             return int((self._folder / _PARTITIONS).read_bytes())
         return PARTITIONS
+
+
+class PlainShop:
+    """Writes orders past the job. One that is not acknowledged in time is in no database, be it there or not."""
+
+    def __init__(self, bootstrap_servers: str, database: Database, seed: int) -> None:
+        self._settings = {
+            "bootstrap.servers": bootstrap_servers,
+            "enable.idempotence": True,
+            "message.timeout.ms": int(_PLAIN_SECONDS * 1000),
+            "log_level": 0,
+        }
+        self._database = database
+        self._chance = random.Random(seed)  # noqa: S311  (dice, no secret)
+        self._producer = Producer(self._settings)
+
+    def send_some(self, partitions: int) -> None:
+        """One order, now and then."""
+        if self._chance.random() >= _PLAIN_OFTEN:
+            return
+        name = f"{PLAIN}-{uuid.uuid4().hex}"
+        value, partition, failed = Order(name=name).value, self._chance.randrange(partitions), []
+        self._producer.produce(TOPIC, value, partition=partition, on_delivery=lambda error, _: failed.append(error))
+        if self._producer.flush(_PLAIN_SECONDS) or failed != [None]:
+            self._producer.purge()
+            self._producer = Producer(self._settings)
+            return
+        half = HalfMessage(name, TOPIC, value, None, (), HalfPosition(0, 0))
+        self._database.commit(half, [Message(TOPIC, value, partition=partition)])
 
 
 def _write(file: Path, content: bytes) -> None:
@@ -85,7 +125,7 @@ def _write(file: Path, content: bytes) -> None:
     draft.rename(file)
 
 
-def main(folder: str, bootstrap_servers: str, seed: str) -> None:
+def main(folder: str, bootstrap_servers: str, seed: str, plain: str = "") -> None:
     """Serve checks and send until SIGTERM; serve checks until killed."""
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
@@ -95,9 +135,14 @@ def main(folder: str, bootstrap_servers: str, seed: str) -> None:
         TransactionProducer(bootstrap_servers, GROUP, transport="confluent-kafka") as producer,
     ):
         shop = Shop(Path(folder), database, producer, int(seed))
+        past_job = PlainShop(bootstrap_servers, database, int(seed)) if plain else None
         while not stopping.wait(1 / _PER_SECOND):
+            if (Path(folder) / PAUSED).exists():
+                continue
             try:
                 shop.send_one()
+                if past_job is not None:
+                    past_job.send_some(shop.partitions)
             except CheckbackError as error:  # the broker is away: the transaction was not run, or a check decides it
                 print(f"{type(error).__name__}: {error}", flush=True)  # noqa: T201  (into the log of this process)
         (Path(folder) / STOPPED).touch()

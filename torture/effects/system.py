@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
+from checkback.consumer import StartAt
 from checkback.consumer.listener import Place
 from torture.effects import shop
 from torture.effects.books import Books
@@ -43,6 +44,9 @@ class Member:
 class EffectsSystem:
     """Everything under fault; use it as a context manager. Times are seconds of ``time.time()``."""
 
+    shop_arguments: Sequence[str] = ()
+    """Of ``torture.effects.shop``, behind the usual ones."""
+
     def __init__(self, ground: Ground, seed: int, *, inbox: bool, clients: Sequence[str] = TRANSPORTS) -> None:
         self.ground = ground
         self._inbox = inbox
@@ -55,8 +59,10 @@ class EffectsSystem:
         """What was said by those of this round that ended without being killed."""
         self.broken = ""
         """What the first consumer said that ended by itself."""
+        self.start_at = StartAt.FIRST
+        """Of consumers that are started from now on."""
         self._stored: Mapping[Place, int] = {}
-        self._shop = self._start(["torture.effects.shop", *self._common, str(seed)], "shop.log")
+        self._shop = self._start(["torture.effects.shop", *self._common, str(seed), *self.shop_arguments], "shop.log")
         self.job = self._start_job()
         self.members: list[Member] = []
         for _ in range(MEMBERS):
@@ -213,7 +219,8 @@ class EffectsSystem:
         return Process(command, {}, self.ground.folder / log)
 
     def _start_consumer(self, number: int, transport: str) -> Process:
-        command = ["torture.effects.member", *self._common, transport, WITH_INBOX if self._inbox else "none"]
+        inbox = WITH_INBOX if self._inbox else "none"
+        command = ["torture.effects.member", *self._common, transport, inbox, self.start_at]
         return self._start(command, f"consumer-{number}.log")
 
     def _start_job(self) -> JobProcess:

@@ -1,0 +1,1 @@
+"""Fault runs in which Kafka forgets. ``checkback torture --quiet`` and ``checkback torture --made-again``."""
