@@ -94,6 +94,10 @@ class EffectsSystem:
     def end(self, member: Member) -> None:
         """Have it end in order."""
         member.process.terminate()
+        self.wait_for_end(member)
+
+    def wait_for_end(self, member: Member) -> None:
+        """Of one that was told to end: a second SIGTERM may meet a process that has taken its handler down."""
         if member.process.wait(_CLOSE_SECONDS) is None:
             raise NotRecoveredError(f"A consumer did not end within {_CLOSE_SECONDS:.0f} s of SIGTERM.")
         if member.process.exit_status not in {0, -signal.SIGKILL}:

@@ -133,7 +133,7 @@ class ForgettingSystem(EffectsSystem):
             for member in self.members:
                 member.process.terminate()
             for member in self.members:
-                self.end(member)
+                self.wait_for_end(member)
             for process in self._pulls.values():
                 process.terminate()
                 process.wait(_END_SECONDS)
