@@ -13,7 +13,7 @@ from checkback.consumer.dead_letters import DeadLetter, lies_there, said_by
 from checkback.consumer.listener import Place
 from checkback.consumer.offsets_metadata import Stored, decode
 from checkback.consumer.retry import FIRST_ID, as_it_was
-from checkback.protocol import ID, Topics
+from checkback.protocol import HELD, ID, Topics
 from checkback.topic_reading import reading_consumer, records_between, records_to_end
 from checkback.transports import TransportName
 from torture.effects.orders import GROUP, TOPIC, Order
@@ -55,6 +55,15 @@ class KafkaLook:
             stored = self._stored(places)
             found = [one for place in places for one in _open(consumer, place, stored.get(place, Stored(0)))]
             return [*found, *self._on_their_way(consumer)]
+
+    def moved_twice(self) -> set[str]:
+        """Orders of which one and the same retry lies in the half topic more than once."""
+        with closing(reading_consumer(self._bootstrap_servers)) as consumer:
+            all_headers = [dict(record.headers) for record in records_to_end(consumer, self._topics.half)]
+        # what the job holds for a topic that does not take it it writes again, by itself
+        retries = [one for one in all_headers if FIRST_ID in one and HELD not in one]
+        count = Counter(one.get(ID) for one in retries)
+        return {one[FIRST_ID].decode(errors="replace") for one in retries if count[one.get(ID)] > 1}
 
     def _places(self, consumer: KafkaConsumer) -> list[Place]:
         return [

@@ -45,6 +45,8 @@ class Wrong:
     lost: set[str] = field(default_factory=set)
     repeated: set[str] = field(default_factory=set)
     leaked: set[str] = field(default_factory=set)
+    moved_twice: set[str] = field(default_factory=set)
+    """A retry of theirs was moved from ``cb.later`` to the half topic more than once."""
     pulled_less: set[str] = field(default_factory=set)
     """Orders that a pull reader has not got."""
     pulled_more: set[str] = field(default_factory=set)
@@ -63,7 +65,11 @@ class Wrong:
         return any(vars(self).values())
 
     def __str__(self) -> str:
-        names = {"pulled_less": "not got by a pull reader", "pulled_more": "got twice by a pull reader"}
+        names = {
+            "moved_twice": "with a retry that was moved twice",
+            "pulled_less": "not got by a pull reader",
+            "pulled_more": "got twice by a pull reader",
+        }
         told = {names.get(name, name): sorted(ids) for name, ids in vars(self).items() if ids}
         said = [
             f"{len(ids)} {name} ({', '.join(ids[:3])}{' ...' if len(ids) > 3 else ''})" for name, ids in told.items()
@@ -197,6 +203,7 @@ class ForgettingSystem(EffectsSystem):
             repeated=set(verdict.repeated),
             # of one that Kafka did not acknowledge in time nobody has noted that it was sent
             leaked={name for name in verdict.leaked if not name.startswith(PLAIN)},
+            moved_twice=self.look.moved_twice(),
             pulled_less=self._not_pulled() - self.pulls_excused,
         )
         if not self._checkpoints:  # a new checkpoint delivers what is in cb.half again: who reads must remember ids
