@@ -176,8 +176,8 @@ class FetchLoop:
             self._next_count = now + _MORE_PARTITIONS_SECONDS
             self._partitions.read_all()
         for work in list(self._partitions.works.values()):
-            if work.endings.without_a_word and now - work.since >= CALM_SECONDS:
-                self._workers.put(work.calm())
+            if work.endings.without_a_word:
+                self._workers.put(work.calm(lived=now - work.since >= CALM_SECONDS))
 
     def _say_that_it_waits(self, now: float) -> None:
         if self._partitions.works:

@@ -122,6 +122,10 @@ class PartitionWork:
         """What is stored, as far as is known."""
         self.endings = ends.begun(note.endings) if rules.settings.max_deaths else Endings()
         self._alone_at = stored.offset
+        self._chunk = ends.chunk(self.endings)
+        self._suspected = ends.suspected(note.endings)
+        self._finished = 0
+        self._watched: frozenset[Parcel] | None = None
         self.bytes = 0
         self.stopped = False
         """Nothing is handed out any more: the partition goes, or begins again elsewhere."""
@@ -161,7 +165,7 @@ class PartitionWork:
         """Messages were read; gives what may be handed out now. Those that are done already are passed over."""
         with self._lock:
             parcels = self._parcels(messages)
-            if ends.chunk(self.endings) is None:
+            if self._chunk is None:
                 return self._admitted(parcels)
             self._waiting.extend(parcels)
             return []
@@ -173,7 +177,7 @@ class PartitionWork:
 
     def next_chunk(self) -> list[Parcel]:
         """After readers that have ended without a word: what may be handed out once all before is done and stored."""
-        most = ends.chunk(self.endings)
+        most = self._chunk
         with self._lock:
             chunk: list[Parcel] = []
             while self._waiting and (most is None or sum(len(one.offsets) for one in chunk) < most):
@@ -201,7 +205,7 @@ class PartitionWork:
     @property
     def one_by_one(self) -> bool:
         """Whether chunks are of one message."""
-        return ends.chunk(self.endings) == 1
+        return self._chunk == 1
 
     def about_to_begin(self) -> None:
         """The message at the position will be under way alone: that is counted, to be stored before."""
@@ -229,9 +233,25 @@ class PartitionWork:
             self._handed += len(parcel.offsets)
             return parcel
 
-    def calm(self) -> list[Parcel]:
-        """The reader has lived for a while; gives what waited."""
-        self.endings = Endings(running=True) if self._rules.settings.max_deaths else Endings()
+    def calm(self, *, lived: bool) -> list[Parcel]:
+        """Take back what is stored of readers before, if nothing is left that may have killed them.
+
+        ``lived``: whether this one has for :data:`~checkback.consumer.endings.CALM_SECONDS`. Gives what waited, when it
+        has to wait no longer.
+        """
+        with self._lock:
+            if self._suspected is not None:
+                well = self._finished >= self._suspected or (lived and not self.window.held)
+            elif lived:
+                self._watched = frozenset(self._in_hand) if self._watched is None else self._watched & self._in_hand
+                well = not self._watched
+            else:
+                return []
+        if well:
+            self.endings = Endings(running=True)
+        elif self._suspected is not None:
+            return []
+        self._chunk = None
         return self.next_chunk()
 
     def begin(self, parcel: Parcel, now: float) -> bool:
@@ -346,6 +366,7 @@ class PartitionWork:
         for offset in parcel.offsets:
             self.window.done(offset)
         self._handed -= len(parcel.offsets)
+        self._finished += len(parcel.offsets)
         self.bytes -= parcel.size
         if parcel.lane is None:
             return None

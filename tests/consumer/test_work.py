@@ -214,9 +214,78 @@ def test_how_often_a_message_was_begun_says_nothing_of_the_next_one() -> None:
     assert decode(orders.to_store()).endings.alone == 1
 
 
-def test_who_lives_for_a_while_is_well() -> None:
+@pytest.mark.parametrize("seconds", [0, 60])
+def test_the_message_that_kills_is_found_however_long_it_takes_to_kill(seconds: int) -> None:
+    """Readers one after the other, whose listeners are done with all messages at once but 7, and die of that later."""
+    stored, poisoned, deaths = Stored(0), 7, 0
+    while stored.offset <= poisoned and deaths < 20:
+        reader = work(stored=stored, max_deaths=3)
+        parcels = reader.take([message(offset) for offset in range(stored.offset, 20)])
+        stored, dies = reader.to_store(), False
+        while not dies:
+            for parcel in parcels:
+                assert reader.begin(parcel, 0.0)
+                dies = dies or poisoned in parcel.offsets
+                if poisoned not in parcel.offsets:
+                    reader.succeeded(parcel)
+            parcels = []
+            for lived in range(0, seconds if dies else 2, 2):
+                parcels += reader.calm(lived=lived >= 20)
+                stored = reader.to_store()
+            if reader.kills():
+                break
+            if reader.chunk_waits and reader.one_by_one:
+                reader.about_to_begin()
+            stored = reader.to_store()
+            parcels += reader.next_chunk() if reader.chunk_waits else []
+        deaths += dies
+        if not dies:
+            break
+    assert deaths == 6
+    assert stored.offset == poisoned
+
+
+def test_after_one_ending_who_lives_waits_for_no_chunk_and_is_well_when_what_was_in_hand_is_done() -> None:
+    orders = work(stored=Stored(0, "cb1;0;1;0;0;;"))
+    orders.take([message(offset) for offset in range(1_030)])
+    slow, *quick = orders.next_chunk()
+    for parcel in (slow, *quick):
+        assert orders.begin(parcel, 0.0)
+    for parcel in quick:
+        orders.succeeded(parcel)
+    assert orders.calm(lived=False) == []
+    assert len(orders.calm(lived=True)) == 1_030 - 1_024
+    assert orders.calm(lived=True) == []
+    assert decode(orders.to_store()).endings == Endings(running=True, without_a_word=1)
+    orders.succeeded(slow)
+    orders.calm(lived=True)
+    assert decode(orders.to_store()).endings == Endings(running=True)
+
+
+def test_who_is_done_with_all_that_may_have_killed_is_well_at_once() -> None:
+    """However often readers are killed: who gets on is slowed down for one chunk of the reader before."""
     orders = work(stored=Stored(0, "cb1;0;1;2;0;;"))
-    assert orders.take([message(0), message(1)]) == []
-    assert orders.one_by_one
-    assert offsets(orders.calm()) == [[0], [1]]
+    assert orders.take([message(offset) for offset in range(100)]) == []
+    for number in range(64):
+        assert orders.calm(lived=False) == []
+        assert decode(orders.to_store()).endings.without_a_word == 3
+        orders.about_to_begin()
+        (parcel,) = orders.next_chunk()
+        assert parcel.offsets == [number]
+        done(orders, parcel)
+    assert len(orders.calm(lived=False)) == 36
+    assert decode(orders.to_store()).endings == Endings(running=True)
+
+
+def test_who_has_nothing_left_to_do_is_well_after_a_while() -> None:
+    orders = work(stored=Stored(0, "cb1;0;1;2;0;;"))
+    orders.take([message(0)])
+    (parcel,) = orders.next_chunk()
+    assert orders.begin(parcel, 0.0)
+    assert orders.calm(lived=True) == []
+    assert decode(orders.to_store()).endings.without_a_word == 3
+    orders.succeeded(parcel)
+    orders.calm(lived=False)
+    assert decode(orders.to_store()).endings.without_a_word == 3
+    orders.calm(lived=True)
     assert decode(orders.to_store()).endings == Endings(running=True)
