@@ -38,6 +38,8 @@ _ANY_SIZE = {"max.message.bytes": str(MOST_RECORD_BYTES)}
 _FOR_EVER = {"retention.ms": "-1"}
 _KNOWN_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
+_MAKE_TOPICS_SECONDS = 60.0
+"""Between two looks whether the group's own topics are still there."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class Engine:
         except BaseException:
             self._close_clients()
             raise
-        self._begin_threads()
+        self._begin_threads(clients)
         _LOGGER.info("Group %s reads %s (%s)", given.group, ", ".join(given.subscription.topics), settings.mode)
 
     def ended(self, parcel: Parcel, success: bool) -> None:  # noqa: FBT001  (what a listener has said)
@@ -182,11 +184,14 @@ class Engine:
         for thread in self._threads:
             thread.join(max(0.0, deadline - monotonic()))
 
-    def _begin_threads(self) -> None:
+    def _begin_threads(self, clients: Clients) -> None:
         works: list[tuple[str, Callable[[], None]]] = [("fetch", self._fetch)]
         if self._sending is not None:
             sending = self._sending
-            works += [("send-back", lambda: sending.run(self._stop_sending)), ("members", self._watch_members)]
+            works += [
+                ("send-back", lambda: sending.run(self._stop_sending)),
+                ("members", lambda: self._watch_group(clients)),
+            ]
         for name, work in works:
             thread = threading.Thread(target=self._guard, args=(work,), name=f"checkback-{name}", daemon=True)
             self._threads.append(thread)
@@ -293,21 +298,38 @@ class Engine:
 
         return OffsetFile(self._given.settings.offset_file or default_file(self._given.group))
 
+    def _watch_group(self, clients: Clients) -> None:
+        """After each rebalance its members, and at times its own topics."""
+        make_topics_at = monotonic() + _MAKE_TOPICS_SECONDS
+        while True:
+            rebalanced = self._look_at_members.wait(max(0.0, make_topics_at - monotonic()))
+            if self._stopping.is_set():
+                return
+            if rebalanced:
+                self._look_at_members.clear()
+                self._watch_members()
+            if monotonic() >= make_topics_at:
+                make_topics_at = monotonic() + _MAKE_TOPICS_SECONDS
+                try:
+                    self._make_topics_again(clients)
+                except CheckbackError as error:
+                    _LOGGER.warning(
+                        "Whether the topics of group %s are there is not known: %s", self._given.group, error
+                    )
+
     def _watch_members(self) -> None:
-        """After each rebalance: does anybody in the group want something else of a topic?"""
-        while self._look_at_members.wait() and not self._stopping.is_set():
-            self._look_at_members.clear()
-            try:
-                members = self._client.members()
-            except CheckbackError as error:
-                _LOGGER.debug("The group's members are not known: %s", error)
-                continue
-            for member, topic in wants_otherwise(members, self._given.subscription.topics):
-                _LOGGER.error(
-                    "Another consumer of group %s (%s at %s) wants other tags of %s than %s: whose messages come here "
-                    "and are not wanted are lost to it. All of a group must have the same tags.",
-                    *(self._given.group, member.client_id, member.host, topic, self._given.subscription.topics[topic]),
-                )
+        """Does anybody in the group want something else of a topic?"""
+        try:
+            members = self._client.members()
+        except CheckbackError as error:
+            _LOGGER.debug("The group's members are not known: %s", error)
+            return
+        for member, topic in wants_otherwise(members, self._given.subscription.topics):
+            _LOGGER.error(
+                "Another consumer of group %s (%s at %s) wants other tags of %s than %s: whose messages come here "
+                "and are not wanted are lost to it. All of a group must have the same tags.",
+                *(self._given.group, member.client_id, member.host, topic, self._given.subscription.topics[topic]),
+            )
 
 
 def _wait_for_topics(client: GroupClient, names: Sequence[str]) -> None:

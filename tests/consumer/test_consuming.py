@@ -24,6 +24,7 @@ from checkback.consumer import (
     ReceivedMessage,
     StartAt,
     WhenOffsetIsGone,
+    engine,
     fetching,
 )
 from checkback.consumer.clients.base import Connection, KafkaAwayError, Rebalances, RefusedError
@@ -110,6 +111,18 @@ def test_a_stored_offset_is_where_it_begins_whatever_the_setting(
         soon(lambda: len(seen.values) == 6)
     assert sorted(seen.values) == numbered(10)[4:]
     assert "orders-0: the group has no stored offset" not in caplog.text
+
+
+def test_topics_of_the_group_that_are_deleted_while_it_runs_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else tells of a missing retry topic: what the job cannot deliver there it holds, and parks in the end."""
+    monkeypatch.setattr(engine, "_MAKE_TOPICS_SECONDS", 0.05)
+    kafka = FakeKafka()
+    own = {"cb.retry.points", "cb.dlq.points"}
+    with consumer(kafka, Recording()):
+        assert own <= kafka.topics.keys()
+        for name in own:
+            del kafka.topics[name]
+        soon(lambda: own <= kafka.topics.keys())
 
 
 def test_half_an_hour_ago_is_where_a_time_begins_without_one() -> None:
