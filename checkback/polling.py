@@ -1,41 +1,167 @@
 """Reads topics that anybody may have written to, with kafka-python."""
 
-import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from kafka import KafkaConsumer
+from kafka.consumer.fetcher import Fetcher
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
+from kafka.record.default_records import DefaultRecordBatch
+from kafka.record.util import decode_varint
 
-_LOGGER = logging.getLogger(__name__)
+from checkback.exceptions import InstallationError
+
+_PACKAGES = {"zstd": "zstandard", "lz4": "lz4", "snappy": "python-snappy"}
+
+
+class EscapedHeaders(list[tuple[str, bytes | None]]):
+    r"""The headers of a record of which a name is not UTF-8: what is not, is spelled like ``\xff`` there."""
 
 
 def poll(consumer: KafkaConsumer, timeout_ms: int = 0, max_records: int | None = None) -> dict[Any, list[Any]]:
-    """Like ``consumer.poll``, but steps over records that kafka-python cannot decode.
+    """Like ``consumer.poll``, but gives records with any header names: see :class:`EscapedHeaders`.
 
-    A header's name that is not UTF-8 is one, which Kafka takes from anybody: without this the same error would come
-    back for ever. What lies behind it in the same batch of its writer cannot be decoded either. A batch compressed
-    by what this machine has no library for is another.
+    Kafka takes a name that is not UTF-8 from anybody. kafka-python alone raises then, at each poll, and gives nothing
+    of what lies behind it in the same batch of its writer.
 
-    Of a group, it also goes on with a join that was under way when the last poll ended, see :func:`_finish_join`.
+    Nothing is passed over. Of a group, it also goes on with a join that was under way when the last poll ended, see
+    :func:`_finish_join`.
+
+    Raises:
+        InstallationError: this Python has no library for what the messages are compressed with.
+        CorruptRecordError: what came of a partition is damaged. The next poll asks for it again.
     """
     _finish_join(consumer)
+    fetcher: Any = getattr(consumer, "_fetcher", None)
+    if fetcher is not None and fetcher.PartitionRecords is not _Fetched:
+        fetcher.PartitionRecords = _Fetched
     try:
         polled: dict[Any, list[Any]] = consumer.poll(timeout_ms=timeout_ms, max_records=max_records)
-    except (CorruptRecordError, UnsupportedCodecError) as error:
-        # The error does not say where, nor does any public method: only the fetcher knows what it is decoding.
-        decoding = getattr(getattr(consumer, "_fetcher", None), "_next_partition_records", None)
-        if decoding is None:
-            raise
-        place = decoding.topic_partition
-        offset = consumer.position(place)
-        _LOGGER.warning("Skipped the record at offset %s of %s-%s: %s", offset, place.topic, place.partition, error)
-        # What has raised is read no further, but is kept as long as it fits the position: whoever goes back there, as
-        # one does who is given the partition, would be caught in an endless loop inside of poll.
-        decoding.drain()
-        consumer.seek(place, _behind(error, offset))
-        return {}
+    except CorruptRecordError:
+        _fetch_again(fetcher)
+        raise
+    except UnsupportedCodecError as error:
+        raise _missing(error, fetcher) from error
     return polled
+
+
+class _Fetched(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python has no types
+    """What was fetched of a partition."""
+
+    _failure: Exception | None = None
+
+    def take(self, n: int | None = None) -> list[Any]:
+        """The next records. What has failed fails again: kafka-python alone forgets that, at times.
+
+        It does so of a partition that is paused or sought meanwhile, finds neither records nor an end there when it
+        comes back to it, and looks for them in an endless loop.
+        """
+        if self._failure is not None:
+            raise self._failure
+        try:
+            taken: list[Any] = super().take(n)
+        except Exception as error:
+            self._failure = error
+            raise
+        return taken
+
+    def _unpack_records(self, place: Any, records: Any, *deserializers: Any) -> Generator[Any, None, None]:
+        batches = _Batches(records)
+        while True:
+            try:
+                yield from super()._unpack_records(place, batches, *deserializers)
+            except CorruptRecordError:
+                if not batches.go_on_escaping():
+                    raise
+            else:
+                return
+
+
+class _Batches:
+    """The batches of what was fetched; one that kafka-python has stopped at comes again, to be continued there."""
+
+    def __init__(self, records: Any) -> None:
+        self._records = records
+        self._again = False
+        self._batch: Any = None
+
+    def next_batch(self) -> Any:
+        if not self._again:
+            self._batch = self._records.next_batch()
+        self._again = False
+        return self._batch
+
+    def go_on_escaping(self) -> bool:
+        """``False``: it is not for a name that it has stopped, or there is no telling."""
+        # no memory is spared for what is not a batch of today's format, or is not as its checksum says
+        if type(self._batch) is not DefaultRecordBatch or not self._batch._decompressed:  # noqa: SLF001  (no public name says so)
+            return False
+        self._batch.__class__ = _EscapingBatch
+        self._again = True
+        return True
+
+
+class _EscapingBatch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python has no types
+    """A batch of which some record has a name that is not UTF-8."""
+
+    __slots__ = ()
+
+    def validate_crc(self) -> bool:
+        return True  # it was looked at before
+
+    def __next__(self) -> Any:
+        try:
+            return super().__next__()
+        except CorruptRecordError:
+            if self._next_record_index >= self._num_records:
+                raise
+            return _escaped(self, super().__next__)
+
+
+def _escaped(batch: Any, read_one: Callable[[], Any]) -> Any:
+    """The batch's next record; raises what kafka-python does when it is not for a name that it cannot be decoded."""
+    whole, begin = batch._buffer, batch._pos  # noqa: SLF001  (no public names)
+    length, start = decode_varint(whole, begin)
+    batch._buffer, batch._pos = _Escaping(whole[begin : start + length]), 0  # noqa: SLF001  (likewise)
+    try:
+        record = read_one()
+    finally:
+        batch._buffer, batch._pos = whole, begin + batch._pos  # noqa: SLF001  (likewise)
+    record._headers = EscapedHeaders(record.headers)  # noqa: SLF001  (it has no setter)
+    return record
+
+
+class _Escaping(bytearray):
+    """The bytes of a record, for one who takes pieces of it, and decodes some."""
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        return _Escaping(found) if isinstance(index, slice) else found
+
+    def decode(self, *_: Any) -> str:
+        return super().decode(errors="backslashreplace")
+
+
+def _fetch_again(fetcher: Any) -> None:
+    """Forget what was fetched, up to what is given next: it may come whole the next time."""
+    decoding = getattr(fetcher, "_next_partition_records", None)
+    if decoding is not None:
+        decoding.drain()
+
+
+def _missing(error: UnsupportedCodecError, fetcher: Any) -> InstallationError:
+    # The error does not say where, nor does any public method: only the fetcher knows what it is decoding.
+    decoding = getattr(fetcher, "_next_partition_records", None)
+    where = f"{decoding.topic_partition.topic}-{decoding.topic_partition.partition}" if decoding else "a partition"
+    codec = next((name for name in _PACKAGES if f" {name} " in f"{error} "), "")
+    if not codec:
+        return InstallationError(
+            f"Messages of {where} are compressed in a way that kafka-python does not know: {error}."
+        )
+    return InstallationError(
+        f"Messages of {where} are compressed with {codec}, and this Python has no library for that: pip install "
+        f"{_PACKAGES[codec]}. None of them was passed over."
+    )
 
 
 def _finish_join(consumer: KafkaConsumer) -> None:
@@ -69,14 +195,3 @@ class _Join:
     def __await__(self) -> Generator[Any, Any, Any]:
         ended: Generator[Any, Any, Any] = self._join.__await__()
         return ended
-
-
-def _behind(error: Exception, offset: int) -> int:
-    """Where to go on: of a batch that cannot be unpacked, behind it, or each record would cost a fetch."""
-    trace = error.__traceback__ if isinstance(error, UnsupportedCodecError) else None
-    while trace is not None:
-        batch = trace.tb_frame.f_locals.get("batch")
-        if hasattr(batch, "base_offset") and hasattr(batch, "last_offset_delta"):
-            return max(offset, int(batch.base_offset) + int(batch.last_offset_delta)) + 1
-        trace = trace.tb_next
-    return offset + 1

@@ -12,7 +12,7 @@ Record = tuple[bytes | None, bytes | None, Sequence[tuple[bytes, bytes | None]]]
 """Key, value and headers, whose names are bytes."""
 
 
-class _Name(str):
+class Name(str):
     """A header's name that kafka-python encodes as these bytes."""
 
     __slots__ = ("_bytes",)
@@ -31,7 +31,7 @@ def write_by_hand(address: tuple[str, int], topic: str, partition: int, *records
     """One batch to the broker that leads the partition; raises when that does not take it."""
     builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 100_000_000)  # noqa: FBT003  (that is its signature)
     for number, (key, value, headers) in enumerate(records):
-        builder.append(number, 1, key, value, [(_Name(name), content) for name, content in headers])
+        builder.append(number, 1, key, value, [(Name(name), content) for name, content in headers])
     batch = bytes(builder.build())
     name = struct.pack(">h", len(topic)) + topic.encode()
     body = struct.pack(">hhii", -1, -1, 30_000, 1) + name + struct.pack(">iii", 1, partition, len(batch)) + batch

@@ -17,7 +17,7 @@ from checkback.consumer.settings import ConsumerSettings, Mode, Order
 from checkback.consumer.timers import Timers
 from checkback.consumer.work import Parcel, PartitionWork
 from checkback.consumer.workers import Workers
-from checkback.exceptions import ConsumerError
+from checkback.exceptions import CheckbackError, ConsumerError
 from checkback.outages import Outage
 
 _LOGGER = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class FetchLoop:
                 if monotonic() > deadline:
                     _LOGGER.warning("Not all that is done could be stored, and is done again: %s", error)
                     break
-            with contextlib.suppress(KafkaAwayError, OffsetsGoneError):
+            with contextlib.suppress(CheckbackError):  # what has ended it perhaps, and comes again
                 self._client.poll(_POLL_SECONDS)
         self._client.close()
 
@@ -305,6 +305,7 @@ class FailedParcels:
         now = monotonic()
         if now >= self._given_up_said:
             self._given_up_said = now + _LOOK_SECONDS
-            _LOGGER.error("Broadcasting has no retries: %s is dropped", parcel.messages[0].id)
+            reason = "".join(f" ({why})" for why in parcel.reasons.values())
+            _LOGGER.error("Broadcasting has no retries: %s is dropped%s", parcel.messages[0].id, reason)
         parcel.work.count(given_up=len(parcel.messages))
         return parcel.work.ended(parcel)

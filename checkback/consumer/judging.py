@@ -8,7 +8,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-from checkback.consumer.listener import ConsumeResult
+from checkback.consumer.listener import ConsumeResult, UnreadableMessage
 from checkback.consumer.work import Parcel
 from checkback.exceptions import ConfigurationError
 from checkback.forking import end_child, in_child_of
@@ -34,7 +34,7 @@ class Judging:
 
     def call(self, parcel: Parcel) -> None:
         """Call a listener that is a function. Never raises."""
-        if not parcel.work.begin(parcel, monotonic()):
+        if not parcel.work.begin(parcel, monotonic()) or self._refused(parcel):
             return
         process = os.getpid()
         try:
@@ -46,7 +46,7 @@ class Judging:
 
     async def wait_for(self, parcel: Parcel) -> None:
         """Call a listener that is a coroutine function. Raises that it was cancelled, or that the program is to end."""
-        if not parcel.work.begin(parcel, monotonic()):
+        if not parcel.work.begin(parcel, monotonic()) or self._refused(parcel):
             return
         process = os.getpid()
         try:
@@ -64,6 +64,13 @@ class Judging:
             raise
         else:
             self._hear(parcel, result, process)
+
+    def _refused(self, parcel: Parcel) -> bool:
+        """Whether it is nothing for a listener; such a message comes alone."""
+        if type(parcel.messages[0]) is not UnreadableMessage:
+            return False
+        self._ended(parcel, False)  # noqa: FBT003  (not done with)
+        return True
 
     def _hear(self, parcel: Parcel, result: object, process: int) -> None:
         if in_child_of(process):  # the listener has forked, and this is the child: the parent hears of the message

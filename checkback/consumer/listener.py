@@ -63,6 +63,19 @@ class ReceivedMessage(NamedTuple):
         return f"{self.topic}:{self.partition}:{self.offset}" if found is None else found.decode(errors="replace")
 
 
+class UnreadableMessage(ReceivedMessage):
+    r"""One that no listener gets, since a header's name is not UTF-8. Anybody may write it, and Kafka takes it.
+
+    Its headers are what its client can give: of kafka-python all, the name's other bytes spelled like ``\xff``; of
+    confluent-kafka none.
+    """
+
+    __slots__ = ()
+
+
+NOT_UTF_8 = "a header's name is not UTF-8"
+"""Why."""
+
 Listener = Callable[[ReceivedMessage], ConsumeResult]
 BatchListener = Callable[[Sequence[ReceivedMessage]], ConsumeResult]
 AsyncListener = Callable[[ReceivedMessage], Awaitable[ConsumeResult]]

@@ -1,5 +1,6 @@
 """A consumer that is told where to read, and says what it found there (RocketMQ's pull consumer)."""
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from numbers import Integral
@@ -7,7 +8,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from checkback.consumer.listener import Place, ReceivedMessage
+from checkback.consumer.listener import NOT_UTF_8, Place, ReceivedMessage, UnreadableMessage
 from checkback.consumer.pull_client import ASK_SECONDS, LogRead, PullClient
 from checkback.consumer.pull_connecting import connect
 from checkback.consumer.pull_status import Bounds, Facts, PullStatus, Read, Verdict, judge
@@ -17,6 +18,7 @@ from checkback.forking import in_child_of, refuse_in_child
 from checkback.protocol import is_topic_name
 from checkback.transports import TransportName
 
+_LOGGER = logging.getLogger(__name__)
 _WAITED_FOR = frozenset({PullStatus.NO_MESSAGE_IN_QUEUE, PullStatus.OFFSET_OVERFLOW_ONE})
 """That the next message has not come yet is what a pull may wait for."""
 _TRIES = 3
@@ -35,6 +37,8 @@ class PullResult(NamedTuple):
     max_offset: int
     """Of the next message to come."""
     messages: Sequence[ReceivedMessage] = ()
+    unreadable: Sequence[int] = ()
+    """Offsets of messages that were looked at, and are not given since a header's name is not UTF-8."""
 
 
 class PullConsumer:
@@ -122,13 +126,20 @@ class PullConsumer:
             if verdict is not None and not (waits and monotonic() < until):
                 return _result(verdict, bounds)
             read = self._wait(place, offset, max, until) if waits else self._read(place, offset, bounds, max)
-            messages = [one for one in read.messages if wanted.admits(one.header(self._tag_header))]
+            unreadable = tuple(one.offset for one in read.messages if type(one) is UnreadableMessage)
+            if unreadable:
+                _LOGGER.warning("%s of %s cannot be read: %s", len(unreadable), place, NOT_UTF_8)
+            messages = [
+                one
+                for one in read.messages
+                if type(one) is not UnreadableMessage and wanted.admits(one.header(self._tag_header))
+            ]
             if waits or read.gone:
                 bounds = self._client.bounds(place)
             found = Read(read.next_offset, len(read.messages), len(messages), read.gone)
             verdict = judge(Facts(offset, bounds, found))
             if verdict is not None:
-                return _result(verdict, bounds, messages)
+                return _result(verdict, bounds, messages)._replace(unreadable=unreadable)
         raise KafkaUnreachableError(f"Kafka says of offset {offset} of {place} that it is there, and does not give it.")
 
     def close(self) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from checkback.consumer.listener import Place, ReceivedMessage
+from checkback.consumer.clients.confluent import received
+from checkback.consumer.listener import Place
 from checkback.consumer.pull_client import ASK_SECONDS, LogRead
 from checkback.consumer.pull_status import Bounds
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
@@ -46,7 +47,7 @@ class _Log:
 
     def take(self, most: int) -> LogRead:
         """The next messages that have come."""
-        messages = [_received(self.waiting.popleft()) for _ in range(min(most, len(self.waiting)))]
+        messages = [received(self.waiting.popleft()) for _ in range(min(most, len(self.waiting)))]
         self.position = messages[-1].offset + 1 if self.waiting else self.reached
         return LogRead(messages, self.position, self.gone)
 
@@ -155,15 +156,3 @@ class ConfluentPull:
 
 def _unanswered(error: object) -> KafkaUnreachableError:
     return KafkaUnreachableError(f"Kafka does not answer: {error}.")
-
-
-def _received(message: Any) -> ReceivedMessage:
-    return ReceivedMessage(
-        topic=message.topic(),
-        partition=message.partition(),
-        offset=message.offset(),
-        key=message.key(),
-        value=message.value(),
-        headers=tuple(message.headers() or ()),
-        timestamp_ms=message.timestamp()[1],
-    )

@@ -13,7 +13,8 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from checkback.consumer.listener import Place, ReceivedMessage
+from checkback.consumer.clients.kafka_python import received
+from checkback.consumer.listener import Place
 from checkback.consumer.pull_client import ASK_SECONDS, LogRead
 from checkback.consumer.pull_status import Bounds
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
@@ -98,7 +99,7 @@ class KafkaPythonPull:
                 found = []
             reached: int = self._consumer.position(at)
             if found or reached > offset or monotonic() >= until:
-                return LogRead([_message(record) for record in found], reached)
+                return LogRead([received(record) for record in found], reached)
 
     def close(self) -> None:
         """See :class:`~checkback.consumer.pull_client.PullClient`."""
@@ -129,15 +130,3 @@ class KafkaPythonPull:
 
 def _unanswered(error: KafkaError) -> KafkaUnreachableError:
     return KafkaUnreachableError(f"Kafka does not answer: {error}.")
-
-
-def _message(record: Any) -> ReceivedMessage:
-    return ReceivedMessage(
-        topic=record.topic,
-        partition=record.partition,
-        offset=record.offset,
-        key=record.key,
-        value=record.value,
-        headers=tuple(record.headers),
-        timestamp_ms=record.timestamp,
-    )

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from checkback.consumer import endings as ends
-from checkback.consumer.listener import Place, ReceivedMessage
+from checkback.consumer.listener import NOT_UTF_8, Place, ReceivedMessage, UnreadableMessage
 from checkback.consumer.offsets_metadata import Endings, Stored, decode, encode
 from checkback.consumer.retry import as_it_was
 from checkback.consumer.settings import ConsumerSettings, Order
@@ -324,15 +324,20 @@ class PartitionWork:
             offset = message.offset
             if not self.window.taken(offset):
                 continue
-            if not tags.admits_all and not tags.admits(message.header(settings.tag_header)):
+            unreadable = type(message) is UnreadableMessage
+            if not (unreadable or tags.admits_all or tags.admits(message.header(settings.tag_header))):
                 self.window.done(offset)
                 self.counts.filtered += 1
                 continue
             size = _size(message)
             self.bytes += size
             lane = self._lane(message)
-            parcel = filling.get(lane) if together > 1 else None
-            was = as_it_was(message) if retries else message
+            parcel = filling.get(lane) if together > 1 and not unreadable else None
+            was = as_it_was(message) if retries and not unreadable else message
+            if unreadable:
+                parcels.append(Parcel(self, lane, offset, was, size))
+                parcels[-1].never_again(offset, NOT_UTF_8)
+                continue
             if parcel is None:
                 parcel = Parcel(self, lane, offset, was, size)
                 parcels.append(parcel)

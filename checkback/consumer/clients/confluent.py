@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic as KafkaTopic
 
 from checkback.client_options import of_reaching
+from checkback.confluent_headers import headers_of
 from checkback.consumer.clients.base import (
     Connection,
     GroupClient,
@@ -28,7 +29,7 @@ from checkback.consumer.clients.base import (
 )
 from checkback.consumer.clients.confluent_sender import ConfluentSender, to_kafka
 from checkback.consumer.clients.leaving import leave_in_time
-from checkback.consumer.listener import Place, ReceivedMessage
+from checkback.consumer.listener import Place, ReceivedMessage, UnreadableMessage
 from checkback.consumer.offsets_metadata import Stored
 from checkback.exceptions import ConfigurationError, ConsumerError
 from checkback.lost_calls import in_thread
@@ -167,9 +168,7 @@ class ConfluentClient:
             error = message.error()
             if error is None:
                 place = Place(message.topic() or "", message.partition() or 0)
-                received = _received(message)
-                if received is not None:
-                    found.setdefault(place, []).append(received)
+                found.setdefault(place, []).append(received(message))
             else:
                 self._failed(message, error)
         if self._gone and not found:
@@ -369,15 +368,12 @@ def _places(partitions: Sequence[TopicPartition]) -> list[Place]:
     return [Place(one.topic, one.partition) for one in partitions]
 
 
-def _received(message: Any) -> ReceivedMessage | None:
-    try:
-        headers = message.headers() or ()
-    except UnicodeDecodeError as error:
-        place = (message.offset(), message.topic(), message.partition())
-        _LOGGER.warning("Skipped the message at offset %s of %s-%s: a header's name is not UTF-8 (%s)", *place, error)
-        return None
-    return ReceivedMessage(
+def received(message: Any) -> ReceivedMessage:
+    """A message without an error."""
+    headers = headers_of(message)
+    kind = UnreadableMessage if headers is None else ReceivedMessage
+    return kind(
         *(message.topic(), message.partition(), message.offset(), message.key(), message.value()),
-        headers,
+        headers or (),
         message.timestamp()[1],
     )

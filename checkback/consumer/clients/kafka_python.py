@@ -38,11 +38,11 @@ from checkback.consumer.clients.base import (
 )
 from checkback.consumer.clients.kafka_python_sender import KafkaPythonSender, to_kafka
 from checkback.consumer.clients.leaving import leave_in_time
-from checkback.consumer.listener import Place, ReceivedMessage
+from checkback.consumer.listener import Place, ReceivedMessage, UnreadableMessage
 from checkback.consumer.offsets_metadata import Stored
 from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError
 from checkback.outages import passes
-from checkback.polling import poll
+from checkback.polling import EscapedHeaders, poll
 from checkback.reaching import CONNECT_MS, RECONNECT_MS, no_kafka
 
 _LOGGER = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ class KafkaPythonClient:
                 polled = poll(self._consumer, int(seconds * 1000))
         except NoOffsetForPartitionError:  # of one that was assigned this moment
             return {}
-        return {Place(*place): [_received(record) for record in records] for place, records in polled.items()}
+        return {Place(*place): [received(record) for record in records] for place, records in polled.items()}
 
     def begin(self, positions: Mapping[Place, int]) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
@@ -328,7 +328,9 @@ def _places(partitions: Collection[TopicPartition]) -> list[Place]:
     return [Place(*partition) for partition in partitions]
 
 
-def _received(record: Any) -> ReceivedMessage:
-    return ReceivedMessage(
+def received(record: Any) -> ReceivedMessage:
+    """A record that :func:`checkback.polling.poll` has given."""
+    kind = UnreadableMessage if type(record.headers) is EscapedHeaders else ReceivedMessage
+    return kind(
         *(record.topic, record.partition, record.offset, record.key, record.value, record.headers, record.timestamp)
     )

@@ -1,0 +1,176 @@
+"""Records as nobody should write them, and anybody can: among good ones, in one batch with them, in front of consumers.
+
+What a client cannot read is a dead letter, alone; all else comes to the listener.
+"""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from kafka import codec
+
+from checkback.consumer import Mode, Place, PullConsumer, PullStatus
+from checkback.consumer.control import ResetOrder
+from checkback.consumer.control_topic import ControlTopic
+from checkback.exceptions import InstallationError
+from checkback.transports import TransportName
+from tests.by_hand import NOT_UTF_8, Record, write_by_hand
+from tests.consumer.group import BOTH, group_of, member, stored_by
+from tests.consumer.waiting import Recording, soon
+from tests.place import Place as Topics
+
+UNREADABLE: dict[str, Record] = {
+    "not UTF-8": (b"key", b"not UTF-8", [(NOT_UTF_8, b"1")]),
+    "several": (b"", b"several", [(b"cb-id", b"1"), (NOT_UTF_8, None), (b"", b"2"), (b"\xed\xa0\x80", b"a surrogate")]),
+    "of ours": (None, b"of ours", [(b"cb-" + NOT_UTF_8, b"1"), (b"checkback-" + NOT_UTF_8, b"2")]),
+    "no value": (b"no value", None, [(b"a", None), (NOT_UTF_8, None)]),
+}
+READABLE: dict[str, Record] = {
+    "no name": (b"key", b"no name", [(b"", b"1"), (b"", None)]),
+    "zero bytes": (b"\0", b"zero bytes", [(b"\0", b"\0"), (b"cb-id\0", b"1")]),
+    "a long name": (b"key", b"a long name", [(b"n" * 60_000, b"1")]),
+    "nothing at all": (None, None, []),
+    "no header values": (b"", b"no header values", [(b"cb-id", None), (b"tags", None), (b"checkback-tries", None)]),
+    "200,000 headers": (b"key", b"200,000 headers", [(b"a", b"")] * 200_000),
+    "an odd id": (b"key", b"an odd id", [(b"cb-id", b"\xff\n\x00")]),
+    "numbers": (
+        b"key",
+        b"numbers",
+        [
+            (b"checkback-origin", b"orders:-1:99999999999999999999"),
+            (b"checkback-tries", b"9" * 5_000),
+            (b"checkback-origin-time", b"-1"),
+            (b"checkback-without-value", b"-1,x"),
+        ],
+    ),
+}
+GOOD: Record = (b"key", b"good", [(b"cb-id", b"1")])
+
+
+def write(place: Topics, topic: str, partition: int = 0, without_key: bytes | None = None) -> list[Record]:
+    """All of them, with good ones between, in one batch. ``without_key``: what stands for no key, where it must."""
+    records = [one for odd in (*UNREADABLE.values(), *READABLE.values()) for one in (GOOD, odd)]
+    records = [(without_key if key is None else key, value, headers) for key, value, headers in records]
+    host, _, port = place.bootstrap_servers.rpartition(":")
+    write_by_hand((host, int(port)), topic, partition, *records, GOOD)
+    return [*records, GOOD]
+
+
+def contents(*records: Record) -> Counter[tuple[bytes | None, bytes | None]]:
+    return Counter((key, value) for key, value, _ in records)
+
+
+@pytest.mark.parametrize("transport", BOTH)
+@pytest.mark.parametrize("topic", ["real", "retry"])
+def test_a_push_consumer_makes_dead_letters_of_those_alone_that_it_cannot_read(
+    place: Topics, transport: str, topic: str
+) -> None:
+    group = group_of(place.topics)
+    read = {"real": place.real_topic, "retry": place.topics.retry(group)}[topic]
+    seen = Recording()
+    with member(place, seen, transport) as consumer:
+        written = write(place, read)
+        soon(lambda: consumer.figures().all.dead == len(UNREADABLE))
+        soon(lambda: len(seen.messages) == len(written) - len(UNREADABLE))
+        soon(lambda: not consumer.figures().lag)
+        consumer.raise_if_dead()
+    got = Counter((message.key, message.value) for message in seen.messages)
+    assert got == contents(*written) - contents(*UNREADABLE.values())
+    letters = place.read(place.topics.dead(group))
+    assert Counter((one.key, one.value) for one in letters) == contents(*UNREADABLE.values())
+    of_ours = next(one for one in letters if one.value == b"of ours")
+    headers = dict(of_ours.headers)
+    assert headers["checkback-reason"] == b"a header's name is not UTF-8"
+    assert headers["checkback-origin"] == f"{read}:0:5".encode()
+    several = next(dict(one.headers) for one in letters if one.value == b"several")
+    if transport == TransportName.KAFKA_PYTHON:
+        assert (several[""], several["\\xff\\xfe"], several["\\xed\\xa0\\x80"]) == (b"2", b"", b"a surrogate")
+    if topic == "real":
+        assert stored_by(place)[Place(read, 0)].offset == len(written)
+
+
+@pytest.mark.parametrize("transport", BOTH)
+def test_a_broadcasting_consumer_drops_those_alone(
+    place: Topics, transport: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    written = write(place, place.real_topic)
+    seen = Recording()
+    with member(place, seen, transport, mode=Mode.BROADCASTING, offset_file=tmp_path / "offsets") as consumer:
+        soon(lambda: consumer.figures().all.given_up == len(UNREADABLE))
+        soon(lambda: len(seen.messages) == len(written) - len(UNREADABLE))
+        soon(lambda: not consumer.figures().lag)
+        consumer.raise_if_dead()
+    assert "is dropped (a header's name is not UTF-8)" in caplog.text
+
+
+@pytest.mark.parametrize("transport", BOTH)
+def test_a_pull_consumer_says_which_it_cannot_read(place: Topics, transport: str) -> None:
+    written = write(place, place.real_topic)
+    got: list[Record] = []
+    unreadable: list[int] = []
+    with PullConsumer(place.bootstrap_servers, transport=transport) as consumer:
+        offset = 0
+        while offset < len(written):
+            found = consumer.pull(place.real_topic, 0, offset, max=5, wait_ms=10_000)
+            assert found.status is PullStatus.FOUND
+            got += [(one.key, one.value, ()) for one in found.messages]
+            unreadable += found.unreadable
+            offset = found.next_offset
+        alone = consumer.pull(place.real_topic, 0, unreadable[0], max=1)
+    assert contents(*got) == contents(*written) - contents(*UNREADABLE.values())
+    assert unreadable == [offset for offset, record in enumerate(written) if record in UNREADABLE.values()]
+    assert alone[:2] == (PullStatus.NO_MATCHED_MESSAGE, unreadable[0] + 1)
+
+
+@pytest.mark.parametrize("transport", BOTH)
+def test_an_order_to_a_group_is_heard_behind_anything(place: Topics, transport: str) -> None:
+    order = ResetOrder("order", "points", place.real_topic, {0: 1})
+    control = ControlTopic(place.topics.control, place.bootstrap_servers, transport, {})
+    try:
+        assert control.go_to_end()
+        write(place, place.topics.control, without_key=b"none")  # it is compacted
+        control.write({order.key: order.value})
+        soon(lambda: order.value in [one.value for one in control.read(1)])
+    finally:
+        control.close()
+
+
+@pytest.mark.parametrize("transport", BOTH)
+@pytest.mark.parametrize("packed", ["gzip", "lz4", "snappy", "zstd"])
+def test_what_is_compressed_comes(place: Topics, transport: str, packed: str) -> None:
+    """The libraries come with the package; those of confluent-kafka are in it."""
+    write_compressed(place, packed)
+    seen = Recording()
+    with member(place, seen, transport) as consumer:
+        soon(lambda: len(seen.messages) == 30)
+        consumer.raise_if_dead()
+
+
+def test_without_its_library_a_consumer_ends_and_stores_nothing_of_it(
+    place: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_compressed(place, "zstd")
+    monkeypatch.setattr(codec, "zstd", None)
+    said = r"-0 are compressed with zstd, and this Python has no library for that: pip install zstandard\."
+    seen = Recording()
+    with (
+        pytest.raises(InstallationError, match=said),
+        member(place, seen, TransportName.KAFKA_PYTHON) as consumer,
+    ):
+        assert consumer.wait(60)
+    assert stored_by(place)[Place(place.real_topic, 0)].offset == len(seen.messages) == 10
+    with (
+        PullConsumer(place.bootstrap_servers) as pull,
+        pytest.raises(InstallationError, match=said),
+    ):
+        pull.pull(place.real_topic, 0, 10)
+
+
+def write_compressed(place: Topics, packed: str) -> None:
+    """Ten records without compression, ten with it in one batch, and ten without it again; in one partition."""
+    for kind in ("none", packed, "none"):
+        producer = Producer({"bootstrap.servers": place.bootstrap_servers, "compression.type": kind, "linger.ms": 50})
+        for number in range(10):
+            producer.produce(place.real_topic, f"{kind} {number}".encode() * 100, partition=0)
+        assert producer.flush(30) == 0
