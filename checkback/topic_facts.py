@@ -10,12 +10,12 @@ from kafka.errors import UnknownTopicOrPartitionError, for_code
 from checkback.protocol import Topics
 from checkback.retention import Times
 from checkback.times import said_duration
-from checkback.topics import MOST_BYTES, few_ops, rules_of
+from checkback.topics import IN_SYNC, MOST_BYTES, RULED, broken_rules, few_ops, rules_of
 
 _CLEANUP, _TIME, _SIZE = "cleanup.policy", "retention.ms", "retention.bytes"
-_LARGEST, _IN_SYNC = "max.message.bytes", "min.insync.replicas"
+_LARGEST = "max.message.bytes"
 _NO_SUCH = UnknownTopicOrPartitionError.__name__
-_ASKED = (_CLEANUP, _TIME, _SIZE, _LARGEST, _IN_SYNC, "message.timestamp.type", "compression.type")
+_ASKED = (_TIME, _SIZE, _LARGEST, IN_SYNC, *RULED)
 
 
 class TopicFacts(NamedTuple):
@@ -159,30 +159,32 @@ def _of_one(one: TopicFacts, topics: Topics, times: Times) -> Iterable[Fault]:
         grant = f"grant describe configs on {one.name}"
         yield Fault(one.name, "has a configuration that Kafka does not tell", grant, stops=False)
         return
-    for key, value in rules_of(topics).get(one.name, {}).items():
-        if one.configuration.get(key, value) != value:
-            stops = key == "message.timestamp.type"
-            yield Fault(one.name, f"has {key}={one.configuration[key]} instead of {value}", create, stops=stops)
+    rules = rules_of(topics).get(one.name, {})
+    for key, value in broken_rules(rules, one.configuration).items():
+        if key != _CLEANUP:  # below, in words of its own
+            what = f"has {key}={value} instead of {rules[key].value}"
+            yield Fault(one.name, what, create, stops=rules[key].loses)
     yield from _kept(one, topics, times)
-    in_sync = int(one.configuration.get(_IN_SYNC, "1"))
+    in_sync = int(one.configuration.get(IN_SYNC, "1"))
     if in_sync > one.replication:
         todo = f"set it to {one.replication} at most, or add replicas"
         yield Fault(
-            one.name, f"has {_IN_SYNC}={in_sync} and {one.replication} replicas: it takes nothing", todo, stops=True
+            one.name, f"has {IN_SYNC}={in_sync} and {one.replication} replicas: it takes nothing", todo, stops=True
         )
     elif in_sync < 2 <= one.replication:
-        todo = f"set {_IN_SYNC}=2"
-        yield Fault(one.name, f"has {_IN_SYNC}={in_sync}: what one broker has may be lost with it", todo, stops=False)
+        todo = f"set {IN_SYNC}=2"
+        yield Fault(one.name, f"has {IN_SYNC}={in_sync}: what one broker has may be lost with it", todo, stops=False)
 
 
 def _kept(one: TopicFacts, topics: Topics, times: Times) -> Iterable[Fault]:
     """Compaction, retention and size."""
     create = "run 'checkback topics create'"
     compact = one.name in {topics.status, topics.producers, topics.control}
-    if compact and not one.compacted:
-        yield Fault(one.name, "is not compacted", f"set {_CLEANUP}=compact", stops=True)
-    elif one.compacted and not compact:
-        yield Fault(one.name, "is compacted: what lies under one key is lost", f"set {_CLEANUP}=delete", stops=True)
+    if _CLEANUP in broken_rules(rules_of(topics).get(one.name, {}), one.configuration):
+        what = "is compacted: what lies under one key is lost"
+        if compact:
+            what = "is deleted by age" if one.compacted else "is not compacted"
+        yield Fault(one.name, what, create, stops=True)
     if compact:
         return
     kept_ms = int(one.configuration.get(_TIME, "-1"))

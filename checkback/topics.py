@@ -1,10 +1,10 @@
 """Creates and looks at Checkback's own topics."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from time import monotonic, sleep
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
@@ -22,12 +22,43 @@ _CHECKS_MS = 6 * 3_600_000
 """Checks are read at once, or wait for their group; after ``transactions.check_answer_ttl`` they are written again."""
 _CONTROL_MS = 7 * _DAY_MS
 """Consumers hear of what they are to do at once; of a command that died, what it has left goes some day."""
-_TIME, _OWN_TIME = "message.timestamp.type", "LogAppendTime"
-"""A topic's records have the broker's time. A producer's may be wrong by years: retention then deletes them at once."""
-_PACKING, _UNPACKED = "compression.type", "uncompressed"
-"""The broker keeps unpacked what a producer compressed: so ``max.message.bytes`` is a limit of what the job gets."""
+_TIME, _PACKING, _CLEANUP = "message.timestamp.type", "compression.type", "cleanup.policy"
+_ELECTION = "unclean.leader.election.enable"
+RULED = (_TIME, _PACKING, _CLEANUP, _ELECTION)
+"""Settings that there are rules for."""
 MOST_BYTES = MOST_RECORD_BYTES
 """Of a record that the job writes."""
+IN_SYNC = "min.insync.replicas"
+_SEGMENT_BYTES = 1 << 30
+"""A record must fit into a segment; Kafka's own default, which brokers may have lower."""
+
+
+class Rule(NamedTuple):
+    """What a topic's configuration must say, whatever the brokers' default is."""
+
+    value: str
+    why: str
+    """What happens with another value."""
+    loses: bool
+    """Whether a start refuses another value; else it warns of it."""
+
+    def kept_by(self, value: str) -> bool:
+        """Whether that is what it must say; lists have no order, and what is compacted may also be kept for ever."""
+        wanted, given = ({*text.replace(" ", "").split(",")} for text in (self.value, value))
+        return given <= wanted and ("compact" in given) == ("compact" in wanted)
+
+
+_KAFKAS_TIME = Rule(
+    "LogAppendTime",
+    "records have their producers' time there, and Kafka deletes at once what a wrong clock has dated years back",
+    loses=True,
+)
+_UNPACKED = Rule("uncompressed", "a record that its producer has compressed may be of any size there", loses=False)
+"""The broker keeps unpacked what a producer compressed: so ``max.message.bytes`` is a limit of what the job gets."""
+_ELECTED = Rule("false", "a broker that lags may lead them, and what the others have confirmed is lost", loses=False)
+_WHOLE = Rule("delete", "Kafka keeps the last record of each key there and loses the others", loses=True)
+_COMPACTED = Rule("compact", "Kafka deletes there what is still in force, only because it is old", loses=True)
+_COMPACTED_FOR_A_TIME = _COMPACTED._replace(value="compact,delete")
 
 _KNOWN_SECONDS = 15.0
 """For a topic that was created to be known, by a broker that has much to do."""
@@ -80,11 +111,13 @@ class TopicAdministration:
     ) -> dict[str, Made]:
         """Create Checkback's topics, those that are missing, and correct those that are there.
 
-        All keep Kafka's time; the op topic has as many partitions as the half topic, or more.
+        All that loses or hurts where the brokers' own default is another is set on each topic (:func:`rules_of`). The
+        op topic has as many partitions as the half topic, or more.
 
-        Those that applications write to are kept uncompressed. Half messages are kept for as long as they may have to
-        be read again (``checkback/retention.py``), and ops for as long: whoever reads both again finds how each was
-        decided. The topics that whole half messages are written to take any size, whatever ``cb.half`` takes.
+        Those that applications write to are kept uncompressed, the others as the job writes them. Half messages are
+        kept for as long as they may have to be read again (``checkback/retention.py``), and ops for as long: whoever
+        reads both again finds how each was decided. The topics that whole half messages are written to take any size,
+        whatever ``cb.half`` takes.
 
         Returns:
             Each topic's name, with what was done.
@@ -94,27 +127,38 @@ class TopicAdministration:
         """
         keep = {"retention.ms": str(times.age_limit + 2 * _DAY_MS)}
         read_again = {"retention.ms": str(times.half_retention_ms)}
-        compact = {"cleanup.policy": "compact"}
         # A half message that filled cb.half's batch has a few headers more there, and is not compressed any more.
-        whole = {"max.message.bytes": str(MOST_BYTES)}
+        whole = {"max.message.bytes": str(MOST_BYTES), "segment.bytes": str(_SEGMENT_BYTES)}
+        every = {
+            "retention.bytes": "-1",
+            _PACKING: "producer",
+            # more than there are replicas, and the topic takes nothing
+            "min.insync.replicas": str(max(1, min(2, replication - 1))),
+        }
         wanted = {
             topics.half: (partitions, read_again),
             topics.op: (max(partitions, self.partitions((topics.half,)).get(topics.half, 0)), read_again),
             topics.check: (partitions, {"retention.ms": str(_CHECKS_MS), **whole}),
             topics.parked: (1, {"retention.ms": "-1", **whole}),
             topics.rejected: (1, {**keep, **whole}),
-            topics.status: (1, compact),
-            topics.producers: (1, compact),
+            topics.status: (1, {}),
+            topics.producers: (1, {}),
             topics.progress: (progress_partitions, {}),
-            topics.control: (1, {"cleanup.policy": "compact,delete", "retention.ms": str(_CONTROL_MS)}),
+            topics.control: (1, {"retention.ms": str(_CONTROL_MS)}),
             topics.later: (partitions, read_again),
         }
         created = {
-            name: self.create_one(name, count, replication, {**rules_of(topics)[name], **configuration})
+            name: self.create_one(
+                name, count, replication, {**every, **_values(rules_of(topics)[name]), **configuration}
+            )
             for name, (count, configuration) in wanted.items()
         }
         there = [name for name, new in created.items() if not new]
-        wrong = self._breaking_rules(topics, there)
+        wrong = {
+            name: _values({key: rules_of(topics)[name][key] for key in broken})
+            for name, said in self._configurations(topics, there).items()
+            if (broken := broken_rules(rules_of(topics)[name], said))
+        }
         self._correct(wrong)
         short = [
             name
@@ -194,10 +238,11 @@ class TopicAdministration:
             The number of half partitions.
 
         Raises:
-            ConfigurationError: a topic is missing, or keeps the producers' time.
+            ConfigurationError: a topic is missing, takes nothing, or is configured such that something is lost.
             CheckpointMismatchError: their partitions do not fit.
         """
         known = self._known_within(topics.all(), _JUST_CREATED_SECONDS)
+        replicas = {name: min(len(one["replica_nodes"]) for one in found) for name, found in known.items() if found}
         counts = {name: len(partitions) for name, partitions in known.items()}
         missing = [name for name in topics.all() if name not in counts]
         if missing:
@@ -209,26 +254,16 @@ class TopicAdministration:
                 f"{topics.progress} has {counts[topics.progress]} partitions, job.state_partitions is "
                 f"{state_partitions}: add partitions to {topics.progress}."
             )
-        wrong = self._breaking_rules(topics, topics.all())
-        packed = [name for name, rules in wrong.items() if _PACKING in rules]
-        if packed:
-            _LOGGER.warning(
-                "%s: a record that its producer has compressed may be of any size there. Run 'checkback topics "
-                "create', which sets %s=%s.",
-                *(", ".join(packed), _PACKING, _UNPACKED),
-            )
-        dated = [name for name, rules in wrong.items() if _TIME in rules]
-        if dated:
-            raise ConfigurationError(
-                f"{', '.join(dated)}: records have their producers' time there, and Kafka deletes at once what a wrong "
-                f"clock has dated years back. Run 'checkback topics create', which sets {_TIME}={_OWN_TIME}."
-            )
+        said = self._configurations(topics, topics.all())
+        for sentence in _refusals(topics, said, replicas, loses=False):
+            _LOGGER.warning(sentence)
+        for sentence in _refusals(topics, said, replicas, loses=True):
+            raise ConfigurationError(sentence)
         return counts[topics.half]
 
-    def _breaking_rules(self, topics: Topics, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Those of these topics that are known to be configured otherwise, with what is to be set."""
-        rules = rules_of(topics)
-        asked = [ConfigResource(ConfigResourceType.TOPIC, name, list(rules[name])) for name in names]
+    def _configurations(self, topics: Topics, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """What Kafka says of these topics that there are rules for."""
+        asked = [ConfigResource(ConfigResourceType.TOPIC, name, [*rules_of(topics)[name], IN_SYNC]) for name in names]
         if not asked:
             return {}
         answers = self._admin.describe_configs(asked, config_filter="all").get("topic", {})
@@ -236,16 +271,9 @@ class TopicAdministration:
         if unknown:
             _LOGGER.warning(
                 "Kafka does not say whether %s have its own time (%s): it must be %s. Grant describe configs on them.",
-                *(", ".join(unknown), _TIME, _OWN_TIME),
+                *(", ".join(unknown), _TIME, _KAFKAS_TIME.value),
             )
-        wrong: dict[str, dict[str, str]] = {}
-        for name, answer in answers.items():
-            broken = {
-                key: value for key, value in rules[name].items() if key in answer and answer[key]["value"] != value
-            }
-            if broken:
-                wrong[name] = broken
-        return wrong
+        return {name: {key: str(one["value"]) for key, one in answer.items()} for name, answer in answers.items()}
 
     def _grow_op(self, topics: Topics, created: Mapping[str, bool]) -> list[str]:
         """Give the op topic as many partitions as the half topic has; gives it if that was done."""
@@ -276,10 +304,49 @@ def few_ops(half: str, op: str, half_partitions: int, op_partitions: int) -> str
     )
 
 
-def rules_of(topics: Topics) -> dict[str, dict[str, str]]:
+def rules_of(topics: Topics) -> dict[str, dict[str, Rule]]:
     """What the configuration of each of Checkback's topics must say."""
     written_by_applications = (topics.half, topics.op, topics.producers, topics.later)
+    compacted = {topics.status: _COMPACTED, topics.producers: _COMPACTED, topics.control: _COMPACTED_FOR_A_TIME}
+    common = {_TIME: _KAFKAS_TIME, _ELECTION: _ELECTED}
     return {
-        name: {_TIME: _OWN_TIME, **({_PACKING: _UNPACKED} if name in written_by_applications else {})}
+        name: {
+            **common,
+            _CLEANUP: compacted.get(name, _WHOLE),
+            **({_PACKING: _UNPACKED} if name in written_by_applications else {}),
+        }
         for name in topics.all()
     }
+
+
+def broken_rules(rules: Mapping[str, Rule], said: Mapping[str, str]) -> dict[str, str]:
+    """What Kafka says otherwise of a topic."""
+    return {key: said[key] for key, rule in rules.items() if key in said and not rule.kept_by(said[key])}
+
+
+def _values(rules: Mapping[str, Rule]) -> dict[str, str]:
+    return {key: rule.value for key, rule in rules.items()}
+
+
+def _refusals(
+    topics: Topics, said: Mapping[str, Mapping[str, str]], replicas: Mapping[str, int], *, loses: bool
+) -> Iterator[str]:
+    """One sentence for each setting, of what loses something, or of what only harms."""
+    found: dict[tuple[str, str, Rule], list[str]] = {}
+    for name, rules in rules_of(topics).items():
+        for key, value in broken_rules(rules, said.get(name, {})).items():
+            if rules[key].loses is loses:
+                found.setdefault((key, value, rules[key]), []).append(name)
+    for (key, value, rule), names in found.items():
+        yield (
+            f"{', '.join(names)}: {rule.why} ({key}={value}). Run 'checkback topics create', which sets "
+            f"{key}={rule.value}."
+        )
+    for name, has in replicas.items():
+        least = int(said.get(name, {}).get(IN_SYNC, "1"))
+        if loses and least > has:
+            yield (
+                f"{name} takes nothing: it has {IN_SYNC}={least}, and {has} replica{'' if has == 1 else 's'}. Set "
+                f"{IN_SYNC}={has} on it ('kafka-configs.sh --alter --topic {name} --add-config {IN_SYNC}={has}'), or "
+                "add replicas."
+            )

@@ -34,9 +34,10 @@ def create(
 ) -> None:
     """Create the topics that are missing, with the retention the age limit asks for.
 
-    Those that are there keep their settings but three: message.timestamp.type becomes LogAppendTime; compression.type
-    of those that applications write to becomes uncompressed; retention.ms of the half and the op topic is raised to how
-    long half messages may be needed. Topics of your own get as many partitions, and otherwise Kafka's defaults.
+    Those that are there keep their settings but five: message.timestamp.type becomes LogAppendTime; cleanup.policy what
+    the topic needs; unclean.leader.election.enable false; compression.type of those that applications write to
+    uncompressed; retention.ms of the half and the op topic is raised to how long half messages may be needed. Topics of
+    your own get as many partitions, and otherwise Kafka's defaults.
     """
     settings = load(config, bootstrap_server)
     kafka, ours = settings.kafka, Topics(settings.kafka.topic_prefix)

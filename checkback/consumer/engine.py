@@ -34,8 +34,17 @@ from checkback.transports import TransportName
 
 _LOGGER = logging.getLogger(__name__)
 _CLIENT_ID = "checkback-consumer"
-_ANY_SIZE = {"max.message.bytes": str(MOST_RECORD_BYTES)}
+_ALL_OF_ANY_SIZE = {
+    "cleanup.policy": "delete",  # compacted by a broker's default, they would keep one message of each key
+    "compression.type": "producer",
+    "retention.bytes": "-1",
+    "unclean.leader.election.enable": "false",
+    "segment.bytes": str(1 << 30),
+    "max.message.bytes": str(MOST_RECORD_BYTES),
+}
 _FOR_EVER = {"retention.ms": "-1"}
+_FOR_A_TIME = {"retention.ms": str(14 * 24 * 3_600_000)}
+"""Of a message that is to be tried again: far longer than a group stands still."""
 _KNOWN_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
 _MAKE_TOPICS_SECONDS = 60.0
@@ -285,8 +294,8 @@ class Engine:
                 "create' first."
             )
         wanted = (
-            NewTopic(own.retry, settings.retry_partitions, _ANY_SIZE),
-            NewTopic(own.dead, 1, _ANY_SIZE | _FOR_EVER),
+            NewTopic(own.retry, settings.retry_partitions, _ALL_OF_ANY_SIZE | _FOR_A_TIME),
+            NewTopic(own.dead, 1, _ALL_OF_ANY_SIZE | _FOR_EVER),
         )
         made = client.make_topics([topic for topic in wanted if topic.name not in there])
         if made:

@@ -11,6 +11,7 @@ from kafka.errors import MessageSizeTooLargeError
 
 from checkback.exceptions import ConfigurationError
 from checkback.local import LocalKafka
+from checkback.topic_facts import facts_of, faults
 from checkback.topics import Made, TopicAdministration
 from conf import TransactionSettings
 from tests.place import HALF_PARTITIONS, STATE_PARTITIONS, Place, wait_until
@@ -139,6 +140,64 @@ def test_a_retention_that_is_too_short_to_read_large_messages_again_is_refused_a
     wait_until(lambda: not said())
     kept_for(90)
     assert create(administration, place)[half] == Made.THERE
+
+
+HOSTILE = {
+    "log.cleanup.policy": "compact",
+    "log.message.timestamp.type": "CreateTime",
+    "log.retention.ms": "60000",
+    "log.retention.bytes": "1000000",
+    "log.segment.bytes": "1048576",
+    "unclean.leader.election.enable": "true",
+    "min.insync.replicas": "2",
+    "compression.type": "zstd",
+    "message.max.bytes": "100000",
+}
+"""Defaults of a broker, each of which loses or hurts where a topic does not say otherwise."""
+
+
+def test_topics_are_as_they_must_be_whatever_the_brokers_defaults_are(place: Place) -> None:
+    with LocalKafka(heap_megabytes=256, properties=HOSTILE) as broker:
+        here = place.on(broker.bootstrap_servers)
+        with TopicAdministration(here.bootstrap_servers) as administration:
+            create(administration, here)
+            assert refused(administration, here) == ""
+        admin = KafkaAdminClient(bootstrap_servers=here.bootstrap_servers)
+        found = facts_of(admin, here.topics.all())
+        admin.close()
+    assert faults(found, here.topics, TransactionSettings(), STATE_PARTITIONS) == []
+    assert {one.configuration["compression.type"] for one in found.values()} == {"uncompressed", "producer"}
+
+
+def test_a_start_refuses_compacted_topics_until_they_are_corrected(
+    place: Place, administration: TopicAdministration
+) -> None:
+    topics = place.topics
+    kept = [topics.half, topics.op, topics.check, topics.parked, topics.rejected, topics.progress, topics.later]
+    configure(place, kept, **{"cleanup.policy": "compact"})
+    wait_until(lambda: all(name in refused(administration, place) for name in kept))
+    said = refused(administration, place)
+    assert "(cleanup.policy=compact). Run 'checkback topics create', which sets cleanup.policy=delete." in said
+    configure(place, [topics.status, topics.producers], **{"cleanup.policy": "delete"})
+    made = create(administration, place)
+    assert [name for name, what in made.items() if what is Made.CORRECTED] == [
+        name for name in topics.all() if name != topics.control
+    ]
+    wait_until(lambda: not refused(administration, place))
+
+
+def test_a_start_refuses_a_topic_that_takes_nothing(place: Place, administration: TopicAdministration) -> None:
+    op = place.topics.op
+    configure(place, [op], **{"min.insync.replicas": "2"})
+    wait_until(lambda: refused(administration, place).startswith(f"{op} takes nothing: it has min.insync.replicas=2"))
+
+
+def test_a_start_warns_of_what_may_lose(
+    place: Place, administration: TopicAdministration, caplog: pytest.LogCaptureFixture
+) -> None:
+    configure(place, [place.topics.half], **{"unclean.leader.election.enable": "true"})
+    wait_until(lambda: refused(administration, place) == "" and "unclean.leader.election.enable=true" in caplog.text)
+    assert "Run 'checkback topics create', which sets unclean.leader.election.enable=false" in caplog.text
 
 
 def test_retention_deletes_what_has_the_producers_time_and_keeps_what_has_kafkas(place: Place) -> None:

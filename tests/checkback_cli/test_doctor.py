@@ -63,6 +63,8 @@ def test_topics_as_they_are_made_have_no_fault() -> None:
         ("half", topic("cb.half", retention_bytes="1000"), "is deleted by size", False),
         ("half", topic("cb.half", cleanup_policy="compact"), "is compacted", True),
         ("status", topic("cb.status", cleanup_policy="delete"), "is not compacted", True),
+        ("status", topic("cb.status", cleanup_policy="compact,delete"), "is deleted by age", True),
+        ("op", topic("cb.op", unclean_leader_election_enable="true"), "has unclean.leader.election.enable=true", False),
         ("op", topic("cb.op", message_timestamp_type="CreateTime"), "has message.timestamp.type=CreateTime", True),
         ("op", topic("cb.op", compression_type="producer"), "has compression.type=producer", False),
         ("parked", topic("cb.parked", max_message_bytes="1048588"), "takes 1,048,588 bytes a record", False),
