@@ -117,17 +117,15 @@ class TransactionJob:
         3. Take over. From now on the run before ends.
         4. Start.
         """
-        settings = self._settings
+        settings, sink = self._settings, self._sink_settings()
         if settings.job.tracing:
             try_tracing()
         local_query_id = try_folder(settings.job.checkpoint)
         registry = self._observation.metrics.registry
         checks = CheckService(settings, registry=registry) if settings.checks.in_job else None
         with TopicAdministration(settings.kafka.bootstrap_servers, settings.kafka.python_client) as administration:
-            topics = Topics(settings.kafka.topic_prefix)
-            half_partitions = administration.check(topics, settings.job.state_partitions)
-            administration.refuse_short_retention(topics, settings.transactions.half_retention_ms)
-        sink = self._sink_settings()
+            half_partitions = administration.check(sink.topics, settings.job.state_partitions)
+            administration.refuse_short_retention(sink.topics, settings.transactions.half_retention_ms)
         clock = JobClock(lambda: kafka_ms(sink), settings.job.clock_tolerance)
         clock.compare()
         claim = self._claim = Claim(sink, settings.job.name)
@@ -145,12 +143,13 @@ class TransactionJob:
             ids.get(sink.topics.half, ""),
             page=self._serving.url,
         )
+        partitions = settings.job.state_partitions
         now = Clock(wall_ms(), settings.job.clock_tolerance)
-        opening = Opening(checkpoint, own, now, sink, claim, settings.job.state_partitions)
+        opening = Opening(checkpoint, own, now, sink, claim, partitions)
         opening.judge(new_checkpoint=self._claim_name)  # 2
         folder = folder_at(spark, settings.job.checkpoint)
         rules = SettingsInForce(folder)
-        in_kafka = partial(any_has, sink, own.query_id, settings.job.state_partitions)
+        in_kafka = partial(any_has, sink, own.query_id, partitions)
         rules.judge(settings.sinks.tables, partial(in_kafka, settled=False))
         refuse_torn(folder, partial(in_kafka, settled=False), checkpoint.torn)
         tables = destinations_of(settings, spark, rules)
@@ -160,7 +159,6 @@ class TransactionJob:
         rules.take(BatchSettings.of(settings), settings.sinks.tables, in_kafka)
         self._preconditions = BatchPreconditions(sink, claim, own, ids, clock)  # 4
         publisher = publisher_of(rules, tables, self._failpoint)
-        partitions = settings.job.state_partitions
         fairness = self._fairness = Fairness(spark, settings, self._observation.counted)
         half_logs = HalfLogs(checkpoint, sink.client(), sink.topics)
         self._sink = ExactlyOnceSink(
