@@ -4,14 +4,14 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from time import monotonic
 
-from checkback.consumer.clients.base import GroupClient, KafkaAwayError, OffsetsGoneError, SharedOutAnewError
+from checkback.consumer.clients.base import AT_ONCE, GroupClient, KafkaAwayError, OffsetsGoneError, SharedOutAnewError
 from checkback.consumer.endings import CALM_SECONDS
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import Place, ReceivedMessage
 from checkback.consumer.partitions import Partitions
 from checkback.consumer.settings import ConsumerSettings, Mode, Order
 from checkback.consumer.timers import Timers
@@ -59,6 +59,8 @@ class FetchLoop:
         self._timers = timers
         self._settings = settings
         self._paused: dict[Place, PartitionWork] = {}
+        self._message_bytes = 1
+        """Of a message, about: as those were that came last. Nothing is known of the first ones."""
         self._alone: PartitionWork | None = None
         self._resets: SimpleQueue[Reset] = SimpleQueue()
         self._over = False
@@ -116,16 +118,12 @@ class FetchLoop:
 
     def _round(self) -> None:
         try:
-            polled = self._client.poll(self._patience())
+            polled = self._client.poll(self._patience(), self._most())
         except OffsetsGoneError as error:
             self._partitions.go_on(error.offsets)
             return
-        works = self._partitions.works
-        for place, messages in polled.items():
-            work = works.get(place)
-            if work is not None and not work.stopped:
-                self._workers.put(work.take(messages))
         if polled:
+            self._take(polled)
             self._outage.answered()
         now = monotonic()
         self._workers.put([parcel for parcel in self._timers.due(now) if not parcel.work.stopped])
@@ -135,6 +133,27 @@ class FetchLoop:
             self._partitions.begin()
         self._reset_now()
         self._store(now)
+
+    def _take(self, polled: Mapping[Place, Sequence[ReceivedMessage]]) -> None:
+        works = self._partitions.works
+        number = size = 0
+        for place, messages in polled.items():
+            work = works.get(place)
+            if work is not None and not work.stopped:
+                before = work.bytes_read
+                self._workers.put(work.take(messages))
+                size += work.bytes_read - before
+                number += len(messages)
+        if number:
+            self._message_bytes = max(1, size // number)
+
+    def _most(self) -> int:
+        """How many messages there is room for, if they are as large as the last ones."""
+        room = self._settings.max_bytes - self._held()
+        return max(1, min(AT_ONCE, room // self._message_bytes))
+
+    def _held(self) -> int:
+        return sum(work.bytes for work in list(self._partitions.works.values()))
 
     def _patience(self) -> float:
         chunks = any(work.holds_back for work in list(self._partitions.works.values()))
@@ -208,15 +227,18 @@ class FetchLoop:
         works = self._partitions.works
         # one that was begun again is not paused any more
         self._paused = {place: work for place, work in self._paused.items() if works.get(place) is work}
-        share = self._settings.max_bytes / max(1, len(works))
+        most, held = self._settings.max_bytes, self._held()
+        share = most / max(1, len(works))
         full = [
-            place for place, work in works.items() if place not in self._paused and (work.full or work.bytes >= share)
+            place
+            for place, work in works.items()
+            if place not in self._paused and (held >= most or work.full or work.bytes >= share)
         ]
         if full:
             self._client.pause(full)
             self._paused |= {place: works[place] for place in full}
         roomy = [place for place, work in self._paused.items() if work.roomy and work.bytes <= share / 2]
-        if roomy:
+        if roomy and held <= most / 2:
             self._client.resume(roomy)
             for place in roomy:
                 del self._paused[place]

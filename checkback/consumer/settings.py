@@ -98,7 +98,10 @@ class ConsumerSettings:
     max_messages: int = 1_000
     """Messages of one partition in memory: reading of it pauses there, a fetch more or less."""
     max_bytes: int = 64 << 20
-    """Keys, values and headers in memory, of all partitions; each may have its share."""
+    """Keys, values and headers in memory, of all partitions together; each may have its share.
+
+    Without what the Kafka client has fetched ahead.
+    """
 
     store_interval: float = 5.0
     finish_wait: float = 5.0

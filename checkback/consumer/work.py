@@ -127,6 +127,9 @@ class PartitionWork:
         self._finished = 0
         self._watched: frozenset[Parcel] | None = None
         self.bytes = 0
+        """Of messages in memory."""
+        self.bytes_read = 0
+        """Of all that were ever taken."""
         self.stopped = False
         """Nothing is handed out any more: the partition goes, or begins again elsewhere."""
         self._rules = rules
@@ -331,6 +334,7 @@ class PartitionWork:
                 continue
             size = _size(message)
             self.bytes += size
+            self.bytes_read += size
             lane = self._lane(message)
             parcel = filling.get(lane) if together > 1 and not unreadable else None
             was = as_it_was(message) if retries and not unreadable else message

@@ -9,6 +9,7 @@ from queue import SimpleQueue
 
 from checkback.consumer import Place, ReceivedMessage
 from checkback.consumer.clients.base import (
+    AT_ONCE,
     Connection,
     KafkaAwayError,
     Limits,
@@ -20,8 +21,6 @@ from checkback.consumer.clients.base import (
 from checkback.consumer.offsets_metadata import Stored
 from checkback.consumer.retry import SentBack
 from checkback.exceptions import CheckbackError
-
-_AT_ONCE = 100
 
 
 @dataclass
@@ -82,7 +81,7 @@ class FakeClient:
             [Place(name, number) for name in topics for number in range(self.kafka.topics.get(name, 0))]
         )
 
-    def poll(self, seconds: float) -> Mapping[Place, Sequence[ReceivedMessage]]:
+    def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[Place, Sequence[ReceivedMessage]]:
         while self.joined is not None and not self.kafka.rebalances.empty():
             self.kafka.rebalances.get()(self.joined)
         found = {}
@@ -90,8 +89,9 @@ class FakeClient:
             log, first = self.kafka.logs.get(place, []), self.kafka.first.get(place, 0)
             if not first <= position <= len(log):
                 raise OffsetsGoneError({place: position})
-            if place not in self.paused and position < len(log):
-                found[place] = log[position : position + _AT_ONCE]
+            if place not in self.paused and position < len(log) and most > 0:
+                found[place] = log[position : position + most]
+                most -= len(found[place])
         for place, messages in found.items():
             self.positions[place] += len(messages)
         return found

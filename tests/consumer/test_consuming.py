@@ -625,6 +625,29 @@ def test_a_window_that_is_full_pauses_reading_until_the_old_message_ends() -> No
         soon(lambda: len(seen.values) == 400)
 
 
+def test_what_is_held_of_all_partitions_together_is_bounded() -> None:
+    """A message of each partition is more than its share."""
+    kafka, large, most = FakeKafka(), bytes(1 << 20), 16 << 20  # each has its value as its id, too
+    kafka.write("orders", large)
+    go_on = threading.Event()
+
+    def says(_: ReceivedMessage, __: int) -> ConsumeResult:
+        go_on.wait(60)
+        return SUCCESS
+
+    seen = Recording(says)
+    kafka.topics["orders"] = 100
+    with consumer(kafka, seen, changed(max_bytes=most)) as points:
+        soon(lambda: seen.messages)  # how large they are is known now
+        for number in range(1, 100):
+            kafka.write("orders", large, large, partition=number)
+        client: Any = points._engine._client
+        soon(lambda: len(client.paused) >= 100)
+        assert sum(one.held for one in points.figures().partitions) in {8, 9}
+        go_on.set()
+        soon(lambda: len(seen.messages) == 199)
+
+
 def test_with_an_order_by_partition_a_failing_message_holds_up_those_behind_it() -> None:
     kafka = FakeKafka()
     kafka.write("orders", *numbered(5))
@@ -901,7 +924,7 @@ def test_what_fails_and_does_not_pass_ends_it(monkeypatch: pytest.MonkeyPatch) -
     with consumer(kafka, Recording()) as points:
         client = points._engine._client
 
-        def broken(seconds: float) -> None:
+        def broken(seconds: float, most: int) -> None:
             raise ConfigurationError("not allowed")
 
         monkeypatch.setattr(client, "poll", broken)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
-from checkback.consumer.clients.base import Clients, Connection, GroupClient, Rebalances, Sender
+from checkback.consumer.clients.base import AT_ONCE, Clients, Connection, GroupClient, Rebalances, Sender
 from checkback.consumer.listener import Place, ReceivedMessage
 from checkback.consumer.offsets_metadata import Stored, decode
 from torture.effects.steps import Step
@@ -45,8 +45,8 @@ class _WatchedClient:
     def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
         self._client.join(topics, _WatchedRebalances(rebalances, self._watch))
 
-    def poll(self, seconds: float) -> Mapping[Place, Sequence[ReceivedMessage]]:
-        polled = self._client.poll(seconds)
+    def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[Place, Sequence[ReceivedMessage]]:
+        polled = self._client.poll(seconds, most)
         if polled:
             self._watch(Step.MESSAGES_READ)
         return polled

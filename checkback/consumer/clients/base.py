@@ -11,6 +11,8 @@ from checkback.exceptions import CheckbackError
 
 SEND_MS = 10_000
 """Longest time of a transaction: after a consumer has died within one, others wait for its end, and for no longer."""
+AT_ONCE = 100
+"""Messages of one poll, at most: listeners wait while more of them are made."""
 _COMMIT_BYTES = 500_000
 _OFFSET_BYTES = 400
 """Of a stored offset, without its topic's name and its metadata, at most: the group's name, numbers."""
@@ -146,8 +148,8 @@ class GroupClient(Protocol):
     def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
         """Join the group. With it go rebalances, cooperative where the client has them."""
 
-    def poll(self, seconds: float) -> Mapping[Place, Sequence[ReceivedMessage]]:
-        """Wait for messages for at most that long.
+    def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[Place, Sequence[ReceivedMessage]]:
+        """Wait for messages for at most that long; gives ``most`` of them, or fewer.
 
         Raises:
             OffsetsGoneError: there are none where some partitions are read.

@@ -14,6 +14,7 @@ from confluent_kafka.cimpl import NewTopic as KafkaTopic
 from checkback.client_options import of_reaching
 from checkback.confluent_headers import headers_of
 from checkback.consumer.clients.base import (
+    AT_ONCE,
     Connection,
     GroupClient,
     KafkaAwayError,
@@ -42,7 +43,6 @@ STORE_SECONDS = 5.0
 """Longest wait until offsets are stored."""
 LOST_SECONDS = 120.0
 """After that nothing of it is under way any more (socket.timeout.ms is 60 s): it is lost, and never comes back."""
-_AT_ONCE = 100  # listeners wait while more of them are made into messages
 _READ_AHEAD, _READ_AHEAD_KIB, _FETCH_BYTES = 2_000, 16_384, 262_144
 _NOT_ALLOWED = frozenset(
     {
@@ -152,13 +152,13 @@ class ConfluentClient:
         with explained():
             self._consumer.subscribe(list(topics), on_assign=assigned, on_revoke=revoked, on_lost=lost)
 
-    def poll(self, seconds: float) -> Mapping[Place, Sequence[ReceivedMessage]]:
+    def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[Place, Sequence[ReceivedMessage]]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         if self._gone:
             gone, self._gone = self._gone, {}
             raise OffsetsGoneError(gone)
         with explained():
-            polled = self._consumer.consume(_AT_ONCE, seconds)
+            polled = self._consumer.consume(most, seconds)
             if self._rebalanced:
                 self._rebalanced = False
                 # here and not when it is wanted: from another thread it was not answered any more, at times (2.16)
@@ -172,7 +172,7 @@ class ConfluentClient:
             else:
                 self._failed(message, error)
         if self._gone and not found:
-            return self.poll(0)
+            return self.poll(0, most)
         return found
 
     def begin(self, positions: Mapping[Place, int]) -> None:

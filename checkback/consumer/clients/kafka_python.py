@@ -23,6 +23,7 @@ from kafka.errors import (
 
 from checkback.client_options import refuse_options
 from checkback.consumer.clients.base import (
+    AT_ONCE,
     Connection,
     GroupClient,
     KafkaAwayError,
@@ -50,7 +51,6 @@ _SHARED_OUT_ANEW = (CommitFailedError, IllegalGenerationError, RebalanceInProgre
 _ANSWER_MS = 5_000
 _HEARTBEAT_MS = 1_000  # a member hears of a rebalance with its next one
 _FETCH_WAIT_MS = 200
-_AT_ONCE = 100  # listeners wait while more of them are decoded
 
 
 class KafkaPythonClients:
@@ -91,7 +91,7 @@ class KafkaPythonClient:
             "metrics_enabled": False,
             "allow_auto_create_topics": False,
             "metadata_max_age_ms": 60_000,
-            "max_poll_records": _AT_ONCE,
+            "max_poll_records": AT_ONCE,
             **connection.options,
             "bootstrap_servers": connection.bootstrap_servers,
             "client_id": connection.client_id,
@@ -114,12 +114,12 @@ class KafkaPythonClient:
         with explained():
             self._consumer.subscribe(list(topics), listener=_Listener(self._consumer, rebalances))
 
-    def poll(self, seconds: float) -> Mapping[Place, Sequence[ReceivedMessage]]:
+    def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[Place, Sequence[ReceivedMessage]]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         self._free_parked()
         try:
             with explained():
-                polled = poll(self._consumer, int(seconds * 1000))
+                polled = poll(self._consumer, int(seconds * 1000), min(most, self._consumer.config["max_poll_records"]))
         except NoOffsetForPartitionError:  # of one that was assigned this moment
             return {}
         return {Place(*place): [received(record) for record in records] for place, records in polled.items()}
