@@ -91,6 +91,7 @@ class ExactlyOnceSink:
         self._before_evaluation(number)
         if self._half_logs is not None:
             self._half_logs.tell(outcomes.sparkSession.sparkContext, entry)
+        self._checkpoint.synchronise()  # Kafka never has a batch that a power loss takes from the checkpoint
         now = time.monotonic()
         every_partition = self._all_wrote_at is None or now - self._all_wrote_at >= _DAY_SECONDS
         batch = Batch(

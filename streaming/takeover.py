@@ -78,6 +78,7 @@ class Opening:
             CheckpointMismatchError, ProgressError: the run before has changed something since :meth:`judge`.
         """
         self._claim.judge(self._own, new_checkpoint=self._claim_name)  # 1
+        self._checkpoint.synchronise()  # the topics never belong to a folder that a power loss takes
         self._claim.take(self._own)
         fence(self._settings, self._own.query_id, self._partitions)  # 2
         progress = self._progress(settled=True)

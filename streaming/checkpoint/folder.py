@@ -4,6 +4,7 @@ import contextlib
 import json
 import uuid
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -11,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from checkback.exceptions import CheckpointMismatchError
 from checkback.version import __version__
+from streaming.checkpoint.durable import DurableFolder
 from streaming.checkpoint.offset_log import Entry, read_entry
 
 _FACTS_FILE = "checkback.json"
@@ -45,6 +47,9 @@ class Checkpoint:
         self._files = self._path(folder).getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
         self._io = jvm.org.apache.commons.io.IOUtils
         self._query_id: str | None = None
+        where = str(self._files.makeQualified(self._path(folder)).toString())
+        local = Path("/" + where.removeprefix("file:").lstrip("/")) if where.startswith("file:") else None
+        self._durable = None if local is None else DurableFolder(local)
 
     def query_id(self) -> str:
         """The id of the query, which is written once for the life of the checkpoint.
@@ -141,6 +146,15 @@ class Checkpoint:
             "without it: restore the folder from its newest copy, or name a new one ('checkback run "
             "--new-checkpoint'), which re-delivers everything that is still in the half topic."
         )
+
+    def synchronise(self) -> None:
+        """Return when all that is in the folder would outlive a power loss.
+
+        Raises:
+            OSError: the disk does not take it.
+        """
+        if self._durable is not None:
+            self._durable.synchronise()
 
     def names(self, folder: str) -> list[str]:
         """Names of the files and folders in a folder of the checkpoint; none when it is not there."""
