@@ -76,6 +76,16 @@ def run_torture(
             help="Delete topics and make them again, or cut their logs short, and nothing else; 91 rounds.",
         ),
     ] = False,
+    power: Annotated[
+        bool,
+        typer.Option(
+            "--power",
+            help="Cut the power of the job's machine, and nothing else. Needs root and loop devices (Linux).",
+        ),
+    ] = False,
+    pauses: Annotated[
+        bool, typer.Option("--pauses", help="Stop processes for 5 to 60 s and let them go on, and nothing else.")
+    ] = False,
     inbox: Annotated[
         bool,
         typer.Option(
@@ -103,6 +113,7 @@ def run_torture(
     machine was too slow for a verdict.
     """
     try:
+        from torture.decks import Deck
         from torture.effects.run import torture_effects
         from torture.effects.schedule import TRANSPORTS
         from torture.forgetting.run import made_again_deck, quiet_deck, torture_forgetting
@@ -132,7 +143,10 @@ def run_torture(
         _show_forgetting(torture_forgetting(seed, rounds or whole, deck, told, console.print), console, json_file)
         return
     console.print(f"Starting Kafka, the job, a check service and producers; seed {seed} ...")
-    options = Options(seed, rounds or (None if minutes else 30), minutes, executors, tables, postgresql, neighbours)
+    struck = Deck.POWER if power else Deck.PAUSES if pauses else Deck.ALL
+    options = Options(
+        seed, rounds or (None if minutes else 30), minutes, executors, tables, postgresql, neighbours, struck
+    )
     if large_batches:
         _show_large(torture_large_batches(options, lambda line: console.print(line, markup=False)), console, json_file)
         return

@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
 
 import psutil
@@ -20,6 +21,8 @@ from torture.changes import (
     take_leader_away,
 )
 from torture.death import Order, Victim, carried_out, give, withdraw
+from torture.decks import MachineFault
+from torture.machine import PAUSED, lose_power, pause
 from torture.schedule import Fault, Round
 from torture.system import NotRecoveredError, System
 
@@ -190,7 +193,7 @@ def _dice(this: Round) -> random.Random:
     return random.Random(this.seed)  # noqa: S311  (dice, no secret)
 
 
-_FAULTS: dict[Fault, Callable[[System, Round], float]] = {
+_FAULTS: dict[StrEnum, Callable[[System, Round], float]] = {
     Fault.DRIVER_KILLED: _kill_driver,
     Fault.EXECUTOR_KILLED: _kill_executor,
     Fault.WORKERS_KILLED: _kill_workers,
@@ -210,4 +213,6 @@ _FAULTS: dict[Fault, Callable[[System, Round], float]] = {
     Fault.TOPIC_LEADERLESS: take_leader_away,
     Fault.SECOND_JOB: start_second_job,
     Fault.DATABASE_CUT: _cut_database,
+    MachineFault.POWER_LOST: lose_power,
+    **dict.fromkeys(PAUSED, pause),
 }

@@ -16,6 +16,7 @@ from conf import TransactionSettings
 from torture import tables
 from torture.classes import class_archive
 from torture.clock import SettableClock
+from torture.disk import Disk
 from torture.tables import Tables
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class Ground:
     broker: LocalKafka
     clock: SettableClock
     tables: Tables | None = None
+    disk: Disk | None = None
+    """Of the job's machine: its checkpoint and its scratch folder lie there. None: where everything lies."""
     executors: int = 1
     """How many share two cores; with 0 the driver runs the tasks itself, and one that fails is not tried again."""
     topics: Topics = field(default_factory=Topics)
@@ -55,7 +58,12 @@ class Ground:
     @property
     def checkpoint(self) -> Path:
         """The job's checkpoint folder."""
-        return self.folder / "checkpoint"
+        return self.of_job / "checkpoint"
+
+    @property
+    def of_job(self) -> Path:
+        """Where the job's files lie."""
+        return self.disk.folder if self.disk else self.folder
 
     def prepare(self) -> None:
         """Start the broker, create the topics, and the schema in PostgreSQL when there is one.
@@ -69,6 +77,8 @@ class Ground:
             except ConfigurationError:
                 shutil.rmtree(self.folder)
                 raise
+        if self.disk:
+            self.disk.make()
         self.broker.start()
         self.create_topics()
         with TopicAdministration(self.broker.bootstrap_servers) as administration:
@@ -85,6 +95,12 @@ class Ground:
                 replication=1,
                 times=TransactionSettings(),
             )
+
+    def close(self) -> None:
+        """Stop the broker, and unmount the disk."""
+        self.broker.stop()
+        if self.disk:
+            self.disk.close()
 
     def tell_shop(self, *more: tuple[str, int | None]) -> None:
         """Where producers send some of their messages from now on, beside the usual topics: topic and partition."""
@@ -134,17 +150,19 @@ class Ground:
             **self.clock.environment(),
             "JDK_JAVA_OPTIONS": " ".join(options),
             "SPARK_WORKER_DIR": str(self.folder / "executors"),
-            "SPARK_LOCAL_DIRS": str(self.folder / "spark"),
+            "SPARK_LOCAL_DIRS": str(self.of_job / "spark"),
         }
 
 
-def make_ground(executors: int = 1, *, with_tables: bool = False, postgresql_url: str = "") -> Ground:
+def make_ground(
+    executors: int = 1, *, with_tables: bool = False, postgresql_url: str = "", with_disk: bool = False
+) -> Ground:
     """A fresh place, in a temporary folder; with a database there are the other tables, too."""
     database = _database(postgresql_url)
     place = Path(tempfile.mkdtemp(prefix="checkback-torture-"))
     beside = Tables(place / "tables", database) if with_tables or database else None
     broker = LocalKafka(place / "kafka", start_seconds=_START_SECONDS)
-    return Ground(place, broker, SettableClock(place), beside, executors)
+    return Ground(place, broker, SettableClock(place), beside, Disk(place) if with_disk else None, executors)
 
 
 def _database(url: str) -> "Postgresql | None":

@@ -87,6 +87,12 @@ class JobProcess(Process):
         """JVMs of the executors."""
         return self._whose_command_says(_EXECUTOR)
 
+    def driver_jvms(self) -> list[psutil.Process]:
+        """The driver's JVM; none before it has started."""
+        with suppress(psutil.NoSuchProcess):
+            return [child for child in psutil.Process(self.pid).children() if child.name() == "java"]
+        return []
+
     def workers(self) -> list[psutil.Process]:
         """Python workers, each forked from its executor's daemon."""
         daemons = self._whose_command_says(_DAEMON)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from torture import clock
+from torture.decks import NEEDS_DISK, Deck, rounds_of
 from torture.faults import inject
 from torture.ground import Ground, make_ground
 from torture.large_batches import LargeReport, strike_large_batches
@@ -82,6 +83,8 @@ class Options:
     postgresql_url: str = ""
     with_neighbours: bool = True
     """See ``torture/neighbours.py``; runs with large batches never have any."""
+    deck: Deck = Deck.ALL
+    """See :mod:`torture.decks`; ``POWER`` needs root and loop devices."""
     brief: bool = False
     """Each fault once that has no test of its own; see :func:`torture.schedule.schedule`."""
 
@@ -91,7 +94,12 @@ def torture(options: Options, tell: Tell = lambda _round: None) -> TortureReport
 
     Everything lies in a temporary folder; the report says when it is kept, and why.
     """
-    ground = make_ground(options.executors, with_tables=options.with_tables, postgresql_url=options.postgresql_url)
+    ground = make_ground(
+        options.executors,
+        with_tables=options.with_tables,
+        postgresql_url=options.postgresql_url,
+        with_disk=options.deck in NEEDS_DISK,
+    )
     report = TortureReport(options.seed, left_out=[] if clock.can_be_set() else sorted(NEEDS_CLOCK))
     started = time.monotonic()
 
@@ -103,7 +111,7 @@ def torture(options: Options, tell: Tell = lambda _round: None) -> TortureReport
         ground.prepare()
         _rounds(ground, report, options, enough, tell)
     finally:
-        ground.broker.stop()
+        ground.close()
     report.seconds = time.monotonic() - started
     if not report.holds or any(one.recovery_seconds >= _SLOW_SECONDS for one in report.rounds):
         report.logs = str(ground.folder)
@@ -136,7 +144,8 @@ def _rounds(ground: Ground, report: TortureReport, options: Options, enough: Cal
     with System(ground, report.seed, with_neighbours=options.with_neighbours) as system:
         try:
             system.wait_for_delivery(time.time(), _START_SECONDS)
-            for this in schedule(report.seed, without, more_steps, brief=options.brief):
+            whole = schedule(report.seed, without, more_steps, brief=options.brief)
+            for this in whole if options.deck is Deck.ALL else rounds_of(options.deck, report.seed):
                 if enough(len(report.rounds)):
                     break
                 done = _round(system, this)

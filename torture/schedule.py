@@ -86,7 +86,8 @@ class Round:
     """One fault: at a step of whichever batch gets there first, or ``delay_seconds`` after the round before."""
 
     number: int
-    fault: Fault
+    fault: StrEnum
+    """A :class:`Fault`, or a :class:`torture.decks.MachineFault`."""
     step: Failpoint | None
     delay_seconds: float
     seed: int

@@ -173,17 +173,19 @@ class System:
         if job.exit_status == _FOR_GOOD:
             self.given_up.append(self.stops[-1])
 
+    def delivered_after(self, moment: float) -> bool:
+        """Whether a message of the shop came whose transaction began after it."""
+        return any(self.consuming.came(name) for name in self._database.sent_after(moment, most=500))
+
     def wait_for_delivery(self, after: float, seconds: float = _RECOVER_SECONDS, *, supervised: bool = True) -> float:
         """Seconds from ``after`` until a message of the shop came whose transaction began after it.
 
         Raises:
             NotRecoveredError: none came in time.
         """
-
-        def came() -> bool:
-            return any(self.consuming.came(name) for name in self._database.sent_after(after, most=500))
-
-        self.wait_until(came, seconds, "nothing new was delivered", supervised=supervised)
+        self.wait_until(
+            lambda: self.delivered_after(after), seconds, "nothing new was delivered", supervised=supervised
+        )
         return time.time() - after
 
     def wait_until(self, holds: Callable[[], bool], seconds: float, otherwise: str, *, supervised: bool = True) -> None:

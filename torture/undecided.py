@@ -52,9 +52,11 @@ def undecided(bootstrap_servers: str, checkpoint: Path, missing: Collection[str]
 def last_begun(checkpoint: Path) -> Begun:
     """What the newest entry of the checkpoint's offset log says."""
     batches = sorted(int(file.name) for file in (checkpoint / "offsets").glob("*") if file.name.isdigit())
-    if not batches:
+    entries = [(checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8") for batch in batches[-2:]]
+    whole = [entry.splitlines() for entry in entries if entry]  # a power loss may have left the last one empty
+    if not whole:
         return Begun(0, {})
-    _, about, *sources = (checkpoint / "offsets" / str(batches[-1])).read_text(encoding="utf-8").splitlines()
+    _, about, *sources = whole[-1]
     read: dict[str, Mapping[str, int]] = {}
     for source in sources:
         if source.startswith("{"):

@@ -113,7 +113,7 @@ def torture_effects(
 def _ground() -> Ground:
     place = Path(tempfile.mkdtemp(prefix="checkback-torture-"))
     broker = LocalKafka(place / "kafka", start_seconds=_START_SECONDS, properties=BROKER)
-    return Ground(place, broker, SettableClock(place), None, executors=0)
+    return Ground(place, broker, SettableClock(place), executors=0)
 
 
 def prepare(ground: Ground) -> None:

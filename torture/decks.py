@@ -1,0 +1,61 @@
+"""Decks beside the thirty rounds of :mod:`torture.schedule`: the job's machine loses power; somebody stands still."""
+
+import random
+from collections.abc import Iterator
+from enum import StrEnum
+from itertools import count
+
+from torture.schedule import Round
+
+
+class Deck(StrEnum):
+    """Which faults a run has."""
+
+    ALL = "all"
+    """Those of :mod:`torture.schedule`."""
+    POWER = "power"
+    PAUSES = "pauses"
+
+
+class MachineFault(StrEnum):
+    """What is done. Pauses are a SIGSTOP of 5 to 60 s."""
+
+    POWER_LOST = "the job's machine loses power"
+    PYTHON_PAUSED = "the driver's Python paused"
+    JVM_PAUSED = "the driver's JVM paused"
+    EXECUTOR_PAUSED = "an executor paused"
+    WORKERS_PAUSED = "Python workers paused"
+    JOB_PAUSED = "the whole job paused"
+    CHECK_SERVICE_PAUSED = "check service paused"
+    PRODUCER_PAUSED = "producers paused"
+    BROKER_PAUSED = "broker paused"
+
+
+DECKS: dict[Deck, tuple[MachineFault, ...]] = {
+    Deck.POWER: (MachineFault.POWER_LOST,),
+    Deck.PAUSES: (
+        MachineFault.PYTHON_PAUSED,
+        MachineFault.JVM_PAUSED,
+        MachineFault.EXECUTOR_PAUSED,
+        MachineFault.WORKERS_PAUSED,
+        MachineFault.JOB_PAUSED,
+        MachineFault.CHECK_SERVICE_PAUSED,
+        MachineFault.PRODUCER_PAUSED,
+        MachineFault.BROKER_PAUSED,
+    ),
+}
+NEEDS_DISK = frozenset({Deck.POWER})
+"""Decks whose job has a disk of its own: see :mod:`torture.disk`."""
+_MOST_DELAY_SECONDS = 6.0
+"""More than the 5 s after which ext4 writes its journal by itself."""
+
+
+def rounds_of(deck: Deck, seed: int) -> Iterator[Round]:
+    """Rounds without end: each fault of the deck once, in an order of their own, and again."""
+    chance = random.Random(seed)  # noqa: S311  (dice, no secret)
+    numbers = count(1)
+    while True:
+        cards = list(DECKS[deck])
+        chance.shuffle(cards)
+        for fault in cards:
+            yield Round(next(numbers), fault, None, chance.uniform(0, _MOST_DELAY_SECONDS), chance.getrandbits(32))
