@@ -30,6 +30,7 @@ class TopicLag(NamedTuple):
 
     topic: str
     partitions: int
+    """0: its members want it, and Kafka has no such topic."""
     lag: int | None
     """Offsets behind the end, of the partitions with a stored offset; None: there is none."""
     without_offset: int
@@ -108,8 +109,7 @@ def read_consumers(
 
 
 def _lags(topics: Collection[str], stored: Mapping[Place, int], ends: Mapping[Place, int]) -> tuple[TopicLag, ...]:
-    """Of those topics that are there."""
-    return tuple(lag_of(topic, stored, ends) for topic in sorted({at.topic for at in ends} & set(topics)))
+    return tuple(lag_of(topic, stored, ends) for topic in sorted(topics))
 
 
 def named_in(topics: Iterable[str], prefix: str) -> frozenset[str]:
@@ -128,7 +128,7 @@ def cells(row: ConsumerRow) -> tuple[str, ...]:
     """A row of the table."""
     return (
         row.group,
-        _some([one.topic for one in row.topics]) or _NONE,
+        _some([one.topic if one.partitions else f"{one.topic} (no such topic)" for one in row.topics]) or _NONE,
         _UNKNOWN if row.members is None else str(row.members),
         _NONE if row.lag is None else str(row.lag),
         str(row.without_offset),

@@ -186,8 +186,11 @@ def resend_letters(kafka: KafkaSettings, group: str, wanted: Wanted, manner: Man
 def _outcomes(
     kafka: KafkaSettings, consumer: KafkaConsumer, resend: Resend, found: Letters, letters: Sequence[DeadLetter]
 ) -> Iterator[Outcome]:
-    group, clients = resend.own.group, clients_of(TransportName.KAFKA_PYTHON)
-    connection = Connection(kafka.bootstrap_servers, group, "checkback-dlq", kafka.python_client)
+    group, clients = (
+        resend.own.group,
+        clients_of(TransportName.CONFLUENT),
+    )  # kafka-python writes no header without a value
+    connection = Connection(kafka.bootstrap_servers, group, "checkback-dlq", kafka.sink_client)
     name = transactional_id(resend.topics, group)
     partitions = {topic: sorted(consumer.partitions_for_topic(topic)) for topic in {one.topic for one in letters}}
     with (

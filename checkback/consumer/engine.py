@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
 from checkback.consumer.clients import Connection, NewTopic, clients_of
 from checkback.consumer.clients.base import Clients, GroupClient, KafkaAwayError
 from checkback.consumer.fetching import FailedParcels, FetchLoop
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import Place, refuse_no_place
 from checkback.consumer.metrics import Figures, PartitionFigures
 from checkback.consumer.one_expression import client_id, wants_otherwise
 from checkback.consumer.partitions import Partitions, Subscription
@@ -115,14 +116,15 @@ class Engine:
         self._client = clients.consumer(given.connection)
         self._store = store or self._client
         try:
-            turns, timers = StoringTurns(), Timers()
+            turns, timers, has_run = StoringTurns(), Timers(), False
             self._partitions = Partitions(self._client, self._store, turns, given.subscription, settings)
             self._failed = FailedParcels(settings, timers, self._send_back)
             if given.clustering:
-                self._make_topics(self._client)
+                has_run = self._make_topics(self._client)
+                self._partitions.on_begun = self._make_dead_topic
                 self._sending = self._sending_back(clients, turns)
             self._loop = FetchLoop(self._client, self._partitions, workers, self.failed, timers, settings)
-            missing = self._partitions.count_partitions()
+            missing = self._partitions.count_partitions(has_run=has_run)
             if missing:
                 _LOGGER.warning("Kafka has no topic %s yet; it is read as soon as it is there", ", ".join(missing))
             if given.clustering:
@@ -154,7 +156,7 @@ class Engine:
         """See :meth:`PushConsumer.reset`."""
         if not self._threads:
             raise ConfigurationError("The consumer has not been started.")
-        return self._loop.reset(offsets)
+        return self._loop.reset(_lawful(offsets))
 
     def figures(self) -> Figures:
         """What has been done, and how far it is behind."""
@@ -284,19 +286,31 @@ class Engine:
         """By a client of its own: the consumer's is the fetch loop's."""
         with closing(clients.consumer(self._given.connection)) as client:
             self._make_topics(client)
+            self._make(client, [self._dead_topic])
 
-    def _make_topics(self, client: GroupClient) -> None:
+    def _make_topics(self, client: GroupClient) -> bool:
+        """Make what is needed to begin; gives whether the group has run before, see :meth:`_make_dead_topic`."""
         own, settings = self._given.own_topics, self._given.settings
-        there = client.partitions([own.later, own.retry, own.dead])
+        there = client.partitions([own.later, own.dead])
         if settings.order is Order.NONE and settings.max_reconsume_times and own.later not in there:
             raise ConfigurationError(
                 f"Kafka has no topic {own.later}, by which failed messages are tried again: run 'checkback topics "
                 "create' first."
             )
-        wanted = (
-            NewTopic(own.retry, settings.retry_partitions, _ALL_OF_ANY_SIZE | _FOR_A_TIME),
-            NewTopic(own.dead, 1, _ALL_OF_ANY_SIZE | _FOR_EVER),
-        )
+        self._make(client, [NewTopic(own.retry, settings.retry_partitions, _ALL_OF_ANY_SIZE | _FOR_A_TIME)])
+        return own.dead in there
+
+    def _make_dead_topic(self) -> None:
+        """Not before offsets are stored: a group that has this topic, and no offsets, has lost them."""
+        self._make(self._client, [self._dead_topic])
+        self._partitions.on_begun = lambda: None
+
+    @property
+    def _dead_topic(self) -> NewTopic:
+        return NewTopic(self._given.own_topics.dead, 1, _ALL_OF_ANY_SIZE | _FOR_EVER)
+
+    def _make(self, client: GroupClient, wanted: Sequence[NewTopic]) -> None:
+        there = client.partitions([topic.name for topic in wanted])
         made = client.make_topics([topic for topic in wanted if topic.name not in there])
         if made:
             _LOGGER.info("Made the topics %s", ", ".join(made))
@@ -305,7 +319,7 @@ class Engine:
     def _offset_file(self) -> OffsetStore:
         from checkback.consumer.offset_file import OffsetFile, default_file  # noqa: PLC0415  (not on every system)
 
-        return OffsetFile(self._given.settings.offset_file or default_file(self._given.group))
+        return OffsetFile(Path(self._given.settings.offset_file or default_file(self._given.group)))
 
     def _watch_group(self, clients: Clients) -> None:
         """After each rebalance its members, and at times its own topics."""
@@ -339,6 +353,18 @@ class Engine:
                 "and are not wanted are lost to it. All of a group must have the same tags.",
                 *(self._given.group, member.client_id, member.host, topic, self._given.subscription.topics[topic]),
             )
+
+
+def _lawful(offsets: Mapping[Place, int]) -> dict[Place, int]:
+    """Raises ConfigurationError where Kafka can have no such place."""
+    try:
+        found = {Place(*place): offset for place, offset in offsets.items()}
+    except (AttributeError, TypeError):
+        told = f'reset() takes offsets by place, {{Place("orders", 0): 812}}, not {offsets!r:.100}.'
+        raise ConfigurationError(told) from None
+    for place, offset in found.items():
+        refuse_no_place(place.partition, offset)
+    return found
 
 
 def _wait_for_topics(client: GroupClient, names: Sequence[str]) -> None:

@@ -2,8 +2,10 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
+from numbers import Integral
 from typing import NamedTuple
 
+from checkback.exceptions import ConfigurationError
 from checkback.protocol import ID
 
 ReceivedHeaders = Sequence[tuple[str, bytes | None]]
@@ -26,6 +28,17 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+_PARTITIONS_END, _OFFSETS_END = 2**31, 2**63
+"""Kafka's numbers have 32 and 64 bits."""
+
+
+def refuse_no_place(partition: int, offset: int) -> None:
+    """Raises ConfigurationError unless Kafka may have such a partition, and such an offset."""
+    for name, number, end in (("partition", partition, _PARTITIONS_END), ("offset", offset, _OFFSETS_END)):
+        if isinstance(number, bool) or not isinstance(number, Integral) or not 0 <= number < end:
+            raise ConfigurationError(f"{name} {number!r}: a whole number, at least 0 and below {end:,}.")
 
 
 class ReceivedMessage(NamedTuple):

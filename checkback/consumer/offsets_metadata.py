@@ -2,14 +2,17 @@
 
 A text that fits into 4,096 bytes (Kafka's ``offset.metadata.max.bytes``): ``cb1;812;1;0;0;R...;``. Its parts, each with
 a semicolon behind it: the version, the offset that it belongs to, three numbers of :class:`Endings`, and nothing or a
-letter before base64: ``R`` for run lengths, ``B`` for a bitmap, the shorter of the two.
+letter before base64: ``R`` for run lengths, ``B`` for a bitmap, the shorter of the two. Beside the offsets of a group's
+retry topic another part follows: ``T``, and eight letters for each topic that the group has begun to read. Kafka
+forgets the offsets of a topic with the topic: that they were there is known from here.
 
 A part without its semicolon was cut short, and what lies behind the last one is nobody's: a client may have read on in
 its memory. More *done* than was stored would be messages lost.
 """
 
+import hashlib
 from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 MOST_BYTES = 4_095
@@ -17,7 +20,9 @@ MOST_BYTES = 4_095
 
 _VERSION = "cb1"
 _PARTS = 6
-_RUNS, _BITS = "R", "B"
+_RUNS, _BITS, _TOPICS = "R", "B", "T"
+_TOPIC_LETTERS = 8
+_MOST_TOPICS = 200
 _VARINT_BITS = 7
 _MOST_VARINT_BYTES = 9
 
@@ -49,7 +54,13 @@ class Note(NamedTuple):
     endings: Endings = Endings()
 
 
-def encode(position: int, done: Sequence[range], endings: Endings = Endings(), most_bytes: int = MOST_BYTES) -> Stored:  # noqa: B008  (a frozen one)
+def encode(
+    position: int,
+    done: Sequence[range],
+    endings: Endings = Endings(),  # noqa: B008  (a frozen one)
+    most_bytes: int = MOST_BYTES,
+    topics: Collection[str] = (),
+) -> Stored:
     """Spell what is done behind a position.
 
     What has no room is left out, from its end: it is done again, perhaps. Nothing is claimed that is not done.
@@ -59,18 +70,32 @@ def encode(position: int, done: Sequence[range], endings: Endings = Endings(), m
         done: ranges behind it, in order, none touching the next, as :meth:`OffsetWindow.done_ahead` gives them.
         endings: how readers have ended.
         most_bytes: of the whole text.
+        topics: that the group has begun to read; of more than 200 nothing is said.
     """
-    if not done and endings == Endings():
+    begun = f"{_TOPICS}{''.join(map(_letters, sorted(topics)))};" if 0 < len(topics) <= _MOST_TOPICS else ""
+    if not done and endings == Endings() and not begun:
         return Stored(position)
     head = ";".join((_VERSION, str(position), *(str(int(number)) for number in endings), ""))
-    room = (most_bytes - len(head) - 2) * 3 // 4
+    room = (most_bytes - len(head) - len(begun) - 2) * 3 // 4
     if not done or room <= 0:
-        return Stored(position, f"{head};")
+        return Stored(position, f"{head};{begun}")
     runs, in_runs = _runs(position, done, room)
     bits, in_bits = _bits(position, done, room)
     shorter = (in_runs, -len(runs)) >= (in_bits, -len(bits))
     kind, content = (_RUNS, runs) if shorter else (_BITS, bits)
-    return Stored(position, f"{head}{kind}{urlsafe_b64encode(content).rstrip(b'=').decode()};")
+    return Stored(position, f"{head}{kind}{urlsafe_b64encode(content).rstrip(b'=').decode()};{begun}")
+
+
+def has_begun(stored: Stored, topic: str) -> bool | None:
+    """Whether the group has begun to read a topic, as what is stored for its retry topic says; None: it does not."""
+    begun, end, _ = "".join(stored.metadata.split(";", _PARTS)[_PARTS:]).partition(";")
+    if not end or not begun.startswith(_TOPICS):
+        return None
+    return _letters(topic) in {begun[at : at + _TOPIC_LETTERS] for at in range(1, len(begun), _TOPIC_LETTERS)}
+
+
+def _letters(topic: str) -> str:
+    return urlsafe_b64encode(hashlib.sha256(topic.encode()).digest()[: _TOPIC_LETTERS * 3 // 4]).decode()
 
 
 def decode(stored: Stored) -> Note:

@@ -13,7 +13,7 @@ from checkback.consumer.clients.base import SEND_MS, GroupClient, KafkaAwayError
 from checkback.consumer.listener import Place
 from checkback.consumer.offsets_metadata import Stored
 from checkback.consumer.settings import ConsumerSettings, StartAt
-from checkback.consumer.starting import go_on, start
+from checkback.consumer.starting import begun_before, forgotten, go_on, refuse_outside, start
 from checkback.consumer.storing import OffsetStore, StoringTurns
 from checkback.consumer.tags import TagExpression
 from checkback.consumer.work import Counts, PartitionWork, WorkRules
@@ -25,6 +25,8 @@ _TURN_SECONDS = 1.5 * SEND_MS / 1000
 _NOTHING = Stored(-1)
 _START_SECONDS = 15.0
 """Longest wait for an answer about what is stored, at the start: a Kafka's first group makes a topic of it first."""
+_SETTLED_SECONDS = 300.0
+"""For members that begin a topic together to have begun all of it."""
 _BEHIND = 5_000
 """Offsets done and not stored, at which they are stored before their time."""
 
@@ -48,10 +50,10 @@ class Subscription:
         """All topics."""
         return [*self.topics, *([self.retry_topic] if self.retry_topic else [])]
 
-    def rules(self, topic: str, settings: ConsumerSettings) -> WorkRules:
-        """What holds for the messages of one of them."""
+    def rules(self, topic: str, settings: ConsumerSettings, begun: Callable[[], Collection[str]] = tuple) -> WorkRules:
+        """What holds for the messages of one of them; ``begun``: the topics that the group has begun to read."""
         if topic == self.retry_topic:
-            return WorkRules(settings, retries=True)
+            return WorkRules(settings, retries=True, topics=begun)
         return WorkRules(settings, self.topics[topic])
 
 
@@ -83,6 +85,10 @@ class Partitions:
         self._counted: dict[str, int] = {}
         self._read_before = frozenset[str]()
         """Topics of which the group had stored something when this process began."""
+        self._begun_before = frozenset[str]()
+        """Topics that it had begun to read then, though Kafka may have forgotten what was stored."""
+        self._begun_here: dict[Place, float] = {}
+        """When this process first began each, by its clock."""
         self.works: dict[Place, PartitionWork] = {}
         self.new = set[Place]()
         """Ours, and not begun yet."""
@@ -90,20 +96,27 @@ class Partitions:
         """By topic, of partitions that are not ours any more."""
         self._lost: dict[Place, PartitionWork] = {}
         self.on_assigned: Callable[[], None] = lambda: None
+        self.on_begun: Callable[[], None] = lambda: None
+        """Called when partitions were begun, and that is stored."""
 
-    def count_partitions(self) -> list[str]:
+    def count_partitions(self, *, has_run: bool = False) -> list[str]:
         """Note how many partitions the topics have, and which the group reads already; gives those that are missing.
 
         What is added later begins at its first message: nothing of it can have been written before. What was added
         before this process began is known by the others, for which the group has stored offsets. That is asked before
         the group is joined: members that begin a group together would take each other's first offsets for old ones.
 
+        ``has_run``: see :func:`begun_before`.
+
         Raises:
             KafkaAwayError: Kafka does not say.
         """
         found = self._client.partitions(self._subscription.names)
         self._counted = {name: found.get(name, 0) for name in self._subscription.names}
-        self._read_before = frozenset(place.topic for place in self._stored_at_start())
+        stored = self._stored_at_start()
+        self._read_before = frozenset(place.topic for place in stored)
+        wanted = self._subscription
+        self._begun_before = begun_before(wanted.topics, wanted.retry_topic, stored, has_run=has_run)
         return [name for name in self._subscription.topics if not self._counted[name]]
 
     def read_all(self) -> None:
@@ -174,7 +187,9 @@ class Partitions:
         self._client.begin({place: work.progress().position for place, work in works.items()})
         self._lost = {place: work for place, work in self._lost.items() if place not in works}
         self.works |= works
+        self._begun_here = dict.fromkeys(places, monotonic()) | self._begun_here
         self.new.difference_update(places)
+        self.on_begun()
 
     def go_on(self, offsets: Mapping[Place, int]) -> None:
         """There is no message at these offsets.
@@ -193,12 +208,18 @@ class Partitions:
 
     def reset(self, offsets: Mapping[Place, int], done: "Future[Mapping[Place, tuple[int, int]]]") -> None:
         """Set those of these that are ours to other offsets: drop what is held, store, read on from there."""
+        if not done.set_running_or_notify_cancel():
+            return
         ours = {place: offset for place, offset in offsets.items() if place in self.works}
         before = {place: self.works[place].progress().position for place in ours}
         try:
+            refuse_outside(ours, self._client.limits(ours) if ours else {})
             self._begin_at(ours)
         except CheckbackError as error:
             done.set_exception(error)
+        except BaseException as error:  # it ends the consumer, and whoever waits must not wait for ever
+            done.set_exception(error)
+            raise
         else:
             done.set_result({place: ResetPlace(before[place], offset) for place, offset in ours.items()})
 
@@ -296,7 +317,23 @@ class Partitions:
         self.gone.setdefault(work.place.topic, Counts()).add(work.counts)
 
     def _work(self, place: Place, stored: Stored) -> PartitionWork:
-        return PartitionWork(place, stored, self._subscription.rules(place.topic, self._settings), monotonic())
+        rules = self._subscription.rules(place.topic, self._settings, self._begun_topics)
+        return PartitionWork(place, stored, rules, monotonic())
+
+    def _begun_topics(self) -> Collection[str]:
+        """All that are there: whoever has their partitions has begun them."""
+        there = {name for name, count in self._counted.items() if count} | {place.topic for place in self._begun_here}
+        return there - {self._subscription.retry_topic}
+
+    def _is_forgotten(self, place: Place) -> bool:
+        """Whether the group must have stored an offset, where it has none now."""
+        if place in self._begun_here:
+            return True
+        if place.topic in self._read_before:
+            return False  # it was added
+        begun = min((since for one, since in self._begun_here.items() if one.topic == place.topic), default=monotonic())
+        # before that it may be another member's that has died at its start
+        return place.topic in self._begun_before or monotonic() - begun > _SETTLED_SECONDS
 
     def _starts(self, places: Collection[Place]) -> dict[Place, Stored]:
         if not places:
@@ -307,6 +344,11 @@ class Partitions:
         found = {}
         for place in places:
             first = place.topic == self._subscription.retry_topic  # whatever lies there is to be done
+            if not first and self._is_forgotten(place):
+                gone = forgotten(place, limits[place], self._settings.when_offset_is_gone)
+                _LOGGER.error("%s", gone.said)
+                found[place] = gone.stored
+                continue
             start_at = StartAt.FIRST if first else self._settings.start_at
             added = place.topic in self._read_before or place.partition >= self._counted.get(place.topic, 0)
             begin = start(place, start_at, limits[place], at_time.get(place), added=added)

@@ -3,12 +3,11 @@
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from numbers import Integral
 from time import monotonic
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from checkback.consumer.listener import NOT_UTF_8, Place, ReceivedMessage, UnreadableMessage
+from checkback.consumer.listener import NOT_UTF_8, Place, ReceivedMessage, UnreadableMessage, refuse_no_place
 from checkback.consumer.pull_client import ASK_SECONDS, LogRead, PullClient
 from checkback.consumer.pull_connecting import connect
 from checkback.consumer.pull_status import Bounds, Facts, PullStatus, Read, Verdict, judge
@@ -22,8 +21,6 @@ _LOGGER = logging.getLogger(__name__)
 _WAITED_FOR = frozenset({PullStatus.NO_MESSAGE_IN_QUEUE, PullStatus.OFFSET_OVERFLOW_ONE})
 """That the next message has not come yet is what a pull may wait for."""
 _TRIES = 3
-_PARTITIONS_END, _OFFSETS_END = 2**31, 2**63
-"""Kafka's numbers have 32 and 64 bits."""
 
 
 class PullResult(NamedTuple):
@@ -114,7 +111,7 @@ class PullConsumer:
         """
         refuse_in_child(self._process, "PullConsumer")
         _refuse_no_topic(topic)
-        _refuse_no_place(partition, offset)
+        refuse_no_place(partition, offset)
         if max < 1 or wait_ms < 0:
             raise ConfigurationError(f"max {max}, wait_ms {wait_ms}: at least 1 and 0.")
         wanted, place = TagExpression.parse(tags), Place(topic, partition)
@@ -165,12 +162,6 @@ class PullConsumer:
 def _refuse_no_topic(topic: str) -> None:
     if not isinstance(topic, str) or not is_topic_name(topic):
         raise ConfigurationError(f"{topic!r} is not a topic's name (a-z A-Z 0-9 . _ -).")
-
-
-def _refuse_no_place(partition: int, offset: int) -> None:
-    for name, number, end in (("partition", partition, _PARTITIONS_END), ("offset", offset, _OFFSETS_END)):
-        if not isinstance(number, Integral) or not 0 <= number < end:
-            raise ConfigurationError(f"{name} {number!r}: a whole number, at least 0 and below {end:,}.")
 
 
 def _result(verdict: Verdict, bounds: Bounds | None, messages: Sequence[ReceivedMessage] = ()) -> PullResult:

@@ -57,7 +57,11 @@ class _Consumer:
         """Set partitions to other offsets while it runs: what is held is dropped, the offset stored, and read on.
 
         The answer, a future, has offsets before and after (:class:`ResetPlace`), without partitions that this consumer
-        does not have. It may be called from any thread but the listener's own.
+        does not have. It may be called from any thread but the listener's own. Where one of the offsets lies outside of
+        what its partition has, nothing is set, and the future has a ConfigurationError.
+
+        Raises:
+            ConfigurationError: it has not been started, or Kafka can have no such partition or offset.
         """
         self._refuse_in_child()
         return self._engine.reset(offsets)

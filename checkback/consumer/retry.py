@@ -39,6 +39,8 @@ FIRST_ID = "checkback-first-id"
 WITHOUT_VALUE = "checkback-without-value"
 """Numbers, with commas, of the application's headers that have no value, from 0: they travel with an empty one, since
 kafka-python writes no header without; absent when there are none."""
+KEPT = "checkback-kept-"
+"""Before the name of a header that is the application's and begins as ours do, ``cb-`` or ``checkback-``."""
 REASON = "checkback-reason"
 """Of a dead letter: why."""
 
@@ -108,7 +110,7 @@ def begun_anew(message: ReceivedMessage, own: OwnTopics) -> SentBack:
 
 def for_everybody(message: ReceivedMessage) -> SentBack:
     """A dead letter as it was, for its first topic and partition: all who read them get it, with its ``cb-id``."""
-    return SentBack(message.topic, *_content(message), message.headers, message.partition)
+    return SentBack(message.topic, message.key, message.value, message.headers, message.partition)
 
 
 def _half(message: ReceivedMessage, own: OwnTopics, tries: int, when: Sequence[tuple[str, bytes | None]]) -> SentBack:
@@ -120,19 +122,18 @@ def _half(message: ReceivedMessage, own: OwnTopics, tries: int, when: Sequence[t
         *when,
         *_travelling(message, tries),
     ]
-    for name, _ in message.headers:
-        if not name.startswith(RESERVED_PREFIX):
-            lawful_name(name)
+    for name, _ in _its_own(message.headers)[1]:
+        lawful_name(name)
     wrong = limits.too_large(message.value, message.key, headers)
     if wrong:
         raise ProtocolError(f"with the headers that travel with it, it is too large for {own.later} ({wrong})")
-    return SentBack(own.later, *_content(message), headers)
+    return SentBack(own.later, message.key, message.value, headers)
 
 
 def dead_letter(message: ReceivedMessage, own: OwnTopics, reason: str) -> SentBack:
     """What lies in the group's dead letters."""
     said = reason.encode(errors="replace")[:_MOST_REASON_BYTES].decode(errors="ignore").encode()
-    return SentBack(own.dead, *_content(message), [*_travelling(message, message.tries + 1), (REASON, said)])
+    return SentBack(own.dead, message.key, message.value, [*_travelling(message, message.tries + 1), (REASON, said)])
 
 
 def as_it_was(message: ReceivedMessage) -> ReceivedMessage:
@@ -152,14 +153,14 @@ def as_it_was(message: ReceivedMessage) -> ReceivedMessage:
     if not all(0 <= number <= most for number, most in bounded):
         return message
     headers: list[tuple[str, bytes | None]] = [(ID, ours[FIRST_ID])] if FIRST_ID in ours else []
-    for number, (name, content) in enumerate(_applications(message.headers)):
-        headers.append((name, None if number in without_value else content))
+    travelled = [(name, content) for name, content in message.headers if _travels(name)]
+    for number, (name, content) in enumerate(travelled):
+        headers.append((name.removeprefix(KEPT), None if number in without_value else content))
     return ReceivedMessage(*place, message.key, message.value, headers, time_ms, tries)
 
 
 def _travelling(message: ReceivedMessage, tries: int) -> list[tuple[str, bytes | None]]:
-    first_id = message.header(ID)
-    applications = _applications(message.headers)
+    first_id, applications = _its_own(message.headers)
     without_value = ",".join(str(number) for number, (_, content) in enumerate(applications) if content is None)
     return [
         *((name, content or b"") for name, content in applications),
@@ -171,10 +172,17 @@ def _travelling(message: ReceivedMessage, tries: int) -> list[tuple[str, bytes |
     ]
 
 
-def _applications(headers: ReceivedHeaders) -> list[tuple[str, bytes | None]]:
-    return [(name, content) for name, content in headers if not name.startswith((RESERVED_PREFIX, PREFIX))]
+def _travels(name: str) -> bool:
+    return name.startswith(KEPT) or not name.startswith((RESERVED_PREFIX, PREFIX))
 
 
-def _content(message: ReceivedMessage) -> tuple[bytes | None, bytes | None]:
-    """Key and value. kafka-python writes no record that has neither: such a message comes back with an empty value."""
-    return message.key, b"" if message.key is None and message.value is None else message.value
+def _its_own(headers: ReceivedHeaders) -> tuple[bytes | None, list[tuple[str, bytes | None]]]:
+    """Its ``cb-id``, and all other headers under the names under which they travel."""
+    first_id: bytes | None = None
+    others: list[tuple[str, bytes | None]] = []
+    for name, content in headers:
+        if name == ID and content and first_id is None:
+            first_id = content
+        else:
+            others.append((f"{KEPT}{name}" if name.startswith((RESERVED_PREFIX, PREFIX)) else name, content))
+    return first_id, others

@@ -16,7 +16,7 @@ _HALF_AN_HOUR_SECONDS = 1_800
 
 
 class StartAt(StrEnum):
-    """Where a group begins in a partition for which it has stored no offset. With a stored one it says nothing."""
+    """Where a group begins in a topic that it has never read. Once it has, this says nothing."""
 
     LAST = "last"
     """Behind the last message there is."""
@@ -27,7 +27,7 @@ class StartAt(StrEnum):
 
 
 class WhenOffsetIsGone(StrEnum):
-    """What to do when there is no message at the stored offset any more, or there never was."""
+    """What to do when there is no message at the stored offset any more, or Kafka has forgotten the offset."""
 
     EARLIEST = "earliest"
     """Continue at the first message there is; said in the log as an error."""
@@ -90,7 +90,7 @@ class ConsumerSettings:
     when_offset_is_gone: WhenOffsetIsGone = WhenOffsetIsGone.EARLIEST
     hear_resets: bool = True
     """Whether ``checkback offsets reset`` may set the group to other offsets while it runs."""
-    offset_file: Path | None = None
+    offset_file: Path | str | None = None
     """Where a broadcasting consumer stores its offsets; None: ``~/.checkback/offsets/<group>.json``."""
 
     max_span: int = 10_000
@@ -139,11 +139,23 @@ class ConsumerSettings:
         if self.batch is not None and self._number("batch") < 1:
             raise ConfigurationError(f"batch must be 1 or more, or None, not {self.batch}.")
         self._check_levels()
-        if self.start_time is not None and self.start_time.tzinfo is None:
-            raise ConfigurationError("start_time must have a time zone: datetime(..., tzinfo=UTC).")
+        self._check_kinds()
+
+    def _check_kinds(self) -> None:
+        if self.start_time is not None and (
+            not isinstance(self.start_time, datetime) or self.start_time.tzinfo is None
+        ):
+            raise ConfigurationError("start_time must be a datetime with a time zone: datetime(..., tzinfo=UTC).")
+        if not isinstance(self.tag_header, str):
+            raise ConfigurationError(f"tag_header must be the name of a header, not {self.tag_header!r}.")
+        if self.offset_file is not None:
+            try:
+                object.__setattr__(self, "offset_file", Path(self.offset_file))
+            except TypeError:
+                raise ConfigurationError(f"offset_file must be a Path, or text, not {self.offset_file!r}.") from None
 
     def _check_levels(self) -> None:
-        levels = list(self.retry_levels)
+        levels = list(self.retry_levels) if isinstance(self.retry_levels, Sequence) else []
         if not levels or not all(isinstance(one, int | float) and 0 <= one <= _LONGEST_LEVEL for one in levels):
             raise ConfigurationError("retry_levels must be pauses of 0 to 604,800 (s, 7 days), one at least.")
         if 1 < len(levels) < self.first_retry_level:  # one alone is every pause; of several the last one would be

@@ -1,12 +1,13 @@
 """Where a group begins in a partition, and where it goes on when its offset is gone. No Kafka, no clock."""
 
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from checkback.consumer.clients.base import Limits
 from checkback.consumer.listener import Place
-from checkback.consumer.offsets_metadata import Stored
+from checkback.consumer.offsets_metadata import Stored, has_begun
 from checkback.consumer.settings import StartAt, WhenOffsetIsGone
-from checkback.exceptions import OffsetGoneError
+from checkback.exceptions import ConfigurationError, OffsetGoneError
 
 
 class Start(NamedTuple):
@@ -38,6 +39,40 @@ def start(place: Place, start_at: StartAt, limits: Limits, at_time: int | None =
     return Start(Stored(offset), said)
 
 
+def begun_before(
+    topics: Collection[str], retry_topic: str, stored: Mapping[Place, Stored], *, has_run: bool
+) -> frozenset[str]:
+    """Topics that the group has begun to read before, though Kafka may have forgotten its offsets.
+
+    Args:
+        topics: that are wanted now.
+        retry_topic: the group's; empty: it has none, and its offsets are in a file, which forgets nothing.
+        stored: what is stored for all partitions of these.
+        has_run: the group has what is made once it has stored offsets.
+    """
+    with_offsets = frozenset(place.topic for place in stored)
+    if not retry_topic:
+        return with_offsets
+    noted = [found for place, found in stored.items() if place.topic == retry_topic]
+    said = {topic: {has_begun(found, topic) for found in noted} for topic in topics}
+    if any(False in one or True in one for one in said.values()):
+        return with_offsets | {topic for topic, one in said.items() if True in one}
+    return frozenset(topics) if stored or has_run else with_offsets  # no word of topics: all that it may have read
+
+
+def forgotten(place: Place, limits: Limits, setting: WhenOffsetIsGone) -> Start:
+    """Where a group goes on that had stored an offset, and has none.
+
+    Raises:
+        OffsetGoneError: the setting is to stop.
+    """
+    found = (
+        f"{place}: the group has read it before, and its stored offset is gone: either the topic was made again, or "
+        f"Kafka forgot the offset since no consumer ran for longer than offsets.retention.minutes"
+    )
+    return _elsewhere(found, limits, setting)
+
+
 def go_on(place: Place, offset: int, limits: Limits, setting: WhenOffsetIsGone) -> Start:
     """Where a group goes on whose offset has no message.
 
@@ -48,6 +83,10 @@ def go_on(place: Place, offset: int, limits: Limits, setting: WhenOffsetIsGone) 
         found = f"{place}: offset {offset} is gone: retention has deleted {limits.first - offset} offsets unread"
     else:
         found = f"{place}: there is no offset {offset} yet: was the topic made again?"
+    return _elsewhere(found, limits, setting)
+
+
+def _elsewhere(found: str, limits: Limits, setting: WhenOffsetIsGone) -> Start:
     found += f" (it has {limits.first} to {limits.end}; when_offset_is_gone is {setting})."
     if setting is WhenOffsetIsGone.STOP:
         raise OffsetGoneError(
@@ -55,3 +94,14 @@ def go_on(place: Place, offset: int, limits: Limits, setting: WhenOffsetIsGone) 
         )
     new = limits.first if setting is WhenOffsetIsGone.EARLIEST else limits.end
     return Start(Stored(new), f"{found} The group goes on at {new}.")
+
+
+def refuse_outside(offsets: Mapping[Place, int], limits: Mapping[Place, Limits]) -> None:
+    """Raises ConfigurationError where somebody wants to go on where there is nothing, and never was."""
+    for place, offset in offsets.items():
+        first, end = limits[place]
+        if not first <= offset <= end:
+            raise ConfigurationError(
+                f"{place} has offsets {first} to {end}, so nothing was set to {offset}: take one of these, or {end} to "
+                "go on with what comes next."
+            )

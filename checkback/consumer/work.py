@@ -6,7 +6,7 @@ each ended.
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -103,6 +103,8 @@ class WorkRules:
     tags: TagExpression = field(default_factory=lambda: TagExpression.parse("*"))
     retries: bool = False
     """Whether it is the group's retry topic."""
+    topics: Callable[[], Collection[str]] = tuple
+    """Of its retry topic: those that the group has begun to read."""
 
 
 class PartitionWork:
@@ -305,7 +307,8 @@ class PartitionWork:
         with self._lock:
             position, done = self.window.done_ahead(besides)
         endings = self.endings if position == self._alone_at else self.endings._replace(alone=0)
-        return encode(position, done, endings._replace(running=False) if leaving else endings)
+        endings = endings._replace(running=False) if leaving else endings
+        return encode(position, done, endings, topics=self._rules.topics())
 
     def count(self, *, retried: int = 0, dead: int = 0, given_up: int = 0) -> None:
         """What has become of messages that have failed."""

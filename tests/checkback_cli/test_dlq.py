@@ -3,11 +3,11 @@
 import json
 import os
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from kafka import KafkaProducer
 from typer.testing import CliRunner, Result
 
@@ -33,14 +33,11 @@ class Dead:
     def __init__(self, place: Place) -> None:
         self.place = place
         self.own = OwnTopics.of(place.topics, GROUP)
-        self._producer = place.producer()
+        self._producer = Producer({"bootstrap.servers": place.bootstrap_servers, "linger.ms": 0})
         with TopicAdministration(place.bootstrap_servers) as administration:
             for name in (self.own.retry, self.own.dead):
                 administration.create_one(name, 1)
             wait_until(lambda: len(administration.partitions([self.own.retry, self.own.dead])) == 2)
-
-    def close(self) -> None:
-        self._producer.close()
 
     def letter(self, name: str, value: bytes | None = b"v", topic: str = "", partition: int = 0, **more: Any) -> str:
         """A message died of which only its name matters; its place."""
@@ -51,10 +48,14 @@ class Dead:
         return self.write(dead_letter(first._replace(**more), self.own, "tried 17 times in vain"))
 
     def write(self, record: SentBack) -> str:
-        sent = self._producer.send(
-            record.topic, record.value, record.key, headers=list(record.headers), partition=record.partition or 0
+        sent: list[Any] = []
+        self._producer.produce(
+            *(record.topic, record.value, record.key, record.partition or 0),
+            headers=list(record.headers),
+            on_delivery=lambda *report: sent.extend(report),
         )
-        return f"0:{sent.get(20).offset}"
+        assert (self._producer.flush(20), sent[0]) == (0, None)
+        return f"0:{sent[1].offset()}"
 
     def invoke(self, *arguments: str) -> Result:
         return CliRunner().invoke(app, ["dlq", *arguments])
@@ -92,15 +93,13 @@ class Dead:
 
 
 @pytest.fixture
-def dead(place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dead]:
+def dead(place: Place, monkeypatch: pytest.MonkeyPatch) -> Dead:
     for variable in [name for name in os.environ if name.upper().startswith("CHECKBACK_")]:
         monkeypatch.delenv(variable)
     monkeypatch.setenv("CHECKBACK_KAFKA__TOPIC_PREFIX", place.topics.prefix)
     monkeypatch.setenv("CHECKBACK_KAFKA__BOOTSTRAP_SERVERS", place.bootstrap_servers)
     monkeypatch.setenv("COLUMNS", "300")
-    made = Dead(place)
-    yield made
-    made.close()
+    return Dead(place)
 
 
 def test_letters_are_listed_the_newest_first_and_shown_harmless(dead: Dead) -> None:
@@ -177,7 +176,7 @@ def test_the_same_again_does_no_harm(dead: Dead) -> None:
 
 def test_to_its_origin_it_goes_for_everybody_as_it_was(dead: Dead) -> None:
     here = dead.letter("one", partition=3)
-    tombstone = dead.letter("two", None, partition=1)
+    tombstone = dead.letter("two", None, partition=1, key=None, headers=[("cb-id", b"two"), ("none", None)])
     gone = dead.letter("three", partition=9)
     done = dead.invoke("resend", "--all", "--group", GROUP, "--to", "origin", "--yes")
     assert done.exit_code == 1
@@ -186,7 +185,7 @@ def test_to_its_origin_it_goes_for_everybody_as_it_was(dead: Dead) -> None:
     assert done.stdout.endswith("2 resent.\n")
     found = [(one.partition, one.key, one.value, one.headers) for one in dead.place.read(dead.place.real_topic)]
     assert found == [
-        (1, b"k", None, [("cb-id", b"two"), ("trace", b"1")]),
+        (1, None, None, [("cb-id", b"two"), ("none", None)]),
         (3, b"k", b"v", [("cb-id", b"one"), ("trace", b"1")]),
     ]
     assert dead.listed() == [gone]
@@ -312,6 +311,6 @@ def test_content_is_bounded_and_what_is_no_text_is_in_hex() -> None:
 
 
 def _sender_class() -> Any:
-    from checkback.consumer.clients.kafka_python_sender import KafkaPythonSender  # noqa: PLC0415  (one of two)
+    from checkback.consumer.clients.confluent_sender import ConfluentSender  # noqa: PLC0415  (one of two)
 
-    return KafkaPythonSender
+    return ConfluentSender

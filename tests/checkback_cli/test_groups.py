@@ -249,6 +249,8 @@ def test_lag_is_that_of_the_partitions_with_an_offset() -> None:
     ends = {Place("t", 0): 10, Place("t", 1): 10, Place("t", 2): 10, Place("u", 0): 99}
     assert lag_of("t", {Place("t", 0): 4, Place("t", 1): 12}, ends) == TopicLag("t", 3, 6, 1)
     assert lag_of("t", {}, ends) == TopicLag("t", 3, None, 3)
+    assert lag_of("missing", {}, ends) == TopicLag("missing", 0, None, 0)
+    assert cells(ConsumerRow("points", (TopicLag("missing", 0, None, 0),), 1))[1] == "missing (no such topic)"
     assert named_in(["cb.dlq.a", "cb.dlq.", "cb.half"], "cb.dlq.") == {"a"}
 
 

@@ -475,6 +475,10 @@ def test_what_cannot_work_is_refused_before_anything_is_read(wrong: dict[str, An
         ({"concurrency": "5"}, "concurrency must be a whole number, not '5'"),
         ({"concurrency": 1.5}, "concurrency must be a whole number"),
         ({"store_interval": True}, "store_interval must be a number"),
+        ({"retry_levels": 5}, "retry_levels must be pauses of 0 to 604,800 (s, 7 days)"),
+        ({"start_time": "2026-11-22"}, "start_time must be a datetime with a time zone"),
+        ({"tag_header": None}, "tag_header must be the name of a header, not None"),
+        ({"offset_file": 3}, "offset_file must be a Path, or text, not 3"),
         ({"retry_levels": ["1s"]}, "retry_levels must be pauses of 0 to 604,800 (s, 7 days)"),
         ({"retry_levels": [1, 2]}, "first_retry_level is 3, and there are 2 retry_levels: set both"),
     ],
@@ -820,6 +824,48 @@ def test_offsets_may_be_set_while_it_runs() -> None:
     assert seen.counts[b"003"] == 1
     assert seen.counts[b"004"] == 2
     assert kafka.stored_offsets[ORDERS] == Stored(10)
+
+
+@pytest.mark.parametrize("offset", [-1, None, "3", 2.0, True, 2**63, 2**70])
+def test_what_can_be_no_offset_is_refused_before_anything_happens(offset: Any) -> None:
+    kafka = FakeKafka()
+    kafka.write("orders", *numbered(10))
+    seen = Recording()
+    with consumer(kafka, seen) as points:
+        soon(lambda: len(seen.values) == 10)
+        with pytest.raises(ConfigurationError, match="a whole number"):
+            points.reset({ORDERS: offset})
+        for places in (None, [ORDERS], {"orders": 3}, {3: 3}, {("orders", "0"): 3}):
+            with pytest.raises(ConfigurationError):
+                points.reset(places)  # type: ignore[arg-type]  # that is the test
+        assert points.reset({ORDERS: 9}).result(20) == {ORDERS: (10, 9)}
+        soon(lambda: len(seen.values) == 11)
+
+
+def test_offsets_outside_of_what_there_is_set_nothing() -> None:
+    kafka = FakeKafka(first={ORDERS: 4}, stored_offsets={ORDERS: Stored(4)})
+    kafka.write("orders", *numbered(10))
+    seen = Recording()
+    with consumer(kafka, seen) as points:
+        soon(lambda: kafka.stored_offsets[ORDERS].offset == 10)
+        for outside in (3, 11, 5_000):
+            with pytest.raises(
+                ConfigurationError, match=f"orders-0 has offsets 4 to 10, so nothing was set to {outside}"
+            ):
+                points.reset({ORDERS: outside}).result(20)
+        points.raise_if_dead()
+    assert sorted(seen.values) == numbered(10)[4:]
+
+
+def test_a_reset_that_nobody_waits_for_any_more_ends_nothing() -> None:
+    kafka = FakeKafka()
+    kafka.write("orders", *numbered(3))
+    with consumer(kafka, seen := Recording()) as points:
+        soon(lambda: len(seen.values) == 3)
+        for _ in range(20):
+            points.reset({ORDERS: 0}).cancel()
+        points.reset({ORDERS: 3}).result(20)
+        points.raise_if_dead()
 
 
 def test_a_partition_that_begins_anew_while_it_is_paused_is_paused_again() -> None:

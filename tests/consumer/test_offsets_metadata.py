@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkback.consumer.offsets_metadata import MOST_BYTES, Endings, Note, Stored, decode, encode
+from checkback.consumer.offsets_metadata import MOST_BYTES, Endings, Note, Stored, decode, encode, has_begun
 from checkback.consumer.window import OffsetWindow
 
 ENDINGS = st.builds(Endings, st.booleans(), st.integers(0, 9), st.integers(0, 9))
@@ -50,6 +50,29 @@ def test_it_fits_into_what_brokers_take() -> None:
     kept = decode(stored).done
     assert [*kept] == each_second[: len(kept)]
     assert len(kept) > 12_000
+
+
+@settings(deadline=None)
+@given(ranges(20), ENDINGS, st.sets(st.text(max_size=9), min_size=1, max_size=9))
+def test_topics_that_were_begun_are_said_beside_the_rest(
+    given_ranges: tuple[int, list[range]], endings: Endings, topics: set[str]
+) -> None:
+    stored = encode(*given_ranges, endings, topics=topics)
+    assert decode(stored) == Note(tuple(given_ranges[1]), endings)
+    assert all(has_begun(stored, topic) for topic in topics)
+    assert has_begun(stored, "another topic") is False
+    assert has_begun(encode(*given_ranges, endings), "orders") is None
+
+
+def test_of_too_many_topics_nothing_is_said_and_what_fits_is_bounded() -> None:
+    each_second = [range(at, at + 1) for at in range(1, 200_001, 2)]
+    topics = [str(number) for number in range(201)]
+    assert has_begun(encode(0, each_second, topics=topics), "1") is None
+    stored = encode(0, each_second, Endings(running=True), topics=topics[:200])
+    assert len(stored.metadata) <= MOST_BYTES
+    assert has_begun(stored, "199")
+    cut = Stored(0, stored.metadata[:-1])
+    assert has_begun(cut, "199") is None
 
 
 def test_the_shorter_spelling_is_taken() -> None:

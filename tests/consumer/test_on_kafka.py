@@ -29,7 +29,7 @@ from checkback.consumer import (
 )
 from checkback.consumer.clients import Connection, KafkaAwayError, clients_of
 from checkback.consumer.offsets_metadata import Stored, decode
-from checkback.consumer.retry import OwnTopics
+from checkback.consumer.retry import OwnTopics, SentBack
 from checkback.transports import TransportName
 from checkback_cli import app
 from tests.consumer.group import BOTH, ends_of, group_of, member, options, stored_by, write
@@ -77,6 +77,19 @@ def test_two_members_share_a_topic_and_nothing_finished_is_done_again(place: Top
     assert {part: stored.offset for part, stored in stored_by(place).items()} == ends_of(place)
     sent_back = [record.value for record in place.read(place.topics.later)]
     assert sorted(sent_back) == sorted(value or b"" for value in failing)  # each once
+
+
+@pytest.mark.parametrize("transport", BOTH)
+def test_nulls_are_sent_back_as_they_are(place: Topics, transport: str) -> None:
+    """kafka-python refuses a record that has neither key nor value, though Kafka does not; it has no null headers."""
+    sender = clients_of(transport).sender(Connection(place.bootstrap_servers, "", "test"), f"{place.real_topic}.nulls")
+    headers = [("none", None), ("empty", b"")]
+    sender.send([SentBack(place.real_topic, key, None, headers, 0) for key in (None, b"k")], {}, None)
+    sender.close()
+    read = place.read(place.real_topic)
+    assert [(one.key, one.value) for one in read] == [(None, None), (b"k", None)]
+    none = None if transport == TransportName.CONFLUENT else b""
+    assert [one.headers for one in read] == [[("none", none), ("empty", b"")]] * 2
 
 
 @pytest.mark.parametrize("transport", BOTH)

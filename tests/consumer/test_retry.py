@@ -5,21 +5,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkback.consumer import ReceivedMessage
-from checkback.consumer.retry import OwnTopics, as_it_was, dead_letter, tried_again
+from checkback.consumer.retry import OwnTopics, as_it_was, dead_letter, for_everybody, tried_again
 from checkback.exceptions import ConfigurationError, ProtocolError
 from checkback.protocol import Topics
 
 OWN = OwnTopics.of(Topics(), "points")
-NAMES = st.text(st.characters(exclude_characters="\0\ufffd", exclude_categories=["Cs"]), min_size=1, max_size=9).filter(
-    lambda name: not name.startswith(("cb-", "checkback-"))
-)
+NAMES = st.text(st.characters(exclude_characters="\0\ufffd", exclude_categories=["Cs"]), min_size=1, max_size=9)
+NAMES |= st.sampled_from(["cb-", "cb-trace", "cb-topic", "checkback-", "checkback-tries", "checkback-kept-cb-id"])
 MESSAGES = st.builds(
     ReceivedMessage,
     topic=st.sampled_from(["orders", "a.b-c_d"]),
     partition=st.integers(0, 99),
     offset=st.integers(0, 10**15),
     key=st.none() | st.binary(max_size=9),
-    value=st.binary(max_size=9),
+    value=st.none() | st.binary(max_size=9),
     headers=st.lists(st.tuples(NAMES, st.none() | st.binary(max_size=9)), max_size=5).flatmap(
         lambda headers: st.sampled_from([headers, [("cb-id", b"tx-17"), *headers]])
     ),
@@ -111,9 +110,30 @@ def test_what_the_job_would_reject_is_not_sent_there() -> None:
         assert dead_letter(message, OWN, "no").topic == "cb.dlq.points"
 
 
-def test_a_tombstone_without_a_key_can_be_written_by_every_client() -> None:
-    assert dead_letter(ReceivedMessage("orders", 0, 1, None, None), OWN, "").value == b""
-    assert dead_letter(ReceivedMessage("orders", 0, 1, b"k", None), OWN, "").value is None
+def test_a_tombstone_stays_one() -> None:
+    for key in (None, b"k"):
+        message = ReceivedMessage("orders", 0, 1, key, None)
+        assert dead_letter(message, OWN, "").value is None
+        assert tried_again(message, OWN, 1).value is None
+        assert for_everybody(message).value is None
+
+
+def test_headers_that_begin_as_ours_do_travel_under_other_names() -> None:
+    headers = [
+        ("cb-id", b"tx-17"),
+        ("cb-trace", b"1"),
+        ("checkback-tries", b"mine"),
+        ("cb-none", None),
+        ("cb-id", b"2"),
+    ]
+    half = tried_again(ReceivedMessage("orders", 3, 812, None, b"v", headers), OWN, 1)
+    assert half.headers[5:9] == [
+        ("checkback-kept-cb-trace", b"1"),
+        ("checkback-kept-checkback-tries", b"mine"),
+        ("checkback-kept-cb-none", b""),
+        ("checkback-kept-cb-id", b"2"),
+    ]
+    assert half.headers[-1] == ("checkback-without-value", b"2")
 
 
 def test_topics_are_named_after_the_group() -> None:

@@ -13,6 +13,7 @@ from kafka.errors import (
     ProducerFencedError,
     RecordListTooLargeError,
 )
+from kafka.serializer import Serializer
 from kafka.structs import OffsetAndMetadata
 
 from checkback.client_options import of_reaching
@@ -61,6 +62,7 @@ class KafkaPythonSender:
             "request_timeout_ms": SEND_MS // 2,
             "acks": "all",
             "linger_ms": 0,
+            "value_serializer": _Nulls(),
         }
         self._producer = KafkaProducer(**settings)
         try:
@@ -108,7 +110,9 @@ class KafkaPythonSender:
         for number, (topic, key, value, headers, given) in enumerate(records):
             partition = partitions[topic] if given is None else given
             try:
-                future = self._producer.send(topic, value, key, headers=list(headers), partition=partition)
+                filled = [(name, content or b"") for name, content in headers]  # it writes no header without a value
+                data = _NULL if value is None else value
+                future = self._producer.send(topic, data, key, headers=filled, partition=partition)
             except (*_REFUSALS, TypeError, UnicodeError) as error:  # it cannot be written at all
                 raise RefusedError(number, str(error)) from error
             except KafkaError:
@@ -124,6 +128,21 @@ class KafkaPythonSender:
     def _any_partition(self, topic: str) -> int:
         """One for all records of a transaction: each that takes part makes it longer."""
         return int(random.choice(list(self._producer.partitions_for(topic))))  # noqa: S311  (spreads load, hides nothing)
+
+
+class _Null(bytes):
+    """Stands for null where ``send`` refuses it, though Kafka does not: the value of a record without a key."""
+
+
+_NULL = _Null()
+
+
+class _Nulls(Serializer):  # type: ignore[misc]  # kafka-python has no types
+    """Puts null in its place, once ``send`` has looked."""
+
+    def serialize(self, topic: str, headers: Any, data: bytes | None) -> bytes | None:  # noqa: ARG002  (kafka-python's)
+        """Called by the producer."""
+        return None if data is _NULL else data
 
 
 def to_kafka(offsets: Mapping[Place, Stored]) -> dict[TopicPartition, OffsetAndMetadata]:

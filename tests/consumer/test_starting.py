@@ -1,0 +1,156 @@
+"""Where a group goes on that has run before, and whose offsets Kafka has forgotten."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from checkback.consumer import ConsumerSettings, Place, PushConsumer, StartAt, WhenOffsetIsGone
+from checkback.consumer.clients.base import NewTopic, Rebalances
+from checkback.consumer.offsets_metadata import Stored, encode
+from checkback.consumer.starting import begun_before
+from checkback.exceptions import OffsetGoneError
+from tests.consumer.kafka_fake import FakeClient, FakeKafka
+from tests.consumer.waiting import Recording, soon
+
+ORDERS, RETURNS, RETRY = Place("orders", 0), Place("returns", 0), Place("cb.retry.points", 0)
+
+
+def points(
+    kafka: FakeKafka,
+    seen: Recording,
+    *topics: str,
+    when_offset_is_gone: WhenOffsetIsGone = WhenOffsetIsGone.EARLIEST,
+) -> PushConsumer:
+    settings = ConsumerSettings(
+        concurrency=1, start_at=StartAt.LAST, store_interval=0.05, when_offset_is_gone=when_offset_is_gone
+    )
+    return PushConsumer("fake:9092", "points", seen, topics or ["orders"], settings=settings, transport=kafka)
+
+
+def that_has_run() -> FakeKafka:
+    """One message of the topic was there before the group, one is handled, and two nobody has read."""
+    kafka = FakeKafka()
+    kafka.write("orders", b"before")
+    with points(kafka, seen := Recording()):
+        soon(lambda: kafka.topics.keys() >= {"cb.retry.points", "cb.dlq.points"})
+        kafka.write("orders", b"handled")
+        soon(lambda: kafka.stored_offsets[ORDERS].offset == 2)
+    assert seen.values == [b"handled"]
+    kafka.write("orders", b"unread", b"unread, too")
+    return kafka
+
+
+def expire(kafka: FakeKafka) -> None:
+    kafka.stored_offsets.clear()
+
+
+def make_again(kafka: FakeKafka) -> None:
+    """Kafka forgets the topic's offsets, and no others."""
+    del kafka.stored_offsets[ORDERS]
+    kafka.logs.clear()
+    kafka.write("orders", b"unread", b"unread, too")
+
+
+@pytest.mark.parametrize("forget", [expire, make_again])
+def test_a_group_that_has_run_passes_over_nothing_when_its_offsets_are_gone(
+    forget: Callable[[FakeKafka], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka = that_has_run()
+    forget(kafka)
+    there = [message.value for message in kafka.logs[ORDERS]]
+    with points(kafka, seen := Recording()):
+        soon(lambda: len(seen.values) == len(there))
+    assert seen.values == there
+    said = [one for one in caplog.records if one.levelno >= logging.WARNING and "orders-0" in one.getMessage()]
+    assert "its stored offset is gone" in said[0].getMessage()
+    assert "when_offset_is_gone is earliest). The group goes on at 0." in said[0].getMessage()
+
+
+def test_its_setting_says_where_such_a_group_goes_on() -> None:
+    kafka = that_has_run()
+    expire(kafka)
+    with points(kafka, seen := Recording(), when_offset_is_gone=WhenOffsetIsGone.STOP) as stopping:
+        with pytest.raises(OffsetGoneError, match="checkback offsets reset"):
+            stopping.wait(60)
+        assert ORDERS not in kafka.stored_offsets
+    with points(kafka, seen, when_offset_is_gone=WhenOffsetIsGone.LATEST):
+        soon(lambda: ORDERS in kafka.stored_offsets)
+        kafka.write("orders", b"new")
+        soon(lambda: seen.values == [b"new"])
+
+
+def test_a_topic_that_such_a_group_has_not_read_before_begins_where_it_says() -> None:
+    kafka = that_has_run()
+    kafka.write("returns", b"before")
+    with points(kafka, seen := Recording(), "orders", "returns"):
+        soon(lambda: RETURNS in kafka.stored_offsets)
+        kafka.write("returns", b"new")
+        soon(lambda: len(seen.values) == 3)
+    assert sorted(seen.values) == [b"new", b"unread", b"unread, too"]
+
+
+def test_a_new_group_whose_other_members_have_made_its_retry_topic_begins_where_it_says() -> None:
+    kafka = FakeKafka(topics={"cb.later": 1, "cb.retry.points": 1})
+    kafka.write("orders", b"before")
+    with points(kafka, seen := Recording()):
+        soon(lambda: ORDERS in kafka.stored_offsets)
+        kafka.write("orders", b"new")
+        soon(lambda: seen.values)
+    assert seen.values == [b"new"]
+
+
+def test_the_topic_of_dead_letters_is_made_when_offsets_are_stored() -> None:
+    """Where it is there and no offsets are, these were lost: that holds only in this order."""
+    kafka = FakeKafka()
+    kafka.write("orders", b"before")
+    stored: list[bool] = []
+
+    class Watched(FakeClient):
+        def make_topics(self, topics: Sequence[NewTopic]) -> list[str]:
+            stored.extend(ORDERS in kafka.stored_offsets for topic in topics if topic.name == "cb.dlq.points")
+            return super().make_topics(topics)
+
+    kafka.consumer = lambda _: Watched(kafka)  # type: ignore[assignment, method-assign]  # one that tells
+    with points(kafka, Recording()):
+        soon(lambda: "cb.dlq.points" in kafka.topics)
+    assert stored == [True]
+
+
+def test_what_this_consumer_had_begun_is_not_new_when_its_offset_is_gone_while_it_runs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kafka = FakeKafka()
+    kafka.write("orders", b"before")
+
+    def make_again_meanwhile(group: Rebalances) -> None:
+        group.lost([ORDERS])
+        make_again(kafka)
+        group.assigned([ORDERS])
+
+    with points(kafka, seen := Recording()):
+        soon(lambda: ORDERS in kafka.stored_offsets)
+        kafka.rebalances.put(make_again_meanwhile)
+        soon(lambda: len(seen.values) == 2)
+    assert seen.values == [b"unread", b"unread, too"]
+    assert "orders-0: the group has read it before, and its stored offset is gone" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("stored", "has_run", "begun"),
+    [
+        ({}, False, set()),
+        ({}, True, {"orders", "returns"}),
+        ({ORDERS: Stored(3)}, True, {"orders", "returns"}),  # of a version that did not say
+        ({RETRY: encode(3, [], topics=["orders"])}, True, {"orders"}),
+        ({RETRY: encode(3, [], topics=["others"]), RETURNS: Stored(1)}, True, {"cb.retry.points", "returns"}),
+        ({RETRY: encode(3, [], topics=["orders"]), RETRY._replace(partition=1): Stored(1)}, False, {"orders"}),
+    ],
+)
+def test_which_topics_a_group_has_begun(stored: dict[Place, Stored], has_run: bool, begun: set[str]) -> None:  # noqa: FBT001  (a case)
+    found = begun_before(["orders", "returns"], "cb.retry.points", stored, has_run=has_run)
+    assert found - {"cb.retry.points"} == begun - {"cb.retry.points"}
+
+
+def test_a_file_of_offsets_forgets_nothing() -> None:
+    assert begun_before(["orders", "returns"], "", {ORDERS: Stored(3)}, has_run=False) == {"orders"}
