@@ -125,6 +125,7 @@ class Engine:
                 self._sending = self._sending_back(clients, turns)
             self._loop = FetchLoop(self._client, self._partitions, workers, self.failed, timers, settings)
             missing = self._partitions.count_partitions(has_run=has_run)
+            self._loop.topics_are(self._client.topic_ids(given.subscription.names))
             if missing:
                 _LOGGER.warning("Kafka has no topic %s yet; it is read as soon as it is there", ", ".join(missing))
             if given.clustering:
@@ -282,11 +283,13 @@ class Engine:
             turns,
         )
 
-    def _make_topics_again(self, clients: Clients) -> None:
-        """By a client of its own: the consumer's is the fetch loop's."""
+    def _make_topics_again(self, clients: Clients, *, watch: bool = False) -> None:
+        """By a client of its own: the consumer's is the fetch loop's. ``watch``: look at those that are read, too."""
         with closing(clients.consumer(self._given.connection)) as client:
             self._make_topics(client)
             self._make(client, [self._dead_topic])
+            if watch:
+                self._loop.topics_are(client.topic_ids(self._given.subscription.names))
 
     def _make_topics(self, client: GroupClient) -> bool:
         """Make what is needed to begin; gives whether the group has run before, see :meth:`_make_dead_topic`."""
@@ -334,7 +337,7 @@ class Engine:
             if monotonic() >= make_topics_at:
                 make_topics_at = monotonic() + _MAKE_TOPICS_SECONDS
                 try:
-                    self._make_topics_again(clients)
+                    self._make_topics_again(clients, watch=True)
                 except CheckbackError as error:
                     _LOGGER.warning(
                         "Whether the topics of group %s are there is not known: %s", self._given.group, error

@@ -70,6 +70,8 @@ class FetchLoop:
         self._next_look = monotonic() + _LOOK_SECONDS
         self._next_count = monotonic() + _MORE_PARTITIONS_SECONDS
         self._say_waiting_at: float | None = monotonic() + _SAY_WAITING_SECONDS
+        self._topic_ids: dict[str, str] = {}
+        self._made_again: SimpleQueue[str] = SimpleQueue()
         self.ends: dict[Place, int] = {}
         """Ends of partitions, as they were last heard of."""
 
@@ -80,6 +82,17 @@ class FetchLoop:
         if self._over:
             self._refuse_resets()
         return done
+
+    def topics_are(self, ids: Mapping[str, str]) -> None:
+        """Topics by what tells them from others of the same name; from any thread.
+
+        One that is another than before has other messages at the same offsets, and clients may read on as if it were
+        the same: what lies before was never read.
+        """
+        for topic, found in ids.items():
+            if self._topic_ids.setdefault(topic, found) != found:
+                self._topic_ids[topic] = found
+                self._made_again.put(topic)
 
     def run(self, stopping: threading.Event) -> None:
         """Read until stopped. Kafka may go away and come back.
@@ -132,6 +145,7 @@ class FetchLoop:
         if self._partitions.new:
             self._partitions.begin()
         self._reset_now()
+        self._read_made_again()
         self._store(now)
 
     def _take(self, polled: Mapping[Place, Sequence[ReceivedMessage]]) -> None:
@@ -209,6 +223,16 @@ class FetchLoop:
                 "45 s, unless session.timeout.ms says otherwise",
                 _SAY_WAITING_SECONDS,
             )
+
+    def _read_made_again(self) -> None:
+        while not self._made_again.empty():
+            topic = self._made_again.get()
+            works = [work for place, work in self._partitions.works.items() if place.topic == topic]
+            try:
+                self._partitions.go_on({work.place: work.progress().position for work in works})
+            except KafkaAwayError:
+                self._made_again.put(topic)
+                raise
 
     def _reset_now(self) -> None:
         while True:

@@ -81,8 +81,10 @@ def go_on(place: Place, offset: int, limits: Limits, setting: WhenOffsetIsGone) 
     """
     if offset < limits.first:
         found = f"{place}: offset {offset} is gone: retention has deleted {limits.first - offset} offsets unread"
-    else:
+    elif offset > limits.end:
         found = f"{place}: there is no offset {offset} yet: was the topic made again?"
+    else:
+        found = f"{place}: what was read is not what lies before offset {offset} now: the topic was made again, or cut"
     return _elsewhere(found, limits, setting)
 
 

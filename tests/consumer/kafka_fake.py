@@ -39,6 +39,7 @@ class FakeKafka:
     rebalances: "SimpleQueue[Callable[[Rebalances], None]]" = field(default_factory=SimpleQueue)
     """What happens within the next polls."""
     topics: dict[str, int] = field(default_factory=lambda: {"cb.later": 1})
+    topic_ids: dict[str, str] = field(default_factory=dict)
     coordinator_hangs: bool = False
     """The next offsets that are stored outside a transaction are under way until it answers again; nothing else is."""
     under_way: dict[Place, Stored] | None = None
@@ -126,6 +127,9 @@ class FakeClient:
 
     def partitions(self, topics: Collection[str]) -> dict[str, int]:
         return {name: self.kafka.topics[name] for name in topics if name in self.kafka.topics}
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        return {name: self.kafka.topic_ids.get(name, "first") for name in topics if name in self.kafka.topics}
 
     def end_known(self, place: Place) -> int | None:
         return len(self.kafka.logs.get(place, []))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from checkback.consumer import ConsumerSettings, Place, PushConsumer, StartAt, WhenOffsetIsGone
+from checkback.consumer import ConsumerSettings, Place, PushConsumer, StartAt, WhenOffsetIsGone, engine
 from checkback.consumer.clients.base import NewTopic, Rebalances
 from checkback.consumer.offsets_metadata import Stored, encode
 from checkback.consumer.starting import begun_before
@@ -134,6 +134,23 @@ def test_what_this_consumer_had_begun_is_not_new_when_its_offset_is_gone_while_i
         soon(lambda: len(seen.values) == 2)
     assert seen.values == [b"unread", b"unread, too"]
     assert "orders-0: the group has read it before, and its stored offset is gone" in caplog.text
+
+
+def test_what_lies_before_the_position_in_a_topic_that_was_made_again_is_read(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Clients read on where they were, if the new topic has got so far: nothing else tells."""
+    monkeypatch.setattr(engine, "_MAKE_TOPICS_SECONDS", 0.2)
+    kafka = FakeKafka(topics={"cb.later": 1, "orders": 1})
+    with points(kafka, seen := Recording()):
+        soon(lambda: ORDERS in kafka.stored_offsets)
+        kafka.write("orders", b"before", b"before, too")
+        soon(lambda: kafka.stored_offsets[ORDERS].offset == 2)
+        kafka.logs[ORDERS].clear()
+        kafka.topic_ids["orders"] = "second"
+        kafka.write("orders", b"1", b"2", b"3")
+        soon(lambda: set(seen.values) >= {b"1", b"2", b"3"})
+    assert "orders-0: what was read is not what lies before offset" in caplog.text
 
 
 @pytest.mark.parametrize(

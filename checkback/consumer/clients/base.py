@@ -179,6 +179,9 @@ class GroupClient(Protocol):
     def partitions(self, topics: Collection[str]) -> dict[str, int]:
         """How many partitions each of these topics has, of those that exist."""
 
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """What tells each of these topics from one of the same name that was made again, of those that exist."""
+
     def end_known(self, place: Place) -> int | None:
         """The end of a partition as it was last heard of, without asking."""
 

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from time import monotonic
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic as KafkaTopic
 
@@ -236,6 +236,20 @@ class ConfluentClient:
         with explained():
             known = self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics
         return {name: len(known[name].partitions) for name in topics if name in known and known[name].error is None}
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        found = {}
+        with explained():
+            admin = AdminClient(self._asking)  # it ends, with its answers, when nobody holds it
+            asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_SECONDS)
+            for name, answer in asked.items():
+                try:
+                    found[name] = str(answer.result().topic_id)
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        raise
+        return found
 
     def end_known(self, place: Place) -> int | None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""

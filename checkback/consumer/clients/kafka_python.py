@@ -14,6 +14,7 @@ from kafka.errors import (
     IllegalGenerationError,
     KafkaConfigurationError,
     KafkaError,
+    LogTruncationError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     RebalanceInProgressError,
@@ -178,9 +179,11 @@ class KafkaPythonClient:
 
     def partitions(self, topics: Collection[str]) -> dict[str, int]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
-        with explained(), contextlib.closing(self._admin()) as admin:
-            described = admin.describe_topics(list(topics))
-        return {topic["name"]: len(topic["partitions"]) for topic in described if not topic["error_code"]}
+        return {topic["name"]: len(topic["partitions"]) for topic in self._described(topics)}
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        return {topic["name"]: str(topic["topic_id"]) for topic in self._described(topics)}
 
     def end_known(self, place: Place) -> int | None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
@@ -250,6 +253,10 @@ class KafkaPythonClient:
         assignment = self._consumer.assignment()
         return [TopicPartition(*place) for place in places if place in assignment]
 
+    def _described(self, topics: Collection[str]) -> list[Any]:
+        with explained(), contextlib.closing(self._admin()) as admin:
+            return [topic for topic in admin.describe_topics(list(topics)) if not topic["error_code"]]
+
     def _admin(self) -> Any:
         known = {
             name: value for name, value in self._connection.options.items() if name in KafkaAdminClient.DEFAULT_CONFIG
@@ -310,6 +317,9 @@ def explained() -> Iterator[None]:
         yield
     except OffsetOutOfRangeError as error:
         raise OffsetsGoneError({Place(*place): offset for place, offset in error.args[0].items()}) from error
+    except LogTruncationError as error:  # what was read is not what the log has
+        found = error.divergent_offsets.items()
+        raise OffsetsGoneError({Place(*place): 0 if end is None else end.offset for place, end in found}) from error
     except NoOffsetForPartitionError:
         raise
     except AuthorizationError as error:
