@@ -218,7 +218,7 @@ def _now_ms() -> int:
 def main(port: int = 9464, rows: int = 23) -> None:
     """Serve until interrupted."""
     settings = Settings.model_validate({"http": {"port": port, "token": TOKEN}})
-    notes = ("Checks of group payments wait: all 3 endpoints rest (connection refused). Bring its endpoints back.",)
+    notes = ("Checks of group payments wait: all 3 endpoints skipped (connection refused). Bring its endpoints back.",)
     server = StatusServer(settings.http, site_app(sample_site(settings, SampleView(notes=notes), rows)))
     if not server.start():
         sys.exit(f"Port {port} is in use: name another one.")

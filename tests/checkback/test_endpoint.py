@@ -362,17 +362,21 @@ def test_a_forked_child_does_not_keep_the_port_open() -> None:
     served = CheckEndpoint("nowhere:1", "orders", Answerer())
     port = httpx.URL(served.url).port or 0
     may_end, ending = os.pipe()
+    is_up, coming_up = os.pipe()
     child = os.fork()
     if child == 0:  # only system calls from here on: this is a copy of pytest
         os.close(ending)
+        os.write(coming_up, b".")  # what is done after a fork has been done
         os.read(may_end, 1)
         os._exit(0)
     try:
+        assert os.read(is_up, 1) == b"."
         served.stop()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), timeout=5)
     finally:
-        os.close(ending)
+        for one in (ending, may_end, is_up, coming_up):
+            os.close(one)
         os.waitpid(child, 0)
 
 

@@ -78,7 +78,7 @@ def browser() -> Iterator[Any]:
 def url() -> Iterator[str]:
     """Of a sample page whose job judges at once."""
     settings = Settings.model_validate({"http": {"port": free_port(), "token": TOKEN}})
-    view = SampleView(notes=("Checks of group payments wait: all 3 endpoints rest (connection refused).",))
+    view = SampleView(notes=("Checks of group payments wait: all 3 endpoints skipped (connection refused).",))
     site = sample_site(settings, view, seconds=0)
     server = StatusServer(settings.http, site_app(site))
     assert server.start()
@@ -147,7 +147,7 @@ def test_somebody_with_a_keyboard_finds_understands_and_ends_a_stuck_transaction
     tab_to(page, "5f0c0e7c3f8e4f7ab7c4d2a1e6b95d10")
     page.keyboard.press("Enter")
     page.wait_for_url("**/transactions/1:81924")
-    assert "all 3 endpoints rest (connection refused)" in page.inner_text("main")
+    assert "all 3 endpoints skipped: connection refused" in page.inner_text("main")
     tab_to(page, "Sign in")
     page.keyboard.press("Enter")
     page.wait_for_url("**/sign-in?*")

@@ -160,9 +160,11 @@ def test_a_partition_without_a_leader_holds_its_messages_and_nobody_elses(two: T
 
 def test_too_few_replicas_in_sync_hold_messages_until_there_are_enough(two: Two) -> None:
     safe = two.topic("safe", [[1, 2]], min_insync_replicas="2")
+    # a broker that another test has just started may not follow yet: the message would be held, as it should
+    wait_until(lambda: two.in_sync(safe) == 2, what="both replicas in sync")
     two.write(outcome(safe, value=b"before"))
     # the transaction's marker is written after it has been committed, and has to be on both brokers to be read
-    wait_until(lambda: two.values(safe) == [b"before"])
+    wait_until(lambda: two.values(safe) == [b"before"], what="what was delivered can be read")
     two.second.stop()
     began = monotonic()
     two.write(outcome(safe, value=b"held"), outcome(two.place.real_topic, value=b"others"))
@@ -171,7 +173,7 @@ def test_too_few_replicas_in_sync_hold_messages_until_there_are_enough(two: Two)
     assert two.values(safe) == [b"before"]
     assert two.held()[b"held"].endswith("1 of its replicas in sync, min.insync.replicas is 2")
     two.second.start()
-    wait_until(lambda: two.in_sync(safe) == 2, 30, "the replicas")
+    wait_until(lambda: two.in_sync(safe) == 2, what="the replicas in sync again")
     two.write(outcome(safe, value=b"after"))
     assert two.values(safe) == [b"after", b"before"]
 
