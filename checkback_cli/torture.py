@@ -189,6 +189,8 @@ def _tell_effects(console: Console, done: "EffectsRound") -> None:
     console.print(f"round {done.number}: {done.fault}; {took}", markup=False)
     for stop in done.stops:
         console.print(f"    ended by itself: {stop}", markup=False)
+    if done.wrong:
+        console.print(f"    did not hold: {done.wrong}", markup=False)
 
 
 def _show_forgetting(report: "ForgettingReport", console: Console, json_file: Path | None) -> None:

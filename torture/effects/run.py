@@ -43,6 +43,8 @@ class EffectsRound:
     """From the fault until every partition went on."""
     stops: list[str]
     """What was said by processes that ended by themselves."""
+    wrong: str = ""
+    """What did not hold, where that does not end the run."""
 
 
 @dataclass

@@ -101,15 +101,15 @@ def _run(system: ForgettingSystem, report: ForgettingReport, rounds: int, deck: 
     for this in deck.rounds:
         if len(report.rounds) == rounds or len(report.defects) == _MOST_BROKEN:
             break
-        done, wrong = _round(system, this)
+        done = _round(system, this)
         report.rounds.append(done)
-        if wrong:
-            report.defects.append(f"Round {this.number}, {this}: {wrong}")
+        if done.wrong:
+            report.defects.append(f"Round {this.number}, {this}: {done.wrong}")
         tell(done)
     report.verdict, report.gone = system.verdict(), len(system.gone)
 
 
-def _round(system: ForgettingSystem, this: Round) -> tuple[EffectsRound, str]:
+def _round(system: ForgettingSystem, this: Round) -> EffectsRound:
     began, took = time.time(), 0.0
     system.stops, system.broken = [], ""
     wrong = []
@@ -124,5 +124,5 @@ def _round(system: ForgettingSystem, this: Round) -> tuple[EffectsRound, str]:
     found = system.found_wrong()
     wrong += [str(found)] if found else []
     wrong += [system.broken] if system.broken else []
-    done = EffectsRound(this.number, str(this), round(time.time() - began, 1), round(took, 1), list(system.stops))
-    return done, " | ".join(wrong)
+    seconds = round(time.time() - began, 1)
+    return EffectsRound(this.number, str(this), seconds, round(took, 1), list(system.stops), " | ".join(wrong))
