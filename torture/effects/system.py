@@ -62,7 +62,8 @@ class EffectsSystem:
         self.start_at = StartAt.FIRST
         """Of consumers that are started from now on."""
         self._stored: Mapping[Place, int] = {}
-        self._shop = self._start(["torture.effects.shop", *self._common, str(seed), *self.shop_arguments], "shop.log")
+        self._seed = seed
+        self.start_shop()
         self.job = self._start_job()
         self.members: list[Member] = []
         for _ in range(MEMBERS):
@@ -74,6 +75,11 @@ class EffectsSystem:
     def __exit__(self, *_: object) -> None:
         for process in (self._shop, self.job, *(member.process for member in self.members)):
             process.kill()
+
+    def start_shop(self) -> None:
+        """A producer process."""
+        command = ["torture.effects.shop", *self._common, str(self._seed), *self.shop_arguments]
+        self._shop = self._start(command, "shop.log")
 
     def add_member(self) -> Member:
         """One more in the group, on the Kafka client that fewer have."""

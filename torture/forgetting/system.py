@@ -109,6 +109,9 @@ class ForgettingSystem(EffectsSystem):
         if Part.JOB not in self.down and self.job.exit_status is not None:
             self._obey()
             self.restart_job()
+        if self._shop.exit_status is not None:
+            self.broken = self.broken or f"the shop: {_last_words(self._shop)}"
+            self.start_shop()
         if Part.CONSUMERS in self.down:
             return
         for member in self.members:
