@@ -86,6 +86,14 @@ def run_torture(
     pauses: Annotated[
         bool, typer.Option("--pauses", help="Stop processes for 5 to 60 s and let them go on, and nothing else.")
     ] = False,
+    disk: Annotated[
+        bool,
+        typer.Option(
+            "--disk",
+            help="Fill the disk of the job's machine, have it fail, copy the checkpoint on it, and nothing else. Needs "
+            "root and loop devices (Linux).",
+        ),
+    ] = False,
     inbox: Annotated[
         bool,
         typer.Option(
@@ -143,7 +151,7 @@ def run_torture(
         _show_forgetting(torture_forgetting(seed, rounds or whole, deck, told, console.print), console, json_file)
         return
     console.print(f"Starting Kafka, the job, a check service and producers; seed {seed} ...")
-    struck = Deck.POWER if power else Deck.PAUSES if pauses else Deck.ALL
+    struck = Deck.POWER if power else Deck.PAUSES if pauses else Deck.DISK if disk else Deck.ALL
     options = Options(
         seed, rounds or (None if minutes else 30), minutes, executors, tables, postgresql, neighbours, struck
     )

@@ -1,4 +1,6 @@
-"""Decks beside the thirty rounds of :mod:`torture.schedule`: the job's machine loses power; somebody stands still."""
+"""Decks beside the thirty rounds of :mod:`torture.schedule`: the job's machine loses power, or its disk fails; somebody
+stands still.
+"""
 
 import random
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ class Deck(StrEnum):
     """Those of :mod:`torture.schedule`."""
     POWER = "power"
     PAUSES = "pauses"
+    DISK = "disk"
 
 
 class MachineFault(StrEnum):
@@ -29,6 +32,10 @@ class MachineFault(StrEnum):
     CHECK_SERVICE_PAUSED = "check service paused"
     PRODUCER_PAUSED = "producers paused"
     BROKER_PAUSED = "broker paused"
+    DISK_FULL = "the disk of the job's machine is full"
+    DISK_READ_ONLY = "the disk of the job's machine becomes read-only"
+    CHECKPOINT_COPIED = "the checkpoint is copied, and a job is started on the copy"
+    CHECKPOINT_OLD = "an older copy of the checkpoint is put in its place"
 
 
 DECKS: dict[Deck, tuple[MachineFault, ...]] = {
@@ -43,8 +50,14 @@ DECKS: dict[Deck, tuple[MachineFault, ...]] = {
         MachineFault.PRODUCER_PAUSED,
         MachineFault.BROKER_PAUSED,
     ),
+    Deck.DISK: (
+        MachineFault.DISK_FULL,
+        MachineFault.DISK_READ_ONLY,
+        MachineFault.CHECKPOINT_COPIED,
+        MachineFault.CHECKPOINT_OLD,
+    ),
 }
-NEEDS_DISK = frozenset({Deck.POWER})
+NEEDS_DISK = frozenset({Deck.POWER, Deck.DISK})
 """Decks whose job has a disk of its own: see :mod:`torture.disk`."""
 _MOST_DELAY_SECONDS = 6.0
 """More than the 5 s after which ext4 writes its journal by itself."""

@@ -1,4 +1,4 @@
-"""A disk of the run's own for the job's machine: a file system in a file, which can lose power.
+"""A disk of the run's own for the job's machine: a file system in a file, which can lose power, be full, and fail.
 
 Power is cut as the tests of Linux's file systems do it: ``EXT4_IOC_SHUTDOWN`` without writing the journal. From that
 moment nothing more gets to the file; what was written and not synchronised is lost, and a file that was renamed may be
@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,6 +26,9 @@ _BYTES = 2 << 30
 _BUSY_SECONDS = 30.0
 _MOST_BETWEEN_SECONDS = 4.0
 _SEED = 1
+_FILLER = "of-somebody-who-fills-it"
+_MENDED = 1
+"""What e2fsck ends with when it has mended something."""
 
 
 class DiskError(CheckbackError):
@@ -57,7 +61,7 @@ class Disk:
 
     def mount(self) -> None:
         """Mount it."""
-        _run("mount", "-o", "loop", str(self._image), str(self.folder))
+        _run("mount", "-o", "loop,errors=remount-ro", str(self._image), str(self.folder))
 
     def unmount(self) -> None:
         """Unmount it, once those who used it are gone."""
@@ -85,6 +89,34 @@ class Disk:
         finally:
             os.close(folder)
 
+    def fill(self) -> None:
+        """Leave no byte to anybody."""
+        with (self.folder / _FILLER).open("ab", buffering=0) as filler:
+            size = 1 << 20
+            while size:
+                try:
+                    filler.write(b"\0" * size)
+                except OSError:  # there is no room for so many
+                    size //= 2
+
+    def make_room(self) -> None:
+        """Take back what :meth:`fill` has written."""
+        (self.folder / _FILLER).unlink()
+
+    def fail(self) -> None:
+        """From now on it is read-only, as ext4 makes a disk on which it has found an error."""
+        mounted = (line.split()[:2] for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines())
+        device = Path(next(device for device, folder in mounted if folder == str(self.folder))).name
+        if not device.startswith("loop"):  # another disk's would be read-only
+            raise DiskError(f"{self.folder} is on {device}, which is not a loop device.")
+        Path(f"/sys/fs/ext4/{device}/trigger_fs_error").write_text("1", encoding="ascii")
+
+    def mend(self) -> None:
+        """Look through it and mount it again, once those who used it are gone."""
+        self.unmount()
+        _run("e2fsck", "-f", "-p", str(self._image), well={0, _MENDED})
+        self.mount()
+
     def _synchronise(self) -> None:
         """What others have synchronised takes the renames of everybody to the disk, and not their bytes."""
         while not self._ended.wait(self._chance.uniform(0, _MOST_BETWEEN_SECONDS)):
@@ -106,7 +138,7 @@ def can_be_had() -> bool:
     return True
 
 
-def _run(*command: str) -> None:
+def _run(*command: str, well: Collection[int] = (0,)) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  (as named in this module)
-    if done.returncode:
+    if done.returncode not in well:
         raise DiskError(f"{' '.join(command)}: {done.stderr.strip()}. A disk of its own needs root and loop devices.")

@@ -20,6 +20,7 @@ from torture.changes import (
     take_broker_away,
     take_leader_away,
 )
+from torture.checkpoint_faults import fill_disk, make_disk_read_only, start_on_copy, start_on_older_copy
 from torture.death import Order, Victim, carried_out, give, withdraw
 from torture.decks import MachineFault
 from torture.machine import PAUSED, lose_power, pause
@@ -215,4 +216,8 @@ _FAULTS: dict[StrEnum, Callable[[System, Round], float]] = {
     Fault.DATABASE_CUT: _cut_database,
     MachineFault.POWER_LOST: lose_power,
     **dict.fromkeys(PAUSED, pause),
+    MachineFault.DISK_FULL: fill_disk,
+    MachineFault.DISK_READ_ONLY: make_disk_read_only,
+    MachineFault.CHECKPOINT_COPIED: start_on_copy,
+    MachineFault.CHECKPOINT_OLD: start_on_older_copy,
 }

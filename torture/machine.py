@@ -28,10 +28,18 @@ def lose_power(system: System, _this: Round) -> float:
     kill(job)
     disk.unmount()
     disk.mount()
-    return _goes_on(system)  # 3
+    return goes_on(system)  # 3
 
 
-def _goes_on(system: System) -> float:
+def goes_on(system: System) -> float:
+    """Start the job, which must deliver again.
+
+    Returns:
+        When it was started (``time.time()``).
+
+    Raises:
+        NotRecoveredError: it ended by itself, or delivered nothing.
+    """
     since = time.time()
     system.restart_job()
     job = system.job
