@@ -131,7 +131,7 @@ class System:
 
     def supervise(self) -> None:
         """What an orchestrator does: start again what has ended, and slow down whoever sends too much."""
-        self._pace()
+        self.pace()
         if self.job.exit_status is not None:
             self.note_stop(self.job)
             self.restart_job()
@@ -144,7 +144,7 @@ class System:
         if self.neighbours is not None and self.neighbours.exit_status is not None:
             self.neighbours = self.start_neighbours()
 
-    def _pace(self) -> None:
+    def pace(self) -> None:
         """A machine that is too slow for the shop would be asked about more and more transactions, and rest never."""
         if time.monotonic() < self._look_behind_at:
             return
