@@ -32,6 +32,9 @@ _CONF = {
     # and its own minute between two cleanings as much again.
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.stateStore.maintenanceInterval": "15s",
+    # Without a snapshot that a power loss has torn: there may be more batches since the one before than Spark's own 50.
+    "spark.sql.streaming.stateStore.autoSnapshotRepair.enabled": "true",
+    "spark.sql.streaming.stateStore.autoSnapshotRepair.maxChangeFileReplay": "1000000",
     "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
     # does in Java what Hadoop's own does by forking chmod and readlink for every file
     "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",

@@ -162,6 +162,14 @@ class Checkpoint:
             return []
         return [str(found.getPath().getName()) for found in self._files.listStatus(self._at(folder))]
 
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Name to bytes of the files in a folder of the checkpoint."""
+        if not self._exists(folder):
+            return {}
+        return {
+            str(found.getPath().getName()): int(found.getLen()) for found in self._files.listStatus(self._at(folder))
+        }
+
     def read(self, name: str) -> bytes | None:
         """A file's bytes; None when its checksum says that they are not what was written."""
         try:

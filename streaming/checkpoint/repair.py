@@ -12,9 +12,9 @@ from checkback.exceptions import CheckpointMismatchError
 from streaming.checkpoint.folder import Checkpoint
 from streaming.checkpoint.offset_log import Entry, committed_watermark_ms, read_entry
 from streaming.checkpoint.progress import LastBatch, Progress
+from streaming.checkpoint.snapshots import SNAPSHOT, STATE, torn_snapshots
 
-_STATE = "state/0"
-"""Spark's folder of the first stateful operator; ours is the only one."""
+_CHANGES = ".changelog"
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,9 @@ class CheckpointCondition:
     """Of the batch after it; None when its file is torn, or there is none."""
     torn_state: tuple[str, ...] = ()
     """Files of the state that the next batch would begin with, and that are not what was written."""
+    torn_snapshots: tuple[str, ...] = ()
+    """Snapshots of the state that are not what was written. Spark does without: it takes the one before, and what has
+    changed since."""
     horizon_ms: int = sys.maxsize
     """No batch can have been dated after it, unless the clock was ahead."""
 
@@ -63,8 +66,8 @@ def examine(checkpoint: Checkpoint, horizon_ms: int = sys.maxsize) -> Checkpoint
     entry = None if begun is None else read_entry(begun, checkpoint.read(f"offsets/{begun}") or b"")
     watermark = None if committed is None else committed_watermark_ms(checkpoint.read(f"commits/{committed}") or b"")
     state = [] if committed is None else _state_files(checkpoint, committed + 1)
-    torn = tuple(name for name in state if not checkpoint.whole(name))
-    return CheckpointCondition(begun, entry, committed, watermark, torn, horizon_ms)
+    torn = tuple(name for name in state if name.endswith(_CHANGES) and not checkpoint.whole(name))
+    return CheckpointCondition(begun, entry, committed, watermark, torn, torn_snapshots(checkpoint), horizon_ms)
 
 
 def last_batch(found: CheckpointCondition, floor: int) -> LastBatch:
@@ -81,6 +84,7 @@ def repairs(checkpoint: Checkpoint, found: CheckpointCondition, progress: Sequen
     2. The newest entry that stays, and the one before it, have to be whole: Spark starts from them.
     3. A torn file of the commit log goes: its batch is repeated. So does the commit of the batch that wrote torn
        state: it writes it again.
+    4. Torn snapshots go: else Spark would take one for the oldest that it has to keep, and remove the whole one before.
 
     Returns:
         The files to be removed, in this order.
@@ -100,7 +104,7 @@ def repairs(checkpoint: Checkpoint, found: CheckpointCondition, progress: Sequen
             checkpoint.entry(batch)
     if found.commit_torn or found.torn_state:  # 3
         removed.append(f"commits/{found.committed}")
-    return removed
+    return [*removed, *(name for name in found.torn_snapshots if name not in removed)]  # 4
 
 
 def _cannot_go(checkpoint: Checkpoint, found: CheckpointCondition, batch: int) -> CheckpointMismatchError:
@@ -123,9 +127,9 @@ def _cannot_go(checkpoint: Checkpoint, found: CheckpointCondition, batch: int) -
 def _state_files(checkpoint: Checkpoint, version: int) -> list[str]:
     """The state's files of one version, which is the number of the batch that begins with it."""
     return [
-        f"{_STATE}/{partition}/{name}"
-        for partition in checkpoint.names(_STATE)
+        f"{STATE}/{partition}/{name}"
+        for partition in checkpoint.names(STATE)
         if partition.isdigit()
-        for name in checkpoint.names(f"{_STATE}/{partition}")
-        if name in (f"{version}.changelog", f"{version}.zip")
+        for name in checkpoint.names(f"{STATE}/{partition}")
+        if name in (f"{version}{_CHANGES}", f"{version}{SNAPSHOT}")
     ]

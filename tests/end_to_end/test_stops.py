@@ -176,6 +176,10 @@ def test_torn_files_of_a_power_loss_are_gone_on_from(shop: Shop) -> None:
     torn = shop.checkpoint / f"state/0/0/{shop.newest('commits') + 1}.changelog"
     torn.write_bytes(torn.read_bytes()[:10])
     shop.deliver()
+    snapshot = shop.checkpoint / f"state/0/0/{shop.newest('commits') + 1}.zip"
+    snapshot.write_bytes(b"")
+    shop.deliver()
+    assert not snapshot.exists() or snapshot.stat().st_size
 
 
 def test_a_torn_entry_whose_batch_is_in_kafka_stops_the_job(shop: Shop) -> None:

@@ -69,3 +69,9 @@ def test_a_finished_batch_stays_whatever_its_date() -> None:
     found = dated(NOW + 4 * DAY, committed=BEGUN)
     assert (found.given_up, found.ahead) == (False, True)
     assert repairs(FOLDER, found, progress(BEGUN + 1, BEGUN + 1)) == []
+
+
+def test_a_torn_snapshot_goes_and_its_batch_stays_though_kafka_has_a_part_of_it() -> None:
+    torn = CheckpointCondition(BEGUN, Entry(BEGUN, "", NOW, 0), BEGUN - 1, 0, torn_snapshots=("state/0/0/7.zip",))
+    assert not torn.given_up
+    assert repairs(FOLDER, torn, progress(BEGUN, BEGUN + 1)) == ["state/0/0/7.zip"]
