@@ -46,7 +46,6 @@ def goes_on(system: System) -> float:
     deadline = time.monotonic() + _GO_ON_SECONDS
 
     def came_or_ended() -> bool:
-        system.pace()
         return job.exit_status is not None or system.delivered_after(since)
 
     system.wait_until(came_or_ended, deadline - time.monotonic(), "nothing new was delivered", supervised=False)

@@ -131,7 +131,7 @@ class System:
 
     def supervise(self) -> None:
         """What an orchestrator does: start again what has ended, and slow down whoever sends too much."""
-        self.pace()
+        self._pace()
         if self.job.exit_status is not None:
             self.note_stop(self.job)
             self.restart_job()
@@ -144,7 +144,7 @@ class System:
         if self.neighbours is not None and self.neighbours.exit_status is not None:
             self.neighbours = self.start_neighbours()
 
-    def pace(self) -> None:
+    def _pace(self) -> None:
         """A machine that is too slow for the shop would be asked about more and more transactions, and rest never."""
         if time.monotonic() < self._look_behind_at:
             return
@@ -198,6 +198,7 @@ class System:
         while not holds():
             if time.monotonic() > deadline:
                 raise NotRecoveredError(f"Within {seconds:.0f} s {otherwise}.")
+            self._pace()  # always: a shop that was paused before would pause for ever
             if supervised:
                 self.supervise()
             time.sleep(_POLL_SECONDS)
