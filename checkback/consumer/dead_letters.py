@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, Self
 
 from checkback.consumer.listener import ReceivedMessage
 from checkback.consumer.retry import (
-    REASON,
     OwnTopics,
     SentBack,
     as_it_was,
@@ -16,6 +15,7 @@ from checkback.consumer.retry import (
 )
 from checkback.exceptions import OperatorError, ProtocolError
 from checkback.protocol import ID, HalfPosition, Topics, lawful_topic, refuse_own_topic
+from checkback.sent_back import REASON
 
 RESENT = "checkback-resent"
 """Of a mark: ``partition:offset`` of the letter that was resent."""

@@ -26,6 +26,7 @@ from checkback.protocol import (
     lawful_name,
     lawful_topic,
 )
+from checkback.sent_back import REASON
 
 PREFIX = "checkback-"
 ORIGIN = "checkback-origin"
@@ -41,8 +42,6 @@ WITHOUT_VALUE = "checkback-without-value"
 kafka-python writes no header without; absent when there are none."""
 KEPT = "checkback-kept-"
 """Before the name of a header that is the application's and begins as ours do, ``cb-`` or ``checkback-``."""
-REASON = "checkback-reason"
-"""Of a dead letter: why."""
 
 _MOST_REASON_BYTES = 1_000
 _MOST_TRIES = 1_000_000

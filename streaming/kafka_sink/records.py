@@ -15,6 +15,7 @@ from checkback.check_protocol import CheckRequest
 from checkback.exceptions import OwnTopicError
 from checkback.message_json import unpack
 from checkback.protocol import HalfPosition, Held, Topics
+from checkback.sent_back import dead_letter_of
 from checkback.topics import MOST_BYTES
 from state import BUNDLE, NOT_WRITTEN, OutcomeKind, rejected_op, rejected_record_offset, status_pause_ms
 from streaming.brokers.directory import Known
@@ -218,7 +219,8 @@ class RecordBuilder:
             yield found
 
     def _other(self, kind: OutcomeKind, row: dict[str, Any]) -> Record:
-        return self._own(self._of_ours(kind, row))
+        letter = self._dead_letter(row) if kind == OutcomeKind.REJECT_RECORD else None
+        return letter or self._own(self._of_ours(kind, row))
 
     def _of_ours(self, kind: OutcomeKind, row: dict[str, Any]) -> Record:
         if kind == OutcomeKind.CHECK:
@@ -297,6 +299,23 @@ class RecordBuilder:
         # what ends one comes after it, also where somebody has given the topic more than one partition
         place = row["half_partition"] % max(1, self._known.standings[self._topics.parked].partitions)
         return Record(self._topics.parked, place, row["key"], row["value"], [*ours, *headers])
+
+    def _dead_letter(self, row: dict[str, Any]) -> Record | None:
+        """Of what a consumer group has sent back, and is not taken in: else nobody would look for it.
+
+        None for all else, and where the group's dead letters do not take it; the row's reason says so then.
+        """
+        found = dead_letter_of(unpack_headers(row["headers"]), self._topics, row["reason"])
+        if found is None or row["topic"] != self._topics.half:
+            return None
+        topic, headers = found
+        self._learn([topic])
+        letter = self._tried(Record(topic, RANDOM_OR_KEYED, row["key"], row["value"], headers))
+        if isinstance(letter, Refusal):
+            row["reason"] += f"; and {topic} does not take it: {letter.reason}"
+            return None
+        self.reasons.add("rejected", row["reason"], "")
+        return letter
 
     def _rejected_op(self, row: dict[str, Any]) -> Record:
         op = rejected_op(row)

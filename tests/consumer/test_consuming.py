@@ -29,8 +29,8 @@ from checkback.consumer import (
 )
 from checkback.consumer.clients.base import Connection, KafkaAwayError, Rebalances, RefusedError
 from checkback.consumer.offsets_metadata import Stored, decode
-from checkback.consumer.retry import REASON
 from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError, OffsetGoneError
+from checkback.sent_back import REASON
 from tests.consumer.kafka_fake import FakeClient, FakeKafka
 from tests.consumer.waiting import Recording, soon
 

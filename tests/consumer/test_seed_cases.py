@@ -11,7 +11,8 @@ import pytest
 from checkback.consumer import ConsumeResult, Counts, PushConsumer, ReceivedMessage, StartAt
 from checkback.consumer.listener import Place
 from checkback.consumer.offsets_metadata import decode
-from checkback.consumer.retry import ORIGIN, REASON, TRIES, OwnTopics
+from checkback.consumer.retry import ORIGIN, TRIES, OwnTopics
+from checkback.sent_back import REASON
 from checkback.topic_reading import reading_consumer, records_as_they_come
 from tests.consumer.group import BOTH, group_of, member, stored_by
 from tests.consumer.group import write as write_everywhere

@@ -6,14 +6,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from checkback.protocol import REASON, Action, HalfPosition, Source, TransactionOptions, half_headers, op_headers
+from checkback.topics import TopicAdministration
 from streaming.fairness import fairness
 from tests.end_to_end.job import running
 from tests.place import Place, wait_until
 
 
-def _half(place: Place, name: str, group: str, options: TransactionOptions | None = None) -> HalfPosition:
+def _half(
+    place: Place, name: str, group: str, options: TransactionOptions | None = None, topic: str = ""
+) -> HalfPosition:
     producer = place.producer()
-    headers = half_headers(name, group, place.real_topic, [("trace", b"1"), ("again", b"")], options=options)
+    headers = half_headers(name, group, topic or place.real_topic, [("trace", b"1"), ("again", b"")], options=options)
     sent = producer.send(place.topics.half, b"value", headers=headers, partition=0).get(10)
     producer.close()
     return HalfPosition(sent.partition, sent.offset)
@@ -62,8 +65,17 @@ def test_a_group_over_its_quota_is_barred_until_it_is_below_also_after_a_restart
 
 
 def test_a_delay_longer_than_allowed_is_rejected(place: Place, spark: SparkSession) -> None:
-    _half(place, "too far", "shop", TransactionOptions(deliver_at_ms=4_000_000_000_000))
+    """One that a consumer group has sent back becomes a dead letter of the group."""
+    dead, far = place.topics.dead("points"), TransactionOptions(deliver_at_ms=4_000_000_000_000)
+    with TopicAdministration(place.bootstrap_servers) as administration:
+        administration.create_one(dead, 1)
+        administration.wait_for([dead])
+    _half(place, "too far", "shop", far)
+    _half(place, "too far", "points", far, place.topics.retry("points"))
     with running(place, spark, checks={"in_job": False}) as counts:
-        wait_until(lambda: counts["rejected"] == 1)
+        wait_until(lambda: counts["rejected"] == 2)
     (rejected,) = place.read(place.topics.rejected)
     assert b"transactions.delay_max (7d)" in dict(rejected.headers)[REASON]
+    (letter,) = place.read(dead)
+    assert [name for name, _ in letter.headers] == ["trace", "again", "checkback-reason"]
+    assert b"transactions.delay_max (7d)" in dict(letter.headers)["checkback-reason"]

@@ -25,6 +25,7 @@ from state import BUNDLE, OutcomeKind
 from streaming.batch import Batch, PartitionReport
 from streaming.brokers.client import SinkSettings
 from streaming.failpoints import Failpoint
+from streaming.headers import packed_headers
 from streaming.kafka_sink import beginning, transaction
 from streaming.kafka_sink.partition_writer import _known_topics, write_partition
 from streaming.kafka_sink.transaction import KafkaTransaction
@@ -423,6 +424,38 @@ def test_an_own_topic_that_refuses_stops_the_job_and_says_which_and_what_to_set(
     with pytest.raises(OwnTopicError, match=rf"{parked} refuses .* compacted, .*max\.message\.bytes=100000000"):
         sink.write(rows(undecided, outcome(sink.place.real_topic)))
     assert sink.values(sink.place.real_topic) == []
+
+
+def test_what_a_consumer_sent_back_and_is_rejected_is_a_dead_letter_of_its_group(sink: Sink) -> None:
+    """Where there is such a topic, and it takes it; else it is rejected as all others are, and the reason says so."""
+    topics = sink.place.topics
+    dead, narrow = sink.topic("dlq.points"), sink.topic("dlq.narrow", max_message_bytes=str(LIMIT))
+
+    def rejected(topic: str, value: bytes, lies_in: str = topics.half) -> dict[str, Any]:
+        headers = packed_headers([("cb-topic", topic.encode()), ("checkback-tries", b"1")])
+        return outcome(lies_in, kind=OutcomeKind.REJECT_RECORD, value=value, headers=headers, reason="too late")
+
+    sink.write(
+        rows(
+            rejected(topics.retry("points"), b"a retry"),
+            rejected(topics.retry("narrow"), b"x" * 2 * LIMIT),
+            rejected(topics.retry("nobody"), b"of nobody"),
+            rejected("orders", b"of a producer"),
+            rejected(topics.retry("points"), b"an op", lies_in=topics.op),
+            outcome(sink.place.real_topic),
+        )
+    )
+    (letter,) = sink.place.read(dead)
+    assert (letter.value, letter.headers) == (
+        b"a retry",
+        [("checkback-tries", b"1"), ("checkback-reason", b"too late")],
+    )
+    assert sink.values(narrow) == []
+    reasons = {record.value[:9]: dict(record.headers)["cb-reason"] for record in sink.place.read(topics.rejected)}
+    assert reasons.pop(b"x" * 9).startswith(f"too late; and {narrow} does not take it: it has 2,".encode())
+    assert reasons.pop(b"of nobody").startswith(f"too late; and {topics.dead('nobody')} does not take it".encode())
+    assert reasons == {b"of a prod": b"too late", b"an op": b"too late"}
+    assert sink.values(sink.place.real_topic) == [b"v"]
 
 
 def test_check_requests_of_several_messages_are_the_halfs_value(sink: Sink) -> None:
