@@ -91,7 +91,7 @@ class TransactionJob:
         self._query: StreamingQuery | None = None
         self._checks: CheckService | None = None
         self._beside: list[HeldBackWatch | Forwarder] = []
-        self._forwarder = Forwarder(self._sink_settings())
+        self._forwarder: Forwarder | None = None
 
     def start(self) -> Self:
         """Check everything, then start the query and, if the settings say so, the check service."""
@@ -175,6 +175,7 @@ class TransactionJob:
         self._observation.of(own, fairness.standing, checks.standing if checks else None)
         self._lag_group = LagGroup(sink)
         self._serving.start()
+        self._forwarder = Forwarder(sink, checkpoint, partial(claim.refuse_another, own))
         self._beside = [self._watch(sink), self._forwarder]
         for thread in self._beside:
             thread.start()
@@ -225,7 +226,8 @@ class TransactionJob:
         self._serving.start()
         if self._checks is not None:
             self._checks.raise_if_dead()
-        self._forwarder.raise_if_dead()
+        if self._forwarder is not None:
+            self._forwarder.raise_if_dead()
         try:
             ended = bool(self._query.awaitTermination(max(1, int(seconds))))
             reports = self._query.recentProgress

@@ -21,6 +21,7 @@ _VERSION = "checkback-version-"
 VERSION = 1
 """Of what a checkpoint's files mean. Raise it with each change that a program before it would take for something else,
 or would stumble over in the midst of a batch; that of ``state/codec.py`` is such a one."""
+_LATER = "checkback-later-"
 _TOPIC_IDS = ("half_topic_id", "op_topic_id")
 
 
@@ -113,6 +114,18 @@ class Checkpoint:
         for number, name in self._floors():
             if number < floor:
                 self.remove(name)
+
+    def remembers_later(self, topic_id: str) -> bool:
+        """Whether the forwarder of ``cb.later`` has stored offsets for all partitions of the topic with this id."""
+        return self._exists(self._later(topic_id))
+
+    def remember_later(self, topic_id: str) -> None:
+        """Remember that it has. The name of an empty file says it, as that of :meth:`remember_floor`."""
+        self._files.create(self._at(self._later(topic_id)), True).close()  # noqa: FBT003  (Hadoop's own: overwrite)
+
+    @staticmethod
+    def _later(topic_id: str) -> str:
+        return _LATER + topic_id.replace("/", "_").replace("+", "-")  # base 64
 
     def _floors(self) -> list[tuple[int, str]]:
         return self._numbered(_FLOOR)

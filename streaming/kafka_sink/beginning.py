@@ -118,7 +118,8 @@ class Beginning:
             _generations[self._key] = holds
             return
         transaction.begin(KnownLimits())
-        transaction.commit(*self._holds.mark(self._place.partition, following))  # 2
+        offset, group = self._holds.mark(self._place.partition, following)
+        transaction.commit([offset], group)  # 2
         self._holds.wait_for(self._place.partition, following)
         for generation in range(holds, following):
             self._fence(generation)  # 3

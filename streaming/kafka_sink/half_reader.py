@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from checkback.reaching import RECONNECT_MS
+from streaming.brokers.client import ANSWER_BYTES
 
 _ANSWER_SECONDS = 60.0
 """Kafka gives nothing for that long: it is away."""
@@ -49,6 +50,7 @@ class HalfReader:
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
+                "receive.message.max.bytes": ANSWER_BYTES,
                 # bytes in flight: a little more than is asked for
                 "queued.max.messages.kbytes": 8 * 1024,
                 "fetch.queue.backoff.ms": 5,

@@ -127,7 +127,7 @@ class _Task:
             return self._written(transaction, rules)
         except KafkaException as error:
             group = self._consumer.consumer_group_metadata()
-            raise transaction.failed(error.args[0], self._done, group) from error
+            raise transaction.failed(error.args[0], [self._done], group) from error
         except Exception:
             transaction.abort()
             raise
@@ -154,7 +154,7 @@ class _Task:
         self._pieces.refuse_missing()
         settings.failpoint(Failpoint.STATE_COMMITTED, number)
         renewal = self._beginning.renewal() if self._batch.every_partition_writes else None
-        transaction.commit(self._done, self._consumer.consumer_group_metadata(), renewal)  # 6
+        transaction.commit([self._done], self._consumer.consumer_group_metadata(), renewal)  # 6
         settings.failpoint(Failpoint.AFTER_TRANSACTION, number)
         if spans:
             spans.committed()

@@ -1,7 +1,7 @@
 """One Kafka transaction of a state partition, with a producer of its own; and what Kafka refused in it."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -56,7 +56,7 @@ REFUSED = GONE | TOO_LARGE | REFUSES_ALL | {KafkaError.INVALID_RECORD}
 """Errors that are the record's or its topic's fault. All others, a broker away or a fence, are nobody's."""
 
 _SAYS_NOTHING = frozenset({KafkaError._STATE, KafkaError._FATAL})
-_FENCED = frozenset(
+FENCED = frozenset(
     {
         KafkaError._FENCED,
         KafkaError.INVALID_PRODUCER_EPOCH,
@@ -80,10 +80,10 @@ class RefusedError(CheckbackError):
 
 
 class KafkaTransaction:
-    """Steps 2, 5 and 6 of :func:`streaming.kafka_sink.partition_writer.write_partition`.
+    """Steps 2, 5 and 6 of :func:`streaming.kafka_sink.partition_writer.write_partition`; one, or one after another.
 
     Fast path: no callback for what is delivered, only for what fails. What it learns it says when it fails: see
-    :meth:`failed`. The next transaction has a producer of its own.
+    :meth:`failed`. The transaction after one that failed has a producer of its own.
     """
 
     def __init__(self, client: dict[str, Any], timeout_ms: int, directory: TopicDirectory, progress_topic: str) -> None:
@@ -154,11 +154,13 @@ class KafkaTransaction:
         self._serve(self._producer.poll, 0)
         return written
 
-    def commit(self, done: TopicPartition, group: Any, renewal: tuple[TopicPartition, Any] | None = None) -> None:
-        """Put the progress offset, and what is to be renewed beside it, into the transaction, and commit."""
+    def commit(
+        self, done: Sequence[TopicPartition], group: Any, renewal: tuple[TopicPartition, Any] | None = None
+    ) -> None:
+        """Put the progress offsets, and what is to be renewed beside them, into the transaction, and commit."""
         if self._narrow is not None:
             self._narrow.write(self._write, self._flush)
-        add_offsets(self._producer, [done], group, _OPERATION_SECONDS)
+        add_offsets(self._producer, done, group, _OPERATION_SECONDS)
         if renewal is not None:
             offset, renewing = renewal
             add_offsets(self._producer, [offset], renewing, _OPERATION_SECONDS)
@@ -166,17 +168,17 @@ class KafkaTransaction:
         self._flush()
         self._producer.commit_transaction(self._timeout_ms / 1000)
 
-    def failed(self, error: KafkaError, done: TopicPartition, group: Any) -> Exception:
+    def failed(self, error: KafkaError, done: Sequence[TopicPartition], group: Any) -> Exception:
         """Abort, and say what ``error`` means: :class:`RefusedError`, ``TransactionTimeoutError``, or just itself.
 
         After a record was refused every call but one fails with no more than "erroneous state", and after a fatal
-        error ``produce`` says no more than that there was one. Putting the progress offset into the transaction says
+        error ``produce`` says no more than that there was one. Putting the progress offsets into the transaction says
         which; ``done`` and ``group`` are for that.
         """
         if error.code() in _SAYS_NOTHING:
             error = self._reason(done, group) or error
         if error.fatal():  # it is no longer ours to abort
-            if error.code() in _FENCED and monotonic() - self._began >= self._timeout_ms / 1000:
+            if error.code() in FENCED and monotonic() - self._began >= self._timeout_ms / 1000:
                 return TransactionTimeoutError(
                     f"Kafka aborted a batch that took longer than job.sink_transaction_timeout ("
                     f"{self._timeout_ms / 1000:g} s): make it longer, or job.max_offsets_per_trigger smaller (a batch "
@@ -212,9 +214,9 @@ class KafkaTransaction:
         with contextlib.suppress(KafkaException, SystemError):
             self._producer.abort_transaction(_ABORT_SECONDS)
 
-    def _reason(self, done: TopicPartition, group: Any) -> KafkaError | None:
+    def _reason(self, done: Sequence[TopicPartition], group: Any) -> KafkaError | None:
         try:
-            add_offsets(self._producer, [done], group, _OPERATION_SECONDS)
+            add_offsets(self._producer, done, group, _OPERATION_SECONDS)
         except KafkaException as error:
             return error.args[0]  # not the exception: with its traceback it would be in a circle with this frame
         return None

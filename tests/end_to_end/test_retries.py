@@ -71,6 +71,7 @@ def test_messages_come_again_with_the_levels_then_are_dead_and_are_resent(place:
         )
         assert levels == Counter({1: 2, 2: 1})  # the first level twice, then the second, less what it took to write
     assert counts["rejected"] == 0
+    assert len(list((place.folder / "checkpoint").glob("checkback-later-*"))) == 1
 
 
 def resend(place: Place, group: str) -> None:

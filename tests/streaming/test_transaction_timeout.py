@@ -171,11 +171,11 @@ def test_whatever_call_finds_it_out_says_so(here: Place, call: str) -> None:
         deadline = time.monotonic() + 10
         while call.startswith("produce") and time.monotonic() < deadline:
             transaction.produce([record] * (1_000 if call == "produce many" else 1))
-        transaction.commit(done, group)
+        transaction.commit([done], group)
 
     with pytest.raises(KafkaException) as error:
         find_out()
-    failed = transaction.failed(error.value.args[0], done, group)
+    failed = transaction.failed(error.value.args[0], [done], group)
     assert isinstance(failed, TransactionTimeoutError)
 
 
