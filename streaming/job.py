@@ -175,8 +175,10 @@ class TransactionJob:
         self._observation.of(own, fairness.standing, checks.standing if checks else None)
         self._lag_group = LagGroup(sink)
         self._serving.start()
-        self._forwarder = Forwarder(sink, checkpoint, partial(claim.refuse_another, own))
-        self._beside = [self._watch(sink), self._forwarder]
+        self._start_beside(sink, Forwarder(sink, checkpoint, partial(claim.refuse_another, own)))
+
+    def _start_beside(self, sink: SinkSettings, forwarder: Forwarder) -> None:
+        self._forwarder, self._beside = forwarder, [self._watch(sink), forwarder]
         for thread in self._beside:
             thread.start()
 
