@@ -275,9 +275,13 @@ class FetchLoop:
             if not work.one_by_one:
                 if self._partitions.store_some([work]):
                     self._workers.put(work.next_chunk())
-            elif self._alone is None or self._alone.stopped or not self._alone.busy:
+            elif not self._is_alone(self._alone):
                 before, self._alone = self._alone, work
                 self._hand_out_one(work, before)
+
+    def _is_alone(self, work: PartitionWork | None) -> bool:
+        """Whether a message of it is under way alone; one that is well hands out what it has, and is waited for by none."""
+        return work is not None and work.one_by_one and work.busy and not work.stopped
 
     def _hand_out_one(self, work: PartitionWork, before: PartitionWork | None) -> None:
         """``before``: that of which a message was begun alone before; that it is done must be stored, too, or the death
