@@ -1,13 +1,30 @@
-"""Half messages that a consumer group has sent back and that cannot be tried again: they become its dead letters."""
+"""Half messages that a consumer group has sent back: when each is tried again, and dead letters of all others."""
 
 from collections.abc import Sequence
 
-from checkback.protocol import CUT, RESERVED_PREFIX, TOPIC, Topics, is_topic_name
+from checkback.protocol import CUT, DELIVER_AT, MAX_MS_DIGITS, RESERVED_PREFIX, TOPIC, Topics, is_topic_name
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 REASON = "checkback-reason"
 """Of a dead letter: why."""
+PAUSE = "checkback-pause"
+"""Of a record of ``cb.later``: for how many ms it is not to be tried again, counted from when Kafka has it."""
+
+
+def due_after_pause(headers: Headers, written_ms: int) -> list[tuple[str, bytes | None]]:
+    """The headers for ``cb.half`` of a record that Kafka took at ``written_ms``, by its own clock.
+
+    A consumer says by its clock when to deliver it, and how long the pause is. Only the pause is right where that clock
+    is wrong: two hours behind, each try would follow the last one at once.
+    """
+    pauses = [content for name, content in headers if name == PAUSE]
+    others = [pair for pair in headers if pair[0] != PAUSE]
+    pause = pauses[0] if len(pauses) == 1 else None
+    if not pause or not pause.isdigit() or len(pause) > MAX_MS_DIGITS or written_ms <= 0:
+        return others
+    due = str(min(written_ms + int(pause), 10**MAX_MS_DIGITS - 1)).encode()
+    return [(name, due if name == DELIVER_AT else content) for name, content in others]
 
 
 def dead_letter_of(headers: Headers, topics: Topics, reason: str) -> tuple[str, list[tuple[str, bytes | None]]] | None:

@@ -25,7 +25,7 @@ from checkback.exceptions import (
 )
 from checkback.lost_calls import within
 from checkback.outages import Outage
-from checkback.sent_back import dead_letter_of
+from checkback.sent_back import dead_letter_of, due_after_pause
 from streaming.brokers.client import ANSWER_BYTES, SinkSettings
 from streaming.brokers.directory import Brokers, TopicDirectory
 from streaming.brokers.group_offsets import committed
@@ -90,9 +90,10 @@ class _Retry(NamedTuple):
 
     @classmethod
     def of(cls, message: Message) -> Self:
-        epoch = message.leader_epoch()
+        epoch, headers = message.leader_epoch(), headers_of(message)
         place = (message.partition() or 0, message.offset() or 0, UNKNOWN_EPOCH if epoch is None else epoch)
-        return cls(*place, message.key(), message.value(), headers_of(message))
+        due = headers if headers is None else due_after_pause(headers, message.timestamp()[1])
+        return cls(*place, message.key(), message.value(), due)
 
 
 class Forwarder:

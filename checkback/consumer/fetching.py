@@ -280,7 +280,7 @@ class FetchLoop:
                 self._hand_out_one(work, before)
 
     def _is_alone(self, work: PartitionWork | None) -> bool:
-        """Whether a message of it is under way alone; one that is well hands out what it has, and is waited for by none."""
+        """Whether a message of it is under way alone; one that is well hands out what it has: nobody waits for it."""
         return work is not None and work.one_by_one and work.busy and not work.stopped
 
     def _hand_out_one(self, work: PartitionWork, before: PartitionWork | None) -> None:

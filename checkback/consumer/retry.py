@@ -26,7 +26,7 @@ from checkback.protocol import (
     lawful_name,
     lawful_topic,
 )
-from checkback.sent_back import REASON
+from checkback.sent_back import PAUSE, REASON
 
 PREFIX = "checkback-"
 ORIGIN = "checkback-origin"
@@ -88,14 +88,16 @@ class OwnTopics(NamedTuple):
         return own
 
 
-def tried_again(message: ReceivedMessage, own: OwnTopics, deliver_at_ms: int) -> SentBack:
-    """A half message with its own decision: the job delivers it to the retry topic at that time.
+def tried_again(message: ReceivedMessage, own: OwnTopics, now_ms: int, pause_ms: int = 0) -> SentBack:
+    """A half message with its own decision: the job delivers it to the retry topic after the pause.
+
+    ``now_ms`` is this process's clock; a job from before there was ``PAUSE`` goes by it.
 
     Raises:
         ProtocolError: the job would not take it.
     """
-    deliver_at = (DELIVER_AT, str(min(deliver_at_ms, 10**MAX_MS_DIGITS - 1)).encode())
-    return _half(message, own, message.tries + 1, [deliver_at])
+    deliver_at = (DELIVER_AT, str(min(now_ms + pause_ms, 10**MAX_MS_DIGITS - 1)).encode())
+    return _half(message, own, message.tries + 1, [deliver_at, (PAUSE, str(pause_ms).encode())])
 
 
 def begun_anew(message: ReceivedMessage, own: OwnTopics) -> SentBack:

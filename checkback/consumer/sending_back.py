@@ -182,9 +182,9 @@ class SendingBack:
             reason = f"tried {message.tries + 1} times in vain"
             reason += f"; at last {parcel.failure}" if parcel.failure else ""
         if not reason:
-            at_ms = now_ms + round(self._settings.retry_delay(message.tries) * 1000)
+            pause_ms = round(self._settings.retry_delay(message.tries) * 1000)
             try:
-                return tried_again(message, self._own, at_ms)
+                return tried_again(message, self._own, now_ms, pause_ms)
             except ProtocolError as error:
                 reason = f"it cannot be tried again later: {error}"
         parcel.never_again(offset, reason)

@@ -1,9 +1,9 @@
-"""Which half messages become dead letters of a consumer group, where they cannot be tried again."""
+"""When what a consumer group has sent back is tried again; and which become its dead letters, where they cannot be."""
 
 import pytest
 
-from checkback.protocol import Topics
-from checkback.sent_back import Headers, dead_letter_of
+from checkback.protocol import DELIVER_AT, ID, Topics
+from checkback.sent_back import PAUSE, Headers, dead_letter_of, due_after_pause
 
 TOPICS = Topics("cb.")
 
@@ -36,3 +36,20 @@ def test_what_was_for_a_groups_retry_topic() -> None:
 )
 def test_what_was_for_nobody(headers: Headers) -> None:
     assert dead_letter_of(headers, TOPICS, "because") is None
+
+
+@pytest.mark.parametrize("off_ms", [0, -7_200_000, 7_200_000])
+def test_a_consumers_clock_changes_no_pause(off_ms: int) -> None:
+    written = 1_767_225_600_000
+    said = str(written + off_ms + 30_000).encode()
+    headers = [(ID, b"one"), (DELIVER_AT, said), (PAUSE, b"30000"), ("kept", None)]
+    due = str(written + 30_000).encode()
+    assert due_after_pause(headers, written) == [(ID, b"one"), (DELIVER_AT, due), ("kept", None)]
+
+
+@pytest.mark.parametrize("wrong", [None, b"", b"-1", b"soon", b"\xff", b"1" * 16])
+def test_a_pause_that_is_none_changes_nothing(wrong: bytes | None) -> None:
+    """Anybody may write there: the job looks at ``cb-deliver-at`` as it came."""
+    assert due_after_pause([(DELIVER_AT, b"7"), (PAUSE, wrong)], 1_000) == [(DELIVER_AT, b"7")]
+    assert due_after_pause([(DELIVER_AT, b"7"), (PAUSE, b"1"), (PAUSE, b"2")], 1_000) == [(DELIVER_AT, b"7")]
+    assert due_after_pause([(DELIVER_AT, b"7"), (PAUSE, b"1")], -1) == [(DELIVER_AT, b"7")]

@@ -610,6 +610,25 @@ def test_before_a_message_is_begun_alone_it_is_stored_that_the_one_before_is_don
     assert begun == [{first: (0, 1), second: (0, 0)}, {first: (1, 0), second: (0, 1)}]
 
 
+def test_nobody_waits_for_a_partition_that_is_well_again() -> None:
+    """Its first message was begun alone, and has not killed; now its hands are full."""
+    well, ill = Place("orders", 0), Place("orders", 1)
+    kafka = FakeKafka(stored_offsets={well: Stored(0, "cb1;0;1;2;1;;"), ill: Stored(0, "cb1;0;1;2;0;;")})
+    kafka.write("orders", *numbered(2), partition=well.partition)
+    kafka.write("orders", *numbered(10), partition=ill.partition)
+    go_on, seen = threading.Event(), list[int]()
+
+    def says(message: ReceivedMessage, _: int) -> ConsumeResult:
+        seen.append(message.partition)
+        if message.partition == well.partition and message.offset > 0:
+            go_on.wait(60)
+        return SUCCESS
+
+    with consumer(kafka, Recording(says), changed(store_interval=600)):
+        soon(lambda: seen.count(ill.partition) == 10)
+        go_on.set()
+
+
 def test_a_window_that_is_full_pauses_reading_until_the_old_message_ends() -> None:
     kafka = FakeKafka()
     kafka.write("orders", *numbered(400))

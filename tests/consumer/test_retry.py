@@ -60,12 +60,13 @@ def test_a_half_message_with_its_own_decision_byte_for_byte() -> None:
     message = ReceivedMessage(
         "shop.orders", 3, 812, b"k", b"v", [("cb-id", b"tx-17"), ("trace", b"1"), ("n", None)], 1_767_225_590_000
     )
-    half = tried_again(message, OWN, 1_767_225_600_000)
+    half = tried_again(message, OWN, 1_767_225_570_000, 30_000)
     assert half.headers[1:] == [
         ("cb-group", b"points"),
         ("cb-topic", b"cb.retry.points"),
         ("cb-action", b"commit"),
         ("cb-deliver-at", b"1767225600000"),
+        ("checkback-pause", b"30000"),
         ("trace", b"1"),
         ("n", b""),
         ("checkback-origin", b"shop.orders:3:812"),
@@ -127,7 +128,7 @@ def test_headers_that_begin_as_ours_do_travel_under_other_names() -> None:
         ("cb-id", b"2"),
     ]
     half = tried_again(ReceivedMessage("orders", 3, 812, None, b"v", headers), OWN, 1)
-    assert half.headers[5:9] == [
+    assert half.headers[6:10] == [
         ("checkback-kept-cb-trace", b"1"),
         ("checkback-kept-checkback-tries", b"mine"),
         ("checkback-kept-cb-none", b""),
