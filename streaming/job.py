@@ -24,6 +24,7 @@ from streaming.batch import BatchReport
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.retrying import retrying
 from streaming.brokers.topics import topic_ids
+from streaming.checkpoint.ends_in_plan import EndsInPlan
 from streaming.checkpoint.folder import Checkpoint, CheckpointFacts
 from streaming.checkpoint.half_logs import HalfLogs
 from streaming.failpoints import FailpointHook, no_failpoint
@@ -158,15 +159,21 @@ class TransactionJob:
         opening.take()  # 3
         rules.take(BatchSettings.of(settings), settings.sinks.tables, in_kafka)
         self._preconditions = BatchPreconditions(sink, claim, own, ids, clock)  # 4
-        publisher = publisher_of(rules, tables, self._failpoint)
         fairness = self._fairness = Fairness(spark, settings, self._observation.counted)
-        half_logs = HalfLogs(checkpoint, sink.client(), sink.topics)
+        ends = EndsInPlan(spark)
+        half_logs = HalfLogs(checkpoint, sink.client(), sink.topics, ends)
         self._sink = ExactlyOnceSink(
-            sink, checkpoint, self._preconditions, partitions, self._observe, publisher, half_logs
+            sink,
+            checkpoint,
+            self._preconditions,
+            partitions,
+            self._observe,
+            publisher_of(rules, tables, self._failpoint),
+            half_logs,
         )
         self._sink.before_evaluation(fairness.before)
         self._query = start_query(
-            outcome_frame(spark, settings, rules.policies(), self._failpoint), settings, self._sink
+            outcome_frame(spark, settings, rules.policies(), self._failpoint, ends), settings, self._sink
         )
         fairness.watch(self._query)
         if checks is not None:

@@ -9,6 +9,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from checkback.protocol import Topics
 from conf import Settings
 from state import Policies
+from streaming.checkpoint.ends_in_plan import EndsInPlan
 from streaming.failpoints import FailpointHook, no_failpoint
 from streaming.fairness.batch_size import FIRST_RECORDS
 from streaming.stateful.decode import INGEST_TIME, clock_rows, decode
@@ -50,11 +51,16 @@ def _batch_time() -> Column:
 
 
 def outcome_frame(
-    spark: SparkSession, settings: Settings, policies: Policies, failpoint: FailpointHook = no_failpoint
+    spark: SparkSession,
+    settings: Settings,
+    policies: Policies,
+    failpoint: FailpointHook = no_failpoint,
+    ends: EndsInPlan | None = None,
 ) -> DataFrame:
     """Everything from Kafka to the outcomes of the state machine, each batch's under its own policy."""
     topics = Topics(settings.kafka.topic_prefix)
-    decoded = decode(kafka_records(spark, settings), topics, settings.transactions.segment_size)
+    size = settings.transactions.segment_size
+    decoded = decode(kafka_records(spark, settings), topics, size, ends.of if ends else None)
     # An idle stream's watermark stands still, and with it all timers: one row a second keeps time going.
     clock = clock_rows(spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load())
     timed = decoded.unionByName(clock).coalesce(settings.job.state_partitions).withColumn(INGEST_TIME, _batch_time())

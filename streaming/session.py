@@ -1,17 +1,23 @@
 """The Spark session the query runs in."""
 
+import contextlib
+import logging
 import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from importlib import resources
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from checkback.local import spark_jars, use_java
+from checkback.local.scratch import DIRS, scratch_folders, take_scratch
 from conf import Settings
 from streaming.fairness.state_size import MANY, ROWS
 
+_LOGGER = logging.getLogger(__name__)
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 _CONF = {
@@ -74,18 +80,37 @@ def build_session(settings: Settings) -> SparkSession:
     for key, value in (_CONF | local | loopback | delta | settings.job.spark_options).items():
         builder = builder.config(key, value)
     on_ctrl_c = signal.getsignal(signal.SIGINT)
-    session = (
-        builder.config("spark.driver.memory", settings.job.driver_memory)
-        .config("spark.driver.extraJavaOptions", _java_options())
-        .config("spark.jars", ",".join(jars))
-        .config("spark.driver.extraClassPath", os.pathsep.join(jars))
-        .config("spark.executor.extraClassPath", os.pathsep.join(jars))
-        .config("spark.sql.shuffle.partitions", str(settings.job.state_partitions))
-        .getOrCreate()
-    )
+    with _scratch_of_its_own(settings):
+        session = (
+            builder.config("spark.driver.memory", settings.job.driver_memory)
+            .config("spark.driver.extraJavaOptions", _java_options())
+            .config("spark.jars", ",".join(jars))
+            .config("spark.driver.extraClassPath", os.pathsep.join(jars))
+            .config("spark.executor.extraClassPath", os.pathsep.join(jars))
+            .config("spark.sql.shuffle.partitions", str(settings.job.state_partitions))
+            .getOrCreate()
+        )
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, on_ctrl_c)  # Spark has put a handler of its own there, which raises
     return session
+
+
+@contextlib.contextmanager
+def _scratch_of_its_own(settings: Settings) -> Iterator[None]:
+    """While Spark's Java is started on this machine: name it a scratch folder of this run's."""
+    before = os.environ.get(DIRS)
+    if settings.job.master.startswith("local") and SparkContext._gateway is None:  # noqa: SLF001  (none in this process yet)
+        try:
+            own = take_scratch(scratch_folders(settings.job.spark_options))
+            os.environ[DIRS] = ",".join(str(folder) for folder in own)
+        except OSError as error:  # Spark itself says what it cannot write to
+            _LOGGER.warning("What killed runs have left in Spark's scratch folder is not removed: %s", error)
+    try:
+        yield
+    finally:
+        os.environ.pop(DIRS, None)
+        if before is not None:
+            os.environ[DIRS] = before
 
 
 def _java_options() -> str:

@@ -74,6 +74,7 @@ def _of_machine(settings: "Settings") -> "Iterator[Finding]":
     yield from _safely("jars", lambda: machine.about_jars(settings))
     yield from _safely("packages", machine.about_packages)
     yield from _safely("disk", lambda: machine.about_disk(settings))
+    yield from _safely("scratch", lambda: machine.about_scratch(settings))
 
 
 def _of_kafka(settings: "Settings") -> "Iterator[Finding]":

@@ -19,7 +19,8 @@ _NEWEST_TRIED = 21
 _PACKAGES = ("pyspark", "confluent-kafka", "kafka-python", "pandas", "pyarrow", "numpy")
 _WANTED = {"pyspark": r"4\.2\.0$", "pandas": r"2\.", "kafka-python": r"3\."}
 """How their versions must begin; the others go with what pip resolves."""
-_GIB = 1 << 30
+_MIB, _GIB = 1 << 20, 1 << 30
+_MUCH_SCRATCH = 100 * _MIB
 _LEAST_FREE = 200 << 20
 _LITTLE_FREE = 2 * _GIB
 
@@ -82,6 +83,25 @@ def about_disk(settings: Settings) -> Iterator[Finding]:
         return
     there = next(one for one in (folder, *folder.parents) if one.exists())
     yield room(there, shutil.disk_usage(there).free)
+
+
+def about_scratch(settings: Settings) -> Iterator[Finding]:
+    """What lies in Spark's scratch folder, where that is on this machine."""
+    if not settings.job.master.startswith("local"):
+        return
+    from checkback.local.scratch import left_in, scratch_folders
+
+    for folder in scratch_folders(settings.job.spark_options):
+        yield scratch(folder, *left_in(folder))
+
+
+def scratch(folder: Path, dead: int, unknown: int) -> Finding:
+    """What so many bytes there mean, of runs that were killed and of whoever else uses Spark."""
+    said = f"{dead / _MIB:,.0f} MiB of killed runs in {folder}, and {unknown / _MIB:,.0f} MiB of Spark's of others"
+    if unknown >= _MUCH_SCRATCH:
+        todo = "where no other Spark runs on this machine, remove its blockmgr-* and spark-*: no start does"
+        return warning("scratch", said, todo)
+    return ok("scratch", f"{said}; the next start removes the former" if dead else said)
 
 
 def room(place: Path, free: int) -> Finding:

@@ -2,6 +2,9 @@
 
 An op is written after its half message has its place. So when the ends are asked after the batch's ops have been
 counted off, no honest op names a place behind them; without this rule each one that does costs a segment's state.
+
+The plan is told, which rejects such ops as columns, before there are segments of them (``ends_in_plan.py``), and by a
+local property the state function.
 """
 
 import contextlib
@@ -17,6 +20,7 @@ from pyspark import SparkContext, TaskContext
 from checkback.protocol import Topics
 from state import ANYWHERE, Reach
 from streaming.brokers.retrying import retrying
+from streaming.checkpoint.ends_in_plan import EndsInPlan
 from streaming.checkpoint.folder import Checkpoint
 from streaming.checkpoint.offset_log import Entry
 
@@ -34,7 +38,10 @@ _PATIENT_SECONDS = 120.0
 class HalfLogs:
     """Asks for the ends, on the driver."""
 
-    def __init__(self, checkpoint: Checkpoint, client: Mapping[str, Any], topics: Topics) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, client: Mapping[str, Any], topics: Topics, in_plan: EndsInPlan | None = None
+    ) -> None:
+        self._in_plan = in_plan
         self._checkpoint = checkpoint
         self._admin = AdminClient(dict(client))
         self._topics = topics
@@ -53,6 +60,9 @@ class HalfLogs:
         places = sorted(int(partition) for partition in read.keys() | ends.keys())
         said = [f"{place}:{read.get(str(place), 0)}:{ends.get(str(place), -1)}" for place in places]
         context.setLocalProperty(PROPERTY, " ".join([str(entry.number), *said]))
+        if self._in_plan is not None:
+            # of a log that was cut short meanwhile, what has been read is still in the state
+            self._in_plan.tell({int(place): max(end, read.get(place, 0)) for place, end in ends.items()})
 
     def _kept(self, entry: Entry) -> dict[str, int]:
         """The ends by partition as they were asked for in the batch's first run; only where it has ops at all."""

@@ -4,6 +4,7 @@ Our own SDK writes its headers first and in one order, which is read by position
 protocol takes the slower way through a map. What breaks the protocol becomes a row with a reason.
 """
 
+from collections.abc import Callable
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -13,6 +14,7 @@ from checkback import limits, protocol
 from checkback.protocol import Topics
 from state import Event
 from state.content import KEPT_BYTES, SHUFFLED_BYTES
+from state.segment import BEYOND_REASON
 from streaming.heads import HEAD_BYTES, HEADER_HEAD_BYTES, HEADER_HEADS, KEY_HEAD_BYTES, NAME_HEAD_CHARACTERS
 
 CLOCK_PARTITION = -1
@@ -61,13 +63,19 @@ _REPLACED = "\ufffd"
 """What Java makes of bytes that are not UTF-8."""
 
 
-def decode(records: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
+Ends = Callable[[Column], Column]
+"""Of a half partition, where it ends as far as the batch knows; null where it does not."""
+
+
+def decode(records: DataFrame, topics: Topics, segment_size: int, ends: Ends | None = None) -> DataFrame:
     """Decode records of the half and the op topic.
 
     Args:
         records: what Spark's Kafka source gives with ``includeHeaders``.
         topics: names of the two topics.
         segment_size: offsets in a segment, a power of two.
+        ends: an op that names a place from there on is broken. It would get a segment of its own, which costs the batch
+            a call of Python (8 to 20 ms) only to be rejected there.
 
     Returns:
         ``COLUMNS``, one row for each record; none is lost and none raises.
@@ -87,7 +95,7 @@ def decode(records: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
     # Only for records that are not in our SDK's order. No lambda here, nor anywhere in this module: it would take
     # the whole step out of Spark's code generation, and each task would then write Java code again (30 ms).
     read = read.withColumn("found", F.when(~F.col("in_order"), F.map_from_entries("headers")))
-    return _checked(_fields(read), topics, segment_size)
+    return _checked(_fields(read), topics, segment_size, ends)
 
 
 def clock_rows(ticks: DataFrame) -> DataFrame:
@@ -168,7 +176,7 @@ def _count(text: Column, mark: str) -> Column:
     return F.length(text) - F.length(F.replace(text, F.lit(mark), F.lit(mark[1:])))
 
 
-def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
+def _checked(fields: DataFrame, topics: Topics, segment_size: int, ends: Ends | None) -> DataFrame:
     rows = fields.select(
         "*",
         F.substring_index("half", ":", 1).cast("int").alias("named_partition"),
@@ -178,7 +186,7 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int) -> DataFrame:
     rows = rows.select("*", F.coalesce(*too_large).alias("too_large"))
     rows = rows.select(
         "*",
-        F.coalesce("too_large", _broken_reason(topics)).alias("reason"),
+        F.coalesce("too_large", _broken_reason(topics), *_beyond(ends)).alias("reason"),
         F.when(F.col("is_half"), F.col("offset")).otherwise(F.col("named_offset")).alias("half_offset"),
     )
     broken = F.col("reason").isNotNull()
@@ -346,6 +354,13 @@ def _broken_reason(topics: Topics) -> Column:
         ),
     ]
     return F.coalesce(*(F.when(wrong, F.lit(reason)) for wrong, reason in rules))
+
+
+def _beyond(ends: Ends | None) -> list[Column]:
+    if ends is None:
+        return []
+    beyond = ~F.col("is_half") & (F.col("named_offset") >= ends(F.col("partition")))
+    return [F.when(beyond, F.lit(BEYOND_REASON))]
 
 
 def _size_rules() -> list[tuple[Column, str]]:

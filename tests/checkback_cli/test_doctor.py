@@ -15,7 +15,7 @@ from checkback_cli.doctor.checkpoint import about_checkpoint, mismatches, same_i
 from checkback_cli.doctor.endpoints import connect, gone, live_endpoints
 from checkback_cli.doctor.finding import Level
 from checkback_cli.doctor.job import about_port, of_facts
-from checkback_cli.doctor.machine import about_jars, about_java, about_packages, local_folder, room, unfitting
+from checkback_cli.doctor.machine import about_jars, about_java, about_packages, local_folder, room, scratch, unfitting
 from checkback_cli.doctor.settings import about_settings
 from conf import Settings, TransactionSettings
 from tests.checkback_cli.facts_made import FACTS, NOW
@@ -258,3 +258,12 @@ def test_settings_that_are_likely_not_meant() -> None:
     for part in ("mixes this machine", "http.host is 0.0.0.0", "http.token is in", "SASL_PLAINTEXT", "check_max is 0"):
         assert part in said
     assert levels(about_settings(Settings(), None, None)) == [Level.OK]
+
+
+def test_what_killed_runs_have_left() -> None:
+    mib = 1 << 20
+    assert scratch(Path("/scratch"), 0, 0).level is Level.OK
+    found = scratch(Path("/scratch"), 280 * mib, 3 * mib)
+    assert (found.level, found.said.partition(" in ")[0]) == (Level.OK, "280 MiB of killed runs")
+    assert "the next start removes" in found.said
+    assert scratch(Path("/scratch"), 0, 500 * mib).level is Level.WARNING

@@ -10,6 +10,8 @@ from checkback import protocol
 from checkback.protocol import Action, HalfPosition, Source, Topics, TransactionOptions, half_headers, op_headers
 from state import Event
 from state.outcomes import CONFLICT_REASON, FOREIGN_REASON, LATE_REASON
+from state.segment import BEYOND_REASON
+from streaming.checkpoint.ends_in_plan import EndsInPlan
 from streaming.headers import application_headers, unpack_headers
 from streaming.stateful.decode import BROKEN_KIND, HALF_KIND, OP_KIND, decode
 
@@ -311,3 +313,24 @@ def test_a_half_message_with_a_name_that_could_not_be_read_again_is_refused(spar
     rows = [(TOPICS.half, 1, 100, b"key", b"v" * size, headers, WHEN)]
     (row,) = decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE).collect()
     assert (row.kind, row.reason) == (BROKEN_KIND, "a header's name is not UTF-8, or has U+FFFD in it")
+
+
+def test_ops_behind_the_end_get_no_segment_and_each_batch_finds_its_own_ends(spark: SparkSession) -> None:
+    ends = EndsInPlan(spark)
+    names = [f"1:{offset}".encode() for offset in (70, 71, 4_096 * 1_000)]
+    rows = [(TOPICS.op, 1, 100 + at, b"key", b"value", op(half=name)[1], WHEN) for at, name in enumerate(names)]
+    rows.append((TOPICS.half, 1, 5_000, b"key", b"value", half()[1], WHEN))
+    frame = decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE, ends.of)
+
+    def rejected() -> list[int]:
+        broken = [row for row in frame.collect() if row.reason == BEYOND_REASON]
+        assert all((row.kind, row.segment, row.topic) == (BROKEN_KIND, -1, TOPICS.op) for row in broken)
+        return sorted(row.offset for row in broken)
+
+    assert rejected() == []  # nothing is known yet
+    ends.tell({0: 5, 1: 71})
+    assert rejected() == [101, 102]
+    ends.tell({1: 72})
+    assert rejected() == [102]
+    ends.tell({0: 5})
+    assert rejected() == []
