@@ -12,7 +12,7 @@ from typing import NamedTuple
 from checkback.consumer.clients.base import SEND_MS, GroupClient, KafkaAwayError
 from checkback.consumer.listener import Place
 from checkback.consumer.offsets_metadata import Stored
-from checkback.consumer.settings import ConsumerSettings, StartAt
+from checkback.consumer.settings import ConsumerSettings, StartAt, WhenOffsetIsGone
 from checkback.consumer.starting import begun_before, forgotten, go_on, refuse_outside, start
 from checkback.consumer.storing import OffsetStore, StoringTurns
 from checkback.consumer.tags import TagExpression
@@ -192,16 +192,18 @@ class Partitions:
         self.on_begun()
 
     def go_on(self, offsets: Mapping[Place, int]) -> None:
-        """There is no message at these offsets.
+        """There is no message at these offsets. In the retry topic whatever lies there is to be done.
 
         Raises:
             OffsetGoneError: the setting is to stop.
         """
+        earliest, setting = WhenOffsetIsGone.EARLIEST, self._settings.when_offset_is_gone
         ours = [place for place in offsets if place in self.works]
         limits = self._client.limits(ours) if ours else {}
         starts = {}
         for place in ours:
-            found = go_on(place, offsets[place], limits[place], self._settings.when_offset_is_gone)
+            retry = place.topic == self._subscription.retry_topic
+            found = go_on(place, offsets[place], limits[place], earliest if retry else setting)
             _LOGGER.error("%s", found.said)
             starts[place] = found.stored.offset
         self._begin_at(starts)

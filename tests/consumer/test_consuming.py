@@ -319,6 +319,16 @@ def test_a_consumer_that_is_to_stop_there_says_why() -> None:
     assert kafka.stored_offsets[ORDERS].offset == 2
 
 
+@pytest.mark.parametrize("setting", [WhenOffsetIsGone.LATEST, WhenOffsetIsGone.STOP])
+def test_a_retry_topic_that_was_made_again_is_read_from_its_first_message(setting: WhenOffsetIsGone) -> None:
+    """Whatever the setting says of the topics that the group wants: what lies there was sent back by itself."""
+    retry = Place("cb.retry.points", 0)
+    kafka = FakeKafka(stored_offsets={retry: Stored(20)})
+    kafka.write(retry.topic, *numbered(3))
+    with consumer(kafka, seen := Recording(), changed(when_offset_is_gone=setting)):
+        soon(lambda: len(seen.values) == 3)
+
+
 def test_later_is_sent_back_with_what_travels_with_it() -> None:
     kafka = FakeKafka()
     kafka.write("orders", b"good", b"bad", b"ugly", key=b"k")
