@@ -86,8 +86,9 @@ class Two:
         return [found[number].leader for number in sorted(found)]
 
     def in_sync(self, topic: str) -> int:
-        """Replicas in sync of the first partition."""
-        return len(self._partitions(topic)[0].isrs)
+        """Replicas in sync of the first partition; none of a topic that this broker does not know yet."""
+        found = self._partitions(topic)
+        return len(found[0].isrs) if found else 0
 
     def _partitions(self, topic: str) -> Any:
         client = AdminClient({"bootstrap.servers": self.place.bootstrap_servers})
