@@ -15,7 +15,7 @@ from checkback_cli.dead_letters import count_letters, said_count
 from checkback_cli.progress import progress
 from conf import KafkaSettings
 
-NAMES = ("group", "topics", "members", "lag", "no offset", "to be retried", "dead letters")
+NAMES = ("group", "topics", "members", "lag", "no offset", "to be retried", "dead letters", "skipped")
 
 Delayed = Callable[[str], int | None]
 """How many messages of a producer group wait in the job; None: nobody knows."""
@@ -51,6 +51,8 @@ class ConsumerRow(NamedTuple):
     """What waits for its time in the job; None: it has no retry topic, or no job has said so."""
     dead: Counted | None = None
     """None: it has no topic of dead letters."""
+    skipped: int = 0
+    """Offsets that were gone past without handling what was there, since its offsets were last set by hand."""
 
     @property
     def lag(self) -> int | None:
@@ -88,7 +90,7 @@ def read_consumers(
 
         known = {one.name: one for one in asked.known(wanted)}
         for name in filter(wanted, ours - known.keys()):  # Kafka has forgotten its offsets, and nobody is there
-            known[name] = KnownGroup(name, 0, frozenset(), {})
+            known[name] = KnownGroup(name, 0, frozenset(), {}, {})
         ends = asked.ends({topic for one in known.values() for topic in one.topics})
         others = {topic for name, one in known.items() if name not in ours for topic in one.topics}
         others -= {*topics.all(), *(topics.retry(name) for name in ours), *(topics.dead(name) for name in ours)}
@@ -102,6 +104,7 @@ def read_consumers(
         retry = topics.retry(one.name) if one.name in retrying else None
         read = one.topics - {retry} if one.name in ours else one.topics & delivered
         row = ConsumerRow(one.name, _lags(read, one.stored, ends), one.members, dead=dead.get(one.name))
+        row = row._replace(skipped=sum(one.skipped.values()))
         if retry is not None:
             row = row._replace(retry_lag=lag_of(retry, one.stored, ends).lag, delayed=delayed(one.name))
         rows.append(row)
@@ -134,6 +137,7 @@ def cells(row: ConsumerRow) -> tuple[str, ...]:
         str(row.without_offset),
         _to_be_retried(row),
         _NONE if row.dead is None else said_count(row.dead),
+        str(row.skipped),
     )
 
 
@@ -151,6 +155,7 @@ def as_object(row: ConsumerRow) -> dict[str, Any]:
         "delayed": row.delayed,
         "dead_letters": dead[0],
         "dead_letters_at_most": dead[1],
+        "skipped": row.skipped,
     }
 
 

@@ -1,5 +1,6 @@
 """The consumer groups that read what Checkback delivers, as the brokers know them, with kafka-python."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from time import monotonic
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from kafka.errors import TopicAuthorizationFailedError
 
 from checkback.consumer.group_offsets import GroupClients, answered, stored_in
 from checkback.consumer.listener import Place
+from checkback.consumer.offsets_metadata import Stored, decode
 from checkback.polling import poll
 from checkback.protocol import ID, RESERVED_PREFIX
 
@@ -29,6 +31,8 @@ class KnownGroup(NamedTuple):
     topics: frozenset[str]
     """That its members want, or of which it has stored offsets; some may be gone."""
     stored: Mapping[Place, int]
+    skipped: Mapping[str, int]
+    """By topic: offsets that its consumers have gone past without handling what was there."""
 
 
 class AllGroups(GroupClients):
@@ -50,7 +54,7 @@ class AllGroups(GroupClients):
         names = sorted(listed)
         described = answered(lambda: self.admin.describe_groups(names))
         offsets = answered(lambda: self.admin.list_group_offsets(dict.fromkeys(names)))
-        return [_known(listed[name], described[name], stored_in(offsets[name])) for name in names]
+        return [_known(listed[name], described[name], offsets[name]) for name in names]
 
     def ends(self, topics: Collection[str]) -> dict[Place, int]:
         """Where each partition of topics ends for ``read_committed`` consumers; none of topics that are not there."""
@@ -110,7 +114,11 @@ def was_delivered(headers: Iterable[tuple[str, bytes | None]]) -> bool:
     return {name for name, _ in headers if name.startswith(RESERVED_PREFIX)} == {ID}
 
 
-def _known(listed: Mapping[str, Any], described: Mapping[str, Any], stored: Mapping[Place, int]) -> KnownGroup:
+def _known(listed: Mapping[str, Any], described: Mapping[str, Any], answer: Mapping[TopicPartition, Any]) -> KnownGroup:
+    stored = stored_in(answer)
+    skipped = Counter[str]()
+    for place, found in answer.items():
+        skipped[place.topic] += decode(Stored(found.offset, found.metadata or "")).skipped
     topics = {place.topic for place in stored}
     for member in described["members"]:
         for part in (member["member_metadata"], member["member_assignment"]):
@@ -118,7 +126,7 @@ def _known(listed: Mapping[str, Any], described: Mapping[str, Any], stored: Mapp
     members: int | None = len(described["members"])
     if described["error"]:  # it is none of the older protocol
         members = 0 if listed.get("group_state") in _NOBODY else None
-    return KnownGroup(listed["group_id"], members, frozenset(topics), stored)
+    return KnownGroup(listed["group_id"], members, frozenset(topics), stored, +skipped)
 
 
 def _topics_in(part: Any) -> set[str]:

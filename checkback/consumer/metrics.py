@@ -70,6 +70,7 @@ _COUNTERS = (
     ("dead", "Messages that went to the dead letters."),
     ("given_up", "Messages that failed while broadcasting, and were dropped."),
     ("filtered", "Messages not wanted, by their tags."),
+    ("skipped", "Offsets gone past without handling what was there."),
 )
 
 

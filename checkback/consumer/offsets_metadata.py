@@ -2,9 +2,10 @@
 
 A text that fits into 4,096 bytes (Kafka's ``offset.metadata.max.bytes``): ``cb1;812;1;0;0;R...;``. Its parts, each with
 a semicolon behind it: the version, the offset that it belongs to, three numbers of :class:`Endings`, and nothing or a
-letter before base64: ``R`` for run lengths, ``B`` for a bitmap, the shorter of the two. Beside the offsets of a group's
-retry topic another part follows: ``T``, and eight letters for each topic that the group has begun to read. Kafka
-forgets the offsets of a topic with the topic: that they were there is known from here.
+letter before base64: ``R`` for run lengths, ``B`` for a bitmap, the shorter of the two. Two more may follow. ``T``,
+beside the offsets of a group's retry topic, and eight letters for each topic that the group has begun to read: Kafka
+forgets the offsets of a topic with the topic, and that they were there is known from here. ``S``, and how many offsets
+the group has skipped in this partition.
 
 A part without its semicolon was cut short, and what lies behind the last one is nobody's: a client may have read on in
 its memory. More *done* than was stored would be messages lost.
@@ -20,11 +21,12 @@ MOST_BYTES = 4_095
 
 _VERSION = "cb1"
 _PARTS = 6
-_RUNS, _BITS, _TOPICS = "R", "B", "T"
+_RUNS, _BITS, _TOPICS, _SKIPPED = "R", "B", "T", "S"
 _TOPIC_LETTERS = 8
 _MOST_TOPICS = 200
 _VARINT_BITS = 7
 _MOST_VARINT_BYTES = 9
+_MOST_DIGITS = 19
 
 
 class Endings(NamedTuple):
@@ -52,6 +54,8 @@ class Note(NamedTuple):
     done: tuple[range, ...] = ()
     """Done behind the offset, in order."""
     endings: Endings = Endings()
+    skipped: int = 0
+    """Offsets that the group has gone past without handling what was there, since it was last set by hand."""
 
 
 def encode(
@@ -60,6 +64,7 @@ def encode(
     endings: Endings = Endings(),  # noqa: B008  (a frozen one)
     most_bytes: int = MOST_BYTES,
     topics: Collection[str] = (),
+    skipped: int = 0,
 ) -> Stored:
     """Spell what is done behind a position.
 
@@ -71,27 +76,35 @@ def encode(
         endings: how readers have ended.
         most_bytes: of the whole text.
         topics: that the group has begun to read; of more than 200 nothing is said.
+        skipped: see :class:`Note`.
     """
-    begun = f"{_TOPICS}{''.join(map(_letters, sorted(topics)))};" if 0 < len(topics) <= _MOST_TOPICS else ""
-    if not done and endings == Endings() and not begun:
+    tail = f"{_TOPICS}{''.join(map(_letters, sorted(topics)))};" if 0 < len(topics) <= _MOST_TOPICS else ""
+    tail += f"{_SKIPPED}{skipped};" if skipped else ""
+    if not done and endings == Endings() and not tail:
         return Stored(position)
     head = ";".join((_VERSION, str(position), *(str(int(number)) for number in endings), ""))
-    room = (most_bytes - len(head) - len(begun) - 2) * 3 // 4
+    room = (most_bytes - len(head) - len(tail) - 2) * 3 // 4
     if not done or room <= 0:
-        return Stored(position, f"{head};{begun}")
+        return Stored(position, f"{head};{tail}")
     runs, in_runs = _runs(position, done, room)
     bits, in_bits = _bits(position, done, room)
     shorter = (in_runs, -len(runs)) >= (in_bits, -len(bits))
     kind, content = (_RUNS, runs) if shorter else (_BITS, bits)
-    return Stored(position, f"{head}{kind}{urlsafe_b64encode(content).rstrip(b'=').decode()};{begun}")
+    return Stored(position, f"{head}{kind}{urlsafe_b64encode(content).rstrip(b'=').decode()};{tail}")
 
 
 def has_begun(stored: Stored, topic: str) -> bool | None:
     """Whether the group has begun to read a topic, as what is stored for its retry topic says; None: it does not."""
-    begun, end, _ = "".join(stored.metadata.split(";", _PARTS)[_PARTS:]).partition(";")
-    if not end or not begun.startswith(_TOPICS):
+    begun = _more(stored.metadata, _TOPICS)
+    if begun is None:
         return None
-    return _letters(topic) in {begun[at : at + _TOPIC_LETTERS] for at in range(1, len(begun), _TOPIC_LETTERS)}
+    return _letters(topic) in {begun[at : at + _TOPIC_LETTERS] for at in range(0, len(begun), _TOPIC_LETTERS)}
+
+
+def _more(metadata: str, kind: str) -> str | None:
+    """One of the parts that may follow, without its letter; None where it does not, or was cut short."""
+    whole = metadata.split(";")[_PARTS:-1]
+    return next((part[1:] for part in whole if part[:1] == kind), None)
 
 
 def _letters(topic: str) -> str:
@@ -110,7 +123,12 @@ def decode(stored: Stored) -> Note:
         done = _read_ranges(position, parts[5]) if parts[5] else ()
     except ValueError:
         return Note()
-    return Note(done, Endings(bool(running), without_a_word, alone))
+    return Note(done, Endings(bool(running), without_a_word, alone), _number(_more(stored.metadata, _SKIPPED)))
+
+
+def _number(text: str | None) -> int:
+    """0 for what no offset can be."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else 0
 
 
 def _runs(position: int, done: Sequence[range], room: int) -> tuple[bytes, int]:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from checkback.consumer.clients.base import SEND_MS, GroupClient, KafkaAwayError
 from checkback.consumer.listener import Place
-from checkback.consumer.offsets_metadata import Stored
+from checkback.consumer.offsets_metadata import Stored, encode
 from checkback.consumer.settings import ConsumerSettings, StartAt, WhenOffsetIsGone
-from checkback.consumer.starting import begun_before, forgotten, go_on, refuse_outside, start
+from checkback.consumer.starting import Start, begun_before, forgotten, go_on, refuse_outside, start
 from checkback.consumer.storing import OffsetStore, StoringTurns
 from checkback.consumer.tags import TagExpression
 from checkback.consumer.work import Counts, PartitionWork, WorkRules
@@ -179,10 +179,12 @@ class Partitions:
         """
         places = sorted(self.new)
         stored = self._store.stored(places)
-        starts = stored | self._starts([place for place in places if place not in stored])
-        works = {place: self._work(place, self._known(place, starts[place])) for place in places}
+        starts = self._starts([place for place in places if place not in stored])
+        begin = stored | {place: one.stored for place, one in starts.items()}
+        works = {place: self._work(place, self._known(place, begin[place])) for place in places}
         for place, work in works.items():
             work.stored = stored.get(place, _NOTHING)
+            work.counts.skipped = starts[place].skipped if place in starts else 0
         self._store_now(works.values())
         self._client.begin({place: work.progress().position for place, work in works.items()})
         self._lost = {place: work for place, work in self._lost.items() if place not in works}
@@ -200,13 +202,15 @@ class Partitions:
         earliest, setting = WhenOffsetIsGone.EARLIEST, self._settings.when_offset_is_gone
         ours = [place for place in offsets if place in self.works]
         limits = self._client.limits(ours) if ours else {}
-        starts = {}
+        starts: dict[Place, Start] = {}
         for place in ours:
             retry = place.topic == self._subscription.retry_topic
-            found = go_on(place, offsets[place], limits[place], earliest if retry else setting)
-            _LOGGER.error("%s", found.said)
-            starts[place] = found.stored.offset
-        self._begin_at(starts)
+            before = encode(offsets[place], (), skipped=self.works[place].skipped)
+            starts[place] = go_on(place, before, limits[place], earliest if retry else setting)
+            _LOGGER.error("%s", starts[place].said)
+        self._begin_at({place: one.stored for place, one in starts.items()})
+        for place, one in starts.items():
+            self.gone[place.topic].skipped += one.skipped  # of the work that was before
 
     def reset(self, offsets: Mapping[Place, int], done: "Future[Mapping[Place, tuple[int, int]]]") -> None:
         """Set those of these that are ours to other offsets: drop what is held, store, read on from there."""
@@ -216,7 +220,7 @@ class Partitions:
         before = {place: self.works[place].progress().position for place in ours}
         try:
             refuse_outside(ours, self._client.limits(ours) if ours else {})
-            self._begin_at(ours)
+            self._begin_at({place: Stored(offset) for place, offset in ours.items()})
         except CheckbackError as error:
             done.set_exception(error)
         except BaseException as error:  # it ends the consumer, and whoever waits must not wait for ever
@@ -293,7 +297,7 @@ class Partitions:
             if (found[work.place] != work.stored or work.place in unanswered) and work.place not in unsettled
         }
 
-    def _begin_at(self, offsets: Mapping[Place, int]) -> None:
+    def _begin_at(self, offsets: Mapping[Place, Stored]) -> None:
         """Begin partitions of ours again, elsewhere."""
         if not offsets:
             return
@@ -304,7 +308,7 @@ class Partitions:
         with self._turns.turn(_TURN_SECONDS) as ours:
             if not ours or self._turns.unsettled & offsets.keys():
                 raise KafkaAwayError("A transaction takes too long; the offsets are as they were.")
-            self._put({place: Stored(offset) for place, offset in offsets.items()})
+            self._put(offsets)
         self.begin()
 
     def _known(self, place: Place, stored: Stored) -> Stored:
@@ -337,23 +341,21 @@ class Partitions:
         # before that it may be another member's that has died at its start
         return place.topic in self._begun_before or monotonic() - begun > _SETTLED_SECONDS
 
-    def _starts(self, places: Collection[Place]) -> dict[Place, Stored]:
+    def _starts(self, places: Collection[Place]) -> dict[Place, Start]:
         if not places:
             return {}
         limits = self._client.limits(places)
         by_time = self._settings.start_at is StartAt.TIMESTAMP
         at_time = self._client.offsets_at(places, self._start_ms) if by_time else {}
-        found = {}
+        found: dict[Place, Start] = {}
         for place in places:
             first = place.topic == self._subscription.retry_topic  # whatever lies there is to be done
             if not first and self._is_forgotten(place):
-                gone = forgotten(place, limits[place], self._settings.when_offset_is_gone)
-                _LOGGER.error("%s", gone.said)
-                found[place] = gone.stored
+                found[place] = forgotten(place, limits[place], self._settings.when_offset_is_gone)
+                _LOGGER.error("%s", found[place].said)
                 continue
             start_at = StartAt.FIRST if first else self._settings.start_at
             added = place.topic in self._read_before or place.partition >= self._counted.get(place.topic, 0)
-            begin = start(place, start_at, limits[place], at_time.get(place), added=added)
-            _LOGGER.info("%s", begin.said)
-            found[place] = begin.stored
+            found[place] = start(place, start_at, limits[place], at_time.get(place), added=added)
+            _LOGGER.info("%s", found[place].said)
         return found

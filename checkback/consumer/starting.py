@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from checkback.consumer.clients.base import Limits
 from checkback.consumer.listener import Place
-from checkback.consumer.offsets_metadata import Stored, has_begun
+from checkback.consumer.offsets_metadata import Stored, decode, encode, has_begun
 from checkback.consumer.settings import StartAt, WhenOffsetIsGone
 from checkback.exceptions import ConfigurationError, OffsetGoneError
 
@@ -15,6 +15,8 @@ class Start(NamedTuple):
 
     stored: Stored
     said: str
+    skipped: int = 0
+    """Offsets gone past without handling what was there; ``stored`` has these, and those of before."""
 
 
 def start(place: Place, start_at: StartAt, limits: Limits, at_time: int | None = None, *, added: bool = False) -> Start:
@@ -73,29 +75,35 @@ def forgotten(place: Place, limits: Limits, setting: WhenOffsetIsGone) -> Start:
     return _elsewhere(found, limits, setting)
 
 
-def go_on(place: Place, offset: int, limits: Limits, setting: WhenOffsetIsGone) -> Start:
-    """Where a group goes on whose offset has no message.
+def go_on(place: Place, before: Stored, limits: Limits, setting: WhenOffsetIsGone) -> Start:
+    """Where a group goes on whose offset has no message. ``before``: how far it was.
 
     Raises:
         OffsetGoneError: the setting is to stop.
     """
+    offset, deleted = before.offset, 0
     if offset < limits.first:
-        found = f"{place}: offset {offset} is gone: retention has deleted {limits.first - offset} offsets unread"
+        deleted = limits.first - offset
+        found = f"{place}: offset {offset} is gone: retention has deleted {deleted} offsets unread"
     elif offset > limits.end:
         found = f"{place}: there is no offset {offset} yet: was the topic made again?"
     else:
         found = f"{place}: what was read is not what lies before offset {offset} now: the topic was made again, or cut"
-    return _elsewhere(found, limits, setting)
+    return _elsewhere(found, limits, setting, deleted, decode(before).skipped)
 
 
-def _elsewhere(found: str, limits: Limits, setting: WhenOffsetIsGone) -> Start:
+def _elsewhere(found: str, limits: Limits, setting: WhenOffsetIsGone, deleted: int = 0, before: int = 0) -> Start:
+    """``deleted``: offsets that it had not read; ``before``: those that it had skipped already."""
     found += f" (it has {limits.first} to {limits.end}; when_offset_is_gone is {setting})."
     if setting is WhenOffsetIsGone.STOP:
         raise OffsetGoneError(
             f"{found} Set the group's offsets ('checkback offsets reset'), or choose earliest or latest."
         )
     new = limits.first if setting is WhenOffsetIsGone.EARLIEST else limits.end
-    return Start(Stored(new), f"{found} The group goes on at {new}.")
+    skipped = deleted + new - limits.first
+    if skipped:
+        found += f" {skipped} offsets are skipped ('checkback groups' shows them until somebody sets the offsets)."
+    return Start(encode(new, (), skipped=before + skipped), f"{found} The group goes on at {new}.", skipped)
 
 
 def refuse_outside(offsets: Mapping[Place, int], limits: Mapping[Place, Limits]) -> None:

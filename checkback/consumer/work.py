@@ -77,6 +77,8 @@ class Counts:
     """Failed while broadcasting, and dropped."""
     filtered: int = 0
     """Not wanted, by their tags."""
+    skipped: int = 0
+    """Offsets gone past without handling what was there: it is gone, or ``when_offset_is_gone`` says so."""
 
     def add(self, other: "Counts") -> None:
         """Those of another."""
@@ -119,6 +121,8 @@ class PartitionWork:
         self.since = since
         """When it was begun, by the consumer's clock."""
         self.counts = Counts()
+        self.skipped = note.skipped
+        """What is stored of it, see :class:`~checkback.consumer.offsets_metadata.Note`."""
         self.window = OffsetWindow(stored.offset, note.done)
         self.stored = stored
         """What is stored, as far as is known."""
@@ -308,7 +312,7 @@ class PartitionWork:
             position, done = self.window.done_ahead(besides)
         endings = self.endings if position == self._alone_at else self.endings._replace(alone=0)
         endings = endings._replace(running=False) if leaving else endings
-        return encode(position, done, endings, topics=self._rules.topics())
+        return encode(position, done, endings, topics=self._rules.topics(), skipped=self.skipped)
 
     def count(self, *, retried: int = 0, dead: int = 0, given_up: int = 0) -> None:
         """What has become of messages that have failed."""

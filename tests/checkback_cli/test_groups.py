@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaPlace
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import TopicAuthorizationFailedError
 from rich.console import Console
@@ -19,6 +20,7 @@ from checkback.consumer.dead_letter_topic import Counted
 from checkback.consumer.dead_letters import LetterPlace, mark_of
 from checkback.consumer.group_offsets import GroupOffsets
 from checkback.consumer.listener import Place, ReceivedMessage
+from checkback.consumer.offsets_metadata import Stored, encode
 from checkback.consumer.retry import OwnTopics, SentBack, dead_letter
 from checkback.exceptions import KafkaUnreachableError
 from checkback.topics import TopicAdministration
@@ -71,6 +73,11 @@ class Groups:
         with GroupOffsets(self.place.bootstrap_servers, group) as asked:
             assert asked.set({Place(topic, partition): offset for partition, offset in offsets.items()})
 
+    def store_as_consumers_do(self, group: str, place: Place, stored: Stored) -> None:
+        """Likewise, with what lies beside the offset."""
+        with closing(Consumer({"bootstrap.servers": self.place.bootstrap_servers, "group.id": group})) as consumer:
+            consumer.commit(offsets=[KafkaPlace(*place, stored.offset, stored.metadata)], asynchronous=False)
+
     def invoke(self, *arguments: str) -> Result:
         return CliRunner().invoke(app, ["groups", *arguments])
 
@@ -114,6 +121,8 @@ def test_a_group_of_ours_with_its_retries_and_dead_letters(groups: Groups) -> No
     groups.write(groups.own.retry, 3, "cb-id")
     groups.store(group, topic, {0: 5, 1: 3, 2: 0})
     groups.store(group, groups.own.retry, {0: 1})
+    groups.store_as_consumers_do(group, Place(topic, 1), encode(3, (), skipped=40))
+    groups.store_as_consumers_do(group, Place(topic, 0), encode(5, (), skipped=2))
     letters = [groups.letter(name) for name in ("one", "two", "three")]
     groups.put(mark_of(LetterPlace.parse(letters[1]), groups.own, groups.own.retry, "ada"))
     expected = {
@@ -127,13 +136,14 @@ def test_a_group_of_ours_with_its_retries_and_dead_letters(groups: Groups) -> No
         "delayed": None,
         "dead_letters": 2,
         "dead_letters_at_most": 4,
+        "skipped": 42,
     }
     assert groups.rows()["points"] == expected
     assert groups.rows("--group", "nobody") == {}
     done = groups.invoke("--group", group)
     assert done.exit_code == 0, (done.output, done.exception)
     assert [line.split("\t") for line in done.stdout.splitlines()] == [
-        [group, topic, "0", "7", "1", "2 now, ? in the job", "2", "consumer"]
+        [group, topic, "0", "7", "1", "2 now, ? in the job", "2", "42", "consumer"]
     ]
     facts = (GroupFacts(group, delayed=12), GroupFacts("other", delayed=1))
     with page(bodies(topic_prefix=groups.place.topics.prefix, groups=facts)) as url:
@@ -220,7 +230,7 @@ def test_without_kafka_the_job_is_shown_and_consumer_groups_are_tried_again(
 def test_on_a_terminal_there_are_two_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Console, "is_terminal", True)
     monkeypatch.setenv("COLUMNS", "160")
-    rows = [ConsumerRow("points", (TopicLag("shop.orders", 4, 7, 1),), 3, 2, 12, Counted(None, 20_000))]
+    rows = [ConsumerRow("points", (TopicLag("shop.orders", 4, 7, 1),), 3, 2, 12, Counted(None, 20_000), 4_711)]
     monkeypatch.setattr("checkback_cli.consumer_groups.read_consumers", lambda *_: (rows, frozenset({"secret"})))
     with page(bodies()) as url:
         said = CliRunner().invoke(app, ["groups", "--job", url])
@@ -228,7 +238,7 @@ def test_on_a_terminal_there_are_two_tables(monkeypatch: pytest.MonkeyPatch) -> 
     assert said.stdout.index("Producer groups") < said.stdout.index("quiet") < said.stdout.index("Consumer groups")
     assert "kind" not in said.stdout
     table = said.stdout.split("Consumer groups")[1]
-    for cell in ("shop.orders", "no offset", "2 now, 12 in the job", "at most 20000"):
+    for cell in ("shop.orders", "no offset", "2 now, 12 in the job", "at most 20000", "skipped", "4711"):
         assert cell in table
     assert "Could not be looked at: secret." in said.stderr
     rows.clear()
@@ -238,7 +248,7 @@ def test_on_a_terminal_there_are_two_tables(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_what_is_not_known_is_no_zero(capsys: pytest.CaptureFixture[str]) -> None:
     row = ConsumerRow("mail", tuple(TopicLag(f"t{number}", 1, None, 1) for number in range(7)), None)
-    assert cells(row) == ("mail", "t0, t1, t2, t3, t4 and 2 more", "?", "-", "7", "-", "-")
+    assert cells(row) == ("mail", "t0, t1, t2, t3, t4 and 2 more", "?", "-", "7", "-", "-", "0")
     assert (as_object(row)["lag"], as_object(row)["members"]) == (None, None)
     assert cells(ConsumerRow("gone", (), 0, None, 3))[5] == "? now, 3 in the job"
     tell_unknown(())

@@ -53,12 +53,13 @@ def test_it_fits_into_what_brokers_take() -> None:
 
 
 @settings(deadline=None)
-@given(ranges(20), ENDINGS, st.sets(st.text(max_size=9), min_size=1, max_size=9))
-def test_topics_that_were_begun_are_said_beside_the_rest(
-    given_ranges: tuple[int, list[range]], endings: Endings, topics: set[str]
+@given(ranges(20), ENDINGS, st.sets(st.text(max_size=9), min_size=1, max_size=9), st.integers(0, 10**18))
+def test_topics_that_were_begun_and_what_was_skipped_are_said_beside_the_rest(
+    given_ranges: tuple[int, list[range]], endings: Endings, topics: set[str], skipped: int
 ) -> None:
-    stored = encode(*given_ranges, endings, topics=topics)
-    assert decode(stored) == Note(tuple(given_ranges[1]), endings)
+    stored = encode(*given_ranges, endings, topics=topics, skipped=skipped)
+    assert decode(stored) == Note(tuple(given_ranges[1]), endings, skipped)
+    assert decode(encode(*given_ranges, endings, skipped=skipped)).skipped == skipped
     assert all(has_begun(stored, topic) for topic in topics)
     assert has_begun(stored, "another topic") is False
     assert has_begun(encode(*given_ranges, endings), "orders") is None
@@ -73,6 +74,12 @@ def test_of_too_many_topics_nothing_is_said_and_what_fits_is_bounded() -> None:
     assert has_begun(stored, "199")
     cut = Stored(0, stored.metadata[:-1])
     assert has_begun(cut, "199") is None
+
+
+@pytest.mark.parametrize("said", ["S", "S-1", "S1_0", "S²", "S" + "9" * 5_000, "s1", "S1"])
+def test_what_is_not_a_number_of_offsets_is_none(said: str) -> None:
+    assert decode(Stored(7, f"cb1;7;0;0;0;;{said};")).skipped == int(said == "S1")
+    assert decode(Stored(7, f"cb1;7;0;0;0;;{said}")).skipped == 0, "cut short, perhaps"
 
 
 def test_the_shorter_spelling_is_taken() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from checkback.consumer import ConsumerSettings, Place, PushConsumer, StartAt, WhenOffsetIsGone, engine
-from checkback.consumer.clients.base import NewTopic, Rebalances
-from checkback.consumer.offsets_metadata import Stored, encode
-from checkback.consumer.starting import begun_before
+from checkback.consumer.clients.base import Limits, NewTopic, Rebalances
+from checkback.consumer.offsets_metadata import Stored, decode, encode
+from checkback.consumer.starting import begun_before, go_on
 from checkback.exceptions import OffsetGoneError
 from tests.consumer.kafka_fake import FakeClient, FakeKafka
 from tests.consumer.waiting import Recording, soon
@@ -171,3 +171,40 @@ def test_which_topics_a_group_has_begun(stored: dict[Place, Stored], has_run: bo
 
 def test_a_file_of_offsets_forgets_nothing() -> None:
     assert begun_before(["orders", "returns"], "", {ORDERS: Stored(3)}, has_run=False) == {"orders"}
+
+
+@pytest.mark.parametrize(
+    ("offset", "first", "end", "setting", "new", "skipped"),
+    [
+        (4, 10, 30, WhenOffsetIsGone.EARLIEST, 10, 6),
+        (4, 10, 30, WhenOffsetIsGone.LATEST, 30, 26),
+        (40, 0, 30, WhenOffsetIsGone.EARLIEST, 0, 0),  # another topic: what was read is not in it
+        (40, 0, 30, WhenOffsetIsGone.LATEST, 30, 30),
+    ],
+)
+def test_what_is_skipped_is_added_to_what_was(
+    offset: int, first: int, end: int, setting: WhenOffsetIsGone, new: int, skipped: int
+) -> None:
+    found = go_on(ORDERS, encode(offset, (), skipped=1_000), Limits(first, end), setting)
+    assert (found.stored.offset, found.skipped) == (new, skipped)
+    assert decode(found.stored).skipped == 1_000 + skipped
+    assert ("offsets are skipped" in found.said) == (skipped > 0)
+
+
+def test_what_is_skipped_is_counted_and_stays_stored_until_somebody_sets_the_offsets() -> None:
+    kafka = that_has_run()
+    expire(kafka)
+    with points(kafka, seen := Recording(), when_offset_is_gone=WhenOffsetIsGone.LATEST) as consumer:
+        soon(lambda: ORDERS in kafka.stored_offsets)
+        assert consumer.figures().topics["orders"].skipped == 4
+        kafka.write("orders", b"new")
+        soon(lambda: kafka.stored_offsets[ORDERS].offset == 5)
+        assert decode(kafka.stored_offsets[ORDERS]).skipped == 4
+    with points(kafka, seen) as again:
+        kafka.write("orders", b"newer")
+        soon(lambda: kafka.stored_offsets[ORDERS].offset == 6)
+        assert decode(kafka.stored_offsets[ORDERS]).skipped == 4
+        assert again.figures().all.skipped == 0, "of this process"
+        again.reset({ORDERS: 6}).result(30)
+        assert decode(kafka.stored_offsets[ORDERS]).skipped == 0
+    assert seen.values == [b"new", b"newer"]
