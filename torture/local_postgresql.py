@@ -60,7 +60,8 @@ class LocalPostgresql:
     """
 
     def __init__(self, port: int | None = None) -> None:
-        self._port = port
+        self.port = port
+        """Where it listens on this machine; None: nowhere."""
         self._programs, self._be_another = _programs(), _be_another()
         self._guard: subprocess.Popen[bytes] | None = None
 
@@ -82,7 +83,7 @@ class LocalPostgresql:
     @property
     def url(self) -> URL:
         """That of its unix socket, where everybody is trusted."""
-        query = {"host": str(self._folder), **({"port": str(self._port)} if self._port else {})}
+        query = {"host": str(self._folder), **({"port": str(self.port)} if self.port else {})}
         return URL.create("postgresql+psycopg", _ADMINISTRATOR, database="postgres", query=query)
 
     @property
@@ -93,7 +94,7 @@ class LocalPostgresql:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         # without a port no TCP: the socket lies in the folder, so two servers never meet
-        address = ["listen_addresses=127.0.0.1", f"port={self._port}"] if self._port else ["listen_addresses="]
+        address = ["listen_addresses=127.0.0.1", f"port={self.port}"] if self.port else ["listen_addresses="]
         settings = [*address, f"unix_socket_directories={self._folder}", "fsync=off"]
         server = [self._programs / "postgres", "-D", self._data, *(part for one in settings for part in ("-c", one))]
         # ends the server and removes the folder even when this process is killed
@@ -116,7 +117,7 @@ class LocalPostgresql:
     def connect(self) -> psycopg.Connection:
         """As its administrator."""
         return psycopg.connect(
-            host=str(self._folder), port=self._port, user=_ADMINISTRATOR, dbname="postgres", autocommit=True
+            host=str(self._folder), port=self.port, user=_ADMINISTRATOR, dbname="postgres", autocommit=True
         )
 
     @property
