@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkback.postgres import free_port
 from tests.packaging.environments import ROOT, Environment
+from torture.local_postgresql import free_port
 
 _SECTION = re.compile(r"^## Quick start$(.*?)^## ", re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
