@@ -11,6 +11,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import InvalidReplicationFactorError, KafkaError, TopicAlreadyExistsError
 
 from checkback.exceptions import CheckpointMismatchError, ConfigurationError
+from checkback.group_admin import GroupAdmin
 from checkback.limits import MOST_RECORD_BYTES
 from checkback.protocol import Topics
 from checkback.reaching import CONNECT_MS, no_kafka
@@ -75,7 +76,7 @@ def admin_client(bootstrap_servers: str, options: Mapping[str, Any] | None = Non
     """
     client = {"bootstrap_servers": bootstrap_servers, "bootstrap_timeout_ms": CONNECT_MS, **(options or {})}
     try:
-        return KafkaAdminClient(**client)
+        return GroupAdmin(**client)
     except KafkaError as error:
         raise no_kafka(bootstrap_servers, error, "kafka.bootstrap_servers") from error
 

@@ -6,13 +6,14 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, NoError
 from kafka.structs import OffsetAndMetadata
 
 from checkback.consumer.listener import Place
 from checkback.consumer.reset_plan import Goal, PartitionOffsets, Target
 from checkback.exceptions import KafkaUnreachableError, OperatorError
+from checkback.group_admin import GroupAdmin
 from checkback.reaching import CONNECT_MS
 from checkback.topic_reading import reading_consumer
 
@@ -46,7 +47,7 @@ class GroupClients:
         self.consumer: KafkaConsumer = reading_consumer(bootstrap_servers, options=options)
         """Without a group, ``read_committed``."""
         client = {"bootstrap_servers": bootstrap_servers, "bootstrap_timeout_ms": CONNECT_MS, **(options or {})}
-        self.admin = answered(lambda: KafkaAdminClient(**client))
+        self.admin = answered(lambda: GroupAdmin(**client))
 
     def __enter__(self) -> Self:
         return self

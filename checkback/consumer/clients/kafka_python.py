@@ -22,6 +22,7 @@ from kafka.errors import (
     UnknownMemberIdError,
 )
 
+from checkback.beside_offsets import without_end
 from checkback.client_options import refuse_options
 from checkback.consumer.clients.base import (
     AT_ONCE,
@@ -36,13 +37,13 @@ from checkback.consumer.clients.base import (
     Sender,
     SharedOutAnewError,
     in_commits,
-    without_end,
 )
 from checkback.consumer.clients.kafka_python_sender import KafkaPythonSender, to_kafka
 from checkback.consumer.clients.leaving import leave_in_time
 from checkback.consumer.listener import Place, ReceivedMessage, UnreadableMessage
 from checkback.consumer.offsets_metadata import Stored
 from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError
+from checkback.group_admin import GroupAdmin
 from checkback.outages import passes
 from checkback.polling import EscapedHeaders, poll
 from checkback.reaching import CONNECT_MS, RECONNECT_MS, no_kafka
@@ -262,7 +263,7 @@ class KafkaPythonClient:
             name: value for name, value in self._connection.options.items() if name in KafkaAdminClient.DEFAULT_CONFIG
         }
         servers = self._connection.bootstrap_servers
-        return KafkaAdminClient(**{"bootstrap_timeout_ms": CONNECT_MS, **known, "bootstrap_servers": servers})
+        return GroupAdmin(**{"bootstrap_timeout_ms": CONNECT_MS, **known, "bootstrap_servers": servers})
 
 
 def _begin_anew_when_lost(consumer: Any) -> None:
