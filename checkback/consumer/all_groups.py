@@ -118,7 +118,7 @@ def _known(listed: Mapping[str, Any], described: Mapping[str, Any], answer: Mapp
     stored = stored_in(answer)
     skipped = Counter[str]()
     for place, found in answer.items():
-        skipped[place.topic] += decode(Stored(found.offset, found.metadata or "")).skipped
+        skipped[place.topic] += decode(Stored(found.offset, found.metadata or "")).kept.skipped
     topics = {place.topic for place in stored}
     for member in described["members"]:
         for part in (member["member_metadata"], member["member_assignment"]):

@@ -70,7 +70,8 @@ class FetchLoop:
         self._next_look = monotonic() + _LOOK_SECONDS
         self._next_count = monotonic() + _MORE_PARTITIONS_SECONDS
         self._say_waiting_at: float | None = monotonic() + _SAY_WAITING_SECONDS
-        self._topic_ids: dict[str, str] = {}
+        self._gone: dict[Place, int | None] = {}
+        """Where nothing more can be read, and what was read is handled first; None: it is not what was read on from."""
         self._made_again: SimpleQueue[str] = SimpleQueue()
         self.ends: dict[Place, int] = {}
         """Ends of partitions, as they were last heard of."""
@@ -89,9 +90,10 @@ class FetchLoop:
         One that is another than before has other messages at the same offsets, and clients may read on as if it were
         the same: what lies before was never read.
         """
+        known = self._partitions.topic_ids
         for topic, found in ids.items():
-            if self._topic_ids.setdefault(topic, found) != found:
-                self._topic_ids[topic] = found
+            if known.setdefault(topic, found) != found:
+                known[topic] = found
                 self._made_again.put(topic)
 
     def run(self, stopping: threading.Event) -> None:
@@ -133,7 +135,8 @@ class FetchLoop:
         try:
             polled = self._client.poll(self._patience(), self._most())
         except OffsetsGoneError as error:
-            self._partitions.go_on(error.offsets)
+            self._read_no_more(error.offsets)
+            self._go_on_where_gone()
             return
         if polled:
             self._take(polled)
@@ -146,6 +149,7 @@ class FetchLoop:
             self._partitions.begin()
         self._reset_now()
         self._read_made_again()
+        self._go_on_where_gone()
         self._store(now)
 
     def _take(self, polled: Mapping[Place, Sequence[ReceivedMessage]]) -> None:
@@ -227,12 +231,25 @@ class FetchLoop:
     def _read_made_again(self) -> None:
         while not self._made_again.empty():
             topic = self._made_again.get()
-            works = [work for place, work in self._partitions.works.items() if place.topic == topic]
-            try:
-                self._partitions.go_on({work.place: work.progress().position for work in works})
-            except KafkaAwayError:
-                self._made_again.put(topic)
-                raise
+            self._read_no_more(dict.fromkeys(place for place in self._partitions.works if place.topic == topic))
+
+    def _read_no_more(self, places: Mapping[Place, int | None]) -> None:
+        """Nothing is asked of these any more: it would be refused each time, and nothing else be read."""
+        self._gone |= places
+        self._client.pause([place for place in places if place in self._partitions.works])
+
+    def _go_on_where_gone(self) -> None:
+        """As soon as what was read of a partition is handled: it cannot be read again.
+
+        While Kafka is away this raises, and is tried again.
+        """
+        works = self._partitions.works
+        self._gone = {place: offset for place, offset in self._gone.items() if place in works}
+        for place, offset in list(self._gone.items()):
+            position, _, held = works[place].progress()
+            if not held:
+                self._partitions.go_on({place: position if offset is None else offset}, made_again=offset is None)
+                del self._gone[place]
 
     def _reset_now(self) -> None:
         while True:
@@ -261,7 +278,11 @@ class FetchLoop:
         if full:
             self._client.pause(full)
             self._paused |= {place: works[place] for place in full}
-        roomy = [place for place, work in self._paused.items() if work.roomy and work.bytes <= share / 2]
+        roomy = [
+            place
+            for place, work in self._paused.items()
+            if work.roomy and work.bytes <= share / 2 and place not in self._gone
+        ]
         if roomy and held <= most / 2:
             self._client.resume(roomy)
             for place in roomy:

@@ -2,16 +2,18 @@
 
 A text that fits into 4,096 bytes (Kafka's ``offset.metadata.max.bytes``): ``cb1;812;1;0;0;R...;``. Its parts, each with
 a semicolon behind it: the version, the offset that it belongs to, three numbers of :class:`Endings`, and nothing or a
-letter before base64: ``R`` for run lengths, ``B`` for a bitmap, the shorter of the two. Two more may follow. ``T``,
-beside the offsets of a group's retry topic, and eight letters for each topic that the group has begun to read: Kafka
-forgets the offsets of a topic with the topic, and that they were there is known from here. ``S``, and how many offsets
-the group has skipped in this partition.
+letter before base64: ``R`` for run lengths, ``B`` for a bitmap, the shorter of the two. Up to three more follow
+(:class:`Kept`). ``T``, beside the offsets of a group's retry topic, and eight letters for each topic that the group has
+begun to read: Kafka forgets the offsets of a topic with the topic, and that they were there is known from here. ``S``,
+and how many offsets the group has skipped in this partition. ``I``, and eight letters for the topic's id: one that is
+made again with the same name has other messages at the same offsets.
 
 A part without its semicolon was cut short, and what lies behind the last one is nobody's: a client may have read on in
 its memory. More *done* than was stored would be messages lost.
 """
 
 import hashlib
+import string
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
@@ -21,12 +23,16 @@ MOST_BYTES = 4_095
 
 _VERSION = "cb1"
 _PARTS = 6
-_RUNS, _BITS, _TOPICS, _SKIPPED = "R", "B", "T", "S"
+_RUNS, _BITS, _TOPICS, _SKIPPED, _ID = "R", "B", "T", "S", "I"
 _TOPIC_LETTERS = 8
 _MOST_TOPICS = 200
 _VARINT_BITS = 7
 _MOST_VARINT_BYTES = 9
 _MOST_DIGITS = 19
+_MOST_OFFSET = 2**63 - 1
+_MOST_ENDINGS = 1_000_000
+"""Nobody has come to so many."""
+_LETTERS = frozenset(string.ascii_letters + string.digits + "-_")
 
 
 class Endings(NamedTuple):
@@ -48,14 +54,24 @@ class Stored(NamedTuple):
     metadata: str = ""
 
 
+class Kept(NamedTuple):
+    """What is known of a partition wherever its offset goes."""
+
+    skipped: int = 0
+    """Offsets that the group has gone past without handling what was there, since it was last set by hand."""
+    begun: frozenset[str] = frozenset()
+    """:func:`letters` of the topics that the group has begun to read; of its retry topic only."""
+    topic: str = ""
+    """:func:`letters` of the topic's id; empty: it is not known."""
+
+
 class Note(NamedTuple):
     """What :func:`decode` reads."""
 
     done: tuple[range, ...] = ()
     """Done behind the offset, in order."""
     endings: Endings = Endings()
-    skipped: int = 0
-    """Offsets that the group has gone past without handling what was there, since it was last set by hand."""
+    kept: Kept = Kept()
 
 
 def encode(
@@ -64,7 +80,7 @@ def encode(
     endings: Endings = Endings(),  # noqa: B008  (a frozen one)
     most_bytes: int = MOST_BYTES,
     topics: Collection[str] = (),
-    skipped: int = 0,
+    kept: Kept = Kept(),  # noqa: B008  (likewise)
 ) -> Stored:
     """Spell what is done behind a position.
 
@@ -75,11 +91,13 @@ def encode(
         done: ranges behind it, in order, none touching the next, as :meth:`OffsetWindow.done_ahead` gives them.
         endings: how readers have ended.
         most_bytes: of the whole text.
-        topics: that the group has begun to read; of more than 200 nothing is said.
-        skipped: see :class:`Note`.
+        topics: that the group has begun to read, beside those that were kept; of more than 200 nothing is said.
+        kept: what else is known.
     """
-    tail = f"{_TOPICS}{''.join(map(_letters, sorted(topics)))};" if 0 < len(topics) <= _MOST_TOPICS else ""
-    tail += f"{_SKIPPED}{skipped};" if skipped else ""
+    begun = kept.begun | {letters(topic) for topic in topics}
+    tail = f"{_TOPICS}{''.join(sorted(begun))};" if 0 < len(begun) <= _MOST_TOPICS else ""
+    tail += f"{_SKIPPED}{min(kept.skipped, _MOST_OFFSET)};" if kept.skipped else ""
+    tail += f"{_ID}{kept.topic};" if kept.topic else ""
     if not done and endings == Endings() and not tail:
         return Stored(position)
     head = ";".join((_VERSION, str(position), *(str(int(number)) for number in endings), ""))
@@ -96,9 +114,16 @@ def encode(
 def has_begun(stored: Stored, topic: str) -> bool | None:
     """Whether the group has begun to read a topic, as what is stored for its retry topic says; None: it does not."""
     begun = _more(stored.metadata, _TOPICS)
-    if begun is None:
-        return None
-    return _letters(topic) in {begun[at : at + _TOPIC_LETTERS] for at in range(0, len(begun), _TOPIC_LETTERS)}
+    return None if begun is None else letters(topic) in _parted(begun)
+
+
+def _parted(begun: str) -> frozenset[str]:
+    parts = {begun[at : at + _TOPIC_LETTERS] for at in range(0, len(begun), _TOPIC_LETTERS)}
+    return frozenset(part for part in parts if _is_letters(part))
+
+
+def _is_letters(text: str) -> bool:
+    return len(text) == _TOPIC_LETTERS and all(one in _LETTERS for one in text)
 
 
 def _more(metadata: str, kind: str) -> str | None:
@@ -107,7 +132,8 @@ def _more(metadata: str, kind: str) -> str | None:
     return next((part[1:] for part in whole if part[:1] == kind), None)
 
 
-def _letters(topic: str) -> str:
+def letters(topic: str) -> str:
+    """Eight that stand for a topic's name or id, nearly always for no other."""
     return urlsafe_b64encode(hashlib.sha256(topic.encode()).digest()[: _TOPIC_LETTERS * 3 // 4]).decode()
 
 
@@ -118,17 +144,23 @@ def decode(stored: Stored) -> Note:
         return Note()
     try:
         position, running, without_a_word, alone = (int(part) for part in parts[1:5])
-        if position != stored.offset or min(without_a_word, alone) < 0:
+        if position != stored.offset or not all(0 <= one <= _MOST_ENDINGS for one in (without_a_word, alone)):
             return Note()
         done = _read_ranges(position, parts[5]) if parts[5] else ()
     except ValueError:
         return Note()
-    return Note(done, Endings(bool(running), without_a_word, alone), _number(_more(stored.metadata, _SKIPPED)))
+    return Note(done, Endings(bool(running), without_a_word, alone), _kept(stored.metadata))
+
+
+def _kept(metadata: str) -> Kept:
+    begun, topic = _more(metadata, _TOPICS) or "", _more(metadata, _ID) or ""
+    return Kept(_number(_more(metadata, _SKIPPED)), _parted(begun), topic if _is_letters(topic) else "")
 
 
 def _number(text: str | None) -> int:
     """0 for what no offset can be."""
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else 0
+    lawful = text and text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    return min(int(text), _MOST_OFFSET) if text and lawful else 0
 
 
 def _runs(position: int, done: Sequence[range], room: int) -> tuple[bytes, int]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from checkback.consumer.clients.base import SEND_MS, GroupClient, KafkaAwayError
 from checkback.consumer.listener import Place
-from checkback.consumer.offsets_metadata import Stored, encode
+from checkback.consumer.offsets_metadata import Kept, Stored, decode, letters
 from checkback.consumer.settings import ConsumerSettings, StartAt, WhenOffsetIsGone
 from checkback.consumer.starting import Start, begun_before, forgotten, go_on, refuse_outside, start
 from checkback.consumer.storing import OffsetStore, StoringTurns
@@ -90,6 +90,8 @@ class Partitions:
         self._begun_here: dict[Place, float] = {}
         """When this process first began each, by its clock."""
         self.works: dict[Place, PartitionWork] = {}
+        self.topic_ids: dict[str, str] = {}
+        """What tells topics from others of the same name, as far as it is known; another thread adds to it."""
         self.new = set[Place]()
         """Ours, and not begun yet."""
         self.gone: dict[str, Counts] = {}
@@ -179,7 +181,7 @@ class Partitions:
         """
         places = sorted(self.new)
         stored = self._store.stored(places)
-        starts = self._starts([place for place in places if place not in stored])
+        starts = self._starts([place for place in places if place not in stored]) | self._started_again(stored)
         begin = stored | {place: one.stored for place, one in starts.items()}
         works = {place: self._work(place, self._known(place, begin[place])) for place in places}
         for place, work in works.items():
@@ -193,20 +195,19 @@ class Partitions:
         self.new.difference_update(places)
         self.on_begun()
 
-    def go_on(self, offsets: Mapping[Place, int]) -> None:
-        """There is no message at these offsets. In the retry topic whatever lies there is to be done.
+    def go_on(self, offsets: Mapping[Place, int], *, made_again: bool = False) -> None:
+        """There is no message at these offsets, or these were of another topic. What was read before is handled.
 
         Raises:
             OffsetGoneError: the setting is to stop.
         """
-        earliest, setting = WhenOffsetIsGone.EARLIEST, self._settings.when_offset_is_gone
         ours = [place for place in offsets if place in self.works]
         limits = self._client.limits(ours) if ours else {}
         starts: dict[Place, Start] = {}
         for place in ours:
-            retry = place.topic == self._subscription.retry_topic
-            before = encode(offsets[place], (), skipped=self.works[place].skipped)
-            starts[place] = go_on(place, before, limits[place], earliest if retry else setting)
+            work = self.works[place]
+            before = work.at(offsets[place], self._here(place, work.kept))
+            starts[place] = go_on(place, before, limits[place], self._setting(place), made_again=made_again)
             _LOGGER.error("%s", starts[place].said)
         self._begin_at({place: one.stored for place, one in starts.items()})
         for place, one in starts.items():
@@ -220,7 +221,8 @@ class Partitions:
         before = {place: self.works[place].progress().position for place in ours}
         try:
             refuse_outside(ours, self._client.limits(ours) if ours else {})
-            self._begin_at({place: Stored(offset) for place, offset in ours.items()})
+            kept = {place: self.works[place].kept._replace(skipped=0) for place in ours}
+            self._begin_at({place: self.works[place].at(offset, kept[place]) for place, offset in ours.items()})
         except CheckbackError as error:
             done.set_exception(error)
         except BaseException as error:  # it ends the consumer, and whoever waits must not wait for ever
@@ -324,7 +326,30 @@ class Partitions:
 
     def _work(self, place: Place, stored: Stored) -> PartitionWork:
         rules = self._subscription.rules(place.topic, self._settings, self._begun_topics)
-        return PartitionWork(place, stored, rules, monotonic())
+        work = PartitionWork(place, stored, rules, monotonic())
+        work.kept = self._here(place, work.kept)
+        return work
+
+    def _here(self, place: Place, kept: Kept) -> Kept:
+        """With the topic that is there now."""
+        found = self.topic_ids.get(place.topic)
+        return kept._replace(topic=letters(found)) if found else kept
+
+    def _setting(self, place: Place) -> WhenOffsetIsGone:
+        """In the retry topic whatever lies there is to be done."""
+        retry = place.topic == self._subscription.retry_topic
+        return WhenOffsetIsGone.EARLIEST if retry else self._settings.when_offset_is_gone
+
+    def _started_again(self, stored: Mapping[Place, Stored]) -> dict[Place, Start]:
+        """Where what is stored is of another topic of the same name."""
+        kept = {place: decode(one).kept for place, one in stored.items()}
+        again = [place for place, one in kept.items() if one.topic and one.topic != self._here(place, one).topic]
+        limits = self._client.limits(again) if again else {}
+        found: dict[Place, Start] = {}
+        for place in again:
+            found[place] = go_on(place, stored[place], limits[place], self._setting(place), made_again=True)
+            _LOGGER.error("%s", found[place].said)
+        return found
 
     def _begun_topics(self) -> Collection[str]:
         """All that are there: whoever has their partitions has begun them."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from checkback.consumer.clients.base import Limits
 from checkback.consumer.listener import Place
-from checkback.consumer.offsets_metadata import Stored, decode, encode, has_begun
+from checkback.consumer.offsets_metadata import Kept, Stored, decode, encode, has_begun
 from checkback.consumer.settings import StartAt, WhenOffsetIsGone
 from checkback.exceptions import ConfigurationError, OffsetGoneError
 
@@ -75,25 +75,42 @@ def forgotten(place: Place, limits: Limits, setting: WhenOffsetIsGone) -> Start:
     return _elsewhere(found, limits, setting)
 
 
-def go_on(place: Place, before: Stored, limits: Limits, setting: WhenOffsetIsGone) -> Start:
-    """Where a group goes on whose offset has no message. ``before``: how far it was.
+def go_on(
+    place: Place, before: Stored, limits: Limits, setting: WhenOffsetIsGone, *, made_again: bool = False
+) -> Start:
+    """Where a group goes on whose offset has no message.
+
+    Args:
+        place: the partition.
+        before: how far it was, and what was done behind that.
+        limits: of the partition.
+        setting: the consumer's.
+        made_again: it was as far in another topic of this name, or in what has been cut off from it.
 
     Raises:
         OffsetGoneError: the setting is to stop.
     """
-    offset, deleted = before.offset, 0
-    if offset < limits.first:
-        deleted = limits.first - offset
+    offset, deleted, note = before.offset, 0, decode(before)
+    if made_again:
+        found = f"{place}: what was read before offset {offset} is not there now: the topic was made again, or cut"
+    elif offset < limits.first:
+        deleted = limits.first - offset - sum(len(range(one.start, min(one.stop, limits.first))) for one in note.done)
         found = f"{place}: offset {offset} is gone: retention has deleted {deleted} offsets unread"
     elif offset > limits.end:
         found = f"{place}: there is no offset {offset} yet: was the topic made again?"
     else:
         found = f"{place}: what was read is not what lies before offset {offset} now: the topic was made again, or cut"
-    return _elsewhere(found, limits, setting, deleted, decode(before).skipped)
+    return _elsewhere(found, limits, setting, deleted, note.kept)
 
 
-def _elsewhere(found: str, limits: Limits, setting: WhenOffsetIsGone, deleted: int = 0, before: int = 0) -> Start:
-    """``deleted``: offsets that it had not read; ``before``: those that it had skipped already."""
+def _elsewhere(
+    found: str,
+    limits: Limits,
+    setting: WhenOffsetIsGone,
+    deleted: int = 0,
+    kept: Kept = Kept(),  # noqa: B008  (a frozen one)
+) -> Start:
+    """``deleted``: offsets that it had not handled; ``kept``: what was known before."""
     found += f" (it has {limits.first} to {limits.end}; when_offset_is_gone is {setting})."
     if setting is WhenOffsetIsGone.STOP:
         raise OffsetGoneError(
@@ -103,7 +120,8 @@ def _elsewhere(found: str, limits: Limits, setting: WhenOffsetIsGone, deleted: i
     skipped = deleted + new - limits.first
     if skipped:
         found += f" {skipped} offsets are skipped ('checkback groups' shows them until somebody sets the offsets)."
-    return Start(encode(new, (), skipped=before + skipped), f"{found} The group goes on at {new}.", skipped)
+    stored = encode(new, (), kept=kept._replace(skipped=kept.skipped + skipped))
+    return Start(stored, f"{found} The group goes on at {new}.", skipped)
 
 
 def refuse_outside(offsets: Mapping[Place, int], limits: Mapping[Place, Limits]) -> None:

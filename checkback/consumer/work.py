@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from checkback.consumer import endings as ends
 from checkback.consumer.listener import NOT_UTF_8, Place, ReceivedMessage, UnreadableMessage
-from checkback.consumer.offsets_metadata import Endings, Stored, decode, encode
+from checkback.consumer.offsets_metadata import Endings, Kept, Stored, decode, encode
 from checkback.consumer.retry import as_it_was
 from checkback.consumer.settings import ConsumerSettings, Order
 from checkback.consumer.tags import TagExpression
@@ -121,8 +121,8 @@ class PartitionWork:
         self.since = since
         """When it was begun, by the consumer's clock."""
         self.counts = Counts()
-        self.skipped = note.skipped
-        """What is stored of it, see :class:`~checkback.consumer.offsets_metadata.Note`."""
+        self.kept = note.kept
+        """What is stored beside the offset, wherever that goes."""
         self.window = OffsetWindow(stored.offset, note.done)
         self.stored = stored
         """What is stored, as far as is known."""
@@ -339,7 +339,11 @@ class PartitionWork:
             position, done = self.window.done_ahead(besides)
         endings = self.endings if position == self._alone_at else self.endings._replace(alone=0)
         endings = endings._replace(running=False) if leaving else endings
-        return encode(position, done, endings, topics=self._rules.topics(), skipped=self.skipped)
+        return encode(position, done, endings, topics=self._rules.topics(), kept=self.kept)
+
+    def at(self, offset: int, kept: Kept) -> Stored:
+        """What to store where it goes on at another offset."""
+        return encode(offset, (), topics=self._rules.topics(), kept=kept)
 
     def count(self, *, retried: int = 0, dead: int = 0, given_up: int = 0) -> None:
         """What has become of messages that have failed."""

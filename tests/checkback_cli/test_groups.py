@@ -20,7 +20,7 @@ from checkback.consumer.dead_letter_topic import Counted
 from checkback.consumer.dead_letters import LetterPlace, mark_of
 from checkback.consumer.group_offsets import GroupOffsets
 from checkback.consumer.listener import Place, ReceivedMessage
-from checkback.consumer.offsets_metadata import Stored, encode
+from checkback.consumer.offsets_metadata import Kept, Stored, encode
 from checkback.consumer.retry import OwnTopics, SentBack, dead_letter
 from checkback.exceptions import KafkaUnreachableError
 from checkback.topics import TopicAdministration
@@ -121,8 +121,8 @@ def test_a_group_of_ours_with_its_retries_and_dead_letters(groups: Groups) -> No
     groups.write(groups.own.retry, 3, "cb-id")
     groups.store(group, topic, {0: 5, 1: 3, 2: 0})
     groups.store(group, groups.own.retry, {0: 1})
-    groups.store_as_consumers_do(group, Place(topic, 1), encode(3, (), skipped=40))
-    groups.store_as_consumers_do(group, Place(topic, 0), encode(5, (), skipped=2))
+    groups.store_as_consumers_do(group, Place(topic, 1), encode(3, (), kept=Kept(40)))
+    groups.store_as_consumers_do(group, Place(topic, 0), encode(5, (), kept=Kept(2)))
     letters = [groups.letter(name) for name in ("one", "two", "three")]
     groups.put(mark_of(LetterPlace.parse(letters[1]), groups.own, groups.own.retry, "ada"))
     expected = {

@@ -40,6 +40,9 @@ class FakeKafka:
     """What happens within the next polls."""
     topics: dict[str, int] = field(default_factory=lambda: {"cb.later": 1})
     topic_ids: dict[str, str] = field(default_factory=dict)
+    """Of others nothing is said, as by old brokers."""
+    limits_away: int = 0
+    """So many times nobody says where partitions begin and end."""
     coordinator_hangs: bool = False
     """The next offsets that are stored outside a transaction are under way until it answers again; nothing else is."""
     under_way: dict[Place, Stored] | None = None
@@ -87,10 +90,12 @@ class FakeClient:
             self.kafka.rebalances.get()(self.joined)
         found = {}
         for place, position in self.positions.items():
+            if place in self.paused:  # of these nothing is asked
+                continue
             log, first = self.kafka.logs.get(place, []), self.kafka.first.get(place, 0)
             if not first <= position <= len(log):
                 raise OffsetsGoneError({place: position})
-            if place not in self.paused and position < len(log) and most > 0:
+            if position < len(log) and most > 0:
                 found[place] = log[position : position + most]
                 most -= len(found[place])
         for place, messages in found.items():
@@ -118,6 +123,9 @@ class FakeClient:
         self.kafka.stored_offsets.update(offsets)
 
     def limits(self, places: Collection[Place]) -> dict[Place, Limits]:
+        if self.kafka.limits_away:
+            self.kafka.limits_away -= 1
+            raise KafkaAwayError("it does not say where partitions begin")
         return {place: Limits(self.kafka.first.get(place, 0), len(self.kafka.logs.get(place, []))) for place in places}
 
     def offsets_at(self, places: Collection[Place], time_ms: int) -> dict[Place, int]:
@@ -129,7 +137,7 @@ class FakeClient:
         return {name: self.kafka.topics[name] for name in topics if name in self.kafka.topics}
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        return {name: self.kafka.topic_ids.get(name, "first") for name in topics if name in self.kafka.topics}
+        return {name: self.kafka.topic_ids[name] for name in topics if name in self.kafka.topic_ids}
 
     def end_known(self, place: Place) -> int | None:
         return len(self.kafka.logs.get(place, []))

@@ -4,7 +4,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkback.consumer.offsets_metadata import MOST_BYTES, Endings, Note, Stored, decode, encode, has_begun
+from checkback.consumer.offsets_metadata import (
+    MOST_BYTES,
+    Endings,
+    Kept,
+    Note,
+    Stored,
+    decode,
+    encode,
+    has_begun,
+    letters,
+)
 from checkback.consumer.window import OffsetWindow
 
 ENDINGS = st.builds(Endings, st.booleans(), st.integers(0, 9), st.integers(0, 9))
@@ -57,9 +67,12 @@ def test_it_fits_into_what_brokers_take() -> None:
 def test_topics_that_were_begun_and_what_was_skipped_are_said_beside_the_rest(
     given_ranges: tuple[int, list[range]], endings: Endings, topics: set[str], skipped: int
 ) -> None:
-    stored = encode(*given_ranges, endings, topics=topics, skipped=skipped)
-    assert decode(stored) == Note(tuple(given_ranges[1]), endings, skipped)
-    assert decode(encode(*given_ranges, endings, skipped=skipped)).skipped == skipped
+    stored = encode(*given_ranges, endings, topics=topics, kept=Kept(skipped, topic=letters("id")))
+    begun = frozenset(map(letters, topics))
+    assert decode(stored) == Note(tuple(given_ranges[1]), endings, Kept(skipped, begun, letters("id")))
+    assert decode(encode(*given_ranges, endings, kept=Kept(skipped))).kept == Kept(skipped)
+    more = encode(*given_ranges, endings, topics=["another"], kept=decode(stored).kept)
+    assert all(has_begun(more, topic) for topic in (*topics, "another")), "a narrower subscription forgets nothing"
     assert all(has_begun(stored, topic) for topic in topics)
     assert has_begun(stored, "another topic") is False
     assert has_begun(encode(*given_ranges, endings), "orders") is None
@@ -78,8 +91,8 @@ def test_of_too_many_topics_nothing_is_said_and_what_fits_is_bounded() -> None:
 
 @pytest.mark.parametrize("said", ["S", "S-1", "S1_0", "S²", "S" + "9" * 5_000, "s1", "S1"])
 def test_what_is_not_a_number_of_offsets_is_none(said: str) -> None:
-    assert decode(Stored(7, f"cb1;7;0;0;0;;{said};")).skipped == int(said == "S1")
-    assert decode(Stored(7, f"cb1;7;0;0;0;;{said}")).skipped == 0, "cut short, perhaps"
+    assert decode(Stored(7, f"cb1;7;0;0;0;;{said};")).kept.skipped == int(said == "S1")
+    assert decode(Stored(7, f"cb1;7;0;0;0;;{said}")).kept.skipped == 0, "cut short, perhaps"
 
 
 def test_the_shorter_spelling_is_taken() -> None:
@@ -108,6 +121,7 @@ def test_with_nothing_to_say_nothing_is_said() -> None:
         "cb1;7;0;0;0;Rgg;",
         "cb1;7;0;0;0;R☃;",
         "{}",
+        "cb1;7;0;0;99999999999999999;;",  # nobody has died so often
     ],
 )
 def test_what_is_not_ours_says_nothing(metadata: str) -> None:

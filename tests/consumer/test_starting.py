@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from threading import Event
 
 import pytest
 
-from checkback.consumer import ConsumerSettings, Place, PushConsumer, StartAt, WhenOffsetIsGone, engine
+from checkback.consumer import ConsumeResult, ConsumerSettings, Place, PushConsumer, StartAt, WhenOffsetIsGone, engine
 from checkback.consumer.clients.base import Limits, NewTopic, Rebalances
-from checkback.consumer.offsets_metadata import Stored, decode, encode
+from checkback.consumer.offsets_metadata import Kept, Stored, decode, encode, has_begun, letters
 from checkback.consumer.starting import begun_before, go_on
 from checkback.exceptions import OffsetGoneError
 from tests.consumer.kafka_fake import FakeClient, FakeKafka
@@ -141,7 +142,7 @@ def test_what_lies_before_the_position_in_a_topic_that_was_made_again_is_read(
 ) -> None:
     """Clients read on where they were, if the new topic has got so far: nothing else tells."""
     monkeypatch.setattr(engine, "_MAKE_TOPICS_SECONDS", 0.2)
-    kafka = FakeKafka(topics={"cb.later": 1, "orders": 1})
+    kafka = FakeKafka(topics={"cb.later": 1, "orders": 1}, topic_ids={"orders": "first"})
     with points(kafka, seen := Recording()):
         soon(lambda: ORDERS in kafka.stored_offsets)
         kafka.write("orders", b"before", b"before, too")
@@ -150,7 +151,7 @@ def test_what_lies_before_the_position_in_a_topic_that_was_made_again_is_read(
         kafka.topic_ids["orders"] = "second"
         kafka.write("orders", b"1", b"2", b"3")
         soon(lambda: set(seen.values) >= {b"1", b"2", b"3"})
-    assert "orders-0: what was read is not what lies before offset" in caplog.text
+    assert "orders-0: what was read before offset 3 is not there now" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -185,9 +186,9 @@ def test_a_file_of_offsets_forgets_nothing() -> None:
 def test_what_is_skipped_is_added_to_what_was(
     offset: int, first: int, end: int, setting: WhenOffsetIsGone, new: int, skipped: int
 ) -> None:
-    found = go_on(ORDERS, encode(offset, (), skipped=1_000), Limits(first, end), setting)
+    found = go_on(ORDERS, encode(offset, (), kept=Kept(1_000)), Limits(first, end), setting)
     assert (found.stored.offset, found.skipped) == (new, skipped)
-    assert decode(found.stored).skipped == 1_000 + skipped
+    assert decode(found.stored).kept.skipped == 1_000 + skipped
     assert ("offsets are skipped" in found.said) == (skipped > 0)
 
 
@@ -199,12 +200,80 @@ def test_what_is_skipped_is_counted_and_stays_stored_until_somebody_sets_the_off
         assert consumer.figures().topics["orders"].skipped == 4
         kafka.write("orders", b"new")
         soon(lambda: kafka.stored_offsets[ORDERS].offset == 5)
-        assert decode(kafka.stored_offsets[ORDERS]).skipped == 4
+        assert decode(kafka.stored_offsets[ORDERS]).kept.skipped == 4
     with points(kafka, seen) as again:
         kafka.write("orders", b"newer")
         soon(lambda: kafka.stored_offsets[ORDERS].offset == 6)
-        assert decode(kafka.stored_offsets[ORDERS]).skipped == 4
+        assert decode(kafka.stored_offsets[ORDERS]).kept.skipped == 4
         assert again.figures().all.skipped == 0, "of this process"
         again.reset({ORDERS: 6}).result(30)
-        assert decode(kafka.stored_offsets[ORDERS]).skipped == 0
+        assert decode(kafka.stored_offsets[ORDERS]).kept.skipped == 0
     assert seen.values == [b"new", b"newer"]
+
+
+def test_a_topic_that_was_made_again_before_a_restart_is_read_from_its_first_message(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The consumer of before had read on in it, where the other one was, and stored that."""
+    kafka = FakeKafka(topics={"cb.later": 1, "orders": 1}, topic_ids={"orders": "first"})
+    with points(kafka, seen := Recording()):
+        soon(lambda: ORDERS in kafka.stored_offsets)
+        kafka.write("orders", b"before", b"before, too")
+        soon(lambda: kafka.stored_offsets[ORDERS].offset == 2)
+        kafka.logs[ORDERS].clear()
+        kafka.topic_ids["orders"] = "second"
+        kafka.write("orders", b"1", b"2", b"3")
+        soon(lambda: kafka.stored_offsets[ORDERS].offset == 3)
+    with points(kafka, seen):
+        soon(lambda: set(seen.values) >= {b"1", b"2", b"3"})
+        soon(lambda: decode(kafka.stored_offsets[ORDERS]).kept.topic == letters("second"))
+    assert "orders-0: what was read before offset 3 is not there now" in caplog.text
+
+
+def test_a_narrower_subscription_forgets_no_topic() -> None:
+    kafka = that_has_run()
+    kafka.write("returns", b"before")
+    with points(kafka, Recording(), "orders", "returns"):
+        soon(lambda: has_begun(kafka.stored_offsets.get(RETRY, Stored(0)), "returns"))
+    with points(kafka, Recording(), "orders"):
+        soon(lambda: has_begun(kafka.stored_offsets[RETRY], "orders"))
+        kafka.write("cb.retry.points", b"it is stored again")
+        soon(lambda: kafka.stored_offsets[RETRY].offset == 1)
+    assert has_begun(kafka.stored_offsets[RETRY], "returns")
+    del kafka.stored_offsets[RETURNS]
+    with points(kafka, seen := Recording(), "orders", "returns"):
+        soon(lambda: b"before" in seen.values)
+
+
+def test_what_was_read_before_retention_deleted_the_rest_is_handled() -> None:
+    """It cannot be read again. Kafka is away just as it is asked where the partition begins."""
+    kafka = FakeKafka()
+    go_on = Event()
+
+    def says(*_: object) -> ConsumeResult:
+        assert go_on.wait(60)
+        return ConsumeResult.SUCCESS
+
+    kafka.write("orders", b"0", b"1", b"2")
+    seen = Recording(says)
+    settings = ConsumerSettings(concurrency=1, start_at=StartAt.FIRST, store_interval=0.05)
+    with PushConsumer("fake:9092", "points", seen, ["orders"], settings=settings, transport=kafka) as consumer:
+        soon(lambda: sum(one.held for one in consumer.figures().partitions) == 3)
+        kafka.write("orders", *(b"%d" % number for number in range(3, 12)))
+        kafka.first[ORDERS], kafka.limits_away = 10, 2
+        go_on.set()
+        soon(lambda: seen.values == [b"0", b"1", b"2", b"10", b"11"])
+        soon(lambda: kafka.stored_offsets[ORDERS].offset == 12)
+        assert consumer.figures().topics["orders"].skipped == 7
+    assert decode(kafka.stored_offsets[ORDERS]).kept.skipped == 7
+
+
+def test_what_was_done_ahead_was_not_skipped() -> None:
+    done = encode(0, [range(1, 100)])
+    found = go_on(ORDERS, done, Limits(100, 300), WhenOffsetIsGone.EARLIEST)
+    assert (found.skipped, "deleted 1 offsets unread" in found.said) == (1, True)
+
+
+def test_of_a_log_that_was_cut_off_nobody_knows_what_was_skipped() -> None:
+    found = go_on(ORDERS, encode(40, ()), Limits(1_000_000, 2_000_000), WhenOffsetIsGone.EARLIEST, made_again=True)
+    assert (found.stored.offset, found.skipped) == (1_000_000, 0)

@@ -38,9 +38,9 @@ class FencedError(KafkaAwayError):
 
 
 class OffsetsGoneError(CheckbackError):
-    """There are no messages at these offsets any more, or there never were."""
+    """There are no messages at these offsets any more, or there never were; None: they are another log's."""
 
-    def __init__(self, offsets: Mapping[Place, int]) -> None:
+    def __init__(self, offsets: Mapping[Place, int | None]) -> None:
         super().__init__(f"no messages at {', '.join(f'{place} {offset}' for place, offset in offsets.items())}")
         self.offsets = offsets
 

@@ -114,7 +114,7 @@ class ConfluentClient:
         }
         self._consumer = connected(make_client(Consumer, settings), connection.bootstrap_servers, CONNECT_MS / 1000)
         self._begun = set[Place]()
-        self._gone: dict[Place, int] = {}
+        self._gone: dict[Place, int | None] = {}
         self._read_to: dict[Place, int] = {}
         """Where partitions ended when they were last read to their end."""
         self._rebalanced = True

@@ -318,7 +318,7 @@ def explained() -> Iterator[None]:
         raise OffsetsGoneError({Place(*place): offset for place, offset in error.args[0].items()}) from error
     except LogTruncationError as error:  # what was read is not what the log has
         found = error.divergent_offsets.items()
-        raise OffsetsGoneError({Place(*place): 0 if end is None else end.offset for place, end in found}) from error
+        raise OffsetsGoneError({Place(*place): None if end is None else end.offset for place, end in found}) from error
     except NoOffsetForPartitionError:
         raise
     except AuthorizationError as error:
