@@ -220,4 +220,4 @@ class Screen:
         return self._counts["committed"] + self._counts["rolled_back"] + self._counts["parked"]
 
     def __rich__(self) -> Group:
-        return Group(self._progress, Text(self.stand()))
+        return Group(Text(self.stand()), self._progress)
