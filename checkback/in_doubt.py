@@ -44,8 +44,9 @@ def in_doubt(value: bytes, time_ms: int) -> InDoubt:
             not write it.
     """
     row: dict[str, Any] = json.loads(value)
+    named = "transaction_id" if "transaction_id" in row else "id"  # rows of before 0.1.0 have the latter
     return InDoubt(
-        transaction_id=str(row["id"]),
+        transaction_id=str(row[named]),
         group=str(row["group"]),
         topic=str(row["topic"]),
         half=HalfPosition.parse(row["half"]),

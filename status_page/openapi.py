@@ -141,11 +141,11 @@ def _schemas() -> _Schema:
     facts = TypeAdapter(JobFacts).json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
     made = facts.pop("$defs")
     status, group = facts["properties"], made["GroupFacts"]["properties"]
-    named = {"id": _TEXT, "group": _TEXT, "topic": _TEXT, "half": _PLACE}
+    named = {"transaction_id": _TEXT, "group": _TEXT, "topic": _TEXT, "half": _PLACE}
     asked = {"attempt": _INTEGER, "check_max": _INTEGER, "ingested_ms": _TIME, "asked_ms": _TIME}
     oldest = {"type": ["integer", "null"], "description": "ms since 1970 when the oldest in doubt was taken in"}
     decision = {"action": _ACTION, "who": _bounded(WHO_CHARACTERS), "why": _bounded(WHY_CHARACTERS)}
-    chosen = {**_array(_object(half=_PLACE, id=_TEXT)), "minItems": 1, "maxItems": MOST_AT_ONCE}
+    chosen = {**_array(_object(half=_PLACE, transaction_id=_TEXT)), "minItems": 1, "maxItems": MOST_AT_ONCE}
     return {
         **made,
         "Lists": _object(

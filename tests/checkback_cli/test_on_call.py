@@ -151,10 +151,20 @@ def test_several_messages_are_found_in_their_topics(written: JobRecords) -> None
     written.op("many", half, Action.COMMIT)
     written.delivered("many#1", b"one", b"k")
     (story,) = objects("show", "many#1")
-    assert (story["id"], story["stands"]) == ("many", "committed")
+    assert (story["transaction_id"], story["stands"]) == ("many", "committed")
     assert story["why"].startswith("1 of 2 messages delivered; by producer")
     written.delivered("many#2", b"two")
     assert objects("show", "many")[0]["stands"] == "delivered"
+
+
+def test_a_story_is_found_by_the_beginning_of_its_id(written: JobRecords) -> None:
+    first, second, doubted = written.half("c441-first"), written.half("c441-second"), written.half("c442-third")
+    written.in_doubt("c442-third", doubted)
+    found = {text: objects("show", text)[0]["half"] for text in ("c441-f", "c441-second", "c442")}
+    assert found == {"c441-f": str(first), "c441-second": str(second), "c442": str(doubted)}
+    assert refusal("show", "c441") == "c441 begins several ids: c441-first, c441-second. Give more of it."
+    written.half("c441")
+    assert objects("show", "c441")[0]["transaction_id"] == "c441", "an id is itself first"
 
 
 def test_what_is_nowhere_is_told_with_where_it_was_looked_for(written: JobRecords) -> None:
