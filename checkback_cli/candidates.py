@@ -144,7 +144,7 @@ def _refuse(action: Action, ones: Sequence[Candidate]) -> None:
     )
     if len(wrong) > _MOST_NAMED:
         said += f" So it is with {len(wrong) - _MOST_NAMED} more."
-    raise OperatorError(f"'{action}' is of no use: {said} Nothing was done.")
+    raise OperatorError(f"'{action}' does not apply: {said} Nothing was done.")
 
 
 def _of_use(one: Candidate) -> str:

@@ -174,7 +174,9 @@ def _position(half: str) -> HalfPosition:
     try:
         return HalfPosition.parse(half)
     except (ValueError, ProtocolError) as error:
-        raise OperatorError(f"{half} is not the place of a half message: write PARTITION:OFFSET, as 3:4711.") from error
+        raise OperatorError(
+            f"{half} is not the place of a half message: write PARTITION:OFFSET, such as 3:4711."
+        ) from error
 
 
 def _applies(action: Action, message: ParkedMessage) -> bool:

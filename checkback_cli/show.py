@@ -74,7 +74,7 @@ def show(
         found = [story_of(consumer, topics, place, Limits(records), tell, row=row) for place, row in halves]
     stories = [with_tables(story, settings) for story in found if story is not None]
     if not stories:
-        raise OperatorError(f"Kafka has nothing of a half message at {', '.join(str(place) for place, _ in halves)}.")
+        raise OperatorError(f"Kafka has no record of a half message at {', '.join(str(place) for place, _ in halves)}.")
     if as_json:
         show_objects(map(story_object, stories))
         return
@@ -155,9 +155,9 @@ def _halves(
     now_ms = int(time.time() * 1000)
     found = search(consumer, topics, transaction_id, now_ms, max(0, now_ms - since_ms), tell)
     if not found.found:
+        looked_at = f"half messages of the last {said_duration(since_ms)}, {topics.status} and {topics.parked}"
         raise OperatorError(
-            f"No half message of the last {said_duration(since_ms)} has the id {transaction_id} or one that begins so; "
-            f"{topics.status} and {topics.parked} have none either. --since looks further back; --half PARTITION:OFFSET "
+            f"No id is {transaction_id} or begins so in {looked_at}. --since looks further back; --half PLACE "
             "finds it at once."
         )
     if not found.found[0].exact and ambiguous(found.found):

@@ -71,7 +71,7 @@ class Api:
         try:
             half = HalfPosition.parse(request.path_params["half"])
         except ProtocolError as error:
-            raise RefusedError(422, "Name the place of the half message, as 3:4711.") from error
+            raise RefusedError(422, "Name the place of the half message, for example 3:4711.") from error
         row, parked = self._site.index.in_doubt_at(half), self._site.index.parked_at(half)
         if row is None and not parked:
             raise RefusedError(404, "It is neither in doubt nor parked, as far as was read.")

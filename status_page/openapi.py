@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 from status_page.deciding import ACTIONS, MOST_AT_ONCE, WHO_CHARACTERS, WHY_CHARACTERS
 from status_page.facts import JobFacts
 from status_page.index import MOST_ROWS
+from status_page.lists import PAGE_ROWS
 
 _Schema = dict[str, Any]
 _TEXT: _Schema = {"type": "string"}
@@ -119,7 +120,7 @@ def _filters() -> list[_Schema]:
     found: list[_Schema] = [
         {"name": name, "in": "query", "description": what, "schema": _TEXT} for name, what in said.items()
     ]
-    most = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": 100}
+    most = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": PAGE_ROWS}
     return [*found, {"name": "limit", "in": "query", "description": "rows of a page", "schema": most}]
 
 

@@ -149,7 +149,7 @@ class LocalKafka:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BrokerStartError(f"{folder} cannot be Kafka's folder: {error.strerror}. Name another one.") from error
+            raise BrokerStartError(f"{folder} cannot be Kafka's folder: {error.strerror}. Choose another.") from error
         properties = folder / "server.properties"
         properties.write_text(self._written_properties(folder), encoding="utf-8")
         with self.log_file.open("wb") as log:
@@ -287,8 +287,8 @@ def _refuse_taken(port: int, seconds: float) -> None:
                 time.sleep(0.05)
                 continue
             raise BrokerStartError(
-                f"Port {port} cannot be had ({error.strerror}): end the program that has it, a Kafka perhaps, or "
-                "name another port; 0 takes a free one."
+                f"Port {port} is not available ({error.strerror}): stop the program that uses it, a Kafka perhaps, or "
+                "choose another port; 0 takes a free one."
             ) from error
         return
 

@@ -286,3 +286,15 @@ def test_more_replicas_than_brokers_is_one_sentence(broker: LocalKafka, monkeypa
     said = invoke("topics", "create", "--bootstrap-server", broker.bootstrap_servers, "--replication", "3")
     assert isinstance(said.exception, ConfigurationError)
     assert "cannot have 3 replicas: Kafka has fewer brokers" in str(said.exception)
+
+
+def test_help_is_folded_by_the_terminal_alone() -> None:
+    def commands(group: typer.Typer) -> Iterator[str]:
+        for command in group.registered_commands:
+            yield command.help or ""
+        for inner in group.registered_groups:
+            yield from commands(inner.typer_instance or typer.Typer())
+
+    texts = list(commands(app))
+    assert all(texts)
+    assert [text for text in texts if "\n" in text.replace("\n\n", "")] == []
