@@ -12,23 +12,27 @@ export PYTHONDONTWRITEBYTECODE =
 demo: $(READY)
 	@$(BIN)/checkback demo
 
-# Three parts run at the same time, since each of them waits more than it computes: fault runs, wheels, and the model of the
-# state, which are not measured, since that makes it twice as slow; tests that start whole jobs and programs; and all others,
-# which share one Spark session. tests/checkback is last: the job that its cluster starts runs until the end, and keeps a
-# third of a core busy. Chromium is driven with greenlets, beside which Python 3.11 fails to report a failure.
+# Four parts run at the same time, since each of them waits more than it computes: fault runs, wheels, and the model of the
+# state, which are not measured, since that makes it twice as slow; tests that start whole jobs and programs; consumers, check
+# services and commands, which need a broker alone; and all others, which share one Spark session. tests/checkback is last: the
+# job that its cluster starts runs until the end, and keeps a third of a core busy. Chromium is driven with greenlets, beside
+# which Python 3.11 fails to report a failure.
 FAULTS := tests/faults tests/packaging tests/state/test_model.py tests/status_page/test_in_chromium.py
-PROGRAMS := tests/checkback_cli tests/end_to_end tests/examples tests/checkback
-BESIDE := $(BIN)/python -m pytest -q --durations=10 -p no:cacheprovider
+PROGRAMS := tests/end_to_end tests/examples tests/checkback
+CLIENTS := tests/consumer tests/checkers tests/checkback_cli
+PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider
 MEASURED := --cov --cov-report= --cov-fail-under=0
 
 # A Java that lives for a minute is to be compiled quickly, not well: two fifths less CPU for each Kafka and each job.
 test: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1
 test: $(READY)
 	@logs=$$(mktemp -d); status=0; \
-	$(BESIDE) $(FAULTS) >$$logs/faults 2>&1 & faults=$$!; \
-	COVERAGE_FILE=$$logs/programs.coverage $(BESIDE) $(MEASURED) $(PROGRAMS) >$$logs/programs 2>&1 & programs=$$!; \
-	COVERAGE_FILE=$$logs/others.coverage $(BIN)/python -m pytest -q --durations=15 $(MEASURED) \
-		$(addprefix --ignore=,$(FAULTS) $(PROGRAMS)) || status=$$?; \
+	$(PYTEST) --durations=10 $(FAULTS) >$$logs/faults 2>&1 & faults=$$!; \
+	COVERAGE_FILE=$$logs/programs.coverage $(PYTEST) --durations=10 $(MEASURED) $(PROGRAMS) >$$logs/programs 2>&1 & programs=$$!; \
+	COVERAGE_FILE=$$logs/clients.coverage $(PYTEST) --durations=10 $(MEASURED) $(CLIENTS) >$$logs/clients 2>&1 & clients=$$!; \
+	COVERAGE_FILE=$$logs/others.coverage $(PYTEST) --durations=15 $(MEASURED) \
+		$(addprefix --ignore=,$(FAULTS) $(PROGRAMS) $(CLIENTS)) || status=$$?; \
+	wait $$clients || status=$$?; cat $$logs/clients; \
 	wait $$programs || status=$$?; cat $$logs/programs; \
 	wait $$faults || status=$$?; cat $$logs/faults; \
 	export COVERAGE_FILE=$$logs/all.coverage; \

@@ -1,10 +1,11 @@
 """A user's ``kafka_options``: which of them a client of ours takes, and which nobody may set."""
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from checkback.exceptions import ConfigurationError
+from checkback.exceptions import WrongOptionError
 
 _OF_REACHING = (
     *("security", "ssl", "sasl", "enable.ssl", "enable.sasl", "oauth", "https", "socks5", "proxy", "plugin"),
@@ -34,9 +35,16 @@ def refuse_options(options: Mapping[str, Any], fixed: Mapping[str, tuple[object,
         whose: who has them: ``a producer``.
 
     Raises:
-        ConfigurationError: one of them is set.
+        WrongOptionError: one of them is set.
     """
     for name, harmless in fixed.items():
         if name in options and options[name] not in harmless:
             may = f": only {' or '.join(map(repr, harmless))}" if harmless else ""
-            raise ConfigurationError(f"kafka_options must not set {name!r} of {whose}{may}.")
+            raise WrongOptionError(f"kafka_options must not set {name!r} of {whose}{may}.")
+
+
+def no_such_option(library: str, name: str, known: Iterable[str]) -> WrongOptionError:
+    """The error for an option that a client does not have; names the nearest that it has."""
+    near = difflib.get_close_matches(name, known, 1)
+    meant = f"; did you mean {near[0]!r}?" if near else "."
+    return WrongOptionError(f"{library} cannot use these settings: there is no option {name!r}{meant}")

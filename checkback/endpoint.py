@@ -20,16 +20,24 @@ from checkback.answering import check_app
 from checkback.check_protocol import MAX_BATCH, Announcement, announcement_key
 from checkback.exceptions import CheckbackError, ConfigurationError
 from checkback.forking import in_child_of, refuse_in_child
+from checkback.kafka.kafka_python import make_client
 from checkback.listener import TransactionChecker
 from checkback.listening import listening_socket
 from checkback.protocol import Topics
-from checkback.reaching import CONNECT_MS, RECONNECT_MS, no_kafka
+from checkback.reaching import RECONNECT_MS
 from checkback.transports.kafka_python import close_producer
 
 _LOGGER = logging.getLogger(__name__)
 _HEARTBEAT_SECONDS = 10.0
 _START_SECONDS = 10.0
 _CLOSE_SECONDS = 5.0
+_FIXED: Mapping[str, tuple[object, ...]] = {
+    "acks": ("all", -1),
+    "enable_idempotence": (False,),
+    **dict.fromkeys(("key_serializer", "value_serializer"), (None,)),
+    **dict.fromkeys(("bootstrap_servers", "transactional_id"), ()),
+}
+"""Of the client's options: what an announcement rests on."""
 _LISTENING = weakref.WeakSet[socket.socket]()
 
 
@@ -73,7 +81,6 @@ class EndpointAnnouncer:
         self._topic = (topics or Topics()).producers
         settings: dict[str, Any] = {
             "bootstrap_servers": bootstrap_servers,
-            "bootstrap_timeout_ms": CONNECT_MS,
             "acks": "all",
             # twice is no harm: an idempotent one ends with an outage that is longer than a record may wait
             "enable_idempotence": False,
@@ -81,10 +88,7 @@ class EndpointAnnouncer:
             "allow_auto_create_topics": False,
             "max_block_ms": int(_START_SECONDS * 1000),
         }
-        try:
-            self._kafka = KafkaProducer(**{**settings, **(kafka_options or {})})
-        except KafkaError as error:
-            raise no_kafka(bootstrap_servers, error) from error
+        self._kafka = make_client(KafkaProducer, settings, kafka_options, _FIXED, whose="a check endpoint")
         self._closing, self._process = threading.Event(), os.getpid()
         try:
             self._announce().get(timeout=_START_SECONDS)

@@ -5,6 +5,7 @@
     CheckbackError                 retriable = False
     ├── ConfigurationError         a setting is wrong; the message names its key
     │   ├── KafkaUnreachableError        retriable = True; no Kafka answers at the address given
+    │   ├── WrongOptionError             an option of a Kafka client that it does not have, or that is ours to set
     │   └── MissingTopicError            the message's topic is not there, and the producer is to refuse that
     ├── ProtocolError              a record breaks docs/protocol.md
     ├── InstallationError          Java, jars or a package could not be had
@@ -47,6 +48,10 @@ class KafkaUnreachableError(ConfigurationError):
     """No Kafka answers: the address is wrong, or Kafka is away."""
 
     retriable = True
+
+
+class WrongOptionError(ConfigurationError):
+    """An option of a Kafka client does not exist, has a value that cannot be used, or is ours to set."""
 
 
 class MissingTopicError(ConfigurationError):

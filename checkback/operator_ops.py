@@ -9,8 +9,8 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from checkback.exceptions import OperatorError
+from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.protocol import Action, HalfPosition, Source, Topics, op_headers
-from checkback.reaching import CONNECT_MS, no_kafka
 from checkback.transports.kafka_python import close_producer
 
 _AT_ONCE = 1_000
@@ -29,6 +29,7 @@ class OperatorOps:
     never parked, changes nothing and is found in ``cb.rejected``. Written twice, one counts once.
 
     Raises:
+        ConfigurationError: entered with an option that is wrong, or ours to set.
         KafkaUnreachableError: entered while no Kafka answers.
     """
 
@@ -36,16 +37,13 @@ class OperatorOps:
         self, bootstrap_servers: str, topics: Topics | None = None, options: Mapping[str, Any] | None = None
     ) -> None:
         self._topics = topics or Topics()
-        self._bootstrap_servers = bootstrap_servers
         # kafka-python's own is a minute: so long somebody would wait for the word that the op topic is not there
-        self._client = {"bootstrap_timeout_ms": CONNECT_MS, "max_block_ms": int(_SECONDS * 1000), **(options or {})}
+        self._client = {"bootstrap_servers": bootstrap_servers, "acks": "all", "max_block_ms": int(_SECONDS * 1000)}
+        self._options = dict(options or {})
         self._producer: Any = None
 
     def __enter__(self) -> Self:
-        try:
-            self._producer = KafkaProducer(bootstrap_servers=self._bootstrap_servers, acks="all", **self._client)
-        except KafkaError as error:
-            raise no_kafka(self._bootstrap_servers, error) from error
+        self._producer = make_client(KafkaProducer, self._client, self._options, SHARED)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -5,11 +5,11 @@ from time import monotonic
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError
 
 from checkback.exceptions import ConfigurationError
+from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.polling import poll
-from checkback.reaching import CONNECT_MS, RECONNECT_MS, no_kafka
+from checkback.reaching import RECONNECT_MS
 
 _POLL_MS = 200
 
@@ -24,21 +24,17 @@ def reading_consumer(
     ``options`` are further ones of kafka-python's consumer, and override ours.
 
     Raises:
+        ConfigurationError: one of the options is wrong, or ours to set.
         KafkaUnreachableError: no Kafka answers.
     """
     settings: dict[str, Any] = {
         "bootstrap_servers": bootstrap_servers,
-        "bootstrap_timeout_ms": CONNECT_MS,
         "reconnect_backoff_max_ms": RECONNECT_MS,
         "auto_offset_reset": "earliest",
         "enable_auto_commit": False,
         "isolation_level": isolation_level,
-        **(options or {}),
     }
-    try:
-        return KafkaConsumer(**settings)
-    except KafkaError as error:
-        raise no_kafka(bootstrap_servers, error) from error
+    return make_client(KafkaConsumer, settings, options, SHARED)
 
 
 def records_to_end(

@@ -11,9 +11,9 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import InvalidReplicationFactorError, KafkaError, TopicAlreadyExistsError
 
 from checkback.exceptions import CheckpointMismatchError, ConfigurationError
+from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.limits import MOST_RECORD_BYTES
 from checkback.protocol import Topics
-from checkback.reaching import CONNECT_MS, no_kafka
 from checkback.retention import Times, lengthen, refuse_short, shorter_retention
 
 _LOGGER = logging.getLogger(__name__)
@@ -71,13 +71,11 @@ def admin_client(bootstrap_servers: str, options: Mapping[str, Any] | None = Non
     """A client that asks brokers; ``options`` are further ones of kafka-python's, and override ours.
 
     Raises:
+        ConfigurationError: one of the options is wrong, or ours to set.
         KafkaUnreachableError: no Kafka answers.
     """
-    client = {"bootstrap_servers": bootstrap_servers, "bootstrap_timeout_ms": CONNECT_MS, **(options or {})}
-    try:
-        return KafkaAdminClient(**client)
-    except KafkaError as error:
-        raise no_kafka(bootstrap_servers, error, "kafka.bootstrap_servers") from error
+    client = {"bootstrap_servers": bootstrap_servers}
+    return make_client(KafkaAdminClient, client, options, SHARED, setting="kafka.bootstrap_servers")
 
 
 class Made(StrEnum):

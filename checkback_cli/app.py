@@ -9,7 +9,7 @@ from kafka.errors import KafkaError
 from rich.console import Console
 from rich.markup import escape
 
-from checkback.exceptions import CheckbackError
+from checkback.exceptions import CheckbackError, WrongOptionError
 from checkback.printable import printable
 from checkback.version import __version__
 from checkback_cli.bench import bench
@@ -99,7 +99,10 @@ _unfold(app)
 
 
 def run() -> None:
-    """Run the command line. Exit status 2 for wrong arguments, 75 for an error that may pass, 1 for any other."""
+    """Run the command line.
+
+    Exit status 2 for wrong arguments and options of Kafka's clients, 75 for an error that may pass, 1 for any other.
+    """
     try:
         app()
     except CheckbackError as error:
@@ -110,7 +113,7 @@ def run() -> None:
         console.print(
             f"[bold red]{name}[/]: " + escape("\n".join(lines)) if logged is None else escape(printable(logged))
         )
-        sys.exit(TRY_AGAIN if error.retriable else 1)
+        sys.exit(2 if isinstance(error, WrongOptionError) else TRY_AGAIN if error.retriable else 1)
     except KafkaError as error:
         sys.stderr.write(f"{type(error).__name__}: {error or 'Kafka says no more'}\n")
         sys.exit(TRY_AGAIN if error.retriable else 1)

@@ -4,6 +4,7 @@ import json
 import signal
 import sys
 from dataclasses import asdict
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,15 +26,22 @@ Postgresql = Annotated[
     str,
     typer.Option(
         help="Send them to a table there, too: postgresql://user:password@host:port/database. A schema is made for the "
-        "run, and dropped when all held.",
+        "run, and dropped when all held. With --consumers: the database of their effects; 'local' starts one, which "
+        "is crashed and restarted.",
         envvar="TORTURE_POSTGRESQL",
         show_default=False,
         show_envvar=True,
     ),
 ]
-_DECK_OF_CONSUMERS = 34
 _DECK_OF_QUIET = 5
 _DECK_OF_MADE_AGAIN = 91
+
+
+class _Order(StrEnum):
+    NONE = "none"
+    KEY = "key"
+
+
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the whole report there, too.", show_default=False)]
 
 
@@ -58,7 +66,8 @@ def run_torture(
     consumers: Annotated[
         bool,
         typer.Option(
-            "--consumers", help="Strike consumers that book effects in a database, and nothing else; 34 rounds."
+            "--consumers",
+            help="Strike consumers that book effects in a database, and nothing else; 35 rounds, more with PostgreSQL.",
         ),
     ] = False,
     quiet: Annotated[
@@ -104,6 +113,9 @@ def run_torture(
         list[str] | None,
         typer.Option(help="With --consumers: the Kafka client that they are on; again for another. Both in one group."),
     ] = None,
+    order: Annotated[
+        _Order, typer.Option(help="With --consumers: the order they keep. Effects of a key must come in it.")
+    ] = _Order.NONE,
     tables: Tables = False,
     postgresql: Postgresql = "",
     neighbours: Annotated[
@@ -121,9 +133,12 @@ def run_torture(
     machine was too slow for a verdict.
     """
     try:
+        from checkback.consumer import Order
         from torture.decks import Deck
+        from torture.effects.run import Options as EffectsOptions
         from torture.effects.run import torture_effects
         from torture.effects.schedule import TRANSPORTS
+        from torture.effects.system import Group
         from torture.forgetting.run import made_again_deck, quiet_deck, torture_forgetting
         from torture.run import Options, torture, torture_large_batches
     except ModuleNotFoundError as error:
@@ -139,9 +154,9 @@ def run_torture(
 
     if consumers:
         console.print(f"Starting Kafka, the job, a producer and consumers; seed {seed} ...")
-        told, clients = partial(_tell_effects, console), client or TRANSPORTS
-        effects = torture_effects(seed, rounds or _DECK_OF_CONSUMERS, told, inbox=inbox, clients=clients)
-        _show_effects(effects, console, json_file)
+        group = Group(inbox, client or TRANSPORTS, Order(order))
+        of_effects = EffectsOptions(seed, rounds, group, postgresql)
+        _show_effects(torture_effects(of_effects, partial(_tell_effects, console)), console, json_file)
         return
     if quiet or made_again:
         console.print(f"Starting Kafka, the job, a producer, consumers and pull readers; seed {seed} ...")
@@ -233,6 +248,8 @@ def _show_effects(report: "EffectsReport", console: Console, json_file: Path | N
         console.print(f"    not at rest: {one}", markup=False)
     if report.logs:
         console.print(f"Logs are kept in {report.logs}.")
+    if report.schema:
+        console.print(f"In the database the schema {report.schema} is kept.")
     if report.inconclusive:
         console.print("[bold yellow]No verdict[/]: not all had come to rest when the time was over.")
         raise typer.Exit(TRY_AGAIN)

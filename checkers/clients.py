@@ -9,8 +9,9 @@ from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.protocol import Topics
-from checkback.reaching import CONNECT_MS, RECONNECT_MS
+from checkback.reaching import RECONNECT_MS
 from conf import Settings
 
 _LOGGER = logging.getLogger(__name__)
@@ -26,18 +27,17 @@ class KafkaClients:
     """Reads ``cb.check`` as one of the consumer group and again for itself, and ``cb.producers``; writes answers.
 
     Raises:
-        KafkaError: no Kafka answers, or it takes none of ours.
+        ConfigurationError: kafka.client_options has what is wrong, or ours to set.
+        KafkaUnreachableError: no Kafka answers.
+        KafkaError: it takes none of ours.
     """
 
     def __init__(self, settings: Settings) -> None:
         kafka = settings.kafka
         topics = Topics(kafka.topic_prefix)
-        options: dict[str, Any] = {
-            "bootstrap_servers": kafka.bootstrap_servers,
-            "bootstrap_timeout_ms": CONNECT_MS,
-            **kafka.python_client,
-        }
+        options = kafka.python_client
         reading = {
+            "bootstrap_servers": kafka.bootstrap_servers,
             "enable_auto_commit": False,
             "auto_offset_reset": "earliest",
             "allow_auto_create_topics": False,
@@ -45,34 +45,32 @@ class KafkaClients:
         }
         self._opened: list[tuple[str, Callable[[float], None]]] = []
         try:
-            self.checks: Any = KafkaConsumer(
-                topics.check,
-                group_id=f"{kafka.topic_prefix}checkers",
-                isolation_level="read_committed",
-                max_poll_records=_MOST_RECORDS,
-                fetch_max_bytes=_FETCH_BYTES,
-                # A service that was killed holds its partitions for that long.
-                **{"session_timeout_ms": _SESSION_MS, **reading, **options},
+            own = {
+                "group_id": f"{kafka.topic_prefix}checkers",
+                "isolation_level": "read_committed",
+                "max_poll_records": _MOST_RECORDS,
+                "fetch_max_bytes": _FETCH_BYTES,
+            }
+            # A service that was killed holds its partitions for that long.
+            self.checks: Any = make_client(
+                KafkaConsumer, {**reading, **own, "session_timeout_ms": _SESSION_MS}, options, SHARED
             )
+            self.checks.subscribe([topics.check])
             # First of all: until it has left the group, others wait for it to join, and nobody reads its partitions.
             self._opened.append(("leaving the group", partial(_close, self.checks)))
             # Not one of the group: it reads again what was committed with a note that it waits.
-            self.again: Any = KafkaConsumer(
-                isolation_level="read_committed",
-                max_poll_records=_MOST_RECORDS,
-                fetch_max_bytes=_FETCH_BYTES,
-                **{**reading, **options},
-            )
+            self.again: Any = make_client(KafkaConsumer, {**reading, **own, "group_id": None}, options, SHARED)
             self._opened.append(("closing the consumer of waiting checks", partial(_close, self.again)))
-            self.registry: Any = KafkaConsumer(**{**reading, **options})
+            self.registry: Any = make_client(KafkaConsumer, reading, options, SHARED)
             self._opened.append(("closing the registry's consumer", partial(_close, self.registry)))
             self.registry.assign([TopicPartition(topics.producers, 0)])
             # An answer written twice counts once, so it needs no idempotence: that would end with the first outage that
             # is longer than a record may wait.
             answering = {"acks": "all", "linger_ms": 5, "max_block_ms": _BLOCK_MS, "enable_idempotence": False}
+            answering["bootstrap_servers"] = kafka.bootstrap_servers
             # an op topic that was grown is noticed soon: an answer to a partition that is not known is lost
             answering |= {"metadata_max_age_ms": _METADATA_MS, "reconnect_backoff_max_ms": RECONNECT_MS}
-            self.answers: Any = KafkaProducer(**{**answering, **options})
+            self.answers: Any = make_client(KafkaProducer, answering, options, SHARED)
             self._opened.append(("closing the producer", self._close_producer))
         except BaseException:
             self.close(_LEAST_SECONDS)

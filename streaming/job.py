@@ -48,7 +48,7 @@ from streaming.stateful.policies import policy_of
 from streaming.stops import explained
 from streaming.tables import destinations_of, publisher_of
 from streaming.takeover import Clock, Opening
-from streaming.trial import try_folder, try_source, try_tracing, try_transaction
+from streaming.trial import try_folder, try_options, try_source, try_tracing, try_transaction
 
 _LOGGER = logging.getLogger(__name__)
 _STOP_SECONDS = 18
@@ -121,6 +121,7 @@ class TransactionJob:
         settings, sink = self._settings, self._sink_settings()
         if settings.job.tracing:
             try_tracing()
+        try_options(sink)
         local_query_id = try_folder(settings.job.checkpoint)
         registry = self._observation.metrics.registry
         checks = CheckService(settings, registry=registry) if settings.checks.in_job else None

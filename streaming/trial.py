@@ -5,10 +5,13 @@ import importlib
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
+from confluent_kafka import Consumer, Producer
 from pyspark.sql import SparkSession
 
 from checkback.exceptions import ConfigurationError, JobStoppedError
+from checkback.kafka.librdkafka import make_client
 from conf import Settings
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.directory import Brokers, TopicDirectory
@@ -17,7 +20,20 @@ from streaming.checkpoint.progress import trial_id
 from streaming.kafka_sink.transaction import KafkaTransaction
 from streaming.query import kafka_source
 
+_OPTIONS = "kafka.sink_options or kafka.security"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def try_options(settings: SinkSettings) -> None:
+    """Have librdkafka read ``kafka.sink_options``, before anything is asked of Kafka.
+
+    Raises:
+        WrongOptionError: it does not have one of them, or cannot use its value.
+    """
+    for kind in (Producer, Consumer):
+        client: Any = make_client(kind, settings.client(**({"group.id": "none"} if kind is Consumer else {})), _OPTIONS)
+        if kind is Consumer:
+            client.close()
 
 
 def try_folder(checkpoint: str) -> str | None:

@@ -12,9 +12,10 @@ from checkback.local import LocalKafka
 from checkback.protocol import Topics
 from conf import Settings
 from streaming import build_session
-from tests.checkback.postgres import free_port, running_postgres
+from tests.checkback.postgres import running_postgres
 from tests.place import STATE_PARTITIONS, Place
 from tests.tables import Database
+from torture.local_postgresql import free_port
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -158,16 +158,19 @@ def make_ground(
     executors: int = 1, *, with_tables: bool = False, postgresql_url: str = "", with_disk: bool = False
 ) -> Ground:
     """A fresh place, in a temporary folder; with a database there are the other tables, too."""
-    database = _database(postgresql_url)
+    database = database_at(postgresql_url) if postgresql_url else None
     place = Path(tempfile.mkdtemp(prefix="checkback-torture-"))
     beside = Tables(place / "tables", database) if with_tables or database else None
     broker = LocalKafka(place / "kafka", start_seconds=_START_SECONDS)
     return Ground(place, broker, SettableClock(place), beside, Disk(place) if with_disk else None, executors)
 
 
-def _database(url: str) -> "Postgresql | None":
-    if not url:
-        return None
+def database_at(url: str) -> "Postgresql":
+    """The database of a run.
+
+    Raises:
+        InstallationError: its driver is not installed.
+    """
     try:
         from torture.postgresql import Postgresql  # noqa: PLC0415  (psycopg is needed for this only)
     except ModuleNotFoundError as error:

@@ -2,16 +2,19 @@
 
 import uuid
 from base64 import b64decode
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 from psycopg import sql
-from sqlalchemy import make_url
+from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from checkback.exceptions import ConfigurationError
+
+_JOB = "checkback"
+"""What jobs call their sessions."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +56,20 @@ class Postgresql:
             "password": parts.password or "",
         }
 
-    def cut_connections(self) -> int:
-        """End every session of a job, and say how many those were."""
+    def address(self, application: str) -> URL:
+        """For SQLAlchemy, in the run's schema; sessions are called that."""
+        query = {"options": f"-csearch_path={self.schema}", "application_name": application}
+        return make_url(self.url).set(drivername="postgresql+psycopg").update_query_dict(query)
+
+    def cut_connections(self, application: str = _JOB, before: Callable[[], object] = lambda: None) -> int:
+        """End every session that is called so, and say how many those were. ``before`` is called right before."""
         cut = """
             SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-            WHERE application_name = 'checkback' AND usename = current_user AND datname = current_database()
+            WHERE application_name = %s AND usename = current_user AND datname = current_database()
         """
         with self._connection() as connection:
-            return len(connection.execute(cut).fetchall())
+            before()
+            return len(connection.execute(cut, [application]).fetchall())
 
     def rows(self, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
         """These columns of all rows, ``headers`` as they were sent; none before a job has made the table."""

@@ -139,7 +139,7 @@ class FetchLoop:
             self._take(polled)
             self._outage.answered()
         now = monotonic()
-        self._workers.put([parcel for parcel in self._timers.due(now) if not parcel.work.stopped])
+        self._workers.put([parcel for parcel in self._timers.due(now) if parcel.work.rested(parcel)])
         self._hand_out_chunks()
         self._pause_and_resume()
         if self._partitions.new:
@@ -344,6 +344,7 @@ class FailedParcels:
             parcel.work.count(retried=len(parcel.messages))
             parcel.failed_once_more()
             for one in parcel.work.apart(parcel):  # which message of a batch has failed it is not known
+                parcel.work.rest(one)
                 self._timers.add(monotonic() + settings.suspend, one)
         return None
 

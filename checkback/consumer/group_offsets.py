@@ -13,7 +13,7 @@ from kafka.structs import OffsetAndMetadata
 from checkback.consumer.listener import Place
 from checkback.consumer.reset_plan import Goal, PartitionOffsets, Target
 from checkback.exceptions import KafkaUnreachableError, OperatorError
-from checkback.reaching import CONNECT_MS
+from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.topic_reading import reading_consumer
 
 T = TypeVar("T")
@@ -45,8 +45,8 @@ class GroupClients:
     def __init__(self, bootstrap_servers: str, options: Mapping[str, Any] | None = None) -> None:
         self.consumer: KafkaConsumer = reading_consumer(bootstrap_servers, options=options)
         """Without a group, ``read_committed``."""
-        client = {"bootstrap_servers": bootstrap_servers, "bootstrap_timeout_ms": CONNECT_MS, **(options or {})}
-        self.admin = answered(lambda: KafkaAdminClient(**client))
+        client = {"bootstrap_servers": bootstrap_servers}
+        self.admin = make_client(KafkaAdminClient, client, options, SHARED)
 
     def __enter__(self) -> Self:
         return self

@@ -7,19 +7,20 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from checkback.client_options import refuse_options
 from checkback.consumer.clients.confluent import received
 from checkback.consumer.listener import Place
 from checkback.consumer.pull_client import ASK_SECONDS, LogRead
 from checkback.consumer.pull_status import Bounds
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
-from checkback.reaching import CONNECT_MS, longest_pause_ms, no_kafka
+from checkback.kafka.librdkafka import FIXED, connected, make_client
+from checkback.reaching import CONNECT_MS, longest_pause_ms
 
 _POLL_SECONDS = 0.1
 _MOST_WAITING = 2_000
 """Messages of a partition whose turn it is not: beyond, it is paused, which throws away what librdkafka has of it."""
 _FEW_WAITING = _MOST_WAITING // 4
 _NOT_THERE = frozenset({KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART})
-_WRONG_SETTINGS = frozenset({KafkaError._INVALID_ARG, KafkaError._CONFLICT})
 
 
 class _Log:
@@ -59,6 +60,7 @@ class ConfluentPull:
     """
 
     def __init__(self, bootstrap_servers: str, options: Mapping[str, Any]) -> None:
+        refuse_options(options, FIXED, "a pull consumer")
         settings = {
             "bootstrap.servers": bootstrap_servers,
             "group.id": "checkback-pull",  # librdkafka wants one; nothing is stored under it
@@ -71,15 +73,9 @@ class ConfluentPull:
             "log_level": 2,
             **options,
         }
-        try:
-            self._consumer = Consumer(settings)
-            # on a connection of its own: a question behind a fetch that waits is answered when that is
-            self._asking = Consumer(settings)
-            self._asking.list_topics(timeout=CONNECT_MS / 1000)
-        except (KafkaException, ValueError, TypeError) as error:
-            if not isinstance(error, KafkaException) or error.args[0].code() in _WRONG_SETTINGS:
-                raise ConfigurationError(f"confluent-kafka cannot use these settings: {error}.") from error
-            raise no_kafka(bootstrap_servers, error) from error
+        self._consumer = make_client(Consumer, settings)
+        # on a connection of its own: a question behind a fetch that waits is answered when that is
+        self._asking = connected(make_client(Consumer, settings), bootstrap_servers, CONNECT_MS / 1000)
         self._logs: dict[Place, _Log] = {}
 
     def partitions(self, topic: str) -> Sequence[int]:

@@ -18,11 +18,20 @@ from checkback.consumer.listener import Place
 from checkback.consumer.pull_client import ASK_SECONDS, LogRead
 from checkback.consumer.pull_status import Bounds
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
+from checkback.kafka.kafka_python import make_client
 from checkback.polling import poll
-from checkback.reaching import CONNECT_MS, RECONNECT_MS, no_kafka
+from checkback.reaching import RECONNECT_MS
 
 _POLL_SECONDS = 0.1
 _FIRST_ASK_SECONDS = 1.0
+_FIXED: Mapping[str, tuple[object, ...]] = {
+    "auto_offset_reset": ("none",),
+    "enable_auto_commit": (False,),
+    "isolation_level": ("read_committed",),
+    **dict.fromkeys(("key_deserializer", "value_deserializer"), (None,)),
+    **dict.fromkeys(("bootstrap_servers", "group_id"), ()),
+}
+"""What is promised of it: ``read_committed``, no stored offset, its own servers, bytes."""
 
 
 class KafkaPythonPull:
@@ -35,7 +44,6 @@ class KafkaPythonPull:
     def __init__(self, bootstrap_servers: str, options: Mapping[str, Any]) -> None:
         settings: dict[str, Any] = {
             "bootstrap_servers": bootstrap_servers,
-            "bootstrap_timeout_ms": CONNECT_MS,
             "reconnect_backoff_max_ms": RECONNECT_MS,
             "auto_offset_reset": "none",
             "enable_auto_commit": False,
@@ -44,12 +52,8 @@ class KafkaPythonPull:
             # a fetch of the partition read before is waited for when it is another's turn
             "fetch_max_wait_ms": 100,
             "metrics_enabled": False,
-            **options,
         }
-        try:
-            self._consumer = KafkaConsumer(**settings)
-        except KafkaError as error:
-            raise no_kafka(bootstrap_servers, error) from error
+        self._consumer = make_client(KafkaConsumer, settings, options, _FIXED, whose="a pull consumer")
         self._reading: TopicPartition | None = None
 
     def partitions(self, topic: str) -> Sequence[int]:

@@ -143,6 +143,7 @@ class PartitionWork:
         self._in_hand: set[Parcel] = set()
         self._lanes: dict[object, deque[Parcel]] = {}
         self._waiting: deque[Parcel] = deque()  # for the chunk before theirs
+        self._resting: Parcel | None = None
         self._handed = 0
 
     def progress(self) -> Progress:
@@ -207,9 +208,9 @@ class PartitionWork:
 
     @property
     def busy(self) -> bool:
-        """Whether anything that was handed out is not done."""
+        """Whether anything that was handed out is not done, and does not rest."""
         with self._lock:
-            return self._handed > 0
+            return self._handed > 0 and self._resting is None
 
     @property
     def one_by_one(self) -> bool:
@@ -220,12 +221,37 @@ class PartitionWork:
         """The message at the position will be under way alone: that is counted, to be stored before."""
         with self._lock:
             position = self.window.position
-        counted = self.endings.alone if position == self._alone_at else 0
-        self.endings, self._alone_at = self.endings._replace(alone=counted + 1), position
+            counted = self.endings.alone if position == self._alone_at else 0
+            self.endings, self._alone_at = self.endings._replace(alone=counted + 1), position
 
     def not_begun(self) -> None:
         """It was not, after all."""
-        self.endings = self.endings._replace(alone=self.endings.alone - 1)
+        with self._lock:
+            self.endings = self.endings._replace(alone=self.endings.alone - 1)
+
+    def rest(self, parcel: Parcel) -> None:
+        """It has failed, and is tried here again later. If it was begun alone, it has not killed: nobody waits for it
+        until then, and it does not count.
+        """
+        with self._lock:
+            if self._chunk == 1 and not self._resting and self.endings.alone:
+                self._resting = parcel
+                self.endings = self.endings._replace(alone=self.endings.alone - 1)
+
+    def rested(self, parcel: Parcel) -> bool:
+        """Its time has come: whether it may be handed out; else it waits until it may be begun alone again."""
+        with self._lock:
+            if self.stopped:
+                return False
+            if parcel is not self._resting:
+                return True
+            self._resting = None
+            if self._chunk is None:
+                return True
+            self._handed -= len(parcel.offsets)
+            self._lanes.pop(parcel.lane, None)  # alone, it has none behind it
+            self._waiting.appendleft(parcel)
+            return False
 
     def kills(self) -> bool:
         """Whether the message at the position is one that is not to be handed out."""
@@ -257,7 +283,8 @@ class PartitionWork:
             else:
                 return []
         if well:
-            self.endings = Endings(running=True)
+            with self._lock:
+                self.endings = Endings(running=True)
         elif self._suspected is not None:
             return []
         self._chunk = None

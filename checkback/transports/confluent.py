@@ -11,7 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from checkback.client_options import of_reaching, refuse_options
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
-from checkback.reaching import CONNECT_MS, longest_pause_ms, no_kafka
+from checkback.kafka.librdkafka import connected, make_client
+from checkback.reaching import CONNECT_MS, longest_pause_ms
 from checkback.transports.base import OP_LINGER_MS, Lost, OutgoingRecord
 from checkback.transports.confluent_writers import TIMED_OUT, HalfWriter, OpWriter, Renewed
 
@@ -53,14 +54,9 @@ class ConfluentTransport:
         for_halves = {"linger.ms": 0, **settings}
         for_ops = {"linger.ms": OP_LINGER_MS, "delivery.report.only.error": True, **settings}
         pause = half_timeout_ms / 1000
-        try:
-            self._halves = Renewed(lambda: HalfWriter(Producer(for_halves), half_timeout_ms), pause)
-            self._ops = Renewed(lambda: OpWriter(Producer(for_ops)), pause)
-            self._halves.writer.client.list_topics(timeout=min(CONNECT_MS, half_timeout_ms) / 1000)
-        except (KafkaException, ValueError, TypeError) as error:
-            if not isinstance(error, KafkaException) or error.args[0].code() in _WRONG_SETTINGS:
-                raise ConfigurationError(f"confluent-kafka cannot use these settings: {error}.") from error
-            raise no_kafka(bootstrap_servers, error) from error
+        self._halves = Renewed(lambda: HalfWriter(make_client(Producer, for_halves), half_timeout_ms), pause)
+        self._ops = Renewed(lambda: OpWriter(make_client(Producer, for_ops)), pause)
+        connected(self._halves.writer.client, bootstrap_servers, min(CONNECT_MS, half_timeout_ms) / 1000)
         self._closing = threading.Event()
         # Only lost ops are reported, and nobody waits for those.
         self._idle = threading.Thread(target=self._poll_idly, name="checkback-ops", daemon=True)
@@ -84,7 +80,7 @@ class ConfluentTransport:
 
     def missing(self, topics: Sequence[str]) -> list[str]:
         """See :class:`~checkback.transports.Transport`."""
-        admin = AdminClient(self._asking)  # kept: its answers end with it
+        admin = make_client(AdminClient, self._asking)  # kept: its answers end with it
         answers = admin.describe_topics(TopicCollection(list(topics)), request_timeout=CONNECT_MS / 1000)
         return [name for name, answer in answers.items() if _is_missing(answer)]
 

@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaProducer
-from kafka.errors import KafkaConfigurationError, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from kafka.producer.transaction_manager import TransactionState
 
-from checkback.client_options import refuse_options
+from checkback.client_options import of_reaching
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
-from checkback.reaching import CONNECT_MS, RECONNECT_MS, no_kafka
+from checkback.kafka.kafka_python import SHARED, make_client
+from checkback.reaching import CONNECT_MS, RECONNECT_MS
 from checkback.transports.base import OP_LINGER_MS, Lost, OutgoingRecord, not_acknowledged, not_written
 
 _FIXED: Mapping[str, tuple[object, ...]] = {
@@ -29,7 +30,6 @@ class KafkaPythonTransport:
     """
 
     def __init__(self, bootstrap_servers: str, half_timeout_ms: int, options: Mapping[str, Any]) -> None:
-        refuse_options(options, _FIXED, "a producer")
         self._half_timeout_ms = half_timeout_ms
         settings = {
             "bootstrap_servers": bootstrap_servers,
@@ -42,18 +42,13 @@ class KafkaPythonTransport:
             "reconnect_backoff_max_ms": RECONNECT_MS,
             "allow_auto_create_topics": False,
             "metrics_enabled": False,  # nobody reads them, and they are a tenth of its time
-            **options,
         }
-        self._options = {"bootstrap_servers": bootstrap_servers, "bootstrap_timeout_ms": CONNECT_MS, **options}
-        try:
-            self._halves = KafkaProducer(**settings)
-            self._ops = KafkaProducer(**{"linger_ms": min(OP_LINGER_MS, half_timeout_ms // 2), **settings})
-            for client in (self._halves, self._ops):
-                ask_for_another_producer_id(client)
-        except (KafkaConfigurationError, ValueError, TypeError, AttributeError) as error:
-            raise ConfigurationError(f"kafka-python cannot use these settings: {error}.") from error
-        except KafkaError as error:
-            raise no_kafka(bootstrap_servers, error) from error
+        self._bootstrap_servers, self._options = bootstrap_servers, options
+        for_ops = {**settings, "linger_ms": min(OP_LINGER_MS, half_timeout_ms // 2)}
+        self._halves = make_client(KafkaProducer, settings, options, _FIXED, whose="a producer")
+        self._ops = make_client(KafkaProducer, for_ops, options, _FIXED, whose="a producer")
+        for client in (self._halves, self._ops):
+            ask_for_another_producer_id(client)
 
     def partitions(self, half_topic: str, op_topic: str) -> int:
         """See :class:`~checkback.transports.Transport`. Clients ask Kafka every 5 min (``metadata_max_age_ms``)."""
@@ -61,9 +56,11 @@ class KafkaPythonTransport:
 
     def missing(self, topics: Sequence[str]) -> list[str]:
         """See :class:`~checkback.transports.Transport`. A producer's own client would wait for them to come."""
-        known = {name: value for name, value in self._options.items() if name in KafkaAdminClient.DEFAULT_CONFIG}
+        servers = {"bootstrap_servers": self._bootstrap_servers}
         try:
-            with contextlib.closing(KafkaAdminClient(**known)) as admin:
+            with contextlib.closing(
+                make_client(KafkaAdminClient, servers, of_reaching(self._options), SHARED)
+            ) as admin:
                 found = admin.describe_topics(list(topics))
         except KafkaError as error:
             raise KafkaUnreachableError(f"Kafka does not say which topics it has: {error!r}.") from error

@@ -10,6 +10,7 @@ from kafka.errors import KafkaError
 
 from checkback.clocks import difference_ms
 from checkback.job_groups import own_groups
+from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.protocol import Topics
 from checkback.reaching import CONNECT_MS
 from checkback.times import said_duration
@@ -143,8 +144,8 @@ def about_clock(settings: Settings, topics: Topics, facts: Mapping[str, TopicFac
     if progress.configuration.get("message.timestamp.type") == "CreateTime":
         yield warning("clock", f"{topics.progress} does not have Kafka's time", "run 'checkback topics create'")
         return
-    client = {"bootstrap_timeout_ms": CONNECT_MS, "max_block_ms": CONNECT_MS, **settings.kafka.python_client}
-    producer = KafkaProducer(bootstrap_servers=settings.kafka.bootstrap_servers, acks=1, **client)
+    client = {"bootstrap_servers": settings.kafka.bootstrap_servers, "acks": 1, "max_block_ms": CONNECT_MS}
+    producer = make_client(KafkaProducer, client, settings.kafka.python_client, SHARED)
     try:
         # the first one waits for connections, too
         for _ in range(2):

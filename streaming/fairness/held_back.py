@@ -18,6 +18,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as Partition
 
+from checkback.kafka.kafka_python import SHARED, make_client
+
 _LOGGER = logging.getLogger(__name__)
 _LOOK_SECONDS = 5.0
 _WARN_SECONDS = 10.0
@@ -164,10 +166,11 @@ def _ends(admin: AdminClient, places: Iterable[Place], isolation: IsolationLevel
 
 def named_writer(bootstrap_servers: str, options: Mapping[str, Any]) -> Callable[[Held], str]:
     """Asks Kafka whose transaction it is; "" where it does not say, or does not allow the job to ask."""
+    servers = {"bootstrap_servers": bootstrap_servers}
 
     def writer(held: Held) -> str:
         try:
-            with contextlib.closing(KafkaAdminClient(bootstrap_servers=bootstrap_servers, **options)) as admin:
+            with contextlib.closing(make_client(KafkaAdminClient, servers, options, SHARED)) as admin:
                 return _named(admin, held)
         except Exception as error:  # noqa: BLE001  (the warning is worth more than the name in it)
             _LOGGER.debug("Whose transaction holds back %s cannot be told: %r", held.place, error)

@@ -28,7 +28,7 @@ from checkback.consumer import (
     fetching,
 )
 from checkback.consumer.clients.base import Connection, KafkaAwayError, Rebalances, RefusedError
-from checkback.consumer.offsets_metadata import Stored, decode
+from checkback.consumer.offsets_metadata import Endings, Stored, decode
 from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError, OffsetGoneError
 from checkback.sent_back import REASON
 from tests.consumer.kafka_fake import FakeClient, FakeKafka
@@ -637,6 +637,40 @@ def test_nobody_waits_for_a_partition_that_is_well_again() -> None:
     with consumer(kafka, Recording(says), changed(store_interval=600)):
         soon(lambda: seen.count(ill.partition) == 10)
         go_on.set()
+
+
+def test_nobody_waits_for_a_message_that_was_begun_alone_and_rests() -> None:
+    """It has failed, and with an order it is tried again here; it has not killed, and does not count as if it had."""
+    resting, other = Place("orders", 0), Place("orders", 1)
+    kafka = FakeKafka(stored_offsets={place: Stored(0, "cb1;0;1;2;0;;") for place in (resting, other)})
+    for place in (resting, other):
+        kafka.write("orders", *numbered(10), partition=place.partition)
+
+    def says(message: ReceivedMessage, _: int) -> ConsumeResult:
+        return LATER if message.partition == resting.partition else SUCCESS
+
+    seen = Recording(says)
+    with consumer(kafka, seen, changed(order=Order.KEY, suspend=600, store_interval=0.05)):
+        soon(lambda: kafka.stored_offsets[other].offset == 10)
+        soon(lambda: decode(kafka.stored_offsets[resting]).endings == Endings(running=True, without_a_word=3))
+    assert [message.offset for message in seen.messages if message.partition == resting.partition] == [0]
+
+
+def test_what_has_rested_is_begun_alone_again() -> None:
+    kafka = FakeKafka(stored_offsets={ORDERS: Stored(0, "cb1;0;1;2;0;;")})
+    for number in range(70):
+        kafka.write("orders", b"%03d" % number, key=b"a" if number % 2 else b"b")
+    begun: list[tuple[int, int, int]] = []
+
+    def says(message: ReceivedMessage, before: int) -> ConsumeResult:
+        found = kafka.stored_offsets[ORDERS]
+        begun.append((message.offset, found.offset, decode(found).endings.alone))
+        return LATER if message.offset == 1 and before < 3 else SUCCESS
+
+    with consumer(kafka, Recording(says), changed(order=Order.KEY, suspend=0.2, store_interval=0.05)):
+        soon(lambda: kafka.stored_offsets[ORDERS].offset == 70)
+    assert begun[:6] == [(0, 0, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1), (2, 2, 1)]
+    assert [offset for offset, *_ in begun if offset % 2] == [1, 1, 1, *range(1, 70, 2)]
 
 
 def test_a_window_that_is_full_pauses_reading_until_the_old_message_ends() -> None:

@@ -277,6 +277,31 @@ def test_who_is_done_with_all_that_may_have_killed_is_well_at_once() -> None:
     assert decode(orders.to_store()).endings == Endings(running=True)
 
 
+def test_what_rests_while_its_reader_becomes_well_is_handed_out_at_its_time_and_holds_its_key() -> None:
+    orders = work(stored=Stored(0, "cb1;0;1;2;2;;"), order=Order.KEY)
+    orders.take([message(0, b"a"), message(1, b"b"), message(2, b"a")])
+    orders.about_to_begin()
+    (failed,) = orders.next_chunk()
+    assert orders.begin(failed, 0.0)
+    assert orders.put_down(failed)
+    assert orders.busy
+    orders.rest(failed)
+    assert not orders.busy
+    assert not orders.chunk_waits
+    assert decode(orders.to_store()).endings == Endings(running=True, without_a_word=3, alone=2)
+    assert not orders.rested(failed)
+    assert orders.chunk_waits
+    orders.about_to_begin()
+    assert orders.next_chunk() == [failed]
+    orders.rest(failed)
+    orders._finished = 1
+    assert offsets(orders.calm(lived=False)) == [[1]]
+    assert orders.rested(failed)
+    next_one = done(orders, failed)
+    assert next_one is not None
+    assert next_one.offsets == [2]
+
+
 def test_who_has_nothing_left_to_do_is_well_after_a_while() -> None:
     orders = work(stored=Stored(0, "cb1;0;1;2;0;;"))
     orders.take([message(0)])

@@ -10,10 +10,10 @@ from urllib.parse import unquote
 import pytest
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from tests.checkback.postgres import free_port
 from tests.deploy.causes import CAUSES, DOWN
 from tests.deploy.installation import Installation
 from tests.deploy.prometheus import DEPLOY, Prometheus, running_prometheus
+from torture.local_postgresql import free_port
 
 FACTOR = 120
 """Minutes of the alerts are halves of a second here."""

@@ -14,11 +14,11 @@ from checkback import CallableListener, CheckEndpoint, CheckRequest, LocalTransa
 from checkback.consumer import ConsumeResult, ConsumerSettings, PushConsumer, StartAt
 from checkback.consumer.metrics import collector_of
 from streaming import TransactionJob
-from tests.checkback.postgres import free_port
 from tests.deploy.conftest import quick, scraping
 from tests.deploy.prometheus import DEPLOY, Prometheus, running_prometheus
 from tests.deploy.test_grafana import QUERIES, filled_in, has_data
 from tests.place import Place, wait_until
+from torture.local_postgresql import free_port
 
 JOB = "a real one"
 FACTOR = 30

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from checkback import Message, TransactionProducer
 from checkback.exceptions import CheckbackError, CheckpointMismatchError
 from streaming import TransactionJob
-from tests.checkback.postgres import free_port
 from tests.end_to_end.job_process import Job
 from tests.listening import addresses
 from tests.place import Place, wait_until
+from torture.local_postgresql import free_port
 
 Sections = dict[str, dict[str, Any]]
 

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from checkback import Message, TransactionProducer
 from checkback.in_doubt import newest
 from streaming import TransactionJob
-from tests.checkback.postgres import free_port
 from tests.place import Place, wait_until
+from torture.local_postgresql import free_port
 
 
 def fetched(port: int, path: str) -> str:

@@ -19,8 +19,8 @@ from checkback.topic_reading import reading_consumer, records_to_end
 from checkback.topics import TopicAdministration
 from conf import Settings
 from streaming import TransactionJob
-from tests.checkback.postgres import free_port
 from tests.place import wait_until
+from torture.local_postgresql import free_port
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
 _LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"

@@ -4,16 +4,35 @@ from pprint import pformat
 
 import pytest
 
-from torture.effects.run import torture_effects
-from torture.effects.schedule import BRIEF
+from checkback.consumer import Order
+from checkback.exceptions import InstallationError
+from torture.effects.database import LOCAL
+from torture.effects.run import EffectsReport, Options, torture_effects
+from torture.effects.schedule import BRIEF, BRIEF_OF_DATABASE
+from torture.effects.system import Group
 
 SEED = 5
 
 
-@pytest.mark.timeout(900)
-def test_each_order_has_one_effect_whatever_dies() -> None:
-    report = torture_effects(SEED, len(BRIEF), brief=True)
+def judge(report: EffectsReport) -> None:
     assert report.holds, pformat(report, width=120)  # a text: pytest would cut the report short
     assert report.verdict is not None
     assert report.verdict.orders > 300
     assert report.verdict.dead > 0
+
+
+@pytest.mark.timeout(900)
+def test_each_order_has_one_effect_whatever_dies() -> None:
+    judge(torture_effects(Options(SEED, len(BRIEF), brief=True)))
+
+
+@pytest.mark.timeout(900)
+def test_each_order_has_one_effect_and_in_the_order_of_its_key_whatever_befalls_the_database() -> None:
+    group = Group(order=Order.KEY)
+    try:
+        report = torture_effects(Options(SEED, len(BRIEF_OF_DATABASE), group, LOCAL, brief=True))
+    except InstallationError as error:
+        pytest.skip(str(error))
+    judge(report)
+    assert report.verdict is not None
+    assert report.verdict.disordered == []

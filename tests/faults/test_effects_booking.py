@@ -4,38 +4,42 @@ import multiprocessing
 import os
 import signal
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from checkback.consumer import ConsumeResult, ReceivedMessage
-from torture.effects.booking import EFFECTS, Booking, make_tables
+from tests.place import wait_until
+from torture.effects.booking import Booking
+from torture.effects.database import in_file
 from torture.effects.orders import ALWAYS, Order
 from torture.effects.steps import Step
-from torture.effects.strike import Strike, Watch, give, struck, withdraw
+from torture.effects.strike import Deed, LostAnswerError, Strike, Watch, give, release, struck, withdraw
 
 _SPAWN = multiprocessing.get_context("spawn")
 _TRANSPORT = "kafka-python"
 
 
-def message(order: Order, tries: int = 0) -> ReceivedMessage:
-    return ReceivedMessage("sales", 0, 7, b"key", order.value, [("cb-id", b"tx-1")], 0, tries)
+def message(order: Order, tries: int = 0, offset: int = 7) -> ReceivedMessage:
+    name = b"tx-%d" % offset
+    return ReceivedMessage("sales", 0, offset, b"key", order.value, [("cb-id", name)], 0, tries)
 
 
 def effects(folder: Path) -> int:
-    with closing(sqlite3.connect(folder / EFFECTS)) as database:
+    with closing(sqlite3.connect(folder / "effects.db")) as database:
         return int(database.execute("SELECT count(*) FROM effects").fetchone()[0])
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    make_tables(tmp_path)
+    in_file(tmp_path).prepare()
     return tmp_path
 
 
 def booking(folder: Path, *, with_inbox: bool = True) -> Booking:
-    return Booking(folder, Watch(folder, _TRANSPORT), with_inbox=with_inbox)
+    return Booking(folder, in_file(folder).url, Watch(folder, _TRANSPORT), with_inbox=with_inbox)
 
 
 def book(folder: Path, order: Order) -> None:
@@ -72,6 +76,36 @@ def test_what_is_to_come_later_or_raises_leaves_nothing_behind(folder: Path) -> 
         listener(message(Order(raises=1)))
     assert effects(folder) == 0
     assert listener(message(Order(later=1), tries=1)) is ConsumeResult.SUCCESS
+    assert effects(folder) == 1
+
+
+def test_an_effect_says_after_which_one_of_its_key_it_came(folder: Path) -> None:
+    listener = booking(folder)
+    for offset in (7, 12, 9):
+        listener(message(Order(), offset=offset))
+    with closing(sqlite3.connect(folder / "effects.db")) as database:
+        found = database.execute("SELECT place, before FROM effects ORDER BY number").fetchall()
+    assert found == [(7, None), (12, 7), (9, 12)]
+
+
+def test_whose_answer_is_lost_has_its_effect_and_is_tried_again(folder: Path) -> None:
+    give(folder, Strike(Step.DATABASE_COMMITTED, number=1, deed=Deed.FAILS))
+    listener = booking(folder)
+    with pytest.raises(LostAnswerError):
+        listener(message(Order()))
+    assert listener(message(Order(), tries=1)) is ConsumeResult.SUCCESS
+    assert effects(folder) == 1
+
+
+def test_who_is_held_goes_on_when_it_is_released(folder: Path) -> None:
+    strike = Strike(Step.COMMITTING, number=1, deed=Deed.HELD)
+    give(folder, strike)
+    thread = threading.Thread(target=book, args=(folder, Order()))
+    thread.start()
+    wait_until(lambda: struck(folder, strike) == os.getpid(), 60, "the strike")
+    assert effects(folder) == 0
+    release(folder, strike)
+    thread.join(60)
     assert effects(folder) == 1
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from torture.effects.oracle import judge
+from torture.effects.database import Effect
+from torture.effects.oracle import Verdict, disordered, judge
 from torture.effects.run import EffectsReport
 
 ORDERS = {"a", "b", "c"}
@@ -71,3 +72,31 @@ def test_a_run_that_did_not_come_to_rest_has_no_verdict() -> None:
     assert not broken.inconclusive
     assert not broken.holds
     assert not EffectsReport(1, inbox=True).holds
+
+
+def effect(number: int, place: int, before: int | None, key: str | None = "k", partition: int = 0) -> Effect:
+    return Effect(number, f"{key}-{partition}-{place}", partition, key, place, before)
+
+
+def test_effects_that_each_came_after_the_one_before_are_in_order() -> None:
+    in_order = [effect(1, 4, None), effect(2, 3, None, "other"), effect(3, 9, 4), effect(4, 9, None, partition=1)]
+    assert disordered(in_order) == []
+    without_key = [effect(1, 4, 9, None), effect(2, 3, 9, None)]
+    assert disordered(without_key) == []
+    done_again = [effect(1, 4, None), effect(2, 9, 4), effect(3, 4, 9), effect(4, 9, 9)]
+    assert disordered(done_again) == []
+
+
+def test_an_effect_that_came_before_its_turn_is_found() -> None:
+    late = [effect(1, 4, None), effect(2, 12, 4), effect(3, 9, 12)]
+    assert disordered(late) == ["k-0-9", "k-0-12"]
+    begun_before_the_other_was_committed = [effect(1, 4, None), effect(2, 9, None)]
+    assert disordered(begun_before_the_other_was_committed) == ["k-0-9"]
+
+
+def test_disorder_is_a_failure_with_the_inbox_and_counted_without() -> None:
+    verdict = Verdict(3, 3, 0, disordered=["a"])
+    assert not verdict.holds(inbox=True)
+    assert verdict.holds(inbox=False)
+    assert str(verdict) == "0 lost, 0 repeated, 0 leaked, 1 disordered"
+    assert Verdict(3, 3, 0, disordered=[]).holds(inbox=True)

@@ -24,8 +24,8 @@ import pytest
 import checkback
 from checkback import TransactionProducer
 from checkback.testing import RecordingTransport
-from tests.checkback.postgres import free_port
 from tests.packaging.environments import ROOT, Environment
+from torture.local_postgresql import free_port
 
 _SECTION = re.compile(r"^## Quick start$(.*?)^## ", re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

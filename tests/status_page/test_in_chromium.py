@@ -16,7 +16,7 @@ from conf import Settings
 from status_page.app import site_app
 from status_page.sample import TOKEN, SampleView, sample_site
 from status_page.server import StatusServer
-from tests.checkback.postgres import free_port
+from torture.local_postgresql import free_port
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 playwright: Any = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")

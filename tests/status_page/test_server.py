@@ -17,9 +17,9 @@ from starlette.types import Receive, Scope, Send
 from checkback.exceptions import ConfigurationError
 from conf.settings import HttpSettings
 from status_page.server import StatusServer
-from tests.checkback.postgres import free_port
 from tests.place import wait_until
 from tests.status_page.browser import Place
+from torture.local_postgresql import free_port
 
 
 async def hello(scope: Scope, receive: Receive, send: Send) -> None:

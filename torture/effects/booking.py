@@ -1,7 +1,4 @@
-"""The listener of a fault run: books an effect of each order in a SQLite file, through the inbox or without it.
-
-The table of effects has no unique key: an effect that is booked twice is there twice.
-"""
+"""The listener of a fault run: books an effect of each order in a database, through the inbox or without it."""
 
 import os
 import signal
@@ -9,19 +6,15 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, event, func, insert, select
 
 from checkback.consumer import ConsumeResult, ReceivedMessage
 from checkback.inbox import SqlInbox
+from torture.effects.database import EFFECTS, engine_of
 from torture.effects.orders import GROUP, Order
 from torture.effects.steps import Step
 from torture.effects.strike import Watch
-
-EFFECTS = "effects.db"
-_TABLE = "CREATE TABLE IF NOT EXISTS effects (id TEXT, partition INTEGER, tries INTEGER, at REAL)"
-_BOOK = text("INSERT INTO effects VALUES (:id, :partition, :tries, :at)")
 
 
 class _LaterError(Exception):
@@ -29,12 +22,12 @@ class _LaterError(Exception):
 
 
 class Booking:
-    """A listener. ``watch`` is told of its steps."""
+    """A listener. ``watch`` is told of its steps; ``url`` is that of the database."""
 
-    def __init__(self, folder: Path, watch: Watch, *, with_inbox: bool) -> None:
+    def __init__(self, folder: Path, url: str, watch: Watch, *, with_inbox: bool) -> None:
         self._folder = folder
         self._watch = watch
-        self._engine = _engine(folder)
+        self._engine = _watched(url, watch)
         self._inbox = SqlInbox(self._engine, GROUP) if with_inbox else None
 
     def __call__(self, message: ReceivedMessage) -> ConsumeResult:
@@ -57,13 +50,7 @@ class Booking:
                 if not first:
                     return
                 self._watch(Step.INBOX_ROW)
-                row = {
-                    "id": order.name or message.id,
-                    "partition": message.partition,
-                    "tries": message.tries,
-                    "at": time.time(),
-                }
-                connection.execute(_BOOK, row)
+                _insert(connection, message, order.name or message.id)
                 self._watch(Step.BOOKED)
                 if message.tries < order.later:
                     raise _LaterError
@@ -82,13 +69,20 @@ class Booking:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def make_tables(folder: Path) -> None:
-    """That of the effects, and the inbox."""
-    engine = _engine(folder)
-    with engine.begin() as connection:
-        connection.execute(text(_TABLE))
-    SqlInbox(engine, GROUP).create()
-    engine.dispose()
+def _insert(connection: Connection, message: ReceivedMessage, order: str) -> None:
+    """The effect, and which one of its partition and key it came after, as far as that one was committed."""
+    key, lane = None if message.key is None else message.key.decode(), EFFECTS.alias()
+    before = select(func.max(lane.c.place)).where(lane.c.partition == message.partition, lane.c.key == key)
+    row = {
+        "id": order,
+        "partition": message.partition,
+        "key": key,
+        "place": message.offset,
+        "before": before.scalar_subquery(),
+        "tries": message.tries,
+        "at": time.time(),
+    }
+    connection.execute(insert(EFFECTS).values(row))
 
 
 @contextmanager
@@ -96,12 +90,11 @@ def _always(_connection: Connection) -> Iterator[bool]:
     yield True
 
 
-def _engine(folder: Path) -> Engine:
-    engine = create_engine(f"sqlite:///{folder / EFFECTS}", connect_args={"timeout": 60})
+def _watched(url: str, watch: Watch) -> Engine:
+    engine = engine_of(url)
 
-    @event.listens_for(engine, "connect")
-    def _settings(connection: Any, _record: Any) -> None:
-        # the machine itself is not switched off in these tests, so the disk need not be waited for
-        connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;")
+    @event.listens_for(engine, "commit")
+    def _committing(_connection: Connection) -> None:
+        watch.under_way(Step.COMMITTING)
 
     return engine

@@ -7,33 +7,45 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from torture.effects.booking import EFFECTS
+from sqlalchemy import select
+
+from torture.effects.database import EFFECTS, Effect, EffectsDatabase
 from torture.effects.shop import GROUP as SHOP
 
 _SECONDS = 60.0
 _ORDERS = "SELECT rowid, id, at FROM sent WHERE rowid > ? ORDER BY rowid"
-_EFFECTS = "SELECT rowid, id, partition FROM effects WHERE rowid > ? ORDER BY rowid"
+_EFFECTS = select(*(EFFECTS.c[name] for name in Effect._fields)).order_by(EFFECTS.c.number)
+_LATE = 1_000
+"""Rows that may be committed before one with a smaller number is: a minute's. What comes later still is read at the
+end."""
 
 
 class Books:
     """Rows are only added, so each is read once."""
 
-    def __init__(self, folder: Path) -> None:
-        self._shop = _Growing(folder / f"{SHOP}.db", _ORDERS)
-        self._consumers = _Growing(folder / EFFECTS, _EFFECTS)
+    def __init__(self, folder: Path, database: EffectsDatabase) -> None:
+        self._shop = _Orders(folder / f"{SHOP}.db")
+        self._consumers = _Effects(database)
         self.orders: dict[str, float] = {}
         """When each was committed (``time.time()``)."""
         self.effects: Counter[str] = Counter()
+        self.booked: list[Effect] = []
+        """The same, each for itself."""
         self._newest: dict[int, float] = {}
         """By partition: when the newest order was committed that has had its effect."""
 
-    def read(self) -> None:
-        """Read on. Effects first: each has its order in the other one by then."""
-        effects = self._consumers.more()
+    def read(self, *, whole: bool = False) -> None:
+        """Read on. Effects first: each has its order in the other one by then.
+
+        ``whole``: read all effects there are, so that nothing that was committed late is left out.
+        """
+        effects = self._consumers.more(0 if whole else self._consumers.last - _LATE)
         self.orders.update(self._shop.more())
-        for name, partition in effects:
-            self.effects[name] += 1
-            self._newest[partition] = max(self._newest.get(partition, 0.0), self.orders.get(name, 0.0))
+        self.booked += effects
+        for effect in effects:
+            self.effects[effect.id] += 1
+            committed = self.orders.get(effect.id, 0.0)
+            self._newest[effect.partition] = max(self._newest.get(effect.partition, 0.0), committed)
 
     def went_on(self, since: float, partitions: Collection[int]) -> bool:
         """Whether in each partition an order has had its effect that was committed after a moment."""
@@ -45,10 +57,11 @@ class Books:
         return self.orders.keys() - self.effects.keys()
 
 
-class _Growing:
-    def __init__(self, file: Path, query: str) -> None:
+class _Orders:
+    """One process writes them, so that their numbers rise as they are committed."""
+
+    def __init__(self, file: Path) -> None:
         self._file = file
-        self._query = query
         self._last = 0
 
     def more(self) -> list[tuple[Any, ...]]:
@@ -56,7 +69,7 @@ class _Growing:
             return []
         with closing(sqlite3.connect(self._file, timeout=_SECONDS)) as database:
             try:
-                rows = database.execute(self._query, (self._last,)).fetchall()
+                rows = database.execute(_ORDERS, (self._last,)).fetchall()
             except sqlite3.OperationalError as error:
                 if "no such table" in str(error):
                     return []
@@ -64,3 +77,20 @@ class _Growing:
         if rows:
             self._last = rows[-1][0]
         return [row[1:] for row in rows]
+
+
+class _Effects:
+    """In PostgreSQL a row has its number before it is committed: one may appear before others of smaller numbers."""
+
+    def __init__(self, database: EffectsDatabase) -> None:
+        self._engine = database.engine()
+        self._known = set[int]()
+        self.last = 0
+
+    def more(self, after: int) -> list[Effect]:
+        with self._engine.connect() as connection:
+            found = [Effect(*row) for row in connection.execute(_EFFECTS.where(EFFECTS.c.number > after))]
+        new = [effect for effect in found if effect.number not in self._known]
+        self._known.update(effect.number for effect in new)
+        self.last = max([self.last, *(effect.number for effect in new)])
+        return new

@@ -11,23 +11,21 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from torture.effects import shop
+from torture.effects.database_faults import OF_DATABASE
 from torture.effects.member import SESSION_SECONDS
 from torture.effects.orders import ALWAYS, TOPIC, Order
 from torture.effects.schedule import Fault, Round
 from torture.effects.steps import CLOSES, REBALANCING, Step
-from torture.effects.strike import Strike, give, struck, withdraw
+from torture.effects.strike import Deed
+from torture.effects.striking import strike_one
 from torture.effects.system import EffectsSystem, Member
 from torture.system import NotRecoveredError
 
-_COME_SECONDS = 60.0
-"""For a consumer to come to a step."""
 _OTHERS_SECONDS = 15.0
 """For the others to go on without one that was stopped, unless it holds the database's lock."""
 _DIE_SECONDS = 90.0
 _ASK_SECONDS = 30.0
-_END_SECONDS = 10.0
 _READ_AGAIN_SECONDS = 0.5
-_LOOK_SECONDS = 0.02
 _TAKING = frozenset({Step.LEAVING, Step.LEAVING_UNSTORED, Step.LEFT})
 _SHARED_OUT_SECONDS = 2.0
 _DEATHS_UNTIL_ALONE = 3
@@ -53,7 +51,7 @@ def _kill_at_step(system: EffectsSystem, this: Round) -> float:
         return _kill_at_close(system, this)
     if this.step is Step.BEGUN_ALONE:
         return _kill_when_alone(system, this)
-    _strike(system, this)
+    strike_one(system, this)
     return time.time()
 
 
@@ -61,13 +59,13 @@ def _kill_at_rebalance(system: EffectsSystem, this: Round) -> float:
     """Another consumer joins; it, or one of those that have to give it partitions, dies and is not started again."""
     if this.step in _TAKING:  # of one that has just died it would get what nobody has to give it
         time.sleep(SESSION_SECONDS + _SHARED_OUT_SECONDS)
-    victim = _strike(system, this, system.add_member)
+    victim = strike_one(system, this, system.add_member)
     system.remove(victim)
     return time.time()
 
 
 def _kill_at_close(system: EffectsSystem, this: Round) -> float:
-    _strike(system, this, _drawn(system, this).process.terminate)
+    strike_one(system, this, _drawn(system, this).process.terminate)
     return time.time()
 
 
@@ -76,7 +74,7 @@ def _kill_when_alone(system: EffectsSystem, this: Round) -> float:
 
     Where readers have just died of other orders they begin this one alone from the first, and it may be a dead letter.
     """
-    _strike(system, this, lambda: shop.want(system.ground.folder, Order(deaths=_DEATHS_UNTIL_ALONE)))
+    strike_one(system, this, lambda: shop.want(system.ground.folder, Order(deaths=_DEATHS_UNTIL_ALONE)))
     name = _wanted(system)
     system.wait_until(lambda: _has_end(system, name), _DIE_SECONDS, f"{name}, which kills three readers, had no end")
     return time.time()
@@ -110,7 +108,7 @@ def _stop_one(system: EffectsSystem, this: Round) -> float:
         zombie = _drawn(system, this)
         os.kill(zombie.process.pid, signal.SIGSTOP)
     else:
-        zombie = _strike(system, this, stop=True)
+        zombie = strike_one(system, this, deed=Deed.STOPPED)
     stopped = time.time()
     with suppress(NotRecoveredError):  # 2
         system.wait_for_effects(stopped + SESSION_SECONDS, _OTHERS_SECONDS)
@@ -158,36 +156,6 @@ def _kill_job(system: EffectsSystem, _this: Round) -> float:
     return time.time()
 
 
-def _strike(
-    system: EffectsSystem, this: Round, bring_about: Callable[[], object] = lambda: None, *, stop: bool = False
-) -> Member:
-    """Order it, wait until it was carried out, and say by whom. ``bring_about``: what has a consumer come there."""
-    folder = system.ground.folder
-    there = {member.transport for member in system.members}
-    transport = this.transport if this.transport in there else ""
-    strike = Strike(this.step or Step.LISTENER_BEGUN, this.number, this.after, transport, stop)
-    there_are = {member.process.pid: (member, member.process) for member in system.members}
-    give(folder, strike)
-    bring_about()
-    deadline = time.monotonic() + _COME_SECONDS
-    try:
-        while True:
-            pid = struck(folder, strike)
-            if pid in there_are:
-                break
-            if time.monotonic() > deadline:
-                raise NotRecoveredError(f"Within {_COME_SECONDS:.0f} s no consumer came to the step '{this.step}'.")
-            system.supervise()
-            there_are |= {member.process.pid: (member, member.process) for member in system.members}
-            time.sleep(_LOOK_SECONDS)
-    finally:
-        withdraw(folder)
-    member, process = there_are[pid]
-    if not stop:
-        process.wait(_END_SECONDS)
-    return member
-
-
 def _wanted(system: EffectsSystem) -> str:
     folder = system.ground.folder
     system.wait_until(lambda: bool(shop.wanted_id(folder)), _ASK_SECONDS, "the shop did not send what was wanted")
@@ -220,4 +188,5 @@ _FAULTS: dict[Fault, Callable[[EffectsSystem, Round], float]] = {
     Fault.BROKER_RESTARTED: _restart_broker,
     Fault.JOB_KILLED: _kill_job,
     Fault.POISONED: _poison,
+    **OF_DATABASE,
 }

@@ -1,11 +1,12 @@
 """A consumer of a fault run, ``python -m torture.effects.member FOLDER BOOTSTRAP TRANSPORT inbox|none [START_AT]``.
 
-It may be killed, or stopped, at any step. SIGTERM ends it in order. Exit status 75 when Kafka was away as it began, 1
-when it ended by itself later.
+The environment says where its database is, and which order it keeps. It may be killed, or stopped, at any step. SIGTERM
+ends it in order. Exit status 75 when Kafka was away as it began, 1 when it ended by itself later.
 """
 
 import faulthandler
 import logging
+import os
 import signal
 import sys
 import threading
@@ -13,17 +14,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from checkback.consumer import ConsumerSettings, PushConsumer, StartAt, fetching
+from checkback.consumer import ConsumerSettings, Order, PushConsumer, StartAt, fetching
 from checkback.consumer.clients import clients_of
 from checkback.exceptions import CheckbackError
 from checkback.transports import TransportName
 from torture.effects.booking import Booking
 from torture.effects.clients import WatchedClients
+from torture.effects.database import in_file
 from torture.effects.orders import GROUP, TOPIC
 from torture.effects.steps import Step
 from torture.effects.strike import Watch
 
 WITH_INBOX = "inbox"
+DATABASE, ORDER = "TORTURE_EFFECTS", "TORTURE_ORDER"
+"""Names of variables; an address has a password, so it is no argument."""
 SESSION_SECONDS = 4.0
 TRY_AGAIN = 75
 STACKS = signal.SIGUSR1
@@ -39,8 +43,11 @@ SETTINGS = ConsumerSettings(
     retry_partitions=2,
     store_interval=1.0,
     finish_wait=2.0,
+    suspend=0.5,
     retry_here=1.0,
 )
+PATIENT = replace(SETTINGS, max_reconsume_times=10, retry_levels=(0.5, 1.0, 2.0), suspend=1.0)
+"""With a database that is away for seconds: what was booked, and not heard of, must not die before it is back."""
 _SESSION_MS, _HEARTBEAT_MS, _TOPICS_MS, _RECONNECT_MS = int(SESSION_SECONDS * 1000), 500, 5_000, 1_000
 _OPTIONS: dict[str, dict[str, Any]] = {
     TransportName.KAFKA_PYTHON: {
@@ -59,18 +66,12 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def watched_consumer(
-    folder: Path,
-    bootstrap_servers: str,
-    transport: str,
-    watch: Watch,
-    *,
-    inbox: bool,
-    start_at: str = StartAt.FIRST,
+    bootstrap_servers: str, transport: str, booking: Booking, watch: Watch, settings: ConsumerSettings
 ) -> Any:
     """A consumer whose steps the watch is told of."""
     consumer = PushConsumer(
-        *(bootstrap_servers, GROUP, Booking(folder, watch, with_inbox=inbox), TOPIC),
-        settings=replace(SETTINGS, start_at=StartAt(start_at)),
+        *(bootstrap_servers, GROUP, booking, TOPIC),
+        settings=settings,
         transport=WatchedClients(clients_of(transport), watch),
         kafka_options=_OPTIONS[transport],
     )
@@ -86,6 +87,11 @@ def watched_consumer(
     return consumer
 
 
+def _settings(database: str, start_at: str, order: str) -> ConsumerSettings:
+    usual = SETTINGS if database.startswith("sqlite") else PATIENT
+    return replace(usual, start_at=StartAt(start_at), order=Order(order))
+
+
 def main(folder: str, bootstrap_servers: str, transport: str, inbox: str, start_at: str = StartAt.FIRST) -> None:
     """Consume until SIGTERM."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s")
@@ -96,9 +102,10 @@ def main(folder: str, bootstrap_servers: str, transport: str, inbox: str, start_
     faulthandler.register(STACKS, all_threads=True)
     watch = Watch(Path(folder), transport)
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    consumer = watched_consumer(
-        Path(folder), bootstrap_servers, transport, watch, inbox=inbox == WITH_INBOX, start_at=start_at
-    )
+    database = os.environ.get(DATABASE) or in_file(Path(folder)).url
+    booking = Booking(Path(folder), database, watch, with_inbox=inbox == WITH_INBOX)
+    settings = _settings(database, start_at, os.environ.get(ORDER, Order.NONE))
+    consumer = watched_consumer(bootstrap_servers, transport, booking, watch, settings)
     try:
         consumer.start()
     except CheckbackError as error:

@@ -4,19 +4,21 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
+from checkback.exceptions import CheckbackError, ConfigurationError, InstallationError
 from checkback.local import LocalKafka
 from checkback.topics import TopicAdministration
 from torture.clock import SettableClock
-from torture.effects.booking import make_tables
+from torture.effects.database import EffectsDatabase, database_of
 from torture.effects.faults import inject
 from torture.effects.oracle import Verdict
 from torture.effects.orders import PARTITIONS, TOPIC
-from torture.effects.schedule import TRANSPORTS, Round, schedule
-from torture.effects.system import EffectsSystem
+from torture.effects.schedule import Round, deck_size, schedule
+from torture.effects.system import EffectsSystem, Group
 from torture.ground import Ground
 from torture.system import NotRecoveredError
 
@@ -65,6 +67,8 @@ class EffectsReport:
     """Why dead letters are dead, and how many."""
     logs: str = ""
     """The folder, where it was kept."""
+    schema: str = ""
+    """What was left in somebody's database, if anything was."""
 
     @property
     def holds(self) -> bool:
@@ -82,26 +86,38 @@ class EffectsReport:
 Tell = Callable[[EffectsRound], None]
 
 
-def torture_effects(
-    seed: int,
-    rounds: int,
-    tell: Tell = lambda _round: None,
-    *,
-    inbox: bool = True,
-    clients: Sequence[str] = TRANSPORTS,
-    brief: bool = False,
-) -> EffectsReport:
+@dataclass(frozen=True)
+class Options:
+    """What to run."""
+
+    seed: int = 1
+    rounds: int | None = None
+    """None: one deck."""
+    group: Group = field(default_factory=Group)
+    postgresql: str = ""
+    """Where effects lie: see :func:`torture.effects.database.database_of`."""
+    brief: bool = False
+    """Decks that a test has time for."""
+
+
+def torture_effects(options: Options, tell: Tell = lambda _round: None) -> EffectsReport:
     """Break the consumers, and what they need, so many times. Everything lies in a temporary folder.
 
-    ``clients``: the Kafka clients that members of the group are on, in turns.
+    Raises:
+        CheckbackError: there is no such database.
     """
     ground = _ground()
-    report = EffectsReport(seed, inbox)
+    report = EffectsReport(options.seed, options.group.inbox)
     started = time.monotonic()
     try:
-        prepare(ground)
-        with EffectsSystem(ground, seed, inbox=inbox, clients=clients) as system:
-            _rounds(system, report, rounds, tell, brief=brief)
+        with database_of(ground.folder, options.postgresql) as database:
+            prepare(ground, database)
+            with EffectsSystem(ground, options.seed, database, options.group) as system:
+                _rounds(system, report, options, tell)
+            report.schema = database.leave(None if report.holds else ground.folder)
+    except (ConfigurationError, InstallationError):
+        shutil.rmtree(ground.folder, ignore_errors=True)  # nothing has happened that anybody may look at
+        raise
     finally:
         ground.broker.stop()
     report.seconds = time.monotonic() - started
@@ -118,20 +134,20 @@ def _ground() -> Ground:
     return Ground(place, broker, SettableClock(place), executors=0)
 
 
-def prepare(ground: Ground) -> None:
+def prepare(ground: Ground, database: EffectsDatabase) -> None:
     """Start the broker; make the topics and the tables."""
+    database.prepare()
     ground.prepare()
     with TopicAdministration(ground.broker.bootstrap_servers) as administration:
         administration.create_one(TOPIC, PARTITIONS)
-    make_tables(ground.folder)
 
 
-def _rounds(system: EffectsSystem, report: EffectsReport, rounds: int, tell: Tell, *, brief: bool) -> None:
+def _rounds(system: EffectsSystem, report: EffectsReport, options: Options, tell: Tell) -> None:
+    kind = system.database.kind
+    rounds = schedule(options.seed, brief=options.brief, database=kind)
     try:
         system.wait_for_effects(time.time(), _START_SECONDS)
-        for this in schedule(report.seed, brief=brief):
-            if len(report.rounds) == rounds:
-                break
+        for this in islice(rounds, options.rounds or deck_size(kind)):
             done = _round(system, this)
             report.rounds.append(done)
             tell(done)
@@ -159,7 +175,7 @@ def _round(system: EffectsSystem, this: Round) -> EffectsRound:
     try:
         since = inject(system, this)
         took = system.wait_for_effects(since)
-    except NotRecoveredError as error:
+    except CheckbackError as error:
         raise NotRecoveredError(f"Round {this.number}, {this}: {error}") from error
     return EffectsRound(this.number, str(this), round(time.time() - began, 1), round(took, 1), list(system.stops))
 
@@ -167,6 +183,6 @@ def _round(system: EffectsSystem, this: Round) -> EffectsRound:
 def _refuse_harm(system: EffectsSystem, this: Round, *, inbox: bool) -> None:
     verdict = system.judge()
     back = system.offsets_gone_back()
-    if verdict.leaked or (inbox and verdict.repeated) or back or system.broken:
+    if not replace(verdict, lost=[]).nothing_wrong(inbox=inbox) or back or system.broken:
         said = system.broken or (f"a stored offset went back: {', '.join(back)}" if back else str(verdict))
         raise NotRecoveredError(f"Round {this.number}, {this}: {said}.")

@@ -7,7 +7,8 @@ from enum import StrEnum
 from itertools import count
 
 from checkback.transports import TransportName
-from torture.effects.steps import CLOSES, REBALANCING, Step
+from torture.effects.database import Kind
+from torture.effects.steps import CLOSES, LOCKS, REBALANCING, Step
 
 TRANSPORTS = (TransportName.KAFKA_PYTHON, TransportName.CONFLUENT)
 
@@ -27,6 +28,36 @@ class Fault(StrEnum):
     JOB_KILLED = "job killed"
     POISONED = "an order that kills each consumer that reads it"
 
+    CONNECTIONS_CUT = "the consumers' connections to their database cut"
+    ANSWER_LOST = "the answer to a consumer's commit lost"
+    DATABASE_CRASHED = "database crashed, and started again"
+    DATABASE_RESTARTED = "database restarted"
+    DATABASE_AWAY = "database away for some seconds"
+
+
+OF_DATABASE: dict[Kind, tuple[tuple[Fault, Step | None], ...]] = {
+    Kind.FILE: (),
+    Kind.THERE: (
+        (Fault.CONNECTIONS_CUT, None),
+        (Fault.CONNECTIONS_CUT, Step.TRANSACTION_BEGUN),
+        (Fault.CONNECTIONS_CUT, Step.INBOX_ROW),
+        (Fault.CONNECTIONS_CUT, Step.BOOKED),
+        (Fault.CONNECTIONS_CUT, Step.COMMITTING),
+        (Fault.ANSWER_LOST, Step.DATABASE_COMMITTED),
+    ),
+    Kind.OURS: (
+        (Fault.DATABASE_CRASHED, None),
+        (Fault.DATABASE_CRASHED, Step.INBOX_ROW),
+        (Fault.DATABASE_CRASHED, Step.BOOKED),
+        (Fault.DATABASE_CRASHED, Step.COMMITTING),
+        (Fault.DATABASE_RESTARTED, None),
+        (Fault.DATABASE_RESTARTED, Step.BOOKED),
+        (Fault.DATABASE_RESTARTED, Step.COMMITTING),
+        (Fault.DATABASE_AWAY, None),
+    ),
+}
+"""What comes to a deck with a database that is one of these; to one of the run's own both."""
+_OF_DATABASE = frozenset(fault for cards in OF_DATABASE.values() for fault, _ in cards)
 
 ZOMBIE_STEPS = (
     None,
@@ -38,7 +69,12 @@ ZOMBIE_STEPS = (
     Step.OFFSETS_ADDED,
 )
 _ZOMBIES = 2
-_OFTEN = frozenset({Step.MESSAGES_READ, Step.LISTENER_BEGUN, Step.TRANSACTION_BEGUN, Step.INBOX_ROW, Step.BOOKED})
+_OFTEN = frozenset(
+    {
+        *(Step.MESSAGES_READ, Step.LISTENER_BEGUN, Step.TRANSACTION_BEGUN),
+        *(Step.INBOX_ROW, Step.BOOKED, Step.COMMITTING),
+    }
+)
 _MOST_AFTER = 8
 _MOST_DELAY_SECONDS = 0.5
 
@@ -50,6 +86,15 @@ BRIEF: tuple[tuple[Fault, Step | None], ...] = (
     (Fault.ALL_KILLED, None),
 )
 """What a test has time for."""
+BRIEF_OF_DATABASE: tuple[tuple[Fault, Step | None], ...] = (
+    (Fault.CONNECTIONS_CUT, Step.BOOKED),
+    (Fault.KILLED_AT_STEP, Step.BOOKED),
+    (Fault.ANSWER_LOST, Step.DATABASE_COMMITTED),
+    (Fault.DATABASE_CRASHED, Step.COMMITTING),
+    (Fault.KILLED_AT_STEP, Step.LEAVING_UNSTORED),
+    (Fault.DATABASE_AWAY, None),
+)
+"""Likewise, with a PostgreSQL of the run's own."""
 
 
 @dataclass(frozen=True)
@@ -70,15 +115,17 @@ class Round:
         return f"{self.fault}{who}: {self.step}" if self.step else str(self.fault)
 
 
-def schedule(seed: int, *, brief: bool = False) -> Iterator[Round]:
+def schedule(seed: int, *, brief: bool = False, database: Kind = Kind.FILE) -> Iterator[Round]:
     """Rounds without end; each deck of them holds every step and every other fault, in an order of its own.
 
-    From deck to deck a step takes turns between the two Kafka clients. ``brief`` has decks of :data:`BRIEF`, as it is.
+    From deck to deck a step takes turns between the two Kafka clients. ``brief`` has decks of :data:`BRIEF`, as it is,
+    or with a database of the run's own of :data:`BRIEF_OF_DATABASE`.
     """
     chance = random.Random(seed)  # noqa: S311  (dice, no secret)
     numbers = count(1)
     for deck in count(chance.randrange(len(ZOMBIE_STEPS))):
-        cards = list(BRIEF) if brief else _deck(deck)
+        few = BRIEF_OF_DATABASE if database is Kind.OURS else BRIEF
+        cards = list(few) if brief else _deck(deck, database)
         if not brief:
             chance.shuffle(cards)
         for fault, step in cards:
@@ -89,16 +136,24 @@ def schedule(seed: int, *, brief: bool = False) -> Iterator[Round]:
             yield Round(next(numbers), fault, step, transport, after, delay, chance.getrandbits(32))
 
 
-def _deck(number: int) -> list[tuple[Fault, Step | None]]:
-    others = [fault for fault in Fault if fault not in {Fault.KILLED_AT_STEP, Fault.ZOMBIE}]
+def _deck(number: int, database: Kind) -> list[tuple[Fault, Step | None]]:
+    others = [fault for fault in Fault if fault not in {Fault.KILLED_AT_STEP, Fault.ZOMBIE, *_OF_DATABASE}]
+    steps = ZOMBIE_STEPS if database is Kind.FILE else (*ZOMBIE_STEPS, *sorted(LOCKS))
     first = number * _ZOMBIES
-    zombies = [ZOMBIE_STEPS[(first + place) % len(ZOMBIE_STEPS)] for place in range(_ZOMBIES)]
+    zombies = [steps[(first + place) % len(steps)] for place in range(_ZOMBIES)]
     return [
         *((Fault.KILLED_AT_STEP, step) for step in Step),
         *((Fault.ZOMBIE, step) for step in zombies),
         *((fault, None) for fault in others),
+        *_cards_of(database),
     ]
 
 
-DECK = len(_deck(0))
-"""Rounds of a deck."""
+def _cards_of(database: Kind) -> list[tuple[Fault, Step | None]]:
+    kinds = {Kind.FILE: (), Kind.THERE: (Kind.THERE,), Kind.OURS: (Kind.THERE, Kind.OURS)}[database]
+    return [card for kind in kinds for card in OF_DATABASE[kind]]
+
+
+def deck_size(database: Kind) -> int:
+    """Rounds of a deck."""
+    return len(_deck(0, database))

@@ -11,6 +11,7 @@ class Step(StrEnum):
     TRANSACTION_BEGUN = "in the database transaction, before the inbox's row"
     INBOX_ROW = "after the inbox's row, before the effect"
     BOOKED = "after the effect, before the database's commit"
+    COMMITTING = "while the database commits"
     DATABASE_COMMITTED = "after the database's commit, before the listener returns"
     SUCCESS_NOTED = "after the listener's success, before it is stored"
 
@@ -41,4 +42,5 @@ REBALANCING = frozenset({Step.ASSIGNED, Step.BEGUN, Step.LEAVING, Step.LEAVING_U
 CLOSES = frozenset({Step.CLOSING, Step.CLOSED})
 """Steps to which it comes when it is told to end."""
 LOCKS = frozenset({Step.INBOX_ROW, Step.BOOKED})
-"""Steps at which it holds SQLite's one lock: whoever stops there stops all others."""
+"""Steps at which it holds SQLite's one lock: whoever stops there stops all others. In PostgreSQL only those wait for it
+that get the same message."""

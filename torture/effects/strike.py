@@ -1,13 +1,15 @@
-"""Death, or standstill, at a step of a consumer: ordered by a file, carried out by the first who gets there."""
+"""What befalls a consumer at a step: ordered by a file, carried out by the first who gets there."""
 
 import json
 import os
 import random
 import signal
 import threading
+import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from torture.effects.steps import Step
@@ -15,6 +17,24 @@ from torture.effects.steps import Step
 _FILE = "strike.json"
 _UNDER_WAY_SECONDS = 0.008
 """About as long as a broker takes to store an offset or to end a transaction."""
+_MOST_HELD_SECONDS = 60.0
+_HELD_LOOK_SECONDS = 0.0005
+
+
+class Deed(StrEnum):
+    """What happens to it."""
+
+    KILLED = "killed"
+    STOPPED = "stopped"
+    """SIGSTOP."""
+    HELD = "held"
+    """The one thread waits until it is released; in the meantime something is done to what it is about to use."""
+    FAILS = "fails"
+    """It gets an exception, as from a driver whose connection is gone."""
+
+
+class LostAnswerError(Exception):
+    """Whether it was done is not known: nobody has answered."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +48,7 @@ class Strike:
     """How often a consumer comes there before."""
     transport: str = ""
     """Only those on this Kafka client; empty: any."""
-    stop: bool = False
-    """SIGSTOP in place of SIGKILL."""
+    deed: Deed = Deed.KILLED
 
 
 def give(folder: Path, strike: Strike) -> None:
@@ -43,6 +62,11 @@ def struck(folder: Path, strike: Strike) -> int | None:
     """Process id of who has carried it out; None: nobody yet."""
     found = list(folder.glob(f"{_FILE}.{strike.number}-*"))
     return int(found[0].name.rpartition("-")[2]) if found else None
+
+
+def release(folder: Path, strike: Strike) -> None:
+    """Let go on whom it holds."""
+    _released(folder, strike).touch()
 
 
 def withdraw(folder: Path) -> None:
@@ -65,14 +89,18 @@ class Watch:
         """It is there."""
         strike = self._claimed(step)
         if strike is not None:
-            _carry_out(strike)
+            self._carry_out(strike)
 
     def under_way(self, step: Step) -> None:
         """It begins what takes a moment, in which it is to be struck."""
         strike = self._claimed(step)
-        if strike is not None:
-            seconds = random.uniform(0, _UNDER_WAY_SECONDS)  # noqa: S311  (dice, no secret)
-            threading.Timer(seconds, _carry_out, [strike]).start()
+        if strike is None:
+            return
+        if strike.deed in {Deed.HELD, Deed.FAILS}:  # who holds it strikes as it goes on
+            self._carry_out(strike)
+            return
+        seconds = random.uniform(0, _UNDER_WAY_SECONDS)  # noqa: S311  (dice, no secret)
+        threading.Timer(seconds, self._carry_out, [strike]).start()
 
     def _claimed(self, step: Step) -> Strike | None:
         try:
@@ -91,6 +119,16 @@ class Watch:
             return strike
         return None
 
+    def _carry_out(self, strike: Strike) -> None:
+        if strike.deed == Deed.FAILS:
+            raise LostAnswerError(f"nobody has answered {strike.step}")
+        if strike.deed == Deed.HELD:
+            until, released = time.monotonic() + _MOST_HELD_SECONDS, _released(self._folder, strike)
+            while not released.exists() and time.monotonic() < until:
+                time.sleep(_HELD_LOOK_SECONDS)
+            return
+        os.kill(os.getpid(), signal.SIGSTOP if strike.deed == Deed.STOPPED else signal.SIGKILL)
 
-def _carry_out(strike: Strike) -> None:
-    os.kill(os.getpid(), signal.SIGSTOP if strike.stop else signal.SIGKILL)
+
+def _released(folder: Path, strike: Strike) -> Path:
+    return folder / f"released-{strike.number}"

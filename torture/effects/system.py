@@ -7,16 +7,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Self
 
-from checkback.consumer import StartAt
+from checkback.consumer import Order, StartAt
 from checkback.consumer.listener import Place
 from torture.effects import shop
 from torture.effects.books import Books
+from torture.effects.database import EffectsDatabase
 from torture.effects.kafka_look import KafkaLook, Open
-from torture.effects.member import STACKS, TRY_AGAIN, WITH_INBOX
-from torture.effects.oracle import Verdict, judge
+from torture.effects.member import DATABASE, ORDER, STACKS, TRY_AGAIN, WITH_INBOX
+from torture.effects.oracle import Verdict, disordered, judge
 from torture.effects.orders import PARTITIONS
 from torture.effects.schedule import TRANSPORTS
 from torture.ground import Ground
@@ -25,6 +27,7 @@ from torture.system import NotRecoveredError
 from torture.undecided import undecided
 
 MEMBERS = 3
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 _RECOVER_SECONDS = 120.0
 _POLL_SECONDS = 0.1
 _REST_LOOK_SECONDS = 1.0
@@ -41,19 +44,29 @@ class Member:
     process: Process
 
 
+@dataclass(frozen=True)
+class Group:
+    """What the consumers of a run are."""
+
+    inbox: bool = True
+    clients: Sequence[str] = TRANSPORTS
+    """The Kafka clients that its members are on, in turns."""
+    order: Order = Order.NONE
+
+
 class EffectsSystem:
     """Everything under fault; use it as a context manager. Times are seconds of ``time.time()``."""
 
     shop_arguments: Sequence[str] = ()
     """Of ``torture.effects.shop``, behind the usual ones."""
 
-    def __init__(self, ground: Ground, seed: int, *, inbox: bool, clients: Sequence[str] = TRANSPORTS) -> None:
+    def __init__(self, ground: Ground, seed: int, database: EffectsDatabase, group: Group) -> None:
         self.ground = ground
-        self._inbox = inbox
-        self._clients = clients
+        self.database = database
+        self._group = group
         self._numbers = itertools.count(1)
         self.partitions = PARTITIONS
-        self.books = Books(ground.folder)
+        self.books = Books(ground.folder, database)
         self.look = KafkaLook(ground.broker.bootstrap_servers, ground.topics)
         self.stops: list[str] = []
         """What was said by those of this round that ended without being killed."""
@@ -84,7 +97,7 @@ class EffectsSystem:
     def add_member(self) -> Member:
         """One more in the group, on the Kafka client that fewer have."""
         number, taken = next(self._numbers), Counter(member.transport for member in self.members)
-        transport = min(self._clients, key=lambda name: taken[name])
+        transport = min(self._group.clients, key=lambda name: taken[name])
         self.members.append(Member(number, transport, self._start_consumer(number, transport)))
         return self.members[-1]
 
@@ -159,7 +172,7 @@ class EffectsSystem:
     def judge(self) -> Verdict:
         """What the oracle says of effects now; what is still on its way counts as lost, and so does a dead letter."""
         self.books.read()
-        return judge(self.books.orders.keys(), self.books.effects, {})
+        return self._judged({})
 
     def come_to_rest(self, seconds: float) -> tuple[Verdict, dict[str, str], list[Open]]:
         """Stop sending, wait until all is done (or the time is over), end all, and judge.
@@ -177,8 +190,8 @@ class EffectsSystem:
         if self.job.wait(_CLOSE_SECONDS) is None:
             self.stops.append("The job did not end when it was told to.")
         dead, reasons = self.look.dead_letters()
-        self.books.read()
-        verdict = judge(self.books.orders.keys(), self.books.effects, dead)
+        self.books.read(whole=True)
+        verdict = self._judged(dead)
         unfinished = self.look.unfinished()
         if verdict.lost:
             servers, checkpoint = self.ground.broker.bootstrap_servers, self.ground.checkpoint
@@ -192,6 +205,11 @@ class EffectsSystem:
         for member in self.members:
             with suppress(ProcessLookupError):
                 os.kill(member.process.pid, STACKS)
+
+    def _judged(self, dead: Mapping[str, int]) -> Verdict:
+        verdict = judge(self.books.orders.keys(), self.books.effects, dead)
+        ordered = self._group.order is not Order.NONE
+        return replace(verdict, disordered=disordered(self.books.booked)) if ordered else verdict
 
     def _end_all(self) -> None:
         for member in self.members:
@@ -225,13 +243,14 @@ class EffectsSystem:
     def _common(self) -> tuple[str, str]:
         return str(self.ground.folder), self.ground.broker.bootstrap_servers
 
-    def _start(self, command: list[str], log: str) -> Process:
-        return Process(command, {}, self.ground.folder / log)
+    def _start(self, command: list[str], log: str, environment: Mapping[str, str] = NO_VARIABLES) -> Process:
+        return Process(command, environment, self.ground.folder / log)
 
     def _start_consumer(self, number: int, transport: str) -> Process:
-        inbox = WITH_INBOX if self._inbox else "none"
+        inbox = WITH_INBOX if self._group.inbox else "none"
         command = ["torture.effects.member", *self._common, transport, inbox, self.start_at]
-        return self._start(command, f"consumer-{number}.log")
+        environment = {DATABASE: self.database.url, ORDER: self._group.order}
+        return self._start(command, f"consumer-{number}.log", environment)
 
     def _start_job(self) -> JobProcess:
         folder = self.ground.folder

@@ -10,6 +10,7 @@ from pathlib import Path
 from checkback.consumer import StartAt
 from checkback.local import LocalKafka
 from torture.clock import SettableClock
+from torture.effects.database import in_file
 from torture.effects.oracle import Verdict
 from torture.effects.run import BROKER, EffectsRound, prepare
 from torture.forgetting import made_again, quiet
@@ -77,8 +78,9 @@ def torture_forgetting(
     report = ForgettingReport(seed)
     started = time.monotonic()
     try:
-        prepare(ground)
-        with ForgettingSystem(ground, seed) as system:
+        database = in_file(place)
+        prepare(ground, database)
+        with ForgettingSystem(ground, seed, database) as system:
             _run(system, report, rounds, deck, tell)
     finally:
         broker.stop()

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from torture import job, shop
+from torture.effects.database import EffectsDatabase
 from torture.effects.oracle import Verdict, judge
 from torture.effects.schedule import TRANSPORTS
 from torture.effects.shop import PLAIN
-from torture.effects.system import EffectsSystem
+from torture.effects.system import EffectsSystem, Group
 from torture.forgetting import pulling
 from torture.ground import Ground
 from torture.processes import JobProcess, Process
@@ -82,7 +83,7 @@ class ForgettingSystem(EffectsSystem):
 
     shop_arguments = (PLAIN,)
 
-    def __init__(self, ground: Ground, seed: int) -> None:
+    def __init__(self, ground: Ground, seed: int, database: EffectsDatabase) -> None:
         self.down: set[Part] = set()
         """What is not to be started again."""
         self.gone: set[str] = set()
@@ -96,7 +97,7 @@ class ForgettingSystem(EffectsSystem):
         self._dead_before: Counter[str] = Counter()
         self.ground = ground
         self.pause_shop()
-        super().__init__(ground, seed, inbox=True)
+        super().__init__(ground, seed, database, Group())
         self._pulls = {name: self._start_pull(name) for name in TRANSPORTS}
 
     def __exit__(self, *error: object) -> None:

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic as KafkaTopic
 
-from checkback.client_options import of_reaching
+from checkback.client_options import of_reaching, refuse_options
 from checkback.confluent_headers import headers_of
 from checkback.consumer.clients.base import (
     AT_ONCE,
@@ -33,8 +33,9 @@ from checkback.consumer.clients.leaving import leave_in_time
 from checkback.consumer.listener import Place, ReceivedMessage, UnreadableMessage
 from checkback.consumer.offsets_metadata import Stored
 from checkback.exceptions import ConfigurationError, ConsumerError
+from checkback.kafka.librdkafka import FIXED, connected, make_client
 from checkback.lost_calls import in_thread
-from checkback.reaching import CONNECT_MS, longest_pause_ms, no_kafka
+from checkback.reaching import CONNECT_MS, longest_pause_ms
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -85,6 +86,7 @@ class ConfluentClient:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        refuse_options(connection.options, FIXED, "a consumer")
         servers = {"bootstrap.servers": connection.bootstrap_servers}
         self._asking = {"log_level": 2, **of_reaching(connection.options), **servers}
         settings = {
@@ -110,13 +112,7 @@ class ConfluentClient:
             "partition.assignment.strategy": "cooperative-sticky",
             "on_commit": _committed,
         }
-        try:
-            self._consumer = Consumer(settings)
-            self._consumer.list_topics(timeout=CONNECT_MS / 1000)
-        except (KafkaException, ValueError, TypeError) as error:
-            if not isinstance(error, KafkaException) or error.args[0].code() in _WRONG_SETTINGS:
-                raise ConfigurationError(f"confluent-kafka cannot use these settings: {error}.") from error
-            raise no_kafka(connection.bootstrap_servers, error) from error
+        self._consumer = connected(make_client(Consumer, settings), connection.bootstrap_servers, CONNECT_MS / 1000)
         self._begun = set[Place]()
         self._gone: dict[Place, int] = {}
         self._read_to: dict[Place, int] = {}
@@ -241,7 +237,7 @@ class ConfluentClient:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         found = {}
         with explained():
-            admin = AdminClient(self._asking)  # it ends, with its answers, when nobody holds it
+            admin = make_client(AdminClient, self._asking)  # it ends, with its answers, when nobody holds it
             asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_SECONDS)
             for name, answer in asked.items():
                 try:
@@ -268,7 +264,7 @@ class ConfluentClient:
         made: list[str] = []
         if not topics:
             return made
-        admin = AdminClient(self._asking)
+        admin = make_client(AdminClient, self._asking)
         wanted = [KafkaTopic(topic.name, topic.partitions, config=dict(topic.configuration)) for topic in topics]
         with explained():
             for name, answer in admin.create_topics(wanted, operation_timeout=_ANSWER_SECONDS).items():
@@ -284,7 +280,7 @@ class ConfluentClient:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         group = self._connection.group
         with explained():
-            admin = AdminClient(self._asking)
+            admin = make_client(AdminClient, self._asking)
             described = admin.describe_consumer_groups([group], request_timeout=_ANSWER_SECONDS)[group].result()
         return [Member(member.client_id, member.host) for member in described.members]
 

@@ -20,6 +20,7 @@ from checkback.consumer.clients.base import (
 from checkback.consumer.listener import Place
 from checkback.consumer.offsets_metadata import Stored
 from checkback.consumer.retry import SentBack
+from checkback.kafka.librdkafka import make_client
 from checkback.limits import MOST_RECORD_BYTES
 from checkback.lost_calls import within
 from checkback.reaching import longest_pause_ms
@@ -37,7 +38,8 @@ class ConfluentSender:
     def __init__(self, connection: Connection, transactional_id: str) -> None:
         self._reports = _Reports()
         self._partitions: dict[str, list[int]] = {}
-        self._producer = Producer(
+        self._producer = make_client(
+            Producer,
             {
                 "log_level": 2,
                 # a transaction begins while the last one's markers are being written, and is told to try again
@@ -52,7 +54,7 @@ class ConfluentSender:
                 "message.timeout.ms": SEND_MS,
                 "message.max.bytes": MOST_RECORD_BYTES,
                 "linger.ms": 0,
-            }
+            },
         )
         # init_transactions often waits for half a second where no connection is up
         self._producer.list_topics(timeout=_SEND_SECONDS)

@@ -12,7 +12,6 @@ from kafka.errors import (
     AuthorizationError,
     CommitFailedError,
     IllegalGenerationError,
-    KafkaConfigurationError,
     KafkaError,
     LogTruncationError,
     NoOffsetForPartitionError,
@@ -22,7 +21,6 @@ from kafka.errors import (
     UnknownMemberIdError,
 )
 
-from checkback.client_options import refuse_options
 from checkback.consumer.clients.base import (
     AT_ONCE,
     Connection,
@@ -43,15 +41,25 @@ from checkback.consumer.clients.leaving import leave_in_time
 from checkback.consumer.listener import Place, ReceivedMessage, UnreadableMessage
 from checkback.consumer.offsets_metadata import Stored
 from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError
+from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.outages import passes
 from checkback.polling import EscapedHeaders, poll
-from checkback.reaching import CONNECT_MS, RECONNECT_MS, no_kafka
+from checkback.reaching import RECONNECT_MS
 
 _LOGGER = logging.getLogger(__name__)
 _SHARED_OUT_ANEW = (CommitFailedError, IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError)
 _ANSWER_MS = 5_000
 _HEARTBEAT_MS = 1_000  # a member hears of a rebalance with its next one
 _FETCH_WAIT_MS = 200
+_FIXED: Mapping[str, tuple[object, ...]] = {
+    "auto_offset_reset": ("none",),
+    "enable_auto_commit": (False,),
+    "isolation_level": ("read_committed",),
+    # a listener gets bytes, and what is sent back is what came
+    **dict.fromkeys(("key_deserializer", "value_deserializer"), (None,)),
+    **dict.fromkeys(("bootstrap_servers", "group_id", "partition_assignment_strategy"), ()),
+}
+"""What is promised of consumers."""
 
 
 class KafkaPythonClients:
@@ -79,13 +87,10 @@ class KafkaPythonClient:
     """See :class:`~checkback.consumer.clients.GroupClient`."""
 
     def __init__(self, connection: Connection) -> None:
-        # a listener gets bytes, and what is sent back is what came
-        refuse_options(connection.options, {"key_deserializer": (None,), "value_deserializer": (None,)}, "a consumer")
         self._connection = connection
         self._owned = set[Place]()
         self._closed = False
         settings = {
-            "bootstrap_timeout_ms": CONNECT_MS,
             "fetch_max_wait_ms": _FETCH_WAIT_MS,
             "heartbeat_interval_ms": _HEARTBEAT_MS,
             "reconnect_backoff_max_ms": RECONNECT_MS,
@@ -93,7 +98,6 @@ class KafkaPythonClient:
             "allow_auto_create_topics": False,
             "metadata_max_age_ms": 60_000,
             "max_poll_records": AT_ONCE,
-            **connection.options,
             "bootstrap_servers": connection.bootstrap_servers,
             "client_id": connection.client_id,
             "enable_auto_commit": False,
@@ -102,12 +106,9 @@ class KafkaPythonClient:
             "partition_assignment_strategy": [CooperativeStickyAssignor],
             "group_id": connection.group or None,
         }
-        try:
-            self._consumer = KafkaConsumer(**settings)
-        except (KafkaConfigurationError, ValueError, TypeError, AttributeError) as error:
-            raise ConfigurationError(f"kafka-python cannot use these settings: {error}.") from error
-        except KafkaError as error:
-            raise no_kafka(connection.bootstrap_servers, error) from error
+        # members are told apart by their name, which is ours
+        options = {name: value for name, value in connection.options.items() if name != "client_id"}
+        self._consumer = make_client(KafkaConsumer, settings, options, _FIXED, whose="a consumer")
         _begin_anew_when_lost(self._consumer)
 
     def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
@@ -258,11 +259,8 @@ class KafkaPythonClient:
             return [topic for topic in admin.describe_topics(list(topics)) if not topic["error_code"]]
 
     def _admin(self) -> Any:
-        known = {
-            name: value for name, value in self._connection.options.items() if name in KafkaAdminClient.DEFAULT_CONFIG
-        }
-        servers = self._connection.bootstrap_servers
-        return KafkaAdminClient(**{"bootstrap_timeout_ms": CONNECT_MS, **known, "bootstrap_servers": servers})
+        servers = {"bootstrap_servers": self._connection.bootstrap_servers}
+        return make_client(KafkaAdminClient, servers, self._connection.options, SHARED)
 
 
 def _begin_anew_when_lost(consumer: Any) -> None:

@@ -30,9 +30,10 @@ from checkback.consumer.clients.base import (
 from checkback.consumer.listener import Place
 from checkback.consumer.offsets_metadata import Stored
 from checkback.consumer.retry import SentBack
+from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.limits import MOST_RECORD_BYTES
 from checkback.lost_calls import within
-from checkback.reaching import CONNECT_MS, RECONNECT_MS
+from checkback.reaching import RECONNECT_MS
 from checkback.transports.kafka_python import close_producer
 
 _COMMIT_SECONDS = 2 * SEND_MS / 1000
@@ -44,17 +45,13 @@ class KafkaPythonSender:
     """See :class:`~checkback.consumer.clients.Sender`."""
 
     def __init__(self, connection: Connection, transactional_id: str) -> None:
-        options = of_reaching(connection.options)
-        known = {name: value for name, value in options.items() if name in KafkaProducer.DEFAULT_CONFIG}
         settings = {
-            "bootstrap_timeout_ms": CONNECT_MS,
             "reconnect_backoff_max_ms": RECONNECT_MS,
             "retry_backoff_ms": 10,  # a transaction begins while the last one's markers are being written
             "max_request_size": MOST_RECORD_BYTES,
             "max_block_ms": SEND_MS,
             "metrics_enabled": False,
             "allow_auto_create_topics": False,
-            **known,
             "bootstrap_servers": connection.bootstrap_servers,
             "transactional_id": transactional_id,
             "transaction_timeout_ms": SEND_MS,
@@ -64,7 +61,7 @@ class KafkaPythonSender:
             "linger_ms": 0,
             "value_serializer": _Nulls(),
         }
-        self._producer = KafkaProducer(**settings)
+        self._producer = make_client(KafkaProducer, settings, of_reaching(connection.options), SHARED)
         try:
             within(_COMMIT_SECONDS, self._producer.init_transactions)
         except (KafkaError, TimeoutError):

@@ -14,11 +14,11 @@ from streaming.tables.copy_lines import copy_lines
 from streaming.tables.routes import Routes
 from streaming.tables.rows import TABLE_SCHEMA
 from streaming.tables.staging import Staging, StagingPlan
-from tests.checkback.postgres import free_port
 from tests.place import Place
 from tests.streaming.outcomes import SCHEMA
 from tests.streaming.tables.driver import Query, messages, publisher
 from tests.tables import Database, Table, postgresql_table
+from torture.local_postgresql import free_port
 
 ORDERS = "orders"
 

@@ -1,0 +1,57 @@
+"""Makes the clients of confluent-kafka. Options that it does not have it refuses itself, by name."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+from checkback.exceptions import WrongOptionError
+from checkback.reaching import no_kafka
+
+T = TypeVar("T")
+FIXED: Mapping[str, tuple[object, ...]] = {
+    "enable.auto.commit": (False, "false"),
+    "enable.auto.offset.store": (False, "false"),
+    "auto.offset.reset": ("error",),
+    "enable.partition.eof": (True, "true"),
+    "isolation.level": ("read_committed",),
+    **dict.fromkeys(("bootstrap.servers", "metadata.broker.list", "group.id", "partition.assignment.strategy"), ()),
+}
+"""What is promised of consumers: ``read_committed``, only what was handled is stored, their own servers."""
+WRONG_SETTINGS = frozenset({KafkaError._INVALID_ARG, KafkaError._CONFLICT})
+"""What librdkafka says of options that it does not have, or whose values it cannot use."""
+
+
+def make_client(kind: Any, settings: Mapping[str, Any], setting: str = "") -> Any:
+    """Make a client: ``Consumer``, ``Producer`` or ``AdminClient``. It connects later, by itself.
+
+    ``setting``: where the options came from, when it was a setting.
+
+    Raises:
+        WrongOptionError: there is no such option, or its value cannot be used.
+    """
+    try:
+        return kind(dict(settings))
+    except (KafkaException, ValueError, TypeError) as error:
+        raise wrong_settings(error, setting) or error from error
+
+
+def connected(client: T, bootstrap_servers: str, seconds: float) -> T:
+    """The client, once a Kafka has answered it.
+
+    Raises:
+        WrongOptionError: librdkafka notices only now that its settings cannot be used.
+        KafkaUnreachableError: none has.
+    """
+    try:
+        client.list_topics(timeout=seconds)  # type: ignore[attr-defined]  # each kind of client has it
+    except KafkaException as error:
+        raise wrong_settings(error) or no_kafka(bootstrap_servers, error) from error
+    return client
+
+
+def wrong_settings(error: Exception, setting: str = "") -> WrongOptionError | None:
+    """The error for settings that librdkafka cannot use; None where it is about something else."""
+    if isinstance(error, KafkaException) and error.args[0].code() not in WRONG_SETTINGS:
+        return None
+    return WrongOptionError(f"confluent-kafka cannot use {setting or 'these settings'}: {error}.")

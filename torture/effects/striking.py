@@ -1,0 +1,72 @@
+"""Has one consumer of the group struck at a step, and says which."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from torture.effects.schedule import Round
+from torture.effects.steps import Step
+from torture.effects.strike import Deed, Strike, give, release, struck, withdraw
+from torture.effects.system import EffectsSystem, Member
+from torture.system import NotRecoveredError
+
+_COME_SECONDS = 60.0
+"""For a consumer to come to a step."""
+_END_SECONDS = 10.0
+_LOOK_SECONDS = 0.02
+
+
+def strike_one(
+    system: EffectsSystem,
+    this: Round,
+    bring_about: Callable[[], object] = lambda: None,
+    *,
+    deed: Deed = Deed.KILLED,
+) -> Member:
+    """Order it, wait until it was carried out, and say by whom. ``bring_about``: what has a consumer come there.
+
+    Raises:
+        NotRecoveredError: nobody came to the step.
+    """
+    folder = system.ground.folder
+    strike = _strike(system, this, deed)
+    there_are = {member.process.pid: (member, member.process) for member in system.members}
+    give(folder, strike)
+    bring_about()
+    deadline = time.monotonic() + _COME_SECONDS
+    try:
+        while True:
+            pid = struck(folder, strike)
+            if pid in there_are:
+                break
+            if time.monotonic() > deadline:
+                raise NotRecoveredError(f"Within {_COME_SECONDS:.0f} s no consumer came to the step '{this.step}'.")
+            system.supervise()
+            there_are |= {member.process.pid: (member, member.process) for member in system.members}
+            time.sleep(_LOOK_SECONDS)
+    finally:
+        withdraw(folder)
+    member, process = there_are[pid]
+    if deed is Deed.KILLED:
+        process.wait(_END_SECONDS)
+    return member
+
+
+@contextmanager
+def held(system: EffectsSystem, this: Round) -> Iterator[Callable[[], None]]:
+    """One is held at the step, and goes on at the end, or when what this gives is called."""
+    strike_one(system, this, deed=Deed.HELD)
+
+    def go_on() -> None:
+        release(system.ground.folder, _strike(system, this, Deed.HELD))
+
+    try:
+        yield go_on
+    finally:
+        go_on()
+
+
+def _strike(system: EffectsSystem, this: Round, deed: Deed) -> Strike:
+    there = {member.transport for member in system.members}
+    transport = this.transport if this.transport in there else ""
+    return Strike(this.step or Step.LISTENER_BEGUN, this.number, this.after, transport, deed)
