@@ -19,11 +19,13 @@ from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
 import checkback
 from checkback import TransactionProducer
 from checkback.testing import RecordingTransport
+from tests.listening import addresses
 from tests.packaging.environments import ROOT, Environment
 from torture.local_postgresql import free_port
 
@@ -71,6 +73,10 @@ class Terminal:
         self._shown = b""
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+
+    @property
+    def process(self) -> psutil.Process:
+        return psutil.Process(self._process.pid)
 
     @property
     def shown(self) -> str:
@@ -183,6 +189,8 @@ def test_the_quick_start_does_what_it_says(installed: Environment) -> None:
                     follow(terminal, line.replace("localhost:9092", f"127.0.0.1:{port}").replace("9092", str(port)))
                 if command.startswith("checkback topics"):
                     assert terminal.wait() == 0
+        for command in ("checkback kafka", "checkback run"):
+            assert addresses(running[command].process) == {"127.0.0.1"}, command
     for command, terminal in running.items():
         assert "Traceback" not in terminal.shown, (command, terminal.shown)
     job_said = running["checkback run"].shown
