@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from checkback.exceptions import ProtocolError
+from checkback.json_reading import read_object, text_of
 from checkback.message_json import from_base64, message_to_json, messages_from_json, pack, to_base64, unpack
 from checkback.protocol import (
     ATTEMPT,
@@ -21,7 +22,10 @@ from checkback.protocol import (
     KEY,
     LEFT_OUT,
     MAX_COUNT_DIGITS,
+    MAX_GROUP_BYTES,
     MAX_MS_DIGITS,
+    MAX_NUMBERED_ID_BYTES,
+    MAX_TOPIC_BYTES,
     MESSAGES,
     RESERVED_PREFIX,
     TOPIC,
@@ -138,9 +142,9 @@ class CheckRequest:
         ours = {name: content for name, content in headers if name.startswith(RESERVED_PREFIX)}
         try:
             return cls(
-                transaction_id=ours[ID].decode(),
-                group=ours[GROUP].decode(),
-                topic=ours[TOPIC].decode(),
+                transaction_id=_name(ours[ID], MAX_NUMBERED_ID_BYTES),
+                group=_name(ours[GROUP], MAX_GROUP_BYTES),
+                topic=_name(ours[TOPIC], MAX_TOPIC_BYTES),
                 key=ours.get(KEY),
                 value=None if MESSAGES in ours else value,
                 headers=[(name, content) for name, content in headers if not name.startswith(RESERVED_PREFIX)],
@@ -151,7 +155,7 @@ class CheckRequest:
                 messages=unpack(value) if MESSAGES in ours else (),
                 left_out=_left_out(ours),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"Not a record of a check: {error!r:.200}.") from error
 
 
@@ -196,17 +200,23 @@ class Announcement:
             ProtocolError: not JSON, a field is missing, or one is of a wrong type.
         """
         try:
-            body = json.loads(value)
+            body = read_object(value)
             return cls(
-                group=str(body["group"]),
+                group=text_of(body, "group", MAX_GROUP_BYTES),
                 instance=str(body["instance"]),
                 url=str(body["url"]),
                 time_ms=int(body["time_ms"]),
                 batch=_batch(body.get("batch", 1)),
                 topics=_names(body.get("topics")),
             )
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-            raise ProtocolError(f"Not an announcement of a producer: {error!r}.") from error
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ProtocolError(f"Not an announcement of a producer: {error!r:.200}.") from error
+
+
+def _name(content: bytes, most_bytes: int) -> str:
+    if not 0 < len(content) <= most_bytes:
+        raise ValueError(f"a name must have 1 to {most_bytes} bytes: {content!r:.40}")
+    return content.decode()
 
 
 def _digits(content: bytes, most: int) -> int:

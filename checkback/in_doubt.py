@@ -4,15 +4,15 @@ One row for each transaction that was checked at least once and is still undecid
 from its beginning gives them all.
 """
 
-import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from checkback.exceptions import ProtocolError
-from checkback.protocol import HalfPosition
+from checkback.json_reading import number_of, read_object, text_of
+from checkback.protocol import MAX_GROUP_BYTES, MAX_ID_BYTES, MAX_TOPIC_BYTES, HalfPosition
 
-_NOT_OURS = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError, ProtocolError)
-"""What comes of reading a row that the job did not write: anybody may have."""
+_MOST_BYTES = 64
+"""Of a place or an answer; both are shorter."""
 
 
 class InDoubt(NamedTuple):
@@ -40,22 +40,21 @@ def in_doubt(value: bytes, time_ms: int) -> InDoubt:
     """Read a record's value; ``time_ms`` is its time stamp.
 
     Raises:
-        ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError, ProtocolError: the job did
-            not write it.
+        ValueError, ProtocolError: the job did not write it.
     """
-    row: dict[str, Any] = json.loads(value)
+    row = {"asked_ms": time_ms, "last_answer": "", "next_check_ms": 0, **read_object(value)}
     named = "transaction_id" if "transaction_id" in row else "id"  # rows of before 0.1.0 have the latter
     return InDoubt(
-        transaction_id=str(row[named]),
-        group=str(row["group"]),
-        topic=str(row["topic"]),
-        half=HalfPosition.parse(row["half"]),
-        attempt=int(row["attempt"]),
-        check_max=int(row["check_max"]),
-        ingested_ms=int(row["ingested_ms"]),
-        asked_ms=int(row.get("asked_ms", time_ms)),
-        last_answer=str(row.get("last_answer", "")),
-        next_check_ms=int(row.get("next_check_ms", 0)),
+        transaction_id=text_of(row, named, MAX_ID_BYTES),
+        group=text_of(row, "group", MAX_GROUP_BYTES),
+        topic=text_of(row, "topic", MAX_TOPIC_BYTES),
+        half=HalfPosition.parse(text_of(row, "half", _MOST_BYTES)),
+        attempt=number_of(row, "attempt"),
+        check_max=number_of(row, "check_max"),
+        ingested_ms=number_of(row, "ingested_ms"),
+        asked_ms=number_of(row, "asked_ms"),
+        last_answer=text_of(row, "last_answer", _MOST_BYTES),
+        next_check_ms=number_of(row, "next_check_ms"),
     )
 
 
@@ -91,6 +90,6 @@ def row_of(place: HalfPosition, value: bytes | None, time_ms: int) -> InDoubt | 
         return None
     try:
         row = in_doubt(value, time_ms)
-    except _NOT_OURS:
+    except (ValueError, ProtocolError):
         return None
     return row if row.half == place else None

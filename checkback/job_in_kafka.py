@@ -1,6 +1,5 @@
 """What Kafka alone says of the job on some topics: who has claimed them, and how far behind it is."""
 
-import json
 from collections.abc import Mapping
 from time import monotonic, sleep
 from typing import Any, NamedTuple, Self
@@ -11,6 +10,7 @@ from kafka.errors import KafkaError
 
 from checkback.exceptions import KafkaUnreachableError
 from checkback.job_groups import claim_group, display_group
+from checkback.json_reading import read_object
 from checkback.protocol import Topics
 from checkback.reaching import no_kafka
 from checkback.topics import admin_client
@@ -44,10 +44,10 @@ class Claim(NamedTuple):
 def claim_in(metadata: str | None) -> Claim | None:
     """The claim in an offset's metadata; None when that is something else."""
     try:
-        said = json.loads((metadata or "").rstrip("\0"))  # librdkafka ends it so
+        said = read_object((metadata or "").rstrip("\0"))  # librdkafka ends it so
         texts = {name: str(said[name]) for name in ("query_id", "job", "page", "half_topic_id") if name in said}
         return Claim(str(said["run"]), str(said["host"]), int(said["process"]), str(said["since"]), **texts)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None
 
 

@@ -4,16 +4,13 @@
 """
 
 import json
-import re
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from typing import Any
 
 from checkback.exceptions import ProtocolError
+from checkback.json_reading import read_json
 from checkback.protocol import Headers, Message, lawful_name, lawful_names, lawful_partition, lawful_topic
-
-_MOST_LEVELS = 50
-_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{\]}]', re.DOTALL)
 
 
 def pack(messages: Sequence[Message]) -> bytes:
@@ -36,34 +33,10 @@ def unpack(value: bytes | None) -> tuple[Message, ...]:
         ProtocolError: it is something else.
     """
     try:
-        text = (value or b"").decode()
-        refuse_deep(text)
-        said = json.loads(text, parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
+        said = read_json(value)
+    except ValueError as error:
         raise ProtocolError("Not a value of several messages: it is not JSON.") from error
     return messages_from_json(said.get("messages") if isinstance(said, dict) else None)
-
-
-def refuse_deep(text: str) -> None:
-    """Raises ValueError for JSON that is nested more deeply than 50 levels; 5 are needed.
-
-    Python's own limit is the depth of the stack that is left: the same value would be read in one place and refused in
-    another.
-    """
-    if text.count("[") + text.count("{") <= _MOST_LEVELS:
-        return
-    depth = 0
-    for found in _BRACKETS.finditer(text):
-        if found[0] in "[{":
-            depth += 1
-            if depth > _MOST_LEVELS:
-                raise ValueError("it is nested too deeply")
-        elif found[0] in "]}":
-            depth -= 1
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
 
 
 def messages_from_json(said: Any) -> tuple[Message, ...]:

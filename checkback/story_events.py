@@ -1,12 +1,12 @@
 """What happened to a transaction: records of Checkback's topics, and of real ones, as events for people."""
 
-import json
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from checkback import protocol
 from checkback.exceptions import ProtocolError
 from checkback.in_doubt import place_of, row_of
+from checkback.json_reading import read_object
 from checkback.protocol import HalfAction, HalfPosition, Held, Topics
 from checkback.times import said_time
 
@@ -146,10 +146,10 @@ def remark_of(value: bytes | None) -> tuple[str, str]:
     """Who wrote an op and why, as its value says; Checkback's own tools write JSON with ``who`` and ``why``."""
     text = (value or b"").decode(errors="replace")
     try:
-        said = json.loads(text)
-    except (ValueError, RecursionError):
-        said = None
-    if isinstance(said, dict) and isinstance(said.get("who"), str) and isinstance(said.get("why"), str):
+        said = read_object(text)
+    except ValueError:
+        said = {}
+    if isinstance(said.get("who"), str) and isinstance(said.get("why"), str):
         return said["who"][:_MOST_CHARACTERS], said["why"][:_MOST_CHARACTERS]
     return "", text[:_MOST_CHARACTERS]
 

@@ -11,6 +11,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import InvalidReplicationFactorError, KafkaError, TopicAlreadyExistsError
 
 from checkback.exceptions import CheckpointMismatchError, ConfigurationError
+from checkback.group_admin import GroupAdmin
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.limits import MOST_RECORD_BYTES
 from checkback.protocol import Topics
@@ -75,7 +76,7 @@ def admin_client(bootstrap_servers: str, options: Mapping[str, Any] | None = Non
         KafkaUnreachableError: no Kafka answers.
     """
     client = {"bootstrap_servers": bootstrap_servers}
-    return make_client(KafkaAdminClient, client, options, SHARED, setting="kafka.bootstrap_servers")
+    return make_client(GroupAdmin, client, options, SHARED, setting="kafka.bootstrap_servers")
 
 
 class Made(StrEnum):

@@ -86,12 +86,13 @@ def show_story(story: "Story") -> None:
     """Print it: what it is and how it stands, its events by time, and what was not looked at."""
     from rich.console import Console
 
+    from checkback.printable import printable
     from checkback_cli.listing import show_pairs, show_rows
 
     show_pairs(head(story))
     show_rows(_NAMES, rows(story))
     for note in story.not_looked_at:
-        Console(stderr=True, soft_wrap=True).print(f"Not looked at: {note}.", highlight=False, markup=False)
+        Console(stderr=True, soft_wrap=True).print(printable(f"Not looked at: {note}."), highlight=False, markup=False)
 
 
 def head(story: "Story") -> "Iterator[tuple[str, str]]":

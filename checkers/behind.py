@@ -10,7 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from checkback.consumer.window import OffsetWindow
+from checkback.json_reading import read_sayable
 
+_MOST_OFFSET = 2**63 - 1
 _NOTE_BYTES = 3_000
 """Of what is committed beside an offset; brokers take 4,096 (``offset.metadata.max.bytes``)."""
 
@@ -146,7 +148,9 @@ class Reading:
 def _said(note: str) -> Iterator[tuple[Route, int]]:
     """A note's routes and offsets; none of one that nobody of ours has written."""
     try:
-        for group, topic, offset in json.loads(note or "[]"):
-            yield Route(str(group), str(topic)), int(offset)
+        for group, topic, offset in read_sayable(note or "[]"):
+            if type(offset) is not int or not 0 <= offset <= _MOST_OFFSET:
+                return
+            yield Route(str(group), str(topic)), offset
     except (ValueError, TypeError):
         return

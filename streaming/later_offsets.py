@@ -14,11 +14,15 @@ from typing import NamedTuple, Self
 
 from confluent_kafka import TopicPartition
 
+from checkback.beside_offsets import metadata_of
 from checkback.exceptions import JobStoppedError
+from checkback.json_reading import number_of, read_object, text_of
 from streaming.brokers.topics import TopicDescription
 
 _LOGGER = logging.getLogger(__name__)
 UNKNOWN_EPOCH = -1
+_MOST_ID_BYTES = 100
+"""Of Kafka's id of a topic, which is shorter."""
 
 
 class Reached(NamedTuple):
@@ -58,9 +62,10 @@ class StoredOffset:
         epoch = found.leader_epoch
         at = Reached(found.offset, UNKNOWN_EPOCH if epoch is None else epoch)
         try:
-            said = json.loads(found.metadata or "")
-            return cls(at._replace(end=int(said["end"])), str(said["topic"]), int(said["partitions"]))
-        except (ValueError, KeyError, TypeError):
+            said = read_object(metadata_of(found))
+            end, partitions = number_of(said, "end"), number_of(said, "partitions")
+            return cls(at._replace(end=end), text_of(said, "topic", _MOST_ID_BYTES), partitions)
+        except ValueError:
             return cls(at)
 
 

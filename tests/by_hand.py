@@ -2,10 +2,12 @@
 
 import socket
 import struct
+import time
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Self
 
-from kafka.record.default_records import DefaultRecordBatchBuilder
+from crc32c import crc32c
 
 NOT_UTF_8 = b"\xff\xfe"
 Record = tuple[bytes | None, bytes | None, Sequence[tuple[bytes, bytes | None]]]
@@ -27,12 +29,14 @@ class Name(str):
         return self._bytes
 
 
-def write_by_hand(address: tuple[str, int], topic: str, partition: int, *records: Record) -> None:
-    """One batch to the broker that leads the partition; raises when that does not take it."""
-    builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 100_000_000)  # noqa: FBT003  (that is its signature)
-    for number, (key, value, headers) in enumerate(records):
-        builder.append(number, 1, key, value, [(Name(name), content) for name, content in headers])
-    batch = bytes(builder.build())
+def write_by_hand(
+    address: tuple[str, int], topic: str, partition: int, *records: Record, time_ms: int | None = None
+) -> None:
+    """One batch to the broker that leads the partition; raises when that does not take it.
+
+    ``time_ms``: that all records are to have; None: now. Old ones are soon deleted by retention.
+    """
+    batch = _batch(records, time.time_ns() // 1_000_000 if time_ms is None else time_ms)
     name = struct.pack(">h", len(topic)) + topic.encode()
     body = struct.pack(">hhii", -1, -1, 30_000, 1) + name + struct.pack(">iii", 1, partition, len(batch)) + batch
     request = struct.pack(">hhih", 0, 3, 1, 2) + b"me" + body
@@ -41,3 +45,36 @@ def write_by_hand(address: tuple[str, int], topic: str, partition: int, *records
         answer = connection.makefile("rb").read(4 + 4 + 4 + len(name) + 4 + 4 + 2)
     (error,) = struct.unpack(">h", answer[-2:])
     assert error == 0, f"the broker refuses it, by error {error}"
+
+
+def _batch(records: Sequence[Record], time_ms: int) -> bytes:
+    """Of no producer, not compressed; all records have the same time."""
+    count = len(records)
+    content = b"".join(_sized(_record(number, *record)) for number, record in enumerate(records))
+    checked = struct.pack(">hiqqqhii", 0, count - 1, time_ms, time_ms, -1, -1, -1, count) + content
+    return struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc32c(checked)) + checked
+
+
+def _record(
+    number: int, key: bytes | None, value: bytes | None, headers: Sequence[tuple[bytes, bytes | None]]
+) -> bytes:
+    packed = b"".join(_header(*header) for header in headers)
+    return b"\0\0" + _varint(number) + _sized(key) + _sized(value) + _varint(len(headers)) + packed
+
+
+@lru_cache
+def _header(name: bytes, content: bytes | None) -> bytes:
+    return _sized(name) + _sized(content)
+
+
+def _sized(content: bytes | None) -> bytes:
+    return _varint(-1) if content is None else _varint(len(content)) + content
+
+
+def _varint(number: int) -> bytes:
+    left = number << 1 if number >= 0 else -2 * number - 1
+    written = bytearray()
+    while left >> 7:
+        written.append(left & 127 | 128)
+        left >>= 7
+    return bytes((*written, left))

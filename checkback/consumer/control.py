@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from checkback.consumer.listener import Place
 from checkback.exceptions import ProtocolError
+from checkback.json_reading import read_object
 
 _RESET, _DONE = "reset", "done"
 _MAX_OFFSET = 2**63 - 1
@@ -109,12 +110,9 @@ def is_done(key: bytes | None) -> bool:
 
 def _object(value: bytes) -> dict[str, Any]:
     try:
-        said = json.loads(value)
-    except (ValueError, RecursionError) as error:
-        raise ProtocolError(f"A record of the control topic must be JSON: {error}.") from error
-    if not isinstance(said, dict):
-        raise ProtocolError(f"A record of the control topic must be a JSON object, not {type(said).__name__}.")
-    return said
+        return read_object(value)
+    except ValueError as error:
+        raise ProtocolError(f"A record of the control topic must be a JSON object: {error!s:.200}.") from error
 
 
 def _is_partition(name: str) -> bool:

@@ -6,13 +6,14 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, NoError
 from kafka.structs import OffsetAndMetadata
 
 from checkback.consumer.listener import Place
 from checkback.consumer.reset_plan import Goal, PartitionOffsets, Target
 from checkback.exceptions import KafkaUnreachableError, OperatorError
+from checkback.group_admin import GroupAdmin
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.topic_reading import reading_consumer
 
@@ -46,7 +47,7 @@ class GroupClients:
         self.consumer: KafkaConsumer = reading_consumer(bootstrap_servers, options=options)
         """Without a group, ``read_committed``."""
         client = {"bootstrap_servers": bootstrap_servers}
-        self.admin = make_client(KafkaAdminClient, client, options, SHARED)
+        self.admin = make_client(GroupAdmin, client, options, SHARED)
 
     def __enter__(self) -> Self:
         return self

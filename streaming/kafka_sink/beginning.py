@@ -20,6 +20,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
+from checkback.beside_offsets import metadata_of
 from checkback.exceptions import JobFailedError
 from streaming.brokers.directory import TopicDirectory
 from streaming.brokers.group_offsets import committed
@@ -104,7 +105,7 @@ class Beginning:
         """What Kafka has of this state partition, when no transaction that moves it is open."""
         places = [TopicPartition(self._place.topic, self._place.partition)]
         (found,) = retrying(_PROGRESS_SECONDS)(committed, self._consumer, places)
-        return Progress.of(found.offset, found.metadata)
+        return Progress.of(found.offset, metadata_of(found))
 
     def _opened(self, generation: int) -> KafkaTransaction:
         transaction = KafkaTransaction(self.client(generation), self._timeout_ms, self._directory, self._place.topic)

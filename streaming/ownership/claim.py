@@ -20,8 +20,10 @@ from dataclasses import asdict, dataclass, field, fields
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from checkback.beside_offsets import metadata_of
 from checkback.exceptions import CheckpointMismatchError, TakenOverError
 from checkback.job_groups import GROUPS, claim_group
+from checkback.json_reading import read_object
 from streaming.brokers.bounded import store_offsets
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.group_offsets import committed
@@ -145,7 +147,7 @@ class Claim:
 
     def _read(self, group: str) -> Owner | None:
         (found,) = committed(self._consumers[group], [TopicPartition(self._settings.topics.progress, 0)])
-        return None if found.offset < 0 else _owner(found.metadata) or _UNKNOWN
+        return None if found.offset < 0 else _owner(metadata_of(found)) or _UNKNOWN
 
     def _of_earlier_versions(self) -> list[Owner]:
         """Their claims on these topics, under any job's name; from now on :meth:`take` writes there, too.
@@ -181,13 +183,13 @@ def _metadata(answer: "Future[ConsumerGroupTopicPartitions]") -> str | None:
         if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return None
         raise
-    return None if found.offset < 0 else found.metadata
+    return None if found.offset < 0 else metadata_of(found)
 
 
 def _owner(metadata: str | None) -> Owner | None:
     """Who a claim names; None when that is not a claim."""
     try:
-        stored = json.loads(metadata or "")
+        stored = read_object(metadata)
         names = (one.name for one in fields(Owner))
         return Owner(**{name: stored[name] for name in names if name in stored or name not in _NOT_IN_EARLIER_VERSIONS})
     except (ValueError, KeyError, TypeError):

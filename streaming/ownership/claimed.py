@@ -6,11 +6,11 @@ meanwhile. So a task looks at the claim when nobody can fence it unnoticed any m
 before the fence it is fenced; if after, the claim is another run's.
 """
 
-import json
-
 from confluent_kafka import Consumer, TopicPartition
 
+from checkback.beside_offsets import metadata_of
 from checkback.exceptions import TakenOverError
+from checkback.json_reading import read_object
 from checkback.protocol import Topics
 from streaming.brokers.group_offsets import committed
 from streaming.brokers.retrying import retrying
@@ -34,14 +34,14 @@ def refuse_another_run(consumer: Consumer, topics: Topics, run: str) -> None:
     if not run:
         return
     (found,) = retrying(_SECONDS)(committed, consumer, [TopicPartition(topics.progress, 0)])
-    if found.offset >= 0 and _run(found.metadata) not in {None, run}:
+    if found.offset >= 0 and _run(metadata_of(found)) not in {None, run}:
         raise TakenOverError(
             f"Another job has taken {topics.half} over since this batch was begun: nothing was written."
         )
 
 
-def _run(metadata: str | None) -> str | None:
+def _run(metadata: str) -> str | None:
     try:
-        return str(json.loads(metadata or "")["run"])
-    except (ValueError, KeyError, TypeError):
+        return str(read_object(metadata)["run"])
+    except (ValueError, KeyError):
         return None

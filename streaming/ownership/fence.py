@@ -6,6 +6,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from checkback.beside_offsets import metadata_of
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.group_offsets import committed
 from streaming.brokers.producers import StuckError, init_transactions, warm_up
@@ -31,7 +32,7 @@ def read_progress(settings: SinkSettings, query_id: str, partitions: int, *, set
         found = retrying()(committed, consumer, places)
     finally:
         consumer.close()
-    return [Progress.of(one.offset, one.metadata) for one in found]
+    return [Progress.of(one.offset, metadata_of(one)) for one in found]
 
 
 def any_has(settings: SinkSettings, query_id: str, partitions: int, batch: int, *, settled: bool = True) -> bool:

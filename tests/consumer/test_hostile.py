@@ -15,36 +15,12 @@ from checkback.consumer.control import ResetOrder
 from checkback.consumer.control_topic import ControlTopic
 from checkback.exceptions import InstallationError
 from checkback.transports import TransportName
-from tests.by_hand import NOT_UTF_8, Record, write_by_hand
+from tests.by_hand import Record, write_by_hand
 from tests.consumer.group import BOTH, group_of, member, stored_by
 from tests.consumer.waiting import Recording, soon
+from tests.hostile.records import READABLE, UNREADABLE
 from tests.place import Place as Topics
 
-UNREADABLE: dict[str, Record] = {
-    "not UTF-8": (b"key", b"not UTF-8", [(NOT_UTF_8, b"1")]),
-    "several": (b"", b"several", [(b"cb-id", b"1"), (NOT_UTF_8, None), (b"", b"2"), (b"\xed\xa0\x80", b"a surrogate")]),
-    "of ours": (None, b"of ours", [(b"cb-" + NOT_UTF_8, b"1"), (b"checkback-" + NOT_UTF_8, b"2")]),
-    "no value": (b"no value", None, [(b"a", None), (NOT_UTF_8, None)]),
-}
-READABLE: dict[str, Record] = {
-    "no name": (b"key", b"no name", [(b"", b"1"), (b"", None)]),
-    "zero bytes": (b"\0", b"zero bytes", [(b"\0", b"\0"), (b"cb-id\0", b"1")]),
-    "a long name": (b"key", b"a long name", [(b"n" * 60_000, b"1")]),
-    "nothing at all": (None, None, []),
-    "no header values": (b"", b"no header values", [(b"cb-id", None), (b"tags", None), (b"checkback-tries", None)]),
-    "200,000 headers": (b"key", b"200,000 headers", [(b"a", b"")] * 200_000),
-    "an odd id": (b"key", b"an odd id", [(b"cb-id", b"\xff\n\x00")]),
-    "numbers": (
-        b"key",
-        b"numbers",
-        [
-            (b"checkback-origin", b"orders:-1:99999999999999999999"),
-            (b"checkback-tries", b"9" * 5_000),
-            (b"checkback-origin-time", b"-1"),
-            (b"checkback-without-value", b"-1,x"),
-        ],
-    ),
-}
 GOOD: Record = (b"key", b"good", [(b"cb-id", b"1")])
 
 

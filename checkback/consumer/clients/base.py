@@ -69,16 +69,6 @@ class Member(NamedTuple):
     host: str
 
 
-END = "\0"
-"""Ends what is stored beside an offset. confluent-kafka writes it by itself; and where it is missing, confluent-kafka
-reads on until it finds one somewhere in memory (2.16)."""
-
-
-def without_end(metadata: str | None) -> str:
-    """What was stored beside an offset."""
-    return (metadata or "").partition(END)[0]
-
-
 def anywhere(records: Sequence[SentBack]) -> set[str]:
     """Topics for which a transaction chooses a partition."""
     return {record.topic for record in records if record.partition is None}

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic as KafkaTopic
 
+from checkback.beside_offsets import metadata_of
 from checkback.client_options import of_reaching, refuse_options
 from checkback.confluent_headers import headers_of
 from checkback.consumer.clients.base import (
@@ -26,7 +27,6 @@ from checkback.consumer.clients.base import (
     Sender,
     SharedOutAnewError,
     in_commits,
-    without_end,
 )
 from checkback.consumer.clients.confluent_sender import ConfluentSender, to_kafka
 from checkback.consumer.clients.leaving import leave_in_time
@@ -196,7 +196,9 @@ class ConfluentClient:
         with explained():
             found = self._consumer.committed([TopicPartition(*place) for place in places], timeout=_ANSWER_SECONDS)
             _raise_first(found)
-        return {Place(one.topic, one.partition): Stored(one.offset, _metadata(one)) for one in found if one.offset >= 0}
+        return {
+            Place(one.topic, one.partition): Stored(one.offset, metadata_of(one)) for one in found if one.offset >= 0
+        }
 
     def store(self, offsets: Mapping[Place, Stored]) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
@@ -365,13 +367,6 @@ def _raise_first(partitions: Sequence[TopicPartition] | None) -> None:
     for partition in partitions or ():
         if partition.error is not None:
             raise KafkaException(partition.error)
-
-
-def _metadata(stored: TopicPartition) -> str:
-    try:
-        return without_end(stored.metadata)
-    except UnicodeDecodeError:  # another client's, which did not end it with a zero byte
-        return ""
 
 
 def _places(partitions: Sequence[TopicPartition]) -> list[Place]:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import (
@@ -21,6 +21,7 @@ from kafka.errors import (
     UnknownMemberIdError,
 )
 
+from checkback.beside_offsets import without_end
 from checkback.consumer.clients.base import (
     AT_ONCE,
     Connection,
@@ -34,13 +35,13 @@ from checkback.consumer.clients.base import (
     Sender,
     SharedOutAnewError,
     in_commits,
-    without_end,
 )
 from checkback.consumer.clients.kafka_python_sender import KafkaPythonSender, to_kafka
 from checkback.consumer.clients.leaving import leave_in_time
 from checkback.consumer.listener import Place, ReceivedMessage, UnreadableMessage
 from checkback.consumer.offsets_metadata import Stored
 from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError
+from checkback.group_admin import GroupAdmin
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.outages import passes
 from checkback.polling import EscapedHeaders, poll
@@ -260,7 +261,7 @@ class KafkaPythonClient:
 
     def _admin(self) -> Any:
         servers = {"bootstrap_servers": self._connection.bootstrap_servers}
-        return make_client(KafkaAdminClient, servers, self._connection.options, SHARED)
+        return make_client(GroupAdmin, servers, self._connection.options, SHARED)
 
 
 def _begin_anew_when_lost(consumer: Any) -> None:

@@ -16,9 +16,9 @@ from kafka.errors import (
 from kafka.serializer import Serializer
 from kafka.structs import OffsetAndMetadata
 
+from checkback.beside_offsets import END
 from checkback.client_options import of_reaching
 from checkback.consumer.clients.base import (
-    END,
     SEND_MS,
     Connection,
     FencedError,
