@@ -195,11 +195,11 @@ class CheckEndpoint:
         try:
             self._announcer = EndpointAnnouncer(*self._announce_to, self.url, **self._announce_with)
         except BaseException:
-            self.stop()
+            self.close()
             raise
         return self
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Take the announcement back and stop serving. Harmless before :meth:`start`, again, and in a forked child."""
         if in_child_of(self._process):
             return
@@ -214,4 +214,4 @@ class CheckEndpoint:
         return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.stop()
+        self.close()

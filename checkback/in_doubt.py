@@ -43,8 +43,9 @@ def in_doubt(value: bytes, time_ms: int) -> InDoubt:
         ValueError, ProtocolError: the job did not write it.
     """
     row = {"asked_ms": time_ms, "last_answer": "", "next_check_ms": 0, **read_object(value)}
+    named = "transaction_id" if "transaction_id" in row else "id"  # rows of before 0.1.0 have the latter
     return InDoubt(
-        transaction_id=text_of(row, "id", MAX_ID_BYTES),
+        transaction_id=text_of(row, named, MAX_ID_BYTES),
         group=text_of(row, "group", MAX_GROUP_BYTES),
         topic=text_of(row, "topic", MAX_TOPIC_BYTES),
         half=HalfPosition.parse(text_of(row, "half", _MOST_BYTES)),

@@ -93,7 +93,7 @@ class SqlInbox:
                 "table a unique column with the message's id."
             )
         if not 0 < len(group.encode()) <= MAX_GROUP_BYTES or "\0" in group:
-            raise ConfigurationError(f"A consumer group has 1 to {MAX_GROUP_BYTES} bytes, {group!r:.80} has not.")
+            raise ConfigurationError(f"A group's name has 1 to {MAX_GROUP_BYTES} bytes; {group!r:.80} does not fit.")
         self._engine = engine
         self._group = group
         self._counting = threading.Lock()

@@ -46,7 +46,7 @@ class TransactionScope:
     def __enter__(self) -> Self:
         """Write the half message; when that raises, the block does not run."""
         if self._message is not None:
-            raise CheckbackError("A transaction is begun once: ask the producer for another one.")
+            raise CheckbackError("A transaction can begin only once: ask the producer for another one.")
         self._message = self._prepare()
         return self
 

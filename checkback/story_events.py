@@ -65,7 +65,7 @@ class Event(NamedTuple):
     attempt: int = 0
     check_max: int = 0
     size: int = 0
-    """Bytes of key and value."""
+    """Bytes of the value."""
     messages: int = 0
     """How many the half holds, when it holds several."""
     deliver_at_ms: int = 0
@@ -93,7 +93,7 @@ def event_of(record: Any, topics: Topics) -> Event | None:
         topic=_text(headers, protocol.TOPIC),
         action=_text(headers, protocol.ACTION),
         source=_text(headers, protocol.SOURCE),
-        size=len(record.key or b"") + len(record.value or b""),
+        size=len(record.value or b""),
         reason=_text(headers, protocol.REASON),
     )
     if record.topic == topics.half:
@@ -117,7 +117,7 @@ def delivered(record: Any) -> Event:
     place = f"{record.topic}:{record.partition}:{record.offset}"
     return Event(
         record.timestamp, EventKind.DELIVERED, place, transaction_id=transaction_id, topic=record.topic,
-        size=len(record.key or b"") + len(record.value or b""),
+        size=len(record.value or b""),
     )  # fmt: skip
 
 

@@ -201,7 +201,7 @@ class TopicAdministration:
                 "it has."
             ) from error
         except KafkaError as error:
-            raise ConfigurationError(f"Kafka does not create the topic {name}: {error}.") from error
+            raise ConfigurationError(f"Kafka did not create the topic {name}: {error}.") from error
         return True
 
     def wait_for(self, names: Sequence[str], seconds: float = _KNOWN_SECONDS) -> list[str]:

@@ -1,5 +1,6 @@
 """The ``checkback`` command: puts the commands together and turns our errors into one clear message."""
 
+import inspect
 import sys
 from typing import Annotated
 
@@ -82,6 +83,19 @@ app.command("config", rich_help_panel=_RUN)(config)
 for _name, _command in (("demo", demo), ("kafka", kafka), ("send", send), ("read", read), ("torture", run_torture)):
     app.command(_name, rich_help_panel=_TRY)(_command)
 app.add_typer(bench, name="bench", rich_help_panel=_TRY)
+
+
+def _unfold(group: typer.Typer) -> None:
+    """Have the terminal fold the help of all commands: where our lines end, a narrow one would fold twice."""
+    for command in group.registered_commands:
+        paragraphs = (inspect.getdoc(command.callback) or "").split("\n\n")
+        command.help = "\n\n".join(one if "\b" in one else one.replace("\n", " ") for one in paragraphs)
+    for inner in group.registered_groups:
+        if inner.typer_instance is not None:
+            _unfold(inner.typer_instance)
+
+
+_unfold(app)
 
 
 def run() -> None:

@@ -126,12 +126,12 @@ def _body(page: str, path: str, seconds: float) -> bytes:
             return bytes(answer.read(_MOST_BYTES))
     except urllib.error.HTTPError as error:
         raise JobSilentError(
-            f"{address} answers with status {error.code}: it is not the job, or does not know itself under that name "
-            "(http.names)."
+            f"{address} answers with status {error.code}: it is not the job, or does not accept requests "
+            "under that name (http.names)."
         ) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         raise JobSilentError(
-            f"No job answers at {page} ({reason}): see whether it runs ('checkback run' ends with the reason when it "
+            f"No job answers at {page} ({reason}): check whether it runs ('checkback run' ends with the reason when it "
             "stops)."
         ) from error

@@ -8,6 +8,7 @@ from checkback.in_doubt import InDoubt
 from checkback.parked import ParkedMessage
 from checkback.protocol import Action, HalfPosition
 from checkback.times import said_duration
+from checkback_cli.naming import ambiguous, called
 
 _MOST_NAMED = 10
 
@@ -116,15 +117,21 @@ def chosen(
 
 def _of_id(found: Sequence[Candidate], action: Action, name: str) -> list[Candidate]:
     """Those with this id that the action is for; when there are none, one of the others, to be told of."""
-    same = [one for one in found if one.transaction_id == name]
+    same = called(found, name)
+    if ambiguous(same):
+        return same
     return [one for one in same if action in one.actions] or same[:1]
 
 
 def _said(name: str, ones: Sequence[Candidate]) -> str:
-    places = ", ".join(f"{one.half} (group {one.group}, topic {one.topic})" for one in ones[:_MOST_NAMED])
+    begun = ambiguous(ones)
+    places = ", ".join(
+        f"{f'{one.transaction_id} at ' if begun else ''}{one.half} (group {one.group}, topic {one.topic})"
+        for one in ones[:_MOST_NAMED]
+    )
     if len(ones) > _MOST_NAMED:
         places += f" and {len(ones) - _MOST_NAMED} more"
-    return f"{name} is the id of {len(ones)} transactions: {places}."
+    return f"{name} {'begins the ids' if begun else 'is the id'} of {len(ones)} transactions: {places}."
 
 
 def _refuse(action: Action, ones: Sequence[Candidate]) -> None:
@@ -137,7 +144,7 @@ def _refuse(action: Action, ones: Sequence[Candidate]) -> None:
     )
     if len(wrong) > _MOST_NAMED:
         said += f" So it is with {len(wrong) - _MOST_NAMED} more."
-    raise OperatorError(f"'{action}' is of no use: {said} Nothing was done.")
+    raise OperatorError(f"'{action}' does not apply: {said} Nothing was done.")
 
 
 def _of_use(one: Candidate) -> str:

@@ -36,7 +36,10 @@ _MOST_TOLD = 10
 """So many stories are read again to say what became of each; of more, the number."""
 _WAIT_MS = 30_000
 
-Ids = Annotated[list[str] | None, typer.Argument(help="Transaction ids.", metavar="TX")]
+Ids = Annotated[
+    list[str] | None,
+    typer.Argument(help="Transaction ids, or unambiguous beginnings of them (4 characters or more).", metavar="TX"),
+]
 Halves = Annotated[
     list[HalfPosition] | None,
     typer.Option(

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from checkback.exceptions import BrokerStartError
 from checkback.local import LocalKafka
@@ -20,8 +21,8 @@ def kafka(
     """Start a real Kafka on this machine, for development, until Ctrl-C."""
     console = Console(soft_wrap=True)
     stopping = stop_on_signals()
-    with console.status("Starting Kafka (the first time its jars are fetched) ..."):
-        broker = LocalKafka(data, port=port).start()
+    with console.status("Starting Kafka ...") as status:
+        broker = LocalKafka(data, port=port).start(lambda said: status.update(f"{escape(said)} ..."))
     try:
         console.print(f"Kafka answers at {broker.bootstrap_servers}; its log is {broker.log_file}. Ctrl-C stops it.")
         while not stopping.wait(0.5):

@@ -62,7 +62,7 @@ def place_of_half(text: str) -> HalfPosition:
         return HalfPosition.parse(text)
     except ProtocolError:
         raise typer.BadParameter(
-            f"{text!r} is not the place of a half message: write PARTITION:OFFSET, as 3:4711."
+            f"{text!r} is not the place of a half message: write PARTITION:OFFSET, for example 3:4711."
         ) from None
 
 

@@ -11,6 +11,7 @@ from checkback.parked import ParkedMessage, ParkedMessages
 from checkback.protocol import Action, HalfPosition, Topics
 from checkback.times import said_time
 from checkback_cli.listing import show_rows
+from checkback_cli.naming import ambiguous, called
 from checkback_cli.options import AsJson, BootstrapServer, ConfigFile
 from conf import load
 
@@ -20,7 +21,7 @@ parked = typer.Typer(
 
 Ids = Annotated[
     list[str] | None,
-    typer.Argument(help="Transaction ids, each of which only one message in the list may have.", metavar="ID"),
+    typer.Argument(help="Transaction ids, or unambiguous beginnings (4 characters or more).", metavar="ID"),
 ]
 Halves = Annotated[
     list[str] | None,
@@ -154,20 +155,28 @@ def chosen_of(
 
 def _of_id(found: Sequence[ParkedMessage], action: Action, name: str) -> list[ParkedMessage]:
     """Those with this id that the action is for; when there are none, the others, to be told of."""
-    same = [message for message in found if message.transaction_id == name]
+    same = called(found, name)
+    if ambiguous(same):
+        return same
     return [message for message in same if _applies(action, message)] or same[:1]
 
 
 def _said(name: str, messages: Sequence[ParkedMessage]) -> str:
-    places = ", ".join(f"{message.half} (group {message.group}, topic {message.topic})" for message in messages)
-    return f"{name} is the id of {len(messages)} messages: {places}."
+    begun = ambiguous(messages)
+    places = ", ".join(
+        f"{f'{one.transaction_id} at ' if begun else ''}{one.half} (group {one.group}, topic {one.topic})"
+        for one in messages
+    )
+    return f"{name} {'begins the ids' if begun else 'is the id'} of {len(messages)} messages: {places}."
 
 
 def _position(half: str) -> HalfPosition:
     try:
         return HalfPosition.parse(half)
     except (ValueError, ProtocolError) as error:
-        raise OperatorError(f"{half} is not the place of a half message: write PARTITION:OFFSET, as 3:4711.") from error
+        raise OperatorError(
+            f"{half} is not the place of a half message: write PARTITION:OFFSET, such as 3:4711."
+        ) from error
 
 
 def _applies(action: Action, message: ParkedMessage) -> bool:

@@ -24,7 +24,7 @@ _NAMES = ("time", "after", "what", "who", "why", "record")
 
 def show(
     transaction_id: Annotated[
-        str | None, typer.Argument(help="Its id, as producer and consumers know it.", metavar="TX")
+        str | None, typer.Argument(help="Its id, or the beginning of it (4 characters or more).", metavar="TX")
     ] = None,
     half: Annotated[
         HalfPosition | None,
@@ -74,7 +74,7 @@ def show(
         found = [story_of(consumer, topics, place, Limits(records), tell, row=row) for place, row in halves]
     stories = [with_tables(story, settings) for story in found if story is not None]
     if not stories:
-        raise OperatorError(f"Kafka has nothing of a half message at {', '.join(str(place) for place, _ in halves)}.")
+        raise OperatorError(f"Kafka has no record of a half message at {', '.join(str(place) for place, _ in halves)}.")
     if as_json:
         show_objects(map(story_object, stories))
         return
@@ -123,7 +123,7 @@ def story_object(story: "Story") -> dict[str, Any]:
     from checkback_cli.tail import event_object
 
     return {
-        "id": story.transaction_id,
+        "transaction_id": story.transaction_id,
         "group": story.group,
         "topic": story.topic,
         "half": str(story.half),
@@ -151,14 +151,21 @@ def _halves(
 ) -> "list[tuple[HalfPosition, InDoubt | None]]":
     from checkback.exceptions import OperatorError
     from checkback.half_search import search
+    from checkback_cli.naming import ambiguous
 
     now_ms = int(time.time() * 1000)
     found = search(consumer, topics, transaction_id, now_ms, max(0, now_ms - since_ms), tell)
     if not found.found:
+        looked_at = f"half messages of the last {said_duration(since_ms)}, {topics.status} and {topics.parked}"
         raise OperatorError(
-            f"No half message of the last {said_duration(since_ms)} has the id {transaction_id}, and none in "
-            f"{topics.status} or {topics.parked}: --since looks further back, --half PARTITION:OFFSET finds it at once."
+            f"No id is {transaction_id} or begins so in {looked_at}. --since looks further back; --half PLACE "
+            "finds it at once."
         )
+    if not found.found[0].exact and ambiguous(found.found):
+        ids = sorted({one.transaction_id for one in found.found})
+        more = "" if len(ids) <= _MOST_STORIES else ", ..."
+        some = ", ".join(ids[:_MOST_STORIES])
+        raise OperatorError(f"{transaction_id} begins several ids: {some}{more}. Give more of it.")
     if len(found.found) > _MOST_STORIES:
         raise OperatorError(f"{_several(transaction_id, found)} Name one: --half PARTITION:OFFSET.")
     return [(one.half, one.row) for one in found.found]

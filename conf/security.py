@@ -47,7 +47,7 @@ class KafkaSecurity(BaseModel):
                 "kafka.security.username and password belong to SASL_PLAINTEXT and SASL_SSL, which need both"
             )
         if bool(self.certificate) != bool(self.key):
-            raise ValueError("kafka.security.certificate and kafka.security.key are of no use one without the other")
+            raise ValueError("kafka.security.certificate and kafka.security.key must be set together")
         if (self.ca or self.certificate) and not self.encrypted:
             raise ValueError("kafka.security.ca, certificate and key belong to the protocols SSL and SASL_SSL")
         for name in ("ca", "certificate", "key"):

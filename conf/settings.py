@@ -211,7 +211,7 @@ class CheckSettings(_Section):
     @model_validator(mode="after")
     def _no_contradiction(self) -> Self:
         if self.tls_key and not self.tls_certificate:
-            raise ValueError("checks.tls_key is of no use without checks.tls_certificate")
+            raise ValueError("checks.tls_key needs checks.tls_certificate")
         return self
 
 

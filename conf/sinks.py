@@ -115,7 +115,7 @@ class SinksSettings(_Section):
         patterns = [rule.topic for rule in self.rules]
         repeated = sorted({pattern for pattern in patterns if patterns.count(pattern) > 1})
         if repeated:
-            raise ValueError(f"sinks.rules: two rules for {', '.join(repeated)}; the second would never hold")
+            raise ValueError(f"sinks.rules: two rules for {', '.join(repeated)}; the second would never apply")
         for (one, first), (other, second) in combinations(self.tables.items(), 2):
             if first.place == second.place:
                 raise ValueError(f"sinks.tables: {one} and {other} are the same place: it would have messages twice")

@@ -71,7 +71,7 @@ class Api:
         try:
             half = HalfPosition.parse(request.path_params["half"])
         except ProtocolError as error:
-            raise RefusedError(422, "Name the place of the half message, as 3:4711.") from error
+            raise RefusedError(422, "Name the place of the half message, for example 3:4711.") from error
         row, parked = self._site.index.in_doubt_at(half), self._site.index.parked_at(half)
         if row is None and not parked:
             raise RefusedError(404, "It is neither in doubt nor parked, as far as was read.")
@@ -185,13 +185,15 @@ class Api:
 
 
 def _row(row: InDoubt | Parked, groups: Mapping[str, GroupFacts], now_ms: int) -> dict[str, Any]:
-    said = {"id": row.transaction_id, **row._asdict(), "half": str(row.half), "actions": list(actions_for(row))}
-    del said["transaction_id"]
+    said = {**row._asdict(), "half": str(row.half), "actions": list(actions_for(row))}
     return {**said, "why": why_in_doubt(row, groups.get(row.group), now_ms)} if isinstance(row, InDoubt) else said
 
 
 def _named(one: Chosen) -> dict[str, Any]:
-    return {"half": str(one.half), "id": one.transaction_id, "group": one.group, "topic": one.topic}
+    return {"half": str(one.half), "transaction_id": one.transaction_id, "group": one.group, "topic": one.topic}
+
+
+ID = "transaction_id"
 
 
 def _names(body: Any) -> list[str]:
@@ -207,9 +209,9 @@ def _names(body: Any) -> list[str]:
     if not isinstance(named, list) or not 0 < len(named) <= MOST_AT_ONCE:
         raise RefusedError(422, f"transactions must be a list of 1 to {MOST_AT_ONCE}. Nothing was done.")
     for one in named:
-        if not isinstance(one, dict) or not isinstance(one.get("half"), str) or not isinstance(one.get("id"), str):
-            raise RefusedError(422, "Each of transactions must have texts for half and id. Nothing was done.")
-    return [f"{one['half']} {one['id']}" for one in named]
+        if not isinstance(one, dict) or not isinstance(one.get("half"), str) or not isinstance(one.get(ID), str):
+            raise RefusedError(422, f"Each of transactions must have texts for half and {ID}. Nothing was done.")
+    return [f"{one['half']} {one[ID]}" for one in named]
 
 
 def _refused(error: RefusedError) -> Response:

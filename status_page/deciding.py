@@ -163,7 +163,7 @@ def problems(action: str, chosen: Sequence[Chosen], who: str, why: str) -> list[
         wrong.append("Choose at least one transaction.")
     useless = [one for one in chosen if action in ACTIONS and action not in one.actions]
     if useless:
-        wrong.append(f"{action} is of no use for {', '.join(one.name for one in useless[:10])}.")
+        wrong.append(f"{action} does not apply to {', '.join(one.name for one in useless[:10])}.")
     for name, text, most in (("who you are", who, WHO_CHARACTERS), ("why", why, WHY_CHARACTERS)):
         if not text.strip():
             wrong.append(f"Say {name}.")

@@ -8,7 +8,8 @@ from conf.durations import parse
 from status_page.index import COUNTED, MOST_ROWS, Cursor, Index, Parked, Total, Wanted, cursor_of
 from status_page.schema import PARKED, STATUS
 
-PAGE_ROWS = 100
+PAGE_ROWS = 30
+"""On a phone each row is a card: 100 of them were thirty thousand pixels."""
 _TEXT_CHARACTERS = 300
 
 

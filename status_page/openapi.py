@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 from status_page.deciding import ACTIONS, MOST_AT_ONCE, WHO_CHARACTERS, WHY_CHARACTERS
 from status_page.facts import JobFacts
 from status_page.index import MOST_ROWS
+from status_page.lists import PAGE_ROWS
 
 _Schema = dict[str, Any]
 _TEXT: _Schema = {"type": "string"}
@@ -119,7 +120,7 @@ def _filters() -> list[_Schema]:
     found: list[_Schema] = [
         {"name": name, "in": "query", "description": what, "schema": _TEXT} for name, what in said.items()
     ]
-    most = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": 100}
+    most = {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "default": PAGE_ROWS}
     return [*found, {"name": "limit", "in": "query", "description": "rows of a page", "schema": most}]
 
 
@@ -141,11 +142,11 @@ def _schemas() -> _Schema:
     facts = TypeAdapter(JobFacts).json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
     made = facts.pop("$defs")
     status, group = facts["properties"], made["GroupFacts"]["properties"]
-    named = {"id": _TEXT, "group": _TEXT, "topic": _TEXT, "half": _PLACE}
+    named = {"transaction_id": _TEXT, "group": _TEXT, "topic": _TEXT, "half": _PLACE}
     asked = {"attempt": _INTEGER, "check_max": _INTEGER, "ingested_ms": _TIME, "asked_ms": _TIME}
     oldest = {"type": ["integer", "null"], "description": "ms since 1970 when the oldest in doubt was taken in"}
     decision = {"action": _ACTION, "who": _bounded(WHO_CHARACTERS), "why": _bounded(WHY_CHARACTERS)}
-    chosen = {**_array(_object(half=_PLACE, id=_TEXT)), "minItems": 1, "maxItems": MOST_AT_ONCE}
+    chosen = {**_array(_object(half=_PLACE, transaction_id=_TEXT)), "minItems": 1, "maxItems": MOST_AT_ONCE}
     return {
         **made,
         "Lists": _object(

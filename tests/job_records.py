@@ -69,7 +69,7 @@ class JobRecords:
 
     def in_doubt(self, transaction_id: str, half: HalfPosition, group: str = "shop", **fields: Any) -> None:
         row = {
-            "id": transaction_id,
+            "transaction_id": transaction_id,
             "group": group,
             "topic": self.place.real_topic,
             "half": str(half),

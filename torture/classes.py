@@ -26,7 +26,7 @@ def class_archive(settings: dict[str, str]) -> Path | None:
     """
     tables = json.loads(settings.get("CHECKBACK_SINKS__TABLES", "{}"))
     kinds = sorted({table["kind"] for table in tables.values()})  # each brings jars
-    spelled = f"{java_command()} {sys.prefix} {kinds}"
+    spelled = f"{java_command()} {sys.prefix} {kinds}, no incubator module"
     name = f"classes-{hashlib.sha256(spelled.encode()).hexdigest()[:16]}.jsa"
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "checkback"
     archive = folder / name

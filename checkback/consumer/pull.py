@@ -137,7 +137,7 @@ class PullConsumer:
             verdict = judge(Facts(offset, bounds, found))
             if verdict is not None:
                 return _result(verdict, bounds, messages)._replace(unreadable=unreadable)
-        raise KafkaUnreachableError(f"Kafka says of offset {offset} of {place} that it is there, and does not give it.")
+        raise KafkaUnreachableError(f"Kafka lists offset {offset} of {place}, but does not return it.")
 
     def close(self) -> None:
         """Let go of Kafka. In a forked child it is the parent's, and stays open."""
@@ -154,7 +154,7 @@ class PullConsumer:
         read = LogRead((), offset)
         while not (read.messages or read.gone or read.next_offset >= maximum):
             if monotonic() > until:
-                raise KafkaUnreachableError(f"Kafka does not give what lies at offset {offset} of {place}.")
+                raise KafkaUnreachableError(f"Kafka does not return the record at offset {offset} of {place}.")
             read = self._client.read(place, read.next_offset, most, until - monotonic())
         return read
 

@@ -83,7 +83,7 @@ class _Consumer:
 
     def _begin(self) -> None:
         if self._started:
-            raise ConfigurationError("A consumer is started once: make another one.")
+            raise ConfigurationError("A consumer can be started only once: make another one.")
         self._started, self._process = True, os.getpid()
 
     def _refuse_in_child(self) -> None:

@@ -179,7 +179,7 @@ class Resending:
             try:
                 self._sender = self._connect()
             except (KafkaAwayError, ConsumerError) as error:
-                raise KafkaAwayError(f"Kafka takes no transaction of this command ({error}). Do it again.") from error
+                raise KafkaAwayError(f"Kafka refused this command's transaction ({error}). Try again.") from error
             self._reading.read_on(self._found, self._settled_ends())
         return self._sender
 

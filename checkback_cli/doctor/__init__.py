@@ -117,7 +117,7 @@ def _safely(about: str, look: "Callable[[], Iterable[Finding]]") -> "Iterator[Fi
     try:
         yield from look()
     except (CheckbackError, KafkaError, OSError) as error:
-        yield warning(about, f"could not be looked at: {error or type(error).__name__}", "see that this user may")
+        yield warning(about, f"could not be checked: {error or type(error).__name__}", "see that this user may")
 
 
 def _show(finding: "Finding", console: "Console", as_json: bool) -> None:

@@ -52,7 +52,7 @@ def about_brokers(admin: KafkaAdminClient, settings: Settings, reached_seconds: 
     version = admin.get_broker_version_data(brokers[0]["broker_id"]).broker_version_str
     said = f"{number} at {settings.kafka.bootstrap_servers}, Kafka {version}, reached in {reached_seconds:.1f} s"
     if took_ms > _SLOW_MS:
-        todo = "a batch asks a few times: see to the network, or have the job run nearer"
+        todo = "each batch asks several times: check the network, or run the job closer to Kafka"
         yield warning("Kafka", f"{said}, and takes {took_ms:.0f} ms for an answer", todo)
     else:
         yield ok("Kafka", f"{said}, answers in {took_ms:.0f} ms")
@@ -67,9 +67,9 @@ def features(versions: Mapping[str, tuple[int, ...]]) -> Iterator[Finding]:
         yield wrong("Kafka", f"its brokers lack {', '.join(lacking)}", "upgrade them")
     missed = [what for name, (least, what) in _USEFUL.items() if versions.get(name, (0, -1))[-1] < least]
     if missed:
-        yield warning("Kafka", f"its brokers lack {', '.join(missed)}", "nothing; an upgrade brings it")
+        yield warning("Kafka", f"its brokers lack {', '.join(missed)}", "nothing to do; an upgrade adds it")
     if not lacking and not missed:
-        yield ok("Kafka", "its brokers have all that the job uses")
+        yield ok("Kafka", "its brokers support all that the job uses")
 
 
 def broker_settings(configuration: Mapping[str, str], settings: Settings) -> Iterator[Finding]:
@@ -80,10 +80,10 @@ def broker_settings(configuration: Mapping[str, str], settings: Settings) -> Ite
         yield wrong("Kafka", said, f"set job.sink_transaction_timeout to {said_duration(longest)} or less")
     kept_ms = int(configuration.get("offsets.retention.minutes", 10_080)) * 60_000
     if kept_ms < _DAY_MS:
-        said = f"offsets.retention.minutes is {kept_ms // 60_000}: a job that stands still for longer cannot continue"
+        said = f"offsets.retention.minutes is {kept_ms // 60_000}: a job that is down for longer cannot continue"
         yield warning("Kafka", said, "set it to 10080 (7 days)")
     if configuration.get("auto.create.topics.enable") == "true":
-        said = "auto.create.topics.enable is true: a topic that is misspelled comes into being, and nobody reads it"
+        said = "auto.create.topics.enable is true: a misspelled topic is created, and nobody reads it"
         yield warning("Kafka", said, "set it to false")
 
 
@@ -99,7 +99,7 @@ def about_topics(
     there = [one for one in facts.values() if one.partitions]
     single = [one.name for one in there if one.replication == 1]
     if single:
-        todo = "give them 3 replicas where messages must not be lost with a broker; for development it does"
+        todo = "give them 3 replicas where losing a broker must not lose messages; for development one is enough"
         yield warning("topics", f"{len(single)} of them have one replica", todo)
     if there and not found:
         half = facts[topics.half]
@@ -165,9 +165,9 @@ def off_by(difference: int, tolerance_ms: int) -> Finding:
     side = "ahead of" if difference > 0 else "behind"
     said = f"this machine's is {said_duration(abs(difference))} {side} Kafka's" if difference else "as Kafka's"
     if abs(difference) > tolerance_ms:
-        return wrong("clock", said, "set the one that is wrong: the job does not start (job.clock_tolerance)")
+        return wrong("clock", said, "correct the one that is wrong: the job does not start (job.clock_tolerance)")
     if abs(difference) > min(tolerance_ms // 2, 5_000):
-        return warning("clock", said, "have both follow a time server (NTP)")
+        return warning("clock", said, "synchronize both with a time server (NTP)")
     return ok("clock", said)
 
 

@@ -22,7 +22,7 @@ def about_checkpoint(settings: Settings, claim: Claim | None, ids: Mapping[str, 
     folder = local_folder(settings.job.checkpoint)
     if folder is None:
         said = f"{settings.job.checkpoint} is not on this machine: only a start reads it"
-        yield warning("checkpoint", said, "nothing, when the job starts; it says what is wrong")
+        yield warning("checkpoint", said, "nothing, if the job starts; if not, it says what is wrong")
         return
     there = next(one for one in (folder, *folder.parents) if one.exists())
     if not there.is_dir():
@@ -30,7 +30,7 @@ def about_checkpoint(settings: Settings, claim: Claim | None, ids: Mapping[str, 
         return
     if not os.access(there, os.W_OK | os.X_OK):
         yield wrong(
-            "checkpoint", f"{there} may not be written to", "give it to the job's user, or run this as that one"
+            "checkpoint", f"{there} is not writable", "give it to the job's user, or run this command as that user"
         )
         return
     if not (folder / "metadata").exists() and not (folder / "checkback.json").exists():
@@ -64,7 +64,7 @@ def mismatches(
         if known and seen and not same_id(str(known), seen):
             found.append(wrong("checkpoint", f"{prefix}{name} was deleted and made again since it was begun", _NEW))
     if claim is not None and query_id and claim.query_id != query_id:
-        said = f"another one has read these topics last: {claim}"
+        said = f"another checkpoint was the last to read these topics: {claim}"
         found.append(wrong("checkpoint", said, _NEW))
     yield from found
     if not found:

@@ -41,10 +41,10 @@ def about_endpoints(settings: Settings, topics: Topics) -> Iterator[Finding]:
         answers = threads.map(lambda one: connect(one[1], settings), named[:_MOST])
         for (group, url), trouble in zip(named, answers, strict=False):
             if trouble:
-                todo = "see that it listens there and that this machine may connect; the job's may be another"
+                todo = "check that it listens there and that this machine may connect (the job may run on another)"
                 yield warning("endpoints", f"group {group}: {url} {trouble}", todo)
             else:
-                yield ok("endpoints", f"group {group}: {url} takes connections")
+                yield ok("endpoints", f"group {group}: {url} accepts connections")
     if len(named) > _MOST:
         yield ok("endpoints", f"{len(named) - _MOST} more were not connected to")
 
@@ -88,7 +88,7 @@ def connect(url: str, settings: Settings) -> str:
                 with _tls(settings).wrap_socket(connection, server_hostname=host):
                     pass
     except (OSError, ValueError) as error:
-        return f"does not take connections: {error}"
+        return f"does not accept connections: {error}"
     return ""
 
 

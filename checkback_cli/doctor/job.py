@@ -27,8 +27,8 @@ def about_job(settings: Settings, kafka: JobInKafka) -> Iterator[Finding]:
         yield ok("job", found.silence)
     else:
         todo = (
-            "nothing, where it is meant to be down; else look whether it runs (one whose port was taken has no page, "
-            "and its log says so), and if not: 'checkback run'"
+            "ignore if it is meant to be down; otherwise check whether it runs (if its port was taken it has no page, "
+            "and its log says so), and if not, start it: 'checkback run'"
         )
         yield warning("job", f"{found.silence} Its topics are claimed by {found.claim}.", todo)
     yield from about_port(settings)
@@ -40,7 +40,7 @@ def of_facts(facts: "JobFacts") -> Iterator[Finding]:
     yield ok("job", f"{facts.job} {facts.version} runs on {facts.host}, for {up}")
     if facts.batch is not None and facts.now_ms - facts.batch.ended_ms > _STALLED_MS:
         ago = said_duration(facts.now_ms - facts.batch.ended_ms)
-        yield warning("job", f"its last batch ended {ago} ago", "see its log: Kafka away, or a batch that takes long")
+        yield warning("job", f"its last batch ended {ago} ago", "see its log: Kafka is away, or a batch takes long")
     for note in facts.notes:
         yield warning("job", note, "'checkback status' shows more")
     parked = sum(group.parked for group in facts.groups)
@@ -61,8 +61,8 @@ def about_port(settings: Settings) -> Iterator[Finding]:
             tried.bind(address)
     except OSError as error:
         taken = error.errno == errno.EADDRINUSE
-        said = f"{host}:{port} (http.port) {'is in use' if taken else f'cannot be had: {error.strerror or error}'}"
-        todo = "end what has it, or name another one: a job would run without status page and metrics"
+        said = f"{host}:{port} (http.port) {'is in use' if taken else f'is not available: {error.strerror or error}'}"
+        todo = "stop what uses it, or choose another port: else the job runs without status page and metrics"
         yield warning("port", said, todo)
     else:
         yield ok("port", f"{host}:{port} is free")

@@ -99,7 +99,7 @@ def scratch(folder: Path, dead: int, unknown: int) -> Finding:
     """What so many bytes there mean, of runs that were killed and of whoever else uses Spark."""
     said = f"{dead / _MIB:,.0f} MiB of killed runs in {folder}, and {unknown / _MIB:,.0f} MiB of Spark's of others"
     if unknown >= _MUCH_SCRATCH:
-        todo = "where no other Spark runs on this machine, remove its blockmgr-* and spark-*: no start does"
+        todo = "if no other Spark runs on this machine, remove blockmgr-* and spark-* there: no start does"
         return warning("scratch", said, todo)
     return ok("scratch", f"{said}; the next start removes the former" if dead else said)
 
@@ -108,9 +108,9 @@ def room(place: Path, free: int) -> Finding:
     """What so many free bytes mean."""
     said = f"{free / _GIB:.1f} GiB free at {place}"
     if free < _LEAST_FREE:
-        return wrong("disk", said, "make room: the job stops when it can write no state")
+        return wrong("disk", said, "free some space: the job stops when it cannot write its state")
     if free < _LITTLE_FREE:
-        todo = "make room: a million open transactions take about as much as they are large, at times three times that"
+        todo = "free some space: a million open transactions take about their own size, at times three times that"
         return warning("disk", said, todo)
     return ok("disk", said)
 

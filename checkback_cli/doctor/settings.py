@@ -19,16 +19,16 @@ def about_settings(settings: Settings, file: Path | None, bootstrap_servers: str
         said = f"kafka.bootstrap_servers mixes this machine ({', '.join(local)}) with others"
         yield warning("settings", said, "name the brokers of one cluster")
     if settings.http.port and not _loopback_host(settings.http.host):
-        said = f"http.host is {settings.http.host}: others may look at the status page and see ids, groups and topics"
-        yield warning("settings", said, "put what decides who may in front of it, or set http.host = '127.0.0.1'")
+        said = f"http.host is {settings.http.host}: others can see the status page, with ids, groups and topics"
+        yield warning("settings", said, "put an authenticating proxy in front of it, or set http.host = '127.0.0.1'")
     if settings.http.token.get_secret_value() and "CHECKBACK_HTTP__TOKEN" not in os.environ:
         yield warning(
-            "settings", "http.token is in the settings file", "set CHECKBACK_HTTP__TOKEN, and take it out there"
+            "settings", "http.token is in the settings file", "set CHECKBACK_HTTP__TOKEN instead, and remove it there"
         )
     secured = settings.kafka.security
     if secured.authenticated and not secured.encrypted:
-        said = "kafka.security.protocol is SASL_PLAINTEXT: what is sent can be read on the way"
-        yield warning("settings", said, "use SASL_SSL, where the network is not yours alone")
+        said = "kafka.security.protocol is SASL_PLAINTEXT: what is sent can be read in transit"
+        yield warning("settings", said, "use SASL_SSL, unless the network is yours alone")
     yield from _about_checks(settings)
 
 
@@ -36,7 +36,7 @@ def _about_checks(settings: Settings) -> Iterator[Finding]:
     if settings.transactions.check_max == 0:
         yield warning(
             "settings",
-            "transactions.check_max is 0: nobody is ever asked, and what has no op is given up on",
+            "transactions.check_max is 0: no producer is ever asked, and a transaction without an op is given up on",
             "set it to how often producers are to be asked (15)",
         )
     if not settings.checks.in_job:

@@ -1,7 +1,7 @@
 """``python -m examples.points``: kill the shop and the points services at random, and prove that points equal orders.
 
 Exit status: 0, points equal orders; 1, they do not; 75, no verdict: not all came to rest in time, or something failed
-that was not to.
+that was not to; 130, Ctrl-C.
 """
 
 import argparse
@@ -21,12 +21,12 @@ from sqlalchemy.orm import Session
 from checkback import CheckbackError
 from examples.points.customers import NAMES, PAID, Customer, heard_by
 from examples.points.kills import plan
-from examples.points.rest import Rest, Way
+from examples.points.rest import Look, Rest, Way
 from examples.points.service import Account, Booking
 from examples.points.verdict import Points, due, judge
-from examples.shop.machine import Machine, Process
+from examples.shop.machine import Machine, Process, say
 
-KEPT, BROKEN, NO_VERDICT = 0, 1, 75
+KEPT, BROKEN, NO_VERDICT, CTRL_C = 0, 1, 75, 130
 SHOP, SERVICES = "the shop", ("points service 1", "points service 2")
 
 _TICK_SECONDS = 0.1
@@ -66,14 +66,17 @@ class Town:
         """Wait until nothing is on its way from the shop to the points any more.
 
         Raises:
-            NoVerdictError: something still is after so long.
+            NoVerdictError: something still is, and nothing has moved for ``seconds``.
         """
         rest, until, say_at = Rest(), self._now + seconds, self._now + _SAY_SECONDS
+        before: Look | None = None
         while not rest.reached(look := way.look(self._machine.job_metrics())):
             self._must_run()
+            if before is None or (look.waits, look.ends) != (before.waits, before.ends):
+                before, until = look, self._now + seconds
             waits = look.waits or "perhaps something that cannot be seen yet"
             if self._now > until:
-                raise NoVerdictError(f"After {seconds:.0f} s not all is at rest: {waits}.")
+                raise NoVerdictError(f"Nothing has moved for {seconds:.0f} s, and not all is at rest: {waits}.")
             if self._now > say_at:
                 self.say(f"Still on its way: {waits}.")
                 say_at += _SAY_SECONDS
@@ -108,6 +111,9 @@ def main() -> int:
         status = _run(folder, wanted)
     except CheckbackError as error:
         say(f"\nNo verdict. {error}")
+    except KeyboardInterrupt:
+        status = CTRL_C
+        say("\nStopped.")
     except Exception as error:  # noqa: BLE001  (whatever it is, it is not that points differ from orders)
         print_exception(error)
         say(f"\nNo verdict. {error!r}")
@@ -186,7 +192,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=_positive, default=20, help="how long customers order (20)")
     parser.add_argument("--rate", type=_positive, default=20, help="orders a second, of all customers together (20)")
     parser.add_argument("--seed", type=int, default=1, help="for who orders what, and who is killed when (1)")
-    parser.add_argument("--rest", type=_positive, default=120, help="how long to wait until all is at rest, in s (120)")
+    parser.add_argument("--rest", type=_positive, default=120, help="how long to wait while nothing moves, in s (120)")
     return parser.parse_args()
 
 
@@ -195,11 +201,6 @@ def _positive(text: str) -> float:
     if number <= 0:
         raise argparse.ArgumentTypeError("must be above 0")
     return number
-
-
-def say(text: str) -> None:
-    """Print at once, also into a pipe."""
-    print(text, flush=True)  # noqa: T201  (this is what it is for)
 
 
 if __name__ == "__main__":

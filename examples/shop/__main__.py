@@ -8,8 +8,9 @@ from tempfile import mkdtemp
 
 import httpx
 
+from checkback import CheckbackError
 from examples.shop.crashing import AFTER, BEFORE
-from examples.shop.machine import Machine
+from examples.shop.machine import Machine, say
 from examples.shop.services import SERVICES, Service
 from examples.shop.web import Order, messages
 
@@ -25,6 +26,11 @@ def main() -> int:
     folder = Path(mkdtemp(prefix="checkback-shop-"))
     try:
         status = _run(folder)
+    except CheckbackError as error:
+        say(str(error))
+        status = 1
+    except KeyboardInterrupt:
+        status = 130
     except BaseException:
         say(f"What Kafka, the job and the shop printed is in {folder}.")
         raise
@@ -72,11 +78,6 @@ def compare(paid: list[Order], got: dict[str, list[bytes]]) -> int:
         agree &= Counter(received) == Counter(messages(order)[name] for order in paid)
     say("\nEvery service got exactly the paid orders, each once." if agree else "\nThey do not agree.")
     return 0 if agree else 1
-
-
-def say(text: str) -> None:
-    """Print at once, also into a pipe."""
-    print(text, flush=True)  # noqa: T201  (this is what it is for)
 
 
 if __name__ == "__main__":

@@ -340,7 +340,7 @@ class RecordBuilder:
             return Record(self._topics.status, RANDOM_OR_KEYED, half.encode(), None, [])
         asked_ms = self._holding.now_ms
         body = {
-            "id": row["transaction_id"],
+            "transaction_id": row["transaction_id"],
             "group": row["group"],
             "topic": row["topic"],
             "half": half,

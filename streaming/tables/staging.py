@@ -196,7 +196,7 @@ class _StagedRows:
         except (OSError, pa.ArrowException) as error:
             raise DestinationError(
                 f"Rows for destination {self._destination} cannot be staged in {self._file}: "
-                f"{' '.join(str(error).split())}. Nothing is lost: put it right and start the job again."
+                f"{' '.join(str(error).split())}. Nothing is lost: fix it and start the job again."
             ) from error
 
 

@@ -54,4 +54,4 @@ def test_the_free_port_is_in_the_advertised_address() -> None:
         assert served.url == f"http://shop:{served._socket.getsockname()[1]}/"
         assert served._socket.getsockname()[0] == "0.0.0.0"  # noqa: S104  (likewise)
     finally:
-        served.stop()
+        served.close()

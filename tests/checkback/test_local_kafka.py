@@ -180,7 +180,7 @@ def test_a_port_that_is_taken_is_named_at_once(tmp_path: Path) -> None:
         other.listen()
         port = other.getsockname()[1]
         began = time.monotonic()
-        with pytest.raises(BrokerStartError, match=f"Port {port} cannot be had"):
+        with pytest.raises(BrokerStartError, match=f"Port {port} is not available"):
             LocalKafka(tmp_path / "kafka", port=port).start()
     assert time.monotonic() - began < 5
 

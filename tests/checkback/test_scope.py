@@ -80,7 +80,7 @@ def test_a_scope_is_for_one_transaction(producer: TransactionProducer) -> None:
         _ = scope.transaction_id
     with scope:
         pass
-    with pytest.raises(CheckbackError, match="begun once"), scope:
+    with pytest.raises(CheckbackError, match="begin only once"), scope:
         pass
 
 

@@ -23,8 +23,8 @@ def event(record: Record) -> Event:
 def test_a_half_message() -> None:
     found = event(half(5, (protocol.DELIVER_AT, b"1767225600000"), (protocol.ACTION, b"commit")))
     assert (found.time_ms, found.kind, found.place, found.half) == (5, EventKind.HALF, "cb.half:3:4711", HALF)
-    assert (found.transaction_id, found.group, found.topic, found.size) == ("tx", "shop", "orders", 6)
-    assert said(found) == "half message of 6 bytes for orders, commit by itself, not before 2026-01-01 00:00:00"
+    assert (found.transaction_id, found.group, found.topic, found.size) == ("tx", "shop", "orders", 5)
+    assert said(found) == "half message of 5 bytes for orders, commit by itself, not before 2026-01-01 00:00:00"
 
 
 def test_of_a_repeated_header_the_first_counts() -> None:
@@ -34,7 +34,7 @@ def test_of_a_repeated_header_the_first_counts() -> None:
 def test_a_half_message_of_several() -> None:
     found = event(half(5, (protocol.MESSAGES, b"2")))
     assert found.messages == 2
-    assert said(found) == "half message with 2 messages of 6 bytes for orders"
+    assert said(found) == "half message with 2 messages of 5 bytes for orders"
 
 
 @pytest.mark.parametrize(("action", "kind"), [("commit", EventKind.HELD), ("park", EventKind.UNDELIVERABLE)])

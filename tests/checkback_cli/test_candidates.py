@@ -118,3 +118,16 @@ def test_one_that_is_decided_leaves_nothing_to_do() -> None:
     over = Candidate("old", "shop", "orders", place("7:7"), 0, "delivered: orders:0:1", frozenset())
     with pytest.raises(OperatorError, match=r"\(delivered: orders:0:1\): there is nothing to do about it\."):
         chosen(FOUND, Action.COMMIT, Wanted(halves=[place("7:7")]), lambda _: over)
+
+
+def test_an_id_may_be_given_by_a_beginning_that_is_no_others() -> None:
+    found = candidates([row("0:1", "c441-4566"), row("0:2", "c441-9900"), row("0:3", "c441")], [], NOW)
+    assert names(chosen(found, Action.COMMIT, Wanted(ids=["c441-4"]))) == ["0:1"]
+    assert names(chosen(found, Action.COMMIT, Wanted(ids=["c441"]))) == ["0:3"], "an id is itself first"
+    with pytest.raises(OperatorError, match=r"c441- begins the ids of 2 transactions: c441-4566 at 0:1 \(.*c441-9900"):
+        chosen(found, Action.COMMIT, Wanted(ids=["c441-"]))
+    with pytest.raises(OperatorError, match="Neither in doubt nor parked: c44"):
+        chosen(found, Action.COMMIT, Wanted(ids=["c44"]))
+    waits = [parked("1:1", "ab12-1"), parked("1:2", "ab12-2", undecided=False)]
+    with pytest.raises(OperatorError, match="begins the ids of 2 transactions"):
+        chosen(candidates([], waits, NOW), Action.REDELIVER, Wanted(ids=["ab12"]))

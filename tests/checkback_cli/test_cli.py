@@ -2,12 +2,14 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import psutil
 import pytest
 import typer
 from kafka import KafkaAdminClient
@@ -25,6 +27,7 @@ from checkback.local import LocalKafka
 from checkback.protocol import Topics
 from checkback.topics import TopicAdministration
 from checkback_cli import app, run
+from tests.listening import addresses
 from tests.place import Place
 
 ROOT = Path(__file__).parents[2]
@@ -286,3 +289,36 @@ def test_more_replicas_than_brokers_is_one_sentence(broker: LocalKafka, monkeypa
     said = invoke("topics", "create", "--bootstrap-server", broker.bootstrap_servers, "--replication", "3")
     assert isinstance(said.exception, ConfigurationError)
     assert "cannot have 3 replicas: Kafka has fewer brokers" in str(said.exception)
+
+
+def test_help_is_folded_by_the_terminal_alone() -> None:
+    def commands(group: typer.Typer) -> Iterator[str]:
+        for command in group.registered_commands:
+            yield command.help or ""
+        for inner in group.registered_groups:
+            yield from commands(inner.typer_instance or typer.Typer())
+
+    texts = list(commands(app))
+    assert all(texts)
+    assert [text for text in texts if "\n" in text.replace("\n\n", "")] == []
+
+
+def test_a_check_service_alone_listens_on_loopback_only(place: Place) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as probe:
+        port = probe.getsockname()[1]
+    settings = {"KAFKA__BOOTSTRAP_SERVERS": place.bootstrap_servers, "KAFKA__TOPIC_PREFIX": place.topics.prefix}
+    given = {**settings, "CHECKS__HTTP_PORT": str(port), "LOG__FORMAT": "text"}
+    service = subprocess.Popen(
+        [sys.executable, "-m", "checkback", "checks"],
+        cwd=ROOT,
+        env={**os.environ, **{f"CHECKBACK_{name}": value for name, value in given.items()}},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert service.stdout is not None
+        assert any("Answering checks" in line for line in service.stdout)
+        assert addresses(psutil.Process(service.pid)) == {"127.0.0.1"}
+    finally:
+        service.terminate()
+        service.communicate(timeout=60)

@@ -9,6 +9,8 @@ from checkback import LocalTransactionState, TransactionProducer
 from checkback.check_protocol import CheckRequest
 from checkback.protocol import HalfPosition
 from checkback_cli.demo_shop import Fate, Proof, Shop, make_orders, prove
+from checkback_cli.demo_shop.demonstration import Screen
+from streaming import BatchReport
 from tests.place import Place
 
 
@@ -85,3 +87,30 @@ def test_a_shop_knows_what_became_of_its_orders(place: Place, tmp_path: Path) ->
         asked = CheckRequest(transaction_id, "shop", "orders", None, None, [], HalfPosition(0, 0), 1, 15, 0)
         expected = LocalTransactionState.COMMIT if fate in kept else LocalTransactionState.ROLLBACK
         assert shop.check_local_transaction(asked) is expected
+
+
+def batch(number: int, **counts: int) -> BatchReport:
+    return BatchReport(number, written=0, skipped_partitions=0, counts=Counter(counts))
+
+
+def test_the_demo_waits_as_long_as_something_moves_and_says_what() -> None:
+    now = [0.0]
+    screen = Screen(10, clock=lambda: now[0])
+    now[0] = 800
+    assert screen.stand() == "0 of 10 orders sent, 0 decided; the first batch has been under way for 800 s"
+    assert not screen.stuck()
+    screen.sent(10)
+    now[0] = 1_000
+    screen.observe(batch(0, half=10))
+    now[0] = 1_250
+    screen.observe(batch(1, committed=8, rolled_back=1))
+    assert not screen.settled()
+    now[0] = 1_500
+    screen.observe(batch(2))
+    now[0] = 1_503
+    assert screen.stand() == "10 of 10 orders sent, 9 decided; batch 2 ended 3 s ago"
+    assert not screen.stuck()
+    now[0] = 1_551
+    assert screen.stuck(), "batches that decide nothing are not enough"
+    screen.observe(batch(3, committed=1))
+    assert screen.settled()

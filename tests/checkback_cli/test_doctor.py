@@ -145,7 +145,7 @@ FIT = {"segment_size": 4_096, "state_partitions": 2, "topic_prefix": "cb.", "hal
         ({}, "q", None),
         ({"state_partitions": 4}, "q", "it was made with state_partitions = 4, now it is 2"),
         ({"topic_prefix": "x."}, "q", "it was made with topic_prefix = x., now it is cb."),
-        ({}, "other", "another one has read these topics last: process 7 on host, since then"),
+        ({}, "other", "another checkpoint was the last to read these topics: process 7 on host, since then"),
         ({"half_topic_id": "a" * 22}, "q", "cb.half was deleted and made again"),
     ],
 )
@@ -207,10 +207,10 @@ def test_connecting_asks_nothing() -> None:
         assert served.requests == []
         allowed = Settings.model_validate({"checks": {"allowed_hosts": ["10.0.0.0/8"]}})
         assert "is not in checks.allowed_hosts" in connect(served.url, allowed)
-    assert "does not take connections" in connect("http://127.0.0.1:1/", Settings())
+    assert "does not accept connections" in connect("http://127.0.0.1:1/", Settings())
     assert "is not asked" in connect("http://169.254.169.254/", Settings())
     with serving(http(b"")) as plain:
-        assert "does not take connections" in connect(f"https://127.0.0.1:{plain.port}/", Settings())
+        assert "does not accept connections" in connect(f"https://127.0.0.1:{plain.port}/", Settings())
 
 
 def test_a_port_that_is_taken() -> None:

@@ -103,7 +103,7 @@ def test_a_story_from_half_message_to_delivery(written: JobRecords) -> None:
     (story,) = objects("show", "tx")
     assert (story["stands"], story["why"], story["half"]) == ("delivered", place, str(half))
     assert [event["what"] for event in story["events"]] == [
-        f"half message of 2 bytes for {written.place.real_topic}",
+        f"half message of 1 byte for {written.place.real_topic}",
         "check asked, attempt 1 of 15",
         "unreachable by check",
         "check asked, attempt 2 of 15",
@@ -151,16 +151,26 @@ def test_several_messages_are_found_in_their_topics(written: JobRecords) -> None
     written.op("many", half, Action.COMMIT)
     written.delivered("many#1", b"one", b"k")
     (story,) = objects("show", "many#1")
-    assert (story["id"], story["stands"]) == ("many", "committed")
+    assert (story["transaction_id"], story["stands"]) == ("many", "committed")
     assert story["why"].startswith("1 of 2 messages delivered; by producer")
     written.delivered("many#2", b"two")
     assert objects("show", "many")[0]["stands"] == "delivered"
 
 
+def test_a_story_is_found_by_the_beginning_of_its_id(written: JobRecords) -> None:
+    first, second, doubted = written.half("c441-first"), written.half("c441-second"), written.half("c442-third")
+    written.in_doubt("c442-third", doubted)
+    found = {text: objects("show", text)[0]["half"] for text in ("c441-f", "c441-second", "c442")}
+    assert found == {"c441-f": str(first), "c441-second": str(second), "c442": str(doubted)}
+    assert refusal("show", "c441") == "c441 begins several ids: c441-first, c441-second. Give more of it."
+    written.half("c441")
+    assert objects("show", "c441")[0]["transaction_id"] == "c441", "an id is itself first"
+
+
 def test_what_is_nowhere_is_told_with_where_it_was_looked_for(written: JobRecords) -> None:
     written.half("tx")
-    assert "No half message of the last 1 h has the id nobody" in refusal("show", "nobody", "--since", "1h")
-    assert "Kafka has nothing of a half message at 1:77" in refusal("show", "--half", "1:77")
+    assert "No id is nobody or begins so in half messages of the last 1 h" in refusal("show", "nobody", "--since", "1h")
+    assert "Kafka has no record of a half message at 1:77" in refusal("show", "--half", "1:77")
     for wrong in (["show"], ["show", "tx", "--half", "0:0"], ["show", "--half", "x"], ["show", "tx", "--since", "x"]):
         assert invoke(*wrong).exit_code == 2
 
@@ -384,7 +394,7 @@ def test_doctor_finds_what_is_wrong_and_what_to_do(written: JobRecords) -> None:
     assert [said.split(":")[0] for said in wrong] == [
         "it was made with state_partitions = 8, now it is 2",
         f"{written.topics.half} was deleted and made again since it was begun",
-        "another one has read these topics last",
+        "another checkpoint was the last to read these topics",
     ]
     assert all(one["todo"] for one in found if one["level"] != "ok")
 

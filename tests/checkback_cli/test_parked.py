@@ -58,7 +58,7 @@ def test_what_is_not_there_or_no_place_is_refused() -> None:
     assert "Not in the list of parked messages: tx-3, 3:1." in refused(OURS, ids=("tx-3",), halves=("3:1",))
     assert "Not in the list of parked messages: 3:4711." in refused(OURS, ids=("3:4711",))
     with pytest.raises(
-        OperatorError, match=r"tx is not the place of a half message: write PARTITION:OFFSET, as 3:4711"
+        OperatorError, match=r"tx is not the place of a half message: write PARTITION:OFFSET, such as 3:4711"
     ):
         chosen(halves=("tx",))
 

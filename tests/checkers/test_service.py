@@ -204,7 +204,7 @@ def test_without_an_endpoint_the_group_is_unreachable_at_once(place: Place) -> N
 
 def test_an_announcement_taken_back_is_asked_no_longer(place: Place) -> None:
     answerer = Answerer()
-    CheckEndpoint(place.bootstrap_servers, "orders", answerer, topics=place.topics).start().stop()
+    CheckEndpoint(place.bootstrap_servers, "orders", answerer, topics=place.topics).start().close()
     with running(place.settings()):
         put(place, request())
         wait_until(lambda: bool(answers(place)), SECONDS, "an answer")

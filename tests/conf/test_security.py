@@ -72,7 +72,7 @@ def test_a_clients_own_options_come_after() -> None:
         ({"protocol": "SASL_SSL"}, "need both"),
         ({"username": "job", "password": "x"}, "belong to SASL_PLAINTEXT"),
         ({"protocol": "SASL_SSL", "username": "job"}, "need both"),
-        ({"protocol": "SSL", "key": "k.pem"}, "one without the other"),
+        ({"protocol": "SSL", "key": "k.pem"}, "must be set together"),
         ({"ca": "ca.pem"}, "belong to the protocols SSL"),
         ({"protocol": "SSL", "ca": "no/such.pem"}, "there is no file no/such.pem"),
         ({"protocol": "TLS"}, "Input should be"),

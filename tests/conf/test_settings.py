@@ -198,7 +198,7 @@ def test_a_key_is_never_shown(write: WriteFile) -> None:
 
 
 def test_the_key_of_a_certificate_needs_one(write: WriteFile) -> None:
-    assert "checks.tls_key is of no use" in refused(write('[checks]\ntls_key = "key.pem"\n'))
+    assert "checks.tls_key needs checks.tls_certificate" in refused(write('[checks]\ntls_key = "key.pem"\n'))
 
 
 def test_a_zero_for_no_checks_at_all_is_lawful(write: WriteFile) -> None:

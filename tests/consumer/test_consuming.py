@@ -1024,7 +1024,7 @@ def test_close_does_not_wait_for_one_that_failed_to_start() -> None:
 
 
 def test_it_is_started_once() -> None:
-    with consumer(FakeKafka(), Recording()) as points, pytest.raises(ConfigurationError, match="started once"):
+    with consumer(FakeKafka(), Recording()) as points, pytest.raises(ConfigurationError, match="started only once"):
         points.start()
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import checkback.consumer
 from checkback.consumer import ConsumerSettings, PushConsumer
+from checkback.exceptions import KafkaUnreachableError
 from tests.consumer.kafka_fake import FakeKafka
 from tests.consumer.waiting import soon
 
@@ -40,8 +41,21 @@ def test_they_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
         exec(compile(block, f"docs/consumers.md ({number})", "exec"), names)  # noqa: S102  (that is the test)
     assert capsys.readouterr().out == "paid b'paid'\n"
     assert len(_BLOCKS) == 2
-    with pytest.raises(SystemExit):
-        handlers[signal.SIGTERM](signal.SIGTERM, None)
+    assert handlers.keys() == {signal.SIGTERM, signal.SIGINT}
+    for number, handler in handlers.items():
+        with pytest.raises(SystemExit):
+            handler(number, None)
+
+
+def test_with_a_wrong_address_it_ends_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise KafkaUnreachableError("No Kafka answers at localhost:9092.")
+
+    monkeypatch.setattr(checkback.consumer, "PushConsumer", away)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        exec(compile(_BLOCKS[0], "docs/consumers.md (0)", "exec"), {})  # noqa: S102  (that is the test)
+    assert ended.value.code == "No Kafka answers at localhost:9092."
 
 
 def test_each_setting_stands_there_with_its_default() -> None:

@@ -1,27 +1,38 @@
-"""README's quick start, as it is typed, outside the checkout: each block, with what is expected beside it.
+"""README's quick start, as it is typed in a clone, at 80 columns: each block, with what is expected beside it.
 
-But for two things: the packages are the wheels that were just built, and Kafka listens on a port that is free.
+But for two things: Kafka listens on a free port, and what the wheels need is that of the tests' own environment,
+which spares a gigabyte. With CHECKBACK_FETCH=1 in the environment pip fetches it, as it does for whoever types this.
 """
 
 import os
 import pty
 import re
 import shlex
+import shutil
 import subprocess
+import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
+import checkback
+from checkback import TransactionProducer
+from checkback.testing import RecordingTransport
+from tests.listening import addresses
 from tests.packaging.environments import ROOT, Environment
 from torture.local_postgresql import free_port
 
 _SECTION = re.compile(r"^## Quick start$(.*?)^## ", re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _SECONDS = 120.0
+_COLUMNS = 80
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -52,7 +63,7 @@ class Terminal:
         self._process = subprocess.Popen(
             command,
             cwd=folder,
-            env=environment.variables(COLUMNS="300", TERM="dumb", **variables),
+            env=environment.variables(COLUMNS=str(_COLUMNS), TERM="dumb", **variables),
             stdin=other,
             stdout=other,
             stderr=other,
@@ -62,6 +73,10 @@ class Terminal:
         self._shown = b""
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+
+    @property
+    def process(self) -> psutil.Process:
+        return psutil.Process(self._process.pid)
 
     @property
     def shown(self) -> str:
@@ -95,13 +110,59 @@ class Terminal:
         os.close(self._main)
 
 
-@pytest.mark.timeout(400)
-def test_the_quick_start_does_what_it_says(job: Environment, tmp_path: Path) -> None:
+def follow(terminal: Terminal, line: str) -> None:
+    """Type what is typed into a program, or wait for what it answers."""
+    if line.startswith("order: ") and not line.startswith("order: asked"):
+        terminal.wait_for("order: ")
+        terminal.type(line.removeprefix("order: "))
+    elif line != "...":
+        terminal.wait_for(re.sub(r"[0-9a-f]{6}\.\.\.", "...", line))
+
+
+def clone(folder: Path) -> None:
+    """What git knows of the checkout, as it stands."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).exists():  # else it is deleted, and that is not committed yet
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+
+
+def installing() -> list[str]:
+    """The commands of the first block before the first of ours."""
+    commands = [command for command, _ in typed(quick_start()[0][1])]
+    return commands[: commands.index("checkback kafka")]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """A clone, with the environment that the first commands make in it."""
+    place = Environment(tmp_path_factory.mktemp("clone"))
+    clone(place.folder)
+    fetching = bool(os.environ.get("CHECKBACK_FETCH"))
+    variables = {"PIP_QUIET": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    with_these = {**place.variables(**variables), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    alone = "" if fetching else "PIP_NO_DEPS=1 "
+    typing = [f"{alone}{command}" if command.startswith("pip install") else command for command in installing()]
+    script = "\n".join(["set -e", *typing])
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=place.folder, env=with_these, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    if not fetching:
+        site = sysconfig.get_path("purelib", vars={"base": str(place.folder / "env")})
+        Path(site, "others.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    return place
+
+
+@pytest.mark.timeout(900)
+def test_the_quick_start_does_what_it_says(installed: Environment) -> None:
     port = free_port()
     blocks = quick_start()
     [program] = [content for language, content in blocks if language == "python"]
     assert program.count("localhost:9092") == 1
-    Path(tmp_path, "shop.py").write_text(program.replace("localhost:9092", f"127.0.0.1:{port}"), encoding="utf-8")
+    here = installed.folder / "try"
+    (here / "shop.py").write_text(program.replace("localhost:9092", f"127.0.0.1:{port}"), encoding="utf-8")
     variables = {"CHECKBACK_KAFKA__BOOTSTRAP_SERVERS": f"127.0.0.1:{port}", "CHECKBACK_JOB__DRIVER_MEMORY": "1g"}
     variables["CHECKBACK_HTTP__PORT"] = str(free_port())
     running: dict[str, Terminal] = {}
@@ -110,8 +171,8 @@ def test_the_quick_start_does_what_it_says(job: Environment, tmp_path: Path) -> 
         def run(command: str) -> Terminal:
             program, *arguments = shlex.split(command)
             given = [*arguments, "--port", str(port)] if command == "checkback kafka" else arguments
-            bin_folder = Path(job.python).parent
-            terminal = Terminal([str(bin_folder / program), *given], job, tmp_path, **variables)
+            bin_folder = Path(installed.python).parent
+            terminal = Terminal([str(bin_folder / program), *given], installed, here, **variables)
             open_terminals.callback(terminal.close)
             return terminal
 
@@ -119,24 +180,61 @@ def test_the_quick_start_does_what_it_says(job: Environment, tmp_path: Path) -> 
             if language != "console":
                 continue
             for command, lines in typed(block):
-                if command.startswith(("python3", "pip")):
+                if command in installing():
                     continue  # the fixture has done that
                 reading = command == "checkback read orders"
                 terminal = running[command] if reading and command in running else run(command)
                 running[command] = terminal
                 for line in lines:
-                    expected = line.replace("localhost:9092", f"127.0.0.1:{port}").replace("9092", str(port))
-                    if expected.startswith("order: ") and not expected.startswith("order: asked"):
-                        terminal.wait_for("order: ")
-                        terminal.type(expected.removeprefix("order: "))
-                    elif expected != "...":
-                        terminal.wait_for(re.sub(r"[0-9a-f]{6}\.\.\.", "...", expected))
+                    follow(terminal, line.replace("localhost:9092", f"127.0.0.1:{port}").replace("9092", str(port)))
                 if command.startswith("checkback topics"):
                     assert terminal.wait() == 0
+        for command in ("checkback kafka", "checkback run"):
+            assert addresses(running[command].process) == {"127.0.0.1"}, command
+    for command, terminal in running.items():
+        assert "Traceback" not in terminal.shown, (command, terminal.shown)
     job_said = running["checkback run"].shown
     assert " WARNING " not in job_said, job_said
+    assert "WARNING: " not in job_said, job_said
+
+
+SHOP = [content for language, content in quick_start() if language == "python"]
+
+
+@pytest.mark.parametrize("ending", ["a wrong address", "end of input", "Ctrl-C"])
+def test_the_shop_ends_without_a_traceback(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [program] = SHOP
+    monkeypatch.chdir(tmp_path)
+    errors = {"end of input": EOFError(), "Ctrl-C": KeyboardInterrupt()}
+    if ending in errors:
+        recording = RecordingTransport()
+        monkeypatch.setattr(checkback, "TransactionProducer", partial(TransactionProducer, transport=recording))
+        monkeypatch.setattr(checkback, "CheckEndpoint", lambda *_: nullcontext())
+
+        def end(_: str) -> str:
+            raise errors[ending]
+
+        monkeypatch.setattr("builtins.input", end)
+        exec(compile(program, "shop.py", "exec"), {})  # noqa: S102  (that is the test)
+        return
+    program = program.replace("localhost:9092", f"127.0.0.1:{free_port()}")
+    with pytest.raises(SystemExit) as ended:
+        exec(compile(program, "shop.py", "exec"), {})  # noqa: S102  (likewise)
+    assert str(ended.value.code).startswith("No Kafka answers at 127.0.0.1:")
+
+
+def test_what_is_shown_fits_a_terminal_and_the_page_an_editor() -> None:
+    shown = [line for language, block in quick_start() if language == "console" for line in block.splitlines()]
+    assert [line for line in shown if len(line) > _COLUMNS] == []
+    assert [line for line in README.splitlines() if len(line) > 119] == []
 
 
 def test_the_first_block_installs_what_the_others_need() -> None:
-    [installing] = [command for _, block in quick_start() for command, _ in typed(block) if command.startswith("pip")]
-    assert installing == "pip install 'checkback[local,sql]' checkback-job"
+    assert installing() == [
+        "python3 -m venv env && . env/bin/activate",
+        "pip wheel --no-deps --wheel-dir dist . deploy/job",
+        "pip install --constraint constraints.txt dist/*.whl",
+        "mkdir -p try && cd try",
+    ]

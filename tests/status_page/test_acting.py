@@ -213,10 +213,10 @@ def test_an_op_says_who_and_why() -> None:
 @pytest.mark.parametrize(
     ("action", "name", "problem"),
     [
-        ("resume", "0:0 tx-0", "resume is of no use for 0:0 tx-0."),
-        ("redeliver", "1:5 px-5", "redeliver is of no use for"),
-        ("commit", "2:6 px-6", "commit is of no use for"),
-        ("redeliver", "3:7 px-7", "redeliver is of no use for"),
+        ("resume", "0:0 tx-0", "resume does not apply to 0:0 tx-0."),
+        ("redeliver", "1:5 px-5", "redeliver does not apply to"),
+        ("commit", "2:6 px-6", "commit does not apply to"),
+        ("redeliver", "3:7 px-7", "redeliver does not apply to"),
         ("unknown", "0:0 tx-0", "The action must be one of commit, rollback, resume, redeliver."),
         ("commit", "0:0 tx-1", "Choose at least one transaction."),
         ("commit", "9:9 tx-0", "Neither in doubt nor parked any more"),

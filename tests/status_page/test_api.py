@@ -15,7 +15,12 @@ from tests.status_page.browser import NOW_MS, TOKEN, Browser, Place, doubtful
 from tests.status_page.test_pages import busy
 
 BEARER = {"authorization": f"Bearer {TOKEN}"}
-DECISION = {"action": "commit", "transactions": [{"half": "0:0", "id": "tx-0"}], "who": "Ada", "why": "she looked"}
+DECISION = {
+    "action": "commit",
+    "transactions": [{"half": "0:0", "transaction_id": "tx-0"}],
+    "who": "Ada",
+    "why": "she looked",
+}
 
 
 @pytest.fixture
@@ -122,12 +127,12 @@ def test_a_job_that_has_just_started_has_a_status() -> None:
 
 def test_lists_have_the_same_filters_and_pages_as_the_page(api: Browser) -> None:
     said = fits(api.get("/api/v1/transactions?limit=2&group=orders"), "transactions")
-    assert [row["id"] for row in said["rows"]] == ["tx-0", "tx-1"]
+    assert [row["transaction_id"] for row in said["rows"]] == ["tx-0", "tx-1"]
     assert (said["total"], said["total_is_exact"], said["before"]) == (3, True, None)
     assert said["rows"][0]["why"] == "Its producers did not know, 2 times of 15"
     assert said["rows"][0]["actions"] == ["commit", "rollback"]
     more = fits(api.get("/api/v1/transactions", params={"group": "orders", "after": said["after"]}), "transactions")
-    assert [row["id"] for row in more["rows"]] == ["tx-2"]
+    assert [row["transaction_id"] for row in more["rows"]] == ["tx-2"]
     assert more["after"] is None
     parked = fits(api.get("/api/v1/parked?id=px-2"), "parked")
     assert [(row["half"], row["actions"], row["value_bytes"]) for row in parked["rows"]] == [("2:2", ["redeliver"], 5)]
@@ -136,7 +141,7 @@ def test_lists_have_the_same_filters_and_pages_as_the_page(api: Browser) -> None
 
 def test_one_transaction(api: Browser) -> None:
     said = fits(api.get("/api/v1/transactions/1:1"), "transaction")
-    assert (said["in_doubt"]["id"], [one["id"] for one in said["parked"]]) == ("tx-1", ["px-1"])
+    assert (said["in_doubt"]["transaction_id"], [one["transaction_id"] for one in said["parked"]]) == ("tx-1", ["px-1"])
     assert fits(api.get("/api/v1/transactions/3:3"), "transaction")["in_doubt"] is None
     assert api.get("/api/v1/transactions/9:9").status_code == 404
     assert fits(api.get("/api/v1/transactions/tx-1"), "transaction")["error"].startswith("Name the place")
@@ -160,7 +165,7 @@ def test_a_decision_is_written_for_who_shows_the_token(place: Place, api: Browse
     assert answer.status_code == 202
     said = fits(answer, "decide")
     assert said["transactions"] == [
-        {"half": "0:0", "id": "tx-0", "group": "orders", "topic": "shop.orders", "waiting": True}
+        {"half": "0:0", "transaction_id": "tx-0", "group": "orders", "topic": "shop.orders", "waiting": True}
     ]
     assert [(row[0], action) for row, action, _ in place.ops.written] == [("tx-0", "commit")]
     again = fits(api.get(f"/api/v1/decisions/{said['receipt']}"), "decided")
@@ -205,12 +210,12 @@ def test_without_a_token_in_the_settings_nobody_decides() -> None:
         ({"who": 5}, 422),
         ({"transactions": []}, 422),
         ({"transactions": [{"half": "0:0"}]}, 422),
-        ({"transactions": [{"half": 0, "id": "tx-0"}]}, 422),
+        ({"transactions": [{"half": 0, "transaction_id": "tx-0"}]}, 422),
         ({"transactions": ["0:0 tx-0"]}, 422),
-        ({"transactions": [{"half": "0:0", "id": "tx-0"}] * 501}, 422),
+        ({"transactions": [{"half": "0:0", "transaction_id": "tx-0"}] * 501}, 422),
         ({"transactions": {"half": "0:0"}}, 422),
-        ({"transactions": [{"half": "0:0", "id": "tx-0"}, {"half": "9:9", "id": "x"}]}, 409),
-        ({"transactions": [{"half": "0:0", "id": "another"}]}, 409),
+        ({"transactions": [{"half": "0:0", "transaction_id": "tx-0"}, {"half": "9:9", "transaction_id": "x"}]}, 409),
+        ({"transactions": [{"half": "0:0", "transaction_id": "another"}]}, 409),
     ],
 )
 def test_a_wrong_decision_is_not_written(change: dict[str, Any], status: int, place: Place, api: Browser) -> None:

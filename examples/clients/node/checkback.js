@@ -167,7 +167,7 @@ export class TransactionProducer {
   }
 
   /**
-   * Writes the half alone. When it throws, no local transaction may run: to try again, call it anew, for a new id.
+   * Writes the half alone. When it throws, no local transaction may run: to try again, call it again: it takes a new id.
    * @param {Message} message
    * @returns {Promise<Half>}
    */
