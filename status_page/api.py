@@ -50,11 +50,12 @@ class Api:
         facts = asdict(self._site.view.facts())
         index = self._site.index
         oldest = next(iter(index.in_doubt(limit=1)), None)
+        known = self._site.standing.complete
         return {
             **facts,
-            "in_doubt": index.total(STATUS.name).number,
-            "in_doubt_oldest_ms": oldest and oldest.ingested_ms,
-            "parked": index.total(PARKED.name).number,
+            "in_doubt": index.total(STATUS.name).number if known else None,
+            "in_doubt_oldest_ms": oldest.ingested_ms if oldest and known else None,
+            "parked": index.total(PARKED.name).number if known else None,
             "lists": self._lists(),
         }
 
@@ -86,7 +87,8 @@ class Api:
         """Producer groups, those with most that is open or parked first; at most 1,000."""
         facts = self._site.view.facts()
         in_doubt = overview.in_doubt_by_group(self._site.index.tallies(STATUS.name))
-        rows = [{**asdict(group), "in_doubt": in_doubt.get(group.group, 0)} for group in facts.groups]
+        known = self._site.standing.complete
+        rows = [{**asdict(one), "in_doubt": in_doubt.get(one.group, 0) if known else None} for one in facts.groups]
         return {"groups": rows, "counted": facts.counted, "lists": self._lists()}
 
     async def decide(self, request: Request) -> Response:

@@ -44,7 +44,8 @@ class Showing:
         """Do transactions flow, which are in doubt, is anything parked, is the job behind."""
         facts, index, now_ms = self._site.view.facts(), self._site.index, self._site.now_ms()
         oldest = next(iter(index.in_doubt(limit=1)), None)
-        answers = verdicts(facts, index.total(STATUS.name), oldest and oldest.ingested_ms, index.total(PARKED.name))
+        totals = index.total(STATUS.name), oldest and oldest.ingested_ms, index.total(PARKED.name)
+        answers = verdicts(facts, *totals, complete=self._site.standing.complete)
         stuck, more = overview.stuck(index, facts, now_ms)
         shown = {
             "verdicts": answers,

@@ -54,8 +54,13 @@ def machine_time(time_ms: int) -> str:
         return ""
 
 
-def number(value: float) -> str:
-    """``12,345``; one digit behind the point below a hundred, unless it is a whole number."""
+UNKNOWN = "not known yet"
+
+
+def number(value: float | None) -> str:
+    """``12,345``; one digit behind the point below a hundred, unless it is a whole number; None is not known yet."""
+    if value is None:
+        return UNKNOWN
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:,.1f}"
 
 

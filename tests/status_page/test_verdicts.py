@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from status_page import charts
-from status_page.facts import BatchFacts, FlowPoint, HeldBack, JobFacts, PartitionBacklog
+from status_page.facts import BatchFacts, FlowPoint, HeldBack, JobFacts, PartitionBacklog, StepFacts
 from status_page.index import Total
 from status_page.verdicts import Level, Verdict, verdicts
 from tests.status_page.browser import NOW_MS, FixedView
@@ -15,7 +15,7 @@ NONE = Total(0)
 
 
 def facts(**given: Any) -> JobFacts:
-    return FixedView(**{"batch": BATCH, **given}).facts()
+    return FixedView(**{"batch": BATCH, "backlog": (), **given}).facts()
 
 
 def answers(in_doubt: Total = NONE, oldest_ms: int | None = None, parked: Total = NONE, **given: Any) -> list[Verdict]:
@@ -35,13 +35,15 @@ def test_a_job_that_is_well_says_so_four_times() -> None:
         (Level.WELL, "Nothing"),
         (Level.WELL, "No"),
     ]
-    assert found[0].detail == "20 half messages and 18 commits a minute, over the last 5 min."
+    assert found[0].detail == "20 half messages and 18 commits a minute, since the start, 1 min ago."
 
 
 @pytest.mark.parametrize(
     ("given", "level", "answer"),
     [
         ({"batch": None}, Level.LOOK, "Starting"),
+        ({"batch": None, "running_ms": NOW_MS - 59_000}, Level.LOOK, "Starting"),
+        ({"batch": None, "running_ms": NOW_MS - 61_000}, Level.ACT, "No"),
         ({"batch": BatchFacts(7, NOW_MS - 61_000, 1.0)}, Level.ACT, "No"),
         ({}, Level.WELL, "Quiet"),
     ],
@@ -49,6 +51,21 @@ def test_a_job_that_is_well_says_so_four_times() -> None:
 def test_whether_transactions_flow(given: dict[str, Any], level: Level, answer: str) -> None:
     found = answers(**given)[0]
     assert (found.level, found.answer) == (level, answer)
+
+
+def test_nothing_is_green_while_it_is_not_known() -> None:
+    step = StepFacts("start Java and Spark", NOW_MS - 132_000)
+    found = verdicts(facts(batch=None, backlog=None, steps=(step,)), NONE, None, NONE, complete=False)
+    assert [(one.level, one.answer) for one in found] == [
+        (Level.LOOK, "Starting"),
+        (Level.LOOK, "Not known yet"),
+        (Level.LOOK, "Not known yet"),
+        (Level.LOOK, "Not known yet"),
+    ]
+    assert found[0].detail == ("No batch has ended yet; started 1 min ago. Now, for 2 min 12 s: start Java and Spark.")
+    unread = answers(batch=None, backlog=(PartitionBacklog("cb.half", 0, 20_000),))[3]
+    assert (unread.level, unread.answer) == (Level.LOOK, "Yes")
+    assert answers(batch=None, backlog=())[3].level == Level.LOOK
 
 
 def test_what_is_in_doubt_for_long_needs_a_look() -> None:
