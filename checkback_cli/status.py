@@ -1,7 +1,7 @@
 """``checkback status``."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -36,7 +36,7 @@ def status(
 
     from checkback.job_in_kafka import JobInKafka
     from checkback.protocol import Topics
-    from checkback_cli.asking_job import look_for_job
+    from checkback_cli.asking_job import in_doubt_by_group, look_for_job
     from checkback_cli.listing import show_objects, show_pairs
     from conf import load
 
@@ -50,18 +50,18 @@ def status(
     if as_json:
         show_objects([_object(found, said)])
     elif found.facts is not None:
-        show_facts(found.facts)
+        show_facts(found.facts, in_doubt_by_group(found.page))
     else:
         show_pairs(_silent(found, said))
     if found.facts is None:
         raise typer.Exit(WRONG)
 
 
-def show_facts(facts: "JobFacts") -> None:
-    """Print what a job says of itself."""
+def show_facts(facts: "JobFacts", in_doubt: "Mapping[str, int] | None" = None) -> None:
+    """Print what a job says of itself; ``in_doubt``: how many of each group's transactions are."""
     from checkback_cli.listing import show_pairs, show_rows
 
-    show_pairs(summary(facts))
+    show_pairs([*summary(facts), *unasked_groups(facts, in_doubt or {})])
     groups = [group for group in facts.groups if group.open != 0 or group.parked or group.delayed or group.barred]
     if groups:
         rows = (group_row(group, facts.now_ms) for group in groups[:_MOST_GROUPS])
@@ -93,6 +93,17 @@ def summary(facts: "JobFacts") -> Iterator[tuple[str, str]]:
     for held in facts.held_back:
         place = f"{held.topic}-{held.partition}"
         yield "held back", f"{place} for {held.seconds:.0f} s by somebody's open Kafka transaction"
+
+
+def unasked_groups(facts: "JobFacts", in_doubt: "Mapping[str, int]") -> Iterator[tuple[str, str]]:
+    """Groups with transactions in doubt of which nobody can be asked, and why."""
+    from status_page.overview import unasked
+
+    found = list(unasked(facts, in_doubt).items())
+    for name, why in found[:_MOST_GROUPS]:
+        yield "stuck", f"{in_doubt[name]:,} in doubt of group {name}: nobody can be asked; {why}"
+    if len(found) > _MOST_GROUPS:
+        yield "stuck", f"{len(found) - _MOST_GROUPS:,} more groups"
 
 
 def _steps(facts: "JobFacts") -> Iterator[tuple[str, str]]:

@@ -88,6 +88,8 @@ class GroupFacts:
     """Checks that wait in the check service of this process, or are under way."""
     barred: str = ""
     """Why its new half messages are rejected; empty: they are not."""
+    unasked: str = ""
+    """Why nobody of it can be asked; empty: somebody can, or that is not known."""
 
     @property
     def oldest_ms(self) -> int | None:
@@ -140,6 +142,8 @@ class JobFacts:
     """The last hour, or since the start, oldest first, in stretches of 30 s; none until the first batch has ended."""
     checks_in_job: bool = True
     """Whether the check service runs in this process; else endpoints and ``waiting`` are not known here."""
+    endpoints_known: bool = False
+    """Whether all endpoints are known: then a group that is not in ``groups``, or has none there, has none."""
     notes: tuple[str, ...] = ()
     """What whoever is on call should read first: sentences."""
 

@@ -1,5 +1,6 @@
 """The first screen's answers: do transactions flow, which are in doubt, is anything parked, is the job behind."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -34,16 +35,27 @@ class Verdict(NamedTuple):
     link: str = ""
 
 
+_NONE: Mapping[str, str] = {}
 _UNKNOWN = "Not known yet"
 
 
 def verdicts(
-    facts: JobFacts, in_doubt: Total, oldest_ms: int | None, parked: Total, *, complete: bool = True
+    facts: JobFacts,
+    in_doubt: Total,
+    oldest_ms: int | None,
+    parked: Total,
+    *,
+    complete: bool = True,
+    unasked: Mapping[str, str] = _NONE,
 ) -> tuple[Verdict, ...]:
-    """All four, in the order in which one asks. ``complete``: the lists have been read to their end."""
+    """All four, in the order in which one asks.
+
+    ``complete``: the lists have been read to their end. ``unasked``: groups with some in doubt of which nobody can be
+    asked, and why.
+    """
     return (
         _flows(facts),
-        _in_doubt(facts, in_doubt, oldest_ms, complete=complete),
+        _in_doubt(facts, in_doubt, oldest_ms, unasked, complete=complete),
         _parked(parked, complete=complete),
         _behind(facts),
     )
@@ -100,7 +112,9 @@ def _over(facts: JobFacts) -> str:
     return f"since the start, {_ago(facts.started_ms, facts.now_ms)}"
 
 
-def _in_doubt(facts: JobFacts, total: Total, oldest_ms: int | None, *, complete: bool) -> Verdict:
+def _in_doubt(
+    facts: JobFacts, total: Total, oldest_ms: int | None, unasked: Mapping[str, str], *, complete: bool
+) -> Verdict:
     question, link = "Which are in doubt?", "/transactions"
     if not complete:
         return Verdict(question, Level.LOOK, _UNKNOWN, "The list is still being read.", link)
@@ -109,7 +123,13 @@ def _in_doubt(facts: JobFacts, total: Total, oldest_ms: int | None, *, complete:
     waited = facts.now_ms - oldest_ms
     level = Level.LOOK if waited >= _OLD_MS else Level.WELL
     said = "The oldest one was" if total.number > 1 else "It was"
-    return Verdict(question, level, number(total.number), f"{said} taken in {age(oldest_ms, facts.now_ms)} ago.", link)
+    detail = f"{said} taken in {_ago(oldest_ms, facts.now_ms)}."
+    if unasked:
+        level = Level.ACT
+        name, why = next(iter(unasked.items()))
+        more = f", nor of {count(len(unasked) - 1, 'other group')}" if len(unasked) > 1 else ""
+        detail = f"Nobody of group {name} can be asked{more}: {why}. {detail}"
+    return Verdict(question, level, number(total.number), detail, link)
 
 
 def _parked(total: Total, *, complete: bool) -> Verdict:

@@ -179,7 +179,7 @@ class TransactionJob:
         if checks is not None:
             self._checks = checks
             checks.start()
-        self._observation.of(own, fairness.standing, checks.standing if checks else None)
+        self._observation.of(own, fairness.standing, checks.known_standing if checks else None)
         self._start_beside(sink, Forwarder(sink, checkpoint, partial(claim.refuse_another, own)))
 
     def _judged_rules(

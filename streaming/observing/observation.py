@@ -12,6 +12,7 @@ from checkers.facts import GroupStanding
 from conf import Settings
 from state import Usage
 from status_page.facts import BatchFacts, EndpointFacts, GroupFacts, HeldBack, JobFacts, OpenOfTopic
+from status_page.words import NO_ENDPOINT, why_unasked
 from streaming.batch import BatchReport, OpenBySegment
 from streaming.fairness.fairness import Standing
 from streaming.fairness.held_back import Ends, Place
@@ -30,8 +31,8 @@ _MOST_GROUPS = 1_000
 _MOST_BATCHES = 100
 _NOTHING = Standing(None, None, {})
 
-ChecksStanding = Callable[[], Mapping[str, GroupStanding]]
-"""By producer group. Answers within a second."""
+ChecksStanding = Callable[[], Mapping[str, GroupStanding] | None]
+"""By producer group; None: not known. Answers within a second."""
 _NO_CHECKS = GroupStanding(0, 0, ())
 
 
@@ -54,12 +55,12 @@ class Observation:
         self._held_back: dict[Place, float] = {}
         self._owner: Owner | None = None
         self._standing: Callable[[], Standing] = lambda: _NOTHING
-        self._checks: ChecksStanding = dict
+        self._checks: ChecksStanding = lambda: None
 
     def of(self, owner: Owner, standing: Callable[[], Standing], checks: ChecksStanding | None) -> None:
         """Whose job it is, and whom to ask about quotas and checks; batches are begun from now on."""
         self._owner, self._standing = owner, standing
-        self._checks = checks or dict
+        self._checks = checks or (lambda: None)
         self.start_up.running()
         self.metrics.running()
 
@@ -122,6 +123,8 @@ class Observation:
     def facts(self) -> JobFacts:
         """How it stands now."""
         settings, standing, now_ms = self._settings, self._standing(), _now_ms()
+        checks = self._checks()
+        known = checks is not None and len(checks) < _MOST_GROUPS
         with self._lock:
             batches, last = tuple(self._batches), self._last
             held_back = tuple(HeldBack(place.topic, place.partition, s) for place, s in self._held_back.items())
@@ -144,14 +147,17 @@ class Observation:
             held_back=held_back,
             state_bytes=standing.state_bytes,
             counted=self._open.counted,
-            groups=self._groups(standing),
+            groups=self._groups(standing, checks or {}, known=known),
             flow=self._flow.points(now_ms) if last else (),
             checks_in_job=settings.checks.in_job,
+            endpoints_known=known,
         )
         return notes_of(facts)
 
-    def _groups(self, standing: Standing) -> tuple[GroupFacts, ...]:
-        usages, checks, counted = standing.usages or {}, self._checks(), self._open.counted
+    def _groups(
+        self, standing: Standing, checks: Mapping[str, GroupStanding], *, known: bool
+    ) -> tuple[GroupFacts, ...]:
+        usages, counted = standing.usages or {}, self._open.counted
         nothing = None if standing.usages is None else Usage()
         topics: dict[str, list[OpenOfTopic]] = {}
         for (group, topic), (number, oldest_ms) in self._open.by_topic().items():
@@ -161,6 +167,7 @@ class Observation:
             usage = usages.get(group, nothing)
             open_now = topics.get(group, [])
             asked = checks.get(group, _NO_CHECKS)
+            endpoints = tuple(EndpointFacts(*one) for one in asked.endpoints)
             found.append(
                 GroupFacts(
                     group=group,
@@ -169,7 +176,8 @@ class Observation:
                     delayed=usage and usage.delayed,
                     parked=usage and usage.parked,
                     topics=tuple(sorted(open_now, key=lambda one: -one.open)) if counted else (),
-                    endpoints=tuple(EndpointFacts(*one) for one in asked.endpoints),
+                    endpoints=endpoints,
+                    unasked=why_unasked(endpoints) if endpoints or not known else NO_ENDPOINT,
                     waiting=asked.waiting,
                     barred=standing.barred.get(group, ""),
                 )

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from status_page import charts
-from status_page.facts import BatchFacts, FlowPoint, HeldBack, JobFacts, PartitionBacklog, StepFacts
+from status_page.facts import BatchFacts, FlowPoint, GroupFacts, HeldBack, JobFacts, PartitionBacklog, StepFacts
 from status_page.index import Total
+from status_page.overview import all_groups, unasked
 from status_page.verdicts import Level, Verdict, verdicts
+from status_page.words import NO_ENDPOINT
 from tests.status_page.browser import NOW_MS, FixedView
 
 BATCH = BatchFacts(7, NOW_MS - 500, 0.4, records=100, records_per_second=250.0)
@@ -72,6 +74,17 @@ def test_what_is_in_doubt_for_long_needs_a_look() -> None:
     young, old = answers(Total(3), NOW_MS - 599_000)[1], answers(Total(1), NOW_MS - 600_000)[1]
     assert (young.level, young.answer, young.link) == (Level.WELL, "3", "/transactions")
     assert (old.level, old.detail) == (Level.LOOK, "It was taken in 10 min ago.")
+
+
+def test_a_group_with_some_in_doubt_and_nobody_to_ask_is_red() -> None:
+    view = facts(endpoints_known=True, groups=(GroupFacts("well"),))
+    stuck = unasked(view, {"well": 3, "never": 20_000, "over": 0})
+    assert stuck == {"never": NO_ENDPOINT}
+    found = verdicts(view, Total(20_003), NOW_MS - 1_000, NONE, unasked=stuck)[1]
+    assert found.level == Level.ACT
+    assert found.detail.startswith(f"Nobody of group never can be asked: {NO_ENDPOINT}.")
+    assert [one.group for one in all_groups(view, {"never": 1})] == ["well", "never"]
+    assert not unasked(facts(), {"never": 20_000}), "endpoints of other processes are not known here"
 
 
 def test_anything_parked_needs_somebody() -> None:
