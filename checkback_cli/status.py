@@ -92,7 +92,8 @@ def summary(facts: "JobFacts") -> Iterator[tuple[str, str]]:
     yield "parked", UNKNOWN if batch is None or None in parked else f"{sum(number or 0 for number in parked):,}"
     for held in facts.held_back:
         place = f"{held.topic}-{held.partition}"
-        yield "held back", f"{place} for {held.seconds:.0f} s by somebody's open Kafka transaction"
+        writer = f" ({held.writer})" if held.writer else ""
+        yield "held back", f"{place} for {held.seconds:.0f} s by somebody's open Kafka transaction{writer}"
 
 
 def unasked_groups(facts: "JobFacts", in_doubt: "Mapping[str, int]") -> Iterator[tuple[str, str]]:

@@ -34,6 +34,8 @@ class HeldBack:
     topic: str
     partition: int
     seconds: float
+    writer: str = ""
+    """Whose transaction it is, as far as Kafka says: known after 10 s."""
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ def _behind(facts: JobFacts) -> Verdict:
     if held is not None:
         detail = (
             f"Somebody's open Kafka transaction has hidden partition {held.partition} of {held.topic} "
-            f"for {duration(held.seconds)}."
+            f"for {duration(held.seconds)}{f': it is of {held.writer}' if held.writer else ''}."
         )
         return Verdict(question, Level.LOOK, "Held back", detail)
     if facts.backlog is None:

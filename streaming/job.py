@@ -219,7 +219,8 @@ class TransactionJob:
         kafka = self._settings.kafka
         writer = named_writer(kafka.bootstrap_servers, kafka.python_client)
         read = [sink.topics.half, sink.topics.op, sink.topics.later]
-        return HeldBackWatch(sink.client(), read, writer, self._observation.held_back, self._observation.looked)
+        seen = self._observation
+        return HeldBackWatch(sink.client(), read, writer, seen.held_back, seen.looked, seen.held_back_by)
 
     def _sink_settings(self) -> SinkSettings:
         kafka = self._settings.kafka

@@ -90,7 +90,8 @@ class HeldBackWatch:
     """Looks every 5 s, from :meth:`start` to :meth:`stop`.
 
     ``client`` are settings of a librdkafka client, ``writer`` names who holds a partition back as far as Kafka tells,
-    and ``observe`` is told of each partition how many seconds it has been held back; ``looked`` of each look at all.
+    and ``observe`` is told of each partition how many seconds it has been held back; ``looked`` of each look at all,
+    and ``named`` who holds one back, when that has been asked.
     """
 
     def __init__(
@@ -100,12 +101,14 @@ class HeldBackWatch:
         writer: Callable[[Held], str],
         observe: Callable[[Place, float], None],
         looked: Callable[[Mapping[Place, Ends]], None] = lambda _found: None,
+        named: Callable[[Place, str], None] = lambda _place, _writer: None,
     ) -> None:
         self._client = dict(client)
         self._topics = list(topics)
         self._writer = writer
         self._observe = observe
         self._looked = looked
+        self._named = named
         self._held = HeldBack()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="checkback-held-back", daemon=True)
@@ -138,11 +141,13 @@ class HeldBackWatch:
         for place, seconds in self._held.look(found, now).items():
             self._observe(place, seconds)
         for held in self._held.warnings(now):
+            writer = self._writer(held)
+            self._named(held.place, writer.strip(" ()"))
             _LOGGER.warning(
                 "partition %d of %s has been held back by an open transaction%s for %.0f s: nothing behind offset %d "
                 "is read before that ends. Nobody may write to this topic in a long Kafka transaction: see "
                 "docs/operations.md.",
-                *(held.place.partition, held.place.topic, self._writer(held), held.seconds, held.offset),
+                *(held.place.partition, held.place.topic, writer, held.seconds, held.offset),
             )
 
 

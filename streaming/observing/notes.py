@@ -25,8 +25,8 @@ def _notes(facts: JobFacts) -> Iterator[str]:
         yield f"{what} for {still} s: messages wait. The job's log says why."
     for held in facts.held_back:
         yield (
-            f"Partition {held.partition} of {held.topic} has been held back by an open Kafka transaction "
-            f"for {held.seconds:.0f} s: what lies behind it waits."
+            f"Partition {held.partition} of {held.topic} has been held back by an open Kafka transaction"
+            f"{f' of {held.writer}' if held.writer else ''} for {held.seconds:.0f} s: what lies behind it waits."
         )
     behind = sum(one.records for one in facts.backlog or ())
     if behind >= _BEHIND:

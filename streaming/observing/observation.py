@@ -53,6 +53,7 @@ class Observation:
         self._batches: deque[BatchFacts] = deque(maxlen=_MOST_BATCHES)
         self._last: BatchProgress | None = None
         self._held_back: dict[Place, float] = {}
+        self._writers: dict[Place, str] = {}
         self._owner: Owner | None = None
         self._standing: Callable[[], Standing] = lambda: _NOTHING
         self._checks: ChecksStanding = lambda: None
@@ -104,6 +105,12 @@ class Observation:
                 self._held_back[place] = seconds
             else:
                 self._held_back.pop(place, None)
+                self._writers.pop(place, None)
+
+    def held_back_by(self, place: Place, writer: str) -> None:
+        """Whose open transaction holds a partition back, as far as Kafka says."""
+        with self._lock:
+            self._writers[place] = writer
 
     def _refresh(self) -> None:
         """Let the metrics say how it stands."""
@@ -127,7 +134,7 @@ class Observation:
         known = checks is not None and len(checks) < _MOST_GROUPS
         with self._lock:
             batches, last = tuple(self._batches), self._last
-            held_back = tuple(HeldBack(place.topic, place.partition, s) for place, s in self._held_back.items())
+            held_back = tuple(HeldBack(*place, s, self._writers.get(place, "")) for place, s in self._held_back.items())
         owner = self._owner
         facts = JobFacts(
             job=settings.job.name,

@@ -104,6 +104,8 @@ def test_whether_the_job_is_behind() -> None:
     assert standing.detail == "200 records to be taken in: nothing is taken in at present."
     held = answers(held_back=(HeldBack("cb.op", 3, 40.0), HeldBack("cb.op", 4, 90.0)))[3]
     assert held.detail == "Somebody's open Kafka transaction has hidden partition 4 of cb.op for 1 min 30 s."
+    named = answers(held_back=(HeldBack("cb.op", 3, 40.0, "producer 7, transactional id 'x'"),))[3]
+    assert named.detail.endswith("for 40 s: it is of producer 7, transactional id 'x'.")
 
 
 def test_a_chart_says_in_words_what_it_shows() -> None:

@@ -204,6 +204,16 @@ def test_after_a_restart_what_is_open_is_not_known_until_it_is_counted() -> None
     assert sample("checkback_open_transactions", labels) == 3
 
 
+def test_who_holds_a_partition_back_is_said_as_long_as_it_is() -> None:
+    observation, place = Observation(Settings()), Place("cb.op", 3)
+    observation.held_back(place, 15.0)
+    observation.held_back_by(place, "producer 7")
+    assert observation.facts().held_back == (HeldBack("cb.op", 3, 15.0, "producer 7"),)
+    observation.held_back(place, 0.0)
+    observation.held_back(place, 5.0)
+    assert observation.facts().held_back == (HeldBack("cb.op", 3, 5.0),)
+
+
 def test_a_backlog_is_what_kafka_has_and_the_query_has_not() -> None:
     backlog = Backlog(["cb.half"])
     backlog.looked({Place("cb.half", 0): Ends(5, 9, 3)}, 10.0)
