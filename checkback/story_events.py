@@ -160,10 +160,11 @@ def said(event: Event) -> str:
     if kind is EventKind.HALF:
         return _said_of_half(event)
     if kind is EventKind.OP:
-        return f"{event.action} by {event.source}"
+        missed = event.action == protocol.Action.UNREACHABLE
+        return f"{event.action} by {event.source}{', uses up no attempt' if missed else ''}"
     if kind in {EventKind.CHECK, EventKind.IN_DOUBT}:
-        what = "check asked" if kind is EventKind.CHECK else "in doubt"
-        return f"{what}, attempt {event.attempt} of {event.check_max}"
+        what = "check requested, for" if kind is EventKind.CHECK else "in doubt,"
+        return f"{what} attempt {event.attempt} of {event.check_max}"
     if kind is EventKind.NOT_PARKED:
         return f"{kind}: {event.action}"
     if kind is EventKind.REFUSED:

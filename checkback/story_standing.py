@@ -145,6 +145,10 @@ def _decided(events: Sequence[Event], half: Event | None, row: InDoubt | None) -
 
 def _undecided(events: Sequence[Event], half: Event | None, row: InDoubt | None) -> Standing:
     if row is not None:
+        if row.last_answer == Action.UNREACHABLE:
+            asked = "not asked yet" if row.attempt <= 1 else f"asked {row.attempt - 1} of {row.check_max}"
+            tries = sum(event.kind is EventKind.OP and event.action == Action.UNREACHABLE for event in events)
+            return Standing(Stand.IN_DOUBT, f"{asked}: nobody reachable{f', {tries} tries' if tries > 1 else ''}")
         answer = f", last answer {row.last_answer}" if row.last_answer else ""
         return Standing(Stand.IN_DOUBT, f"attempt {row.attempt} of {row.check_max}{answer}")
     if half is None:

@@ -67,7 +67,7 @@ def _asked(claim: Claim | None, page: str, settings: Settings) -> Job:
     if facts.topic_prefix != settings.kafka.topic_prefix:
         wrong = f"The job that answers at {page} reads the topics {facts.topic_prefix}*, not these."
         return Job(claim, page, None, wrong)
-    if claim is not None and facts.run != claim.run:
+    if claim is not None and facts.run not in {"", claim.run}:  # one that is starting has not claimed them yet
         wrong = f"Another job answers at {page} (on {facts.host}), not the one that has these topics."
         return Job(claim, page, None, wrong)
     return Job(claim, page, facts, "")

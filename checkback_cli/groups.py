@@ -46,7 +46,8 @@ class GroupRow(NamedTuple):
     in_doubt: int | None
     """Those of them that were checked; None: it was not looked at."""
     oldest_ms: int | None
-    parked: int
+    parked: int | None
+    """None: the job has not counted yet."""
     endpoints: tuple[dict[str, Any], ...]
 
 
@@ -85,7 +86,7 @@ def groups(
     if found.facts is None:
         typer.echo(f"{found.silence} What follows is what Kafka says.", err=True)
     elif not found.facts.counted:
-        typer.echo("The job has started lately, and is counting what is open: numbers are too small.", err=True)
+        typer.echo("The job has started lately, and is counting what is open.", err=True)
     if kind is not Kind.CONSUMER:
         _show_producers(settings, found, group, as_json=as_json)
     if kind is not Kind.PRODUCER:
@@ -142,8 +143,10 @@ def _marked(
 def cells(row: GroupRow, now_ms: int) -> tuple[str, ...]:
     """A row of the table."""
     oldest = "-" if row.oldest_ms is None else said_duration(max(0, now_ms - row.oldest_ms))
-    numbers = ("-" if number is None else str(number) for number in (row.open, row.in_doubt))
-    return row.group, *numbers, oldest, str(row.parked), "; ".join(map(_endpoint, row.endpoints)) or "none"
+    open_now, in_doubt, parked = (
+        "-" if number is None else str(number) for number in (row.open, row.in_doubt, row.parked)
+    )
+    return row.group, open_now, in_doubt, oldest, parked, "; ".join(map(_endpoint, row.endpoints)) or "none"
 
 
 def from_topics(

@@ -1,7 +1,7 @@
 """``checkback status``."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -12,11 +12,13 @@ from checkback_cli.options import WRONG, AsJson, BootstrapServer, ConfigFile, Jo
 if TYPE_CHECKING:
     from checkback_cli.asking_job import Job
     from conf import Settings
-    from status_page.facts import FlowPoint, GroupFacts, JobFacts
+    from status_page.facts import FlowPoint, GroupFacts, JobFacts, PartitionBacklog
 
 _FLOW = ("half", "committed", "rolled_back", "checked", "parked", "rejected")
 _MOST_GROUPS = 20
 _POINT_SECONDS = 30
+_HOUR_MS = 3_600_000
+UNKNOWN = "not known yet"
 
 
 def status(
@@ -34,7 +36,7 @@ def status(
 
     from checkback.job_in_kafka import JobInKafka
     from checkback.protocol import Topics
-    from checkback_cli.asking_job import look_for_job
+    from checkback_cli.asking_job import in_doubt_by_group, look_for_job
     from checkback_cli.listing import show_objects, show_pairs
     from conf import load
 
@@ -48,19 +50,19 @@ def status(
     if as_json:
         show_objects([_object(found, said)])
     elif found.facts is not None:
-        show_facts(found.facts)
+        show_facts(found.facts, in_doubt_by_group(found.page))
     else:
         show_pairs(_silent(found, said))
     if found.facts is None:
         raise typer.Exit(WRONG)
 
 
-def show_facts(facts: "JobFacts") -> None:
-    """Print what a job says of itself."""
+def show_facts(facts: "JobFacts", in_doubt: "Mapping[str, int] | None" = None) -> None:
+    """Print what a job says of itself; ``in_doubt``: how many of each group's transactions are."""
     from checkback_cli.listing import show_pairs, show_rows
 
-    show_pairs(summary(facts))
-    groups = [group for group in facts.groups if group.open or group.parked or group.delayed or group.barred]
+    show_pairs([*summary(facts), *unasked_groups(facts, in_doubt or {})])
+    groups = [group for group in facts.groups if group.open != 0 or group.parked or group.delayed or group.barred]
     if groups:
         rows = (group_row(group, facts.now_ms) for group in groups[:_MOST_GROUPS])
         show_rows(("group", "open", "oldest", "delayed", "parked", "checks waiting", "barred"), rows)
@@ -72,29 +74,60 @@ def summary(facts: "JobFacts") -> Iterator[tuple[str, str]]:
         yield "note", note
     up = said_duration(facts.now_ms - facts.started_ms)
     yield "job", f"{facts.job} {facts.version} on {facts.host}, up for {up}, Kafka at {facts.kafka}"
-    yield "flow now", _flow_now(facts.flow)
-    yield "last hour", _counts({name: sum(getattr(point, name) for point in facts.flow) for name in _FLOW})
     batch = facts.batch
+    yield "flow now", UNKNOWN if batch is None else _flow_now(facts.flow)
+    hour = "since start" if facts.now_ms - facts.started_ms < _HOUR_MS else "last hour"
+    counts = {name: sum(getattr(point, name) for point in facts.flow) for name in _FLOW}
+    yield hour, UNKNOWN if batch is None else _counts(counts)
     if batch is None:
         yield "last batch", "none has ended yet"
+        yield from _steps(facts)
     else:
         ended = said_duration(max(0, facts.now_ms - batch.ended_ms))
         took = f"took {batch.seconds:.1f} s, {batch.records:,} records, {batch.records_per_second:,.0f}/s"
         yield "last batch", f"{batch.number}, {ended} ago, {took}"
-    behind = [one for one in facts.backlog if one.records]
-    places = ", ".join(f"{one.topic}-{one.partition} {one.records:,}" for one in behind[:5])
-    yield "backlog", f"{sum(one.records for one in behind):,} records{f' ({places})' if places else ''}"
+    yield "backlog", _backlog(facts.backlog)
     yield "open", _open(facts)
-    yield "parked", f"{sum(group.parked for group in facts.groups):,}"
+    parked = [group.parked for group in facts.groups]
+    yield "parked", UNKNOWN if batch is None or None in parked else f"{sum(number or 0 for number in parked):,}"
     for held in facts.held_back:
         place = f"{held.topic}-{held.partition}"
-        yield "held back", f"{place} for {held.seconds:.0f} s by somebody's open Kafka transaction"
+        writer = f" ({held.writer})" if held.writer else ""
+        yield "held back", f"{place} for {held.seconds:.0f} s by somebody's open Kafka transaction{writer}"
+
+
+def unasked_groups(facts: "JobFacts", in_doubt: "Mapping[str, int]") -> Iterator[tuple[str, str]]:
+    """Groups with transactions in doubt of which nobody can be asked, and why."""
+    from status_page.overview import unasked
+
+    found = list(unasked(facts, in_doubt).items())
+    for name, why in found[:_MOST_GROUPS]:
+        yield "stuck", f"{in_doubt[name]:,} in doubt of group {name}: nobody can be asked; {why}"
+    if len(found) > _MOST_GROUPS:
+        yield "stuck", f"{len(found) - _MOST_GROUPS:,} more groups"
+
+
+def _steps(facts: "JobFacts") -> Iterator[tuple[str, str]]:
+    for step in facts.steps:
+        took = said_duration(int((step.seconds or 0) * 1000))
+        under_way = f"for {said_duration(facts.now_ms - step.began_ms)}, under way"
+        yield "start-up", f"{step.name}: {under_way if step.seconds is None else took}"
+
+
+def _backlog(backlog: "tuple[PartitionBacklog, ...] | None") -> str:
+    if backlog is None:
+        return UNKNOWN
+    behind = [one for one in backlog if one.records]
+    places = ", ".join(f"{one.topic}-{one.partition} {one.records:,}" for one in behind[:5])
+    return f"{sum(one.records for one in behind):,} records{f' ({places})' if places else ''}"
 
 
 def group_row(group: "GroupFacts", now_ms: int) -> tuple[object, ...]:
     """A row of the table of groups."""
     oldest = "" if group.oldest_ms is None else said_duration(max(0, now_ms - group.oldest_ms))
-    return group.group, group.open, oldest, group.delayed, group.parked, group.waiting, group.barred
+    numbers = ("-" if one is None else one for one in (group.open, group.delayed, group.parked))
+    open_now, delayed, parked = numbers
+    return group.group, open_now, oldest, delayed, parked, group.waiting, group.barred
 
 
 def _flow_now(flow: "tuple[FlowPoint, ...]") -> str:
@@ -116,9 +149,9 @@ def _counts(counts: dict[str, Any]) -> str:
 
 
 def _open(facts: "JobFacts") -> str:
-    number = f"{sum(group.open for group in facts.groups):,}"
     if not facts.counted:
-        return f"{number} since the start; those of before are counted within some minutes of it"
+        return f"{UNKNOWN}: it is counted within some minutes of the start"
+    number = f"{sum(group.open or 0 for group in facts.groups):,}"
     oldest = min((group.oldest_ms for group in facts.groups if group.oldest_ms is not None), default=None)
     return number if oldest is None else f"{number}, the oldest for {said_duration(max(0, facts.now_ms - oldest))}"
 

@@ -26,10 +26,12 @@ _POLL_MS = 50
 _COMMIT_SECONDS = 1.0
 _COMMIT_WAIT_MS = 2_000
 _HEAR_SECONDS = 0.2
+_MOST_SORTED = 10_000  # announcements
 _MOST_UNWRITTEN = 20_000  # answers: no more checks are read meanwhile
 _SAID_AGAIN_SECONDS = 10.0
 
-Announcements = list[tuple[bytes, bytes | None]]
+Announcements = list[tuple[bytes, bytes | None, int]]
+"""Key and value of each, and for how many ms Kafka has had it."""
 
 
 class Intake:
@@ -73,8 +75,17 @@ class Intake:
         places = list(self._registry.assignment())
         self._registry.seek_to_beginning(*places)
         ends = self._registry.end_offsets(places)
+        heard: Announcements = []
         while not stopping.is_set() and any(self._registry.position(place) < ends[place] for place in places):
-            self._listen(wait_ms=100)
+            heard += self._announced(wait_ms=100, aged=True)
+            if len(heard) >= _MOST_SORTED:
+                self._hear_in_turn(heard)
+        self._hear_in_turn(heard)
+
+    def _hear_in_turn(self, heard: Announcements) -> None:
+        """The oldest first, whichever partition it came from: a directory is told in the order of time."""
+        self._hear(sorted(heard, key=lambda one: -one[2]))
+        heard.clear()
 
     def run(self, stopping: threading.Event, unwritten: Callable[[], int] = lambda: 0) -> None:
         """Read and commit until stopped; ``unwritten`` is how many answers still wait for Kafka.
@@ -146,15 +157,23 @@ class Intake:
                 "Checks of group %s for topic %s wait until somebody can be asked: %s", route.group, route.topic, reason
             )
 
-    def _listen(self, wait_ms: int = 0) -> None:
-        heard = [
-            (record.key, record.value)
+    def _listen(self) -> None:
+        heard = self._announced()
+        if heard:
+            self._hear(heard)
+
+    def _announced(self, wait_ms: int = 0, *, aged: bool = False) -> Announcements:
+        """``aged``: what is there from before is as old as Kafka says, by this machine's clock; else it is new.
+
+        So a clock that is off hides an endpoint until its next heartbeat at most.
+        """
+        now_ms = time.time_ns() // 1_000_000
+        return [
+            (record.key, record.value, max(0, now_ms - record.timestamp) if aged else 0)
             for records in poll(self._registry, wait_ms).values()
             for record in records
             if record.key is not None
         ]
-        if heard:
-            self._hear(heard)
 
     def _may_take(self, unwritten: int) -> bool:
         """Nothing is read while what was read has no place to go to."""

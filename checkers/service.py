@@ -77,6 +77,8 @@ class CheckService:
         self._writer = AnswerWriter(topics, Outage("writing answers", clock_ms))
         self._stopping = threading.Event()
         self._asking = threading.Event()
+        self._hearing = threading.Event()
+        """Set when all announcements that were there have been heard."""
         self._leave_seconds = _STOP_SECONDS
         self._failure: CheckbackError | None = None
         self._loop: asyncio.AbstractEventLoop  # made by start: a service that never starts holds nothing
@@ -104,12 +106,19 @@ class CheckService:
 
     def standing(self) -> dict[str, GroupStanding]:
         """How producer groups stand; empty while the service starts, or is too busy to say within a second."""
+        return self._standing_now() or {}
+
+    def known_standing(self) -> dict[str, GroupStanding] | None:
+        """Likewise; None as long as it is not known which endpoints there are, and when it cannot be said."""
+        return self._standing_now() if self._hearing.is_set() else None
+
+    def _standing_now(self) -> dict[str, GroupStanding] | None:
         if not self._asking.is_set() or self._stopping.is_set():
-            return {}
+            return None
         try:
             return self._on_loop(self._groups_now).result(_STANDING_SECONDS)
         except (TimeoutError, RuntimeError):  # the loop has just been closed
-            return {}
+            return None
 
     def _groups_now(self) -> dict[str, GroupStanding]:
         return self._groups.standing()
@@ -179,6 +188,7 @@ class CheckService:
             writing.start()
             try:
                 intake.know_endpoints(self._stopping)
+                self._on_loop(self._hearing.set)  # behind what was heard
                 intake.run(self._stopping, lambda: self._writer.unwritten)
             finally:
                 self._finish(intake, clients, writing)
@@ -216,8 +226,8 @@ class CheckService:
     def _hear(self, announcements: Announcements) -> None:
         def hear() -> None:
             now_ms = self._clock_ms()
-            for key, value in announcements:
-                self._directory.hear(key, value, now_ms)
+            for key, value, age_ms in announcements:
+                self._directory.hear(key, value, now_ms - age_ms)
 
         self._loop.call_soon_threadsafe(hear)
 

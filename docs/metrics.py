@@ -49,6 +49,9 @@ ADVICE = {
     },
     "job": {
         "checkback_job_info": "to tell which version runs",
+        "checkback_start_timestamp_seconds": "changes: the job was started again",
+        "checkback_running_timestamp_seconds": "none for minutes: the job is still starting; its page and log say what "
+        "it does",
         "checkback_batch_end_timestamp_seconds": "`time() -` it above 2 min: the job stalls; its log says why",
         "checkback_batch": "stands still: likewise",
         "checkback_batch_seconds": "long: see which phase takes it",

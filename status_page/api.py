@@ -50,11 +50,12 @@ class Api:
         facts = asdict(self._site.view.facts())
         index = self._site.index
         oldest = next(iter(index.in_doubt(limit=1)), None)
+        known = self._site.standing.complete
         return {
             **facts,
-            "in_doubt": index.total(STATUS.name).number,
-            "in_doubt_oldest_ms": oldest and oldest.ingested_ms,
-            "parked": index.total(PARKED.name).number,
+            "in_doubt": index.total(STATUS.name).number if known else None,
+            "in_doubt_oldest_ms": oldest.ingested_ms if oldest and known else None,
+            "parked": index.total(PARKED.name).number if known else None,
             "lists": self._lists(),
         }
 
@@ -86,7 +87,8 @@ class Api:
         """Producer groups, those with most that is open or parked first; at most 1,000."""
         facts = self._site.view.facts()
         in_doubt = overview.in_doubt_by_group(self._site.index.tallies(STATUS.name))
-        rows = [{**asdict(group), "in_doubt": in_doubt.get(group.group, 0)} for group in facts.groups]
+        known, groups = self._site.standing.complete, overview.all_groups(facts, in_doubt)
+        rows = [{**asdict(one), "in_doubt": in_doubt.get(one.group, 0) if known else None} for one in groups]
         return {"groups": rows, "counted": facts.counted, "lists": self._lists()}
 
     async def decide(self, request: Request) -> Response:
@@ -138,8 +140,8 @@ class Api:
         }
 
     def _rows(self, rows: Sequence[InDoubt | Parked]) -> list[dict[str, Any]]:
-        groups, now_ms = overview.by_name(self._site.view.facts()), self._site.now_ms()
-        return [_row(row, groups, now_ms) for row in rows]
+        groups = overview.by_name(self._site.view.facts())
+        return [_row(row, groups) for row in rows]
 
     def _lists(self) -> dict[str, Any]:
         return self._site.standing._asdict()
@@ -184,9 +186,9 @@ class Api:
         }
 
 
-def _row(row: InDoubt | Parked, groups: Mapping[str, GroupFacts], now_ms: int) -> dict[str, Any]:
+def _row(row: InDoubt | Parked, groups: Mapping[str, GroupFacts]) -> dict[str, Any]:
     said = {**row._asdict(), "half": str(row.half), "actions": list(actions_for(row))}
-    return {**said, "why": why_in_doubt(row, groups.get(row.group), now_ms)} if isinstance(row, InDoubt) else said
+    return {**said, "why": why_in_doubt(row, groups[row.group])} if isinstance(row, InDoubt) else said
 
 
 def _named(one: Chosen) -> dict[str, Any]:

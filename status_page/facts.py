@@ -34,6 +34,8 @@ class HeldBack:
     topic: str
     partition: int
     seconds: float
+    writer: str = ""
+    """Whose transaction it is, as far as Kafka says: known after 10 s."""
 
 
 @dataclass(frozen=True)
@@ -77,21 +79,34 @@ class GroupFacts:
     """A producer group."""
 
     group: str
-    open: int = 0
-    open_bytes: int = 0
-    delayed: int = 0
-    parked: int = 0
+    open: int | None = 0
+    """None, here and below: not known yet."""
+    open_bytes: int | None = 0
+    delayed: int | None = 0
+    parked: int | None = 0
     topics: tuple[OpenOfTopic, ...] = ()
     endpoints: tuple[EndpointFacts, ...] = ()
     waiting: int = 0
     """Checks that wait in the check service of this process, or are under way."""
     barred: str = ""
     """Why its new half messages are rejected; empty: they are not."""
+    unasked: str = ""
+    """Why nobody of it can be asked; empty: somebody can, or that is not known."""
 
     @property
     def oldest_ms(self) -> int | None:
         """When the oldest undecided one was taken in; None when there is none, or it is not known."""
         return min((one.oldest_ms for one in self.topics), default=None)
+
+
+@dataclass(frozen=True)
+class StepFacts:
+    """A step of the start."""
+
+    name: str
+    began_ms: int
+    seconds: float | None = None
+    """None: it is under way."""
 
 
 @dataclass(frozen=True)
@@ -108,22 +123,29 @@ class JobFacts:
     checkpoint: str
     started_ms: int
     now_ms: int
+    running_ms: int | None = None
+    """Since when batches are begun; None: the job is still starting."""
+    steps: tuple[StepFacts, ...] = ()
+    """Of the start, up to the end of the first batch, in their order."""
     batch: BatchFacts | None = None
     """None until the first batch has ended."""
     batches: tuple[BatchFacts, ...] = ()
     """The last ones, the newest last; at most 100."""
-    backlog: tuple[PartitionBacklog, ...] = ()
+    backlog: tuple[PartitionBacklog, ...] | None = None
+    """From Kafka's ends, at most some seconds old, and from what the query has taken in; None: not known yet."""
     held_back: tuple[HeldBack, ...] = ()
     state_bytes: int | None = None
     """None: not known yet. So after a start, for some minutes, unless it was the first."""
     counted: bool = False
-    """Whether ``groups`` has all that is open. Not so after a start, for some minutes: then it has what changed."""
+    """Whether it is known what is open. Not so after a start, for some minutes."""
     groups: tuple[GroupFacts, ...] = ()
     """At most 1,000, those with most that is open or parked first."""
     flow: tuple[FlowPoint, ...] = ()
-    """The last hour, oldest first, in stretches of 30 s."""
+    """The last hour, or since the start, oldest first, in stretches of 30 s; none until the first batch has ended."""
     checks_in_job: bool = True
     """Whether the check service runs in this process; else endpoints and ``waiting`` are not known here."""
+    endpoints_known: bool = False
+    """Whether all endpoints are known: then a group that is not in ``groups``, or has none there, has none."""
     notes: tuple[str, ...] = ()
     """What whoever is on call should read first: sentences."""
 

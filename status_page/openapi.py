@@ -14,6 +14,7 @@ _Schema = dict[str, Any]
 _TEXT: _Schema = {"type": "string"}
 _INTEGER: _Schema = {"type": "integer"}
 _TIME: _Schema = {"type": "integer", "description": "ms since 1970"}
+_KNOWN: _Schema = {"type": ["integer", "null"], "description": "null: not known yet"}
 _FLAG: _Schema = {"type": "boolean"}
 _PLACE: _Schema = {"type": "string", "pattern": r"^\d+:\d+$", "description": "partition:offset of the half message"}
 _SIZE: _Schema = {"type": ["integer", "null"], "description": "bytes; null: there is none"}
@@ -156,7 +157,7 @@ def _schemas() -> _Schema:
             problem={**_TEXT, "description": "what is wrong, and what to do"},
         ),
         "Status": _object(
-            **status, in_doubt=_INTEGER, in_doubt_oldest_ms=oldest, parked=_INTEGER, lists=_reference("Lists")
+            **status, in_doubt=_KNOWN, in_doubt_oldest_ms=oldest, parked=_KNOWN, lists=_reference("Lists")
         ),
         "InDoubt": _object(**named, **asked, last_answer=_TEXT, next_check_ms=_TIME, actions=_ACTIONS, why={**_TEXT}),
         "Parked": _object(
@@ -177,7 +178,7 @@ def _schemas() -> _Schema:
             parked=_array(_reference("Parked")),
             lists=_reference("Lists"),
         ),
-        "Group": _object(**group, in_doubt=_INTEGER),
+        "Group": _object(**group, in_doubt=_KNOWN),
         "Groups": _object(groups=_array(_reference("Group")), counted=_FLAG, lists=_reference("Lists")),
         "Decision": _object(**decision, transactions=chosen),
         "Receipt": _object(

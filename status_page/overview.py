@@ -1,13 +1,13 @@
 """What the first page shows beside its four answers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
 from status_page.facts import GroupFacts, JobFacts
 from status_page.index import Index, Tally, Wanted
 from status_page.schema import STATUS
-from status_page.words import why_in_doubt
+from status_page.words import NO_ENDPOINT, why_in_doubt
 
 _MOST = 8
 
@@ -21,9 +21,11 @@ class Stuck(NamedTuple):
     oldest_ms: int
     why: str
     """Of the oldest."""
+    unasked: bool = False
+    """Whether nobody of the group can be asked: somebody has to do something."""
 
 
-def stuck(index: Index, facts: JobFacts, now_ms: int, most: int = _MOST) -> tuple[list[Stuck], int]:
+def stuck(index: Index, facts: JobFacts, most: int = _MOST) -> tuple[list[Stuck], int]:
     """Where most are in doubt, and in how many further groups and topics some are."""
     numbers = sorted(_numbers(index.tallies(STATUS.name)), key=lambda one: (-one[0], *one[1:]))
     groups = by_name(facts)
@@ -31,14 +33,40 @@ def stuck(index: Index, facts: JobFacts, now_ms: int, most: int = _MOST) -> tupl
     for number, group, topic in numbers[:most]:
         oldest = next(iter(index.in_doubt(Wanted(group, topic), 1)), None)
         if oldest is not None:
-            why = why_in_doubt(oldest, groups.get(group), now_ms)
-            found.append(Stuck(group, topic, number, oldest.ingested_ms, why))
+            of_group = groups[group]
+            found.append(
+                Stuck(group, topic, number, oldest.ingested_ms, why_in_doubt(oldest, of_group), bool(of_group.unasked))
+            )
     return found, max(0, len(numbers) - most)
 
 
-def by_name(facts: JobFacts) -> dict[str, GroupFacts]:
+class Groups(dict[str, GroupFacts]):
+    """By name; of one that the job knows nothing of, whether it has an endpoint is known all the same."""
+
+    def __init__(self, facts: JobFacts) -> None:
+        super().__init__((group.group, group) for group in facts.groups)
+        self._unasked = NO_ENDPOINT if facts.endpoints_known else ""
+
+    def __missing__(self, name: str) -> GroupFacts:
+        return GroupFacts(name, unasked=self._unasked)
+
+
+def by_name(facts: JobFacts) -> Groups:
     """The groups by name."""
-    return {group.group: group for group in facts.groups}
+    return Groups(facts)
+
+
+def all_groups(facts: JobFacts, in_doubt: Mapping[str, int]) -> tuple[GroupFacts, ...]:
+    """Those that the job tells of, and others that have transactions in doubt."""
+    groups = by_name(facts)
+    return (*facts.groups, *(groups[name] for name in sorted(in_doubt) if name not in groups and in_doubt[name]))
+
+
+def unasked(facts: JobFacts, in_doubt: Mapping[str, int]) -> dict[str, str]:
+    """Groups with transactions in doubt of which nobody can be asked, and why; those with most first."""
+    groups = by_name(facts)
+    names = sorted((name for name, number in in_doubt.items() if number), key=lambda name: (-in_doubt[name], name))
+    return {name: groups[name].unasked for name in names if groups[name].unasked}
 
 
 def in_doubt_by_group(tallies: Iterable[Tally]) -> dict[str, int]:

@@ -42,10 +42,12 @@ class Showing:
 
     def overview(self, request: Request) -> Response:
         """Do transactions flow, which are in doubt, is anything parked, is the job behind."""
-        facts, index, now_ms = self._site.view.facts(), self._site.index, self._site.now_ms()
+        facts, index = self._site.view.facts(), self._site.index
         oldest = next(iter(index.in_doubt(limit=1)), None)
-        answers = verdicts(facts, index.total(STATUS.name), oldest and oldest.ingested_ms, index.total(PARKED.name))
-        stuck, more = overview.stuck(index, facts, now_ms)
+        totals = index.total(STATUS.name), oldest and oldest.ingested_ms, index.total(PARKED.name)
+        unasked = overview.unasked(facts, overview.in_doubt_by_group(index.tallies(STATUS.name)))
+        answers = verdicts(facts, *totals, complete=self._site.standing.complete, unasked=unasked)
+        stuck, more = overview.stuck(index, facts)
         shown = {
             "verdicts": answers,
             "stuck": stuck,
@@ -90,7 +92,8 @@ class Showing:
         """Producer groups, with their endpoints."""
         facts = self._site.view.facts()
         text = request.query_params.get("group", "").strip()
-        wanted = [group for group in facts.groups if text in group.group]
+        in_doubt = overview.in_doubt_by_group(self._site.index.tallies(STATUS.name))
+        wanted = [group for group in overview.all_groups(facts, in_doubt) if text in group.group]
         begin = _number(request.query_params.get("from", ""))
         shown = {
             "groups": [_Group(group) for group in wanted[begin : begin + _GROUPS]],
@@ -98,7 +101,7 @@ class Showing:
             "begin": begin,
             "step": _GROUPS,
             "text": text,
-            "in_doubt": overview.in_doubt_by_group(self._site.index.tallies(STATUS.name)),
+            "in_doubt": in_doubt,
         }
         return self._pages.page(request, "groups.html", "Groups", shown, facts=facts, refresh=REFRESH_SECONDS)
 
@@ -157,7 +160,7 @@ class Showing:
             "half": half,
             "row": row,
             "parked": parked,
-            "group": named and overview.by_name(facts).get(named.group),
+            "group": named and overview.by_name(facts)[named.group],
             "parked_ttl": self._site.settings.transactions.parked_ttl,
             "has_story": self._site.story is not None,
             "told": told,

@@ -45,7 +45,12 @@ class Pages:
             total=lists.said,
         )
         self._templates.globals.update(
-            actions_for=actions_for, chosen_of=chosen_of, count=words.count, link=link, why=words.why_in_doubt
+            actions_for=actions_for,
+            chosen_of=chosen_of,
+            count=words.count,
+            link=link,
+            why=words.why_in_doubt,
+            attempts=words.said_attempts,
         )
 
     def page(

@@ -36,6 +36,7 @@ from status_page.site import Site
 from status_page.standing import Standing
 from status_page.story import Told
 from status_page.transactions import Transactions
+from status_page.words import why_unasked
 
 TOKEN = "a token for the sample"  # noqa: S105  (of a page that decides nothing)
 _STRETCH_MS = 30_000
@@ -75,6 +76,7 @@ class SampleView:
             counted=True,
             groups=tuple(_group(number_, name, now_ms) for number_, name in enumerate(_GROUPS)),
             flow=() if self._quiet else flow(now_ms),
+            endpoints_known=True,
             notes=self._notes,
         )
 
@@ -92,7 +94,8 @@ def _group(number: int, name: str, now_ms: int) -> GroupFacts:
     )
     oldest = (OpenOfTopic(f"shop.{name}", 21 - number, now_ms - (752_000 if away else 4_000)),)
     return GroupFacts(
-        name, 21 - number, (21 - number) * 2_140, number % 3, 2 if away else 0, oldest, endpoints, 14 if away else 0
+        *(name, 21 - number, (21 - number) * 2_140, number % 3, 2 if away else 0, oldest, endpoints, 14 if away else 0),
+        unasked=why_unasked(endpoints),
     )
 
 

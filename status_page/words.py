@@ -9,8 +9,7 @@ from status_page.facts import EndpointFacts, GroupFacts
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
-_LATE_SECONDS = 15
-"""A question that nobody has answered for this long waits for somebody who can be asked."""
+NO_ENDPOINT = "no endpoint: none has announced itself, and the settings name none"
 
 
 def duration(seconds: float) -> str:
@@ -54,8 +53,13 @@ def machine_time(time_ms: int) -> str:
         return ""
 
 
-def number(value: float) -> str:
-    """``12,345``; one digit behind the point below a hundred, unless it is a whole number."""
+UNKNOWN = "not known yet"
+
+
+def number(value: float | None) -> str:
+    """``12,345``; one digit behind the point below a hundred, unless it is a whole number; None is not known yet."""
+    if value is None:
+        return UNKNOWN
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:,.1f}"
 
 
@@ -76,19 +80,26 @@ def size(value: int | None) -> str:
     return f"{value:,} B" if unit == "B" else f"{amount:,.1f} {unit}"
 
 
-def why_in_doubt(row: InDoubt, group: GroupFacts | None, now_ms: int) -> str:
+def why_in_doubt(row: InDoubt, group: GroupFacts | None) -> str:
     """Why a transaction is not decided, as far as that is known."""
-    unheard = why_unasked(group.endpoints if group else ())
-    waited = (now_ms - row.asked_ms) / 1000
+    unheard = (group.unasked or why_unasked(group.endpoints)) if group else ""
     if row.last_answer == "unreachable":
         return f"Nobody could be asked; {unheard}" if unheard else "Nobody could be asked"
-    if waited >= _LATE_SECONDS and unheard:
+    if unheard:
         return f"Nobody can be asked; {unheard}"
     if row.last_answer == "unknown":
         return f"Its producers did not know, {count(row.attempt - 1, 'time')} of {row.check_max:,}"
     if row.last_answer:
         return f"The last answer was {row.last_answer}"
     return "Asked for the first time, not answered yet"
+
+
+def said_attempts(row: InDoubt) -> str:
+    """How often its producers were asked: a try at which nobody could be reached is none."""
+    if row.last_answer == "unreachable":
+        asked = "not asked yet" if row.attempt <= 1 else f"asked {row.attempt - 1:,} of {row.check_max:,}"
+        return f"{asked}: nobody reachable"
+    return f"{row.attempt:,} of {row.check_max:,}"
 
 
 def why_unasked(endpoints: Iterable[EndpointFacts]) -> str:

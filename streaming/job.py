@@ -118,16 +118,15 @@ class TransactionJob:
         3. Take over. From now on the run before ends.
         4. Start.
         """
-        settings, sink = self._settings, self._sink_settings()
+        settings, sink, step = self._settings, self._sink_settings(), self._observation.start_up.step
+        step("look at settings, topics and clock")
         if settings.job.tracing:
             try_tracing()
         try_options(sink)
         local_query_id = try_folder(settings.job.checkpoint)
         registry = self._observation.metrics.registry
         checks = CheckService(settings, registry=registry) if settings.checks.in_job else None
-        with TopicAdministration(settings.kafka.bootstrap_servers, settings.kafka.python_client) as administration:
-            half_partitions = administration.check(sink.topics, settings.job.state_partitions)
-            administration.refuse_short_retention(sink.topics, settings.transactions.half_retention_ms)
+        half_partitions = self._checked_topics(sink)
         clock = JobClock(lambda: kafka_ms(sink), settings.job.clock_tolerance)
         clock.compare()
         claim = self._claim = Claim(sink, settings.job.name)
@@ -136,7 +135,9 @@ class TransactionJob:
             claim.judge(
                 Owner(local_query_id, half_topic_id=ids.get(sink.topics.half, "")), new_checkpoint=self._claim_name
             )
+        step("start Java and Spark")
         spark = self._spark = self._given_spark or build_session(settings)
+        step("read the checkpoint")
         checkpoint = Checkpoint(spark, settings.job.checkpoint)
         checkpoint.check(self._facts(half_partitions, ids))  # 1
         own = Owner(
@@ -149,20 +150,19 @@ class TransactionJob:
         now = Clock(wall_ms(), settings.job.clock_tolerance)
         opening = Opening(checkpoint, own, now, sink, claim, partitions)
         opening.judge(new_checkpoint=self._claim_name)  # 2
-        folder = folder_at(spark, settings.job.checkpoint)
-        rules = SettingsInForce(folder)
         in_kafka = partial(any_has, sink, own.query_id, partitions)
-        rules.judge(settings.sinks.tables, partial(in_kafka, settled=False))
-        refuse_torn(folder, partial(in_kafka, settled=False), checkpoint.torn)
+        rules = self._judged_rules(spark, checkpoint, partial(in_kafka, settled=False))
+        step("try what a batch needs of Kafka and of tables")
         tables = destinations_of(settings, spark, rules)
         try_source(spark, settings)
         try_transaction(sink, own.query_id)
+        step("take over")
         opening.take()  # 3
         rules.take(BatchSettings.of(settings), settings.sinks.tables, in_kafka)
+        self._observation.read_to(checkpoint.read_to())
         self._preconditions = BatchPreconditions(sink, claim, own, ids, clock)  # 4
         fairness = self._fairness = Fairness(spark, settings, self._observation.counted)
         ends = EndsInPlan(spark)
-        half_logs = HalfLogs(checkpoint, sink.client(), sink.topics, ends)
         self._sink = ExactlyOnceSink(
             sink,
             checkpoint,
@@ -170,31 +170,58 @@ class TransactionJob:
             partitions,
             self._observe,
             publisher_of(rules, tables, self._failpoint),
-            half_logs,
+            HalfLogs(checkpoint, sink.client(), sink.topics, ends),
         )
-        self._sink.before_evaluation(fairness.before)
-        self._query = start_query(
-            outcome_frame(spark, settings, rules.policies(), self._failpoint, ends), settings, self._sink
-        )
+        self._sink.before_evaluation(self._before)
+        step("start the query, and plan the first batch")
+        frame = outcome_frame(spark, settings, rules.policies(), self._failpoint, ends)
+        self._query = start_query(frame, settings, self._sink)
         fairness.watch(self._query)
         if checks is not None:
             self._checks = checks
             checks.start()
-        self._observation.of(own, fairness.standing, checks.standing if checks else None)
-        self._lag_group = LagGroup(sink)
-        self._serving.start()
+        self._observation.of(own, fairness.standing, checks.known_standing if checks else None)
         self._start_beside(sink, Forwarder(sink, checkpoint, partial(claim.refuse_another, own)))
 
+    def _judged_rules(
+        self, spark: SparkSession, checkpoint: Checkpoint, in_kafka: Callable[[int], bool]
+    ) -> SettingsInForce:
+        folder = folder_at(spark, self._settings.job.checkpoint)
+        rules = SettingsInForce(folder)
+        rules.judge(self._settings.sinks.tables, in_kafka)
+        refuse_torn(folder, in_kafka, checkpoint.torn)
+        return rules
+
+    def _checked_topics(self, sink: SinkSettings) -> int:
+        """How many partitions the half topic has. From now on people see what waits in Kafka, and what is done."""
+        settings = self._settings
+        with TopicAdministration(settings.kafka.bootstrap_servers, settings.kafka.python_client) as administration:
+            half_partitions = administration.check(sink.topics, settings.job.state_partitions)
+            administration.refuse_short_retention(sink.topics, settings.transactions.half_retention_ms)
+        self._beside.append(self._watch(sink))
+        self._beside[-1].start()
+        self._serving.start(early=True)
+        return half_partitions
+
     def _start_beside(self, sink: SinkSettings, forwarder: Forwarder) -> None:
-        self._forwarder, self._beside = forwarder, [self._watch(sink), forwarder]
-        for thread in self._beside:
-            thread.start()
+        self._lag_group = LagGroup(sink)
+        self._serving.start()
+        self._forwarder = forwarder
+        self._beside.append(forwarder)
+        forwarder.start()
+
+    def _before(self, batch: int) -> None:
+        """Before a batch is evaluated."""
+        self._observation.start_up.step("evaluate and write the first batch")
+        if self._fairness is not None:
+            self._fairness.before(batch)
 
     def _watch(self, sink: SinkSettings) -> HeldBackWatch:
         kafka = self._settings.kafka
         writer = named_writer(kafka.bootstrap_servers, kafka.python_client)
         read = [sink.topics.half, sink.topics.op, sink.topics.later]
-        return HeldBackWatch(sink.client(), read, writer, self._observation.held_back)
+        seen = self._observation
+        return HeldBackWatch(sink.client(), read, writer, seen.held_back, seen.looked, seen.held_back_by)
 
     def _sink_settings(self) -> SinkSettings:
         kafka = self._settings.kafka

@@ -28,7 +28,7 @@ def run(settings: Settings, failpoint: FailpointHook = no_failpoint, *, new_chec
         CheckbackError: the job ended by itself.
     """
     leave_on_signals()
-    _LOGGER.info("Starting Spark (%s) for %s ...", settings.job.master, settings.kafka.bootstrap_servers)
+    _LOGGER.info("Starting on Spark (%s), for %s ...", settings.job.master, settings.kafka.bootstrap_servers)
     with TransactionJob(settings, log_batch, failpoint=failpoint, new_checkpoint=new_checkpoint) as job:
         stopping = stop_on_signals(within=_STOP_SECONDS)
         _LOGGER.info("Running; checkpoint in %s. Ctrl-C stops it.", settings.job.checkpoint)

@@ -3,16 +3,18 @@
 import socket
 import ssl
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from urllib.parse import urlsplit
 
 from checkback.announced import Announced, announced
+from checkback.in_doubt import newest
 from checkback.protocol import Topics
 from checkback.times import said_duration
 from checkback.topic_reading import own_topic, reading_consumer, records_to_end
-from checkback_cli.doctor.finding import Finding, ok, warning
+from checkback_cli.doctor.finding import Finding, ok, warning, wrong
 from checkers.admission import AllowList
 from conf import Settings
 
@@ -27,9 +29,12 @@ def about_endpoints(settings: Settings, topics: Topics) -> Iterator[Finding]:
     kafka = settings.kafka
     with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer:
         heard = announced(records_to_end(consumer, own_topic(consumer, topics.producers)))
+        rows = newest(records_to_end(consumer, own_topic(consumer, topics.status)))
+    in_doubt = Counter(row.group for row in rows.values())
     now_ms = int(time.time() * 1000)
     fixed = {name: [str(url) for url in urls] for name, urls in settings.checks.endpoints.items()}
     live = live_endpoints(heard, fixed, settings.checks.endpoint_ttl, now_ms)
+    yield from unasked(in_doubt, live)
     if not live:
         todo = "producers announce theirs (CheckEndpoint), or checks.endpoints names them"
         yield warning("endpoints", "no producer group has a live endpoint: nobody can be asked", todo)
@@ -47,6 +52,15 @@ def about_endpoints(settings: Settings, topics: Topics) -> Iterator[Finding]:
                 yield ok("endpoints", f"group {group}: {url} accepts connections")
     if len(named) > _MOST:
         yield ok("endpoints", f"{len(named) - _MOST} more were not connected to")
+
+
+def unasked(in_doubt: Mapping[str, int], live: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
+    """Groups of which somebody should be asked, and nobody can be: also those that never announced themselves."""
+    for group, number in sorted(in_doubt.items(), key=lambda one: (-one[1], one[0])):
+        if group not in live:
+            said = f"group {group} has {number:,} transactions in doubt and no live endpoint: nobody can be asked"
+            todo = "start its application with a CheckEndpoint, or name its endpoints in checks.endpoints"
+            yield wrong("endpoints", said, todo)
 
 
 def live_endpoints(

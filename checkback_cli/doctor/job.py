@@ -43,7 +43,7 @@ def of_facts(facts: "JobFacts") -> Iterator[Finding]:
         yield warning("job", f"its last batch ended {ago} ago", "see its log: Kafka is away, or a batch takes long")
     for note in facts.notes:
         yield warning("job", note, "'checkback status' shows more")
-    parked = sum(group.parked for group in facts.groups)
+    parked = sum(group.parked or 0 for group in facts.groups)
     if parked:
         yield warning("job", f"{parked:,} messages are parked", "decide them: 'checkback parked list'")
 

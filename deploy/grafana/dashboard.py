@@ -35,7 +35,7 @@ def _variables() -> list[dict[str, Any]]:
     source = {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
     return [
         source,
-        _variable("job", "Installation", "label_values(checkback_batch_end_timestamp_seconds, job)"),
+        _variable("job", "Installation", "label_values(checkback_job_info, job)"),
         _variable("group", "Producer group", f"label_values({groups}, group)"),
     ]
 

@@ -76,6 +76,15 @@ class Checkpoint:
             raise self.torn(f"offsets/{batch}")
         return found
 
+    def read_to(self) -> dict[tuple[str, int], int]:
+        """Before which place of each partition all has been taken in by batches that have ended; empty: none has.
+
+        Raises:
+            CheckpointMismatchError: the newest such batch's entry is torn.
+        """
+        committed = self.newest("commits")
+        return {} if committed is None else self.entry(committed).read_to()
+
     def check(self, facts: CheckpointFacts) -> None:
         """Compare a checkpoint with the settings and with Kafka, or write the facts and a query id into a new one.
 

@@ -30,6 +30,16 @@ class Entry:
         """Whether Spark would drop every row of the batch: its ingest time is not after the watermark."""
         return self.time_ms <= self.watermark_ms
 
+    def read_to(self) -> dict[tuple[str, int], int]:
+        """Where the batch ends in each partition of Kafka."""
+        return {
+            (topic, int(partition)): int(offset)
+            for source in self.sources
+            if isinstance(source, dict)
+            for topic, partitions in source.items()
+            for partition, offset in partitions.items()
+        }
+
 
 def read_entry(number: int, content: bytes) -> Entry | None:
     """An entry of the offset log; None when it is torn."""

@@ -40,6 +40,8 @@ class Ends(NamedTuple):
 
     stable: int
     end: int
+    first: int = 0
+    """Where it begins."""
 
 
 class Held(NamedTuple):
@@ -90,7 +92,8 @@ class HeldBackWatch:
     """Looks every 5 s, from :meth:`start` to :meth:`stop`.
 
     ``client`` are settings of a librdkafka client, ``writer`` names who holds a partition back as far as Kafka tells,
-    and ``observe`` is told of each partition how many seconds it has been held back.
+    and ``observe`` is told of each partition how many seconds it has been held back; ``looked`` of each look at all,
+    and ``named`` who holds one back, when that has been asked.
     """
 
     def __init__(
@@ -99,11 +102,15 @@ class HeldBackWatch:
         topics: Iterable[str],
         writer: Callable[[Held], str],
         observe: Callable[[Place, float], None],
+        looked: Callable[[Mapping[Place, Ends]], None] = lambda _found: None,
+        named: Callable[[Place, str], None] = lambda _place, _writer: None,
     ) -> None:
         self._client = dict(client)
         self._topics = list(topics)
         self._writer = writer
         self._observe = observe
+        self._looked = looked
+        self._named = named
         self._held = HeldBack()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="checkback-held-back", daemon=True)
@@ -120,10 +127,14 @@ class HeldBackWatch:
 
     def _watch(self) -> None:
         admin: AdminClient | None = None
-        while not self._stopping.wait(_LOOK_SECONDS):
+        pause = 0.0
+        while not self._stopping.wait(pause):
+            pause = _LOOK_SECONDS
             try:
                 admin = admin or AdminClient(self._client)
-                self.look(read_ends(admin, self._topics), time.monotonic())
+                found = read_ends(admin, self._topics)
+                self._looked(found)
+                self.look(found, time.monotonic())
             except Exception as error:  # noqa: BLE001  (whatever it is, messages are worth more than this look)
                 _LOGGER.debug("Whether partitions are held back cannot be told now: %r", error)
 
@@ -132,11 +143,13 @@ class HeldBackWatch:
         for place, seconds in self._held.look(found, now).items():
             self._observe(place, seconds)
         for held in self._held.warnings(now):
+            writer = self._writer(held)
+            self._named(held.place, writer.strip(" ()"))
             _LOGGER.warning(
                 "partition %d of %s has been held back by an open transaction%s for %.0f s: nothing behind offset %d "
                 "is read before that ends. Nobody may write to this topic in a long Kafka transaction: see "
                 "docs/operations.md.",
-                *(held.place.partition, held.place.topic, self._writer(held), held.seconds, held.offset),
+                *(held.place.partition, held.place.topic, writer, held.seconds, held.offset),
             )
 
 
@@ -149,13 +162,16 @@ def read_ends(admin: AdminClient, topics: Iterable[str]) -> dict[Place, Ends]:
     asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_CALL_SECONDS)
     places = [Place(name, partition.id) for name, answer in asked.items() for partition in answer.result().partitions]
     # This order: what is written in between looks stable too early, and not held back.
-    ends = _ends(admin, places, IsolationLevel.READ_UNCOMMITTED)
-    stable = _ends(admin, places, IsolationLevel.READ_COMMITTED)
-    return {place: Ends(stable[place], ends[place]) for place in ends.keys() & stable.keys()}
+    first = _offsets(admin, places, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)  # type: ignore[no-untyped-call]  # confluent-kafka has no types for it
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # likewise
+    ends = _offsets(admin, places, latest, IsolationLevel.READ_UNCOMMITTED)
+    stable = _offsets(admin, places, latest, IsolationLevel.READ_COMMITTED)
+    known = first.keys() & ends.keys() & stable.keys()
+    return {place: Ends(stable[place], ends[place], first[place]) for place in known}
 
 
-def _ends(admin: AdminClient, places: Iterable[Place], isolation: IsolationLevel) -> dict[Place, int]:
-    latest = {TopicPartition(*place): OffsetSpec.latest() for place in places}  # type: ignore[no-untyped-call]  # PySpark has no types for it
+def _offsets(admin: AdminClient, places: Iterable[Place], which: Any, isolation: IsolationLevel) -> dict[Place, int]:
+    latest = {TopicPartition(*place): which for place in places}
     found = {}
     asked = admin.list_offsets(latest, isolation_level=isolation, request_timeout=_CALL_SECONDS)
     for place, answer in asked.items():

@@ -112,6 +112,7 @@ class RecordBuilder:
             named = (protocol.ID, transaction_id.encode())
             record = Record(topic, partition, key, value, [named, *application_headers(headers)])
             if headers is not None and HELD_MARK in headers:
+                self.counts["committed"] -= 1  # it was counted when it was tried first
                 yield self._tried_again(record, batch.slice(row, 1).to_pylist()[0])
                 continue
             # no call for those that nothing is known of: most of all

@@ -13,9 +13,10 @@ _NAMES = tuple(field.name for field in fields(FlowPoint) if field.name != "time_
 
 
 class Flow:
-    """Adds up what batches did. May be asked by any thread."""
+    """Adds up what batches did. May be asked by any thread; of what was before ``begun_ms`` it knows nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, begun_ms: int = 0) -> None:
+        self._first = begun_ms // STRETCH_MS
         self._lock = threading.Lock()
         self._stretches: dict[int, Counter[str]] = {}
 
@@ -30,10 +31,10 @@ class Flow:
                 del self._stretches[old]
 
     def points(self, now_ms: int) -> tuple[FlowPoint, ...]:
-        """``STRETCHES`` of them, the oldest first, the last one not over yet."""
+        """``STRETCHES`` of them, or those since it was begun, the oldest first, the last one not over yet."""
         last = now_ms // STRETCH_MS
         with self._lock:
             return tuple(
                 FlowPoint(number * STRETCH_MS, **self._stretches.get(number, Counter()))
-                for number in range(last - STRETCHES + 1, last + 1)
+                for number in range(max(last - STRETCHES + 1, self._first), last + 1)
             )

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from checkback.version import __version__
 from state import Tallies
+from status_page.facts import PartitionBacklog
 from streaming.batch import BatchReport
 from streaming.fairness.held_back import Place
 from streaming.observing.bounded import MOST, OTHER, Labels
@@ -148,6 +149,13 @@ class JobMetrics:
                 ("parked_messages", "Messages that wait for an operator"),
             )
         }
+        started = Gauge("checkback_start_timestamp_seconds", "When the job was started, since 1970", registry=registry)
+        started.set_to_current_time()
+        self._running = _LateGauge(
+            "checkback_running_timestamp_seconds",
+            "When the first batch could be begun, since 1970; none before that",
+            registry=registry,
+        )
         self._batches = _BatchMetrics(registry)
         self._waits = Waits()
         registry.register(self._waits)
@@ -174,6 +182,14 @@ class JobMetrics:
     def progress(self, progress: BatchProgress) -> None:
         """Add what Spark says of a batch that has ended."""
         self._batches.add(progress)
+
+    def running(self) -> None:
+        """Batches are begun from now on."""
+        self._running.set_to_current_time()
+
+    def backlog(self, found: Iterable[PartitionBacklog] | None) -> None:
+        """What is not read yet, by partition; None: that is not known."""
+        self._batches.tell_backlog(found)
 
     def state_bytes(self, size: int) -> None:
         """So much is stored."""
@@ -235,6 +251,19 @@ class _Refresh(Collector):
         return iter(())
 
 
+class _LateGauge(Gauge):
+    """Has no sample before it is set: 0 would be wrong."""
+
+    _is_set = False
+
+    def set(self, value: float) -> None:
+        super().set(value)
+        self._is_set = True
+
+    def collect(self) -> Iterable[Metric]:
+        return super().collect() if self._is_set else []
+
+
 class _BatchMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds = Histogram(
@@ -244,21 +273,20 @@ class _BatchMetrics:
             "checkback_batch_phase_seconds", "Time spent in batches, by phase", ["phase"], registry=registry
         )
         self._input = Counter("checkback_records_read", "Records read from half and op topic", registry=registry)
-        self._batch = Gauge("checkback_batch", "Number of the last batch that has ended", registry=registry)
-        self._ended = Gauge(
+        self._batch = _LateGauge("checkback_batch", "Number of the last batch that has ended", registry=registry)
+        self._ended = _LateGauge(
             "checkback_batch_end_timestamp_seconds",
-            "When the last batch ended, or else the job was started, since 1970",
+            "When the last batch ended, since 1970; none before the first has",
             registry=registry,
         )
-        self._ended.set_to_current_time()
         self._backlog = Gauge(
             "checkback_backlog_records",
             "Records of a half or op partition that are not read yet",
             ["topic", "partition"],
             registry=registry,
         )
-        self._segments = Gauge("checkback_state_segments", "Segments that have state", registry=registry)
-        self.state = Gauge("checkback_state_bytes", "Bytes of state, as it is stored", registry=registry)
+        self._segments = _LateGauge("checkback_state_segments", "Segments that have state", registry=registry)
+        self.state = _LateGauge("checkback_state_bytes", "Bytes of state, as it is stored", registry=registry)
 
     def add(self, progress: BatchProgress) -> None:
         facts = progress.facts
@@ -268,6 +296,11 @@ class _BatchMetrics:
         self._input.inc(facts.records)
         self._batch.set(facts.number)
         self._ended.set(facts.ended_ms / 1000)
-        for one in progress.backlog:
-            self._backlog.labels(one.topic, str(one.partition)).set(one.records)
         self._segments.set(progress.segments)
+
+    def tell_backlog(self, found: Iterable[PartitionBacklog] | None) -> None:
+        if found is None:
+            self._backlog.clear()
+            return
+        for one in found:
+            self._backlog.labels(one.topic, str(one.partition)).set(one.records)

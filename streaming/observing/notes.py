@@ -16,21 +16,31 @@ def notes_of(facts: JobFacts) -> JobFacts:
 
 
 def _notes(facts: JobFacts) -> Iterator[str]:
-    since_ms = facts.batch.ended_ms if facts.batch else facts.started_ms
-    still = (facts.now_ms - since_ms) // 1000
-    if still >= _STANDS_STILL_SECONDS:
+    since_ms = facts.batch.ended_ms if facts.batch else facts.running_ms
+    still = 0 if since_ms is None else (facts.now_ms - since_ms) // 1000
+    if since_ms is None:
+        yield _starting(facts)
+    elif still >= _STANDS_STILL_SECONDS:
         what = "No batch has ended" if facts.batch else "The first batch has not ended"
         yield f"{what} for {still} s: messages wait. The job's log says why."
     for held in facts.held_back:
         yield (
-            f"Partition {held.partition} of {held.topic} has been held back by an open Kafka transaction "
-            f"for {held.seconds:.0f} s: what lies behind it waits."
+            f"Partition {held.partition} of {held.topic} has been held back by an open Kafka transaction"
+            f"{f' of {held.writer}' if held.writer else ''} for {held.seconds:.0f} s: what lies behind it waits."
         )
-    behind = sum(one.records for one in facts.backlog)
+    behind = sum(one.records for one in facts.backlog or ())
     if behind >= _BEHIND:
         yield f"The job is {behind:,} records behind."
     for group in facts.groups:
         yield from _of_group(group, known=facts.checks_in_job)
+
+
+def _starting(facts: JobFacts) -> str:
+    said = f"The job is starting, for {(facts.now_ms - facts.started_ms) // 1000} s: nothing is taken in yet."
+    under_way = next((step for step in reversed(facts.steps) if step.seconds is None), None)
+    if under_way is None:
+        return said
+    return f"{said} Now, for {(facts.now_ms - under_way.began_ms) // 1000} s: {under_way.name}."
 
 
 def _of_group(group: GroupFacts, *, known: bool) -> Iterator[str]:
@@ -38,4 +48,5 @@ def _of_group(group: GroupFacts, *, known: bool) -> Iterator[str]:
         yield f"New half messages are rejected: {group.barred}."
     if known and group.waiting and not any(one.state == "well" for one in group.endpoints):
         why = next((one.reason for one in group.endpoints if one.reason), "it has announced none, or they are gone")
-        yield f"No check endpoint of group {group.group} answers ({why}); {group.open:,} of its transactions are open."
+        number = "" if group.open is None else f"; {group.open:,} of its transactions are open"
+        yield f"No check endpoint of group {group.group} answers ({why}){number}."

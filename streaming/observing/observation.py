@@ -6,28 +6,33 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from checkback.protocol import Topics
 from checkback.version import __version__
 from checkers.facts import GroupStanding
 from conf import Settings
 from state import Usage
 from status_page.facts import BatchFacts, EndpointFacts, GroupFacts, HeldBack, JobFacts, OpenOfTopic
+from status_page.words import NO_ENDPOINT, why_unasked
 from streaming.batch import BatchReport, OpenBySegment
 from streaming.fairness.fairness import Standing
-from streaming.fairness.held_back import Place
+from streaming.fairness.held_back import Ends, Place
+from streaming.observing.backlog import Backlog
+from streaming.observing.clock import now_ms as _now_ms
 from streaming.observing.flow import Flow
 from streaming.observing.limits import tell_limits
 from streaming.observing.metrics import JobMetrics, KeptNow, OpenNow
 from streaming.observing.notes import notes_of
 from streaming.observing.open_transactions import OpenTransactions
-from streaming.observing.progress import BatchProgress, batch_progress
+from streaming.observing.progress import BatchProgress, Places, batch_progress
+from streaming.observing.start_up import StartUp
 from streaming.ownership.claim import Owner
 
 _MOST_GROUPS = 1_000
 _MOST_BATCHES = 100
 _NOTHING = Standing(None, None, {})
 
-ChecksStanding = Callable[[], Mapping[str, GroupStanding]]
-"""By producer group. Answers within a second."""
+ChecksStanding = Callable[[], Mapping[str, GroupStanding] | None]
+"""By producer group; None: not known. Answers within a second."""
 _NO_CHECKS = GroupStanding(0, 0, ())
 
 
@@ -39,20 +44,34 @@ class Observation:
         self.metrics = JobMetrics(settings.job.name, self._refresh)
         tell_limits(self.metrics.registry, settings)
         self._open = OpenTransactions()
-        self._flow = Flow()
+        self._started_ms = _now_ms()
+        self._flow = Flow(self._started_ms)
+        topics = Topics(settings.kafka.topic_prefix)
+        self._backlog = Backlog((topics.half, topics.op))
+        self.start_up = StartUp()
         self._lock = threading.Lock()
         self._batches: deque[BatchFacts] = deque(maxlen=_MOST_BATCHES)
         self._last: BatchProgress | None = None
         self._held_back: dict[Place, float] = {}
-        self._started_ms = _now_ms()
+        self._writers: dict[Place, str] = {}
         self._owner: Owner | None = None
         self._standing: Callable[[], Standing] = lambda: _NOTHING
-        self._checks: ChecksStanding = dict
+        self._checks: ChecksStanding = lambda: None
 
     def of(self, owner: Owner, standing: Callable[[], Standing], checks: ChecksStanding | None) -> None:
-        """Whose job it is, and whom to ask about quotas and checks."""
+        """Whose job it is, and whom to ask about quotas and checks; batches are begun from now on."""
         self._owner, self._standing = owner, standing
-        self._checks = checks or dict
+        self._checks = checks or (lambda: None)
+        self.start_up.running()
+        self.metrics.running()
+
+    def read_to(self, places: Places) -> None:
+        """What the checkpoint's batches have taken in."""
+        self._backlog.read_to(places)
+
+    def looked(self, found: Mapping[Place, Ends]) -> None:
+        """Where Kafka's partitions end."""
+        self._backlog.looked(found, time.monotonic())
 
     def batch(self, report: BatchReport) -> None:
         """A batch is written."""
@@ -73,7 +92,9 @@ class Observation:
         with self._lock:
             self._last = found
             self._batches.append(found.facts)
+        self._backlog.read_to(found.read_to)
         self.metrics.progress(found)
+        self.start_up.over()
         return found
 
     def held_back(self, place: Place, seconds: float) -> None:
@@ -84,11 +105,18 @@ class Observation:
                 self._held_back[place] = seconds
             else:
                 self._held_back.pop(place, None)
+                self._writers.pop(place, None)
+
+    def held_back_by(self, place: Place, writer: str) -> None:
+        """Whose open transaction holds a partition back, as far as Kafka says."""
+        with self._lock:
+            self._writers[place] = writer
 
     def _refresh(self) -> None:
         """Let the metrics say how it stands."""
         standing, now_ms = self._standing(), _now_ms()
-        by_topic = sorted(self._open.by_topic().items(), key=lambda one: -one[1][0])
+        by_topic = sorted(self._open.by_topic().items(), key=lambda one: -one[1][0]) if self._open.counted else []
+        self.metrics.backlog(self._backlog.now(time.monotonic()))
         self.metrics.stands(
             [OpenNow(*key, number, max(0, now_ms - oldest) / 1000) for key, (number, oldest) in by_topic],
             [
@@ -102,9 +130,11 @@ class Observation:
     def facts(self) -> JobFacts:
         """How it stands now."""
         settings, standing, now_ms = self._settings, self._standing(), _now_ms()
+        checks = self._checks()
+        known = checks is not None and len(checks) < _MOST_GROUPS
         with self._lock:
             batches, last = tuple(self._batches), self._last
-            held_back = tuple(HeldBack(place.topic, place.partition, s) for place, s in self._held_back.items())
+            held_back = tuple(HeldBack(*place, s, self._writers.get(place, "")) for place, s in self._held_back.items())
         owner = self._owner
         facts = JobFacts(
             job=settings.job.name,
@@ -116,44 +146,48 @@ class Observation:
             checkpoint=settings.job.checkpoint,
             started_ms=self._started_ms,
             now_ms=now_ms,
+            running_ms=self.start_up.running_ms,
+            steps=self.start_up.steps,
             batch=last.facts if last else None,
             batches=batches,
-            backlog=last.backlog if last else (),
+            backlog=self._backlog.now(time.monotonic()),
             held_back=held_back,
             state_bytes=standing.state_bytes,
             counted=self._open.counted,
-            groups=self._groups(standing),
-            flow=self._flow.points(now_ms),
+            groups=self._groups(standing, checks or {}, known=known),
+            flow=self._flow.points(now_ms) if last else (),
             checks_in_job=settings.checks.in_job,
+            endpoints_known=known,
         )
         return notes_of(facts)
 
-    def _groups(self, standing: Standing) -> tuple[GroupFacts, ...]:
-        usages, checks = standing.usages or {}, self._checks()
+    def _groups(
+        self, standing: Standing, checks: Mapping[str, GroupStanding], *, known: bool
+    ) -> tuple[GroupFacts, ...]:
+        usages, counted = standing.usages or {}, self._open.counted
+        nothing = None if standing.usages is None else Usage()
         topics: dict[str, list[OpenOfTopic]] = {}
         for (group, topic), (number, oldest_ms) in self._open.by_topic().items():
             topics.setdefault(group, []).append(OpenOfTopic(topic, number, oldest_ms))
         found = []
         for group in usages.keys() | topics.keys() | checks.keys() | standing.barred.keys():
-            usage = usages.get(group, Usage())
+            usage = usages.get(group, nothing)
             open_now = topics.get(group, [])
             asked = checks.get(group, _NO_CHECKS)
+            endpoints = tuple(EndpointFacts(*one) for one in asked.endpoints)
             found.append(
                 GroupFacts(
                     group=group,
-                    open=sum(one.open for one in open_now),
-                    open_bytes=usage.open_bytes,
-                    delayed=usage.delayed,
-                    parked=usage.parked,
-                    topics=tuple(sorted(open_now, key=lambda one: -one.open)),
-                    endpoints=tuple(EndpointFacts(*one) for one in asked.endpoints),
+                    open=sum(one.open for one in open_now) if counted else None,
+                    open_bytes=usage and usage.open_bytes,
+                    delayed=usage and usage.delayed,
+                    parked=usage and usage.parked,
+                    topics=tuple(sorted(open_now, key=lambda one: -one.open)) if counted else (),
+                    endpoints=endpoints,
+                    unasked=why_unasked(endpoints) if endpoints or not known else NO_ENDPOINT,
                     waiting=asked.waiting,
                     barred=standing.barred.get(group, ""),
                 )
             )
-        found.sort(key=lambda one: (-one.open - one.parked, one.group))
+        found.sort(key=lambda one: (-(one.open or 0) - (one.parked or 0), one.group))
         return tuple(found[:_MOST_GROUPS])
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from status_page.facts import BatchFacts, PartitionBacklog
+from status_page.facts import BatchFacts
 
 _PHASES = {
     "latestOffset": "ask Kafka for its ends",
@@ -29,8 +29,6 @@ class BatchProgress:
     facts: BatchFacts
     read_to: Places
     """Where the next batch begins."""
-    backlog: tuple[PartitionBacklog, ...]
-    """As the ends of the topics were when the batch was begun."""
     segments: int
     """That have state."""
 
@@ -39,15 +37,11 @@ def batch_progress(progress: Mapping[str, Any]) -> BatchProgress:
     """Of a ``StreamingQueryProgress``."""
     took = progress["durationMs"] or {}
     seconds = took.get("triggerExecution", 0) / 1000
-    records = read_to = latest = None
+    records = read_to = None
     for source in progress["sources"]:
         ends = _offsets(source["endOffset"])
         if ends is not None:
-            records, read_to, latest = source["numInputRows"], ends, _offsets(source["latestOffset"])
-    backlog = tuple(
-        PartitionBacklog(*place, max(0, end - (read_to or {}).get(place, 0)))
-        for place, end in sorted((latest or {}).items())
-    )
+            records, read_to = source["numInputRows"], ends
     facts = BatchFacts(
         number=int(progress["batchId"]),
         ended_ms=_began_ms(progress["timestamp"]) + int(took.get("triggerExecution", 0)),
@@ -57,7 +51,7 @@ def batch_progress(progress: Mapping[str, Any]) -> BatchProgress:
         records_per_second=(records or 0) / seconds if seconds else 0.0,
     )
     segments = sum(operator["numRowsTotal"] for operator in progress["stateOperators"])
-    return BatchProgress(facts, read_to or {}, backlog, segments)
+    return BatchProgress(facts, read_to or {}, segments)
 
 
 def _began_ms(text: str) -> int:

@@ -34,8 +34,11 @@ class Serving:
         """Where it is, or will be; empty: nowhere."""
         return self._server.url if self._port else ""
 
-    def start(self) -> None:
-        """Serve, from now on or already; try again later when the port cannot be had, which is said."""
+    def start(self, *, early: bool = False) -> None:
+        """Serve, from now on or already; try again later when the port cannot be had, which is said.
+
+        ``early``: the job is starting, and what has the port may be the run that it takes over: nothing is said.
+        """
         now = time.monotonic()
         if self._served or not self._port or now < self._next:
             return
@@ -48,6 +51,8 @@ class Serving:
         if self._served:
             self._transactions.start()
             _LOGGER.info("Status page and metrics: %s", self.url)
+        elif early:
+            self._next = 0.0
         elif why != self._said:
             self._said = why
             _LOGGER.warning(

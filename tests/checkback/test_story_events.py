@@ -75,7 +75,7 @@ def test_a_check() -> None:
     key, value, headers = request.to_record()
     found = event(Record(TOPICS.check, 1, 2, 7, key, value, tuple(headers)))
     assert (found.kind, found.half, found.attempt, found.check_max) == (EventKind.CHECK, HALF, 3, 15)
-    assert said(found) == "check asked, attempt 3 of 15"
+    assert said(found) == "check requested, for attempt 3 of 15"
 
 
 def test_what_is_parked_and_what_became_of_it() -> None:

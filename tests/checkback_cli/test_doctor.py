@@ -12,7 +12,7 @@ from checkback.protocol import Topics
 from checkback.topic_facts import TopicFacts, faults
 from checkback_cli.doctor.brokers import broker_settings, features, lacking_rights, off_by
 from checkback_cli.doctor.checkpoint import about_checkpoint, mismatches, same_id
-from checkback_cli.doctor.endpoints import connect, gone, live_endpoints
+from checkback_cli.doctor.endpoints import connect, gone, live_endpoints, unasked
 from checkback_cli.doctor.finding import Level
 from checkback_cli.doctor.job import about_port, of_facts
 from checkback_cli.doctor.machine import about_jars, about_java, about_packages, local_folder, room, scratch, unfitting
@@ -188,6 +188,12 @@ def test_a_checkpoint_elsewhere_is_not_looked_at() -> None:
     settings = Settings.model_validate({"job": {"checkpoint": "s3a://bucket/x"}})
     assert levels(about_checkpoint(settings, None, {})) == [Level.WARNING]
     assert local_folder("file:///data/x") == local_folder("file:/data/x") == Path("/data/x")
+
+
+def test_a_group_that_waits_and_never_announced_itself_is_named() -> None:
+    (found,) = unasked({"never": 20_000, "well": 1}, {"well": ["http://a/"]})
+    assert (found.level, found.about) == ("wrong", "endpoints")
+    assert found.said.startswith("group never has 20,000 transactions in doubt and no live endpoint")
 
 
 def test_endpoints_that_are_live_and_groups_that_are_gone() -> None:

@@ -15,7 +15,9 @@ import typer
 from typer.testing import CliRunner, Result
 
 from checkback import protocol
+from checkback.announced import Announced
 from checkback.exceptions import CheckbackError
+from checkback.in_doubt import InDoubt
 from checkback.message_json import pack
 from checkback.protocol import Action, HalfPosition, Message, Source
 from checkback.record_ranges import Limits
@@ -23,6 +25,8 @@ from checkback.story import story_of
 from checkback.story_standing import Stand
 from checkback.topic_reading import reading_consumer, records_as_they_come
 from checkback_cli import app, decide
+from checkback_cli.in_doubt import counts_by_reason, known_groups
+from status_page.words import NO_ENDPOINT
 from tests.checkback_cli.facts_made import bodies, page
 from tests.job_records import JobRecords, now_ms
 from tests.place import Place, wait_until
@@ -83,10 +87,25 @@ def test_transactions_in_doubt_are_listed_the_oldest_first(written: JobRecords) 
     assert [row[0] for row in shown] == ["old", "young"]
     assert shown[0][1:7] == ["shop", written.place.real_topic, str(old), "2 h 5 min", "3 of 15", "unknown"]
     assert shown[0][7].startswith(("in 59 min", "in 1 h"))
+    assert {row[8] for row in shown} == {f"Nobody can be asked; {NO_ENDPOINT}"}
     assert [row[0] for row in lines("open", "--older-than", "10m")] == ["old"]
     assert [row[0] for row in lines("open", "--limit", "1")] == ["old"]
     (one,) = objects("open", "--topic", written.place.real_topic, "--older-than", "1h")
     assert (one["half"], one["next_check_ms"]) == (str(old), due)
+
+
+def test_what_is_in_doubt_is_counted_by_reason() -> None:
+    rows = [
+        InDoubt("a", "shop", "t", HalfPosition(0, 1), 1, 15, 0, 0),
+        InDoubt("b", "shop", "t", HalfPosition(0, 2), 1, 15, 0, 0),
+    ]
+    heard = [Announced("shop", "i", "http://a:1/", 1_000)]
+    (gone,) = known_groups({"shop"}, heard, {}, 120_000, 301_000)
+    assert list(counts_by_reason(rows, {"shop": gone})) == [
+        "2 of group shop: Nobody can be asked; endpoint skipped: no heartbeat for 5 min."
+    ]
+    (live,) = known_groups({"shop"}, heard, {}, 120_000, 61_000)
+    assert not live.unasked
 
 
 def test_a_story_from_half_message_to_delivery(written: JobRecords) -> None:
@@ -104,9 +123,9 @@ def test_a_story_from_half_message_to_delivery(written: JobRecords) -> None:
     assert (story["stands"], story["why"], story["half"]) == ("delivered", place, str(half))
     assert [event["what"] for event in story["events"]] == [
         f"half message of 1 byte for {written.place.real_topic}",
-        "check asked, attempt 1 of 15",
-        "unreachable by check",
-        "check asked, attempt 2 of 15",
+        "check requested, for attempt 1 of 15",
+        "unreachable by check, uses up no attempt",
+        "check requested, for attempt 2 of 15",
         "commit by check",
         "rollback by operator",
         f"refused, the rollback by operator at {refused}",

@@ -13,6 +13,7 @@ from checkback.protocol import HalfPosition
 from checkback_cli import app
 from checkback_cli.groups import cells, from_topics
 from checkback_cli.status import summary
+from status_page.facts import StepFacts
 from tests.checkback_cli.facts_made import FACTS, NOW, bodies, page
 
 
@@ -35,10 +36,17 @@ def test_what_is_to_be_known_first_comes_first() -> None:
 
 
 def test_of_a_job_that_has_just_started_it_says_what_is_not_known() -> None:
-    said = dict(summary(replace(FACTS, batch=None, counted=False, flow=(), backlog=(), held_back=(), notes=())))
+    steps = (StepFacts("read the checkpoint", NOW - 9_000, 2.0), StepFacts("take over", NOW - 7_000))
+    young = replace(FACTS, started_ms=NOW - 60_000, steps=steps, batch=None, flow=(), backlog=None, counted=False)
+    lines = list(summary(young))
+    said = dict(lines)
     assert said["last batch"] == "none has ended yet"
-    assert said["open"].endswith("those of before are counted within some minutes of it")
-    assert (said["flow now"], said["backlog"]) == ("nothing", "0 records")
+    assert [line for name, line in lines if name == "start-up"] == [
+        "read the checkpoint: 2 s",
+        "take over: for 7 s, under way",
+    ]
+    assert said["open"] == "not known yet: it is counted within some minutes of the start"
+    assert {said[name] for name in ("flow now", "since start", "backlog", "parked")} == {"not known yet"}
 
 
 def test_a_job_that_answers_is_shown() -> None:

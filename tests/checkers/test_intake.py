@@ -1,6 +1,7 @@
 """Reading and committing, with a Kafka that goes away and comes back. The clients are fakes."""
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -195,7 +196,21 @@ def test_all_announcements_that_are_there_are_heard_first(scene: Scene) -> None:
     key, value = Announcement("orders", "a", "http://x/", 0).to_record()
     scene.registry.records = [Record(0, key, value), Record(1, None, b"no key"), Record(2, key, None)]
     scene.intake.know_endpoints(threading.Event())
-    assert scene.heard == [(key, value), (key, None)]
+    assert [one[:2] for one in scene.heard] == [(key, value), (key, None)]
+
+
+def test_announcements_from_before_are_as_old_as_kafka_says_and_later_ones_are_new(scene: Scene) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    scene.registry.records = [
+        Record(0, b"a", b"v", timestamp=now_ms - 5_000),
+        Record(1, b"b", b"v", timestamp=now_ms - 240_000),
+    ]
+    scene.intake.know_endpoints(threading.Event())
+    assert [key for key, _, _ in scene.heard] == [b"b", b"a"], "in the order of time"
+    assert [age // 1_000 for _, _, age in scene.heard] == [240, 5]
+    scene.registry.records.append(Record(2, b"c", b"v", timestamp=now_ms - 60_000))
+    scene.intake._listen()
+    assert scene.heard[2] == (b"c", b"v", 0), "a clock that is off hides no endpoint"
 
 
 def test_checks_of_a_group_that_is_away_wait_and_are_asked_when_it_is_back(scene: Scene) -> None:

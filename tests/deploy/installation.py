@@ -124,8 +124,8 @@ class Installation:
         ended_ms = int((time.time() - doing.ended_seconds_ago) * 1000)
         facts = BatchFacts(self._batches, ended_ms, 0.4, dict.fromkeys(PHASES, 0.06), sum(doing.counts.values()))
         behind = doing.backlog + doing.backlog_grows * self._batches
-        backlog = tuple(PartitionBacklog(topic, 0, behind // 2) for topic in ("cb.half", "cb.op"))
-        return BatchProgress(facts, {}, backlog, 7)
+        self._metrics.backlog(PartitionBacklog(topic, 0, behind // 2) for topic in ("cb.half", "cb.op"))
+        return BatchProgress(facts, {}, 7)
 
     def _ask_endpoints(self) -> None:
         for result, number in self._doing.checks.items():

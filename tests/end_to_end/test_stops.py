@@ -290,7 +290,7 @@ def test_a_signal_while_it_starts_ends_it_at_once(place: Place, number: int, *, 
     command = [sys.executable, "-m", "checkback", "run"]
     job = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert job.stdout is not None
-    assert b"Starting Spark" in job.stdout.readline()
+    assert b"Starting on Spark" in job.stdout.readline()
     if spark_is_there:  # and has put a handler of its own in the place of ours
         wait_until(lambda: checkpoint.exists() and any(checkpoint.iterdir()), 60, "a file of the checkpoint")
     job.send_signal(number)

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from status_page import charts
-from status_page.facts import BatchFacts, FlowPoint, HeldBack, JobFacts, PartitionBacklog
+from status_page.facts import BatchFacts, FlowPoint, GroupFacts, HeldBack, JobFacts, PartitionBacklog, StepFacts
 from status_page.index import Total
+from status_page.overview import all_groups, unasked
 from status_page.verdicts import Level, Verdict, verdicts
+from status_page.words import NO_ENDPOINT
 from tests.status_page.browser import NOW_MS, FixedView
 
 BATCH = BatchFacts(7, NOW_MS - 500, 0.4, records=100, records_per_second=250.0)
@@ -15,7 +17,7 @@ NONE = Total(0)
 
 
 def facts(**given: Any) -> JobFacts:
-    return FixedView(**{"batch": BATCH, **given}).facts()
+    return FixedView(**{"batch": BATCH, "backlog": (), **given}).facts()
 
 
 def answers(in_doubt: Total = NONE, oldest_ms: int | None = None, parked: Total = NONE, **given: Any) -> list[Verdict]:
@@ -35,13 +37,15 @@ def test_a_job_that_is_well_says_so_four_times() -> None:
         (Level.WELL, "Nothing"),
         (Level.WELL, "No"),
     ]
-    assert found[0].detail == "20 half messages and 18 commits a minute, over the last 5 min."
+    assert found[0].detail == "20 half messages and 18 commits a minute, since the start, 1 min ago."
 
 
 @pytest.mark.parametrize(
     ("given", "level", "answer"),
     [
         ({"batch": None}, Level.LOOK, "Starting"),
+        ({"batch": None, "running_ms": NOW_MS - 59_000}, Level.LOOK, "Starting"),
+        ({"batch": None, "running_ms": NOW_MS - 61_000}, Level.ACT, "No"),
         ({"batch": BatchFacts(7, NOW_MS - 61_000, 1.0)}, Level.ACT, "No"),
         ({}, Level.WELL, "Quiet"),
     ],
@@ -51,10 +55,36 @@ def test_whether_transactions_flow(given: dict[str, Any], level: Level, answer: 
     assert (found.level, found.answer) == (level, answer)
 
 
+def test_nothing_is_green_while_it_is_not_known() -> None:
+    step = StepFacts("start Java and Spark", NOW_MS - 132_000)
+    found = verdicts(facts(batch=None, backlog=None, steps=(step,)), NONE, None, NONE, complete=False)
+    assert [(one.level, one.answer) for one in found] == [
+        (Level.LOOK, "Starting"),
+        (Level.LOOK, "Not known yet"),
+        (Level.LOOK, "Not known yet"),
+        (Level.LOOK, "Not known yet"),
+    ]
+    assert found[0].detail == ("No batch has ended yet; started 1 min ago. Now, for 2 min 12 s: start Java and Spark.")
+    unread = answers(batch=None, backlog=(PartitionBacklog("cb.half", 0, 20_000),))[3]
+    assert (unread.level, unread.answer) == (Level.LOOK, "Yes")
+    assert answers(batch=None, backlog=())[3].level == Level.LOOK
+
+
 def test_what_is_in_doubt_for_long_needs_a_look() -> None:
     young, old = answers(Total(3), NOW_MS - 599_000)[1], answers(Total(1), NOW_MS - 600_000)[1]
     assert (young.level, young.answer, young.link) == (Level.WELL, "3", "/transactions")
     assert (old.level, old.detail) == (Level.LOOK, "It was taken in 10 min ago.")
+
+
+def test_a_group_with_some_in_doubt_and_nobody_to_ask_is_red() -> None:
+    view = facts(endpoints_known=True, groups=(GroupFacts("well"),))
+    stuck = unasked(view, {"well": 3, "never": 20_000, "over": 0})
+    assert stuck == {"never": NO_ENDPOINT}
+    found = verdicts(view, Total(20_003), NOW_MS - 1_000, NONE, unasked=stuck)[1]
+    assert found.level == Level.ACT
+    assert found.detail.startswith(f"Nobody of group never can be asked: {NO_ENDPOINT}.")
+    assert [one.group for one in all_groups(view, {"never": 1})] == ["well", "never"]
+    assert not unasked(facts(), {"never": 20_000}), "endpoints of other processes are not known here"
 
 
 def test_anything_parked_needs_somebody() -> None:
@@ -74,6 +104,8 @@ def test_whether_the_job_is_behind() -> None:
     assert standing.detail == "200 records to be taken in: nothing is taken in at present."
     held = answers(held_back=(HeldBack("cb.op", 3, 40.0), HeldBack("cb.op", 4, 90.0)))[3]
     assert held.detail == "Somebody's open Kafka transaction has hidden partition 4 of cb.op for 1 min 30 s."
+    named = answers(held_back=(HeldBack("cb.op", 3, 40.0, "producer 7, transactional id 'x'"),))[3]
+    assert named.detail.endswith("for 40 s: it is of producer 7, transactional id 'x'.")
 
 
 def test_a_chart_says_in_words_what_it_shows() -> None:

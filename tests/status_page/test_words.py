@@ -88,4 +88,17 @@ WELL = EndpointFacts("http://b", "well")
     ],
 )
 def test_why_a_transaction_is_in_doubt(row: InDoubt, endpoints: tuple[EndpointFacts, ...], said: str) -> None:
-    assert words.why_in_doubt(row, GroupFacts("orders", endpoints=endpoints), NOW_MS) == said
+    assert words.why_in_doubt(row, GroupFacts("orders", endpoints=endpoints)) == said
+
+
+def test_a_group_without_an_endpoint_is_the_reason_at_once() -> None:
+    row = doubtful(last_answer="", attempt=1, asked_ms=NOW_MS)
+    assert words.why_in_doubt(row, GroupFacts("orders", unasked=words.NO_ENDPOINT)) == (
+        "Nobody can be asked; no endpoint: none has announced itself, and the settings name none"
+    )
+
+
+def test_a_try_at_which_nobody_was_reached_is_no_attempt() -> None:
+    assert words.said_attempts(doubtful(last_answer="unreachable", attempt=1)) == "not asked yet: nobody reachable"
+    assert words.said_attempts(doubtful(last_answer="unreachable", attempt=3)) == "asked 2 of 15: nobody reachable"
+    assert words.said_attempts(doubtful()) == "3 of 15"

@@ -44,11 +44,14 @@ def test_all_results_of_a_group_are_there_once_it_is() -> None:
     assert found == {"asked": 3, "commit": 0, "rollback": 0, "unknown": 0, "unreachable": 0}
 
 
-def test_a_job_without_a_batch_counts_from_its_start() -> None:
+def test_a_job_without_a_batch_says_when_it_was_started_and_runs() -> None:
     before = time.time()
-    ended = JobMetrics("job").registry.get_sample_value("checkback_batch_end_timestamp_seconds")
-    assert ended is not None
-    assert before - 1 <= ended <= time.time()
+    metrics = JobMetrics("job")
+    sample = metrics.registry.get_sample_value
+    assert sample("checkback_batch_end_timestamp_seconds") is None
+    assert before - 1 <= (sample("checkback_start_timestamp_seconds") or 0) <= time.time()
+    metrics.running()
+    assert before - 1 <= (sample("checkback_running_timestamp_seconds") or 0) <= time.time()
 
 
 def test_no_label_is_one_that_prometheus_gives_itself() -> None:

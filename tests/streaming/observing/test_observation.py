@@ -12,6 +12,8 @@ from conf import Settings
 from state import SUM, WAIT_EDGES_MS, Collector, OpenOf, Tally
 from status_page.facts import EndpointFacts, GroupFacts, HeldBack, JobFacts, PartitionBacklog
 from streaming.batch import BatchReport
+from streaming.fairness.held_back import Ends, Place
+from streaming.observing.backlog import Backlog
 from streaming.observing.bounded import OTHER, Labels
 from streaming.observing.flow import STRETCH_MS, STRETCHES, Flow
 from streaming.observing.metrics import JobMetrics, KeptNow, OpenNow
@@ -54,7 +56,6 @@ def test_what_spark_says_of_a_batch() -> None:
     assert found.facts.ended_ms == 1795426200750
     assert found.facts.phases == {"write offsets": 0.02, "evaluate and write": 0.4}
     assert found.read_to[("cb.half", 0)] == 20
-    assert {(one.topic, one.partition): one.records for one in found.backlog if one.records} == {("cb.half", 0): 30}
     assert found.segments == 3
 
 
@@ -169,16 +170,74 @@ def test_the_facts_of_a_job() -> None:
     assert observation.metrics.registry.get_sample_value("checkback_open_transactions", labels) == 1
 
 
+def test_before_the_first_batch_nothing_is_said_that_rests_on_it() -> None:
+    observation = Observation(Settings())
+    step = observation.start_up.step
+    step("start Java and Spark")
+    facts = observation.facts()
+    assert (facts.running_ms, facts.backlog, facts.flow, facts.batch) == (None, None, (), None)
+    assert "Now, for 0 s: start Java and Spark" in facts.notes[0]
+    sample = observation.metrics.registry.get_sample_value
+    for name in ("batch", "batch_end_timestamp_seconds", "running_timestamp_seconds", "state_bytes", "state_segments"):
+        assert sample(f"checkback_{name}") is None
+    ends = {Place("cb.half", 0): Ends(20_050, 20_050, 10), Place("cb.later", 0): Ends(9, 9)}
+    observation.looked(ends)
+    assert observation.facts().backlog is None, "where the query stands is not known"
+    observation.read_to({("cb.half", 0): 50})
+    assert observation.facts().backlog == (PartitionBacklog("cb.half", 0, 20_000),)
+    assert sample("checkback_backlog_records", {"topic": "cb.half", "partition": "0"}) == 20_000
+    step("evaluate and write the first batch")
+    (first, second) = observation.facts().steps
+    assert (first.seconds is None, second.seconds) == (False, None)
+
+
+def test_after_a_restart_what_is_open_is_not_known_until_it_is_counted() -> None:
+    observation = Observation(Settings())
+    observation.batch(BatchReport(7, 3, 0, Counter(half=4), still_open={ONE: {ORDERS: OpenOf(1, 100)}}))
+    (group,) = observation.facts().groups
+    assert (group.open, group.delayed, group.parked, group.oldest_ms) == (None, None, None, None)
+    labels = dict(zip(("group", "topic"), ORDERS, strict=True))
+    sample = observation.metrics.registry.get_sample_value
+    assert sample("checkback_open_transactions", labels) is None
+    observation.counted({ONE: {ORDERS: OpenOf(1, 100)}, TWO: {ORDERS: OpenOf(2, 50)}})
+    assert observation.facts().groups[0].open == 3
+    assert sample("checkback_open_transactions", labels) == 3
+
+
+def test_who_holds_a_partition_back_is_said_as_long_as_it_is() -> None:
+    observation, place = Observation(Settings()), Place("cb.op", 3)
+    observation.held_back(place, 15.0)
+    observation.held_back_by(place, "producer 7")
+    assert observation.facts().held_back == (HeldBack("cb.op", 3, 15.0, "producer 7"),)
+    observation.held_back(place, 0.0)
+    observation.held_back(place, 5.0)
+    assert observation.facts().held_back == (HeldBack("cb.op", 3, 5.0),)
+
+
+def test_a_backlog_is_what_kafka_has_and_the_query_has_not() -> None:
+    backlog = Backlog(["cb.half"])
+    backlog.looked({Place("cb.half", 0): Ends(5, 9, 3)}, 10.0)
+    backlog.read_to({})
+    assert backlog.now(11.0) == (PartitionBacklog("cb.half", 0, 6),), "a new checkpoint begins where the topic does"
+    backlog.read_to({("cb.half", 0): 12})
+    assert backlog.now(11.0) == (PartitionBacklog("cb.half", 0, 0),), "Kafka's end was looked at before that"
+    assert backlog.now(41.0) is None, "nobody has looked for long"
+
+
 def facts(**changed: Any) -> JobFacts:
     names = ("job", "version", "run", "host", "kafka", "topic_prefix", "checkpoint")
-    given: dict[str, Any] = {**dict.fromkeys(names, "x"), "started_ms": 0, "now_ms": 1_000, **changed}
+    times = {"started_ms": 0, "running_ms": 500, "now_ms": 1_000}
+    given: dict[str, Any] = {**dict.fromkeys(names, "x"), **times, **changed}
+    if "now_ms" in changed and "running_ms" not in changed:
+        given["running_ms"] = None
     return JobFacts(**given)
 
 
 @pytest.mark.parametrize(
     ("changed", "note"),
     [
-        ({"now_ms": 61_000}, "The first batch has not ended for 61 s"),
+        ({"now_ms": 200_000, "running_ms": 139_000}, "The first batch has not ended for 61 s"),
+        ({"now_ms": 148_000}, "The job is starting, for 148 s: nothing is taken in yet."),
         (
             {"held_back": (HeldBack("cb.op", 3, 40.0),)},
             "Partition 3 of cb.op has been held back by an open",

@@ -1,0 +1,8 @@
+"""The wall clock, for what people are shown."""
+
+import time
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
