@@ -206,7 +206,7 @@ class Partitions:
         starts: dict[Place, Start] = {}
         for place in ours:
             work = self.works[place]
-            before = work.at(offsets[place], self._here(place, work.kept))
+            before = work.at(offsets[place], self._here(place, work.kept), with_done=True)
             starts[place] = go_on(place, before, limits[place], self._setting(place), made_again=made_again)
             _LOGGER.error("%s", starts[place].said)
         self._begin_at({place: one.stored for place, one in starts.items()})

@@ -341,9 +341,12 @@ class PartitionWork:
         endings = endings._replace(running=False) if leaving else endings
         return encode(position, done, endings, topics=self._rules.topics(), kept=self.kept)
 
-    def at(self, offset: int, kept: Kept) -> Stored:
-        """What to store where it goes on at another offset."""
-        return encode(offset, (), topics=self._rules.topics(), kept=kept)
+    def at(self, offset: int, kept: Kept, *, with_done: bool = False) -> Stored:
+        """What to store where it goes on at another offset. ``with_done``: with what is done behind it."""
+        with self._lock:
+            position, done = self.window.done_ahead()
+        behind = done if with_done and position == offset else ()
+        return encode(offset, behind, topics=self._rules.topics(), kept=kept)
 
     def count(self, *, retried: int = 0, dead: int = 0, given_up: int = 0) -> None:
         """What has become of messages that have failed."""

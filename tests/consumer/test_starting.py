@@ -277,3 +277,12 @@ def test_what_was_done_ahead_was_not_skipped() -> None:
 def test_of_a_log_that_was_cut_off_nobody_knows_what_was_skipped() -> None:
     found = go_on(ORDERS, encode(40, ()), Limits(1_000_000, 2_000_000), WhenOffsetIsGone.EARLIEST, made_again=True)
     assert (found.stored.offset, found.skipped) == (1_000_000, 0)
+
+
+def test_what_a_reader_before_had_done_ahead_was_not_skipped() -> None:
+    kafka = FakeKafka(stored_offsets={ORDERS: encode(0, [range(1, 3)])})
+    kafka.write("orders", b"0", b"1", b"2", b"3", b"4")
+    kafka.first[ORDERS] = 4
+    with points(kafka, seen := Recording()) as consumer:
+        soon(lambda: seen.values == [b"4"])
+        assert consumer.figures().topics["orders"].skipped == 2
