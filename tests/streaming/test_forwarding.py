@@ -19,6 +19,7 @@ from streaming.brokers import bounded
 from streaming.brokers.client import SinkSettings
 from streaming.forwarding import Forwarder
 from streaming.kafka_sink import transaction
+from streaming.later_clients import LaterClients
 from tests.by_hand import NOT_UTF_8, Record, write_by_hand
 from tests.place import HALF_PARTITIONS, Place, wait_until
 
@@ -187,7 +188,7 @@ def test_who_is_fenced_within_a_call_goes_on_too(place: Place, monkeypatch: pyte
 def test_what_nobody_has_thought_of_ends_the_job_and_not_the_thread_alone(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forwarding._Clients, "begin", lambda *_: 1 / 0)
+    monkeypatch.setattr(LaterClients, "begin", lambda *_: 1 / 0)
     forwarder = forwarder_of(place)
     forwarder.start()
     wait_until(lambda: ends(forwarder), what="its end")
