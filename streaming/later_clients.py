@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # not re-exported
 
 from checkback import protocol
 from checkback.confluent_headers import headers_of
@@ -114,7 +114,7 @@ class LaterClients:
         topic = self._topics[self._name]
         places = [TopicPartition(self._name, number) for number in range(topic.partitions)]
         self._consumer.list_topics(self._name, timeout=_CALL_SECONDS)  # else it may not know a new one for a minute
-        bounds = [Bounds(*self._consumer.get_watermark_offsets(place, _CALL_SECONDS)) for place in places]
+        bounds = self._bounds(places)
         found = retrying(_CALL_SECONDS)(committed, self._consumer, places)
         stored = [StoredOffset.of(one) for one in found]
         remembered = memory.remembers_later(topic.id)
@@ -186,6 +186,14 @@ class LaterClients:
             transaction.commit(offsets, membership)
         except KafkaException as error:
             raise transaction.failed(error.args[0], offsets, membership) from error
+
+    def _bounds(self, places: Sequence[TopicPartition]) -> list[Bounds]:
+        """With the log's end, which --to-latest stores; the reader's own is before a transaction that is open."""
+        firsts = [self._consumer.get_watermark_offsets(place, _CALL_SECONDS)[0] for place in places]
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call] # as it is
+        asked = self._admin.list_offsets(dict.fromkeys(places, latest), request_timeout=_CALL_SECONDS)
+        ends = {place.partition: int(answer.result().offset) for place, answer in asked.items()}
+        return [Bounds(first, ends[place.partition]) for first, place in zip(firsts, places, strict=True)]
 
     def _new_transaction(self) -> KafkaTransaction:
         topics = self._settings.topics

@@ -364,6 +364,31 @@ def test_a_log_that_ends_before_what_was_moved_stops_the_job(place: Place) -> No
     assert "lost records at the end" in str(ended_by(stopped))
 
 
+def test_an_operator_may_pass_over_what_is_not_committed_yet(place: Place) -> None:
+    """As --to-latest does: to the end of the log, behind what readers of committed records see as its end."""
+    memory = Remembering()
+    with moving(place, memory):
+        write(place, b"one")
+        wait_until(lambda: len(halves(place)) == 1)
+    producer = transactional(place, f"{place.topics.prefix}open")
+    producer.begin_transaction()
+    producer.produce(place.topics.later, b"never", b"key", 1)
+    producer.flush(20)
+    write(place, b"neither")
+    set_by_hand(place, 1, log_end(place, 1))
+    with moving(place, memory):
+        write(place, b"two")
+        producer.commit_transaction(20)
+        wait_until(lambda: halves(place) == [b"one", b"two"])
+
+
+def log_end(place: Place, number: int) -> int:
+    group = {"group.id": place.topics.later, "bootstrap.servers": place.bootstrap_servers}
+    with closing(Consumer({**group, "isolation.level": "read_uncommitted"})) as consumer:
+        _, end = consumer.get_watermark_offsets(TopicPartition(place.topics.later, number), timeout=10)
+        return int(end)
+
+
 def test_what_retention_removes_is_passed_over(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     memory = Remembering()
     with moving(place, memory):
