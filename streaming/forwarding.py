@@ -26,7 +26,8 @@ from streaming.brokers.producers import StuckError, error_code
 from streaming.headers import Headers
 from streaming.heads import head_of
 from streaming.kafka_sink.transaction import FENCED, TOO_LARGE, RefusedError
-from streaming.later_clients import TRANSACTION_MS, ChangedError, LaterClients, Memory, Retry, transactional_id
+from streaming.later_clients import TRANSACTION_MS, ChangedError, LaterClients, Memory, Place, Retry, transactional_id
+from streaming.later_portions import MOST_AT_ONCE, after_failing, after_success
 from streaming.record import RANDOM_OR_KEYED, Record
 
 _LOGGER = logging.getLogger(__name__)
@@ -46,11 +47,19 @@ _NOT_ALLOWED = frozenset(
 )
 
 
+class _AgainError(Exception):
+    """Records were refused, and nothing was moved."""
+
+
 class Forwarder:
     """A thread that reads ``cb.later`` as the group ``<prefix>later``, until it is stopped.
 
     Kafka may go away and come back, and end a transaction that this machine has slept through. Another one on the same
     topics, of a job that has taken over, ends this one: ``refuse_another`` raises TakenOverError then.
+
+    After a transaction that failed nothing that was read is written again: meanwhile another job may have moved it. All
+    begins anew with the question whether there is one, with clients that fence it, and with the offsets that are stored
+    then. What is kept is only how many to try, and which topics have refused a record.
     """
 
     def __init__(self, settings: SinkSettings, memory: Memory, refuse_another: Callable[[], None]) -> None:
@@ -60,6 +69,9 @@ class Forwarder:
         self._stopping = threading.Event()
         self._failure: CheckbackError | None = None
         self._outage = Outage("moving cb.later", lambda: time_ns() // 1_000_000)
+        self._at_once = MOST_AT_ONCE
+        self._refusals: dict[Place, dict[str, str]] = {}
+        """Topics that have refused a record, and why; of records that were not moved yet."""
         self._thread = threading.Thread(target=self._run, name="checkback-later", daemon=True)
         self.moved = 0
         """Records so far."""
@@ -91,6 +103,8 @@ class Forwarder:
                 self._refuse_another()
                 with LaterClients(self._settings) as clients:
                     self._move(clients)
+            except _AgainError:
+                continue
             except ChangedError:
                 _LOGGER.warning("%s was made again, or has more partitions.", self._settings.topics.later)
             except (KafkaException, StuckError, TransactionTimeoutError) as error:
@@ -110,7 +124,7 @@ class Forwarder:
         clients.begin(self._memory)
         renewal_at = monotonic() + _RENEWAL_SECONDS
         while not self._stopping.is_set():
-            records = clients.read()
+            records = clients.read(self._at_once)
             if records:
                 self._write(clients, records)
                 self.moved += len(records)
@@ -120,42 +134,40 @@ class Forwarder:
                 renewal_at = monotonic() + _RENEWAL_SECONDS
 
     def _write(self, clients: LaterClients, records: Sequence[Retry]) -> None:
-        """In halves, down to single ones, where one is refused: too large together is not too large."""
-        try:
-            clients.write(records, [self._moved(clients, record, {}) for record in records])
-        except RefusedError:
-            clients.renew_producer()
-            if len(records) == 1:
-                self._write_refused(clients, records[0])
-                return
-            middle = len(records) // 2
-            self._write(clients, records[:middle])
-            self._write(clients, records[middle:])
-
-    def _write_refused(self, clients: LaterClients, record: Retry) -> None:
-        """Where it is taken.
+        """Of many that are refused, fewer are tried next, down to single ones: too large together is not too large.
 
         Raises:
-            OwnTopicError: no topic takes it, nor its head.
+            _AgainError: nothing was moved; it can be tried at once.
+            OwnTopicError: no topic takes a record, nor its head.
         """
-        refused: dict[str, str] = {}
-        while True:
-            moved = self._moved(clients, record, refused)
-            try:
-                clients.write([record], [moved])
-            except RefusedError as error:
-                cause = error.topics.get(moved.topic, error.cause)
-                if cause.code() not in _OF_THE_RECORD:
-                    raise KafkaException(cause) from error
-                if moved.topic == self._settings.topics.rejected and moved.topic in refused:
-                    raise OwnTopicError(
-                        f"A record of {self._settings.topics.later} can be put nowhere: {'; '.join(refused.values())}. "
-                        "Correct those topics ('checkback topics create')."
-                    ) from error
-                refused[moved.topic] = f"{moved.topic} does not take it ({cause.str()})"
-                clients.renew_producer()
-            else:
-                return
+        refusals = [self._refusals.get(clients.place(record), {}) for record in records]
+        moved = [self._moved(clients, record, refused) for record, refused in zip(records, refusals, strict=True)]
+        began = monotonic()
+        try:
+            clients.write(records, moved)
+        except (RefusedError, KafkaException, TransactionTimeoutError) as error:
+            self._at_once = after_failing(len(records))
+            if isinstance(error, RefusedError):
+                if len(records) == 1:
+                    self._note_refusal(clients.place(records[0]), moved[0].topic, error)
+                raise _AgainError from error
+            raise
+        if not any(refusals):  # else the next one is often refused, too
+            self._at_once = after_success(self._at_once, (monotonic() - began) * 1000 / TRANSACTION_MS)
+        for record in records:
+            self._refusals.pop(clients.place(record), None)
+
+    def _note_refusal(self, place: Place, topic: str, error: RefusedError) -> None:
+        cause = error.topics.get(topic, error.cause)
+        if cause.code() not in _OF_THE_RECORD:
+            raise KafkaException(cause) from error
+        refused = self._refusals.setdefault(place, {})
+        if topic == self._settings.topics.rejected and topic in refused:
+            raise OwnTopicError(
+                f"A record of {self._settings.topics.later} can be put nowhere: {'; '.join(refused.values())}. "
+                "Correct those topics ('checkback topics create')."
+            ) from error
+        refused[topic] = f"{topic} does not take it ({cause.str()})"
 
     def _moved(self, clients: LaterClients, record: Retry, refused: Mapping[str, str]) -> Record:
         """To ``cb.half``; what that does not take, to the dead letters of the group that wanted it again.

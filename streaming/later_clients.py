@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from time import monotonic
 from typing import NamedTuple, Protocol, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -25,12 +26,15 @@ from streaming.later_offsets import UNKNOWN_EPOCH, Bounds, Reached, StoredOffset
 from streaming.record import Record
 
 TRANSACTION_MS = 10_000
-_AT_ONCE = 500
 _LEAST_BYTES = 4 << 20
 """With so many, what is in hand is moved before more is read."""
 _WAIT_SECONDS = 0.1
 _CALL_SECONDS = 10.0
 _MISSING_SECONDS = 30.0
+
+
+Place = tuple[str, int, int]
+"""A record's: the topic's id, partition and offset."""
 
 
 class ChangedError(Exception):
@@ -103,6 +107,10 @@ class LaterClients:
         """Partitions of ``cb.half``."""
         return self._topics[self._settings.topics.half].partitions
 
+    def place(self, record: Retry) -> Place:
+        """Where it lies, whatever becomes of the topic."""
+        return self._topics[self._name].id, record.partition, record.offset
+
     def begin(self, memory: Memory) -> None:
         """Fence; only then is what was stored the last word. Read on from there.
 
@@ -125,38 +133,32 @@ class LaterClients:
         begun = self._reached.items()
         self._consumer.assign([TopicPartition(self._name, at, one.offset, "", one.epoch) for at, one in begun])
 
-    def renew_producer(self) -> None:
-        """After a transaction that failed."""
-        self._transaction = self._new_transaction()
-        self._transaction.open()
-
     def renew_offsets(self) -> None:
         """Store all of them again: Kafka forgets each that was not stored for a while."""
         for number, end in self._ends.items():
             self._reached[number] = self._reached[number]._replace(end=end)
         self._transact((), self._reached)
 
-    def read(self) -> list[Retry]:
-        """Some records, as many as there are; waits for the first."""
+    def read(self, most: int) -> list[Retry]:
+        """Some records, at most so many; waits a moment for them."""
         found: list[Retry] = []
         size = 0
-        wait = _WAIT_SECONDS
-        while len(found) < _AT_ONCE and size < _LEAST_BYTES:
-            more = self._consumer.consume(_AT_ONCE // 10, wait)
-            if not more:
-                return found
-            for message in more:
-                error = message.error()
-                if error is None:
-                    found.append(Retry.of(message))
-                    size += len(message.value() or b"") + len(message.key() or b"")
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    self._ends[message.partition() or 0] = message.offset() or 0
-                elif error.code() == KafkaError._LOG_TRUNCATION:
-                    raise truncated(self._name, message.partition() or 0)
-                else:
-                    raise KafkaException(error)
-            wait = 0
+        until = monotonic() + _WAIT_SECONDS
+        while len(found) < most and size < _LEAST_BYTES:
+            # one by one: how large is what ``consume`` gives at once, nobody knows
+            message = self._consumer.poll(max(0.0, until - monotonic()))
+            if message is None:
+                break
+            error = message.error()
+            if error is None:
+                found.append(Retry.of(message))
+                size += len(message.value() or b"") + len(message.key() or b"")
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._ends[message.partition() or 0] = message.offset() or 0
+            elif error.code() == KafkaError._LOG_TRUNCATION:
+                raise truncated(self._name, message.partition() or 0)
+            else:
+                raise KafkaException(error)
         return found
 
     def write(self, records: Sequence[Retry], moved: Sequence[Record]) -> None:

@@ -222,6 +222,73 @@ def test_what_the_half_topic_does_not_take_is_a_dead_letter_of_its_group(place: 
     assert dict(rejected.headers)["cb-from"] == f"{place.topics.later}:1:3".encode()
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_a_refused_record_found_after_another_has_taken_over_moves_nothing_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch, *, told: bool
+) -> None:
+    """The machine stood still between the refusal and the next step. Or it asked who has taken over just before."""
+    taken = threading.Event()
+
+    def refuse_another() -> None:
+        if taken.is_set():
+            raise TakenOverError("Another job has taken over.")
+
+    values = [b"%d" % number for number in range(10)]
+    failed = transaction.KafkaTransaction.failed
+    memory = Remembering()
+
+    def moved_by_another(self: transaction.KafkaTransaction, *given: Any) -> Exception:
+        monkeypatch.setattr(transaction.KafkaTransaction, "failed", failed)
+        found = failed(self, *given)
+        with moving(place, memory):
+            wait_until(lambda: len(halves(place)) == len(values))
+        if told:
+            taken.set()
+        return found
+
+    limit(place, place.topics.half, 1_000)
+    write(place, *values[:5], bytes(3_000), *values[5:])
+    monkeypatch.setattr(transaction.KafkaTransaction, "failed", moved_by_another)
+    first = forwarder_of(place, memory, refuse_another)
+    first.start()
+    wait_until(lambda: len(halves(place)) == len(values))
+    if told:
+        assert isinstance(ended_by(first), TakenOverError)
+    else:
+        write(place, b"last")
+        wait_until(lambda: halves(place)[-1:] == [b"last"])
+        first.stop()
+        first.raise_if_dead()
+        values.append(b"last")
+    assert halves(place) == values
+    assert len(place.read(place.topics.rejected)) == 1
+
+
+def test_what_does_not_come_through_in_time_is_moved_in_smaller_transactions(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers that take three records in the time that a transaction has."""
+    commit, produce = transaction.KafkaTransaction.commit, transaction.KafkaTransaction.produce
+    written: list[int] = []
+
+    def counted(self: transaction.KafkaTransaction, records: Sequence[Any]) -> int:
+        written.append(len(records))
+        return produce(self, records)
+
+    def late(self: transaction.KafkaTransaction, *given: Any) -> None:
+        if written[-1] > 3:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "messages timed out"))
+        commit(self, *given)
+
+    monkeypatch.setattr(transaction.KafkaTransaction, "produce", counted)
+    monkeypatch.setattr(transaction.KafkaTransaction, "commit", late)
+    values = [b"%d" % number for number in range(8)]
+    write(place, *values)
+    with moving(place):
+        wait_until(lambda: len(halves(place)) == len(values))
+    assert halves(place) == values
+
+
 def limit(place: Place, topic: str, size: int) -> None:
     with closing(KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)) as admin:
         admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"max.message.bytes": str(size)})])
