@@ -36,7 +36,7 @@ _AGAIN_SECONDS = 1.0
 _HEAD_BYTES = 128 << 10
 """Of a record that is written with its head only."""
 _OF_THE_RECORD = TOO_LARGE | {KafkaError.INVALID_RECORD}
-"""Refusals that are one record's fault; of all others its topic is to be put right."""
+"""Refusals that are one record's fault; of all others one of our topics is to be put right."""
 _NOT_ALLOWED = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -158,13 +158,16 @@ class Forwarder:
             self._refusals.pop(clients.place(record), None)
 
     def _note_refusal(self, place: Place, topic: str, error: RefusedError) -> None:
+        """So that another topic is tried. The dead letters of one group, whatever they lack, hold no other one back."""
+        topics = self._settings.topics
         cause = error.topics.get(topic, error.cause)
-        if cause.code() not in _OF_THE_RECORD:
+        ours = topic in {topics.half, topics.rejected}
+        if cause.code() in _NOT_ALLOWED or (ours and cause.code() not in _OF_THE_RECORD):
             raise KafkaException(cause) from error
         refused = self._refusals.setdefault(place, {})
-        if topic == self._settings.topics.rejected and topic in refused:
+        if topic == topics.rejected and topic in refused:
             raise OwnTopicError(
-                f"A record of {self._settings.topics.later} can be put nowhere: {'; '.join(refused.values())}. "
+                f"A record of {topics.later} can be put nowhere: {'; '.join(refused.values())}. "
                 "Correct those topics ('checkback topics create')."
             ) from error
         refused[topic] = f"{topic} does not take it ({cause.str()})"

@@ -289,6 +289,40 @@ def test_what_does_not_come_through_in_time_is_moved_in_smaller_transactions(
     assert halves(place) == values
 
 
+def test_a_dead_letter_whose_topic_takes_nothing_holds_nobody_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its partition has no leader: librdkafka waits for one as long as the transaction has time."""
+    dead = place.topics.dead("points")
+    commit, produce = transaction.KafkaTransaction.commit, transaction.KafkaTransaction.produce
+    letters: list[bool] = []
+
+    def noted(self: transaction.KafkaTransaction, records: Sequence[Any]) -> int:
+        letters.append(any(record.topic == dead for record in records))
+        return produce(self, records)
+
+    def timed_out(self: transaction.KafkaTransaction, *given: Any) -> None:
+        if letters[-1]:
+            self._stall.left.add((dead, 0))
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "1 message(s) timed out"))
+        commit(self, *given)
+
+    monkeypatch.setattr(transaction.KafkaTransaction, "produce", noted)
+    monkeypatch.setattr(transaction.KafkaTransaction, "commit", timed_out)
+    limit(place, place.topics.half, 1_000)
+    with TopicAdministration(place.bootstrap_servers) as administration:
+        administration.create_one(dead, 1)
+        administration.wait_for([dead])
+    write(place, bytes(2_000), headers=[("cb-id", b"1"), ("cb-topic", place.topics.retry("points").encode())])
+    write(place, b"another's")
+    with moving(place):
+        wait_until(lambda: halves(place) == [b"another's"])
+    (rejected,) = place.read(place.topics.rejected)
+    reason = dict(rejected.headers)["cb-reason"]
+    assert b"half does not take it" in reason
+    assert f"{dead} did not take a message in time".encode() in reason
+
+
 def limit(place: Place, topic: str, size: int) -> None:
     with closing(KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)) as admin:
         admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"max.message.bytes": str(size)})])
