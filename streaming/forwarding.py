@@ -33,6 +33,7 @@ from streaming.record import RANDOM_OR_KEYED, Record
 _LOGGER = logging.getLogger(__name__)
 _RENEWAL_SECONDS = 30.0
 _AGAIN_SECONDS = 1.0
+_AWAY_SECONDS = 60.0
 _HEAD_BYTES = 128 << 10
 """Of a record that is written with its head only."""
 _OF_THE_RECORD = TOO_LARGE | {KafkaError.INVALID_RECORD}
@@ -72,6 +73,7 @@ class Forwarder:
         self._at_once = MOST_AT_ONCE
         self._refusals: dict[Place, dict[str, str]] = {}
         """Topics that have refused a record, and why; of records that were not moved yet."""
+        self._away_until: dict[str, float] = {}
         self._thread = threading.Thread(target=self._run, name="checkback-later", daemon=True)
         self.moved = 0
         """Records so far."""
@@ -186,11 +188,20 @@ class Forwarder:
         _LOGGER.error("The record at %s cannot be tried again later: %s", lies, why)
         headers = headers or []
         letter = dead_letter_of(headers, topics, why)
-        if letter is not None and letter[0] not in refused and clients.has(letter[0]):
+        if letter is not None and letter[0] not in refused and self._takes(clients, letter[0]):
             return Record(letter[0], RANDOM_OR_KEYED, record.key, record.value, letter[1])
         said: Headers = [(protocol.REASON, why.encode()), (protocol.FROM, lies.encode())]
         rejected = Record(topics.rejected, RANDOM_OR_KEYED, record.key, record.value, [*said, *headers])
         return head_of(rejected, _HEAD_BYTES) if topics.rejected in refused else rejected
+
+    def _takes(self, clients: LaterClients, topic: str) -> bool:
+        """See :meth:`LaterClients.takes`; a topic that does not is asked about again after a minute."""
+        if monotonic() < self._away_until.get(topic, 0.0):
+            return False
+        takes = clients.takes(topic)
+        if not takes:
+            self._away_until[topic] = monotonic() + _AWAY_SECONDS
+        return takes
 
     def _explained(self, error: Exception) -> CheckbackError | None:
         """What ended it, or None for what may pass."""

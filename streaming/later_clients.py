@@ -14,7 +14,7 @@ from checkback.exceptions import JobFailedError
 from checkback.lost_calls import within
 from checkback.sent_back import due_after_pause
 from streaming.brokers.client import ANSWER_BYTES, SinkSettings
-from streaming.brokers.directory import Brokers, TopicDirectory
+from streaming.brokers.directory import Brokers, Described, TopicDirectory
 from streaming.brokers.group_offsets import committed
 from streaming.brokers.producers import producer_settings
 from streaming.brokers.retrying import retrying, retrying_until
@@ -31,6 +31,7 @@ _LEAST_BYTES = 4 << 20
 _WAIT_SECONDS = 0.1
 _CALL_SECONDS = 10.0
 _MISSING_SECONDS = 30.0
+_LEADER_SECONDS = 5.0
 
 
 Place = tuple[str, int, int]
@@ -88,7 +89,8 @@ class LaterClients:
         }
         self._consumer = Consumer(settings.client(**reading))
         self._admin = AdminClient(settings.client())
-        self._directory = TopicDirectory(Brokers(settings.client()))
+        self._brokers = Brokers(settings.client())
+        self._directory = TopicDirectory(self._brokers)
         self._transaction = self._new_transaction()
         self._topics: dict[str, TopicDescription] = {}
         self._reached: dict[int, Reached] = {}
@@ -172,9 +174,14 @@ class LaterClients:
         self._transact(moved, reached)
         self._reached.update(reached)
 
-    def has(self, topic: str) -> bool:
-        """Whether there is a topic."""
-        return bool(self._directory.look([topic])[topic].partitions)
+    def takes(self, topic: str) -> bool:
+        """Whether there is a topic, all of whose partitions have leaders; waits some seconds for one that changes.
+
+        Without the leader Kafka cannot end a transaction of that partition, nor begin the next one.
+        """
+        ask = retrying_until(lambda found: None not in found.replicas.values(), _LEADER_SECONDS)
+        found: Described = ask(self._brokers.describe, topic)
+        return bool(found.replicas) and None not in found.replicas.values()
 
     def _transact(self, records: Sequence[Record], reached: Mapping[int, Reached]) -> None:
         if self._described() != self._topics:

@@ -14,9 +14,10 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions
 
 from checkback.exceptions import CheckbackError, JobFailedError, JobStoppedError, TakenOverError
 from checkback.topics import TopicAdministration
-from streaming import forwarding
+from streaming import forwarding, later_clients
 from streaming.brokers import bounded
 from streaming.brokers.client import SinkSettings
+from streaming.brokers.directory import Brokers, Described
 from streaming.forwarding import Forwarder
 from streaming.kafka_sink import transaction
 from streaming.later_clients import LaterClients
@@ -287,6 +288,34 @@ def test_what_does_not_come_through_in_time_is_moved_in_smaller_transactions(
     with moving(place):
         wait_until(lambda: len(halves(place)) == len(values))
     assert halves(place) == values
+
+
+def test_a_dead_letter_whose_topic_has_no_leader_is_not_begun(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka could not end the transaction, and refuses the next one until there is a leader again."""
+    dead = place.topics.dead("points")
+    describe = Brokers.describe
+    asked: list[str] = []
+
+    def without_leader(self: Brokers, topic: str) -> Described:
+        asked.append(topic)
+        return Described(None, {0: (1, 1), 1: None}) if topic == dead else describe(self, topic)
+
+    monkeypatch.setattr(Brokers, "describe", without_leader)
+    monkeypatch.setattr(later_clients, "_LEADER_SECONDS", 0.1)
+    limit(place, place.topics.half, 1_000)
+    with TopicAdministration(place.bootstrap_servers) as administration:
+        administration.create_one(dead, 2)
+        administration.wait_for([dead])
+    wanted = [("cb-id", b"1"), ("cb-topic", place.topics.retry("points").encode())]
+    write(place, bytes(2_000), bytes(2_000), headers=wanted)
+    write(place, b"another's")
+    with moving(place):
+        wait_until(lambda: halves(place) == [b"another's"])
+        first = asked.count(dead)
+        write(place, bytes(2_000), headers=wanted)
+        wait_until(lambda: len(place.read(place.topics.rejected)) == 3)
+        assert asked.count(dead) == first, "it waits for a leader again"
+    assert not place.read(dead)
 
 
 def test_a_dead_letter_whose_topic_takes_nothing_holds_nobody_back(
