@@ -14,11 +14,13 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions
 
 from checkback.exceptions import CheckbackError, JobFailedError, JobStoppedError, TakenOverError
 from checkback.topics import TopicAdministration
-from streaming import forwarding
+from streaming import forwarding, later_clients
 from streaming.brokers import bounded
 from streaming.brokers.client import SinkSettings
+from streaming.brokers.directory import Brokers, Described
 from streaming.forwarding import Forwarder
 from streaming.kafka_sink import transaction
+from streaming.later_clients import LaterClients
 from tests.by_hand import NOT_UTF_8, Record, write_by_hand
 from tests.place import HALF_PARTITIONS, Place, wait_until
 
@@ -187,7 +189,7 @@ def test_who_is_fenced_within_a_call_goes_on_too(place: Place, monkeypatch: pyte
 def test_what_nobody_has_thought_of_ends_the_job_and_not_the_thread_alone(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forwarding._Clients, "begin", lambda *_: 1 / 0)
+    monkeypatch.setattr(LaterClients, "begin", lambda *_: 1 / 0)
     forwarder = forwarder_of(place)
     forwarder.start()
     wait_until(lambda: ends(forwarder), what="its end")
@@ -219,6 +221,135 @@ def test_what_the_half_topic_does_not_take_is_a_dead_letter_of_its_group(place: 
     assert [name for name, _ in letter.headers] == ["checkback-tries", "checkback-reason"]
     (rejected,) = place.read(place.topics.rejected)
     assert dict(rejected.headers)["cb-from"] == f"{place.topics.later}:1:3".encode()
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_refused_record_found_after_another_has_taken_over_moves_nothing_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch, *, told: bool
+) -> None:
+    """The machine stood still between the refusal and the next step. Or it asked who has taken over just before."""
+    taken = threading.Event()
+
+    def refuse_another() -> None:
+        if taken.is_set():
+            raise TakenOverError("Another job has taken over.")
+
+    values = [b"%d" % number for number in range(10)]
+    failed = transaction.KafkaTransaction.failed
+    memory = Remembering()
+
+    def moved_by_another(self: transaction.KafkaTransaction, *given: Any) -> Exception:
+        monkeypatch.setattr(transaction.KafkaTransaction, "failed", failed)
+        found = failed(self, *given)
+        with moving(place, memory):
+            wait_until(lambda: len(halves(place)) == len(values))
+        if told:
+            taken.set()
+        return found
+
+    limit(place, place.topics.half, 1_000)
+    write(place, *values[:5], bytes(3_000), *values[5:])
+    monkeypatch.setattr(transaction.KafkaTransaction, "failed", moved_by_another)
+    first = forwarder_of(place, memory, refuse_another)
+    first.start()
+    wait_until(lambda: len(halves(place)) == len(values))
+    if told:
+        assert isinstance(ended_by(first), TakenOverError)
+    else:
+        write(place, b"last")
+        wait_until(lambda: halves(place)[-1:] == [b"last"])
+        first.stop()
+        first.raise_if_dead()
+        values.append(b"last")
+    assert halves(place) == values
+    assert len(place.read(place.topics.rejected)) == 1
+
+
+def test_what_does_not_come_through_in_time_is_moved_in_smaller_transactions(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers that take three records in the time that a transaction has."""
+    commit, produce = transaction.KafkaTransaction.commit, transaction.KafkaTransaction.produce
+    written: list[int] = []
+
+    def counted(self: transaction.KafkaTransaction, records: Sequence[Any]) -> int:
+        written.append(len(records))
+        return produce(self, records)
+
+    def late(self: transaction.KafkaTransaction, *given: Any) -> None:
+        if written[-1] > 3:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "messages timed out"))
+        commit(self, *given)
+
+    monkeypatch.setattr(transaction.KafkaTransaction, "produce", counted)
+    monkeypatch.setattr(transaction.KafkaTransaction, "commit", late)
+    values = [b"%d" % number for number in range(8)]
+    write(place, *values)
+    with moving(place):
+        wait_until(lambda: len(halves(place)) == len(values))
+    assert halves(place) == values
+
+
+def test_a_dead_letter_whose_topic_has_no_leader_is_not_begun(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka could not end the transaction, and refuses the next one until there is a leader again."""
+    dead = place.topics.dead("points")
+    describe = Brokers.describe
+    asked: list[str] = []
+
+    def without_leader(self: Brokers, topic: str) -> Described:
+        asked.append(topic)
+        return Described(None, {0: (1, 1), 1: None}) if topic == dead else describe(self, topic)
+
+    monkeypatch.setattr(Brokers, "describe", without_leader)
+    monkeypatch.setattr(later_clients, "_LEADER_SECONDS", 0.1)
+    limit(place, place.topics.half, 1_000)
+    with TopicAdministration(place.bootstrap_servers) as administration:
+        administration.create_one(dead, 2)
+        administration.wait_for([dead])
+    wanted = [("cb-id", b"1"), ("cb-topic", place.topics.retry("points").encode())]
+    write(place, bytes(2_000), bytes(2_000), headers=wanted)
+    write(place, b"another's")
+    with moving(place):
+        wait_until(lambda: halves(place) == [b"another's"])
+        first = asked.count(dead)
+        write(place, bytes(2_000), headers=wanted)
+        wait_until(lambda: len(place.read(place.topics.rejected)) == 3)
+        assert asked.count(dead) == first, "it waits for a leader again"
+    assert not place.read(dead)
+
+
+def test_a_dead_letter_whose_topic_takes_nothing_holds_nobody_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its partition has no leader: librdkafka waits for one as long as the transaction has time."""
+    dead = place.topics.dead("points")
+    commit, produce = transaction.KafkaTransaction.commit, transaction.KafkaTransaction.produce
+    letters: list[bool] = []
+
+    def noted(self: transaction.KafkaTransaction, records: Sequence[Any]) -> int:
+        letters.append(any(record.topic == dead for record in records))
+        return produce(self, records)
+
+    def timed_out(self: transaction.KafkaTransaction, *given: Any) -> None:
+        if letters[-1]:
+            self._stall.left.add((dead, 0))
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "1 message(s) timed out"))
+        commit(self, *given)
+
+    monkeypatch.setattr(transaction.KafkaTransaction, "produce", noted)
+    monkeypatch.setattr(transaction.KafkaTransaction, "commit", timed_out)
+    limit(place, place.topics.half, 1_000)
+    with TopicAdministration(place.bootstrap_servers) as administration:
+        administration.create_one(dead, 1)
+        administration.wait_for([dead])
+    write(place, bytes(2_000), headers=[("cb-id", b"1"), ("cb-topic", place.topics.retry("points").encode())])
+    write(place, b"another's")
+    with moving(place):
+        wait_until(lambda: halves(place) == [b"another's"])
+    (rejected,) = place.read(place.topics.rejected)
+    reason = dict(rejected.headers)["cb-reason"]
+    assert b"half does not take it" in reason
+    assert f"{dead} did not take a message in time".encode() in reason
 
 
 def limit(place: Place, topic: str, size: int) -> None:
@@ -361,6 +492,31 @@ def test_a_log_that_ends_before_what_was_moved_stops_the_job(place: Place) -> No
     stopped = forwarder_of(place, memory)
     stopped.start()
     assert "lost records at the end" in str(ended_by(stopped))
+
+
+def test_an_operator_may_pass_over_what_is_not_committed_yet(place: Place) -> None:
+    """As --to-latest does: to the end of the log, behind what readers of committed records see as its end."""
+    memory = Remembering()
+    with moving(place, memory):
+        write(place, b"one")
+        wait_until(lambda: len(halves(place)) == 1)
+    producer = transactional(place, f"{place.topics.prefix}open")
+    producer.begin_transaction()
+    producer.produce(place.topics.later, b"never", b"key", 1)
+    producer.flush(20)
+    write(place, b"neither")
+    set_by_hand(place, 1, log_end(place, 1))
+    with moving(place, memory):
+        write(place, b"two")
+        producer.commit_transaction(20)
+        wait_until(lambda: halves(place) == [b"one", b"two"])
+
+
+def log_end(place: Place, number: int) -> int:
+    group = {"group.id": place.topics.later, "bootstrap.servers": place.bootstrap_servers}
+    with closing(Consumer({**group, "isolation.level": "read_uncommitted"})) as consumer:
+        _, end = consumer.get_watermark_offsets(TopicPartition(place.topics.later, number), timeout=10)
+        return int(end)
 
 
 def test_what_retention_removes_is_passed_over(place: Place, caplog: pytest.LogCaptureFixture) -> None:
