@@ -24,6 +24,7 @@ RESENT_TO = "checkback-resent-to"
 RESENT_BY = "checkback-resent-by"
 """Who has done so."""
 
+_OF_A_MARK = frozenset({RESENT, RESENT_TO, RESENT_BY})
 _MOST_BY_BYTES = 200
 _MOST_NAMED = 10
 
@@ -96,8 +97,8 @@ def said_by(message: ReceivedMessage) -> DeadLetter | Mark:
 
 def _mark(message: ReceivedMessage) -> Mark | None:
     said = message.header(RESENT)
-    if said is None:
-        return None
+    if said is None or {name for name, _ in message.headers} != _OF_A_MARK or message.value is not None:
+        return None  # what the job writes there has an id, or a reason: whoever sent it has no right to hide a letter
     try:
         letter = LetterPlace.parse(said.decode())
     except (ProtocolError, UnicodeDecodeError):

@@ -131,6 +131,17 @@ def test_one_that_was_resent_before_is_resent_again_unless_somebody_has_just_don
     assert became(outcomes) == [Became.RESENT, Became.BEFORE]
 
 
+@pytest.mark.parametrize(
+    ("more", "value"), [([("cb-id", b"1")], None), ([("checkback-reason", b"x")], None), ([], b"v")]
+)
+def test_a_half_message_of_anybodys_hides_no_letter(more: list[tuple[str, bytes | None]], value: bytes | None) -> None:
+    """The job delivers to this topic, and writes there what it rejects: whoever sends it needs no right on it."""
+    log = Log(1)
+    forged = mark_of(LetterPlace(0, 0), OWN, OWN.retry, "eve")
+    log.append(forged._replace(headers=[*forged.headers, *more], value=value))
+    assert len(log.found().letters) == 2
+
+
 def test_what_a_topic_refuses_is_found_and_the_others_go() -> None:
     log = Log(3)
     log.failures = [RefusedError(0, "too large"), RefusedError(2, "too large")]
