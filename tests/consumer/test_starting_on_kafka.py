@@ -8,6 +8,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from checkback.consumer import StartAt, engine
+from checkback.consumer.clients import Connection, clients_of
 from checkback.topics import TopicAdministration
 from tests.consumer.group import BOTH, group_of, member, stored_by, write
 from tests.consumer.waiting import Recording, soon
@@ -62,3 +63,13 @@ def test_a_topic_that_is_made_again_while_the_group_runs_is_read_from_its_first_
         write(place, *[b"%d" % number for number in range(8)])
         soon(lambda: len(set(seen.values)) == 9)
     assert (seen.counts[b"old"], seen.counts[b"before"]) == (0, 4)
+
+
+def test_both_clients_spell_a_topics_id_in_one_way(place: Topics) -> None:
+    """Else members of one group would take each other's offsets for those of another topic, at each rebalance."""
+    found = []
+    for transport in BOTH:
+        with closing(clients_of(transport).consumer(Connection(place.bootstrap_servers, "points", "test"))) as client:
+            found.append(client.topic_ids([*place.topics.all(), place.real_topic]))
+    assert found[0] == found[1]
+    assert len(set(found[0].values())) == len(place.topics.all()) + 1

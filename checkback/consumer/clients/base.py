@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
+from uuid import UUID
 
 from checkback.consumer.listener import Place, ReceivedMessage
 from checkback.consumer.offsets_metadata import Stored
@@ -125,6 +126,14 @@ def in_commits(offsets: Mapping[Place, Stored]) -> Iterator[dict[Place, Stored]]
         size += one
     if piece:
         yield piece
+
+
+def known_ids(found: Mapping[str, UUID]) -> dict[str, str]:
+    """Topics' ids, spelled in one way: members of a group on different clients tell each other of them.
+
+    Brokers that give topics none say zero.
+    """
+    return {name: str(one) for name, one in found.items() if one.int}
 
 
 class GroupClient(Protocol):

@@ -2,10 +2,12 @@
 
 import contextlib
 import logging
+from base64 import b64decode
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from time import monotonic
 from typing import Any
+from uuid import UUID
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -27,6 +29,7 @@ from checkback.consumer.clients.base import (
     Sender,
     SharedOutAnewError,
     in_commits,
+    known_ids,
 )
 from checkback.consumer.clients.confluent_sender import ConfluentSender, to_kafka
 from checkback.consumer.clients.leaving import leave_in_time
@@ -237,17 +240,17 @@ class ConfluentClient:
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
-        found = {}
+        found: dict[str, UUID] = {}
         with explained():
             admin = make_client(AdminClient, self._asking)  # it ends, with its answers, when nobody holds it
             asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_SECONDS)
             for name, answer in asked.items():
                 try:
-                    found[name] = str(answer.result().topic_id)
+                    found[name] = UUID(bytes=b64decode(f"{answer.result().topic_id}=="))
                 except KafkaException as error:
                     if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                         raise
-        return found
+        return known_ids(found)
 
     def end_known(self, place: Place) -> int | None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""

@@ -4,6 +4,7 @@ import contextlib
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
@@ -35,6 +36,7 @@ from checkback.consumer.clients.base import (
     Sender,
     SharedOutAnewError,
     in_commits,
+    known_ids,
 )
 from checkback.consumer.clients.kafka_python_sender import KafkaPythonSender, to_kafka
 from checkback.consumer.clients.leaving import leave_in_time
@@ -185,7 +187,7 @@ class KafkaPythonClient:
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
-        return {topic["name"]: str(topic["topic_id"]) for topic in self._described(topics)}
+        return known_ids({topic["name"]: UUID(str(topic["topic_id"])) for topic in self._described(topics)})
 
     def end_known(self, place: Place) -> int | None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
