@@ -207,12 +207,12 @@ class ForgettingSystem(EffectsSystem):
             repeated=set(verdict.repeated),
             # of one that Kafka did not acknowledge in time nobody has noted that it was sent
             leaked={name for name in verdict.leaked if not name.startswith(PLAIN)},
-            moved_twice=self.look.moved_twice(),
             pulled_less=self._not_pulled() - self.pulls_excused,
         )
         if not self._checkpoints:  # a new checkpoint delivers what is in cb.half again: who reads must remember ids
             twice = {name for pulled in self._pulled() for name, count in pulled.items() if count > 1}
             found.pulled_more = twice - self.pulls_excused
+            found.moved_twice = self.look.moved_twice()
         new = found.minus(self.wrong)
         self.wrong.add(new)
         return new
