@@ -32,6 +32,7 @@ from streaming.record import RANDOM_OR_KEYED, Record
 
 _LOGGER = logging.getLogger(__name__)
 _RENEWAL_SECONDS = 30.0
+_LOOK_SECONDS = 5.0
 _AGAIN_SECONDS = 1.0
 _AWAY_SECONDS = 60.0
 _HEAD_BYTES = 128 << 10
@@ -124,12 +125,15 @@ class Forwarder:
 
     def _move(self, clients: LaterClients) -> None:
         clients.begin(self._memory)
-        renewal_at = monotonic() + _RENEWAL_SECONDS
+        renewal_at, look_at = monotonic() + _RENEWAL_SECONDS, monotonic() + _LOOK_SECONDS
         while not self._stopping.is_set():
             records = clients.read(self._at_once)
             if records:
                 self._write(clients, records)
                 self.moved += len(records)
+            elif monotonic() >= look_at:
+                clients.look()
+                look_at = monotonic() + _LOOK_SECONDS
             self._outage.answered()
             if monotonic() >= renewal_at:
                 clients.renew_offsets()

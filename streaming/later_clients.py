@@ -183,9 +183,16 @@ class LaterClients:
         found: Described = ask(self._brokers.describe, topic)
         return bool(found.replicas) and None not in found.replicas.values()
 
-    def _transact(self, records: Sequence[Record], reached: Mapping[int, Reached]) -> None:
+    def look(self) -> None:
+        """Raises ChangedError where the topics are others than they were.
+
+        Of one that was made again librdkafka may hear nothing: it asks with the leader's epoch of the one before.
+        """
         if self._described() != self._topics:
             raise ChangedError
+
+    def _transact(self, records: Sequence[Record], reached: Mapping[int, Reached]) -> None:
+        self.look()
         offsets = to_store(self._name, self._topics[self._name], reached)
         membership = self._consumer.consumer_group_metadata()
         transaction = self._transaction

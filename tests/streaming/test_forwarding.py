@@ -420,6 +420,19 @@ def test_what_kafka_has_forgotten_is_not_moved_again(place: Place, forgotten: Se
         wait_until(lambda: halves(place) == [b"one", b"two", b"three"])
 
 
+def test_where_nothing_comes_the_topics_are_looked_at(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one that was made again after a broker had been restarted librdkafka hears nothing while it waits."""
+    looked: list[object] = []
+
+    def look(clients: LaterClients) -> None:
+        looked.append(clients)
+
+    monkeypatch.setattr(forwarding, "_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(LaterClients, "look", look)
+    with moving(place, Remembering()):
+        wait_until(lambda: len(looked) > 4)
+
+
 def test_what_kafka_forgets_while_it_runs_is_stored_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them, also of partitions where nothing has ever been moved; and before anything is moved, at the start."""
     memory = Remembering()
