@@ -19,6 +19,7 @@ _MOST_RECORDS = 500
 _FETCH_BYTES = 16 * 1024 * 1024
 _SESSION_MS = 10_000
 _BLOCK_MS = 5_000
+_ADDRESS = "kafka.bootstrap_servers"
 _METADATA_MS = 60_000
 _LEAST_SECONDS = 0.3  # for each step of the closing, also when time is up
 
@@ -53,15 +54,17 @@ class KafkaClients:
             }
             # A service that was killed holds its partitions for that long.
             self.checks: Any = make_client(
-                KafkaConsumer, {**reading, **own, "session_timeout_ms": _SESSION_MS}, options, SHARED
+                KafkaConsumer, {**reading, **own, "session_timeout_ms": _SESSION_MS}, options, SHARED, setting=_ADDRESS
             )
             self.checks.subscribe([topics.check])
             # First of all: until it has left the group, others wait for it to join, and nobody reads its partitions.
             self._opened.append(("leaving the group", partial(_close, self.checks)))
             # Not one of the group: it reads again what was committed with a note that it waits.
-            self.again: Any = make_client(KafkaConsumer, {**reading, **own, "group_id": None}, options, SHARED)
+            self.again: Any = make_client(
+                KafkaConsumer, {**reading, **own, "group_id": None}, options, SHARED, setting=_ADDRESS
+            )
             self._opened.append(("closing the consumer of waiting checks", partial(_close, self.again)))
-            self.registry: Any = make_client(KafkaConsumer, reading, options, SHARED)
+            self.registry: Any = make_client(KafkaConsumer, reading, options, SHARED, setting=_ADDRESS)
             self._opened.append(("closing the registry's consumer", partial(_close, self.registry)))
             self.registry.assign([TopicPartition(topics.producers, 0)])
             # An answer written twice counts once, so it needs no idempotence: that would end with the first outage that
@@ -70,7 +73,7 @@ class KafkaClients:
             answering["bootstrap_servers"] = kafka.bootstrap_servers
             # an op topic that was grown is noticed soon: an answer to a partition that is not known is lost
             answering |= {"metadata_max_age_ms": _METADATA_MS, "reconnect_backoff_max_ms": RECONNECT_MS}
-            self.answers: Any = make_client(KafkaProducer, answering, options, SHARED)
+            self.answers: Any = make_client(KafkaProducer, answering, options, SHARED, setting=_ADDRESS)
             self._opened.append(("closing the producer", self._close_producer))
         except BaseException:
             self.close(_LEAST_SECONDS)
