@@ -429,7 +429,7 @@ def test_what_it_cannot_work_with_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="not on mysql"):
         SqlInbox(another, "points")
     for group in ("", "g" * 256, "a\0"):
-        with pytest.raises(ConfigurationError, match="A consumer group has 1 to 255 bytes"):
+        with pytest.raises(ConfigurationError, match="A group's name has 1 to 255 bytes"):
             SqlInbox(create_engine("sqlite://"), group)
     inbox = SqlInbox(create_engine("sqlite://", poolclass=StaticPool), "points")
 
