@@ -108,8 +108,8 @@ def step_clock_back_an_hour(system: System, _this: Round) -> float:
 
 
 def _stopped_by_clock(system: System, seconds: int) -> float:
-    # The round before may have ended by what another task had written. For an executor that has just died Spark waits by
-    # the wall clock: set back, it begins no batch until that has caught up, and the job looks at it with each batch.
+    # The round before may have ended by what another task had written. For an executor that has just died Spark waits
+    # by the wall clock: set back, it begins no batch until that has caught up, and the job looks at it with each batch.
     system.wait_for_delivery(time.time())
     job = system.job
     system.ground.clock.set(seconds)
