@@ -70,7 +70,7 @@ class FetchLoop:
         self._next_look = monotonic() + _LOOK_SECONDS
         self._next_count = monotonic() + _MORE_PARTITIONS_SECONDS
         self._say_waiting_at: float | None = monotonic() + _SAY_WAITING_SECONDS
-        self._gone: dict[Place, int | None] = {}
+        self._gone: dict[PartitionWork, int | None] = {}
         """Where nothing more can be read, and what was read is handled first; None: it is not what was read on from."""
         self._made_again: SimpleQueue[str] = SimpleQueue()
         self.ends: dict[Place, int] = {}
@@ -235,8 +235,10 @@ class FetchLoop:
 
     def _read_no_more(self, places: Mapping[Place, int | None]) -> None:
         """Nothing is asked of these any more: it would be refused each time, and nothing else be read."""
-        self._gone |= places
-        self._client.pause([place for place in places if place in self._partitions.works])
+        works = self._partitions.works
+        gone = {works[place]: offset for place, offset in places.items() if place in works}
+        self._gone |= gone
+        self._client.pause([work.place for work in gone])
 
     def _go_on_where_gone(self) -> None:
         """As soon as what was read of a partition is handled: it cannot be read again.
@@ -244,12 +246,14 @@ class FetchLoop:
         While Kafka is away this raises, and is tried again.
         """
         works = self._partitions.works
-        self._gone = {place: offset for place, offset in self._gone.items() if place in works}
-        for place, offset in list(self._gone.items()):
-            position, _, held = works[place].progress()
+        # one that was lost, and has come back since, was begun where it is stored
+        self._gone = {work: offset for work, offset in self._gone.items() if works.get(work.place) is work}
+        for work, offset in list(self._gone.items()):
+            position, _, held = work.progress()
             if not held:
-                self._partitions.go_on({place: position if offset is None else offset}, made_again=offset is None)
-                del self._gone[place]
+                at = position if offset is None else offset
+                self._partitions.go_on({work.place: at}, made_again=offset is None)
+                del self._gone[work]
 
     def _reset_now(self) -> None:
         while True:
@@ -281,7 +285,7 @@ class FetchLoop:
         roomy = [
             place
             for place, work in self._paused.items()
-            if work.roomy and work.bytes <= share / 2 and place not in self._gone
+            if work.roomy and work.bytes <= share / 2 and work not in self._gone
         ]
         if roomy and held <= most / 2:
             self._client.resume(roomy)

@@ -19,7 +19,6 @@ from checkback.transports.confluent_writers import TIMED_OUT, HalfWriter, OpWrit
 _IDLE_SECONDS = 0.5
 _JUST_MADE_SECONDS = 2.0  # until a broker knows of a topic that was made a moment ago
 _LOOK_AGAIN_SECONDS = 0.1
-_WRONG_SETTINGS = frozenset({KafkaError._INVALID_ARG, KafkaError._CONFLICT})
 
 _ALL = ("all", -1, "-1")
 _FIXED: Mapping[str, tuple[object, ...]] = {
