@@ -43,7 +43,8 @@ class HalfLogs:
     ) -> None:
         self._in_plan = in_plan
         self._checkpoint = checkpoint
-        self._admin = AdminClient(dict(client))
+        self._client = dict(client)
+        self._admin = AdminClient(self._client)
         self._topics = topics
         self._ops: dict[str, int] | None = None
         self._there = _numbers(checkpoint.names(""))
@@ -74,13 +75,21 @@ class HalfLogs:
                     return {str(partition): int(end) for partition, end in kept["ends"].items()}
             self._checkpoint.remove(name)
         partitions = [int(partition) for partition in _read_to(entry, self._topics.op)]
-        ends: dict[str, int] = retrying(_PATIENT_SECONDS)(self._ask, partitions)
+        ends: dict[str, int] = retrying(_PATIENT_SECONDS)(self._ask_again, partitions)
         self._checkpoint.write(name, json.dumps({"entry": entry.content_hash, "ends": ends}).encode())
         self._there.add(entry.number)
         for number in [number for number in self._there if number <= entry.number - _KEPT]:
             self._checkpoint.remove(_name(number))
             self._there.remove(number)
         return ends
+
+    def _ask_again(self, partitions: Iterable[int]) -> dict[str, int]:
+        """With another client after a failure: one did not find a broker again that had been restarted, for 115 s."""
+        try:
+            return self._ask(partitions)
+        except KafkaException:
+            self._admin = AdminClient(self._client)
+            raise
 
     def _ask(self, partitions: Iterable[int]) -> dict[str, int]:
         topic = self._topics.half
