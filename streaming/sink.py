@@ -23,14 +23,14 @@ from streaming.kafka_sink.reasons import reasons_of
 from streaming.ownership.preconditions import BatchPreconditions
 from streaming.python_worker.preparation import name_worker, prepare_worker
 from streaming.python_worker.whole_input import whole
-from streaming.reported import open_by_segment, tallies_of
+from streaming.reported import held_changes, open_by_segment, tallies_of
 from streaming.tables.publishing import Publisher
 from streaming.tables.staging import StagedFile, Staging, StagingPlan
 
 _LOGGER = logging.getLogger(__name__)
 REPORT_SCHEMA = (
     "partition int, written long, skipped boolean, counts string, usages string, reasons string, tallies string, "
-    "still_open string, staged string"
+    "still_open string, held string, staged string"
 )
 _DAY_SECONDS = 24 * 3600.0
 
@@ -151,6 +151,7 @@ def _summed(number: int, reports: list[Row], published: Counter[str]) -> BatchRe
         tallies_of(report.tallies for report in done),
         open_by_segment(report.still_open for report in done),
         examples=examples,
+        held=Counter(held_changes(report.held for report in done)),
     )
 
 
@@ -190,6 +191,7 @@ _REPORT_ARROW = pa.schema(
         "reasons": pa.string(),
         "tallies": pa.string(),
         "still_open": pa.string(),
+        "held": pa.string(),
         "staged": pa.string(),
     }
 )

@@ -27,7 +27,7 @@ from streaming.kafka_sink.topic_limits import KnownLimits, LearnedLimits
 from streaming.kafka_sink.transaction import KafkaTransaction, RefusedError
 from streaming.ownership.claimed import refuse_another_run
 from streaming.ownership.generations import Generations
-from streaming.reported import open_to_json, tallies_to_json
+from streaming.reported import held_to_json, open_to_json, tallies_to_json
 
 _PASSES = 8
 """Passes over one batch at most. Two do when all that refused something can be asked about."""
@@ -163,6 +163,7 @@ class _Task:
         report.tallies = tallies_to_json(told_apart)
         report.still_open = open_to_json(still_open)
         report.reasons = builder.reasons.to_json()
+        report.held = held_to_json(builder.held)
         return report
 
     def _builder(self, known: Known, rules: KnownLimits, ask: Ask | None, pace: Pace | None = None) -> RecordBuilder:
