@@ -1,6 +1,7 @@
 """The check service: takes check requests, asks a live endpoint of the producer group, answers with an op."""
 
 from checkers.admission import AdmittedResolver, AllowList
+from checkers.announced import Announced
 from checkers.ask import Asked, Asker, Verdict
 from checkers.behind import Backlog, Reading, Route
 from checkers.breaker import Breaker
@@ -16,6 +17,7 @@ from checkers.shares import GroupShares, Shares
 __all__ = [
     "AdmittedResolver",
     "AllowList",
+    "Announced",
     "Asked",
     "Asker",
     "Backlog",

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from checkback.check_protocol import CheckRequest
 from checkback.protocol import Action, Headers
 from checkers.ask import REQUEST_BYTES, Asked, Asker, Verdict
-from checkers.directory import Endpoint, EndpointDirectory
+from checkers.directory import Endpoint, EndpointDirectory, fallen_silent
 from checkers.endpoint_breakers import EndpointBreakers
 from checkers.facts import EndpointStanding, GroupStanding
 from checkers.shares import GroupShares
@@ -38,7 +38,6 @@ _MISSED_ANSWERS = 100
 """So many checks of a group are answered *unreachable* in _MISSED_MS; the others are postponed."""
 _MISSED_MS = 30_000
 _MOST_ROOM = 1_000
-_MINUTES_FROM = 120  # seconds of silence
 _MOST_SHOWN, _MOST_ENDPOINTS_SHOWN = 1_000, 20
 _LEAST_BYTES = 256 * 1024  # that a group may still take: more than the largest check has
 
@@ -172,12 +171,9 @@ class Groups:
             state = "well" if breaker is None else "tried" if breaker.may_ask(now_ms) else "resting"
             seconds = (now_ms - heard[url]) / 1000 if url in heard else None
             endpoints.append(EndpointStanding(url, state, seconds, breaker.reason if breaker else ""))
-        gone = None if endpoints else self._directory.gone(name)
+        gone = None if endpoints else fallen_silent(self._directory, name, now_ms)
         if gone is not None:
-            url, heard_ms = gone
-            seconds = (now_ms - heard_ms) / 1000
-            silence = f"{seconds:.0f} s" if seconds < _MINUTES_FROM else f"{seconds / 60:.0f} min"
-            endpoints.append(EndpointStanding(url, "resting", seconds, f"no heartbeat for {silence}"))
+            endpoints.append(gone)
         return GroupStanding(group.held, group.under_way, tuple(endpoints))
 
     def _refusal(self, name: str, group: _Group, check: Check) -> str:

@@ -80,7 +80,8 @@ class EndpointFacts:
 
     url: str
     state: str
-    """``well``; ``resting``: it failed, or fell silent, and is left alone; ``tried``: failed, and asked."""
+    """``well``; ``resting``: it failed, or fell silent, and is left alone; ``tried``: failed, and asked. Where
+    checks are answered elsewhere, ``well`` says that it is heard from, no more."""
     heard_seconds: float | None = None
     """Since its last heartbeat; None for one that is named in the settings."""
     reason: str = ""
