@@ -9,10 +9,10 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.outages import Outage
-from checkback.polling import poll
-from checkback.protocol import Topics
-from checkback.reaching import RECONNECT_MS
+from checkback.kafka.outages import Outage
+from checkback.kafka.polling import poll
+from checkback.kafka.reaching import RECONNECT_MS
+from checkback.wire.protocol import Topics
 from checkers.directory import EndpointDirectory, fallen_silent
 from checkers.facts import EndpointStanding, GroupStanding
 from conf import Settings

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from kafka.errors import KafkaConnectionError
 
-from checkback.check_protocol import Announcement
+from checkback.wire.checks import Announcement
 from checkers import Announced
 from conf import Settings
 from tests.checkers.kafka_fakes import REGISTRY, FakeConsumer, Record

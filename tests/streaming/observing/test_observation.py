@@ -7,11 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checkback.protocol import UNDELIVERABLE
+from checkback.wire.protocol import UNDELIVERABLE
 from conf import Settings
 from state import SUM, WAIT_EDGES_MS, Collector, OpenOf, Tally
 from status_page.facts import EndpointFacts, GroupFacts, HeldBack, JobFacts, PartitionBacklog
-from streaming.batch import BatchReport
+from streaming.batch.batch import BatchReport
+from streaming.batch.reported import (
+    HeldChanges,
+    HeldUntil,
+    held_changes,
+    held_to_json,
+    open_by_segment,
+    open_to_json,
+    tallies_of,
+    tallies_to_json,
+)
 from streaming.fairness.held_back import Ends, Place
 from streaming.observing.backlog import Backlog
 from streaming.observing.bounded import OTHER, Labels
@@ -22,16 +32,6 @@ from streaming.observing.observation import Observation
 from streaming.observing.open_transactions import OpenTransactions
 from streaming.observing.progress import batch_progress
 from streaming.observing.reason_kinds import kind_of
-from streaming.reported import (
-    HeldChanges,
-    HeldUntil,
-    held_changes,
-    held_to_json,
-    open_by_segment,
-    open_to_json,
-    tallies_of,
-    tallies_to_json,
-)
 
 ONE, TWO = (0, 0), (0, 4096)
 ORDERS = ("shop", "orders")
@@ -185,7 +185,8 @@ def test_before_the_first_batch_nothing_is_said_that_rests_on_it() -> None:
     step("start Java and Spark")
     facts = observation.facts()
     assert (facts.running_ms, facts.backlog, facts.flow, facts.batch) == (None, None, (), None)
-    assert "Now, for 0 s: start Java and Spark" in facts.notes[0]
+    assert [one.name for one in facts.steps] == ["start Java and Spark"]
+    assert facts.notes == (), "a start as it should be"
     sample = observation.metrics.registry.get_sample_value
     for name in ("batch", "batch_end_timestamp_seconds", "running_timestamp_seconds", "state_bytes", "state_segments"):
         assert sample(f"checkback_{name}") is None
