@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import NamedTuple
 
-from checkback.in_doubt import InDoubt
-from checkback.printable import printable
+from checkback.operations.in_doubt import InDoubt
+from checkback.wire.printable import printable
 from status_page.facts import EndpointFacts, GroupFacts
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
