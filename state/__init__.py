@@ -4,8 +4,10 @@ from state.allowance import Allowance, Limits
 from state.codec import segment_from_bytes, segment_to_bytes
 from state.open_by_topic import REST, OpenByTopic, OpenOf, open_by_topic
 from state.outcome_reading import (
+    AnswerTold,
     Counts,
     RejectedOp,
+    answer_told,
     counts_of,
     open_of,
     rejected_op,
@@ -53,6 +55,7 @@ __all__ = [
     "WAIT_EDGES_MS",
     "Allowance",
     "Always",
+    "AnswerTold",
     "Arrivals",
     "Collector",
     "Counts",
@@ -76,6 +79,7 @@ __all__ = [
     "Tally",
     "Usage",
     "Usages",
+    "answer_told",
     "counts_of",
     "evaluate",
     "open_by_topic",

@@ -67,6 +67,12 @@ class Answers:
     unknown: Column
     unreachable: Column
 
+    @property
+    def any_kind(self) -> Column:
+        """bool[n]: those that are."""
+        either: Column = self.unknown | self.unreachable
+        return either
+
     def apply(self, messages: Rows, rows: Column, now_ms: int, policy: Policy) -> None:
         """Count attempts and set the next deadline of the rows that were answered."""
         if self.unknown.any():
@@ -134,13 +140,11 @@ def _fire(
     made.given_up(messages, due, events, results)
     made.decided(messages, due, results)
     asked = due[results == Effect.CHECK]
+    first = messages["asked_ms"][asked] < 0
     messages["asked_ms"][asked] = now_ms
     answer_by = np.full(asked.size, now_ms + policy.check_answer_ttl_ms)
     messages["deadline_ms"][asked] = _within_age(answer_by, messages["ingested_ms"][asked], policy)
-    times = np.where(messages["misses"][asked] > 0, messages["misses"][asked], messages["attempts"][asked]) + 1
-    most_ms = np.where(messages["misses"][asked] > 0, policy.unreachable_backoff_max_ms, policy.check_interval_max_ms)
-    again = _doubled(policy.check_interval_ms, times, most_ms)
-    made.checks(messages.take(asked), states[results == Effect.CHECK], again, policy)
+    made.checks(messages.take(asked), first, policy)
     settle(messages, due, results, now_ms, policy)
     end_status(messages, due, results)
 
@@ -190,10 +194,10 @@ def _due_events(messages: Rows, due: Column, states: StateCodes, now_ms: int, po
     return events
 
 
-def _doubled(first_ms: int, times: Column, most_ms: Column | int) -> Column:
+def _doubled(first_ms: int, times: Column, most_ms: int) -> Column:
     """int64[n] ms: ``first_ms`` for the first time, twice that for the second, ..., up to ``most_ms``."""
     doubled = first_ms * 2 ** np.minimum(times - 1, 20).astype(np.int64)
-    waits: Column = np.minimum(doubled, np.maximum(most_ms, first_ms))
+    waits: Column = np.minimum(doubled, max(most_ms, first_ms))
     return waits
 
 

@@ -7,7 +7,7 @@ from state.deadlines import after_answer, end_status, postponed, settle
 from state.outcomes import Collector
 from state.policy import Policy
 from state.rows import Column, Rows
-from state.table import KEPT, SETTLED, UNDECIDED, Effect, Event, EventCodes, StateCodes, delivers, transition
+from state.table import KEPT, SETTLED, UNDECIDED, Effect, Event, EventCodes, State, StateCodes, delivers, transition
 
 
 def judge(  # noqa: PLR0913, PLR0917  (the segment's parts, then the batch's)
@@ -33,7 +33,7 @@ def judge(  # noqa: PLR0913, PLR0917  (the segment's parts, then the batch's)
     foreign = _foreign(messages, rows, ops)
     remaining, rank = np.arange(ops.count), _rank(places)
     results = np.full(ops.count, Effect.NONE, dtype=np.uint8)
-    changed = np.zeros(ops.count, dtype=bool)
+    changed, answers = np.zeros(ops.count, dtype=bool), np.zeros(ops.count, dtype=bool)
     turn = 0
     while remaining.size:
         # No op leaves such a state, so all further ops of the half message can be looked up together.
@@ -49,12 +49,16 @@ def judge(  # noqa: PLR0913, PLR0917  (the segment's parts, then the batch's)
         made.left_operators(messages, rows[now], states, results[now])
         changed[now] = following != states
         answered = after_answer(states, events)
+        answers[now] = answered.any_kind
         ledger[places[now]] = following
         answered.apply(messages, rows[now], now_ms, policy)
         settle(messages, rows[now], results[now], now_ms, policy)
         remaining = remaining[~settled & (rank[remaining] != turn)]
         turn += 1
     made.count_judged(changed, results)
+    if answers.any():
+        answers &= ledger[places] == State.OPEN  # not decided by a later op
+        made.answered(messages.take(rows[answers]), ops["value"][answers], now_ms, policy)
     ended = (rows >= 0) & np.isin(results, (Effect.DELIVER, Effect.DELAY, Effect.DISCARD))
     made.measured("decision", now_ms - messages["ingested_ms"][rows[ended]])
     delivered = ended & (results == Effect.DELIVER)

@@ -12,7 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from state.open_by_topic import OpenByTopic, OpenOf
-from state.outcomes import STATUS_PAUSE, USAGE_COLUMNS, OutcomeKind, Tallies, Tally
+from state.outcomes import (
+    STATUS_ASKED_AGO,
+    STATUS_MISSES,
+    STATUS_PAUSE,
+    USAGE_COLUMNS,
+    OutcomeKind,
+    Tallies,
+    Tally,
+)
 from state.usage import Usage, Usages, summed
 
 _PLAIN = -1
@@ -25,6 +33,16 @@ class RejectedOp(NamedTuple):
     source: str
     offset: int
     """In the op topic."""
+
+
+class AnswerTold(NamedTuple):
+    """What a row of ``OutcomeKind.STATUS`` that an answer has made says of it; ``reason`` is which answer."""
+
+    asked_ago_ms: int
+    """How long before the answer its check was asked for."""
+    misses: int
+    """For how many checks in a row, this one included, nobody could be asked."""
+    remark: str
 
 
 class Counts(NamedTuple):
@@ -82,3 +100,11 @@ def rejected_record_offset(row: Mapping[str, Any]) -> int:
 def status_pause_ms(row: Mapping[str, Any]) -> int:
     """Of a row of ``OutcomeKind.STATUS``: in how many ms the next check comes."""
     return int(row[STATUS_PAUSE])
+
+
+def answer_told(row: Mapping[str, Any]) -> AnswerTold | None:
+    """Of a row of ``OutcomeKind.STATUS``; None of one that the first check has made."""
+    if row[STATUS_ASKED_AGO] < 0:
+        return None
+    remark = (row["value"] or b"").decode(errors="replace")
+    return AnswerTold(int(row[STATUS_ASKED_AGO]), int(row[STATUS_MISSES]), remark)

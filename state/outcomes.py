@@ -15,7 +15,7 @@ from state.content import value_bytes
 from state.open_by_topic import REST, OpenByTopic, OpenOf
 from state.policy import Policy
 from state.rows import BUNDLE, OUTCOME_FIELDS, Column, Rows, objects
-from state.table import FOR_OPERATORS, Effect, EffectCodes, Event, EventCodes, State, StateCodes
+from state.table import FOR_OPERATORS, Effect, EffectCodes, Event, EventCodes, StateCodes
 from state.usage import Usages
 
 CHECK_PAYLOAD_BYTES = 64 * 1024
@@ -59,6 +59,12 @@ SUM = -2
 """In place of a size: of all sizes together."""
 STATUS_PAUSE = "partition"
 """The column of a status row that says in how many ms the next check comes, for want of another use."""
+STATUS_ASKED_AGO = "left_out"
+"""Likewise: how many ms before an answer its check was asked for; -1 in a row that no answer has made."""
+STATUS_MISSES = "headers"
+"""Likewise: for how many checks in a row nobody could be asked, in digits."""
+STATUS_REMARK_BYTES = 512
+"""So much of an answer's remark is told at most."""
 _MOST_PAUSE_MS = 2**31 - 1
 
 
@@ -88,7 +94,7 @@ class OutcomeKind(IntEnum):
     REJECT_RECORD = 5
     """Write a record that breaks the protocol to ``cb.rejected``."""
     STATUS = 6
-    """The transaction was checked and is still open."""
+    """The transaction was checked for the first time, or a check of it was answered, and it is still open."""
     STATUS_END = 7
     """It is no longer."""
     COUNT = 8
@@ -214,11 +220,10 @@ class Collector:
         self.rejected_ops(ops.take(refused & foreign), FOREIGN_REASON)
         self.rejected_ops(ops.take(refused & ~foreign), LATE_REASON)
 
-    def checks(self, checked: Rows, states: StateCodes, pause_ms: Column, policy: Policy) -> None:
-        """Messages whose producers are to be asked, the states they were in before, and in how many ms they are asked
-        again if they do not know.
+    def checks(self, checked: Rows, first: Column, policy: Policy) -> None:
+        """Messages whose producers are to be asked; bool[n] ``first``: for the first time.
 
-        A status is written with each check that follows an answer; when an answer is lost it would say nothing new.
+        A status is written with the first one, and from then on with each answer: see :meth:`answered`.
         """
         if not checked.count:
             return
@@ -227,13 +232,31 @@ class Collector:
         attempt = checked["attempts"] + 1
         numbers = {"attempt": attempt, "check_max": policy.check_max_of(checked["check_max"])}
         self._add(OutcomeKind.CHECK, checked.count, **_small_message(checked), **numbers)
-        new = states == State.OPEN
-        if new.any():
-            numbers = {name: column[new] for name, column in numbers.items()}
-            numbers[STATUS_PAUSE] = np.minimum(pause_ms[new], _MOST_PAUSE_MS)
-            known = np.where(checked["attempts"][new] > 0, "unknown", "").astype(object)
-            answers = np.where(checked["misses"][new] > 0, "unreachable", known).astype(object)
-            self._add(OutcomeKind.STATUS, int(new.sum()), **_identity(checked.take(new)), **numbers, reason=answers)
+        if first.any():
+            numbers = {name: column[first] for name, column in numbers.items()}
+            numbers[STATUS_PAUSE] = np.full(int(first.sum()), min(policy.check_interval_ms, _MOST_PAUSE_MS))
+            self._add(OutcomeKind.STATUS, int(first.sum()), **_identity(checked.take(first)), **numbers)
+
+    def answered(self, messages: Rows, remarks: Column, now_ms: int, policy: Policy) -> None:
+        """Undecided messages whose checks were answered just now, with the answers' remarks (bytes or None [n])."""
+        if not messages.count:
+            return
+        missed = messages["misses"] > 0
+        numbers = {
+            "attempt": messages["attempts"] + missed,  # which one the check was
+            "check_max": policy.check_max_of(messages["check_max"]),
+            STATUS_PAUSE: np.clip(messages["deadline_ms"] - now_ms, 0, _MOST_PAUSE_MS),
+            STATUS_ASKED_AGO: now_ms - messages["asked_ms"],
+        }
+        self._add(
+            OutcomeKind.STATUS,
+            messages.count,
+            **_identity(messages),
+            **numbers,
+            **{STATUS_MISSES: objects([str(number) for number in messages["misses"].tolist()])},
+            value=objects([(remark or b"")[:STATUS_REMARK_BYTES] for remark in remarks]),
+            reason=np.where(missed, "unreachable", "unknown").astype(object),
+        )
 
     def count(self, numbers: Mapping[str, int]) -> None:
         """Numbers by the names of their counters."""

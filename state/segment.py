@@ -137,8 +137,8 @@ def evaluate(
     the order of the op topic; an op whose half message is not there waits, if one can still come.  3. Timers fire, as
     many as ``allowance`` has left (a fresh one's, without it): an op that is already in the log comes before them.
 
-    Arrivals of equal time may come in one batch or in several: steps 1 and 2 give the same. ``segment`` is
-    consumed: use the one returned.
+    Arrivals of equal time may come in one batch or in several: steps 1 and 2 give the same, but for the status of
+    an answer that a decision of the same batch makes idle. ``segment`` is consumed: use the one returned.
     """
     made = outcomes.Collector()
     before, open_before = segment.usage(), segment.open_by_topic()

@@ -3,11 +3,14 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import NamedTuple
 
 from checkback.operations.in_doubt import InDoubt
+from checkback.wire.printable import printable
 from status_page.facts import EndpointFacts, GroupFacts
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_REMARK_CHARACTERS = 200
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 NO_ENDPOINT = "no endpoint: none has announced itself, and the settings name none"
 
@@ -80,26 +83,51 @@ def size(value: int | None) -> str:
     return f"{value:,} B" if unit == "B" else f"{amount:,.1f} {unit}"
 
 
-def why_in_doubt(row: InDoubt, group: GroupFacts | None) -> str:
+class Reason(NamedTuple):
     """Why a transaction is not decided, as far as that is known."""
+
+    kind: str
+    cause: str
+    """Empty: not known, or the kind says it."""
+
+    def __str__(self) -> str:
+        return f"{self.kind}{f'; {self.cause}' if self.cause else ''}"
+
+
+def reason_of(row: InDoubt, group: GroupFacts | None) -> Reason:
+    """The same for all that are in doubt for the same reason."""
     unheard = (group.unasked or why_unasked(group.endpoints)) if group else ""
+    remark = _clipped(printable(row.remark))
     if row.last_answer == "unreachable":
-        return f"Nobody could be asked; {unheard}" if unheard else "Nobody could be asked"
+        return Reason("Nobody could be asked", unheard or remark)
     if unheard:
-        return f"Nobody can be asked; {unheard}"
+        return Reason("Nobody can be asked", unheard)
     if row.last_answer == "unknown":
-        return f"Its producers did not know, {count(row.attempt - 1, 'time')} of {row.check_max:,}"
+        return Reason("Asked, no verdict", remark or "its producers did not know")
     if row.last_answer:
-        return f"The last answer was {row.last_answer}"
-    return "Asked for the first time, not answered yet"
+        return Reason(f"The last answer was {row.last_answer}", remark)
+    return Reason("Asked for the first time, not answered yet", "")
+
+
+def why_in_doubt(row: InDoubt, group: GroupFacts | None) -> str:
+    """The same for this one: also how often."""
+    reason = reason_of(row, group)
+    if reason.kind == "Asked, no verdict":
+        reason = reason._replace(kind=f"Asked {count(row.attempts, 'time')} of {row.check_max:,}, no verdict")
+    return str(reason)
 
 
 def said_attempts(row: InDoubt) -> str:
     """How often its producers were asked: a try at which nobody could be reached is none."""
     if row.last_answer == "unreachable":
-        asked = "not asked yet" if row.attempt <= 1 else f"asked {row.attempt - 1:,} of {row.check_max:,}"
-        return f"{asked}: nobody reachable"
+        asked = f"asked {row.attempts:,} of {row.check_max:,}" if row.attempts else "not asked yet"
+        tries = f", {row.misses:,} tries" if row.misses > 1 else ""
+        return f"{asked}: nobody reachable{tries}"
     return f"{row.attempt:,} of {row.check_max:,}"
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= _REMARK_CHARACTERS else f"{text[: _REMARK_CHARACTERS - 1]}…"
 
 
 def why_unasked(endpoints: Iterable[EndpointFacts]) -> str:

@@ -4,15 +4,19 @@ One row for each transaction that was checked at least once and is still undecid
 from its beginning gives them all.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from checkback.exceptions import ProtocolError
 from checkback.wire.json_reading import number_of, read_object, text_of
-from checkback.wire.protocol import MAX_GROUP_BYTES, MAX_ID_BYTES, MAX_TOPIC_BYTES, HalfPosition
+from checkback.wire.protocol import MAX_GROUP_BYTES, MAX_ID_BYTES, MAX_TOPIC_BYTES, Action, HalfPosition
 
 _MOST_BYTES = 64
 """Of a place or an answer; both are shorter."""
+MOST_REMARK_BYTES = 4 * 1024
+"""The job writes 512 at most, of which each may have become three."""
+_LATER: Mapping[str, Any] = {"answered_ms": 0, "misses": 0, "remark": ""}
+"""What rows of earlier versions do not have."""
 
 
 class InDoubt(NamedTuple):
@@ -31,9 +35,21 @@ class InDoubt(NamedTuple):
     asked_ms: int
     """When its producers were last asked."""
     last_answer: str = ""
-    """What came of the check before that: ``unknown``, ``unreachable``; empty when it was the first."""
+    """What came of the last check: ``unknown``, ``unreachable``; empty: the first has not been answered yet. Without
+    ``answered_ms``, what came of the one before."""
     next_check_ms: int = 0
-    """When they are asked again, unless their answer decides it; later, where nobody can be reached. 0: not known."""
+    """When they are asked again; 0: not known. In the past: they are being asked, or it is due."""
+    answered_ms: int = 0
+    """When the answer was taken in; 0: the last check has not been answered, or an earlier version wrote the row."""
+    misses: int = 0
+    """For how many checks in a row nobody could be asked; 0 also where an earlier version wrote the row."""
+    remark: str = ""
+    """What the answer said beside that."""
+
+    @property
+    def attempts(self) -> int:
+        """How many checks were answered, and none of them with a verdict."""
+        return self.attempt if self.answered_ms and self.last_answer == Action.UNKNOWN else max(0, self.attempt - 1)
 
 
 def in_doubt(value: bytes, time_ms: int) -> InDoubt:
@@ -42,7 +58,7 @@ def in_doubt(value: bytes, time_ms: int) -> InDoubt:
     Raises:
         ValueError, ProtocolError: the job did not write it.
     """
-    row = {"asked_ms": time_ms, "last_answer": "", "next_check_ms": 0, **read_object(value)}
+    row = {"asked_ms": time_ms, "last_answer": "", "next_check_ms": 0, **_LATER, **read_object(value)}
     named = "transaction_id" if "transaction_id" in row else "id"  # rows of before 0.1.0 have the latter
     return InDoubt(
         transaction_id=text_of(row, named, MAX_ID_BYTES),
@@ -55,6 +71,9 @@ def in_doubt(value: bytes, time_ms: int) -> InDoubt:
         asked_ms=number_of(row, "asked_ms"),
         last_answer=text_of(row, "last_answer", _MOST_BYTES),
         next_check_ms=number_of(row, "next_check_ms"),
+        answered_ms=number_of(row, "answered_ms"),
+        misses=number_of(row, "misses"),
+        remark=text_of(row, "remark", MOST_REMARK_BYTES),
     )
 
 

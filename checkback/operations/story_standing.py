@@ -146,10 +146,11 @@ def _decided(events: Sequence[Event], half: Event | None, row: InDoubt | None) -
 def _undecided(events: Sequence[Event], half: Event | None, row: InDoubt | None) -> Standing:
     if row is not None:
         if row.last_answer == Action.UNREACHABLE:
-            asked = "not asked yet" if row.attempt <= 1 else f"asked {row.attempt - 1} of {row.check_max}"
-            tries = sum(event.kind is EventKind.OP and event.action == Action.UNREACHABLE for event in events)
+            asked = f"asked {row.attempts} of {row.check_max}" if row.attempts else "not asked yet"
+            answers = sum(event.kind is EventKind.OP and event.action == Action.UNREACHABLE for event in events)
+            tries = row.misses or answers
             return Standing(Stand.IN_DOUBT, f"{asked}: nobody reachable{f', {tries} tries' if tries > 1 else ''}")
-        answer = f", last answer {row.last_answer}" if row.last_answer else ""
+        answer = f", last answer {row.last_answer}" if row.last_answer else ", not answered yet"
         return Standing(Stand.IN_DOUBT, f"attempt {row.attempt} of {row.check_max}{answer}")
     if half is None:
         return Standing(Stand.UNKNOWN, "its half message is gone from the half topic")

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from status_page.facts import GroupFacts
 
 _MOST_REASONS = 8
+_MOST_CAUSES = 3
+"""Of one kind in one group that are told apart."""
 _NAMES = ("transaction", "group", "topic", "half", "age", "attempts", "last answer", "next check", "why")
 
 
@@ -107,16 +109,24 @@ def known_groups(
 
 
 def counts_by_reason(rows: "Iterable[InDoubt]", groups: "Mapping[str, GroupFacts]") -> "Iterator[str]":
-    """How many there are for which reason, those with most first."""
+    """How many there are for which reason, those with most first; where the causes are many, with the most frequent."""
     from collections import Counter
 
-    from status_page.words import why_in_doubt
+    from status_page.words import Reason, reason_of
 
-    counts = Counter((why_in_doubt(row, groups[row.group]), row.group) for row in rows)
-    for (why, group), number in counts.most_common(_MOST_REASONS):
-        yield f"{number:,} of group {group}: {why}."
-    if len(counts) > _MOST_REASONS:
-        yield f"And for {len(counts) - _MOST_REASONS:,} more reasons."
+    counts = Counter((row.group, reason_of(row, groups[row.group])) for row in rows)
+    causes = Counter((group, reason.kind) for group, reason in counts)
+    told: Counter[tuple[str, Reason]] = Counter()
+    for (group, reason), number in counts.most_common():
+        many = causes[group, reason.kind] > _MOST_CAUSES
+        first = next((one for of, one in told if many and (of, one.kind) == (group, reason.kind)), reason)
+        told[group, first] += number
+    for (group, reason), number in told.most_common(_MOST_REASONS):
+        many = causes[group, reason.kind] > _MOST_CAUSES
+        said = f"{reason.kind}; most often: {reason.cause}" if many else str(reason)
+        yield f"{number:,} of group {group}: {said}."
+    if len(told) > _MOST_REASONS:
+        yield f"And for {len(told) - _MOST_REASONS:,} more reasons."
 
 
 def row_cells(row: "InDoubt", group: "GroupFacts", now_ms: int) -> tuple[str, ...]:

@@ -159,7 +159,17 @@ def _schemas() -> _Schema:
         "Status": _object(
             **status, in_doubt=_KNOWN, in_doubt_oldest_ms=oldest, parked=_KNOWN, lists=_reference("Lists")
         ),
-        "InDoubt": _object(**named, **asked, last_answer=_TEXT, next_check_ms=_TIME, actions=_ACTIONS, why={**_TEXT}),
+        "InDoubt": _object(
+            **named,
+            **asked,
+            last_answer=_TEXT,
+            next_check_ms=_TIME,
+            answered_ms={**_TIME, "description": "when the last check was answered; 0: not yet"},
+            misses={**_INTEGER, "description": "checks in a row for which nobody could be asked"},
+            remark={**_TEXT, "description": "of the last answer"},
+            actions=_ACTIONS,
+            why={**_TEXT},
+        ),
         "Parked": _object(
             **named,
             reason=_TEXT,

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from checkback.operations.in_doubt import InDoubt
+from checkback.operations.in_doubt import MOST_REMARK_BYTES, InDoubt
 from checkback.operations.parked import ParkedMessage
 from checkback.wire.protocol import MAX_GROUP_BYTES, MAX_NUMBERED_ID_BYTES, MAX_TOPIC_BYTES, HalfPosition
 from status_page.transactions.schema import PARKED, SCHEMA, STATUS, UNDECIDED, UNDELIVERABLE, UNKEPT
@@ -271,8 +271,17 @@ def _names_fit(row: InDoubt | ParkedMessage) -> bool:
 
 
 def _storable_status(row: InDoubt) -> bool:
-    numbers = (row.attempt, row.check_max, row.ingested_ms, row.asked_ms, row.next_check_ms)
-    return _names_fit(row) and _fits(*row.half, *numbers) and _named(row.last_answer)
+    numbers = (
+        row.attempt,
+        row.check_max,
+        row.ingested_ms,
+        row.asked_ms,
+        row.next_check_ms,
+        row.answered_ms,
+        row.misses,
+    )
+    texts = _named(row.last_answer) and _named(row.remark, MOST_REMARK_BYTES)
+    return _names_fit(row) and _fits(*row.half, *numbers) and texts
 
 
 def _storable_parked(row: ParkedMessage) -> bool:
@@ -282,13 +291,14 @@ def _storable_parked(row: ParkedMessage) -> bool:
 def _status_columns(row: InDoubt) -> tuple[Any, ...]:
     named = (row.transaction_id, row.group, row.topic)
     attempts = (row.attempt, row.check_max, row.asked_ms, row.next_check_ms)
-    return (*row.half, *named, row.ingested_ms, row.last_answer, *attempts)
+    of_answer = (row.answered_ms, row.misses, row.remark)
+    return (*row.half, *named, row.ingested_ms, row.last_answer, *attempts, *of_answer)
 
 
 def _status_row(row: tuple[Any, ...]) -> InDoubt:
-    partition, offset, name, group, topic, since_ms, answer, attempt, check_max, asked_ms, next_ms = row
+    partition, offset, name, group, topic, since_ms, answer, attempt, check_max, asked_ms, next_ms, *of_answer = row
     half = HalfPosition(partition, offset)
-    return InDoubt(name, group, topic, half, attempt, check_max, since_ms, asked_ms, answer, next_ms)
+    return InDoubt(name, group, topic, half, attempt, check_max, since_ms, asked_ms, answer, next_ms, *of_answer)
 
 
 def _parked_columns(row: ParkedMessage) -> tuple[Any, ...]:

@@ -62,7 +62,11 @@ class _List(NamedTuple):
 
 _COMMON = ("partition", "offset", "id", "grp", "topic", "since_ms", "kind")
 
-STATUS = _List("status", "partition, offset", ("attempt", "check_max", "asked_ms", "next_check_ms"))
+STATUS = _List(
+    "status",
+    "partition, offset",
+    ("attempt", "check_max", "asked_ms", "next_check_ms", "answered_ms", "misses", "remark"),
+)
 """Of ``cb.status``; ``kind`` is the last answer."""
 PARKED = _List("parked", "partition, offset, id", ("reason", "key_bytes", "value_bytes"))
 """Of ``cb.parked``; several messages of one transaction lie at the same place."""

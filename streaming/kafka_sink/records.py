@@ -17,7 +17,15 @@ from checkback.wire.checks import CheckRequest
 from checkback.wire.message_json import unpack
 from checkback.wire.protocol import HalfPosition, Held, Topics
 from checkback.wire.sent_back import dead_letter_of
-from state import BUNDLE, NOT_WRITTEN, OutcomeKind, rejected_op, rejected_record_offset, status_pause_ms
+from state import (
+    BUNDLE,
+    NOT_WRITTEN,
+    OutcomeKind,
+    answer_told,
+    rejected_op,
+    rejected_record_offset,
+    status_pause_ms,
+)
 from streaming.batch.bundles import bundled_messages
 from streaming.batch.headers import Headers, application_headers, unpack_headers
 from streaming.batch.heads import head_of
@@ -353,7 +361,7 @@ class RecordBuilder:
         half = str(half_of(row))
         if ended:
             return Record(self._topics.status, RANDOM_OR_KEYED, half.encode(), None, [])
-        asked_ms = self._holding.now_ms
+        now_ms, told = self._holding.now_ms, answer_told(row)
         body = {
             "transaction_id": row["transaction_id"],
             "group": row["group"],
@@ -362,8 +370,11 @@ class RecordBuilder:
             "attempt": row["attempt"],
             "check_max": row["check_max"],
             "ingested_ms": row["ingested_ms"],
-            "asked_ms": asked_ms,
-            "next_check_ms": asked_ms + status_pause_ms(row),
+            "asked_ms": now_ms,
+            "next_check_ms": now_ms + status_pause_ms(row),
             "last_answer": row["reason"],
         }
+        if told is not None:
+            asked_ms = now_ms - told.asked_ago_ms
+            body |= {"asked_ms": asked_ms, "answered_ms": now_ms, "misses": told.misses, "remark": told.remark}
         return Record(self._topics.status, RANDOM_OR_KEYED, half.encode(), json.dumps(body).encode(), [])

@@ -76,6 +76,9 @@ def kinds(place: Place) -> dict[str, Kind]:
         "asked_ms": 2,
         "next_check_ms": 3,
         "last_answer": "unknown",
+        "answered_ms": 4,
+        "misses": 1,
+        "remark": "busy",
     }
     announced = {"group": "shop", "instance": "one", "url": "http://127.0.0.1:1/", "time_ms": 1}
     order = {"id": "o", "group": GROUP, "topic": place.real_topic, "offsets": {"0": 1}}

@@ -43,6 +43,12 @@ HELD = half(
         ([half()], None, (Stand.OPEN, "no op decides it, and nobody was asked yet")),
         ([half(), check(2)], ROW, (Stand.IN_DOUBT, "attempt 3 of 15, last answer unknown")),
         ([], ROW, (Stand.IN_DOUBT, "attempt 3 of 15, last answer unknown")),
+        ([], ROW._replace(last_answer="", attempt=1), (Stand.IN_DOUBT, "attempt 1 of 15, not answered yet")),
+        (
+            [],
+            ROW._replace(last_answer="unreachable", attempt=1, answered_ms=6_000, misses=7),
+            (Stand.IN_DOUBT, "not asked yet: nobody reachable, 7 tries"),
+        ),
         ([half(), op(2, Action.COMMIT)], None, (Stand.COMMITTED, "by producer; not found in its topic")),
         ([half(), op(2, Action.COMMIT), arrived()], None, (Stand.DELIVERED, "orders:0:1")),
         ([half(), op(2, Action.ROLLBACK, Source.CHECK)], None, (Stand.ROLLED_BACK, "by check")),

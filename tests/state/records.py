@@ -30,9 +30,11 @@ from state import (
     Tally,
     Usage,
     Usages,
+    answer_told,
     evaluate,
     segment_from_bytes,
     segment_to_bytes,
+    status_pause_ms,
     summed,
 )
 from state.rows import Fields, objects
@@ -168,7 +170,13 @@ class Status(NamedTuple):
     attempt: int
     check_max: int
     reason: str = ""
-    """What came of the check before."""
+    """What came of the last check; empty: not answered yet."""
+    pause_ms: int = -1
+    """Until the next check."""
+    asked_ago_ms: int = -1
+    """When the last check was asked for; -1: now, so that nothing was answered."""
+    misses: int = 0
+    remark: bytes | None = None
 
 
 @dataclass
@@ -301,7 +309,12 @@ def _checked(row: Mapping[str, Any]) -> Message:
 
 
 def _status(row: Mapping[str, Any]) -> Status:
-    return Status(row["half_offset"], *(row[name] for name in Status._fields[1:]))
+    told = answer_told(row)
+    names = ("transaction_id", "group", "topic", "ingested_ms", "attempt", "check_max", "reason")
+    status = Status(row["half_offset"], *(row[name] for name in names))._replace(pause_ms=status_pause_ms(row))
+    if told is None:
+        return status
+    return status._replace(asked_ago_ms=told.asked_ago_ms, misses=told.misses, remark=row["value"])
 
 
 def _ended(row: Mapping[str, Any]) -> Ended:

@@ -19,6 +19,7 @@ TOO_LATE = "no half message came to its position within early_op_ttl"
 EXHAUSTED = "checked in vain as often as check_max allows"
 AGED = "undecided for longer than the age limit"
 KEPT = 4_096
+REMARK = 512
 SMALL = 65_536
 """Bytes that a message is kept with, and of a value that a check has."""
 
@@ -35,8 +36,8 @@ class Transaction:
     asked_ms: int | None = None
     attempts: int = 0
     misses: int = 0
-    status_says: int | None = None
-    """The attempt in its status, None for no status."""
+    remark: bytes | None = None
+    """Of the last answer."""
 
     @property
     def undecided(self) -> bool:
@@ -73,10 +74,21 @@ class Transaction:
         message = self.message()._replace(left_out=-1, value=None if not_there else half.value)
         return Check(message, attempt, self.check_max, value_size if not_there else -1)
 
-    def status(self, attempt: int = -1, check_max: int = -1, reason: str = "") -> Status:
+    def status(self, attempt: int = -1, pause_ms: int = -1) -> Status:
         half = self.half
         names = (half.transaction_id, half.group, half.topic)
-        return Status(half.offset, *names, self.ingested_ms, attempt, check_max, reason)
+        check_max = self.check_max if attempt >= 0 else -1
+        return Status(half.offset, *names, self.ingested_ms, attempt, check_max, pause_ms=pause_ms)
+
+    def told(self, now_ms: int) -> Status:
+        """Its status after the last answer."""
+        unknown = self.misses == 0
+        return self.status(self.attempts + (not unknown), max(0, self.deadline_ms - now_ms))._replace(
+            reason="unknown" if unknown else "unreachable",
+            asked_ago_ms=now_ms - (self.asked_ms or 0),
+            misses=self.misses,
+            remark=(self.remark or b"")[:REMARK],
+        )
 
 
 def _length(*contents: bytes | str | None) -> int:
@@ -176,8 +188,15 @@ class Reference:
             else:
                 self._reject(waiting.op, TOO_MANY, said)
         self.waiting = early
+        answered: set[int] = set()
         for op in sorted(ready, key=lambda op: op.op_offset):
-            self._judge(self.transactions[op.half_offset], op, now_ms, said)
+            transaction = self.transactions[op.half_offset]
+            waits = transaction.state == "checking"
+            self._judge(transaction, op, now_ms, said)
+            if waits and transaction.state == "open":
+                answered.add(op.half_offset)
+        told = [self.transactions[offset] for offset in answered]
+        said.statuses += [one.told(now_ms) for one in told if one.state == "open"]
 
     def _judge(self, transaction: Transaction, op: Op, now_ms: int, said: Said) -> None:
         decision = "commit" if op.says.endswith("commit") else "rollback" if op.says.endswith("rollback") else None
@@ -253,6 +272,7 @@ class Reference:
             return
         said.counts["applied"] += 1
         transaction.state = "open"
+        transaction.remark = op.value
         if op.says == "check_unknown":
             transaction.attempts += 1
             transaction.misses = 0
@@ -328,17 +348,15 @@ class Reference:
             said.unparked.append(Ended(half.offset, half.transaction_id, half.group, half.topic, became))
 
     def _ask(self, transaction: Transaction, now_ms: int, said: Said) -> None:
-        answered = transaction.state == "open"
+        first = transaction.asked_ms is None
         transaction.state = "checking"
         transaction.asked_ms = now_ms
         self._wait_until(transaction, now_ms + self.policy.check_answer_ttl_ms)
         attempt = transaction.attempts + 1
         said.counts["checked"] += 1
         said.checks.append(transaction.check(attempt))
-        if answered:
-            before = "unreachable" if transaction.misses else "unknown" if transaction.attempts else ""
-            said.statuses.append(transaction.status(attempt, transaction.check_max, before))
-            transaction.status_says = attempt
+        if first:
+            said.statuses.append(transaction.status(attempt, self.policy.check_interval_ms))
 
     def _drop_stale_ops(self, now_ms: int, said: Said) -> None:
         fresh = []
@@ -371,7 +389,7 @@ class Reference:
     def _end_status(self, transaction: Transaction, said: Said) -> None:
         if transaction.asked_ms is not None:
             said.ended.append(transaction.status())
-            transaction.asked_ms = transaction.status_says = None
+            transaction.asked_ms = None
 
     def _reject(self, op: Op, reason: str, said: Said) -> None:
         said.counts["rejected"] += 1

@@ -90,17 +90,45 @@ def test_unreachable_uses_no_attempt_and_backs_off_up_to_a_cap() -> None:
     assert pauses == [30_000, 60_000, *[100_000] * 4]
 
 
-def test_a_status_is_written_with_each_check_that_follows_an_answer_and_says_which() -> None:
+def test_a_status_is_written_with_the_first_check_and_with_each_answer_and_says_which() -> None:
     driver, now_ms = checking()
     written = []
     for answer in (UNREACHABLE, UNREACHABLE, None, CHECK_UNKNOWN, None, UNREACHABLE):
         answered = driver.step(now_ms, *([answer] if answer else []))
+        written.append([(status.attempt, status.reason, status.misses) for status in answered.statuses])
         now_ms = answered.timer_ms or 0
         said = driver.step(now_ms)
         assert said.checks
-        written.append([(status.attempt, status.reason) for status in said.statuses])
-    gone, unknown = (1, "unreachable"), (2, "unknown")
-    assert written == [[gone], [gone], [], [unknown], [], [(2, "unreachable")]]
+        assert not said.statuses
+    unknown = (1, "unknown", 0)
+    assert written == [[(1, "unreachable", 1)], [(1, "unreachable", 2)], [], [unknown], [], [(2, "unreachable", 1)]]
+
+
+def test_an_answer_is_told_at_once_with_what_it_says_and_when_it_is_asked_again() -> None:
+    driver, asked_ms = checking()
+    (status,) = driver.step(asked_ms + 7, replace(CHECK_UNKNOWN, value=b"no such order")).statuses
+    assert (status.remark, status.asked_ago_ms, status.pause_ms) == (b"no such order", 7, POLICY.check_interval_ms - 7)
+    now_ms = asked_ms + POLICY.check_interval_ms
+    assert driver.step(now_ms).checks
+    (status,) = driver.step(now_ms + 5, replace(UNREACHABLE, value=b"x" * 2_000)).statuses
+    assert (status.remark, status.asked_ago_ms, status.pause_ms) == (b"x" * 512, 5, POLICY.check_interval_ms)
+
+
+@pytest.mark.parametrize("then", [COMMIT, ROLLBACK])
+def test_an_answer_that_a_decision_follows_in_the_same_batch_is_not_told(then: Op) -> None:
+    driver, asked_ms = checking()
+    said = driver.step(asked_ms + 1, CHECK_UNKNOWN, replace(then, op_offset=CHECK_UNKNOWN.op_offset + 1))
+    assert not said.statuses
+    assert len(said.ended) == 1
+
+
+def test_a_message_that_is_resumed_has_a_status_with_its_first_check_again() -> None:
+    driver = Driver(replace(POLICY, check_max=0))
+    assert driver.step(0, Half()).timer_ms
+    assert driver.step(POLICY.transaction_timeout_ms).parked
+    driver.policy = POLICY
+    said = driver.step(POLICY.transaction_timeout_ms + 1, Op("resume", source="operator"))
+    assert [(status.attempt, status.reason) for status in said.statuses] == [(1, "")]
 
 
 @pytest.mark.parametrize(("size", "left_out"), [(65_536, -1), (65_537, 65_537)])

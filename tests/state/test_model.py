@@ -78,6 +78,8 @@ def _all_said(driver: Driver, batches: tuple[Records, ...]) -> list[Said]:
     together = Said()
     for batch in batches:
         together.add(driver.step(11, *batch))
+    over = {status.offset for status in together.ended}  # of one that is decided in the same batch nothing is said
+    together.statuses = [status for status in together.statuses if status.offset not in over]
     return [together, *(driver.step(11 + later) for later in (9, 20, 50, 100, 2_000))]
 
 

@@ -129,7 +129,7 @@ def test_lists_have_the_same_filters_and_pages_as_the_page(api: Browser) -> None
     said = fits(api.get("/api/v1/transactions?limit=2&group=orders"), "transactions")
     assert [row["transaction_id"] for row in said["rows"]] == ["tx-0", "tx-1"]
     assert (said["total"], said["total_is_exact"], said["before"]) == (3, True, None)
-    assert said["rows"][0]["why"] == "Its producers did not know, 2 times of 15"
+    assert said["rows"][0]["why"] == "Asked 2 times of 15, no verdict; its producers did not know"
     assert said["rows"][0]["actions"] == ["commit", "rollback"]
     more = fits(api.get("/api/v1/transactions", params={"group": "orders", "after": said["after"]}), "transactions")
     assert [row["transaction_id"] for row in more["rows"]] == ["tx-2"]

@@ -70,8 +70,8 @@ WELL = EndpointFacts("http://b", "well")
     ("row", "endpoints", "said"),
     [
         (doubtful(last_answer="", attempt=1), (), "Asked for the first time, not answered yet"),
-        (doubtful(), (), "Its producers did not know, 2 times of 15"),
-        (doubtful(attempt=2), (WELL,), "Its producers did not know, 1 time of 15"),
+        (doubtful(), (), "Asked 2 times of 15, no verdict; its producers did not know"),
+        (doubtful(attempt=2), (WELL,), "Asked 1 time of 15, no verdict; its producers did not know"),
         (doubtful(last_answer="unreachable"), (), "Nobody could be asked"),
         (
             doubtful(last_answer="unreachable"),
@@ -83,8 +83,23 @@ WELL = EndpointFacts("http://b", "well")
             (RESTING, RESTING),
             "Nobody can be asked; all 2 endpoints skipped: connection refused",
         ),
-        (doubtful(asked_ms=NOW_MS - 20_000), (RESTING, WELL), "Its producers did not know, 2 times of 15"),
+        (
+            doubtful(asked_ms=NOW_MS - 20_000),
+            (RESTING, WELL),
+            "Asked 2 times of 15, no verdict; its producers did not know",
+        ),
         (doubtful(last_answer="later"), (), "The last answer was later"),
+        (doubtful(answered_ms=NOW_MS, remark="no such order"), (), "Asked 3 times of 15, no verdict; no such order"),
+        (
+            doubtful(last_answer="unreachable", answered_ms=NOW_MS, misses=2, remark="http://a: refused"),
+            (),
+            "Nobody could be asked; http://a: refused",
+        ),
+        (
+            doubtful(answered_ms=NOW_MS, remark="<b>\x1b[2J" + "x" * 600),
+            (),
+            f"Asked 3 times of 15, no verdict; <b>\\x1b[2J{'x' * (199 - 10)}…",
+        ),
     ],
 )
 def test_why_a_transaction_is_in_doubt(row: InDoubt, endpoints: tuple[EndpointFacts, ...], said: str) -> None:
@@ -100,5 +115,8 @@ def test_a_group_without_an_endpoint_is_the_reason_at_once() -> None:
 
 def test_a_try_at_which_nobody_was_reached_is_no_attempt() -> None:
     assert words.said_attempts(doubtful(last_answer="unreachable", attempt=1)) == "not asked yet: nobody reachable"
+    missed = doubtful(last_answer="unreachable", attempt=1, answered_ms=NOW_MS)
+    assert words.said_attempts(missed._replace(misses=7)) == "not asked yet: nobody reachable, 7 tries"
+    assert words.said_attempts(missed._replace(misses=1)) == "not asked yet: nobody reachable"
     assert words.said_attempts(doubtful(last_answer="unreachable", attempt=3)) == "asked 2 of 15: nobody reachable"
     assert words.said_attempts(doubtful()) == "3 of 15"

@@ -27,6 +27,7 @@ from checkback.wire.protocol import Action, HalfPosition, Message, Source
 from checkback_cli import app
 from checkback_cli.on_call import decide
 from checkback_cli.on_call.in_doubt import counts_by_reason, known_groups
+from status_page.facts import GroupFacts
 from status_page.words import NO_ENDPOINT
 from tests.checkback_cli.facts_made import bodies, page
 from tests.job_records import JobRecords, now_ms
@@ -93,6 +94,41 @@ def test_transactions_in_doubt_are_listed_the_oldest_first(written: JobRecords) 
     assert [row[0] for row in lines("open", "--limit", "1")] == ["old"]
     (one,) = objects("open", "--topic", written.place.real_topic, "--older-than", "1h")
     assert (one["half"], one["next_check_ms"]) == (str(old), due)
+
+
+def test_an_answer_is_shown_with_its_remark_and_tries_at_which_nobody_was_reached(written: JobRecords) -> None:
+    missed, hangs = written.half("missed"), written.half("hangs")
+    gone: dict[str, Any] = {"last_answer": "unreachable", "answered_ms": 2, "misses": 7, "remark": "http://a: refused"}
+    late: dict[str, Any] = {
+        "last_answer": "unknown",
+        "answered_ms": 2,
+        "misses": 0,
+        "remark": "http://a: no answer in time",
+    }
+    written.announced("shop", "http://a:1/")
+    written.in_doubt("missed", missed, ingested_ms=1, **gone)
+    written.in_doubt("hangs", hangs, ingested_ms=2, **late)
+    shown = lines("open")
+    assert [row[5:7] for row in shown] == [
+        ["not asked yet: nobody reachable, 7 tries", "unreachable"],
+        ["1 of 15", "unknown"],
+    ]
+    assert [row[8] for row in shown] == [
+        "Nobody could be asked; http://a: refused",
+        "Asked 1 time of 15, no verdict; http://a: no answer in time",
+    ]
+    assert [(one["misses"], one["answered_ms"]) for one in objects("open")] == [(7, 2), (0, 2)]
+
+
+def test_causes_that_are_all_different_are_counted_together() -> None:
+    row = InDoubt("a", "shop", "t", HalfPosition(0, 1), 1, 15, 0, 0, "unknown", 0, 1)
+    rows = [row._replace(remark=f"no order {number}") for number in range(5)] + [row._replace(remark="busy")] * 3
+    group = {"shop": GroupFacts("shop")}
+    assert list(counts_by_reason(rows, group)) == ["8 of group shop: Asked, no verdict; most often: busy."]
+    assert list(counts_by_reason(rows[4:], group)) == [
+        "3 of group shop: Asked, no verdict; busy.",
+        "1 of group shop: Asked, no verdict; no order 4.",
+    ]
 
 
 def test_what_is_in_doubt_is_counted_by_reason() -> None:

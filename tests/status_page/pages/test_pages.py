@@ -139,15 +139,37 @@ def test_the_first_page_answers_four_questions_and_says_why() -> None:
     assert page.index("Look at payments.") < page.index("Do transactions flow?")
     assert "Which are in doubt? well: 4 The oldest one was taken in 1 min ago." in page
     assert "Is anything parked? act: 3 Messages wait for an operator's decision." in page
-    assert "orders shop.orders 3 of orders for shop.orders 1 min Its producers did not know, 2 times of 15" in page
+    why = "Asked 2 times of 15, no verdict; its producers did not know"
+    assert f"orders shop.orders 3 of orders for shop.orders 1 min {why}" in page
     assert "Batch 12, ended just now" in page
     assert "read 100 ms" in page
     assert "cb.op 1 not known for 30 s, by an open Kafka transaction" in page
 
 
+def test_the_first_page_names_the_cause_of_each_group_that_is_stuck() -> None:
+    late, busy_ = "http://a:1/: no complete answer in time", "order table is locked"
+    place = Place(
+        groups=(
+            GroupFacts("hangs", endpoints=(EndpointFacts("http://a:1/", "resting", reason=late),), unasked=late),
+            GroupFacts("unknown", endpoints=(EndpointFacts("http://b:1/", "well"),)),
+        ),
+        endpoints_known=True,
+    )
+    missed = {"last_answer": "unreachable", "attempt": 1, "misses": 7, "answered_ms": NOW_MS}
+    place.doubt(*(doubtful(n, group="hangs", remark=late) for n in range(4)))
+    place.doubt(*(doubtful(n, group="unknown", remark=busy_, answered_ms=NOW_MS) for n in range(4, 7)))
+    place.doubt(*(doubtful(n, group="noend", **missed) for n in range(7, 9)))
+    page = text_of(place.browser().get("/").text)
+    assert f"Nobody can be asked; {late}" in page
+    assert f"Asked 3 times of 15, no verdict; {busy_}" in page
+    assert "Nobody could be asked; no endpoint: none has announced itself" in page
+    assert "not asked yet: nobody reachable, 7 tries" in text_of(place.browser().get("/transactions?group=noend").text)
+
+
 def test_a_row_has_all_that_is_known() -> None:
     page = text_of(busy().browser().get("/transactions?group=mail").text)
-    assert "tx-7 3:7 mail shop.mail 59 s 3 of 15 10 s ago in 20 s Its producers did not know, 2 times of 15" in page
+    why = "Asked 2 times of 15, no verdict; its producers did not know"
+    assert f"tx-7 3:7 mail shop.mail 59 s 3 of 15 10 s ago in 20 s {why}" in page
 
 
 def test_exact_times_are_there() -> None:

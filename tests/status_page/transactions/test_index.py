@@ -20,6 +20,7 @@ NAMES = st.sampled_from(["a", "ab", "b"])
 ROWS = st.builds(
     InDoubt,
     *(NAMES, NAMES, NAMES, PLACES, st.integers(1, 3), st.just(3), st.integers(0, 4), st.just(9), NAMES, st.just(9)),
+    *(st.integers(0, 1), st.integers(0, 9), NAMES),
 )
 MESSAGES = st.builds(
     ParkedMessage,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafka import TopicPartition
 from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 
-from checkback.operations.in_doubt import in_doubt, newest
+from checkback.operations.in_doubt import MOST_REMARK_BYTES, in_doubt, newest
 from checkback.wire.protocol import HalfPosition, Topics
 from status_page.transactions.following import Follower
 from status_page.transactions.index import Index
@@ -217,7 +217,10 @@ def test_nor_does_it_among_parked_messages(record: Record, it: Set) -> None:
 
 
 JSON = st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(), st.lists, max_leaves=5)
-VALUES = st.dictionaries(st.sampled_from([*json.loads(row("0:1").value or b""), "asked_ms", "last_answer"]), JSON)
+ANSWER = ("answered_ms", "misses", "remark")
+VALUES = st.dictionaries(
+    st.sampled_from([*json.loads(row("0:1").value or b""), "asked_ms", "last_answer", *ANSWER]), JSON
+)
 
 
 @settings(max_examples=80, deadline=None)
@@ -236,8 +239,10 @@ def test_whatever_stands_in_a_row_the_index_has_what_a_reader_finds(rows: list[t
 
 def odd(found: Any) -> bool:
     """Whether the job could not have written it: then it is not kept."""
-    numbers = (found.attempt, found.check_max, found.ingested_ms, found.asked_ms, found.next_check_ms)
-    names = ((found.transaction_id, 74), (found.group, 255), (found.topic, 249), (found.last_answer, 74))
+    numbers = [found.attempt, found.check_max, found.ingested_ms, found.asked_ms, found.next_check_ms]
+    numbers += [found.answered_ms, found.misses]
+    names = [(found.transaction_id, 74), (found.group, 255), (found.topic, 249), (found.last_answer, 74)]
+    names += [(found.remark, MOST_REMARK_BYTES)]
     return any(not 0 <= number < 2**63 for number in numbers) or any(
         len(name.encode(errors="surrogatepass")) > most or name != name.encode(errors="replace").decode()
         for name, most in names
@@ -370,9 +375,7 @@ def test_a_full_disk_is_said_and_what_was_read_is_read_again(monkeypatch: pytest
 
 
 def test_a_row_says_what_its_json_says() -> None:
-    assert in_doubt(row("0:1", asked_ms=9, last_answer="unknown", next_check_ms=11).value or b"", 5)[6:] == (
-        7,
-        9,
-        "unknown",
-        11,
-    )
+    said = {"asked_ms": 9, "last_answer": "unknown", "next_check_ms": 11}
+    assert in_doubt(row("0:1", **said).value or b"", 5)[6:] == (7, 9, "unknown", 11, 0, 0, "")
+    said |= {"answered_ms": 10, "misses": 2, "remark": "busy"}
+    assert in_doubt(row("0:1", **said).value or b"", 5)[6:] == (7, 9, "unknown", 11, 10, 2, "busy")
