@@ -172,7 +172,7 @@ def _silent(found: "Job", said: dict[str, Any] | None) -> Iterator[tuple[str, ob
         yield "claimed by", f"{found.claim} (this says who was last, not that it runs)"
     if said is not None:
         behind = said["behind"]
-        yield "behind", "not known" if behind is None else f"{behind:,} records of the half and the op topic"
+        yield "behind", "not known" if behind is None else f"at most {behind:,} records of the half and the op topic"
         yield "parked", f"{said['parked']:,}"
     yield "at", f"{said_time(int(time.time() * 1000))} UTC"
 

@@ -91,7 +91,10 @@ def test_a_group_with_some_in_doubt_and_nobody_to_ask_is_red() -> None:
     found = verdicts(view, Total(20_003), NOW_MS - 1_000, NONE, unasked=stuck)[1]
     assert found.level == Level.ACT
     assert found.detail.startswith(f"Nobody of group never can be asked: {NO_ENDPOINT}.")
-    assert [one.group for one in all_groups(view, {"never": 1})] == ["well", "never"]
+    named, other = all_groups(view, {"never": 1})
+    assert (named.group, other.group) == ("well", "never")
+    assert (other.open, other.open_bytes, other.delayed, other.parked) == (None,) * 4, "they were not counted"
+    assert all_groups(facts(counted=True), {"never": 1})[0].open == 0
     assert not unasked(facts(), {"never": 20_000}), "endpoints of other processes are not known here"
 
 
