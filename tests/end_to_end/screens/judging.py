@@ -70,8 +70,8 @@ def _overview(page: str, truth: Truth) -> Iterator[str]:
     level, word, detail = answers["Is the job behind?"]
     if word in {"No", "Yes", "Starting"}:
         yield from _outside(f"page: {level}, {word}, {detail}: records", _first_number(detail), truth.backlog)
-    elif word == "Held back":
-        yield f"page: {word}: nobody holds anything back"
+    elif word == "Held back" and not (truth.before.held_back or truth.after.held_back):
+        yield f"page: {word}, {detail}, and nobody holds anything back"
     level, word, detail = answers["Do transactions flow?"]
     if level == "well" and not truth.batch_may_have_ended:
         yield f"page: {level}, {word} before a batch has ended"

@@ -53,6 +53,8 @@ class Moment:
     ended: float
     ends: Offsets
     """Of half and op topic, as Kafka's tools show them."""
+    held_back: bool
+    """Somebody's open transaction hides the end of one from who reads committed: a killed job's own may."""
     done: Offsets
     """What batches that have ended have read."""
     begun: Offsets
@@ -119,21 +121,25 @@ class Oracle:
         """Read everything that is there, and keep when that was."""
         began = time.time()
         batch, done, begun = progress(self._checkpoint, self._topics.half)
-        ends = {(place.topic, place.partition): end for place, end in self._plain.end_offsets(self._read).items()}
-        self._take_all()
+        stable = self._take_all()
+        plain = self._plain.end_offsets(self._read)
+        ends = {(place.topic, place.partition): end for place, end in plain.items()}
+        held_back = any(stable[place] < end for place, end in plain.items())
         kept = self.records
         numbers = len(kept.delivered), len(kept.status), len(kept.beats)
-        self.moments.append(Moment(began, time.time(), ends, done, begun, batch, *numbers))
+        self.moments.append(Moment(began, time.time(), ends, held_back, done, begun, batch, *numbers))
         return self.moments[-1]
 
-    def _take_all(self) -> None:
-        ends = self._consumer.end_offsets(list(self._consumer.assignment()))
+    def _take_all(self) -> Mapping[TopicPartition, int]:
+        """Where everything ended for who reads committed."""
+        ends: Mapping[TopicPartition, int] = self._consumer.end_offsets(list(self._consumer.assignment()))
         until = time.monotonic() + _READ_SECONDS
         while any(self._consumer.position(place) < end for place, end in ends.items()):
             assert time.monotonic() < until, "the oracle does not get to the ends of the topics"
             for found in self._consumer.poll(200, max_records=10_000).values():
                 for record in found:
                     self._take(record)
+        return ends
 
     def _take(self, record: Any) -> None:
         kept, headers, at = self.records, dict(record.headers), (record.partition, record.offset)
