@@ -15,9 +15,9 @@ from collections.abc import Iterator
 import pytest
 
 from checkback import CallableListener, CheckEndpoint, LocalTransactionState
-from checkback.check_protocol import Announcement
-from checkback.protocol import Action, Source, half_headers, op_headers
-from checkback.protocol import HalfPosition as At
+from checkback.wire.checks import Announcement
+from checkback.wire.protocol import Action, Source, half_headers, op_headers
+from checkback.wire.protocol import HalfPosition as At
 from tests.end_to_end.job_process import Job
 from tests.end_to_end.screens.judging import LIVING, NOBODY, wrong
 from tests.end_to_end.screens.oracle import Moment, Oracle

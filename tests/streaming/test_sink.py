@@ -13,7 +13,7 @@ from kafka.partitioner.default import murmur2
 
 from checkback.exceptions import InputCutShortError, ProgressError, TakenOverError
 from state import OutcomeKind
-from streaming.batch import Batch
+from streaming.batch.batch import Batch
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.producers import producer_settings
 from streaming.checkpoint.progress import transactional_id

@@ -10,7 +10,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import TypeAdapter
 
-from checkback_cli.status import UNKNOWN, summary
+from checkback_cli.on_call.status import UNKNOWN, summary
 from status_page.facts import JobFacts
 from tests.end_to_end.screens.sampling import COMMAND
 from tests.end_to_end.screens.truth import Bounds, Truth
