@@ -41,14 +41,20 @@ def stuck(index: Index, facts: JobFacts, most: int = _MOST) -> tuple[list[Stuck]
 
 
 class Groups(dict[str, GroupFacts]):
-    """By name; of one that the job knows nothing of, whether it has an endpoint is known all the same."""
+    """By name.
+
+    Of one that the job does not name it is known all the same whether it has an endpoint, and that it has nothing once
+    that has been counted.
+    """
 
     def __init__(self, facts: JobFacts) -> None:
         super().__init__((group.group, group) for group in facts.groups)
         self._unasked = NO_ENDPOINT if facts.endpoints_known else ""
+        self._nothing = 0 if facts.counted else None
 
     def __missing__(self, name: str) -> GroupFacts:
-        return GroupFacts(name, unasked=self._unasked)
+        nothing = self._nothing
+        return GroupFacts(name, nothing, nothing, nothing, nothing, unasked=self._unasked)
 
 
 def by_name(facts: JobFacts) -> Groups:

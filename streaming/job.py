@@ -198,8 +198,10 @@ class TransactionJob:
         with TopicAdministration(settings.kafka.bootstrap_servers, settings.kafka.python_client) as administration:
             half_partitions = administration.check(sink.topics, settings.job.state_partitions)
             administration.refuse_short_retention(sink.topics, settings.transactions.half_retention_ms)
-        self._beside.append(self._watch(sink))
-        self._beside[-1].start()
+        watch = self._watch(sink)
+        self._beside.append(watch)
+        watch.start()
+        self._observation.ask_for_ends(watch.ask)
         self._serving.start(early=True)
         return half_partitions
 

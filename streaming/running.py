@@ -5,10 +5,9 @@ import logging
 from checkback.signals import leave_on_signals, stop_on_signals
 from conf import Settings
 from conf.log_lines import FIELDS
-from streaming.batch.batch import BatchReport
+from streaming.batch.batch import SIZES, BatchReport
 from streaming.batch.failpoints import FailpointHook, no_failpoint
 from streaming.job import TransactionJob
-from streaming.observing.metrics import NO_EVENTS
 
 _LOGGER = logging.getLogger(__name__)
 _STOP_SECONDS = 28.0
@@ -39,9 +38,9 @@ def run(settings: Settings, failpoint: FailpointHook = no_failpoint, *, new_chec
 
 def log_batch(report: BatchReport) -> None:
     """One line for a batch that did something, and one for each reason why messages were not delivered."""
-    if not report.counts.keys() - NO_EVENTS:
+    if not report.counts.keys() - SIZES:
         return
-    counts = {name: number for name, number in sorted(report.counts.items()) if name not in NO_EVENTS}
+    counts = {name: number for name, number in sorted(report.counts.items()) if name not in SIZES}
     said = "  ".join(f"{name} {number}" for name, number in counts.items())
     fields = {"event": "batch", "batch": report.batch, "written": report.written, "counts": counts}
     _LOGGER.info("batch %d: %d written  %s", report.batch, report.written, said, extra={FIELDS: fields})

@@ -136,20 +136,19 @@ class ExactlyOnceSink:
 
 def _summed(number: int, reports: list[Row], published: Counter[str]) -> BatchReport:
     written = sum(report.written for report in reports)
-    done = [report for report in reports if not report.skipped]
-    counts = sum((Counter(json.loads(report.counts)) for report in done), Counter[str]())
-    usages = [{group: Usage(*changed) for group, changed in json.loads(report.usages).items()} for report in done]
-    reasons, examples = reasons_of(report.reasons for report in done)
+    counts = sum((Counter(json.loads(report.counts)) for report in reports), Counter[str]())
+    usages = [{group: Usage(*changed) for group, changed in json.loads(report.usages).items()} for report in reports]
+    reasons, examples = reasons_of(report.reasons for report in reports)
     return BatchReport(
         number,
         written,
-        len(reports) - len(done),
+        sum(report.skipped for report in reports),
         counts,
         published,
         summed(usages),
         reasons,
-        tallies_of(report.tallies for report in done),
-        open_by_segment(report.still_open for report in done),
+        tallies_of(report.tallies for report in reports),
+        open_by_segment(report.still_open for report in reports),
         examples=examples,
         held=Counter(held_changes(report.held for report in done)),
     )

@@ -76,7 +76,10 @@ class JobInKafka:
         return None if found is None or found.offset < 0 else claim_in(found.metadata)
 
     def behind(self) -> int | None:
-        """How many records of half and op topic the job has not read yet, about; None when it does not say."""
+        """How many records of half and op topic the job has not read yet, at most; None when it does not say.
+
+        It says so a second after it has read them: of one that was killed then, nobody learns it any more.
+        """
         names = (self._topics.half, self._topics.op)
         try:
             described = self._admin.describe_topics(list(names))

@@ -12,11 +12,10 @@ from checkback_cli.terminal.options import WRONG, AsJson, BootstrapServer, Confi
 if TYPE_CHECKING:
     from checkback_cli.on_call.asking_job import Job
     from conf import Settings
-    from status_page.facts import FlowPoint, GroupFacts, JobFacts, PartitionBacklog
+    from status_page.facts import GroupFacts, JobFacts, PartitionBacklog
 
 _FLOW = ("half", "committed", "rolled_back", "checked", "parked", "rejected")
 _MOST_GROUPS = 20
-_POINT_SECONDS = 30
 _HOUR_MS = 3_600_000
 UNKNOWN = "not known yet"
 
@@ -75,7 +74,7 @@ def summary(facts: "JobFacts") -> Iterator[tuple[str, str]]:
     up = said_duration(facts.now_ms - facts.started_ms)
     yield "job", f"{facts.job} {facts.version} on {facts.host}, up for {up}, Kafka at {facts.kafka}"
     batch = facts.batch
-    yield "flow now", UNKNOWN if batch is None else _flow_now(facts.flow)
+    yield "flow now", UNKNOWN if batch is None else _flow_now(facts)
     hour = "since start" if facts.now_ms - facts.started_ms < _HOUR_MS else "last hour"
     counts = {name: sum(getattr(point, name) for point in facts.flow) for name in _FLOW}
     yield hour, UNKNOWN if batch is None else _counts(counts)
@@ -89,7 +88,7 @@ def summary(facts: "JobFacts") -> Iterator[tuple[str, str]]:
     yield "backlog", _backlog(facts.backlog)
     yield "open", _open(facts)
     parked = [group.parked for group in facts.groups]
-    yield "parked", UNKNOWN if batch is None or None in parked else f"{sum(number or 0 for number in parked):,}"
+    yield "parked", UNKNOWN if not facts.counted or None in parked else f"{sum(number or 0 for number in parked):,}"
     for one in facts.held[:_MOST_GROUPS]:
         following = said_duration(max(0, one.next_ms - facts.now_ms))
         yield "held", f"{one.number:,} committed for {one.topic}: {one.reason.rstrip('.')}; next try in {following}"
@@ -133,12 +132,13 @@ def group_row(group: "GroupFacts", now_ms: int) -> tuple[object, ...]:
     return group.group, open_now, oldest, delayed, parked, group.waiting, group.barred
 
 
-def _flow_now(flow: "tuple[FlowPoint, ...]") -> str:
-    """Of the last stretch that is over: the one under way has only begun."""
-    if not flow:
+def _flow_now(facts: "JobFacts") -> str:
+    """Of the stretch under way, which may have only begun, and the one before it."""
+    points = facts.flow[-2:]
+    if not points:
         return "nothing"
-    point = flow[-2] if len(flow) > 1 else flow[-1]
-    rates = {name: getattr(point, name) / _POINT_SECONDS for name in _FLOW}
+    seconds = max(1.0, (facts.now_ms - max(points[0].time_ms, facts.started_ms)) / 1000)
+    rates = {name: sum(getattr(point, name) for point in points) / seconds for name in _FLOW}
     return _counts({name: f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2g}/s" for name, rate in rates.items() if rate})
 
 
@@ -175,7 +175,7 @@ def _silent(found: "Job", said: dict[str, Any] | None) -> Iterator[tuple[str, ob
         yield "claimed by", f"{found.claim} (this says who was last, not that it runs)"
     if said is not None:
         behind = said["behind"]
-        yield "behind", "not known" if behind is None else f"{behind:,} records of the half and the op topic"
+        yield "behind", "not known" if behind is None else f"at most {behind:,} records of the half and the op topic"
         yield "parked", f"{said['parked']:,}"
     yield "at", f"{said_time(int(time.time() * 1000))} UTC"
 

@@ -85,6 +85,10 @@ def _flows(facts: JobFacts) -> Verdict:
     half, committed = (per_minute(facts.flow, name, facts.now_ms) for name in ("half", "committed"))
     if not (half or committed):
         since = _since(facts)
+        waits = sum(one.records for one in facts.backlog or ())
+        if waits or facts.backlog is None:
+            waiting = f"; {count(waits, 'record')} to be taken in" if waits else ""
+            return Verdict(question, Level.LOOK, "Not at present", f"Nothing has been taken in {since}{waiting}.")
         return Verdict(question, Level.WELL, "Quiet", f"The job runs; nothing has come {since}.")
     detail = f"{number(half)} half messages and {number(committed)} commits a minute, {_over(facts)}."
     return Verdict(question, Level.WELL, "Yes", detail)
@@ -167,5 +171,9 @@ def _behind(facts: JobFacts) -> Verdict:
     seconds = records / speed if speed else None
     if seconds is not None and seconds < _BEHIND_SECONDS:
         return Verdict(question, Level.WELL, "No", f"{waits} to be taken in: {duration(seconds)} at the present speed.")
-    after = f"{duration(seconds)} at the present speed" if seconds else "nothing is taken in at present"
+    after = f"{duration(seconds)} at the present speed" if seconds else _nothing_taken_in(facts)
     return Verdict(question, Level.LOOK, "Yes", f"{waits} to be taken in: {after}.")
+
+
+def _nothing_taken_in(facts: JobFacts) -> str:
+    return "the last batch took in none" if facts.batch else "no batch has ended yet"

@@ -8,6 +8,9 @@ from state import OpenByTopic, Tallies, Usages
 OpenBySegment = dict[tuple[int, int], OpenByTopic]
 """What is undecided, by half partition and first offset of the segment."""
 
+SIZES = frozenset({"read", "read_bytes", "state_bytes", "state_bytes_before"})
+"""Counts of a batch that say how large it is, not what happened."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -59,7 +62,7 @@ class BatchReport:
     published: Counter[str] = field(default_factory=Counter)
     """Rows by destination, where rules send messages to tables."""
     usages: Usages = field(default_factory=dict)
-    """How the usage of producer groups has changed; all of it, unless state partitions were skipped."""
+    """How the usage of producer groups has changed; like ``still_open`` also in state partitions that were skipped."""
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
     """How many messages were ``held``, ``parked`` or ``rejected``, and why."""
     examples: dict[tuple[str, str], list[str]] = field(default_factory=dict, kw_only=True)

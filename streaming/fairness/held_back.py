@@ -8,6 +8,7 @@ thread of its own; whatever goes wrong here never stops the job.
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +23,8 @@ from checkback.kafka.kafka_python import SHARED, make_client
 
 _LOGGER = logging.getLogger(__name__)
 _LOOK_SECONDS = 5.0
+_FRESH_SECONDS = 0.5
+_ASK_SECONDS = 0.5
 _WARN_SECONDS = 10.0
 _AGAIN_SECONDS = 60.0
 _CALL_SECONDS = 5.0
@@ -89,7 +92,7 @@ class HeldBack:
 
 
 class HeldBackWatch:
-    """Looks every 5 s, from :meth:`start` to :meth:`stop`.
+    """Looks every 5 s, from :meth:`start` to :meth:`stop`, and for :meth:`ask`.
 
     ``client`` are settings of a librdkafka client, ``writer`` names who holds a partition back as far as Kafka tells,
     and ``observe`` is told of each partition how many seconds it has been held back; ``looked`` of each look at all,
@@ -112,31 +115,58 @@ class HeldBackWatch:
         self._looked = looked
         self._named = named
         self._held = HeldBack()
-        self._stopping = threading.Event()
+        self._stopping, self._wake = threading.Event(), threading.Event()
+        self._known = threading.Condition()
+        self._known_from = self._unanswered_from = self._held_from = -math.inf
         self._thread = threading.Thread(target=self._watch, name="checkback-held-back", daemon=True)
 
     def start(self) -> None:
         """Begin to look."""
         self._thread.start()
 
+    def ask(self) -> None:
+        """Have the ends looked at now, unless they just were; returns when they were, in half a second at most.
+
+        While Kafka does not answer, nobody waits for it more often than every 5 s.
+        """
+        asked = time.monotonic()
+        with self._known:
+            if not self._thread.is_alive() or asked - self._unanswered_from < _LOOK_SECONDS:
+                return
+            if self._known_from >= asked - _FRESH_SECONDS:
+                return
+            self._wake.set()
+            if not self._known.wait_for(lambda: self._known_from >= asked - _FRESH_SECONDS, _ASK_SECONDS):
+                self._unanswered_from = asked
+
     def stop(self) -> None:
         """Look no more. A look that is under way may outlive this: it changes nothing."""
         self._stopping.set()
+        self._wake.set()
         if self._thread.ident is not None:
             self._thread.join(_STOP_SECONDS)
 
     def _watch(self) -> None:
         admin: AdminClient | None = None
-        pause = 0.0
-        while not self._stopping.wait(pause):
-            pause = _LOOK_SECONDS
+        while not self._stopping.is_set():
             try:
                 admin = admin or AdminClient(self._client)
-                found = read_ends(admin, self._topics)
-                self._looked(found)
-                self.look(found, time.monotonic())
+                self._look_once(admin)
             except Exception as error:  # noqa: BLE001  (whatever it is, messages are worth more than this look)
                 _LOGGER.debug("Whether partitions are held back cannot be told now: %r", error)
+            self._wake.wait(_LOOK_SECONDS)
+            self._wake.clear()
+
+    def _look_once(self, admin: AdminClient) -> None:
+        began = time.monotonic()
+        found = read_ends(admin, self._topics)
+        self._looked(found)
+        with self._known:
+            self._known_from, self._unanswered_from = began, -math.inf
+            self._known.notify_all()
+        if began - self._held_from >= _LOOK_SECONDS:  # a transaction that is seen twice in a second is a short one
+            self._held_from = began
+            self.look(found, time.monotonic())
 
     def look(self, found: Mapping[Place, Ends], now: float) -> None:
         """Take in what was found: tell of it, and warn where it is time to."""

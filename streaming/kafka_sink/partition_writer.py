@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from checkback.exceptions import TransactionTimeoutError
 from checkback.wire.job_groups import claim_group
 from state import Tallies, Usages, counts_of, open_of, summed, usages_of
-from streaming.batch.batch import Batch, OpenBySegment, PartitionReport
+from streaming.batch.batch import SIZES, Batch, OpenBySegment, PartitionReport
 from streaming.batch.failpoints import Failpoint
 from streaming.batch.reported import held_to_json, open_to_json, tallies_to_json
 from streaming.brokers.client import SinkSettings
@@ -43,7 +43,7 @@ def write_partition(
        left half done.
     3. Only now is the progress offset read: nobody else can move it any more without being noticed. Nor may another
        run have taken over since the batch was begun: it may have put the batch under other rules.
-    4. It says skip: drain the rows, so that the state store commits.
+    4. It says skip: read the rows all the same, so that the state store commits, and for what they say of the state.
     5. Write all rows in one transaction, until their end was seen: ``outcomes`` must not end unless it is whole (see
        ``streaming.python_worker.whole_input``), and one that has raised is never taken for one that has ended.
     6. Put the new progress offset into the same transaction, and commit.
@@ -120,9 +120,7 @@ class _Task:
             progress, self._batch.number, self._batch.entry_hash, self._partition, self._batch.floor
         )
         if verdict is Verdict.SKIP:  # 4
-            self._pieces.drain()
-            self._pieces.refuse_missing()
-            return PartitionReport(self._partition, skipped=True)
+            return self._skipped()
         try:
             return self._written(transaction, rules)
         except KafkaException as error:
@@ -131,6 +129,20 @@ class _Task:
         except Exception:
             transaction.abort()
             raise
+
+    def _skipped(self) -> PartitionReport:
+        """What happened is not told twice; how the state stands now, nobody else tells this driver."""
+        report = PartitionReport(self._partition, skipped=True)
+        sizes, usages = Counter[str](), list[Usages]()
+        still_open: OpenBySegment = {}
+        for piece in self._pieces:
+            sizes.update({name: number for name, number in counts_of(piece).plain.items() if name in SIZES})
+            still_open.update(open_of(piece))
+            usages.append(usages_of(piece))
+        self._pieces.refuse_missing()
+        report.counts, report.usages = json.dumps(sizes), json.dumps(summed(usages))
+        report.still_open = open_to_json(still_open)
+        return report
 
     def _written(self, transaction: KafkaTransaction, rules: KnownLimits) -> PartitionReport:
         settings, number = self._settings, self._batch.number

@@ -85,11 +85,6 @@ class ReplayableBatches:
         for piece in self._source:
             self._keep(piece)
 
-    def drain(self) -> None:
-        """Pull what is left and keep nothing of it."""
-        for _ in self._source:
-            pass
-
     def _pull(self, source: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for piece in source:
             if piece.num_rows:
@@ -97,9 +92,9 @@ class ReplayableBatches:
         self._whole = True
 
     def _keep(self, piece: pa.RecordBatch) -> None:
-        self._lost = True  # until it is kept: a full disk may keep it from being
+        lost, self._lost = self._lost, True  # until it is kept: a full disk may keep it from being
         self._store(piece)
-        self._lost = False
+        self._lost = lost
 
     def _store(self, piece: pa.RecordBatch) -> None:
         if self._spilled == 0 and self._bytes + piece.nbytes <= self._most_bytes:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from status_page.facts import PartitionBacklog
 from streaming.fairness.held_back import Ends, Place
 
-_GOOD_SECONDS = 30.0
+_GOOD_SECONDS = 10.0
 """What was found out about the ends says nothing any more after that: Kafka has not answered since."""
 
 

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from checkback.version import __version__
 from state import Tallies
 from status_page.facts import PartitionBacklog
-from streaming.batch.batch import BatchReport
+from streaming.batch.batch import SIZES, BatchReport
 from streaming.fairness.held_back import Place
 from streaming.observing.bounded import MOST, OTHER, Labels
 from streaming.observing.progress import BatchProgress
@@ -51,8 +51,6 @@ EVENTS = (
     "cut",
 )
 """Counts of a batch that say what happened; docs/semantics.md says what each is of."""
-NO_EVENTS = frozenset({"read", "read_bytes", "state_bytes", "state_bytes_before"})
-"""Counts of a batch that say how large it was, not what happened."""
 _REASONS = {
     "parked": "Messages left to operators",
     "held": "Committed messages that their topics did not take now",
@@ -167,7 +165,7 @@ class JobMetrics:
     def observe(self, report: BatchReport) -> None:
         """Add what one batch did."""
         for event, number in report.counts.items():
-            if event not in NO_EVENTS:
+            if event not in SIZES:
                 self._events.labels(event).inc(number)
         self._given_back.inc(report.counts["check_unreachable"])
         self._count_checks(report.tallies)

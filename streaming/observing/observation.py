@@ -1,5 +1,6 @@
 """What people see of a running job: gathered from its batches, its check service and its quotas."""
 
+import socket
 import threading
 import time
 from collections import deque
@@ -59,6 +60,7 @@ class Observation:
         self._owner: Owner | None = None
         self._standing: Callable[[], Standing] = lambda: _NOTHING
         self._checks: ChecksStanding = lambda: None
+        self._ask_for_ends: Callable[[], None] = lambda: None
 
     def of(self, owner: Owner, standing: Callable[[], Standing], checks: ChecksStanding | None) -> None:
         """Whose job it is, and whom to ask about quotas and checks; batches are begun from now on."""
@@ -70,6 +72,10 @@ class Observation:
     def read_to(self, places: Places) -> None:
         """What the checkpoint's batches have taken in."""
         self._backlog.read_to(places)
+
+    def ask_for_ends(self, ask: Callable[[], None]) -> None:
+        """How to have :meth:`looked` told where partitions end now; waits for it a moment at most."""
+        self._ask_for_ends = ask
 
     def looked(self, found: Mapping[Place, Ends]) -> None:
         """Where Kafka's partitions end."""
@@ -117,6 +123,7 @@ class Observation:
 
     def _refresh(self) -> None:
         """Let the metrics say how it stands."""
+        self._ask_for_ends()
         standing, now_ms = self._standing(), _now_ms()
         by_topic = sorted(self._open.by_topic().items(), key=lambda one: -one[1][0]) if self._open.counted else []
         self.metrics.backlog(self._backlog.now(time.monotonic()))
@@ -132,6 +139,7 @@ class Observation:
 
     def facts(self) -> JobFacts:
         """How it stands now."""
+        self._ask_for_ends()
         settings, standing, now_ms = self._settings, self._standing(), _now_ms()
         checks = self._checks()
         known = checks is not None and len(checks) < _MOST_GROUPS
@@ -143,7 +151,7 @@ class Observation:
             job=settings.job.name,
             version=__version__,
             run=owner.run if owner else "",
-            host=owner.host if owner else "",
+            host=owner.host if owner else socket.gethostname(),
             kafka=settings.kafka.bootstrap_servers,
             topic_prefix=settings.kafka.topic_prefix,
             checkpoint=settings.job.checkpoint,

@@ -29,7 +29,7 @@ class Job:
 
     def __init__(self, place: Place, environment: Mapping[str, str] | None = None) -> None:
         self._log = place.folder / f"job-{uuid.uuid4().hex}.log"
-        self._environment = {
+        self.environment = {
             **os.environ,
             "JDK_JAVA_OPTIONS": _java_options(),
             "CHECKBACK_KAFKA__BOOTSTRAP_SERVERS": place.bootstrap_servers,
@@ -53,7 +53,7 @@ class Job:
         with self._log.open("ab") as log:
             command = [sys.executable, "-m", "checkback", "run"]
             self._process = subprocess.Popen(
-                command, env=self._environment, stdout=log, stderr=log, start_new_session=True
+                command, env=self.environment, stdout=log, stderr=log, start_new_session=True
             )
 
     def kill(self) -> None:

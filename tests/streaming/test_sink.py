@@ -1,6 +1,7 @@
 """The sink's task, on a real Kafka: once, whole, on the right partition, and fenced."""
 
 import contextlib
+import json
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,6 +12,7 @@ from confluent_kafka import KafkaException, Producer
 from kafka.partitioner.default import murmur2
 
 from checkback.exceptions import InputCutShortError, ProgressError, TakenOverError
+from state import OutcomeKind
 from streaming.batch.batch import Batch
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.producers import producer_settings
@@ -47,6 +49,29 @@ def test_a_replayed_batch_is_skipped(place: Place, settings: SinkSettings, query
         report = write_partition(settings, batch(0, query_id), 0, rows(outcome(place.real_topic)))
     assert report.skipped
     assert values(place) == [b"v"]
+
+
+def test_of_a_batch_that_is_skipped_the_driver_learns_how_the_state_stands(
+    place: Place, settings: SinkSettings, query_id: str
+) -> None:
+    """Else a job that was killed in its first batch would say that nothing is open, and know no usage."""
+    count = {"kind": OutcomeKind.COUNT, "attempt": -1}
+    said = (
+        outcome(place.real_topic),
+        outcome(place.real_topic, kind=OutcomeKind.OPEN, half_offset=4096, attempt=3, ingested_ms=100),
+        outcome("", kind=OutcomeKind.USAGE, half_offset=3, ingested_ms=20, attempt=1, check_max=2),
+        outcome("", **count, reason="state_bytes", half_offset=50),
+        outcome("", **count, reason="committed", half_offset=1),
+    )
+    first, again = (write_partition(settings, batch(0, query_id), 0, rows(*said)) for _ in range(2))
+    assert (again.skipped, again.written) == (True, 0)
+    assert (again.still_open, again.usages) == (first.still_open, first.usages)
+    assert json.loads(again.still_open)
+    assert json.loads(again.usages) == {"shop": [3, 20, 1, 2]}
+    assert (json.loads(first.counts), json.loads(again.counts)) == (
+        {"state_bytes": 50, "committed": 1},
+        {"state_bytes": 50},
+    )
 
 
 def test_another_batch_of_the_same_number_stops_the_job(place: Place, settings: SinkSettings, query_id: str) -> None:

@@ -13,7 +13,7 @@ from checkback.wire.protocol import HalfPosition
 from checkback_cli import app
 from checkback_cli.groups.overview import cells, from_topics
 from checkback_cli.on_call.status import summary
-from status_page.facts import StepFacts
+from status_page.facts import FlowPoint, StepFacts
 from tests.checkback_cli.facts_made import FACTS, NOW, bodies, page
 
 
@@ -25,7 +25,7 @@ def test_what_is_to_be_known_first_comes_first() -> None:
     assert list(summary(FACTS)) == [
         ("note", "Group orders has not been reached for 5 min."),
         ("job", "checkback 0.1.0 on host-1, up for 2 h 5 min, Kafka at kafka:9092"),
-        ("flow now", "half 10/s, committed 9.7/s"),
+        ("flow now", "half 5/s, committed 4.8/s"),
         ("last hour", "half 303, committed 290"),
         ("last batch", "4711, 3 s ago, took 0.5 s, 1,200 records, 2,308/s"),
         ("backlog", "7 records (cb.half-0 7)"),
@@ -48,6 +48,16 @@ def test_of_a_job_that_has_just_started_it_says_what_is_not_known() -> None:
     ]
     assert said["open"] == "not known yet: it is counted within some minutes of the start"
     assert {said[name] for name in ("flow now", "since start", "backlog", "parked")} == {"not known yet"}
+    uncounted = replace(FACTS, counted=False, groups=())
+    assert dict(summary(uncounted))["parked"] == "not known yet", (
+        "no group is known, which is not that nothing is parked"
+    )
+
+
+def test_what_flows_now_is_said_at_once() -> None:
+    flow = (FlowPoint(NOW - 40_000), FlowPoint(NOW - 10_000, half=800))
+    assert dict(summary(replace(FACTS, flow=flow)))["flow now"] == "half 20/s"
+    assert dict(summary(replace(FACTS, flow=flow[1:], started_ms=NOW - 8_000)))["flow now"] == "half 100/s"
 
 
 def test_a_job_that_answers_is_shown() -> None:

@@ -134,6 +134,27 @@ def test_pages_of_a_job_that_has_just_started_are_sound() -> None:
     assert "None. Every transaction that was asked about is decided." in browser.get("/transactions").text
 
 
+def test_that_no_group_is_known_yet_is_not_that_nothing_has_come() -> None:
+    batch = BatchFacts(7, NOW_MS, 0.1)
+    said_when: tuple[tuple[dict[str, Any], str], ...] = (
+        ({}, "Not known yet: no batch has ended since the start."),
+        ({"batch": batch}, "Not known yet: what is open has not been counted since the start."),
+        ({"batch": batch, "counted": True}, "None: nothing has come yet."),
+    )
+    for known, said in said_when:
+        page = text_of(Place(**known).browser().get("/groups").text)
+        assert said in page
+        assert ("0 producer groups" in page) == ("counted" in known)
+
+
+def test_of_endpoints_that_are_not_known_yet_nothing_is_said() -> None:
+    for known in (False, True):
+        groups = GroupFacts("shop", open=1), GroupFacts("mail", open=1, topics=(OpenOfTopic("orders", 1, NOW_MS),))
+        page = text_of(Place(groups=groups, counted=True, endpoints_known=known).browser().get("/groups").text)
+        assert ("not known yet" in page) != known
+        assert ("no endpoint" in page) == known
+
+
 def test_the_first_page_answers_four_questions_and_says_why() -> None:
     page = text_of(busy().browser().get("/").text)
     assert page.index("Look at payments.") < page.index("Do transactions flow?")

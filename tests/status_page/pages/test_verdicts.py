@@ -86,6 +86,14 @@ def test_nothing_is_green_while_it_is_not_known() -> None:
     assert answers(batch=None, backlog=())[3].level == Level.LOOK
 
 
+def test_a_job_that_has_taken_in_nothing_is_not_quiet_while_records_wait() -> None:
+    waiting = answers(backlog=(PartitionBacklog("cb.half", 0, 2_000),))[0]
+    assert (waiting.level, waiting.answer) == (Level.LOOK, "Not at present")
+    assert waiting.detail == "Nothing has been taken in since its start, 1 min ago; 2,000 records to be taken in."
+    blind = answers(backlog=None)[0]
+    assert (blind.level, blind.detail) == (Level.LOOK, "Nothing has been taken in since its start, 1 min ago.")
+
+
 def test_what_is_in_doubt_for_long_needs_a_look() -> None:
     young, old = answers(Total(3), NOW_MS - 599_000)[1], answers(Total(1), NOW_MS - 600_000)[1]
     assert (young.level, young.answer, young.link) == (Level.WELL, "3", "/transactions")
@@ -99,7 +107,10 @@ def test_a_group_with_some_in_doubt_and_nobody_to_ask_is_red() -> None:
     found = verdicts(view, Total(20_003), NOW_MS - 1_000, NONE, unasked=stuck)[1]
     assert found.level == Level.ACT
     assert found.detail.startswith(f"Nobody of group never can be asked: {NO_ENDPOINT}.")
-    assert [one.group for one in all_groups(view, {"never": 1})] == ["well", "never"]
+    named, other = all_groups(view, {"never": 1})
+    assert (named.group, other.group) == ("well", "never")
+    assert (other.open, other.open_bytes, other.delayed, other.parked) == (None,) * 4, "they were not counted"
+    assert all_groups(facts(counted=True), {"never": 1})[0].open == 0
     assert not unasked(facts(), {"never": 20_000}), "endpoints of other processes are not known here"
 
 
@@ -117,7 +128,7 @@ def test_whether_the_job_is_behind() -> None:
     little = answers(backlog=(PartitionBacklog("cb.half", 0, 200),))[3]
     assert (little.level, little.answer) == (Level.WELL, "No")
     standing = answers(batch=BatchFacts(7, NOW_MS, 0.1), backlog=(PartitionBacklog("cb.half", 0, 200),))[3]
-    assert standing.detail == "200 records to be taken in: nothing is taken in at present."
+    assert standing.detail == "200 records to be taken in: the last batch took in none."
     held = answers(held_back=(HeldBack("cb.op", 3, 40.0), HeldBack("cb.op", 4, 90.0)))[3]
     assert held.detail == "Somebody's open Kafka transaction has hidden partition 4 of cb.op for 1 min 30 s."
     named = answers(held_back=(HeldBack("cb.op", 3, 40.0, "producer 7, transactional id 'x'"),))[3]

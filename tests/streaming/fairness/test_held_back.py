@@ -83,6 +83,24 @@ def test_a_look_that_fails_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None
     assert not watch._thread.is_alive()
 
 
+def test_who_asks_for_the_ends_gets_those_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.fairness.held_back._LOOK_SECONDS", 600)
+    monkeypatch.setattr("streaming.fairness.held_back._FRESH_SECONDS", 0)
+    ends, told = [Ends(1, 1)], list[Ends]()
+    monkeypatch.setattr("streaming.fairness.held_back.read_ends", lambda *_: {HALF: ends[-1]})
+    watch = HeldBackWatch({}, [], lambda _: "", lambda *_: None, lambda found: told.append(found[HALF]))
+    watch.ask()
+    assert not told, "it was not started, and nobody waits for it"
+    watch.start()
+    try:
+        watch.ask()
+        ends.append(Ends(9, 9))
+        watch.ask()
+        assert told[-1] == Ends(9, 9)
+    finally:
+        watch.stop()
+
+
 def test_stopping_before_the_start_is_harmless() -> None:
     HeldBackWatch({}, [], lambda _: "", lambda *_: None).stop()
 

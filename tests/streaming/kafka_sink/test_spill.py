@@ -68,14 +68,6 @@ def test_nothing_to_say() -> None:
         assert pieces.empty
 
 
-def test_what_is_drained_is_not_kept() -> None:
-    source = Source()
-    with ReplayableBatches(iter(source), 0) as pieces:
-        assert not pieces.empty
-        pieces.drain()
-        assert (source.pulled, numbers(iter(pieces))) == (10, [0])
-
-
 def test_a_source_that_raised_is_not_taken_for_one_that_ended() -> None:
     def torn() -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist([{"number": 0}], schema=SCHEMA)
@@ -98,7 +90,7 @@ def test_a_piece_that_could_not_be_kept_is_missed(monkeypatch: pytest.MonkeyPatc
             patched.setattr(ReplayableBatches, "_store", full)
             with pytest.raises(OSError, match="no space"):
                 numbers(iter(pieces))
-        pieces.drain()
+        pieces.pull()
         with pytest.raises(InputCutShortError):
             pieces.refuse_missing()
 

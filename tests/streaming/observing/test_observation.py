@@ -252,7 +252,7 @@ def test_a_backlog_is_what_kafka_has_and_the_query_has_not() -> None:
     assert backlog.now(11.0) == (PartitionBacklog("cb.half", 0, 6),), "a new checkpoint begins where the topic does"
     backlog.read_to({("cb.half", 0): 12})
     assert backlog.now(11.0) == (PartitionBacklog("cb.half", 0, 0),), "Kafka's end was looked at before that"
-    assert backlog.now(41.0) is None, "nobody has looked for long"
+    assert backlog.now(20.5) is None, "nobody has looked for long"
 
 
 def facts(**changed: Any) -> JobFacts:

@@ -1,0 +1,1 @@
+"""What a job's screens say, sampled each second, and held against what Kafka and the checkpoint folder have."""
