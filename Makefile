@@ -59,6 +59,6 @@ bench: $(READY)
 clean:
 	rm -rf $(VENV) .cache build dist
 
-$(READY): pyproject.toml deploy/job/pyproject.toml constraints.txt deploy/environment.py
+$(READY): pyproject.toml deploy/job/pyproject.toml deploy/lab/pyproject.toml constraints.txt deploy/environment.py
 	@$(PYTHON) deploy/environment.py $(VENV)
 	@touch $(READY)
