@@ -52,6 +52,7 @@ docs: $(READY)
 	@$(BIN)/python -m docs.semantics
 	@$(BIN)/python -m docs.metrics
 	@$(BIN)/python -m deploy.grafana.dashboard
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(READY)
 	@$(BIN)/checkback bench throughput
