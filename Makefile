@@ -18,7 +18,8 @@ demo: $(READY)
 # job that its cluster starts runs until the end, and keeps a third of a core busy. Chromium is driven with greenlets, beside
 # which Python 3.11 fails to report a failure.
 FAULTS := tests/faults tests/packaging tests/state/test_model.py tests/status_page/test_in_chromium.py
-PROGRAMS := tests/end_to_end tests/examples tests/checkback
+PROGRAMS := tests/end_to_end tests/examples tests/wire tests/kafka tests/producing tests/answering tests/sql tests/operations \
+	tests/local tests/checkback
 CLIENTS := tests/consumer tests/checkers tests/checkback_cli
 PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider
 MEASURED := --cov --cov-report= --cov-fail-under=0

@@ -26,9 +26,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
 
 from bench.endpoint import pin, serve_endpoints
 from bench.workload import HALF_PARTITIONS, REAL_TOPIC, workplace
-from checkback.check_protocol import Announcement, CheckRequest
 from checkback.exceptions import CheckbackError
-from checkback.protocol import ACTION, ID, Action, HalfPosition, Topics
+from checkback.wire.checks import Announcement, CheckRequest
+from checkback.wire.protocol import ACTION, ID, Action, HalfPosition, Topics
 from checkers import CheckService
 from conf import Settings
 

@@ -11,8 +11,8 @@ from kafka import TopicPartition as KafkaPythonPartition
 
 from bench.workload import HALF_PARTITIONS, REAL_TOPIC, produce, workplace
 from checkback.consumer import ConsumeResult, ConsumerSettings, PushConsumer, ReceivedMessage, StartAt
-from checkback.protocol import ID
-from checkback.transports import TransportName
+from checkback.kafka.connecting import TransportName
+from checkback.wire.protocol import ID
 
 _VALUE = bytes(256)
 _FAILING_EVERY = 10

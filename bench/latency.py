@@ -10,8 +10,8 @@ import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 from bench.workload import GROUP, HALF_PARTITIONS, REAL_TOPIC, workplace
-from checkback import protocol
-from checkback.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
+from checkback.wire import protocol
+from checkback.wire.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
 from streaming import TransactionJob
 
 _WARM_UP_SECONDS = 60  # batches get quicker for as long: the JIT compiles Spark's planner, too

@@ -22,9 +22,9 @@ from bench.outage_figures import Course, Times, delivery_times
 from bench.outage_load import HEALTHY, RETURNED_TOPIC, HealthyGroup, HealthyReader, Heartbeats, client
 from bench.running import RunningJob
 from bench.workload import HALF_PARTITIONS, STATE_PARTITIONS, produce, workplace
-from checkback.check_protocol import MAX_BATCH, Announcement
-from checkback.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
-from checkback.topics import TopicAdministration
+from checkback.operations.topics import TopicAdministration
+from checkback.wire.checks import MAX_BATCH, Announcement
+from checkback.wire.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
 
 _START_SECONDS = 180.0
 _WARM_UP_SECONDS = 60.0

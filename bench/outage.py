@@ -43,8 +43,8 @@ from bench.outage_load import (
 from bench.running import RunningJob
 from bench.workload import HALF_PARTITIONS, STATE_PARTITIONS, delivered_once, workplace
 from checkback.exceptions import CheckbackError
-from checkback.protocol import GROUP, Topics
-from checkback.topics import TopicAdministration
+from checkback.operations.topics import TopicAdministration
+from checkback.wire.protocol import GROUP, Topics
 
 ENDPOINTS = 4
 """Of each group."""

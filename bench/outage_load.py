@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from bench.outage_figures import Delivery, Drained
 from bench.workload import HALF_PARTITIONS, REAL_TOPIC, produce
-from checkback.check_protocol import MAX_BATCH, Announcement
-from checkback.protocol import ID, Action, HalfPosition, Headers, Source, Topics, half_headers, op_headers
+from checkback.wire.checks import MAX_BATCH, Announcement
+from checkback.wire.protocol import ID, Action, HalfPosition, Headers, Source, Topics, half_headers, op_headers
 
 HEALTHY = "healthy"
 RETURNED_TOPIC = "returned"

@@ -11,10 +11,10 @@ from confluent_kafka import Message as Report
 from kafka import KafkaProducer
 
 from bench.workload import GROUP, REAL_TOPIC, workplace
+from checkback.kafka.connecting import TransportName
 from checkback.listener import CallableListener, LocalTransactionState
-from checkback.producer import TransactionProducer
-from checkback.protocol import Message
-from checkback.transports import TransportName
+from checkback.producing.producer import TransactionProducer
+from checkback.wire.protocol import Message
 
 _ROUNDS = 5
 _CALLS = 500

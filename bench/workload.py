@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from checkback import protocol
 from checkback.exceptions import CheckbackError
-from checkback.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
 from checkback.testing import LocalCluster
+from checkback.wire import protocol
+from checkback.wire.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
 from conf import Settings
 
 REAL_TOPIC = "orders"

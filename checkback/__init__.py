@@ -1,9 +1,7 @@
 """Transactional (half) messages with check-back for Kafka: what applications import."""
 
-from checkback.aio import AsyncTransactionProducer
-from checkback.answering import check_app
-from checkback.check_protocol import CheckRequest
-from checkback.endpoint import CheckEndpoint, EndpointAnnouncer
+from checkback.answering.app import check_app
+from checkback.answering.endpoint import CheckEndpoint, EndpointAnnouncer
 from checkback.exceptions import (
     CheckbackError,
     ConfigurationError,
@@ -15,7 +13,6 @@ from checkback.exceptions import (
     ProtocolError,
     TransactionBlockedError,
 )
-from checkback.exhausted import Decision, ExhaustedListener, ExhaustedMessage
 from checkback.listener import (
     CallableListener,
     HalfMessage,
@@ -24,10 +21,13 @@ from checkback.listener import (
     TransactionListener,
     TransactionSendResult,
 )
-from checkback.producer import Transaction, TransactionProducer
-from checkback.protocol import HalfPosition, Message, Topics, TransactionOptions
-from checkback.scope import Rollback, TransactionScope
+from checkback.producing.asyncio_face import AsyncTransactionProducer
+from checkback.producing.producer import Transaction, TransactionProducer
+from checkback.producing.scope import Rollback, TransactionScope
 from checkback.version import __version__
+from checkback.wire.checks import CheckRequest
+from checkback.wire.exhausted import Decision, ExhaustedListener, ExhaustedMessage
+from checkback.wire.protocol import HalfPosition, Message, Topics, TransactionOptions
 
 __all__ = [
     "AsyncTransactionProducer",

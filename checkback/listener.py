@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from checkback.check_protocol import CheckRequest
-from checkback.protocol import Action, HalfPosition, Headers, Message
+from checkback.wire.checks import CheckRequest
+from checkback.wire.protocol import Action, HalfPosition, Headers, Message
 
 
 class LocalTransactionState(StrEnum):

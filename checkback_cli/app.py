@@ -10,30 +10,30 @@ from rich.console import Console
 from rich.markup import escape
 
 from checkback.exceptions import CheckbackError, WrongOptionError
-from checkback.printable import printable
 from checkback.version import __version__
-from checkback_cli.bench import bench
-from checkback_cli.checks import run_checks
-from checkback_cli.config import config
-from checkback_cli.decide import commit, redeliver, resume, rollback
-from checkback_cli.demo import demo
-from checkback_cli.dlq import dlq
+from checkback.wire.printable import printable
 from checkback_cli.doctor import doctor
-from checkback_cli.groups import groups
-from checkback_cli.in_doubt import in_doubt
-from checkback_cli.kafka import kafka
-from checkback_cli.offsets import offsets
-from checkback_cli.options import TRY_AGAIN
-from checkback_cli.parked import parked
-from checkback_cli.read import read
-from checkback_cli.rejected import rejected
-from checkback_cli.run import run_job
-from checkback_cli.send import send
-from checkback_cli.show import show
-from checkback_cli.status import status
-from checkback_cli.tail import tail
-from checkback_cli.topics import topics
-from checkback_cli.torture import run_torture
+from checkback_cli.groups.dlq import dlq
+from checkback_cli.groups.offsets import offsets
+from checkback_cli.groups.overview import groups
+from checkback_cli.on_call.decide import commit, redeliver, resume, rollback
+from checkback_cli.on_call.in_doubt import in_doubt
+from checkback_cli.on_call.parked import parked
+from checkback_cli.on_call.read import read
+from checkback_cli.on_call.rejected import rejected
+from checkback_cli.on_call.show import show
+from checkback_cli.on_call.status import status
+from checkback_cli.on_call.tail import tail
+from checkback_cli.running.checks import run_checks
+from checkback_cli.running.config import config
+from checkback_cli.running.run import run_job
+from checkback_cli.running.topics import topics
+from checkback_cli.terminal.options import TRY_AGAIN
+from checkback_cli.trying.bench import bench
+from checkback_cli.trying.demo import demo
+from checkback_cli.trying.kafka import kafka
+from checkback_cli.trying.send import send
+from checkback_cli.trying.torture import run_torture
 from conf.log_lines import last_line
 
 app = typer.Typer(

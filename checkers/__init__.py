@@ -1,6 +1,5 @@
 """The check service: takes check requests, asks a live endpoint of the producer group, answers with an op."""
 
-from checkers.admission import AdmittedResolver, AllowList
 from checkers.ask import Asked, Asker, Verdict
 from checkers.behind import Backlog, Reading, Route
 from checkers.breaker import Breaker
@@ -8,10 +7,11 @@ from checkers.clients import KafkaClients
 from checkers.directory import Endpoint, EndpointDirectory
 from checkers.endpoint_breakers import EndpointBreakers
 from checkers.groups import Check, Ends, Groups
-from checkers.names import Names
+from checkers.http.admission import AdmittedResolver, AllowList
+from checkers.http.names import Names
+from checkers.http.session import open_session, tls_context
+from checkers.http.shares import GroupShares, Shares
 from checkers.service import CheckService
-from checkers.session import open_session, tls_context
-from checkers.shares import GroupShares, Shares
 
 __all__ = [
     "AdmittedResolver",

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from kafka.errors import KafkaError
 
 from checkback.exceptions import ProtocolError
-from checkback.outages import Outage, passes
-from checkback.protocol import Action, HalfPosition, Source, Topics, op_headers
+from checkback.kafka.outages import Outage, passes
+from checkback.wire.protocol import Action, HalfPosition, Source, Topics, op_headers
 
 _LOGGER = logging.getLogger(__name__)
 

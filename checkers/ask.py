@@ -10,14 +10,14 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from checkback.check_protocol import REMARK_CHARACTERS, CheckRequest
-from checkback.protocol import VERSION, Action
-from checkback.signature import signed_headers
-from checkers.admission import FOUND, AllowList
+from checkback.wire.checks import REMARK_CHARACTERS, CheckRequest
+from checkback.wire.protocol import VERSION, Action
+from checkback.wire.signature import signed_headers
 from checkers.directory import Endpoint
-from checkers.names import Names
-from checkers.session import BoundedConnector
-from checkers.shares import is_ours
+from checkers.http.admission import FOUND, AllowList
+from checkers.http.names import Names
+from checkers.http.session import BoundedConnector
+from checkers.http.shares import is_ours
 
 _VERDICTS = {"commit": Action.COMMIT, "rollback": Action.ROLLBACK, "unknown": Action.UNKNOWN}
 _ANSWER_BYTES = 64 * 1024

@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from checkback.consumer.window import OffsetWindow
-from checkback.json_reading import read_sayable
+from checkback.consumer.offsets.window import OffsetWindow
+from checkback.wire.json_reading import read_sayable
 
 _MOST_OFFSET = 2**63 - 1
 _NOTE_BYTES = 3_000

@@ -10,8 +10,8 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.protocol import Topics
-from checkback.reaching import RECONNECT_MS
+from checkback.kafka.reaching import RECONNECT_MS
+from checkback.wire.protocol import Topics
 from conf import Settings
 
 _LOGGER = logging.getLogger(__name__)

@@ -4,9 +4,9 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from checkback.check_protocol import Announcement
 from checkback.exceptions import ProtocolError
-from checkers.shares import MIB, Shares
+from checkback.wire.checks import Announcement
+from checkers.http.shares import MIB, Shares
 
 PER_GROUP = 1_000
 """So many announced endpoints of one group are known: those heard from last."""

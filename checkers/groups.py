@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
-from checkback.check_protocol import CheckRequest
-from checkback.protocol import Action, Headers
+from checkback.wire.checks import CheckRequest
+from checkback.wire.protocol import Action, Headers
 from checkers.ask import REQUEST_BYTES, Asked, Asker, Verdict
 from checkers.directory import Endpoint, EndpointDirectory
 from checkers.endpoint_breakers import EndpointBreakers
 from checkers.facts import EndpointStanding, GroupStanding
-from checkers.shares import GroupShares
+from checkers.http.shares import GroupShares
 
 _LOGGER = logging.getLogger(__name__)
 _BATCH_BYTES = 1024 * 1024  # of messages, in one request of several checks

@@ -10,8 +10,8 @@ from kafka.errors import (
 )
 
 from checkback.exceptions import CheckbackError, CheckServiceError, ConfigurationError
-from checkback.outages import passes
-from checkback.reaching import no_kafka
+from checkback.kafka.outages import passes
+from checkback.kafka.reaching import no_kafka
 from conf import Settings
 
 _CREDENTIALS = (SaslAuthenticationFailedError, UnsupportedSaslMechanismError, IllegalSaslStateError)

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from kafka import TopicPartition
 
-from checkback.check_protocol import CheckRequest
 from checkback.exceptions import ProtocolError
-from checkback.polling import poll
-from checkback.protocol import GROUP, TOPIC
+from checkback.kafka.polling import poll
+from checkback.wire.checks import CheckRequest
+from checkback.wire.protocol import GROUP, TOPIC
 from checkers.behind import Backlog, Reading, Route
 from checkers.groups import Check
 

@@ -18,9 +18,8 @@ import aiohttp
 from prometheus_client import CollectorRegistry
 
 from checkback.exceptions import CheckbackError
-from checkback.outages import Outage
-from checkback.protocol import Topics
-from checkers.admission import AllowList
+from checkback.kafka.outages import Outage
+from checkback.wire.protocol import Topics
 from checkers.answers import Answer, AnswerWriter
 from checkers.ask import Asker, Verdict
 from checkers.behind import Route
@@ -28,13 +27,14 @@ from checkers.clients import KafkaClients
 from checkers.directory import EndpointDirectory
 from checkers.facts import GroupStanding
 from checkers.groups import Check, Ends, Groups
+from checkers.http.admission import AllowList
+from checkers.http.names import Names
+from checkers.http.session import open_session, tls_context
+from checkers.http.shares import GroupShares, Shares, connections_in_all
 from checkers.intake import Announcements, Intake
 from checkers.metrics import CheckMetrics
-from checkers.names import Names
 from checkers.outages import explained
 from checkers.rereading import Rereader, Rooms
-from checkers.session import open_session, tls_context
-from checkers.shares import GroupShares, Shares, connections_in_all
 from conf import Settings
 
 _LOGGER = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TextIO
 
-from checkback.printable import printable
+from checkback.wire.printable import printable
 from conf.settings import LogSettings
 
 FIELDS = "fields"

@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, text
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
 from checkback import EndpointAnnouncer, Message, Rollback, Topics, TransactionProducer, check_app
-from checkback.transaction_log import SqlTransactionLog
+from checkback.sql.transaction_log import SqlTransactionLog
 
 
 def create_app(

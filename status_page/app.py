@@ -9,17 +9,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from conf import Settings
-from status_page.acting import Acting
-from status_page.api import Api
-from status_page.deciding import Deciding
+from status_page.api.routes import Api
 from status_page.facts import JobView
-from status_page.guard import Guard
-from status_page.pages import Showing
-from status_page.rendering import Pages
-from status_page.signing_in import SigningIn
+from status_page.http.guard import Guard
+from status_page.http.signing_in import SigningIn
+from status_page.pages.acting import Acting
+from status_page.pages.rendering import Pages
+from status_page.pages.routes import Showing
 from status_page.site import Site, operator_ops
-from status_page.story import Story
-from status_page.transactions import Transactions
+from status_page.transactions.deciding import Deciding
+from status_page.transactions.lookup import Transactions
+from status_page.transactions.story import Story
 
 
 def status_app(

@@ -5,8 +5,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from status_page.facts import GroupFacts, JobFacts
-from status_page.index import Index, Tally, Wanted
-from status_page.schema import STATUS
+from status_page.transactions.index import Index, Tally, Wanted
+from status_page.transactions.schema import STATUS
 from status_page.words import NO_ENDPOINT, why_in_doubt
 
 _MOST = 8

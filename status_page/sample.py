@@ -13,13 +13,12 @@ from typing import Self
 
 from prometheus_client import CollectorRegistry, Counter
 
-from checkback.in_doubt import InDoubt
-from checkback.operator_ops import Row
-from checkback.parked import ParkedMessage
-from checkback.protocol import UNDELIVERABLE, Action, HalfPosition
+from checkback.operations.in_doubt import InDoubt
+from checkback.operations.operator_ops import Row
+from checkback.operations.parked import ParkedMessage
+from checkback.wire.protocol import UNDELIVERABLE, Action, HalfPosition
 from conf import Settings
 from status_page.app import site_app
-from status_page.deciding import Deciding
 from status_page.facts import (
     BatchFacts,
     EndpointFacts,
@@ -29,13 +28,14 @@ from status_page.facts import (
     OpenOfTopic,
     PartitionBacklog,
 )
-from status_page.index import Index
-from status_page.server import StatusServer
-from status_page.signing_in import SigningIn
+from status_page.http.server import StatusServer
+from status_page.http.signing_in import SigningIn
 from status_page.site import Site
-from status_page.standing import Standing
-from status_page.story import Told
-from status_page.transactions import Transactions
+from status_page.transactions.deciding import Deciding
+from status_page.transactions.index import Index
+from status_page.transactions.lookup import Transactions
+from status_page.transactions.standing import Standing
+from status_page.transactions.story import Told
 from status_page.words import why_unasked
 
 TOKEN = "a token for the sample"  # noqa: S105  (of a page that decides nothing)

@@ -8,16 +8,16 @@ from functools import partial
 from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 
-from checkback.operator_ops import OperatorOps
-from checkback.protocol import Topics
+from checkback.operations.operator_ops import OperatorOps
+from checkback.wire.protocol import Topics
 from conf import Settings
-from status_page.deciding import Deciding, Ops
 from status_page.facts import JobView
-from status_page.index import Index
-from status_page.signing_in import Session, SigningIn
-from status_page.standing import Standing
-from status_page.story import Story
-from status_page.transactions import Transactions
+from status_page.http.signing_in import Session, SigningIn
+from status_page.transactions.deciding import Deciding, Ops
+from status_page.transactions.index import Index
+from status_page.transactions.lookup import Transactions
+from status_page.transactions.standing import Standing
+from status_page.transactions.story import Story
 
 
 def _now_ms() -> int:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from checkback.in_doubt import InDoubt
+from checkback.operations.in_doubt import InDoubt
 from status_page.facts import EndpointFacts, GroupFacts
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))

@@ -1,6 +1,6 @@
 """The Spark query: source, decode, the thin adapter around ``state``, and the exactly-once sink."""
 
-from streaming.batch import BatchReport
+from streaming.batch.batch import BatchReport
 from streaming.job import TransactionJob
 from streaming.session import build_session
 

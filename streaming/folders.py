@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 from checkback.exceptions import ConfigurationError
-from streaming.java_errors import first_line
+from streaming.batch.java_errors import first_line
 
 
 class Folder(Protocol):

@@ -16,23 +16,23 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from checkback.exceptions import CheckbackError, JobStoppedError, TakenOverError
-from checkback.protocol import Topics
-from checkback.topics import TopicAdministration
+from checkback.operations.topics import TopicAdministration
+from checkback.wire.protocol import Topics
 from checkers import CheckService
 from conf import Settings
-from streaming.batch import BatchReport
+from streaming.batch.batch import BatchReport
+from streaming.batch.failpoints import FailpointHook, no_failpoint
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.retrying import retrying
 from streaming.brokers.topics import topic_ids
 from streaming.checkpoint.ends_in_plan import EndsInPlan
 from streaming.checkpoint.folder import Checkpoint, CheckpointFacts
 from streaming.checkpoint.half_logs import HalfLogs
-from streaming.failpoints import FailpointHook, no_failpoint
 from streaming.fairness.barred import refuse_torn
 from streaming.fairness.fairness import Fairness
 from streaming.fairness.held_back import HeldBackWatch, named_writer
 from streaming.folders import folder_at
-from streaming.forwarding import Forwarder
+from streaming.later.forwarding import Forwarder
 from streaming.observing.lag_group import LagGroup
 from streaming.observing.observation import Observation
 from streaming.observing.serving import Serving

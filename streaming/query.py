@@ -6,11 +6,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from pyspark.sql.streaming.query import StreamingQuery
 
-from checkback.protocol import Topics
+from checkback.wire.protocol import Topics
 from conf import Settings
 from state import Policies
+from streaming.batch.failpoints import FailpointHook, no_failpoint
 from streaming.checkpoint.ends_in_plan import EndsInPlan
-from streaming.failpoints import FailpointHook, no_failpoint
 from streaming.fairness.batch_size import FIRST_RECORDS
 from streaming.stateful.decode import INGEST_TIME, clock_rows, decode
 from streaming.stateful.segments import with_segment_state

@@ -5,8 +5,8 @@ import logging
 from checkback.signals import leave_on_signals, stop_on_signals
 from conf import Settings
 from conf.log_lines import FIELDS
-from streaming.batch import BatchReport
-from streaming.failpoints import FailpointHook, no_failpoint
+from streaming.batch.batch import BatchReport
+from streaming.batch.failpoints import FailpointHook, no_failpoint
 from streaming.job import TransactionJob
 from streaming.observing.metrics import NO_EVENTS
 

@@ -13,17 +13,17 @@ from pyspark.sql import DataFrame, Row
 
 from checkback.exceptions import CheckbackError, InputCutShortError
 from state import Usage, summed
-from streaming.batch import Batch, BatchReport
+from streaming.batch.batch import Batch, BatchReport
+from streaming.batch.failpoints import Failpoint
+from streaming.batch.reported import open_by_segment, tallies_of
 from streaming.brokers.client import SinkSettings
 from streaming.checkpoint.folder import Checkpoint
 from streaming.checkpoint.half_logs import HalfLogs
-from streaming.failpoints import Failpoint
 from streaming.kafka_sink.partition_writer import contents_of, write_partition
 from streaming.kafka_sink.reasons import reasons_of
 from streaming.ownership.preconditions import BatchPreconditions
 from streaming.python_worker.preparation import name_worker, prepare_worker
 from streaming.python_worker.whole_input import whole
-from streaming.reported import open_by_segment, tallies_of
 from streaming.tables.publishing import Publisher
 from streaming.tables.staging import StagedFile, Staging, StagingPlan
 

@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from checkback.local import LocalKafka
-from checkback.protocol import Topics
+from checkback.wire.protocol import Topics
 from conf import Settings
 from streaming import build_session
-from tests.checkback.postgres import running_postgres
 from tests.place import STATE_PARTITIONS, Place
+from tests.sql.postgres import running_postgres
 from tests.tables import Database
 from torture.local_postgresql import free_port
 

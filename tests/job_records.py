@@ -8,11 +8,11 @@ from typing import Any, Self
 from kafka import TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from checkback import protocol
-from checkback.check_protocol import Announcement, CheckRequest
-from checkback.job_groups import display_group
-from checkback.protocol import Action, HalfPosition, Source, half_headers, op_headers
-from checkback.topics import admin_client
+from checkback.operations.topics import admin_client
+from checkback.wire import protocol
+from checkback.wire.checks import Announcement, CheckRequest
+from checkback.wire.job_groups import display_group
+from checkback.wire.protocol import Action, HalfPosition, Source, half_headers, op_headers
 from streaming.brokers.client import SinkSettings
 from streaming.ownership.claim import Claim, Owner
 from tests.place import Place

@@ -9,9 +9,9 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
-from checkback.protocol import Topics
-from checkback.topic_reading import reading_consumer, records_to_end
-from checkback.topics import TopicAdministration
+from checkback.kafka.topic_reading import reading_consumer, records_to_end
+from checkback.operations.topics import TopicAdministration
+from checkback.wire.protocol import Topics
 from conf import Settings, TransactionSettings
 
 HALF_PARTITIONS = 2

@@ -20,8 +20,8 @@ from sqlalchemy import create_engine, text
 
 import checkback
 from checkback import CallableListener, LocalTransactionState, Message, TransactionOptions, TransactionProducer
+from checkback.sql.transaction_log import SqlTransactionLog
 from checkback.testing import RecordingTransport, ask
-from checkback.transaction_log import SqlTransactionLog
 from checkback_cli import app
 from conf import load
 
@@ -33,8 +33,8 @@ ELSEWHERE = {
     ("docs/delivery.md", 2),
 }
 ONLY_READ = {
-    ("docs/pull-consumer.md", 0): "pulls for ever; tests/consumer/test_pull.py does",
-    ("docs/pull-consumer.md", 1): "needs a topic; tests/consumer/test_pull.py has one",
+    ("docs/pull-consumer.md", 0): "pulls for ever; tests/consumer/pull/test_pull.py does",
+    ("docs/pull-consumer.md", 1): "needs a topic; tests/consumer/pull/test_pull.py has one",
     ("docs/sinks.md", 0): "names storage and databases that are the reader's",
     ("examples/README.md", 0): "a line of examples/flask_shop.py, which a test runs",
 }

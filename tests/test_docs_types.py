@@ -22,9 +22,9 @@ from sqlalchemy import Connection, Engine, text
 
 from checkback import *
 from checkback.consumer import *
-from checkback.inbox import SqlInbox
+from checkback.sql.inbox import SqlInbox
 from checkback.testing import *
-from checkback.transaction_log import SqlTransactionLog
+from checkback.sql.transaction_log import SqlTransactionLog
 
 app: Any  # Flask's, as what is mounted in it: their own types do not fit one another
 ASGIMiddleware: Any

@@ -14,7 +14,7 @@ _FETCHED = re.compile(r"<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)=\"?(?:h
 REFERENCE = {
     "producing": ("checkback.TransactionProducer.send_in_transaction", "checkback.CheckEndpoint"),
     "consuming": ("checkback.consumer.PushConsumer", "checkback.consumer.ConsumerSettings.mode"),
-    "databases": ("checkback.transaction_log.SqlTransactionLog", "checkback.inbox.SqlInbox"),
+    "databases": ("checkback.sql.transaction_log.SqlTransactionLog", "checkback.sql.inbox.SqlInbox"),
     "testing": ("checkback.testing.RecordingTransport", "checkback.testing.ask"),
 }
 

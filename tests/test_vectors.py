@@ -17,15 +17,15 @@ from kafka import KafkaAdminClient
 from pyspark.sql import SparkSession
 
 from checkback import CallableListener, CheckRequest, LocalTransactionState, check_app
-from checkback.protocol import HalfPosition
-from checkback.signature import signature
-from checkback.topics import TopicAdministration
-from checkers.admission import AllowList
+from checkback.operations.topics import TopicAdministration
+from checkback.wire.protocol import HalfPosition
+from checkback.wire.signature import signature
 from checkers.ask import Asker
 from checkers.directory import Endpoint, EndpointDirectory
+from checkers.http.admission import AllowList
 from streaming import TransactionJob
+from streaming.batch.record import RANDOM_OR_KEYED, Record
 from streaming.kafka_sink.topic_limits import chosen_partition
-from streaming.record import RANDOM_OR_KEYED, Record
 from tests.checkers.serving import http, serving
 from tests.place import Place, wait_until
 

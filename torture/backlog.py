@@ -15,7 +15,7 @@ import numpy.typing as npt
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from checkback.exceptions import CheckbackError
-from checkback.protocol import ID, Action, HalfPosition, Source, Topics, half_headers, op_headers
+from checkback.wire.protocol import ID, Action, HalfPosition, Source, Topics, half_headers, op_headers
 
 TOPIC = "orders"
 _ROLLED_BACK = 10

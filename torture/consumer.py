@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from checkback.protocol import ID
+from checkback.wire.protocol import ID
 from torture.oracle import Body, imprint
 
 _POLL_SECONDS = 0.1

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 from pyspark import TaskContext
 
-from streaming.failpoints import Failpoint
+from streaming.batch.failpoints import Failpoint
 
 _ORDER = "death.json"
 _CANCEL = "cancel"

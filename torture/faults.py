@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from streaming.failpoints import Failpoint
+from streaming.batch.failpoints import Failpoint
 from torture.changes import (
     change_settings,
     grow_topic,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from checkback.exceptions import ConfigurationError, InstallationError
 from checkback.local import LocalKafka
-from checkback.protocol import Topics
-from checkback.topics import TopicAdministration
+from checkback.operations.topics import TopicAdministration
+from checkback.wire.protocol import Topics
 from conf import TransactionSettings
 from torture import tables
 from torture.classes import class_archive

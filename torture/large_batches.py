@@ -17,7 +17,7 @@ from typing import Self
 
 import psutil
 
-from streaming.failpoints import Failpoint
+from streaming.batch.failpoints import Failpoint
 from torture import death
 from torture.backlog import Backlog, BacklogWriter, Counting, Verdict
 from torture.death import Order, Victim

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
 
-from streaming.failpoints import Failpoint
+from streaming.batch.failpoints import Failpoint
 
 
 class Fault(StrEnum):

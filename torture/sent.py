@@ -13,8 +13,8 @@ from typing import Any
 from sqlalchemy import Connection, create_engine, event, text
 
 from checkback import HalfMessage, Message
-from checkback.message_json import from_base64, to_base64
-from checkback.transaction_log import SqlTransactionLog
+from checkback.sql.transaction_log import SqlTransactionLog
+from checkback.wire.message_json import from_base64, to_base64
 from torture.oracle import Body, imprint
 
 _SENT = "CREATE TABLE IF NOT EXISTS sent (id TEXT PRIMARY KEY, topic TEXT, key BLOB, value BLOB, headers TEXT, at REAL)"

@@ -9,9 +9,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from checkback import protocol
-from checkback.protocol import Action, Topics
-from checkback.topic_reading import reading_consumer, records_to_end
+from checkback.kafka.topic_reading import reading_consumer, records_to_end
+from checkback.wire import protocol
+from checkback.wire.protocol import Action, Topics
 
 _COMMIT = Action.COMMIT.encode()
 

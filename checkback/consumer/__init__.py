@@ -10,9 +10,10 @@ from checkback.consumer.listener import (
     ReceivedMessage,
 )
 from checkback.consumer.metrics import Figures, PartitionFigures, collector_of
-from checkback.consumer.partitions import ResetPlace
-from checkback.consumer.pull import PullConsumer, PullResult
-from checkback.consumer.pull_status import PullStatus
+from checkback.consumer.offsets.partitions import ResetPlace
+from checkback.consumer.offsets.work import Counts
+from checkback.consumer.pull.consumer import PullConsumer, PullResult
+from checkback.consumer.pull.status import PullStatus
 from checkback.consumer.push import AsyncPushConsumer, Extension, PushConsumer
 from checkback.consumer.settings import (
     RETRY_LEVELS,
@@ -23,7 +24,6 @@ from checkback.consumer.settings import (
     WhenOffsetIsGone,
 )
 from checkback.consumer.tags import TagExpression
-from checkback.consumer.work import Counts
 
 __all__ = [
     "RETRY_LEVELS",

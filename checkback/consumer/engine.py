@@ -18,20 +18,20 @@ from checkback.consumer.clients.base import Clients, GroupClient, KafkaAwayError
 from checkback.consumer.fetching import FailedParcels, FetchLoop
 from checkback.consumer.listener import Place, refuse_no_place
 from checkback.consumer.metrics import Figures, PartitionFigures
-from checkback.consumer.one_expression import client_id, wants_otherwise
-from checkback.consumer.partitions import Partitions, Subscription
+from checkback.consumer.offsets.partitions import Partitions, Subscription
+from checkback.consumer.offsets.storing import OffsetStore, StoringTurns
+from checkback.consumer.offsets.work import Counts, Parcel
+from checkback.consumer.retries.sending_back import SendingBack, SendingClients, SentBackParcel
+from checkback.consumer.retries.timers import Timers
 from checkback.consumer.retry import OwnTopics
-from checkback.consumer.sending_back import SendingBack, SendingClients, SentBackParcel
+from checkback.consumer.same_tags import client_id, wants_otherwise
 from checkback.consumer.settings import ConsumerSettings, Mode, Order
-from checkback.consumer.storing import OffsetStore, StoringTurns
-from checkback.consumer.timers import Timers
-from checkback.consumer.work import Counts, Parcel
 from checkback.consumer.workers import Workers
 from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError
-from checkback.limits import MOST_RECORD_BYTES
-from checkback.protocol import Topics
-from checkback.reaching import no_kafka
-from checkback.transports import TransportName
+from checkback.kafka.connecting import TransportName
+from checkback.kafka.reaching import no_kafka
+from checkback.wire.limits import MOST_RECORD_BYTES
+from checkback.wire.protocol import Topics
 
 _LOGGER = logging.getLogger(__name__)
 _CLIENT_ID = "checkback-consumer"
@@ -320,7 +320,7 @@ class Engine:
             _wait_for_topics(client, made)
 
     def _offset_file(self) -> OffsetStore:
-        from checkback.consumer.offset_file import OffsetFile, default_file  # noqa: PLC0415  (not on every system)
+        from checkback.consumer.offsets.offset_file import OffsetFile, default_file  # noqa: PLC0415  (not on every system)
 
         return OffsetFile(Path(self._given.settings.offset_file or default_file(self._given.group)))
 

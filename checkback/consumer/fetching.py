@@ -10,15 +10,15 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 
 from checkback.consumer.clients.base import AT_ONCE, GroupClient, KafkaAwayError, OffsetsGoneError, SharedOutAnewError
-from checkback.consumer.endings import CALM_SECONDS
 from checkback.consumer.listener import Place, ReceivedMessage
-from checkback.consumer.partitions import Partitions
+from checkback.consumer.offsets.partitions import Partitions
+from checkback.consumer.offsets.poison_messages import CALM_SECONDS
+from checkback.consumer.offsets.work import Parcel, PartitionWork
+from checkback.consumer.retries.timers import Timers
 from checkback.consumer.settings import ConsumerSettings, Mode, Order
-from checkback.consumer.timers import Timers
-from checkback.consumer.work import Parcel, PartitionWork
 from checkback.consumer.workers import Workers
 from checkback.exceptions import CheckbackError, ConsumerError
-from checkback.outages import Outage
+from checkback.kafka.outages import Outage
 
 _LOGGER = logging.getLogger(__name__)
 _POLL_SECONDS = 0.1
@@ -293,7 +293,7 @@ class FetchLoop:
                 del self._paused[place]
 
     def _hand_out_chunks(self) -> None:
-        """Of partitions whose readers have ended without a word: see :mod:`checkback.consumer.endings`."""
+        """Of partitions whose readers have ended without a word: :mod:`checkback.consumer.offsets.poison_messages`."""
         for work in list(self._partitions.works.values()):
             if not work.chunk_waits or work.stopped:
                 continue

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 from checkback.consumer.listener import ConsumeResult, UnreadableMessage
-from checkback.consumer.work import Parcel
+from checkback.consumer.offsets.work import Parcel
 from checkback.exceptions import ConfigurationError
 from checkback.forking import end_child, in_child_of
 

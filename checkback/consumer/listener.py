@@ -6,7 +6,7 @@ from numbers import Integral
 from typing import NamedTuple
 
 from checkback.exceptions import ConfigurationError
-from checkback.protocol import ID
+from checkback.wire.protocol import ID
 
 ReceivedHeaders = Sequence[tuple[str, bytes | None]]
 
@@ -69,8 +69,8 @@ class ReceivedMessage(NamedTuple):
     def id(self) -> str:
         """What to tell it from others by, each time that it comes: its ``cb-id``; without one, its first place.
 
-        A topic that was deleted and made again has the same places again: ``checkback.message_id.message_id`` gives
-        what tells those apart, too.
+        A topic that was deleted and made again has the same places again: ``checkback.wire.message_id.message_id``
+        gives what tells those apart, too.
         """
         found = self.header(ID)
         return f"{self.topic}:{self.partition}:{self.offset}" if found is None else found.decode(errors="replace")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from checkback.consumer.listener import Place
-from checkback.consumer.work import Counts
+from checkback.consumer.offsets.work import Counts
 from checkback.exceptions import ConfigurationError
 
 

@@ -9,20 +9,20 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from checkback.consumer.clients.base import Clients
-from checkback.consumer.control_topic import ControlTopic
 from checkback.consumer.engine import Engine, Given
 from checkback.consumer.judging import Judging, asynchronous
 from checkback.consumer.listener import AsyncBatchListener, AsyncListener, BatchListener, Listener, Place
 from checkback.consumer.metrics import Figures
-from checkback.consumer.partitions import Subscription
-from checkback.consumer.resetting import ResetListener
+from checkback.consumer.offsets.partitions import Subscription
+from checkback.consumer.resetting.control_topic import ControlTopic
+from checkback.consumer.resetting.orders import ResetListener
 from checkback.consumer.settings import ConsumerSettings
 from checkback.consumer.tags import TagExpression
 from checkback.consumer.workers import LoopWorkers, ThreadWorkers
 from checkback.exceptions import ConfigurationError
 from checkback.forking import in_child_of, refuse_in_child
-from checkback.protocol import Topics, is_topic_name
-from checkback.transports import TransportName
+from checkback.kafka.connecting import TransportName
+from checkback.wire.protocol import Topics, is_topic_name
 
 Wanted = Mapping[str, str] | Sequence[str] | str
 """Topics to read: one, several, or each with a tag expression (``{"shop.orders": "paid || refunded"}``)."""

@@ -9,10 +9,10 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from checkback import limits
 from checkback.consumer.listener import ReceivedHeaders, ReceivedMessage
 from checkback.exceptions import ConfigurationError, ProtocolError
-from checkback.protocol import (
+from checkback.wire import limits
+from checkback.wire.protocol import (
     ACTION,
     DELIVER_AT,
     GROUP,
@@ -26,7 +26,7 @@ from checkback.protocol import (
     lawful_name,
     lawful_topic,
 )
-from checkback.sent_back import PAUSE, REASON
+from checkback.wire.sent_back import PAUSE, REASON
 
 PREFIX = "checkback-"
 ORIGIN = "checkback-origin"

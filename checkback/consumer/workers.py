@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Protocol
 
-from checkback.consumer.work import Parcel
+from checkback.consumer.offsets.work import Parcel
 from checkback.exceptions import ConsumerError
 
 _LOGGER = logging.getLogger(__name__)

@@ -1,1 +1,1 @@
-"""The one way to Kafka: both libraries' clients are made here, so that what is wrong is always told in one way."""
+"""Kafka, as every part of the SDK meets it: clients of both libraries, waiting, outages, reading a topic."""

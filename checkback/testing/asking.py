@@ -8,12 +8,12 @@ from typing import Any
 
 import anyio
 
-from checkback.answering import check_app
-from checkback.check_protocol import CheckRequest
+from checkback.answering.app import check_app
 from checkback.exceptions import CheckbackError
 from checkback.listener import LocalTransactionState, TransactionChecker
-from checkback.signature import signed_headers
 from checkback.testing.recording import RecordedTransaction
+from checkback.wire.checks import CheckRequest
+from checkback.wire.signature import signed_headers
 
 _OK = 200
 

@@ -10,11 +10,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from checkback.exceptions import CheckbackError
+from checkback.kafka.topic_reading import reading_consumer, records_to_end
 from checkback.local import LocalKafka
-from checkback.protocol import Topics
+from checkback.operations.topics import TopicAdministration
 from checkback.testing.job_process import JobProcess
-from checkback.topic_reading import reading_consumer, records_to_end
-from checkback.topics import TopicAdministration
+from checkback.wire.protocol import Topics
 
 _DAY_MS = 24 * 3_600_000
 _START_SECONDS = 180.0

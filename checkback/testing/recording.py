@@ -4,11 +4,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from threading import Lock
 
-from checkback import protocol
 from checkback.exceptions import ConfigurationError, HalfMessageError
-from checkback.message_json import unpack
-from checkback.protocol import Action, HalfPosition, Headers, Message
-from checkback.transports import Lost, OutgoingRecord
+from checkback.kafka.transport import Lost, OutgoingRecord
+from checkback.wire import protocol
+from checkback.wire.message_json import unpack
+from checkback.wire.protocol import Action, HalfPosition, Headers, Message
 
 
 @dataclass
@@ -67,15 +67,15 @@ class RecordingTransport:
         return [message for one in self.transactions if one.action is Action.COMMIT for message in one.messages]
 
     def partitions(self, half_topic: str, op_topic: str) -> int:  # noqa: ARG002  (there is one answer)
-        """See :class:`~checkback.transports.Transport`."""
+        """See :class:`~checkback.kafka.transport.Transport`."""
         return self._partitions
 
     def missing(self, topics: Sequence[str]) -> list[str]:
-        """See :class:`~checkback.transports.Transport`."""
+        """See :class:`~checkback.kafka.transport.Transport`."""
         return [topic for topic in topics if topic in self.missing_topics]
 
     def write_half(self, record: OutgoingRecord) -> int:
-        """See :class:`~checkback.transports.Transport`."""
+        """See :class:`~checkback.kafka.transport.Transport`."""
         if self.refuse_halves is not None:
             raise self.refuse_halves
         with self._lock:
@@ -87,7 +87,7 @@ class RecordingTransport:
         return offset
 
     def write_op(self, record: OutgoingRecord, lost: Lost) -> None:
-        """See :class:`~checkback.transports.Transport`."""
+        """See :class:`~checkback.kafka.transport.Transport`."""
         if self.lose_ops:
             lost(ConnectionError("ops are lost in this test"))
             return
@@ -98,10 +98,10 @@ class RecordingTransport:
             decided.remark = (record.value or b"").decode(errors="replace")
 
     def flush(self, seconds: float) -> None:
-        """See :class:`~checkback.transports.Transport`."""
+        """See :class:`~checkback.kafka.transport.Transport`."""
 
     def close(self, seconds: float) -> None:  # noqa: ARG002  (nothing waits)
-        """See :class:`~checkback.transports.Transport`."""
+        """See :class:`~checkback.kafka.transport.Transport`."""
         self.closed = True
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from checkback.exceptions import CheckbackError
-from checkback_cli.options import WRONG, AsJson, BootstrapServer, ConfigFile
+from checkback_cli.terminal.options import WRONG, AsJson, BootstrapServer, ConfigFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from rich.console import Console
 
-    from checkback.topic_facts import TopicFacts
+    from checkback.operations.topic_facts import TopicFacts
     from checkback_cli.doctor.finding import Finding
     from conf import Settings
 
@@ -78,9 +78,9 @@ def _of_machine(settings: "Settings") -> "Iterator[Finding]":
 
 
 def _of_kafka(settings: "Settings") -> "Iterator[Finding]":
-    from checkback.job_in_kafka import JobInKafka
-    from checkback.protocol import Topics
-    from checkback.topics import admin_client
+    from checkback.operations.job_in_kafka import JobInKafka
+    from checkback.operations.topics import admin_client
+    from checkback.wire.protocol import Topics
     from checkback_cli.doctor import brokers, checkpoint, endpoints, job
     from checkback_cli.doctor.finding import wrong
 
@@ -123,7 +123,7 @@ def _safely(about: str, look: "Callable[[], Iterable[Finding]]") -> "Iterator[Fi
 def _show(finding: "Finding", console: "Console", as_json: bool) -> None:
     from rich.markup import escape
 
-    from checkback.printable import printable
+    from checkback.wire.printable import printable
 
     if as_json:
         typer.echo(json.dumps(finding._asdict(), ensure_ascii=False))

@@ -8,13 +8,13 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
-from checkback.clocks import difference_ms
-from checkback.job_groups import own_groups
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.protocol import Topics
-from checkback.reaching import CONNECT_MS
-from checkback.times import said_duration
-from checkback.topic_facts import TopicFacts, facts_of, faults
+from checkback.kafka.reaching import CONNECT_MS
+from checkback.operations.clocks import difference_ms
+from checkback.operations.times import said_duration
+from checkback.operations.topic_facts import TopicFacts, facts_of, faults
+from checkback.wire.job_groups import own_groups
+from checkback.wire.protocol import Topics
 from checkback_cli.doctor.finding import Finding, ok, warning, wrong
 from conf import Settings
 

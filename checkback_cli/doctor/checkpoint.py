@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from checkback.job_in_kafka import Claim
+from checkback.operations.job_in_kafka import Claim
 from checkback_cli.doctor.finding import Finding, ok, warning, wrong
 from checkback_cli.doctor.machine import local_folder
 from conf import Settings

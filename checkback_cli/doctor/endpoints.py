@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from urllib.parse import urlsplit
 
-from checkback.announced import Announced, announced
-from checkback.in_doubt import newest
-from checkback.protocol import Topics
-from checkback.times import said_duration
-from checkback.topic_reading import own_topic, reading_consumer, records_to_end
+from checkback.kafka.topic_reading import own_topic, reading_consumer, records_to_end
+from checkback.operations.announced import Announced, announced
+from checkback.operations.in_doubt import newest
+from checkback.operations.times import said_duration
+from checkback.wire.protocol import Topics
 from checkback_cli.doctor.finding import Finding, ok, warning, wrong
-from checkers.admission import AllowList
+from checkers.http.admission import AllowList
 from conf import Settings
 
 _SECONDS = 2.0

@@ -5,10 +5,10 @@ import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from checkback.job_in_kafka import JobInKafka
-from checkback.times import said_duration
-from checkback_cli.asking_job import look_for_job
+from checkback.operations.job_in_kafka import JobInKafka
+from checkback.operations.times import said_duration
 from checkback_cli.doctor.finding import Finding, ok, warning
+from checkback_cli.on_call.asking_job import look_for_job
 from conf import Settings
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from contextlib import ExitStack
 from typing import NamedTuple, Self
 
 from checkback.consumer import Place, PullConsumer, PullStatus
-from checkback.consumer.group_offsets import GroupOffsets
-from checkback.protocol import Topics
+from checkback.consumer.resetting.group_offsets import GroupOffsets
+from checkback.wire.protocol import Topics
 from examples.points.service import GROUP, TOPIC
 
 _BATCHES = 2  # the first may have begun before we looked

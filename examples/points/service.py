@@ -14,7 +14,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, 
 from sqlalchemy.schema import CreateTable
 
 from checkback.consumer import ConsumeResult, ConsumerSettings, Listener, PushConsumer, ReceivedMessage, StartAt
-from checkback.inbox import SqlInbox
+from checkback.sql.inbox import SqlInbox
 
 KAFKA = os.environ.get("POINTS_KAFKA", "localhost:9092")
 TOPIC, GROUP = "points", "points"  # what the shop writes for it, and the consumer group

@@ -14,7 +14,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, mapped_column
 
 from checkback import EndpointAnnouncer, Message, Rollback, TransactionProducer, check_app
-from checkback.transaction_log import SqlTransactionLog
+from checkback.sql.transaction_log import SqlTransactionLog
 
 KAFKA = os.environ.get("SHOP_KAFKA", "localhost:9092")
 URL = os.environ.get("SHOP_URL", "http://localhost:8000")  # where the job reaches this process

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from checkback.lost_calls import within
+from checkback.kafka.bounded_calls import within
 
 _LONGER_SECONDS = 1.0
 STORE_SECONDS = 10.0

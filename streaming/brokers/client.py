@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkback.protocol import Topics
-from checkback.topics import MOST_BYTES
-from streaming.failpoints import FailpointHook, no_failpoint
+from checkback.operations.topics import MOST_BYTES
+from checkback.wire.protocol import Topics
+from streaming.batch.failpoints import FailpointHook, no_failpoint
 
 ANSWER_BYTES = MOST_BYTES + (1 << 20)
 """``receive.message.max.bytes`` of who reads our topics. By librdkafka's default an answer with the largest record that

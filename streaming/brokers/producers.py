@@ -5,8 +5,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from checkback.exceptions import CheckbackError
-from checkback.reaching import RECONNECT_MS
-from checkback.topics import MOST_BYTES
+from checkback.kafka.reaching import RECONNECT_MS
+from checkback.operations.topics import MOST_BYTES
 
 _OPERATION_SECONDS = 60.0
 

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # not re-exported
 from pyspark import SparkContext, TaskContext
 
-from checkback.protocol import Topics
+from checkback.wire.protocol import Topics
 from state import ANYWHERE, Reach
 from streaming.brokers.retrying import retrying
 from streaming.checkpoint.ends_in_plan import EndsInPlan

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from conf import Settings
 from state import Usages
-from streaming.batch import BatchReport, OpenBySegment
+from streaming.batch.batch import BatchReport, OpenBySegment
 from streaming.fairness.barred import BarredInForce, tell_tasks
 from streaming.fairness.batch_size import BatchSize, ReadLimit
 from streaming.fairness.quotas import Barred, Quotas

@@ -20,8 +20,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from checkback.beside_offsets import metadata_of
 from checkback.exceptions import JobFailedError
+from checkback.wire.beside_offsets import metadata_of
 from streaming.brokers.directory import TopicDirectory
 from streaming.brokers.group_offsets import committed
 from streaming.brokers.producers import StuckError, producer_settings

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
-from checkback import protocol
-from checkback.confluent_headers import headers_of
-from checkback.protocol import HalfPosition, Topics
+from checkback.kafka.librdkafka.headers import headers_of
+from checkback.wire import protocol
+from checkback.wire.protocol import HalfPosition, Topics
 from state import BUNDLE, OutcomeKind
 from state.outcomes import CHECK_PAYLOAD_BYTES
-from streaming.headers import application_headers, packed_headers, unpack_headers
+from streaming.batch.headers import application_headers, packed_headers, unpack_headers
 from streaming.kafka_sink.half_reader import HalfReader
 from streaming.kafka_sink.holding import half_of
 from streaming.stateful.arrivals import wrong_with

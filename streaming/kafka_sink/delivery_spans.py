@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from checkback import protocol
-from streaming.record import Record
+from checkback.wire import protocol
+from streaming.batch.record import Record
 
 if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext, Tracer

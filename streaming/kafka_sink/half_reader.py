@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from checkback.reaching import RECONNECT_MS
+from checkback.kafka.reaching import RECONNECT_MS
 from streaming.brokers.client import ANSWER_BYTES
 
 _ANSWER_SECONDS = 60.0

@@ -7,12 +7,12 @@ own decision; the state machine then has it, once. See docs/decisions/0016-held-
 from dataclasses import dataclass
 from typing import Any
 
-from checkback import protocol
 from checkback.exceptions import ProtocolError
-from checkback.protocol import HalfAction, HalfPosition, Held
-from streaming.headers import Headers
+from checkback.wire import protocol
+from checkback.wire.protocol import HalfAction, HalfPosition, Held
+from streaming.batch.headers import Headers
+from streaming.batch.record import Record
 from streaming.kafka_sink.topic_limits import Refusal
-from streaming.record import Record
 
 _FIRST_PAUSE_MS = 5_000
 _LONGEST_PAUSE_MS = 600_000

@@ -8,13 +8,14 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from checkback.exceptions import TransactionTimeoutError
-from checkback.job_groups import claim_group
+from checkback.wire.job_groups import claim_group
 from state import Tallies, Usages, counts_of, open_of, summed, usages_of
-from streaming.batch import Batch, OpenBySegment, PartitionReport
+from streaming.batch.batch import Batch, OpenBySegment, PartitionReport
+from streaming.batch.failpoints import Failpoint
+from streaming.batch.reported import open_to_json, tallies_to_json
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.directory import Brokers, Known, TopicDirectory
 from streaming.checkpoint.progress import Verdict, judge_progress, progress_group
-from streaming.failpoints import Failpoint
 from streaming.kafka_sink.beginning import Beginning
 from streaming.kafka_sink.content import Contents
 from streaming.kafka_sink.delivery_spans import DeliverySpans
@@ -27,7 +28,6 @@ from streaming.kafka_sink.topic_limits import KnownLimits, LearnedLimits
 from streaming.kafka_sink.transaction import KafkaTransaction, RefusedError
 from streaming.ownership.claimed import refuse_another_run
 from streaming.ownership.generations import Generations
-from streaming.reported import open_to_json, tallies_to_json
 
 _PASSES = 8
 """Passes over one batch at most. Two do when all that refused something can be asked about."""

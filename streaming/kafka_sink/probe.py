@@ -10,11 +10,11 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined] # not re-exported
 
-from checkback.topics import MOST_BYTES
+from checkback.operations.topics import MOST_BYTES
+from streaming.batch.record import Record
 from streaming.brokers.producers import error_code, init_transactions, warm_up
 from streaming.kafka_sink.topic_limits import UNLIMITED, TopicLimits
 from streaming.kafka_sink.transaction import REFUSED
-from streaming.record import Record
 
 _SECONDS = 30.0
 _ASK_SECONDS = 10.0

@@ -10,23 +10,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkback import protocol
-from checkback.check_protocol import CheckRequest
 from checkback.exceptions import OwnTopicError
-from checkback.message_json import unpack
-from checkback.protocol import HalfPosition, Held, Topics
-from checkback.sent_back import dead_letter_of
-from checkback.topics import MOST_BYTES
+from checkback.operations.topics import MOST_BYTES
+from checkback.wire import protocol
+from checkback.wire.checks import CheckRequest
+from checkback.wire.message_json import unpack
+from checkback.wire.protocol import HalfPosition, Held, Topics
+from checkback.wire.sent_back import dead_letter_of
 from state import BUNDLE, NOT_WRITTEN, OutcomeKind, rejected_op, rejected_record_offset, status_pause_ms
+from streaming.batch.bundles import bundled_messages
+from streaming.batch.headers import Headers, application_headers, unpack_headers
+from streaming.batch.heads import head_of
+from streaming.batch.record import RANDOM_OR_KEYED, Record
 from streaming.brokers.directory import Known
-from streaming.bundles import bundled_messages
-from streaming.headers import Headers, application_headers, unpack_headers
-from streaming.heads import head_of
 from streaming.kafka_sink.content import Contents
 from streaming.kafka_sink.holding import HELD_MARK, Holding, half_of, held_of, pause_ms
 from streaming.kafka_sink.reasons import ReasonCounts
 from streaming.kafka_sink.topic_limits import KnownLimits, Refusal, chosen_partition
-from streaming.record import RANDOM_OR_KEYED, Record
 
 _NO_RULES = KnownLimits()
 Ask = Callable[[str, KnownLimits], KnownLimits]

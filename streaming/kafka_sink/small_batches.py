@@ -4,8 +4,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from time import monotonic
 
+from streaming.batch.record import EMPTY_BATCH_BYTES, Record, batch_bytes
 from streaming.kafka_sink.topic_limits import chosen_partition
-from streaming.record import EMPTY_BATCH_BYTES, Record, batch_bytes
 
 _HELD_BYTES = 8 << 20
 _HELD_WAVES = 32

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kafka.partitioner.default import murmur2
 
-from streaming.record import Record, RecordKey, batch_bytes, record_key
+from streaming.batch.record import Record, RecordKey, batch_bytes, record_key
 
 UNLIMITED = 2**63 - 1
 _LEAST_TRIED = 2_048

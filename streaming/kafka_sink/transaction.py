@@ -9,14 +9,14 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from checkback.exceptions import CheckbackError, ConfigurationError, TransactionTimeoutError
-from checkback.protocol import Topics
+from checkback.wire.protocol import Topics
+from streaming.batch.record import Record
 from streaming.brokers.bounded import add_offsets
 from streaming.brokers.directory import Known, TopicDirectory
 from streaming.brokers.producers import error_code, init_transactions, warm_up
 from streaming.brokers.retrying import retrying
 from streaming.kafka_sink.small_batches import SizeLimitedTopics
 from streaming.kafka_sink.topic_limits import KnownLimits
-from streaming.record import Record
 
 _AWAY_SECONDS = 120.0
 _OPERATION_SECONDS = 30.0

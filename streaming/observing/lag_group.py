@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from checkback.protocol import Topics
+from checkback.wire.protocol import Topics
 from streaming.brokers.client import SinkSettings
 
 _LOGGER = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from checkback.version import __version__
 from state import Tallies
 from status_page.facts import PartitionBacklog
-from streaming.batch import BatchReport
+from streaming.batch.batch import BatchReport
 from streaming.fairness.held_back import Place
 from streaming.observing.bounded import MOST, OTHER, Labels
 from streaming.observing.progress import BatchProgress

@@ -6,14 +6,14 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from checkback.protocol import Topics
 from checkback.version import __version__
+from checkback.wire.protocol import Topics
 from checkers.facts import GroupStanding
 from conf import Settings
 from state import Usage
 from status_page.facts import BatchFacts, EndpointFacts, GroupFacts, HeldBack, JobFacts, OpenOfTopic
 from status_page.words import NO_ENDPOINT, why_unasked
-from streaming.batch import BatchReport, OpenBySegment
+from streaming.batch.batch import BatchReport, OpenBySegment
 from streaming.fairness.fairness import Standing
 from streaming.fairness.held_back import Ends, Place
 from streaming.observing.backlog import Backlog

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Mapping
 
 from state import OpenByTopic
-from streaming.batch import OpenBySegment
+from streaming.batch.batch import OpenBySegment
 
 
 class OpenTransactions:

@@ -2,7 +2,7 @@
 
 import re
 
-from checkback import protocol
+from checkback.wire import protocol
 from streaming.observing.bounded import Labels
 
 _NUMBERS = re.compile(r"\d[\d,.]*")

@@ -7,9 +7,9 @@ import time
 from checkback.exceptions import CheckbackError
 from conf import Settings
 from status_page.app import status_app
-from status_page.server import StatusServer
-from status_page.telling import Telling
-from status_page.transactions import Transactions
+from status_page.http.server import StatusServer
+from status_page.transactions.lookup import Transactions
+from status_page.transactions.telling import Telling
 from streaming.observing.observation import Observation
 
 _LOGGER = logging.getLogger(__name__)

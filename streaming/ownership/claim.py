@@ -20,10 +20,10 @@ from dataclasses import asdict, dataclass, field, fields
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from checkback.beside_offsets import metadata_of
 from checkback.exceptions import CheckpointMismatchError, TakenOverError
-from checkback.job_groups import GROUPS, claim_group
-from checkback.json_reading import read_object
+from checkback.wire.beside_offsets import metadata_of
+from checkback.wire.job_groups import GROUPS, claim_group
+from checkback.wire.json_reading import read_object
 from streaming.brokers.bounded import store_offsets
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.group_offsets import committed

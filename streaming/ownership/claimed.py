@@ -8,10 +8,10 @@ before the fence it is fenced; if after, the claim is another run's.
 
 from confluent_kafka import Consumer, TopicPartition
 
-from checkback.beside_offsets import metadata_of
 from checkback.exceptions import TakenOverError
-from checkback.json_reading import read_object
-from checkback.protocol import Topics
+from checkback.wire.beside_offsets import metadata_of
+from checkback.wire.json_reading import read_object
+from checkback.wire.protocol import Topics
 from streaming.brokers.group_offsets import committed
 from streaming.brokers.retrying import retrying
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException, Producer
 
-from checkback.clocks import difference_ms
 from checkback.exceptions import JobStoppedError
+from checkback.operations.clocks import difference_ms
 from streaming.brokers.client import SinkSettings
 
 _DAY_MS = 24 * 3_600_000

@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from checkback.beside_offsets import metadata_of
+from checkback.wire.beside_offsets import metadata_of
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.group_offsets import committed
 from streaming.brokers.producers import StuckError, init_transactions, warm_up

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from checkback.exceptions import JobStoppedError
-from checkback.topics import few_ops
+from checkback.operations.topics import few_ops
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.topics import TopicDescription, described
 from streaming.checkpoint.folder import deleted, recreated

@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 
 from checkback.exceptions import ProtocolError
-from checkback.limits import MAX_UNFOLDED_BYTES, MESSAGE_BYTES, TOGETHER, header_bytes, several_too_large
-from checkback.message_json import to_base64, unpack
-from checkback.protocol import GROUP, ID, MESSAGES, TOPIC, Topics
+from checkback.wire.limits import MAX_UNFOLDED_BYTES, MESSAGE_BYTES, TOGETHER, header_bytes, several_too_large
+from checkback.wire.message_json import to_base64, unpack
+from checkback.wire.protocol import GROUP, ID, MESSAGES, TOPIC, Topics
 from state import BROKEN_FIELDS, BUNDLE, HALF_FIELDS, OP_FIELDS, Arrivals, Fields, Rows
 from state.rows import Column, objects
-from streaming.headers import Headers, application_headers
+from streaming.batch.headers import Headers, application_headers
 from streaming.stateful.admission import Admission
 from streaming.stateful.decode import BROKEN_KIND, HALF_KIND, OP_KIND, OPTIONS
 

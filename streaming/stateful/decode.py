@@ -10,12 +10,12 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
-from checkback import limits, protocol
-from checkback.protocol import Topics
+from checkback.wire import limits, protocol
+from checkback.wire.protocol import Topics
 from state import Event
 from state.content import KEPT_BYTES, SHUFFLED_BYTES
 from state.segment import BEYOND_REASON
-from streaming.heads import HEAD_BYTES, HEADER_HEAD_BYTES, HEADER_HEADS, KEY_HEAD_BYTES, NAME_HEAD_CHARACTERS
+from streaming.batch.heads import HEAD_BYTES, HEADER_HEAD_BYTES, HEADER_HEADS, KEY_HEAD_BYTES, NAME_HEAD_CHARACTERS
 
 CLOCK_PARTITION = -1
 NO_SEGMENT = -1
@@ -253,7 +253,7 @@ def _bounded(name: str, head: int) -> Column:
 
 
 def _head_of_headers() -> Column:
-    """The note of a record's sizes, and the heads of its first headers: see ``streaming.heads``."""
+    """The note of a record's sizes, and the heads of its first headers: see ``streaming.batch.heads``."""
     sizes = F.concat_ws(" ", *(F.col(f"{name}_bytes").cast("string") for name in ("key", "value", "header")))
     note = F.struct(F.lit(protocol.CUT).alias("key"), sizes.cast("binary").alias("value"))
     heads = [

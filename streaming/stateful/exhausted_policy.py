@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from checkback.exceptions import ConfigurationError
-from checkback.exhausted import Decision, ExhaustedListener, ExhaustedMessage
+from checkback.wire.exhausted import Decision, ExhaustedListener, ExhaustedMessage
 from state import Always, Event, OnExhausted, Rows
 from state.table import EventCodes
-from streaming.headers import application_headers
+from streaming.batch.headers import application_headers
 
 _LOGGER = logging.getLogger(__name__)
 

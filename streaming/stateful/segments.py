@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 )
 
 from checkback.exceptions import JobStoppedError
-from checkback.protocol import Topics
+from checkback.wire.protocol import Topics
 from state import (
     BYTES,
     OUTCOME_FIELDS,
@@ -35,8 +35,8 @@ from state import (
     segment_from_bytes,
     segment_to_bytes,
 )
+from streaming.batch.failpoints import Failpoint, FailpointHook, no_failpoint
 from streaming.checkpoint.half_logs import Openings
-from streaming.failpoints import Failpoint, FailpointHook, no_failpoint
 from streaming.fairness.barred import told
 from streaming.python_worker.preparation import name_worker, prepare_worker
 from streaming.stateful.admission import Admission

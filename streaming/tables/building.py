@@ -3,7 +3,7 @@
 from pyspark.sql import SparkSession
 
 from conf import ParquetFiles, PostgresqlTable, Settings
-from streaming.failpoints import FailpointHook, no_failpoint
+from streaming.batch.failpoints import FailpointHook, no_failpoint
 from streaming.folders import folder_at
 from streaming.tables.delta_table import DeltaTableDestination
 from streaming.tables.parquet_files import ParquetFilesDestination

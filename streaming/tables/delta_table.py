@@ -5,9 +5,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from checkback.exceptions import ConfigurationError
-from streaming.batch import Batch
+from streaming.batch.batch import Batch
+from streaming.batch.java_errors import could_not_take, first_line
 from streaming.folders import Folder, open_folder
-from streaming.java_errors import could_not_take, first_line
 
 
 class DeltaTableDestination:

@@ -1,9 +1,9 @@
 """Parquet files, one folder for each batch, moved into place by one rename."""
 
 from checkback.exceptions import ConfigurationError
-from streaming.batch import Batch
+from streaming.batch.batch import Batch
+from streaming.batch.java_errors import could_not_take, first_line
 from streaming.folders import Folder, open_folder
-from streaming.java_errors import could_not_take, first_line
 
 BATCH_FOLDER = "checkback_batch"
 """A folder's name is ``checkback_batch=<query id>-<batch>``: readers know that form, and look into it."""

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from checkback.exceptions import CheckbackError, ConfigurationError, DestinationError
 from conf import PostgresqlTable
-from streaming.batch import Batch
+from streaming.batch.batch import Batch
+from streaming.batch.java_errors import could_not_take
 from streaming.folders import Folder
-from streaming.java_errors import could_not_take
 from streaming.tables.copy_lines import COLUMNS, copy_lines
 from streaming.tables.postgresql_key import KEY, UNIQUE_INDEXES, UniqueIndex, key_problem
 from streaming.tables.staging import file_system_of

@@ -9,10 +9,10 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming.batch import Batch
-from streaming.failpoints import Failpoint, FailpointHook
+from streaming.batch.batch import Batch
+from streaming.batch.failpoints import Failpoint, FailpointHook
+from streaming.batch.java_errors import could_not_take
 from streaming.folders import Folder
-from streaming.java_errors import could_not_take
 from streaming.tables.routes import Routes
 from streaming.tables.staging import StagedFile, StagingPlan, file_system_of
 

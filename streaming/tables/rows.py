@@ -7,9 +7,9 @@ import pyarrow.compute as pc
 
 from conf import KAFKA
 from state import OutcomeKind
-from streaming.bundles import BundledMessage, bundled_messages
-from streaming.headers import application_headers, packed_headers
-from streaming.record import RANDOM_OR_KEYED
+from streaming.batch.bundles import BundledMessage, bundled_messages
+from streaming.batch.headers import application_headers, packed_headers
+from streaming.batch.record import RANDOM_OR_KEYED
 from streaming.tables.routes import Routes
 
 TABLE_SCHEMA = pa.schema(

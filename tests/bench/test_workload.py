@@ -5,7 +5,7 @@ from confluent_kafka import Producer
 
 from bench.workload import delivered_once
 from checkback.exceptions import CheckbackError
-from checkback.protocol import ID
+from checkback.wire.protocol import ID
 from tests.place import Place
 
 

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = [
-    *("checkback", "checkback_cli", "checkback_cli.demo_shop", "checkback.local"),
+    *("checkback", "checkback_cli", "checkback_cli.trying.demo_shop", "checkback.local"),
     *("checkback.consumer", "state", "checkers", "conf", "streaming", "bench"),
 ]
 # What pyproject.toml has in the extras "job" and "sql": an application does without.

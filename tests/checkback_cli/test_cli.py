@@ -24,8 +24,8 @@ from checkback.exceptions import (
     JobFailedError,
 )
 from checkback.local import LocalKafka
-from checkback.protocol import Topics
-from checkback.topics import TopicAdministration
+from checkback.operations.topics import TopicAdministration
+from checkback.wire.protocol import Topics
 from checkback_cli import app, run
 from tests.listening import addresses
 from tests.place import Place

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from checkback.announced import Announced
-from checkback.job_in_kafka import Claim
-from checkback.protocol import Topics
-from checkback.topic_facts import TopicFacts, faults
+from checkback.operations.announced import Announced
+from checkback.operations.job_in_kafka import Claim
+from checkback.operations.topic_facts import TopicFacts, faults
+from checkback.wire.protocol import Topics
 from checkback_cli.doctor.brokers import broker_settings, features, lacking_rights, off_by
 from checkback_cli.doctor.checkpoint import about_checkpoint, mismatches, same_id
 from checkback_cli.doctor.endpoints import connect, gone, live_endpoints, unasked

@@ -7,8 +7,8 @@ import pytest
 from kafka.errors import KafkaConnectionError, KafkaTimeoutError, MessageSizeTooLargeError, NotLeaderForPartitionError
 
 from checkback import HalfPosition, Topics
-from checkback.outages import Outage
-from checkback.protocol import Action
+from checkback.kafka.outages import Outage
+from checkback.wire.protocol import Action
 from checkers.answers import Answer, AnswerWriter
 from tests.checkers.kafka_fakes import FakeProducer
 

@@ -17,8 +17,8 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from checkback import CallableListener, CheckRequest, HalfPosition, LocalTransactionState, check_app
-from checkback.protocol import Action
-from checkback.signature import refusal
+from checkback.wire.protocol import Action
+from checkback.wire.signature import refusal
 from checkers import AllowList, Asked, Asker, Endpoint, Verdict, open_session, tls_context
 from conf.settings import CheckSettings
 from tests.checkers.serving import http, serving, serving_app

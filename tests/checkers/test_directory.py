@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from checkback.check_protocol import Announcement, announcement_key
+from checkback.wire.checks import Announcement, announcement_key
 from checkers import EndpointDirectory
 
 TTL_MS = 1_000

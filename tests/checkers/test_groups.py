@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from checkback import CheckRequest, HalfPosition
-from checkback.check_protocol import Announcement
-from checkback.protocol import Action
+from checkback.wire.checks import Announcement
+from checkback.wire.protocol import Action
 from checkers import Asked, Asker, Check, Endpoint, EndpointDirectory, Ends, Groups, GroupShares, Shares, Verdict
 from checkers import groups as groups_module
 

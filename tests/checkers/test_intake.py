@@ -18,8 +18,8 @@ from kafka.errors import (
 from kafka.structs import OffsetAndMetadata
 
 from checkback import CheckRequest, HalfPosition
-from checkback.check_protocol import Announcement
-from checkback.outages import Outage
+from checkback.kafka.outages import Outage
+from checkback.wire.checks import Announcement
 from checkers import Check, Route
 from checkers.intake import Intake
 from checkers.rereading import Rereader, Rooms

@@ -6,7 +6,7 @@ import pytest
 from kafka import errors
 
 from checkback.exceptions import CheckServiceError, ConfigurationError, KafkaUnreachableError
-from checkback.outages import Outage, passes
+from checkback.kafka.outages import Outage, passes
 from checkers.outages import explained
 from conf import Settings
 

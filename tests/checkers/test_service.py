@@ -18,8 +18,8 @@ from kafka import KafkaConsumer, TopicPartition
 from checkback import CheckEndpoint, CheckRequest, HalfPosition, LocalTransactionState, Topics
 from checkback.exceptions import CheckbackError
 from checkback.local import LocalKafka
-from checkback.protocol import HEADER_VERSION, ID, Action, Source, op_headers
-from checkback.topics import TopicAdministration
+from checkback.operations.topics import TopicAdministration
+from checkback.wire.protocol import HEADER_VERSION, ID, Action, Source, op_headers
 from checkers import CheckService
 from conf import Settings
 from tests.place import HALF_PARTITIONS, Place, wait_until

@@ -7,9 +7,9 @@ from kafka import KafkaConsumer, TopicPartition
 from checkback.consumer import ConsumerSettings, Listener, PushConsumer, StartAt
 from checkback.consumer.clients import Connection, clients_of
 from checkback.consumer.listener import Place
-from checkback.consumer.offsets_metadata import Stored, decode, encode
-from checkback.protocol import Topics as OwnTopics
-from checkback.transports import TransportName
+from checkback.consumer.offsets.metadata import Stored, decode, encode
+from checkback.kafka.connecting import TransportName
+from checkback.wire.protocol import Topics as OwnTopics
 from tests.place import Place as Topics
 
 BOTH = list(TransportName)

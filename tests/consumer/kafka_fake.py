@@ -18,7 +18,7 @@ from checkback.consumer.clients.base import (
     OffsetsGoneError,
     Rebalances,
 )
-from checkback.consumer.offsets_metadata import Stored
+from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.retry import SentBack
 from checkback.exceptions import CheckbackError
 

@@ -9,7 +9,7 @@ import sys
 import threading
 
 from checkback.consumer import ConsumeResult, ConsumerSettings, PushConsumer, ReceivedMessage, StartAt
-from checkback.protocol import Topics
+from checkback.wire.protocol import Topics
 from tests.consumer.group import group_of, options
 
 

@@ -28,9 +28,9 @@ from checkback.consumer import (
     fetching,
 )
 from checkback.consumer.clients.base import Connection, KafkaAwayError, Rebalances, RefusedError
-from checkback.consumer.offsets_metadata import Endings, Stored, decode
+from checkback.consumer.offsets.metadata import Endings, Stored, decode
 from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError, OffsetGoneError
-from checkback.sent_back import REASON
+from checkback.wire.sent_back import REASON
 from tests.consumer.kafka_fake import FakeClient, FakeKafka
 from tests.consumer.waiting import Recording, soon
 

@@ -11,10 +11,10 @@ from confluent_kafka import Producer
 from kafka import codec
 
 from checkback.consumer import Mode, Place, PullConsumer, PullStatus
-from checkback.consumer.control import ResetOrder
-from checkback.consumer.control_topic import ControlTopic
+from checkback.consumer.resetting.control import ResetOrder
+from checkback.consumer.resetting.control_topic import ControlTopic
 from checkback.exceptions import InstallationError
-from checkback.transports import TransportName
+from checkback.kafka.connecting import TransportName
 from tests.by_hand import Record, write_by_hand
 from tests.consumer.group import BOTH, group_of, member, stored_by
 from tests.consumer.waiting import Recording, soon

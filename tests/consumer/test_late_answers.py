@@ -4,9 +4,9 @@ import pytest
 
 from checkback.consumer import ConsumeResult, ConsumerSettings, Place, PushConsumer, ReceivedMessage, StartAt
 from checkback.consumer.clients.base import KafkaAwayError
-from checkback.consumer.offsets_metadata import Stored
-from checkback.consumer.partitions import Partitions, Subscription
-from checkback.consumer.storing import StoringTurns
+from checkback.consumer.offsets.metadata import Stored
+from checkback.consumer.offsets.partitions import Partitions, Subscription
+from checkback.consumer.offsets.storing import StoringTurns
 from checkback.consumer.tags import TagExpression
 from tests.consumer.kafka_fake import FakeClient, FakeKafka
 from tests.consumer.waiting import Recording, soon

@@ -10,7 +10,7 @@ from sqlalchemy import create_engine
 
 from checkback.consumer import Counts, Figures, PartitionFigures, Place, collector_of
 from checkback.exceptions import ConfigurationError
-from checkback.inbox import SqlInbox
+from checkback.sql.inbox import SqlInbox
 
 PAGE = Path(__file__).parents[2] / "docs" / "consumers.md"
 

@@ -28,9 +28,9 @@ from checkback.consumer import (
     StartAt,
 )
 from checkback.consumer.clients import Connection, KafkaAwayError, clients_of
-from checkback.consumer.offsets_metadata import Stored, decode
+from checkback.consumer.offsets.metadata import Stored, decode
 from checkback.consumer.retry import OwnTopics, SentBack
-from checkback.transports import TransportName
+from checkback.kafka.connecting import TransportName
 from checkback_cli import app
 from tests.consumer.group import BOTH, ends_of, group_of, member, options, stored_by, without_topic, write
 from tests.consumer.waiting import Recording, soon

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from checkback.consumer import ReceivedMessage
 from checkback.consumer.retry import OwnTopics, as_it_was, dead_letter, for_everybody, tried_again
 from checkback.exceptions import ConfigurationError, ProtocolError
-from checkback.protocol import Topics
+from checkback.wire.protocol import Topics
 
 OWN = OwnTopics.of(Topics(), "points")
 NAMES = st.text(st.characters(exclude_characters="\0\ufffd", exclude_categories=["Cs"]), min_size=1, max_size=9)

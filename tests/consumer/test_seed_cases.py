@@ -10,10 +10,10 @@ import pytest
 
 from checkback.consumer import ConsumeResult, Counts, PushConsumer, ReceivedMessage, StartAt
 from checkback.consumer.listener import Place
-from checkback.consumer.offsets_metadata import decode
+from checkback.consumer.offsets.metadata import decode
 from checkback.consumer.retry import ORIGIN, TRIES, OwnTopics
-from checkback.sent_back import REASON
-from checkback.topic_reading import reading_consumer, records_as_they_come
+from checkback.kafka.topic_reading import reading_consumer, records_as_they_come
+from checkback.wire.sent_back import REASON
 from tests.consumer.group import BOTH, group_of, member, stored_by
 from tests.consumer.group import write as write_everywhere
 from tests.consumer.waiting import Recording, soon

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from checkback.consumer import TagExpression
 from checkback.consumer.clients.base import Member
 from checkback.consumer.engine import Given
-from checkback.consumer.one_expression import client_id, wants_otherwise
-from checkback.consumer.partitions import Subscription
+from checkback.consumer.offsets.partitions import Subscription
+from checkback.consumer.same_tags import client_id, wants_otherwise
 from checkback.consumer.settings import ConsumerSettings
 from checkback.exceptions import ConfigurationError
 

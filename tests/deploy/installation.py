@@ -15,7 +15,7 @@ from checkers.metrics import CheckMetrics
 from conf import Settings
 from state import SUM, Tallies, Tally
 from status_page.facts import BatchFacts, PartitionBacklog
-from streaming.batch import BatchReport
+from streaming.batch.batch import BatchReport
 from streaming.fairness.held_back import Place
 from streaming.observing.limits import tell_limits
 from streaming.observing.metrics import JobMetrics, KeptNow, OpenNow

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from checkers.facts import EndpointStanding, GroupStanding
 from checkers.metrics import CheckMetrics
 from state import Tallies, Tally
-from streaming.batch import BatchReport
+from streaming.batch.batch import BatchReport
 from streaming.observing.metrics import JobMetrics, KeptNow, OpenNow
 from tests.deploy.prometheus import DEPLOY
 

@@ -8,10 +8,10 @@ from pyspark.sql import SparkSession
 
 from checkback import HalfMessage, Message, TransactionOptions, TransactionProducer
 from checkback.exceptions import CheckpointMismatchError, JobFailedError
-from checkback.protocol import Action, Source, op_headers
+from checkback.wire.protocol import Action, Source, op_headers
 from state import RULES_VERSION
 from streaming import BatchReport, TransactionJob, settings_in_force
-from streaming.failpoints import Failpoint
+from streaming.batch.failpoints import Failpoint
 from tests.end_to_end.job import running
 from tests.place import Place, wait_until
 

@@ -4,8 +4,8 @@ from kafka import KafkaAdminClient
 from pyspark.sql import SparkSession
 
 from checkback import Message, TransactionProducer
-from checkback.protocol import Action, HalfPosition, Source, op_headers
-from checkback.topics import TopicAdministration
+from checkback.operations.topics import TopicAdministration
+from checkback.wire.protocol import Action, HalfPosition, Source, op_headers
 from conf import TransactionSettings
 from state import segment_from_bytes
 from state.segment import BEYOND_REASON, MISSED_REASON

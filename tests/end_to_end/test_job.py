@@ -17,8 +17,8 @@ from checkback import (
     TransactionProducer,
 )
 from checkback.exceptions import CheckpointMismatchError, ConfigurationError
-from checkback.parked import ParkedMessages
-from checkback.protocol import Action
+from checkback.operations.parked import ParkedMessages
+from checkback.wire.protocol import Action
 from streaming import TransactionJob
 from tests.end_to_end.job import running
 from tests.place import Place, wait_until

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from checkback import CheckEndpoint
-from checkback.protocol import ID
+from checkback.wire.protocol import ID
 from tests.end_to_end.job import running
 from tests.end_to_end.producer_that_crashes import COMMITTED, GROUP, Database, Listener, Step, body
 from tests.place import Place, wait_until

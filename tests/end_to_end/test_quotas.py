@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from checkback.protocol import REASON, Action, HalfPosition, Source, TransactionOptions, half_headers, op_headers
-from checkback.topics import TopicAdministration
+from checkback.operations.topics import TopicAdministration
+from checkback.wire.protocol import REASON, Action, HalfPosition, Source, TransactionOptions, half_headers, op_headers
 from streaming.fairness import fairness
 from tests.end_to_end.job import running
 from tests.place import Place, wait_until

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from checkback import Message, TransactionProducer
 from checkback.consumer import ConsumeResult, ConsumerSettings, PushConsumer, ReceivedMessage, StartAt
-from checkback.transports import TransportName
+from checkback.kafka.connecting import TransportName
 from checkback_cli import app
 from tests.consumer.waiting import Recording
 from tests.end_to_end.job import running

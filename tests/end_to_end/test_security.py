@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 from checkback import Message, TransactionProducer
 from checkback.exceptions import CheckbackError
+from checkback.kafka.topic_reading import reading_consumer, records_to_end
 from checkback.local import LocalKafka
-from checkback.protocol import Topics
-from checkback.topic_reading import reading_consumer, records_to_end
-from checkback.topics import TopicAdministration
+from checkback.operations.topics import TopicAdministration
+from checkback.wire.protocol import Topics
 from conf import Settings
 from streaming import TransactionJob
 from tests.place import wait_until

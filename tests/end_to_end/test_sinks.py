@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 from checkback import HalfMessage, Message, TransactionProducer
 from checkback.exceptions import DestinationError
 from checkback.local import LocalKafka
-from checkback.topics import TopicAdministration
+from checkback.operations.topics import TopicAdministration
 from streaming import TransactionJob
-from streaming.failpoints import Failpoint
+from streaming.batch.failpoints import Failpoint
 from tests.end_to_end.job import running
 from tests.place import Place, wait_until
 from tests.tables import Database, Table, delta_table, parquet_table, postgresql_table

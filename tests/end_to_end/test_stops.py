@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from checkback import Message, TransactionProducer
 from checkback.exceptions import CheckpointMismatchError, JobFailedError, JobStoppedError, ProgressError
-from checkback.topics import TopicAdministration
+from checkback.operations.topics import TopicAdministration
 from streaming import TransactionJob, takeover
 from streaming.checkpoint.progress import progress_group
 from tests.place import HALF_PARTITIONS, Place, wait_until

@@ -13,7 +13,7 @@ from sqlalchemy import create_engine
 from werkzeug.serving import make_server
 
 from checkback import Message
-from checkback.transaction_log import SqlTransactionLog
+from checkback.sql.transaction_log import SqlTransactionLog
 from examples.flask_shop import create_app
 from tests.end_to_end.job import running
 from tests.place import Place, wait_until

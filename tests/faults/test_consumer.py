@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from checkback.protocol import ID
+from checkback.wire.protocol import ID
 from tests.place import Place, wait_until
 from torture import consumer
 from torture.consumer import Consuming

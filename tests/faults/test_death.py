@@ -5,7 +5,7 @@ import os
 import signal
 from pathlib import Path
 
-from streaming.failpoints import Failpoint
+from streaming.batch.failpoints import Failpoint
 from torture.death import DeathWatch, Order, Victim, carried_out, give, withdraw
 
 _SPAWN = multiprocessing.get_context("spawn")

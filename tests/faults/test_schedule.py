@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from streaming.failpoints import Failpoint
+from streaming.batch.failpoints import Failpoint
 from torture.schedule import PUBLISHING, STEPS, TESTED_ALONE, Fault, schedule
 
 DECK = 30

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from checkback import HalfMessage, Message
-from checkback.check_protocol import CheckRequest
 from checkback.exceptions import TransactionBlockedError
-from checkback.protocol import HalfPosition
+from checkback.wire.checks import CheckRequest
+from checkback.wire.protocol import HalfPosition
 from torture.oracle import Body, imprint
 from torture.sent import Database
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
-from checkback import protocol
-from checkback.protocol import Action, HalfPosition, Source, op_headers
+from checkback.wire import protocol
+from checkback.wire.protocol import Action, HalfPosition, Source, op_headers
 from tests.place import Place
 from torture import undecided as module
 from torture.undecided import Begun, last_begun, undecided

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from checkback.message_json import pack
-from checkback.protocol import Message, Topics
+from checkback.wire.message_json import pack
+from checkback.wire.protocol import Message, Topics
 from tests.fuzz.pieces import ANY, NOT_NUMBERS, NOT_TEXT, UNLAWFUL_TOPICS, Headers, Made, changed, noise, some, without
 
 LARGE_BYTES = 1_000_000

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from checkback.protocol import Topics
+from checkback.wire.protocol import Topics
 from state.segment import MISSED_REASON
 from tests.fuzz import halves, ops
 from tests.fuzz.pieces import Headers, Made, NotText

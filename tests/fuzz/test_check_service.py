@@ -6,7 +6,7 @@ from random import Random
 from confluent_kafka import Producer
 
 from checkback import CheckEndpoint, CheckRequest, LocalTransactionState
-from checkback.protocol import ACTION, ID
+from checkback.wire.protocol import ACTION, ID
 from checkers import CheckService
 from tests.fuzz.checks import GROUP, a_check, an_announcement, good_check
 from tests.fuzz.pieces import NotText

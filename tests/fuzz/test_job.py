@@ -9,8 +9,8 @@ from confluent_kafka import Producer
 from kafka import KafkaConsumer, TopicPartition
 from pyspark.sql import SparkSession
 
-from checkback.protocol import FROM, HELD, ID, REASON
-from checkback.topics import TopicAdministration
+from checkback.operations.topics import TopicAdministration
+from checkback.wire.protocol import FROM, HELD, ID, REASON
 from state import KEPT, State, segment_from_bytes
 from streaming import TransactionJob
 from tests.fuzz.pieces import ANY

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from checkback.parked import ParkedMessages
+from checkback.operations.parked import ParkedMessages
 from tests.fuzz.pieces import NOT_TEXT, Headers, changed, noise, without
 from tests.place import Place
 

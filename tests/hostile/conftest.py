@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from checkback.local import LocalKafka
-from checkback.protocol import Topics
-from checkback.topics import TopicAdministration
+from checkback.operations.topics import TopicAdministration
+from checkback.wire.protocol import Topics
 from tests.hostile.place import FAR_MS, GROUP, pollute, write_at_odd_times
 from tests.place import Place, wait_until
 

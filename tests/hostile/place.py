@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkback.protocol import HalfPosition
+from checkback.wire.protocol import HalfPosition
 from tests.by_hand import NOT_UTF_8, Record, write_by_hand
 from tests.fuzz.pieces import NOT_TEXT
 from tests.hostile.records import ANYTHING, Headers, odd_headers, odd_json, write_all

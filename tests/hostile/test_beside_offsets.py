@@ -8,14 +8,14 @@ from confluent_kafka import TopicPartition
 from kafka import TopicPartition as PythonPartition
 from kafka.structs import OffsetAndMetadata
 
-from checkback.beside_offsets import metadata_of
-from checkback.consumer.group_offsets import answered
-from checkback.consumer.offsets_metadata import Note, Stored, decode
-from checkback.job_groups import claim_group
-from checkback.job_in_kafka import JobInKafka, claim_in
-from checkback.topics import admin_client
+from checkback.consumer.offsets.metadata import Note, Stored, decode
+from checkback.consumer.resetting.group_offsets import answered
+from checkback.operations.job_in_kafka import JobInKafka, claim_in
+from checkback.operations.topics import admin_client
+from checkback.wire.beside_offsets import metadata_of
+from checkback.wire.job_groups import claim_group
 from streaming.brokers.client import SinkSettings
-from streaming.later_offsets import Reached, StoredOffset
+from streaming.later.offsets import Reached, StoredOffset
 from streaming.ownership import claim, claimed
 from tests.consumer.group import BOTH, group_of, member, stored_by, write
 from tests.consumer.waiting import Recording, soon

@@ -6,15 +6,15 @@ from contextlib import closing
 import pytest
 from typer.testing import CliRunner, Result
 
-from checkback.printable import printable
-from checkback.protocol import Action
-from checkback.story_events import event_of
-from checkback.topic_reading import reading_consumer, records_to_end
+from checkback.kafka.topic_reading import reading_consumer, records_to_end
+from checkback.operations.story_events import event_of
+from checkback.wire.printable import printable
+from checkback.wire.protocol import Action
 from checkback_cli import app
-from checkback_cli.candidates import Candidate
-from checkback_cli.listing import show_objects
-from checkback_cli.tail import Fitting, event_object, line
-from checkback_cli.waiting import Awaited
+from checkback_cli.on_call.candidates import Candidate
+from checkback_cli.on_call.tail import Fitting, event_object, line
+from checkback_cli.on_call.waiting import Awaited
+from checkback_cli.terminal.listing import show_objects
 from tests.hostile.place import GROUP, HALF
 from tests.place import Place
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from checkback.topics import TopicAdministration
+from checkback.operations.topics import TopicAdministration
 from tests.hostile.conftest import find_by_environment
 from tests.hostile.place import GROUP, pollute
 from tests.hostile.test_commands import invoke, said

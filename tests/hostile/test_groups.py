@@ -8,10 +8,10 @@ from typing import Any
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
-from checkback.consumer.all_groups import AllGroups
 from checkback.consumer.clients import Connection, clients_of
-from checkback.consumer.group_offsets import GroupOffsets
-from checkback.transports import TransportName
+from checkback.consumer.resetting.all_groups import AllGroups
+from checkback.consumer.resetting.group_offsets import GroupOffsets
+from checkback.kafka.connecting import TransportName
 from tests.consumer.group import group_of
 from tests.place import Place, wait_until
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 from pyspark.sql import SparkSession
 
-from checkback.protocol import FROM, ID
+from checkback.wire.protocol import FROM, ID
 from streaming import TransactionJob
 from tests.by_hand import Record
 from tests.hostile.place import kinds

@@ -9,14 +9,14 @@ from kafka.structs import OffsetAndMetadata
 from prometheus_client import CollectorRegistry, generate_latest
 
 from checkback import CheckEndpoint, CheckRequest, LocalTransactionState
-from checkback.consumer.group_offsets import answered as answered_by_kafka
-from checkback.protocol import ACTION, ID
-from checkback.topics import admin_client
+from checkback.consumer.resetting.group_offsets import answered as answered_by_kafka
+from checkback.operations.topics import admin_client
+from checkback.wire.protocol import ACTION, ID
 from checkers import CheckService, Reading
 from status_page.app import status_app
 from status_page.sample import SampleView
-from status_page.schema import PARKED, STATUS
-from status_page.transactions import Transactions
+from status_page.transactions.lookup import Transactions
+from status_page.transactions.schema import PARKED, STATUS
 from tests.hostile.place import HALF, kinds, pollute
 from tests.hostile.records import WILD_NOTES
 from tests.place import Place, wait_until

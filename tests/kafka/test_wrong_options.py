@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
+from checkback.answering.endpoint import EndpointAnnouncer
 from checkback.consumer import PullConsumer, PushConsumer
-from checkback.consumer.all_groups import AllGroups
 from checkback.consumer.clients import clients_of
 from checkback.consumer.clients.base import Connection
-from checkback.consumer.control_topic import ControlTopic
-from checkback.consumer.group_offsets import GroupOffsets
-from checkback.endpoint import EndpointAnnouncer
+from checkback.consumer.resetting.all_groups import AllGroups
+from checkback.consumer.resetting.control_topic import ControlTopic
+from checkback.consumer.resetting.group_offsets import GroupOffsets
 from checkback.exceptions import ConfigurationError, WrongOptionError
-from checkback.operator_ops import OperatorOps
-from checkback.parked import ParkedMessages
-from checkback.producer import TransactionProducer
-from checkback.protocol import Topics
-from checkback.topic_reading import reading_consumer
-from checkback.topics import TopicAdministration, admin_client
-from checkback.transports import TransportName
+from checkback.kafka.connecting import TransportName
+from checkback.kafka.topic_reading import reading_consumer
+from checkback.operations.operator_ops import OperatorOps
+from checkback.operations.parked import ParkedMessages
+from checkback.operations.topics import TopicAdministration, admin_client
+from checkback.producing.producer import TransactionProducer
+from checkback.wire.protocol import Topics
 from checkers.clients import KafkaClients
 from conf import Settings
 from streaming.brokers.client import SinkSettings

@@ -9,18 +9,18 @@ import httpx
 from prometheus_client import CollectorRegistry, Counter
 from starlette.applications import Starlette
 
-from checkback.in_doubt import InDoubt
-from checkback.operator_ops import Row
-from checkback.parked import ParkedMessage
-from checkback.protocol import UNDELIVERABLE, Action, HalfPosition
+from checkback.operations.in_doubt import InDoubt
+from checkback.operations.operator_ops import Row
+from checkback.operations.parked import ParkedMessage
+from checkback.wire.protocol import UNDELIVERABLE, Action, HalfPosition
 from conf import Settings
 from status_page.app import site_app
-from status_page.deciding import Deciding
 from status_page.facts import GroupFacts, JobFacts
+from status_page.http.signing_in import SigningIn
 from status_page.sample import SampleTransactions
-from status_page.signing_in import SigningIn
 from status_page.site import Site
-from status_page.story import Story, Told
+from status_page.transactions.deciding import Deciding
+from status_page.transactions.story import Story, Told
 
 TOKEN = "sixteen characters"  # noqa: S105  (of a page that decides nothing)
 NOW_MS = 1_800_000_000_000

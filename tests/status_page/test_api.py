@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 from checkback.exceptions import OperatorError
-from status_page.forms import MOST_BYTES
-from status_page.openapi import document
+from status_page.api.openapi import document
+from status_page.pages.forms import MOST_BYTES
 from tests.status_page.browser import NOW_MS, TOKEN, Browser, Place, doubtful
-from tests.status_page.test_pages import busy
+from tests.status_page.pages.test_pages import busy
 
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 DECISION = {

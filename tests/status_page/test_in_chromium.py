@@ -14,8 +14,8 @@ import pytest
 
 from conf import Settings
 from status_page.app import site_app
+from status_page.http.server import StatusServer
 from status_page.sample import TOKEN, SampleView, sample_site
-from status_page.server import StatusServer
 from torture.local_postgresql import free_port
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

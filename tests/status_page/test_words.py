@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkback.in_doubt import InDoubt
+from checkback.operations.in_doubt import InDoubt
 from status_page import words
 from status_page.facts import EndpointFacts, GroupFacts
 from tests.status_page.browser import NOW_MS, doubtful

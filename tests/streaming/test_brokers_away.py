@@ -17,7 +17,7 @@ from kafka.partitioner.default import murmur2
 
 from checkback.local import LocalKafka
 from state import OutcomeKind
-from streaming.batch import Batch, PartitionReport
+from streaming.batch.batch import Batch, PartitionReport
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.group_offsets import committed
 from streaming.brokers.producers import producer_settings

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from checkback.protocol import Topics
+from checkback.wire.protocol import Topics
 from streaming.brokers.client import SinkSettings
 from streaming.sink import ExactlyOnceSink
 

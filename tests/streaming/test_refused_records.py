@@ -14,22 +14,22 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ConfigResource, ResourcePattern, ResourceType
 
-from checkback import protocol
-from checkback.check_protocol import CheckRequest
 from checkback.exceptions import OwnTopicError
 from checkback.local import LocalKafka
-from checkback.message_json import pack
-from checkback.protocol import Message
-from checkback.topics import TopicAdministration
+from checkback.operations.topics import TopicAdministration
+from checkback.wire import protocol
+from checkback.wire.checks import CheckRequest
+from checkback.wire.message_json import pack
+from checkback.wire.protocol import Message
 from state import BUNDLE, OutcomeKind
-from streaming.batch import Batch, PartitionReport
+from streaming.batch.batch import Batch, PartitionReport
+from streaming.batch.failpoints import Failpoint
+from streaming.batch.headers import packed_headers
+from streaming.batch.record import RANDOM_OR_KEYED, Record, batch_bytes
 from streaming.brokers.client import SinkSettings
-from streaming.failpoints import Failpoint
-from streaming.headers import packed_headers
 from streaming.kafka_sink import beginning, transaction
 from streaming.kafka_sink.partition_writer import _known_topics, write_partition
 from streaming.kafka_sink.transaction import KafkaTransaction
-from streaming.record import RANDOM_OR_KEYED, Record, batch_bytes
 from tests.place import Place, wait_until
 from tests.streaming.outcomes import outcome, rows
 

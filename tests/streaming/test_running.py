@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from conf.log_lines import last_line, log_to_stdout
-from streaming.batch import BatchReport
+from streaming.batch.batch import BatchReport
 from streaming.kafka_sink.reasons import ReasonCounts, reasons_of
 from streaming.running import log_batch
 

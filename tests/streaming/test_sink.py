@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException, Producer
 from kafka.partitioner.default import murmur2
 
 from checkback.exceptions import InputCutShortError, ProgressError, TakenOverError
-from streaming.batch import Batch
+from streaming.batch.batch import Batch
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.producers import producer_settings
 from streaming.checkpoint.progress import transactional_id

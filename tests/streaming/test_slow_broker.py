@@ -10,7 +10,7 @@ import pytest
 
 from checkback.local.jars import kafka_jars
 from checkback.local.java import java_command
-from streaming.batch import Batch
+from streaming.batch.batch import Batch
 from streaming.brokers.client import SinkSettings
 from streaming.kafka_sink import transaction
 from streaming.kafka_sink.partition_writer import write_partition

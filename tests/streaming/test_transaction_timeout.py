@@ -14,15 +14,15 @@ from kafka import KafkaConsumer
 
 from checkback.exceptions import ConfigurationError, TransactionTimeoutError
 from checkback.local import LocalKafka
-from streaming.batch import Batch, PartitionReport
+from streaming.batch.batch import Batch, PartitionReport
+from streaming.batch.failpoints import Failpoint
+from streaming.batch.record import Record
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.directory import Brokers, TopicDirectory
 from streaming.brokers.producers import producer_settings
-from streaming.failpoints import Failpoint
 from streaming.kafka_sink.partition_writer import write_partition
 from streaming.kafka_sink.topic_limits import KnownLimits, TopicLimits
 from streaming.kafka_sink.transaction import KafkaTransaction
-from streaming.record import Record
 from tests.place import Place, wait_until
 from tests.streaming.outcomes import outcome, rows
 

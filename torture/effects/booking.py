@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, event, func, insert, select
 
 from checkback.consumer import ConsumeResult, ReceivedMessage
-from checkback.inbox import SqlInbox
+from checkback.sql.inbox import SqlInbox
 from torture.effects.database import EFFECTS, engine_of
 from torture.effects.orders import GROUP, Order
 from torture.effects.steps import Step

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from checkback.consumer.clients.base import AT_ONCE, Clients, Connection, GroupClient, Rebalances, Sender
 from checkback.consumer.listener import Place, ReceivedMessage
-from checkback.consumer.offsets_metadata import Stored, decode
+from checkback.consumer.offsets.metadata import Stored, decode
 from torture.effects.steps import Step
 from torture.effects.strike import Watch
 

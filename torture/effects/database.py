@@ -26,7 +26,7 @@ from sqlalchemy import (
     select,
 )
 
-from checkback.inbox import SqlInbox
+from checkback.sql.inbox import SqlInbox
 from torture.effects.orders import GROUP
 from torture.ground import database_at
 

@@ -9,13 +9,13 @@ from typing import NamedTuple
 from kafka import KafkaConsumer, TopicPartition
 
 from checkback.consumer.clients import Connection, KafkaAwayError, clients_of
-from checkback.consumer.dead_letters import DeadLetter, lies_there, said_by
 from checkback.consumer.listener import Place
-from checkback.consumer.offsets_metadata import Stored, decode
+from checkback.consumer.offsets.metadata import Stored, decode
+from checkback.consumer.retries.dead_letters import DeadLetter, lies_there, said_by
 from checkback.consumer.retry import FIRST_ID, as_it_was
-from checkback.protocol import HELD, ID, Topics
-from checkback.topic_reading import reading_consumer, records_between, records_to_end
-from checkback.transports import TransportName
+from checkback.kafka.connecting import TransportName
+from checkback.kafka.topic_reading import reading_consumer, records_between, records_to_end
+from checkback.wire.protocol import HELD, ID, Topics
 from torture.effects.orders import GROUP, TOPIC, Order
 
 _STABLE_SECONDS = 60.0

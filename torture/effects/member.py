@@ -17,7 +17,7 @@ from typing import Any
 from checkback.consumer import ConsumerSettings, Order, PushConsumer, StartAt, fetching
 from checkback.consumer.clients import clients_of
 from checkback.exceptions import CheckbackError
-from checkback.transports import TransportName
+from checkback.kafka.connecting import TransportName
 from torture.effects.booking import Booking
 from torture.effects.clients import WatchedClients
 from torture.effects.database import in_file

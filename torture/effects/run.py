@@ -11,7 +11,7 @@ from pathlib import Path
 
 from checkback.exceptions import CheckbackError, ConfigurationError, InstallationError
 from checkback.local import LocalKafka
-from checkback.topics import TopicAdministration
+from checkback.operations.topics import TopicAdministration
 from torture.clock import SettableClock
 from torture.effects.database import EffectsDatabase, database_of
 from torture.effects.faults import inject

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
 
-from checkback.transports import TransportName
+from checkback.kafka.connecting import TransportName
 from torture.effects.database import Kind
 from torture.effects.steps import CLOSES, LOCKS, REBALANCING, Step
 

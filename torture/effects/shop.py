@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 
 from checkback import CheckEndpoint, HalfMessage, Message, TransactionProducer
 from checkback.exceptions import CheckbackError
-from checkback.protocol import HalfPosition
+from checkback.wire.protocol import HalfPosition
 from torture.effects.orders import PARTITIONS, TOPIC, Order, draw
 from torture.sent import Database
 from torture.shop import PAUSED

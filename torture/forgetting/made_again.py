@@ -12,7 +12,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined] # not re-exported
 
-from checkback.topics import TopicAdministration
+from checkback.operations.topics import TopicAdministration
 from torture.effects.orders import GROUP, TOPIC
 from torture.forgetting.system import ForgettingSystem, Part
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from checkback.consumer.listener import Place, ReceivedMessage
-from checkback.consumer.offsets_metadata import Stored
+from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.retry import SentBack
 from checkback.exceptions import CheckbackError
 

@@ -13,9 +13,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic as KafkaTopic
 
-from checkback.beside_offsets import metadata_of
-from checkback.client_options import of_reaching, refuse_options
-from checkback.confluent_headers import headers_of
 from checkback.consumer.clients.base import (
     AT_ONCE,
     Connection,
@@ -34,11 +31,14 @@ from checkback.consumer.clients.base import (
 from checkback.consumer.clients.confluent_sender import ConfluentSender, to_kafka
 from checkback.consumer.clients.leaving import leave_in_time
 from checkback.consumer.listener import Place, ReceivedMessage, UnreadableMessage
-from checkback.consumer.offsets_metadata import Stored
+from checkback.consumer.offsets.metadata import Stored
 from checkback.exceptions import ConfigurationError, ConsumerError
+from checkback.kafka.bounded_calls import in_thread
+from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.librdkafka import FIXED, connected, make_client
-from checkback.lost_calls import in_thread
-from checkback.reaching import CONNECT_MS, longest_pause_ms
+from checkback.kafka.librdkafka.headers import headers_of
+from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
+from checkback.wire.beside_offsets import metadata_of
 
 _LOGGER = logging.getLogger(__name__)
 

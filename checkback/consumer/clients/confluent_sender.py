@@ -7,7 +7,6 @@ from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from checkback.client_options import of_reaching
 from checkback.consumer.clients.base import (
     SEND_MS,
     Connection,
@@ -18,12 +17,13 @@ from checkback.consumer.clients.base import (
     in_commits,
 )
 from checkback.consumer.listener import Place
-from checkback.consumer.offsets_metadata import Stored
+from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.retry import SentBack
+from checkback.kafka.bounded_calls import within
+from checkback.kafka.client_options import of_reaching
 from checkback.kafka.librdkafka import make_client
-from checkback.limits import MOST_RECORD_BYTES
-from checkback.lost_calls import within
-from checkback.reaching import longest_pause_ms
+from checkback.kafka.reaching import longest_pause_ms
+from checkback.wire.limits import MOST_RECORD_BYTES
 
 _REFUSALS = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError.INVALID_RECORD})
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})

@@ -2,7 +2,7 @@
 
 from checkback.consumer.clients.base import Clients
 from checkback.exceptions import ConfigurationError
-from checkback.transports import TransportName
+from checkback.kafka.connecting import TransportName
 
 
 def clients_of(name: TransportName | Clients | str) -> Clients:

@@ -22,7 +22,6 @@ from kafka.errors import (
     UnknownMemberIdError,
 )
 
-from checkback.beside_offsets import without_end
 from checkback.consumer.clients.base import (
     AT_ONCE,
     Connection,
@@ -41,13 +40,14 @@ from checkback.consumer.clients.base import (
 from checkback.consumer.clients.kafka_python_sender import KafkaPythonSender, to_kafka
 from checkback.consumer.clients.leaving import leave_in_time
 from checkback.consumer.listener import Place, ReceivedMessage, UnreadableMessage
-from checkback.consumer.offsets_metadata import Stored
+from checkback.consumer.offsets.metadata import Stored
 from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError
-from checkback.group_admin import GroupAdmin
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.outages import passes
-from checkback.polling import EscapedHeaders, poll
-from checkback.reaching import RECONNECT_MS
+from checkback.kafka.kafka_python.group_admin import GroupAdmin
+from checkback.kafka.outages import passes
+from checkback.kafka.polling import EscapedHeaders, poll
+from checkback.kafka.reaching import RECONNECT_MS
+from checkback.wire.beside_offsets import without_end
 
 _LOGGER = logging.getLogger(__name__)
 _SHARED_OUT_ANEW = (CommitFailedError, IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError)
@@ -340,7 +340,7 @@ def _places(partitions: Collection[TopicPartition]) -> list[Place]:
 
 
 def received(record: Any) -> ReceivedMessage:
-    """A record that :func:`checkback.polling.poll` has given."""
+    """A record that :func:`checkback.kafka.polling.poll` has given."""
     kind = UnreadableMessage if type(record.headers) is EscapedHeaders else ReceivedMessage
     return kind(
         *(record.topic, record.partition, record.offset, record.key, record.value, record.headers, record.timestamp)

@@ -16,8 +16,6 @@ from kafka.errors import (
 from kafka.serializer import Serializer
 from kafka.structs import OffsetAndMetadata
 
-from checkback.beside_offsets import END
-from checkback.client_options import of_reaching
 from checkback.consumer.clients.base import (
     SEND_MS,
     Connection,
@@ -28,13 +26,15 @@ from checkback.consumer.clients.base import (
     in_commits,
 )
 from checkback.consumer.listener import Place
-from checkback.consumer.offsets_metadata import Stored
+from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.retry import SentBack
+from checkback.kafka.bounded_calls import within
+from checkback.kafka.client_options import of_reaching
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.limits import MOST_RECORD_BYTES
-from checkback.lost_calls import within
-from checkback.reaching import RECONNECT_MS
-from checkback.transports.kafka_python import close_producer
+from checkback.kafka.kafka_python.transport import close_producer
+from checkback.kafka.reaching import RECONNECT_MS
+from checkback.wire.beside_offsets import END
+from checkback.wire.limits import MOST_RECORD_BYTES
 
 _COMMIT_SECONDS = 2 * SEND_MS / 1000
 _REFUSALS = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidRecordError)

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 
-from checkback.lost_calls import within
+from checkback.kafka.bounded_calls import within
 
 _LOGGER = logging.getLogger(__name__)
 LEAVE_SECONDS = 5.0

@@ -6,9 +6,9 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaConfigurationError, KafkaError
 
-from checkback.client_options import no_such_option, refuse_options
 from checkback.exceptions import WrongOptionError
-from checkback.reaching import CONNECT_MS, no_kafka
+from checkback.kafka.client_options import no_such_option, refuse_options
+from checkback.kafka.reaching import CONNECT_MS, no_kafka
 
 _KINDS = (KafkaConsumer, KafkaProducer, KafkaAdminClient)
 _BYTES = dict.fromkeys(("key_serializer", "value_serializer", "key_deserializer", "value_deserializer"), (None,))

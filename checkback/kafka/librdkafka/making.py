@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from checkback.exceptions import WrongOptionError
-from checkback.reaching import no_kafka
+from checkback.kafka.reaching import no_kafka
 
 T = TypeVar("T")
 FIXED: Mapping[str, tuple[object, ...]] = {

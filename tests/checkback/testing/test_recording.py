@@ -20,8 +20,8 @@ from checkback import (
     TransactionProducer,
     check_app,
 )
-from checkback.protocol import Action
 from checkback.testing import RecordingTransport, ask, check_request
+from checkback.wire.protocol import Action
 from tests.place import Place
 
 COMMIT, ROLLBACK, UNKNOWN = LocalTransactionState.COMMIT, LocalTransactionState.ROLLBACK, LocalTransactionState.UNKNOWN

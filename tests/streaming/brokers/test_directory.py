@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from streaming.batch.record import Record
 from streaming.brokers.directory import NO_SUCH_TOPIC, Described, Known, Standing, TopicDirectory
 from streaming.kafka_sink.topic_limits import chosen_partition
-from streaming.record import Record
 
 WELL = Described(None, {0: (2, 3), 1: (2, 3)})
 MISSING = Described(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), {})

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from checkback.protocol import Topics
+from checkback.wire.protocol import Topics
 from streaming.checkpoint.half_logs import PROPERTY, HalfLogs
 from streaming.checkpoint.offset_log import Entry
 

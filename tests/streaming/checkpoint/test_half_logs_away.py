@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from checkback.protocol import Topics
+from checkback.wire.protocol import Topics
 from streaming.checkpoint import half_logs
 from streaming.checkpoint.half_logs import HalfLogs
 

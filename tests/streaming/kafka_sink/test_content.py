@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from checkback.message_json import pack
-from checkback.protocol import Message, Topics
+from checkback.wire.message_json import pack
+from checkback.wire.protocol import Message, Topics
 from state import BUNDLE, OutcomeKind
-from streaming.headers import application_headers, unpack_headers
+from streaming.batch.headers import application_headers, unpack_headers
 from streaming.kafka_sink.content import ANOTHER, GONE, Contents
 from streaming.kafka_sink.half_reader import HalfReader
 from tests.by_hand import NOT_UTF_8, write_by_hand

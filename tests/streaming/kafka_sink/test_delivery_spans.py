@@ -10,11 +10,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-from checkback.protocol import Topics
-from streaming.headers import Headers
+from checkback.wire.protocol import Topics
+from streaming.batch.headers import Headers
+from streaming.batch.record import Record
 from streaming.kafka_sink import delivery_spans as module
 from streaming.kafka_sink.delivery_spans import MOST, DeliverySpans
-from streaming.record import Record
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 

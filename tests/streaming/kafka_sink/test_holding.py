@@ -11,11 +11,11 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, NewPartitions
 
 from checkback.exceptions import ProtocolError
-from checkback.message_json import pack, to_base64
-from checkback.protocol import HalfPosition, Held, Message
-from checkback.topics import TopicAdministration
+from checkback.operations.topics import TopicAdministration
+from checkback.wire.message_json import pack, to_base64
+from checkback.wire.protocol import HalfPosition, Held, Message
 from state import BUNDLE, OutcomeKind
-from streaming.batch import Batch, PartitionReport
+from streaming.batch.batch import Batch, PartitionReport
 from streaming.brokers.client import SinkSettings
 from streaming.kafka_sink.holding import pause_ms
 from streaming.kafka_sink.partition_writer import write_partition

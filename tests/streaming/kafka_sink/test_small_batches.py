@@ -1,7 +1,7 @@
 """Topics that take a few small messages at a time: how long they may hold up a batch."""
 
+from streaming.batch.record import Record, batch_bytes
 from streaming.kafka_sink.small_batches import SizeLimitedTopics
-from streaming.record import Record, batch_bytes
 
 WAVE_SECONDS = 0.1
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
+from streaming.batch.record import Record, batch_bytes, record_key
 from streaming.kafka_sink.topic_limits import KnownLimits, LearnedLimits, Refusal, TopicLimits
-from streaming.record import Record, batch_bytes, record_key
 
 
 def record(key: bytes | None = None, value: bytes | None = b"v", *headers: tuple[str, bytes | None]) -> Record:

@@ -9,7 +9,7 @@ from prometheus_client import generate_latest
 
 from conf import Settings
 from state import Tallies, Tally
-from streaming.batch import BatchReport
+from streaming.batch.batch import BatchReport
 from streaming.observing.limits import tell_limits
 from streaming.observing.metrics import EVENTS, JobMetrics
 

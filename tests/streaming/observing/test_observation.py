@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checkback.protocol import UNDELIVERABLE
+from checkback.wire.protocol import UNDELIVERABLE
 from conf import Settings
 from state import SUM, WAIT_EDGES_MS, Collector, OpenOf, Tally
 from status_page.facts import EndpointFacts, GroupFacts, HeldBack, JobFacts, PartitionBacklog
-from streaming.batch import BatchReport
+from streaming.batch.batch import BatchReport
+from streaming.batch.reported import open_by_segment, open_to_json, tallies_of, tallies_to_json
 from streaming.fairness.held_back import Ends, Place
 from streaming.observing.backlog import Backlog
 from streaming.observing.bounded import OTHER, Labels
@@ -22,7 +23,6 @@ from streaming.observing.observation import Observation
 from streaming.observing.open_transactions import OpenTransactions
 from streaming.observing.progress import batch_progress
 from streaming.observing.reason_kinds import kind_of
-from streaming.reported import open_by_segment, open_to_json, tallies_of, tallies_to_json
 
 ONE, TWO = (0, 0), (0, 4096)
 ORDERS = ("shop", "orders")

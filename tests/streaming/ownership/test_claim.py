@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from checkback.exceptions import CheckpointMismatchError, TakenOverError
-from checkback.protocol import Topics
+from checkback.wire.protocol import Topics
 from streaming.brokers.client import SinkSettings
 from streaming.ownership.claim import Claim, Owner
 from tests.place import Place

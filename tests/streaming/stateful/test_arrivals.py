@@ -6,9 +6,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from checkback.limits import TOGETHER
-from checkback.message_json import pack, to_base64
-from checkback.protocol import Message, Topics
+from checkback.wire.limits import TOGETHER
+from checkback.wire.message_json import pack, to_base64
+from checkback.wire.protocol import Message, Topics
 from state import BUNDLE, Event
 from streaming.stateful.admission import Admission
 from streaming.stateful.arrivals import arrivals_of

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from checkback import protocol
-from checkback.protocol import Action, HalfPosition, Source, Topics, TransactionOptions, half_headers, op_headers
+from checkback.wire import protocol
+from checkback.wire.protocol import Action, HalfPosition, Source, Topics, TransactionOptions, half_headers, op_headers
 from state import Event
 from state.outcomes import CONFLICT_REASON, FOREIGN_REASON, LATE_REASON
 from state.segment import BEYOND_REASON
+from streaming.batch.headers import application_headers, unpack_headers
 from streaming.checkpoint.ends_in_plan import EndsInPlan
-from streaming.headers import application_headers, unpack_headers
 from streaming.stateful.decode import BROKEN_KIND, HALF_KIND, OP_KIND, decode
 
 TOPICS = Topics()

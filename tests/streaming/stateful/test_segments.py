@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from pyspark.sql.streaming.state import GroupState
 
-from checkback.message_json import pack
-from checkback.protocol import Message, Topics
+from checkback.wire.message_json import pack
+from checkback.wire.protocol import Message, Topics
 from state import BUNDLE, NOT_WRITTEN, Event, Limits, OutcomeKind, Policies, Policy
 from streaming.stateful.decode import BROKEN_KIND, CLOCK_KIND, COLUMNS, HALF_KIND, INGEST_TIME, OP_KIND
 from streaming.stateful.segments import with_segment_state

@@ -8,10 +8,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from conf import Settings
-from streaming.batch import BatchReport
+from streaming.batch.batch import BatchReport
+from streaming.batch.failpoints import Failpoint, FailpointHook, no_failpoint
 from streaming.brokers.client import SinkSettings
 from streaming.checkpoint.folder import Checkpoint
-from streaming.failpoints import Failpoint, FailpointHook, no_failpoint
 from streaming.folders import folder_at
 from streaming.ownership.claim import Claim, Owner
 from streaming.ownership.clock import JobClock

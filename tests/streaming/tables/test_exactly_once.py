@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from checkback.exceptions import DestinationError, InputCutShortError
-from streaming.failpoints import Failpoint
+from streaming.batch.failpoints import Failpoint
 from tests.streaming.tables.driver import Crash, CrashError, Query, messages
 from tests.tables import Rows, Table
 

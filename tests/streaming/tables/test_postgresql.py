@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from checkback.exceptions import ConfigurationError, DestinationError
 from conf import Settings
-from streaming.batch import Batch
+from streaming.batch.batch import Batch
 from streaming.tables.copy_lines import copy_lines
 from streaming.tables.routes import Routes
 from streaming.tables.rows import TABLE_SCHEMA

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.failpoints import Failpoint
+from streaming.batch.failpoints import Failpoint
 from tests.streaming.tables.driver import Crash, CrashError, Query, messages, publisher
 from tests.tables import Table
 

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkback.exceptions import DestinationError
-from checkback.message_json import pack
-from checkback.protocol import Message, Topics
+from checkback.wire.message_json import pack
+from checkback.wire.protocol import Message, Topics
 from state import BUNDLE, OutcomeKind
 from streaming.kafka_sink.content import Contents
 from streaming.kafka_sink.half_reader import HalfReader

@@ -1,0 +1,1 @@
+"""The check endpoint: answers checks, and announces itself."""

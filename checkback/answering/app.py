@@ -1,0 +1,154 @@
+"""The check endpoint's answers over HTTP, as an ASGI application."""
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from anyio import CapacityLimiter, create_task_group, move_on_after, to_thread
+from anyio.lowlevel import RunVar
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from checkback.exceptions import ConfigurationError, ProtocolError
+from checkback.listener import LocalTransactionState, TransactionChecker
+from checkback.wire.checks import MAX_BATCH, REMARK_CHARACTERS, CheckRequest
+from checkback.wire.protocol import VERSION
+from checkback.wire.signature import WINDOW_MS, refusal
+
+_LOGGER = logging.getLogger(__name__)
+_MAX_BODY_BYTES = 8 * 1024 * 1024
+_MAX_HEADERS = 64
+_THREADS = 16
+_BATCH_MS = 2_000  # shorter than the check service's patience, checks.ask_timeout
+
+
+def check_app(  # noqa: PLR0913  (keyword options, most of them left at their defaults)
+    listener: TransactionChecker,
+    group: str,
+    *,
+    key: str | None = None,
+    window_ms: int = WINDOW_MS,
+    max_body_bytes: int = _MAX_BODY_BYTES,
+    batch_ms: int = _BATCH_MS,
+    threads: int = _THREADS,
+    clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+) -> Starlette:
+    """An ASGI application that answers checks of one producer group with POST on its root.
+
+    Mount it in your own: ``app.mount("/checkback", check_app(listener, "orders"))``. The listener is called from
+    at most ``threads`` threads at once, which are not those of your application's own requests; what it raises is
+    answered as *unknown*, with the exception in the remark. Of several checks in one
+    request those are answered that are done within ``batch_ms`` ms; the others are then left out, which means
+    *unknown*.
+
+    With ``key`` only requests are answered (else: status 401) that are signed with it, by a clock that is at most
+    ``window_ms`` ms away from ``clock_ms``, ms since 1970. Bodies longer than ``max_body_bytes`` bytes are refused
+    with 413, more than 64 headers with 431.
+
+    Raises:
+        ConfigurationError: the key is empty, so that anybody could sign.
+    """
+    if key is not None and not key.strip():
+        raise ConfigurationError(
+            "key is empty: give the group's secret, as checks.keys has it, or None for no signature."
+        )
+    secret = None if key is None else key.encode()
+    limiters: RunVar[CapacityLimiter] = RunVar("checks")  # of each loop that serves this application
+
+    def limiter() -> CapacityLimiter:
+        try:
+            return limiters.get()
+        except LookupError:
+            limiters.set(made := CapacityLimiter(threads))
+            return made
+
+    async def answer(request: Request) -> Response:
+        try:
+            body = await _body(request, max_body_bytes)
+            if secret is not None:
+                _verify(refusal(secret, request.headers, body, clock_ms(), window_ms))
+            checks, several = _checks(body, group)
+        except _RefusedError as refused:
+            return JSONResponse({"error": str(refused)}, status_code=refused.status)
+        if several:
+            return JSONResponse({"answers": await _answers(listener, checks, batch_ms / 1000, limiter())})
+        state, remark = await to_thread.run_sync(_checked, listener, checks[0], limiter=limiter())
+        return JSONResponse({"state": state.value, "remark": remark})
+
+    return Starlette(routes=[Route("/", answer, methods=["POST"])])
+
+
+class _RefusedError(ProtocolError):
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    """The body, of which no more than ``limit`` bytes are kept."""
+    if len(request.headers.raw) > _MAX_HEADERS:
+        raise _RefusedError(f"There are more than {_MAX_HEADERS} headers.", 431)
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > limit:
+            raise _RefusedError(f"The body is longer than {limit} bytes.", 413)
+    return bytes(body)
+
+
+def _verify(reason: str | None) -> None:
+    if reason is not None:
+        raise _RefusedError(f"{reason}.", 401)
+
+
+def _checks(body: bytes, group: str) -> tuple[list[CheckRequest], bool]:
+    """The checks in a body, all of this group, and whether it is a body for several."""
+    try:
+        said = json.loads(body)
+        several = isinstance(said, dict) and "checks" in said
+        checks = _several(said) if several else [CheckRequest.from_json(said)]
+    except (ProtocolError, ValueError, RecursionError) as error:
+        raise _RefusedError(str(error), 400) from error
+    if any(check.group != group for check in checks):
+        raise _RefusedError(f"This endpoint answers for group {group}.", 404)
+    return checks, several
+
+
+def _several(said: dict[str, Any]) -> list[CheckRequest]:
+    try:
+        if said.get("version", VERSION) > VERSION:
+            raise ProtocolError(f"This check request is of version {said['version']}, we speak {VERSION}.")
+        if not 1 <= len(said["checks"]) <= MAX_BATCH:
+            raise ProtocolError(f"{len(said['checks'])} checks in one request; 1 to {MAX_BATCH} are valid.")
+        return [CheckRequest.from_json(check) for check in said["checks"]]
+    except (TypeError, KeyError) as error:
+        raise ProtocolError(f"Not a request of several checks: {error!r}.") from error
+
+
+async def _answers(
+    listener: TransactionChecker, checks: list[CheckRequest], seconds: float, limiter: CapacityLimiter
+) -> list[dict[str, str]]:
+    """The answers that were there in time. Threads cannot be ended: the listener's late calls end by themselves."""
+    answered: list[dict[str, str]] = []
+
+    async def one(check: CheckRequest) -> None:
+        state, remark = await to_thread.run_sync(_checked, listener, check, abandon_on_cancel=True, limiter=limiter)
+        answered.append({"id": check.transaction_id, "state": state.value, "remark": remark[:REMARK_CHARACTERS]})
+
+    with move_on_after(seconds):
+        async with create_task_group() as asking:
+            for check in checks:
+                asking.start_soon(one, check)
+    return answered
+
+
+def _checked(listener: TransactionChecker, check: CheckRequest) -> tuple[LocalTransactionState, str]:
+    try:
+        return LocalTransactionState(listener.check_local_transaction(check)), ""
+    except Exception as error:  # whatever the application raises: the job will ask again
+        _LOGGER.exception("The check of %s raised", check.transaction_id)
+        return LocalTransactionState.UNKNOWN, f"check_local_transaction raised {error!r}"

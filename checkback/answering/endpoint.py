@@ -1,0 +1,217 @@
+"""The check endpoint: a server of its own for checks, and the announcement that tells the check service of it."""
+
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import uvicorn
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+
+from checkback.answering.advertising import announced_url, refuse_unreachable
+from checkback.answering.app import check_app
+from checkback.answering.listening import listening_socket
+from checkback.exceptions import CheckbackError, ConfigurationError
+from checkback.forking import in_child_of, refuse_in_child
+from checkback.kafka.kafka_python import make_client
+from checkback.kafka.kafka_python.transport import close_producer
+from checkback.kafka.reaching import RECONNECT_MS
+from checkback.listener import TransactionChecker
+from checkback.wire.checks import MAX_BATCH, Announcement, announcement_key
+from checkback.wire.protocol import Topics
+
+_LOGGER = logging.getLogger(__name__)
+_HEARTBEAT_SECONDS = 10.0
+_START_SECONDS = 10.0
+_CLOSE_SECONDS = 5.0
+_FIXED: Mapping[str, tuple[object, ...]] = {
+    "acks": ("all", -1),
+    "enable_idempotence": (False,),
+    **dict.fromkeys(("key_serializer", "value_serializer"), (None,)),
+    **dict.fromkeys(("bootstrap_servers", "transactional_id"), ()),
+}
+"""Of the client's options: what an announcement rests on."""
+_LISTENING = weakref.WeakSet[socket.socket]()
+
+
+def _close_in_child() -> None:
+    """Who connected to a port that only a forked child still has open would never be answered."""
+    for listening in list(_LISTENING):
+        listening.close()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
+
+class EndpointAnnouncer:
+    """Tells the check service where a producer group answers: a record and heartbeats in ``cb.producers``.
+
+    ``batch`` is how many checks it takes in one request: give 1 for an endpoint of your own that only answers single
+    ones. ``answers_for`` are the real topics it is asked about; without it all.
+
+    Raises:
+        ConfigurationError: nobody can ask at ``url`` (0.0.0.0, say), or the topic ``cb.producers`` is missing.
+        KafkaUnreachableError: no Kafka answers.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        group: str,
+        url: str,
+        *,
+        batch: int = MAX_BATCH,
+        answers_for: Sequence[str] | None = None,
+        topics: Topics | None = None,
+        kafka_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        refuse_unreachable(url)
+        self._group = group
+        self._instance = uuid.uuid4().hex
+        self._url = url
+        self._batch = batch
+        self._answers_for = None if answers_for is None else tuple(answers_for)
+        self._topic = (topics or Topics()).producers
+        settings: dict[str, Any] = {
+            "bootstrap_servers": bootstrap_servers,
+            "acks": "all",
+            # twice is no harm: an idempotent one ends with an outage that is longer than a record may wait
+            "enable_idempotence": False,
+            "reconnect_backoff_max_ms": RECONNECT_MS,
+            "allow_auto_create_topics": False,
+            "max_block_ms": int(_START_SECONDS * 1000),
+        }
+        self._kafka = make_client(KafkaProducer, settings, kafka_options, _FIXED, whose="a check endpoint")
+        self._closing, self._process = threading.Event(), os.getpid()
+        try:
+            self._announce().get(timeout=_START_SECONDS)
+        except KafkaError as error:
+            close_producer(self._kafka, 1)
+            raise ConfigurationError(
+                f"Kafka has no topic {self._topic}: run 'checkback topics create' first. ({error!r})"
+            ) from error
+        self._thread = threading.Thread(target=self._beat, name="checkback-heartbeat", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Take the announcement back. While Kafka is away that is left out: it lapses by itself after a minute.
+
+        In a forked child it is the parent's, and stays.
+        """
+        if self._closing.is_set() or in_child_of(self._process):
+            return
+        self._closing.set()
+        self._thread.join()
+        try:
+            self._kafka.send(self._topic, None, announcement_key(self._group, self._instance)).get(_CLOSE_SECONDS)
+        except KafkaError as error:
+            _LOGGER.warning("The endpoint of group %s could not be taken back, and lapses: %r", self._group, error)
+        close_producer(self._kafka, 0)
+
+    def _announce(self) -> Any:
+        now_ms = int(time.time() * 1000)
+        said = Announcement(self._group, self._instance, self._url, now_ms, self._batch, self._answers_for)
+        key, value = said.to_record()
+        return self._kafka.send(self._topic, value, key)
+
+    def _beat(self) -> None:
+        while not self._closing.wait(_HEARTBEAT_SECONDS):
+            try:
+                self._announce()
+            except KafkaError as error:
+                _LOGGER.warning("A heartbeat of group %s did not reach Kafka: %r", self._group, error)
+
+
+class CheckEndpoint:
+    """Serves :func:`check_app` on a port of its own and announces it; use it as a context manager.
+
+    For applications without a web server. ``port`` 0 takes a free one; ``host`` is the address to listen at. That is
+    the one announced, unless the job's machine reaches this process at another one: a host, ``host:port`` or URL in
+    ``advertised``, which ``host="0.0.0.0"`` and ``"::"`` need. With ``key`` only requests signed with it are answered:
+    ``checks.keys`` of the check service has the same. ``batch`` and ``answers_for`` are as in
+    :class:`EndpointAnnouncer`.
+
+    Raises:
+        ConfigurationError: the key is empty, or nobody could ask at the address that would be announced.
+        OSError: the address cannot be listened at.
+    """
+
+    def __init__(  # noqa: PLR0913  (keyword options, most of them left at their defaults)
+        self,
+        bootstrap_servers: str,
+        group: str,
+        listener: TransactionChecker,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        advertised: str | None = None,
+        key: str | None = None,
+        batch: int = MAX_BATCH,
+        answers_for: Sequence[str] | None = None,
+        topics: Topics | None = None,
+        kafka_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._announce_to = (bootstrap_servers, group)
+        self._announce_with: dict[str, Any] = {
+            "batch": batch,
+            "answers_for": answers_for,
+            "topics": topics,
+            "kafka_options": kafka_options,
+        }
+        app = check_app(listener, group, key=key)
+        announced_url(host, port or 1, advertised)  # before anything is opened: the free port is not known yet
+        self._socket, self._process = listening_socket(host, port), os.getpid()
+        _LISTENING.add(self._socket)
+        bound_host, bound_port = self._socket.getsockname()[:2]
+        self._url = announced_url(bound_host, bound_port, advertised)
+        config = uvicorn.Config(app, log_level="warning", lifespan="off", access_log=False)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([self._socket],), name="checkback-endpoint", daemon=True
+        )
+        self._announcer: EndpointAnnouncer | None = None
+
+    @property
+    def url(self) -> str:
+        """Where the endpoint answers, as it is announced."""
+        return self._url
+
+    def start(self) -> Self:
+        """Serve, then announce."""
+        refuse_in_child(self._process, "CheckEndpoint")
+        self._thread.start()
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._server.started:
+            if time.monotonic() > deadline or not self._thread.is_alive():
+                raise CheckbackError("The check endpoint's server did not start.")
+            time.sleep(0.01)
+        try:
+            self._announcer = EndpointAnnouncer(*self._announce_to, self.url, **self._announce_with)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Take the announcement back and stop serving. Harmless before :meth:`start`, again, and in a forked child."""
+        if in_child_of(self._process):
+            return
+        if self._announcer is not None:
+            self._announcer.close()
+        self._server.should_exit = True
+        if self._thread.ident is not None:  # it was started
+            self._thread.join(timeout=10)
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,386 @@
+"""The partitions a consumer has: how each is begun, stored, and left."""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic
+from typing import NamedTuple
+
+from checkback.consumer.clients.base import SEND_MS, GroupClient, KafkaAwayError
+from checkback.consumer.listener import Place
+from checkback.consumer.offsets.metadata import Kept, Stored, decode, letters
+from checkback.consumer.offsets.starting import Start, begun_before, forgotten, go_on, refuse_outside, start
+from checkback.consumer.offsets.storing import OffsetStore, StoringTurns
+from checkback.consumer.offsets.work import Counts, PartitionWork, WorkRules
+from checkback.consumer.settings import ConsumerSettings, StartAt, WhenOffsetIsGone
+from checkback.consumer.tags import TagExpression
+from checkback.exceptions import CheckbackError
+
+_LOGGER = logging.getLogger(__name__)
+_LOOK_SECONDS = 0.005
+_TURN_SECONDS = 1.5 * SEND_MS / 1000
+_NOTHING = Stored(-1)
+_START_SECONDS = 15.0
+"""Longest wait for an answer about what is stored, at the start: a Kafka's first group makes a topic of it first."""
+_SETTLED_SECONDS = 300.0
+"""For members that begin a topic together to have begun all of it."""
+_BEHIND = 5_000
+"""Offsets done and not stored, at which they are stored before their time."""
+
+
+class ResetPlace(NamedTuple):
+    """A partition that was set to another offset."""
+
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """What a consumer reads: topics with what is wanted of each, and the group's retry topic, if it has one."""
+
+    topics: Mapping[str, TagExpression]
+    retry_topic: str = ""
+
+    @property
+    def names(self) -> list[str]:
+        """All topics."""
+        return [*self.topics, *([self.retry_topic] if self.retry_topic else [])]
+
+    def rules(self, topic: str, settings: ConsumerSettings, begun: Callable[[], Collection[str]] = tuple) -> WorkRules:
+        """What holds for the messages of one of them; ``begun``: the topics that the group has begun to read."""
+        if topic == self.retry_topic:
+            return WorkRules(settings, retries=True, topics=begun)
+        return WorkRules(settings, self.topics[topic])
+
+
+class Partitions:
+    """Told of rebalances (:class:`~checkback.consumer.clients.Rebalances`); all else is the fetch loop's.
+
+    Args:
+        client: whose partitions they are.
+        store: where offsets are stored.
+        turns: of those who store.
+        subscription: what is read.
+        settings: the consumer's.
+    """
+
+    def __init__(
+        self,
+        client: GroupClient,
+        store: OffsetStore,
+        turns: StoringTurns,
+        subscription: Subscription,
+        settings: ConsumerSettings,
+    ) -> None:
+        self._client = client
+        self._store = store
+        self._turns = turns
+        self._subscription = subscription
+        self._settings = settings
+        self._start_ms = settings.start_ms(datetime.now(UTC))
+        self._counted: dict[str, int] = {}
+        self._read_before = frozenset[str]()
+        """Topics of which the group had stored something when this process began."""
+        self._begun_before = frozenset[str]()
+        """Topics that it had begun to read then, though Kafka may have forgotten what was stored."""
+        self._begun_here: dict[Place, float] = {}
+        """When this process first began each, by its clock."""
+        self.works: dict[Place, PartitionWork] = {}
+        self.topic_ids: dict[str, str] = {}
+        """What tells topics from others of the same name, as far as it is known; another thread adds to it."""
+        self.new = set[Place]()
+        """Ours, and not begun yet."""
+        self.gone: dict[str, Counts] = {}
+        """By topic, of partitions that are not ours any more."""
+        self._lost: dict[Place, PartitionWork] = {}
+        self.on_assigned: Callable[[], None] = lambda: None
+        self.on_begun: Callable[[], None] = lambda: None
+        """Called when partitions were begun, and that is stored."""
+
+    def count_partitions(self, *, has_run: bool = False) -> list[str]:
+        """Note how many partitions the topics have, and which the group reads already; gives those that are missing.
+
+        What is added later begins at its first message: nothing of it can have been written before. What was added
+        before this process began is known by the others, for which the group has stored offsets. That is asked before
+        the group is joined: members that begin a group together would take each other's first offsets for old ones.
+
+        ``has_run``: see :func:`begun_before`.
+
+        Raises:
+            KafkaAwayError: Kafka does not say.
+        """
+        found = self._client.partitions(self._subscription.names)
+        self._counted = {name: found.get(name, 0) for name in self._subscription.names}
+        stored = self._stored_at_start()
+        self._read_before = frozenset(place.topic for place in stored)
+        wanted = self._subscription
+        self._begun_before = begun_before(wanted.topics, wanted.retry_topic, stored, has_run=has_run)
+        return [name for name in self._subscription.topics if not self._counted[name]]
+
+    def read_all(self) -> None:
+        """Without a group: all partitions that there are, and are not read yet, are ours."""
+        for topic, count in self._client.partitions(self._subscription.names).items():
+            self.new |= {Place(topic, number) for number in range(count)} - self.works.keys()
+
+    def assigned(self, places: Collection[Place]) -> None:
+        """See :class:`~checkback.consumer.clients.Rebalances`."""
+        self.new |= set(places)
+        self.on_assigned()
+
+    def leaving(self, places: Collection[Place]) -> Mapping[Place, Stored]:
+        """See :class:`~checkback.consumer.clients.Rebalances`. Messages in hand may end, for a while."""
+        works = self.put_down(places)
+        with self._turns.turn(_TURN_SECONDS) as ours:
+            if not ours:
+                _LOGGER.warning("A transaction takes too long: %s are left without storing their offsets", list(places))
+                return {}
+            return self._changed(works, leaving=True)
+
+    def left(self, places: Collection[Place]) -> None:
+        """See :class:`~checkback.consumer.clients.Rebalances`."""
+        # what is under way for them is refused from now on, as of an older generation
+        self._turns.unanswered -= set(places)
+        for place in places:
+            self.new.discard(place)
+            work = self.works.pop(place, None)
+            if work is not None:
+                work.stop()
+                self._add_up(work)
+
+    def lost(self, places: Collection[Place]) -> None:
+        """See :class:`~checkback.consumer.clients.Rebalances`."""
+        held = sum(self.works[place].progress().held for place in places if place in self.works)
+        _LOGGER.warning(
+            "The group has gone on without this consumer; %s are lost, with %s messages under way, which another "
+            "consumer does as well. Was it stopped for longer than session.timeout.ms?",
+            *(", ".join(map(str, sorted(places))), held),
+        )
+        self._lost |= {place: self.works[place] for place in places if place in self.works}
+        self.left(places)
+
+    def put_down(self, places: Collection[Place]) -> list[PartitionWork]:
+        """Hand out nothing more of these; let what is in hand end, for ``finish_wait`` at most."""
+        works = [self.works[place] for place in places if place in self.works]
+        handed_out = [work for work in works if not work.stopped]  # others have been waited for
+        for work in works:
+            work.stop()
+        deadline = monotonic() + self._settings.finish_wait
+        while any(work.in_hand for work in handed_out) and monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+        return works
+
+    def begin(self) -> None:
+        """Begin partitions that are new: find where, store that it is read from now on, and read.
+
+        Raises:
+            CheckbackError: none of them was begun.
+        """
+        places = sorted(self.new)
+        stored = self._store.stored(places)
+        starts = self._starts([place for place in places if place not in stored]) | self._started_again(stored)
+        begin = stored | {place: one.stored for place, one in starts.items()}
+        works = {place: self._work(place, self._known(place, begin[place])) for place in places}
+        for place, work in works.items():
+            work.stored = stored.get(place, _NOTHING)
+            work.counts.skipped = starts[place].skipped if place in starts else 0
+        self._store_now(works.values())
+        self._client.begin({place: work.progress().position for place, work in works.items()})
+        self._lost = {place: work for place, work in self._lost.items() if place not in works}
+        self.works |= works
+        self._begun_here = dict.fromkeys(places, monotonic()) | self._begun_here
+        self.new.difference_update(places)
+        self.on_begun()
+
+    def go_on(self, offsets: Mapping[Place, int], *, made_again: bool = False) -> None:
+        """There is no message at these offsets, or these were of another topic. What was read before is handled.
+
+        Raises:
+            OffsetGoneError: the setting is to stop.
+        """
+        ours = [place for place in offsets if place in self.works]
+        limits = self._client.limits(ours) if ours else {}
+        starts: dict[Place, Start] = {}
+        for place in ours:
+            work = self.works[place]
+            before = work.at(offsets[place], self._here(place, work.kept), with_done=True)
+            starts[place] = go_on(place, before, limits[place], self._setting(place), made_again=made_again)
+            _LOGGER.error("%s", starts[place].said)
+        self._begin_at({place: one.stored for place, one in starts.items()})
+        for place, one in starts.items():
+            self.gone[place.topic].skipped += one.skipped  # of the work that was before
+
+    def reset(self, offsets: Mapping[Place, int], done: "Future[Mapping[Place, tuple[int, int]]]") -> None:
+        """Set those of these that are ours to other offsets: drop what is held, store, read on from there."""
+        if not done.set_running_or_notify_cancel():
+            return
+        ours = {place: offset for place, offset in offsets.items() if place in self.works}
+        before = {place: self.works[place].progress().position for place in ours}
+        try:
+            refuse_outside(ours, self._client.limits(ours) if ours else {})
+            kept = {place: self.works[place].kept._replace(skipped=0) for place in ours}
+            self._begin_at({place: self.works[place].at(offset, kept[place]) for place, offset in ours.items()})
+        except CheckbackError as error:
+            done.set_exception(error)
+        except BaseException as error:  # it ends the consumer, and whoever waits must not wait for ever
+            done.set_exception(error)
+            raise
+        else:
+            done.set_result({place: ResetPlace(before[place], offset) for place, offset in ours.items()})
+
+    def store_all(self) -> bool:
+        """Store what has changed; ``False`` when it is not our turn."""
+        return self.store_some(list(self.works.values()))
+
+    def store_early(self) -> bool:
+        """Store those where nothing is under way any more, and those that are far behind; ``False``: not our turn."""
+        early = []
+        for work in list(self.works.values()):
+            position, _, held = work.progress()
+            behind = position - work.stored.offset
+            if behind >= _BEHIND or (behind and not held):
+                early.append(work)
+        return self.store_some(early) if early else True
+
+    def store_some(self, works: Iterable[PartitionWork]) -> bool:
+        """Store those that have changed; ``False`` when it is not our turn."""
+        with self._turns.turn(0) as ours:
+            if ours:
+                self._store_now([work for work in works if not work.stopped])
+            return ours
+
+    def finish(self) -> None:
+        """Let what is in hand end, for a while, and store it: the consumer is about to leave.
+
+        Raises:
+            CheckbackError: it is not stored.
+        """
+        offsets = self.leaving(list(self.works))
+        if offsets:
+            self._put(offsets)
+            for place, stored in offsets.items():
+                if place in self.works:
+                    self.works[place].stored = stored
+
+    def _stored_at_start(self) -> Mapping[Place, Stored]:
+        places = [Place(name, number) for name, count in self._counted.items() for number in range(count)]
+        deadline = monotonic() + _START_SECONDS
+        while True:
+            try:
+                return self._store.stored(places) if places else {}
+            except KafkaAwayError:
+                if monotonic() > deadline:
+                    raise
+            time.sleep(_LOOK_SECONDS)
+
+    def _store_now(self, works: Iterable[PartitionWork]) -> None:
+        works = list(works)
+        offsets = self._changed(works)
+        if offsets:
+            self._put(offsets)
+            for work in works:
+                work.stored = offsets.get(work.place, work.stored)
+
+    def _put(self, offsets: Mapping[Place, Stored]) -> None:
+        """Store; raises when Kafka does not say that it has: see :attr:`StoringTurns.unanswered`."""
+        self._turns.unanswered |= offsets.keys()
+        self._store.store(offsets)
+        self._turns.unanswered -= offsets.keys()
+
+    def _changed(self, works: Collection[PartitionWork], *, leaving: bool = False) -> dict[Place, Stored]:
+        found = {work.place: work.to_store(leaving=leaving) for work in works}
+        unanswered, unsettled = self._turns.unanswered, self._turns.unsettled  # what is not known is stored again
+        return {
+            work.place: found[work.place]
+            for work in works
+            if (found[work.place] != work.stored or work.place in unanswered) and work.place not in unsettled
+        }
+
+    def _begin_at(self, offsets: Mapping[Place, Stored]) -> None:
+        """Begin partitions of ours again, elsewhere."""
+        if not offsets:
+            return
+        for work in self.put_down(list(offsets)):
+            del self.works[work.place]
+            self._add_up(work)
+        self.new |= offsets.keys()  # if what follows fails, they begin where they are stored
+        with self._turns.turn(_TURN_SECONDS) as ours:
+            if not ours or self._turns.unsettled & offsets.keys():
+                raise KafkaAwayError("A transaction takes too long; the offsets are as they were.")
+            self._put(offsets)
+        self.begin()
+
+    def _known(self, place: Place, stored: Stored) -> Stored:
+        """What is known to be done, of a partition that was lost and has come back: more than what is stored, perhaps.
+
+        It was lost with Kafka away, for example, and nobody else has stored anything since.
+        """
+        work = self._lost.get(place)
+        return work.to_store(leaving=True) if work is not None and work.stored == stored else stored
+
+    def _add_up(self, work: PartitionWork) -> None:
+        self.gone.setdefault(work.place.topic, Counts()).add(work.counts)
+
+    def _work(self, place: Place, stored: Stored) -> PartitionWork:
+        rules = self._subscription.rules(place.topic, self._settings, self._begun_topics)
+        work = PartitionWork(place, stored, rules, monotonic())
+        work.kept = self._here(place, work.kept)
+        return work
+
+    def _here(self, place: Place, kept: Kept) -> Kept:
+        """With the topic that is there now."""
+        found = self.topic_ids.get(place.topic)
+        return kept._replace(topic=letters(found)) if found else kept
+
+    def _setting(self, place: Place) -> WhenOffsetIsGone:
+        """In the retry topic whatever lies there is to be done."""
+        retry = place.topic == self._subscription.retry_topic
+        return WhenOffsetIsGone.EARLIEST if retry else self._settings.when_offset_is_gone
+
+    def _started_again(self, stored: Mapping[Place, Stored]) -> dict[Place, Start]:
+        """Where what is stored is of another topic of the same name."""
+        kept = {place: decode(one).kept for place, one in stored.items()}
+        again = [place for place, one in kept.items() if one.topic and one.topic != self._here(place, one).topic]
+        limits = self._client.limits(again) if again else {}
+        found: dict[Place, Start] = {}
+        for place in again:
+            found[place] = go_on(place, stored[place], limits[place], self._setting(place), made_again=True)
+            _LOGGER.error("%s", found[place].said)
+        return found
+
+    def _begun_topics(self) -> Collection[str]:
+        """All that are there: whoever has their partitions has begun them."""
+        there = {name for name, count in self._counted.items() if count} | {place.topic for place in self._begun_here}
+        return there - {self._subscription.retry_topic}
+
+    def _is_forgotten(self, place: Place) -> bool:
+        """Whether the group must have stored an offset, where it has none now."""
+        if place in self._begun_here:
+            return True
+        if place.topic in self._read_before:
+            return False  # it was added
+        begun = min((since for one, since in self._begun_here.items() if one.topic == place.topic), default=monotonic())
+        # before that it may be another member's that has died at its start
+        return place.topic in self._begun_before or monotonic() - begun > _SETTLED_SECONDS
+
+    def _starts(self, places: Collection[Place]) -> dict[Place, Start]:
+        if not places:
+            return {}
+        limits = self._client.limits(places)
+        by_time = self._settings.start_at is StartAt.TIMESTAMP
+        at_time = self._client.offsets_at(places, self._start_ms) if by_time else {}
+        found: dict[Place, Start] = {}
+        for place in places:
+            first = place.topic == self._subscription.retry_topic  # whatever lies there is to be done
+            if not first and self._is_forgotten(place):
+                found[place] = forgotten(place, limits[place], self._settings.when_offset_is_gone)
+                _LOGGER.error("%s", found[place].said)
+                continue
+            start_at = StartAt.FIRST if first else self._settings.start_at
+            added = place.topic in self._read_before or place.partition >= self._counted.get(place.topic, 0)
+            found[place] = start(place, start_at, limits[place], at_time.get(place), added=added)
+            _LOGGER.info("%s", found[place].said)
+        return found

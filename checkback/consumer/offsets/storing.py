@@ -1,0 +1,46 @@
+"""Where a consumer's offsets are stored, and when they must not be."""
+
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
+
+from checkback.consumer.listener import Place
+from checkback.consumer.offsets.metadata import Stored
+
+
+class OffsetStore(Protocol):
+    """A :class:`~checkback.consumer.clients.GroupClient` is one, at the brokers; an offset file is another."""
+
+    def stored(self, places: Collection[Place]) -> dict[Place, Stored]:
+        """What is stored, of those partitions for which something is."""
+
+    def store(self, offsets: Mapping[Place, Stored]) -> None:
+        """Store, and wait until that is done."""
+
+
+class StoringTurns:
+    """Who may store offsets now: the fetch loop, a rebalance, or a transaction that stores them beside its records.
+
+    Of the offsets of two that overlap the older ones may win, and with them what the newer ones have done is lost.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.unsettled = frozenset[Place]()
+        """Partitions of a transaction whose end is not known: nothing else may store their offsets."""
+        self.unanswered = frozenset[Place]()
+        """Partitions whose offsets were to be stored, and Kafka has not said that they are.
+
+        They may yet be, late: no transaction stores newer ones before the next answer, which comes after that.
+        """
+
+    @contextmanager
+    def turn(self, seconds: float = -1) -> Iterator[bool]:
+        """Take turns; ``False`` when another's takes longer than ``seconds``. Negative: wait as long as it takes."""
+        taken = self._lock.acquire(timeout=seconds) if seconds else self._lock.acquire(blocking=False)
+        try:
+            yield taken
+        finally:
+            if taken:
+                self._lock.release()

@@ -1,0 +1,1 @@
+"""Reading at an offset that the application names, without a group."""

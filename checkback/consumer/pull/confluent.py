@@ -1,0 +1,154 @@
+"""Pulling with confluent-kafka, librdkafka's client."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from time import monotonic
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from checkback.consumer.clients.confluent import received
+from checkback.consumer.listener import Place
+from checkback.consumer.pull.client import ASK_SECONDS, LogRead
+from checkback.consumer.pull.status import Bounds
+from checkback.exceptions import ConfigurationError, KafkaUnreachableError
+from checkback.kafka.client_options import refuse_options
+from checkback.kafka.librdkafka import FIXED, connected, make_client
+from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
+
+_POLL_SECONDS = 0.1
+_MOST_WAITING = 2_000
+"""Messages of a partition whose turn it is not: beyond, it is paused, which throws away what librdkafka has of it."""
+_FEW_WAITING = _MOST_WAITING // 4
+_NOT_THERE = frozenset({KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART})
+
+
+class _Log:
+    """What has come of one partition and was not asked for yet."""
+
+    def __init__(self, offset: int) -> None:
+        self.position = offset
+        """Where the next read goes on."""
+        self.reached = offset
+        """Behind all that has come."""
+        self.waiting: deque[Message] = deque()
+        self.paused = False
+        self.gone = False
+
+    def came(self, message: Message) -> None:
+        """A message, or the word that the end is reached."""
+        error, offset = message.error(), message.offset()
+        if error is None and offset is not None and offset >= self.reached:
+            self.waiting.append(message)
+            self.reached = offset + 1
+        elif error is not None and error.code() == KafkaError._PARTITION_EOF:
+            self.reached = max(self.reached, offset or 0)
+        elif error is not None and (error.code() == KafkaError._AUTO_OFFSET_RESET or error.code() in _NOT_THERE):
+            self.gone = True
+
+    def take(self, most: int) -> LogRead:
+        """The next messages that have come."""
+        messages = [received(self.waiting.popleft()) for _ in range(min(most, len(self.waiting)))]
+        self.position = messages[-1].offset + 1 if self.waiting else self.reached
+        return LogRead(messages, self.position, self.gone)
+
+
+class ConfluentPull:
+    """See :class:`~checkback.consumer.pull.client.PullClient`.
+
+    librdkafka fetches all partitions that were ever asked for; what comes of those whose turn it is not waits here.
+    """
+
+    def __init__(self, bootstrap_servers: str, options: Mapping[str, Any]) -> None:
+        refuse_options(options, FIXED, "a pull consumer")
+        settings = {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "checkback-pull",  # librdkafka wants one; nothing is stored under it
+            "auto.offset.reset": "error",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,  # says how far offsets go that no message has
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 100,
+            "reconnect.backoff.max.ms": longest_pause_ms(options, "reconnect.backoff.ms"),
+            "log_level": 2,
+            **options,
+        }
+        self._consumer = make_client(Consumer, settings)
+        # on a connection of its own: a question behind a fetch that waits is answered when that is
+        self._asking = connected(make_client(Consumer, settings), bootstrap_servers, CONNECT_MS / 1000)
+        self._logs: dict[Place, _Log] = {}
+
+    def partitions(self, topic: str) -> Sequence[int]:
+        """See :class:`~checkback.consumer.pull.client.PullClient`."""
+        try:
+            known = self._asking.list_topics(timeout=ASK_SECONDS).topics.get(topic)
+        except KafkaException as error:
+            raise _unanswered(error) from error
+        return sorted(known.partitions) if known is not None else ()
+
+    def bounds(self, place: Place) -> Bounds | None:
+        """See :class:`~checkback.consumer.pull.client.PullClient`."""
+        try:
+            found = self._asking.get_watermark_offsets(TopicPartition(*place), ASK_SECONDS)
+        except KafkaException as error:
+            if error.args[0].code() in _NOT_THERE:
+                return None
+            raise _unanswered(error) from error
+        if found is None:
+            raise _unanswered("it took too long")
+        return Bounds(*found)
+
+    def read(self, place: Place, offset: int, most: int, seconds: float) -> LogRead:
+        """See :class:`~checkback.consumer.pull.client.PullClient`."""
+        log = self._log(place, offset)
+        until = monotonic() + seconds
+        while not (log.waiting or log.reached > offset or log.gone):
+            left = until - monotonic()
+            if left < 0:
+                break
+            self._take_in(min(_POLL_SECONDS, left))
+        read = log.take(most)
+        if read.gone:
+            self._forget(place)
+        elif log.paused and len(log.waiting) < _FEW_WAITING:
+            self._consumer.resume([TopicPartition(*place)])
+            log.paused = False
+        return read
+
+    def close(self) -> None:
+        """See :class:`~checkback.consumer.pull.client.PullClient`."""
+        self._asking.close()
+        self._consumer.close()
+
+    def _log(self, place: Place, offset: int) -> _Log:
+        log = self._logs.get(place)
+        if log is not None and log.position == offset:
+            return log
+        self._forget(place)  # given again, not sought: a partition that is not fetched yet cannot be
+        self._consumer.incremental_assign([TopicPartition(*place, offset)])
+        log = self._logs[place] = _Log(offset)
+        return log
+
+    def _forget(self, place: Place) -> None:
+        if self._logs.pop(place, None) is not None:
+            self._consumer.incremental_unassign([TopicPartition(*place)])
+
+    def _take_in(self, seconds: float) -> None:
+        first = self._consumer.poll(seconds)
+        if first is None:
+            return
+        for message in (first, *self._consumer.consume(_FEW_WAITING, 0)):
+            error = message.error()
+            if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise ConfigurationError(f"This client may not read the topic {message.topic()}: {error}.")
+            log = self._logs.get(Place(str(message.topic()), message.partition() or 0))
+            if log is not None:
+                log.came(message)
+        for place, log in self._logs.items():
+            if len(log.waiting) > _MOST_WAITING and not log.paused:
+                self._consumer.pause([TopicPartition(*place)])
+                log.paused = True
+
+
+def _unanswered(error: object) -> KafkaUnreachableError:
+    return KafkaUnreachableError(f"Kafka does not answer: {error}.")

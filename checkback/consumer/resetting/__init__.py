@@ -1,0 +1,1 @@
+"""Setting a group to other offsets, while it runs or not."""

@@ -1,0 +1,160 @@
+"""Consumer groups as the brokers know them: offsets, members, and setting a group's offsets while it has none."""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from time import monotonic
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypeVar
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError, NoError
+from kafka.structs import OffsetAndMetadata
+
+from checkback.consumer.listener import Place
+from checkback.consumer.resetting.reset_plan import Goal, PartitionOffsets, Target
+from checkback.exceptions import KafkaUnreachableError, OperatorError
+from checkback.kafka.kafka_python import SHARED, make_client
+from checkback.kafka.kafka_python.group_admin import GroupAdmin
+from checkback.kafka.topic_reading import reading_consumer
+
+T = TypeVar("T")
+_ANSWER_SECONDS = 15.0
+_AGAIN_SECONDS = 0.2
+_NONE_STORED = -1
+
+
+class Member(NamedTuple):
+    """A consumer of a group, as the brokers know it."""
+
+    client_id: str
+    host: str
+    places: frozenset[Place]
+    """Partitions that it has."""
+
+
+class GroupClients:
+    """The clients of kafka-python that ask brokers about groups; use it as a context manager.
+
+    Args:
+        bootstrap_servers: Kafka's ``host:port``, several with commas.
+        options: further settings of kafka-python's clients.
+
+    Raises:
+        KafkaUnreachableError: no Kafka answers.
+    """
+
+    def __init__(self, bootstrap_servers: str, options: Mapping[str, Any] | None = None) -> None:
+        self.consumer: KafkaConsumer = reading_consumer(bootstrap_servers, options=options)
+        """Without a group, ``read_committed``."""
+        client = {"bootstrap_servers": bootstrap_servers}
+        self.admin = make_client(GroupAdmin, client, options, SHARED)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.admin.close()
+        self.consumer.close()
+
+
+class GroupOffsets(GroupClients):
+    """Asks the brokers about one group; use it as a context manager.
+
+    Args:
+        bootstrap_servers: Kafka's ``host:port``, several with commas.
+        group: the consumer group.
+        options: further settings of kafka-python's clients.
+
+    Raises:
+        KafkaUnreachableError: no Kafka answers.
+    """
+
+    def __init__(self, bootstrap_servers: str, group: str, options: Mapping[str, Any] | None = None) -> None:
+        super().__init__(bootstrap_servers, options)
+        self._group = group
+
+    def stored(self) -> dict[Place, int]:
+        """Every offset that the group has stored."""
+        found = answered(lambda: self.admin.list_group_offsets({self._group: None}))
+        return stored_in(found[self._group])
+
+    def members(self) -> list[Member]:
+        """Who is in the group now; none also where it uses Kafka's newer protocol, of which this client cannot ask."""
+        found = answered(lambda: self.admin.describe_groups([self._group]))[self._group]
+        return [_member(one) for one in found["members"]]
+
+    def partitions(self, topic: str) -> list[int]:
+        """The numbers of a topic's partitions.
+
+        Raises:
+            OperatorError: Kafka has no such topic.
+        """
+        found = answered(lambda: self.consumer.partitions_for_topic(topic))
+        if not found:
+            raise OperatorError(f"Kafka has no topic {topic}.")
+        return sorted(found)
+
+    def offsets(self, places: Collection[Place], target: Target | None = None) -> dict[Place, PartitionOffsets]:
+        """Where partitions begin and end, where the group is, and which offset a target's time has."""
+        asked = {place: TopicPartition(*place) for place in places}
+        minimum = answered(lambda: self.consumer.beginning_offsets(list(asked.values())))
+        maximum = answered(lambda: self.consumer.end_offsets(list(asked.values())))
+        at_time: Mapping[TopicPartition, Any] = {}
+        if target is not None and target.goal is Goal.TIME:
+            at_time = answered(lambda: self.consumer.offsets_for_times(dict.fromkeys(asked.values(), target.number)))
+        stored = self.stored()
+        found = {}
+        for place, at in asked.items():
+            timed = at_time.get(at)
+            at_offset = None if timed is None else timed.offset
+            found[place] = PartitionOffsets(place.partition, minimum[at], maximum[at], stored.get(place), at_offset)
+        return found
+
+    def set(self, offsets: Mapping[Place, int]) -> bool:
+        """Store offsets in the group's place; False: it has members, and Kafka takes it from them only.
+
+        Raises:
+            OperatorError: Kafka refuses it for another reason.
+        """
+        wanted = {TopicPartition(*place): OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()}
+        answers = answered(lambda: self.admin.alter_group_offsets(self._group, wanted))
+        refused = {answer for answer in answers.values() if answer is not NoError}
+        if {answer.__name__ for answer in refused} <= {"UnknownMemberIdError", "RebalanceInProgressError"}:
+            return not refused
+        raise OperatorError(
+            f"Kafka does not store offsets for the group {self._group}: {', '.join(one.__name__ for one in refused)}."
+        )
+
+
+def stored_in(answer: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[Place, int]:
+    """The offsets in an answer of kafka-python's ``list_group_offsets``."""
+    return {
+        Place(place.topic, place.partition): stored.offset
+        for place, stored in answer.items()
+        if stored.offset != _NONE_STORED
+    }
+
+
+def _member(said: Mapping[str, Any]) -> Member:
+    places = set()
+    assignment = said["member_assignment"]
+    if isinstance(assignment, Mapping):  # in a group of other clients than consumers it is anything
+        for topic in assignment.get("assigned_partitions", ()):
+            places |= {Place(topic["topic"], number) for number in topic["partitions"]}
+    return Member(said["client_id"], said["client_host"].removeprefix("/"), frozenset(places))
+
+
+def answered(ask: Callable[[], T]) -> T:
+    """The answer, asked for again while Kafka is busy with itself: with its first group it makes a topic first.
+
+    Raises:
+        KafkaUnreachableError: there is none, for 15 s.
+    """
+    until = monotonic() + _ANSWER_SECONDS
+    while True:
+        try:
+            return ask()
+        except KafkaError as error:
+            if not error.retriable or monotonic() > until:
+                raise KafkaUnreachableError(f"Kafka does not answer: {error}.") from error
+        time.sleep(_AGAIN_SECONDS)

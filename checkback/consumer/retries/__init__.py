@@ -1,0 +1,1 @@
+"""Messages that a listener wants again later, and dead letters."""

@@ -1,0 +1,46 @@
+"""Which Kafka client a producer uses."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from checkback.exceptions import ConfigurationError
+from checkback.kafka.transport import Transport
+
+LEAST_HALF_TIMEOUT_MS, MOST_HALF_TIMEOUT_MS = 100, 3_600_000
+
+
+class TransportName(StrEnum):
+    """The transports there are."""
+
+    KAFKA_PYTHON = "kafka-python"
+    CONFLUENT = "confluent-kafka"
+    """Needs the extra ``fast``."""
+
+
+def connect(
+    name: TransportName | str, bootstrap_servers: str, half_timeout_ms: int, options: Mapping[str, Any]
+) -> Transport:
+    """Connect a transport. ``options`` are further settings of its client, under that client's names.
+
+    Raises:
+        ConfigurationError: there is no such transport, its package is missing, a setting cannot be, or Kafka does not
+            answer.
+    """
+    if type(half_timeout_ms) is not int or not LEAST_HALF_TIMEOUT_MS <= half_timeout_ms <= MOST_HALF_TIMEOUT_MS:
+        raise ConfigurationError(
+            f"half_timeout_ms must be a whole number of ms, from {LEAST_HALF_TIMEOUT_MS} to {MOST_HALF_TIMEOUT_MS}, "
+            f"not {half_timeout_ms!r}."
+        )
+    # each imports its own client, of which one may be missing
+    if name == TransportName.KAFKA_PYTHON:
+        from checkback.kafka.kafka_python.transport import KafkaPythonTransport  # noqa: PLC0415  (imported when it is needed)
+
+        return KafkaPythonTransport(bootstrap_servers, half_timeout_ms, options)
+    if name == TransportName.CONFLUENT:
+        try:
+            from checkback.kafka.librdkafka.transport import ConfluentTransport  # noqa: PLC0415  (imported when it is needed)
+        except ImportError as error:
+            raise ConfigurationError("The transport confluent-kafka needs: pip install 'checkback[fast]'.") from error
+        return ConfluentTransport(bootstrap_servers, half_timeout_ms, options)
+    raise ConfigurationError(f"There is no transport {name!r}: use {' or '.join(TransportName)}.")

@@ -1,0 +1,140 @@
+"""The transport on kafka-python."""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from kafka.producer.transaction_manager import TransactionState
+
+from checkback.exceptions import ConfigurationError, KafkaUnreachableError
+from checkback.kafka.client_options import of_reaching
+from checkback.kafka.kafka_python import SHARED, make_client
+from checkback.kafka.reaching import CONNECT_MS, RECONNECT_MS
+from checkback.kafka.transport import OP_LINGER_MS, Lost, OutgoingRecord, not_acknowledged, not_written
+
+_FIXED: Mapping[str, tuple[object, ...]] = {
+    "acks": ("all", -1),
+    "enable_idempotence": (True,),
+    **dict.fromkeys(("key_serializer", "value_serializer"), (None,)),
+    **dict.fromkeys(("bootstrap_servers", "transactional_id"), ()),
+}
+"""What a half message's acknowledgement, its place and its bytes rest on."""
+
+
+class KafkaPythonTransport:
+    """Two clients, so that an op never stands before a half message, and many ops share a request.
+
+    See :class:`~checkback.kafka.transport.Transport`.
+    """
+
+    def __init__(self, bootstrap_servers: str, half_timeout_ms: int, options: Mapping[str, Any]) -> None:
+        self._half_timeout_ms = half_timeout_ms
+        settings = {
+            "bootstrap_servers": bootstrap_servers,
+            "bootstrap_timeout_ms": min(CONNECT_MS, half_timeout_ms),
+            "acks": "all",
+            "enable_idempotence": True,
+            "max_block_ms": half_timeout_ms,
+            "delivery_timeout_ms": half_timeout_ms,
+            "request_timeout_ms": max(half_timeout_ms // 2, 1),
+            "reconnect_backoff_max_ms": RECONNECT_MS,
+            "allow_auto_create_topics": False,
+            "metrics_enabled": False,  # nobody reads them, and they are a tenth of its time
+        }
+        self._bootstrap_servers, self._options = bootstrap_servers, options
+        for_ops = {**settings, "linger_ms": min(OP_LINGER_MS, half_timeout_ms // 2)}
+        self._halves = make_client(KafkaProducer, settings, options, _FIXED, whose="a producer")
+        self._ops = make_client(KafkaProducer, for_ops, options, _FIXED, whose="a producer")
+        for client in (self._halves, self._ops):
+            ask_for_another_producer_id(client)
+
+    def partitions(self, half_topic: str, op_topic: str) -> int:
+        """See :class:`~checkback.kafka.transport.Transport`. Asks Kafka every 5 min (``metadata_max_age_ms``)."""
+        return min(_partitions(self._halves, half_topic), _partitions(self._ops, op_topic))
+
+    def missing(self, topics: Sequence[str]) -> list[str]:
+        """See :class:`~checkback.kafka.transport.Transport`. A producer's own client would wait for them to come."""
+        servers = {"bootstrap_servers": self._bootstrap_servers}
+        try:
+            with contextlib.closing(
+                make_client(KafkaAdminClient, servers, of_reaching(self._options), SHARED)
+            ) as admin:
+                found = admin.describe_topics(list(topics))
+        except KafkaError as error:
+            raise KafkaUnreachableError(f"Kafka does not say which topics it has: {error!r}.") from error
+        return [topic["name"] for topic in found if topic["error_code"] == UnknownTopicOrPartitionError.errno]
+
+    def write_half(self, record: OutgoingRecord) -> int:
+        """See :class:`~checkback.kafka.transport.Transport`."""
+        try:
+            return int(_send(self._halves, record).get(timeout=self._half_timeout_ms / 1000).offset)
+        except KafkaTimeoutError as error:
+            raise not_acknowledged(self._half_timeout_ms, error) from error
+        except (KafkaError, ValueError, TypeError) as error:
+            raise not_written(error) from error
+
+    def write_op(self, record: OutgoingRecord, lost: Lost) -> None:
+        """See :class:`~checkback.kafka.transport.Transport`."""
+        try:
+            future = _send(self._ops, record)
+        except (KafkaError, ValueError) as error:  # closed meanwhile, too
+            lost(error)
+        else:
+            future.add_errback(lost)
+
+    def flush(self, seconds: float) -> None:
+        """See :class:`~checkback.kafka.transport.Transport`."""
+        with contextlib.suppress(KafkaTimeoutError):  # what Kafka does not have by then is tried on
+            self._ops.flush(timeout=seconds)
+
+    def close(self, seconds: float) -> None:
+        """See :class:`~checkback.kafka.transport.Transport`."""
+        close_producer(self._ops, seconds)
+        close_producer(self._halves, seconds)
+
+
+def ask_for_another_producer_id(client: KafkaProducer) -> None:
+    """Have an idempotent producer go on after a record that Kafka did not acknowledge in time.
+
+    kafka-python 3.0 gives up its producer id then, rightly, and never asks for another one, since it takes itself for
+    one that has begun: whatever it is given from then on times out, for ever. No public method helps.
+    """
+    manager: Any = getattr(client, "_transaction_manager", None)
+    if manager is None:  # it is not idempotent
+        return
+    give_up = manager.reset_producer_id
+
+    def give_up_and_begin_again() -> None:
+        with manager._lock:  # noqa: SLF001  (see above)
+            give_up()
+            manager._current_state = TransactionState.UNINITIALIZED  # noqa: SLF001  (see above)
+
+    manager.reset_producer_id = give_up_and_begin_again
+
+
+def close_producer(client: KafkaProducer, seconds: float) -> None:
+    """Write what is waiting, for at most ``seconds``, and end, also when Kafka is away. Never raises KafkaError."""
+    try:
+        client.close(timeout=seconds)
+    except KafkaError:
+        # kafka-python flushes first, and is not closed when that fails; what is left is reported as lost
+        client.flush = _nothing
+        client.close(timeout=0)
+
+
+def _nothing(timeout: float | None = None) -> None:
+    pass
+
+
+def _partitions(client: KafkaProducer, topic: str) -> int:
+    try:
+        return len(client.partitions_for(topic))
+    except (KafkaError, TypeError) as error:
+        raise ConfigurationError(f"Kafka has no topic {topic}. ({error!r})") from error
+
+
+def _send(client: KafkaProducer, record: OutgoingRecord) -> Any:
+    headers = list(record.headers)
+    return client.send(record.topic, record.value, record.key, headers=headers, partition=record.partition)

@@ -1,0 +1,192 @@
+"""Writing with librdkafka: half messages that are waited for, ops that are not, and clients that are replaced."""
+
+import contextlib
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, Generic, Protocol, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from checkback.kafka.transport import Lost, OutgoingRecord, not_acknowledged, not_written
+
+_LOGGER = logging.getLogger(__name__)
+_LONGEST_WAIT_SECONDS = 0.02
+TIMED_OUT = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT})
+
+
+class _Delivery:
+    """A half message on its way."""
+
+    __slots__ = ("_asleep", "done", "error", "offset")
+
+    def __init__(self) -> None:
+        self.done = False
+        self.error: KafkaError | None = None
+        self.offset = -1
+        self._asleep = threading.Lock()  # a bare lock: a Semaphore is Python, and costs as much as all the rest
+        self._asleep.acquire()
+
+    def reported(self, error: KafkaError | None, message: Message) -> None:
+        """Librdkafka's delivery report, from whichever thread polls."""
+        self.error = error
+        if error is None:
+            self.offset = message.offset() or 0
+        self.done = True
+        self.wake()
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether nothing was heard of it in time."""
+        return not self.done or (self.error is not None and self.error.code() in TIMED_OUT)
+
+    def wake(self) -> None:
+        """Let the thread that waits look again."""
+        with contextlib.suppress(RuntimeError):  # woken already
+            self._asleep.release()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait to be woken, for at most ``seconds``."""
+        self._asleep.acquire(timeout=seconds)
+
+
+class HalfWriter:
+    """Writes half messages with one client; all threads of a process may use it.
+
+    librdkafka hands out delivery reports only to a thread that polls. Of the threads that wait, one polls for all;
+    when its own report has come it wakes another. With one thread that is not a change of threads at all.
+    """
+
+    def __init__(self, client: Producer, timeout_ms: int) -> None:
+        self.client = client
+        self._timeout_ms = timeout_ms
+        self._polling = threading.Lock()
+        self._waiting: deque[_Delivery] = deque()
+
+    def write(self, record: OutgoingRecord, timed_out: Callable[["HalfWriter"], None]) -> int:
+        """Write a record, wait until Kafka has it, and return its offset.
+
+        Raises:
+            HalfMessageTimeoutError: Kafka did not acknowledge it in time; it may have it all the same. ``timed_out``
+                has been told.
+            HalfMessageError: it was not written.
+        """
+        delivery = _Delivery()
+        try:
+            _produce(self.client, record, delivery.reported)
+        except (KafkaException, BufferError, ValueError, TypeError) as error:
+            raise not_written(error) from error
+        self._wait(delivery)
+        if delivery.timed_out:
+            timed_out(self)
+            raise not_acknowledged(self._timeout_ms, delivery.error)
+        if delivery.error is not None:
+            raise not_written(delivery.error)
+        return delivery.offset
+
+    def _wait(self, delivery: _Delivery) -> None:
+        # twice: librdkafka reports its own time-out a little after it
+        deadline = monotonic() + 2 * self._timeout_ms / 1000
+        while not delivery.done and monotonic() < deadline:
+            if self._polling.acquire(blocking=False):
+                try:
+                    while not delivery.done and monotonic() < deadline:
+                        self.client.poll(_LONGEST_WAIT_SECONDS)
+                finally:
+                    self._polling.release()
+                    self._wake_another()
+            else:
+                self._waiting.append(delivery)
+                # bounded: the thread that polls may have ended between the two lines above
+                delivery.sleep(_LONGEST_WAIT_SECONDS)
+
+    def _wake_another(self) -> None:
+        while self._waiting:
+            try:
+                other = self._waiting.popleft()
+            except IndexError:  # taken by another thread
+                return
+            if not other.done:
+                other.wake()
+                return
+
+
+class OpWriter:
+    """Writes ops with one client. Only lost ones are reported, to whoever polls."""
+
+    def __init__(self, client: Producer) -> None:
+        self.client = client
+
+    def write(self, record: OutgoingRecord, lost: Lost, timed_out: Callable[["OpWriter"], None]) -> None:
+        """Write a record without waiting. This never raises; ``timed_out`` is told before ``lost``."""
+
+        def reported(error: KafkaError | None, _: Message) -> None:
+            if error is not None and error.code() in TIMED_OUT:
+                timed_out(self)
+            lost(KafkaException(error))
+
+        try:
+            _produce(self.client, record, reported)
+        except (KafkaException, BufferError, ValueError) as error:  # closed meanwhile, too
+            lost(error)
+
+
+class _HasClient(Protocol):
+    client: Producer
+
+
+Writer = TypeVar("Writer", bound=_HasClient)
+
+
+class Renewed(Generic[Writer]):
+    """A writer, and another in its place after a record that Kafka has not acknowledged in time.
+
+    A client may stay behind when a broker has restarted: librdkafka 2.16 has been seen to send nothing for two minutes
+    where new clients were served at once. A new one costs little, and at most one is made in ``pause_seconds``.
+    """
+
+    def __init__(self, make: Callable[[], Writer], pause_seconds: float) -> None:
+        self._make = make
+        self._pause_seconds = pause_seconds
+        self._lock = threading.Lock()
+        self._next = 0.0
+        self.writer = make()
+        self.replaced: list[Writer] = []
+        """What may still write something."""
+
+    @property
+    def writers(self) -> list[Writer]:
+        """All that may have something to write."""
+        with self._lock:
+            return [*self.replaced, self.writer]
+
+    def timed_out(self, writer: Writer) -> None:
+        """Kafka has not acknowledged a record of this one in time."""
+        with self._lock:
+            now = monotonic()
+            if writer is not self.writer or now < self._next:
+                return
+            self._next = now + self._pause_seconds
+            try:
+                self.writer = self._make()
+            except KafkaException as error:  # no more threads, for example: it may do better than none
+                _LOGGER.warning("Kafka acknowledges nothing, and there is no new client: %s", error)
+                return
+            self.replaced.append(writer)
+        _LOGGER.info("Kafka has not acknowledged a record in time: a new client takes the place of the old one.")
+
+    def poll_replaced(self) -> None:
+        """Hear what became of records of those replaced, and drop those that have no more."""
+        for writer in self.writers[:-1]:
+            writer.client.poll(0)
+        with self._lock:
+            before = self.replaced
+            self.replaced = [writer for writer in before if len(writer.client)]
+        del before  # only here, since that may take a while
+
+
+def _produce(client: Producer, record: OutgoingRecord, reported: Any) -> None:
+    headers = list(record.headers)
+    client.produce(record.topic, record.value, record.key, record.partition, reported, headers=headers)  # type: ignore[arg-type] # lists are invariant

@@ -1,0 +1,71 @@
+"""What the producer needs of a Kafka client, and nothing more."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from checkback.exceptions import HalfMessageError, HalfMessageTimeoutError
+from checkback.wire.protocol import Headers
+
+OP_LINGER_MS = 20
+"""Ops wait up to this many ms for others. A request for each would cost the next half message a sixth of its time."""
+
+
+class OutgoingRecord(NamedTuple):
+    """A record for one partition."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+Lost = Callable[[BaseException], None]
+
+
+class Transport(Protocol):
+    """A Kafka client for half messages and ops: acks=all, idempotent. All threads of a process may use one."""
+
+    def partitions(self, half_topic: str, op_topic: str) -> int:
+        """How many partitions both topics have, as far as the clients that write to each know.
+
+        Raises:
+            ConfigurationError: there is no such topic, or Kafka does not say.
+        """
+
+    def missing(self, topics: Sequence[str]) -> list[str]:
+        """Those of these topics that Kafka says it does not have. One that it says nothing of counts as there.
+
+        Raises:
+            KafkaUnreachableError: Kafka does not answer.
+        """
+
+    def write_half(self, record: OutgoingRecord) -> int:
+        """Write a record, wait until Kafka has it, and return its offset.
+
+        Raises:
+            HalfMessageTimeoutError: Kafka did not acknowledge it in time; it may have it all the same.
+            HalfMessageError: it was not written.
+        """
+
+    def write_op(self, record: OutgoingRecord, lost: Lost) -> None:
+        """Write a record without waiting. ``lost`` is called, from any thread, when that fails; this never raises."""
+
+    def flush(self, seconds: float) -> None:
+        """Wait, for at most ``seconds``, until all ops have been written or lost."""
+
+    def close(self, seconds: float) -> None:
+        """Write what is waiting, for at most ``seconds``, and end."""
+
+
+def not_acknowledged(timeout_ms: int, why: object) -> HalfMessageTimeoutError:
+    """What ``write_half`` raises when nothing was heard in time."""
+    return HalfMessageTimeoutError(
+        f"Kafka did not acknowledge the half message within {timeout_ms} ms, so the local transaction was not run. "
+        f"It may be in the log: then the check rolls it back. ({why})"
+    )
+
+
+def not_written(why: object) -> HalfMessageError:
+    """What ``write_half`` raises when Kafka does not have the record."""
+    return HalfMessageError(f"The half message was not written, so the local transaction was not run: {why}")

@@ -1,0 +1,95 @@
+"""Transactions in doubt, for people: what lies in ``cb.status``.
+
+One row for each transaction that was checked at least once and is still undecided. The topic is compacted: reading it
+from its beginning gives them all.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from checkback.exceptions import ProtocolError
+from checkback.wire.json_reading import number_of, read_object, text_of
+from checkback.wire.protocol import MAX_GROUP_BYTES, MAX_ID_BYTES, MAX_TOPIC_BYTES, HalfPosition
+
+_MOST_BYTES = 64
+"""Of a place or an answer; both are shorter."""
+
+
+class InDoubt(NamedTuple):
+    """A transaction that was checked at least once and is still undecided."""
+
+    transaction_id: str
+    """As its producer says; another group's message may say the same."""
+    group: str
+    topic: str
+    half: HalfPosition
+    attempt: int
+    """Which attempt the last check was: 1 for the first."""
+    check_max: int
+    ingested_ms: int
+    """When the job took the half message in, in ms since 1970."""
+    asked_ms: int
+    """When its producers were last asked."""
+    last_answer: str = ""
+    """What came of the check before that: ``unknown``, ``unreachable``; empty when it was the first."""
+    next_check_ms: int = 0
+    """When they are asked again, unless their answer decides it; later, where nobody can be reached. 0: not known."""
+
+
+def in_doubt(value: bytes, time_ms: int) -> InDoubt:
+    """Read a record's value; ``time_ms`` is its time stamp.
+
+    Raises:
+        ValueError, ProtocolError: the job did not write it.
+    """
+    row = {"asked_ms": time_ms, "last_answer": "", "next_check_ms": 0, **read_object(value)}
+    named = "transaction_id" if "transaction_id" in row else "id"  # rows of before 0.1.0 have the latter
+    return InDoubt(
+        transaction_id=text_of(row, named, MAX_ID_BYTES),
+        group=text_of(row, "group", MAX_GROUP_BYTES),
+        topic=text_of(row, "topic", MAX_TOPIC_BYTES),
+        half=HalfPosition.parse(text_of(row, "half", _MOST_BYTES)),
+        attempt=number_of(row, "attempt"),
+        check_max=number_of(row, "check_max"),
+        ingested_ms=number_of(row, "ingested_ms"),
+        asked_ms=number_of(row, "asked_ms"),
+        last_answer=text_of(row, "last_answer", _MOST_BYTES),
+        next_check_ms=number_of(row, "next_check_ms"),
+    )
+
+
+def newest(records: Iterable[Any]) -> dict[HalfPosition, InDoubt]:
+    """The transactions that are in doubt after these records of ``cb.status``, those last checked at the end.
+
+    The topic may have been written to by others, and by earlier versions, whose keys were transaction ids: what does
+    not lie under its own place is passed over.
+    """
+    found: dict[HalfPosition, InDoubt] = {}
+    for record in records:
+        place = place_of(record.key)
+        if place is None:
+            continue
+        found.pop(place, None)
+        row = row_of(place, record.value, record.timestamp)
+        if row is not None:
+            found[place] = row
+    return found
+
+
+def place_of(key: bytes | None) -> HalfPosition | None:
+    """Which half message a record of ``cb.status`` is about; None when the job did not write it."""
+    try:
+        return HalfPosition.parse((key or b"").decode())
+    except (UnicodeDecodeError, ProtocolError):
+        return None
+
+
+def row_of(place: HalfPosition, value: bytes | None, time_ms: int) -> InDoubt | None:
+    """What such a record says; None when the transaction is not in doubt any more, or the job did not write it."""
+    if value is None:
+        return None
+    try:
+        row = in_doubt(value, time_ms)
+    except (ValueError, ProtocolError):
+        return None
+    return row if row.half == place else None

@@ -1,0 +1,110 @@
+"""What Kafka alone says of the job on some topics: who has claimed them, and how far behind it is."""
+
+from collections.abc import Mapping
+from time import monotonic, sleep
+from typing import Any, NamedTuple, Self
+
+from kafka import TopicPartition
+from kafka.admin import OffsetSpec
+from kafka.errors import KafkaError
+
+from checkback.exceptions import KafkaUnreachableError
+from checkback.kafka.reaching import no_kafka
+from checkback.operations.topics import admin_client
+from checkback.wire.job_groups import claim_group, display_group
+from checkback.wire.json_reading import read_object
+from checkback.wire.protocol import Topics
+
+_PATIENT_SECONDS = 5.0
+_PAUSE_SECONDS = 0.1
+
+
+class Claim(NamedTuple):
+    """The run of a job that reads the topics, or that did last: nothing takes a claim back when a job ends."""
+
+    run: str
+    host: str
+    process: int
+    since: str
+    """As people read it."""
+    query_id: str = ""
+    """Names its checkpoint."""
+    job: str = ""
+    """The setting ``job.name``."""
+    page: str = ""
+    """Where it serves its status page; empty: it does not, or does not say."""
+    half_topic_id: str = ""
+    """Kafka's own id of what it reads; empty: not known."""
+
+    def __str__(self) -> str:
+        name = f"job '{self.job}', " if self.job else ""
+        return f"{name}process {self.process} on {self.host}, since {self.since}"
+
+
+def claim_in(metadata: str | None) -> Claim | None:
+    """The claim in an offset's metadata; None when that is something else."""
+    try:
+        said = read_object((metadata or "").rstrip("\0"))  # librdkafka ends it so
+        texts = {name: str(said[name]) for name in ("query_id", "job", "page", "half_topic_id") if name in said}
+        return Claim(str(said["run"]), str(said["host"]), int(said["process"]), str(said["since"]), **texts)
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return None
+
+
+class JobInKafka:
+    """Asks brokers; use it as a context manager.
+
+    Raises:
+        KafkaUnreachableError: no Kafka answers, then or later.
+    """
+
+    def __init__(self, bootstrap_servers: str, topics: Topics, options: Mapping[str, Any] | None = None) -> None:
+        self._topics = topics
+        self._servers = bootstrap_servers
+        self._admin = admin_client(bootstrap_servers, options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._admin.close()
+
+    def claim(self) -> Claim | None:
+        """Who has the topics, or had them last; None when nobody has since they were made."""
+        place = TopicPartition(self._topics.progress, 0)
+        found = self._committed(claim_group(self._topics), [place]).get(place)
+        return None if found is None or found.offset < 0 else claim_in(found.metadata)
+
+    def behind(self) -> int | None:
+        """How many records of half and op topic the job has not read yet, about; None when it does not say."""
+        names = (self._topics.half, self._topics.op)
+        try:
+            described = self._admin.describe_topics(list(names))
+            places = [
+                TopicPartition(topic["name"], one["partition_index"])
+                for topic in described
+                for one in topic["partitions"]
+            ]
+            reached = self._committed(display_group(self._topics), places) if places else {}
+            if not any(one.offset >= 0 for one in reached.values()):
+                return None
+            ends = self._admin.list_partition_offsets(dict.fromkeys(places, OffsetSpec.LATEST))
+            first = self._admin.list_partition_offsets(dict.fromkeys(places, OffsetSpec.EARLIEST))
+        except KafkaError as error:
+            raise self._away(error) from error
+        begun = {place: max(reached[place].offset if place in reached else 0, first[place].offset) for place in places}
+        return sum(max(0, int(ends[place].offset) - int(begun[place])) for place in places)
+
+    def _committed(self, group: str, places: list[TopicPartition]) -> dict[TopicPartition, Any]:
+        until = monotonic() + _PATIENT_SECONDS
+        while True:
+            try:
+                return dict(self._admin.list_group_offsets({group: places}).get(group, {}))
+            except KafkaError as error:
+                # a cluster's first group waits until Kafka has made the topic of all groups' offsets
+                if not error.retriable or monotonic() > until:
+                    raise self._away(error) from error
+                sleep(_PAUSE_SECONDS)
+
+    def _away(self, error: KafkaError) -> KafkaUnreachableError:
+        return no_kafka(self._servers, error, "kafka.bootstrap_servers")

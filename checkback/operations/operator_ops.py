@@ -1,0 +1,80 @@
+"""Writes what operators decide: ops with ``cb-source=operator``."""
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from types import TracebackType
+from typing import Any, Self
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+
+from checkback.exceptions import OperatorError
+from checkback.kafka.kafka_python import SHARED, make_client
+from checkback.kafka.kafka_python.transport import close_producer
+from checkback.wire.protocol import Action, HalfPosition, Source, Topics, op_headers
+
+_AT_ONCE = 1_000
+"""So many are on their way to Kafka before one waits for them: a million take the memory of a thousand."""
+_SECONDS = 30.0
+"""For Kafka to take one."""
+
+Row = tuple[str, str, HalfPosition]
+"""Transaction id, producer group, place of the half message."""
+
+
+class OperatorOps:
+    """Writes ops with ``cb-source=operator``; use it as a context manager.
+
+    The job judges them like all others, in the order of the op topic: one about a message that is decided, or that was
+    never parked, changes nothing and is found in ``cb.rejected``. Written twice, one counts once.
+
+    Raises:
+        ConfigurationError: entered with an option that is wrong, or ours to set.
+        KafkaUnreachableError: entered while no Kafka answers.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, topics: Topics | None = None, options: Mapping[str, Any] | None = None
+    ) -> None:
+        self._topics = topics or Topics()
+        # kafka-python's own is a minute: so long somebody would wait for the word that the op topic is not there
+        self._client = {"bootstrap_servers": bootstrap_servers, "acks": "all", "max_block_ms": int(_SECONDS * 1000)}
+        self._options = dict(options or {})
+        self._producer: Any = None
+
+    def __enter__(self) -> Self:
+        self._producer = make_client(KafkaProducer, self._client, self._options, SHARED)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        # what has not been taken by now was waited for long enough
+        close_producer(self._producer, 0)
+
+    def write(self, rows: Iterable[Row], action: Action, remark: str = "") -> int:
+        """Write one op for each of these half messages, and wait until Kafka has them; how many there were.
+
+        Raises:
+            OperatorError: Kafka did not take one; those before it are written, and some behind it may be.
+        """
+        written = 0
+        rest = iter(rows)
+        while some := list(islice(rest, _AT_ONCE)):
+            for row, sent in [(row, self._send(row, action, remark)) for row in some]:
+                try:
+                    sent.get(_SECONDS)
+                except KafkaError as error:
+                    raise _not_taken(row, action, error) from error
+                written += 1
+        return written
+
+    def _send(self, row: Row, action: Action, remark: str) -> Any:
+        transaction_id, group, half = row
+        headers = op_headers(transaction_id, group, half, action, Source.OPERATOR)
+        try:
+            return self._producer.send(self._topics.op, remark.encode(), headers=headers, partition=half.partition)
+        except (KafkaError, ValueError) as error:  # the latter where there is no such partition
+            raise _not_taken(row, action, error) from error
+
+
+def _not_taken(row: Row, action: Action, error: Exception) -> OperatorError:
+    return OperatorError(f"The {action} of {row[0]} did not reach Kafka; do it again. ({error})")

@@ -1,0 +1,1 @@
+"""Sending half messages and ending transactions."""

@@ -1,0 +1,139 @@
+"""The producer's asyncio face: the same names over the same client, whose waiting is done by threads."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from checkback.exceptions import ProducerClosedError
+from checkback.listener import HalfMessage
+from checkback.producing.producer import Transaction, TransactionProducer
+from checkback.producing.scope import TransactionScope
+from checkback.wire.protocol import Message, TransactionOptions
+
+_THREADS = 32
+
+T = TypeVar("T")
+
+
+class AsyncTransactionProducer:
+    """Wraps a :class:`~checkback.TransactionProducer`, which stays the caller's to close.
+
+    At most ``threads`` half messages are on their way at once. A task that is cancelled while its half message is
+    being written leaves it to the check.
+    """
+
+    def __init__(self, producer: TransactionProducer, *, threads: int = _THREADS) -> None:
+        self.producer = producer
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="checkback-aio")
+
+    async def send(self, message: Message, *, options: TransactionOptions | None = None) -> HalfMessage:
+        """As :meth:`TransactionProducer.send`."""
+        return await self.in_thread(partial(self.producer.send, message, options=options))
+
+    async def send_later(
+        self,
+        message: Message,
+        *,
+        at: datetime | int | None = None,
+        delay: timedelta | float | None = None,
+    ) -> HalfMessage:
+        """As :meth:`TransactionProducer.send_later`."""
+        return await self.in_thread(partial(self.producer.send_later, message, at=at, delay=delay))
+
+    async def prepare(self, message: Message, *, options: TransactionOptions | None = None) -> HalfMessage:
+        """As :meth:`TransactionProducer.prepare`."""
+        return await self.in_thread(partial(self.producer.prepare, message, options=options))
+
+    async def commit(self, message: HalfMessage, remark: str = "") -> None:
+        """As :meth:`TransactionProducer.commit`."""
+        await self.in_thread(self.producer.commit, message, remark)
+
+    async def rollback(self, message: HalfMessage, remark: str = "") -> None:
+        """As :meth:`TransactionProducer.rollback`."""
+        await self.in_thread(self.producer.rollback, message, remark)
+
+    def transaction(self, message: Message, *, options: TransactionOptions | None = None) -> "AsyncTransactionScope":
+        """``async with producer.transaction(message) as transaction: ...``."""
+        return AsyncTransactionScope(self, self.producer.transaction(message, options=options))
+
+    def begin(self, *, options: TransactionOptions | None = None) -> "AsyncTransaction":
+        """``async with producer.begin().add(...).add(...) as transaction: ...``: several messages."""
+        return AsyncTransaction(self, self.producer.begin(options=options))
+
+    async def flush(self, seconds: float = 10.0) -> None:
+        """As :meth:`TransactionProducer.flush`."""
+        await self.in_thread(self.producer.flush, seconds)
+
+    async def close(self) -> None:
+        """Wait for what is under way. The wrapped producer is not closed."""
+        await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run what may wait in one of the producer's threads."""
+        try:
+            under_way = asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *arguments))
+        except RuntimeError as error:  # the threads have been shut down
+            raise ProducerClosedError("This AsyncTransactionProducer is closed: make a new one.") from error
+        return await under_way
+
+
+class AsyncTransactionScope:
+    """As :class:`~checkback.TransactionScope`, for ``async with``."""
+
+    def __init__(self, producer: AsyncTransactionProducer, scope: TransactionScope) -> None:
+        self._producer = producer
+        self._scope = scope
+
+    @property
+    def message(self) -> HalfMessage:
+        """The half message, which Kafka has; raises CheckbackError before entry."""
+        return self._scope.message
+
+    @property
+    def transaction_id(self) -> str:
+        """What the local transaction leaves in the database, so that a check finds it."""
+        return self._scope.transaction_id
+
+    async def __aenter__(self) -> Self:
+        """Write the half message; when that raises, the block does not run."""
+        await self._producer.in_thread(self._scope.__enter__)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> bool:
+        """Write the op; a cancelled task leaves the outcome unknown, as any exception but Rollback does."""
+        return await asyncio.shield(self._producer.in_thread(self._scope.__exit__, kind, error, at))
+
+
+class AsyncTransaction:
+    """Several messages; made by :meth:`AsyncTransactionProducer.begin`."""
+
+    def __init__(self, producer: AsyncTransactionProducer, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self._scope = AsyncTransactionScope(producer, TransactionScope(transaction.prepare, producer.producer.end))
+
+    def add(self, message: Message) -> Self:
+        """Add a message. Nothing is written yet."""
+        self._transaction.add(message)
+        return self
+
+    async def __aenter__(self) -> AsyncTransactionScope:
+        return await self._scope.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> bool:
+        return await self._scope.__aexit__(kind, error, at)

@@ -1,0 +1,401 @@
+"""The transactional producer: half message, local transaction, op."""
+
+import contextlib
+import logging
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial, wraps
+from time import monotonic, time_ns
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from checkback.exceptions import ConfigurationError, ProducerClosedError, ProtocolError
+from checkback.forking import belongs_to_parent, in_child_of
+from checkback.kafka.connecting import TransportName, connect
+from checkback.kafka.transport import OutgoingRecord, Transport
+from checkback.listener import HalfMessage, LocalTransactionState, TransactionListener, TransactionSendResult
+from checkback.producing.arguments import deliver_at_ms_of, message_of, messages_of, options_of
+from checkback.producing.real_topics import MissingTopic, RealTopics
+from checkback.producing.scope import Rollback, TransactionScope
+from checkback.wire.limits import MAX_REMARK_BYTES, refuse_several_too_large, refuse_too_large
+from checkback.wire.message_json import pack
+from checkback.wire.protocol import (
+    Action,
+    HalfPosition,
+    Headers,
+    Message,
+    Source,
+    Topics,
+    TransactionOptions,
+    decided,
+    half_headers,
+    lawful_group,
+    op_headers,
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_LOGGER = logging.getLogger(__name__)
+
+_RUN_LENGTH = 64
+"""Half messages in a row to one partition, so that concurrent ones share a request."""
+_ASK_SECONDS = 60.0
+_LOOK_SECONDS = 2.0
+"""For a warning of a missing topic, when a process ends right after its first message."""
+
+
+class TransactionProducer:
+    """Sends messages that appear if, and only if, a local transaction commits.
+
+    One instance serves all threads of a process. ``send_in_transaction`` does everything; ``prepare`` followed by
+    ``commit`` or ``rollback`` are the same steps one by one. When the process dies between two of them, the job
+    asks the check endpoint of the producer group (:class:`checkback.CheckEndpoint`).
+
+    Args:
+        bootstrap_servers: Kafka's ``host:port``, several with commas.
+        group: the producer group: all processes that can answer for one another's transactions.
+        listener: runs and checks local transactions; needed by ``send_in_transaction`` only.
+        topics: Checkback's topics, when the job runs under another prefix than ``cb.``.
+        half_timeout_ms: how long to wait for Kafka to acknowledge a half message; 100 ms to an hour.
+        transport: the Kafka client to use; ``"confluent-kafka"`` is faster and needs the extra ``fast``. Or an
+            object of your own, a :class:`~checkback.kafka.transport.Transport`, which is the producer's from then on.
+        kafka_options: further settings of that client (security and the like), under its own names.
+        missing_topic: what to do when Kafka does not have a message's topic: ``"warn"`` in the log, once for each
+            topic; ``"refuse"`` the message with :class:`~checkback.exceptions.MissingTopicError`, before anything is
+            written; or ``"ignore"``.
+
+    Raises:
+        ConfigurationError: Kafka does not answer, or the half or op topic is missing.
+    """
+
+    def __init__(  # noqa: PLR0913  (but for the first three by their names)
+        self,
+        bootstrap_servers: str,
+        group: str,
+        listener: TransactionListener | None = None,
+        *,
+        topics: Topics | None = None,
+        half_timeout_ms: int = 10_000,
+        transport: TransportName | Transport | str = TransportName.KAFKA_PYTHON,
+        kafka_options: Mapping[str, Any] | None = None,
+        missing_topic: MissingTopic | str = MissingTopic.WARN,
+    ) -> None:
+        lawful_group(group)
+        self.group = group
+        self.topics = topics or Topics()
+        if not isinstance(self.topics, Topics):
+            raise ConfigurationError(f"topics are checkback.Topics, not {type(topics).__name__}.")
+        if listener is not None and not hasattr(listener, "execute_local_transaction"):
+            raise ConfigurationError("A listener has execute_local_transaction and check_local_transaction.")
+        self._listener = listener
+        self._closed = False
+        self._process = os.getpid()
+        if kafka_options and not isinstance(transport, str):
+            raise ConfigurationError("kafka_options are for a transport that is named: set up your own one yourself.")
+        self._real_topics = RealTopics(self._missing, missing_topic, self.topics)
+        self._transport = (
+            connect(transport, bootstrap_servers, half_timeout_ms, kafka_options or {})
+            if isinstance(transport, str)
+            else transport
+        )
+        try:
+            self._partition_run = _PartitionRun(partial(self._transport.partitions, self.topics.half, self.topics.op))
+        except ConfigurationError as error:
+            self.close(seconds=1)
+            raise ConfigurationError(f"{error} Run 'checkback topics create' first.") from error
+
+    def send_in_transaction(
+        self, message: Message, *, arg: Any = None, options: TransactionOptions | None = None
+    ) -> TransactionSendResult:
+        """Send a message with a local transaction.
+
+        1. Write the half message, and wait until Kafka has it (acks=all).
+        2. Run the listener's local transaction. An exception makes its outcome *unknown*.
+        3. Write the op, without waiting: if it is lost, the check finds out.
+
+        Args:
+            message: what consumers will get.
+            arg: handed to ``execute_local_transaction``.
+            options: check immunity, check max, time of delivery.
+
+        Raises:
+            HalfMessageError: the half message was not written; the local transaction was not run.
+            ProtocolError: an argument breaks the protocol; nothing was written.
+            ProducerClosedError: after ``close()``.
+        """
+        self._the_listener()
+        return self._run(self.prepare(message, options=options), arg)  # 1
+
+    def begin(self, *, options: TransactionOptions | None = None) -> "Transaction":
+        """Begin a transaction of several messages: ``begin().add(...).add(...).send(arg=...)``.
+
+        There is one local transaction and one decision: all of them are delivered, or none.
+        """
+        self._refuse_when_closed()
+        return Transaction(self, options)
+
+    def send_several_in_transaction(
+        self, messages: Sequence[Message], *, arg: Any = None, options: TransactionOptions | None = None
+    ) -> TransactionSendResult:
+        """As ``send_in_transaction``, for several messages that are delivered together or not at all."""
+        self._the_listener()
+        return self._run(self.prepare_several(messages, options=options), arg)
+
+    def transaction(self, message: Message, *, options: TransactionOptions | None = None) -> TransactionScope:
+        """A transaction around a block: ``with producer.transaction(message) as transaction: ...``.
+
+        The half message is written on entry; see :class:`~checkback.TransactionScope` for how it ends. Arguments and
+        errors as in ``send_in_transaction``; no listener is needed.
+        """
+        return TransactionScope(partial(self.prepare, message, options=options), self.end)
+
+    def transactional(
+        self, describe: Callable[P, Message | Sequence[Message]]
+    ) -> Callable[[Callable[Concatenate[TransactionScope, P], R]], Callable[P, R | None]]:
+        """Decorate a function that is a local transaction, and gets the :class:`TransactionScope` first.
+
+        ``describe``, called with the same arguments, gives the message or the messages. The decorated function
+        returns None when :class:`~checkback.Rollback` was raised.
+        """
+
+        def decorate(function: Callable[Concatenate[TransactionScope, P], R]) -> Callable[P, R | None]:
+            @wraps(function)
+            def run(*args: P.args, **kwargs: P.kwargs) -> R | None:
+                described = describe(*args, **kwargs)
+                prepare = (
+                    partial(self.prepare, described)
+                    if isinstance(described, Message)
+                    else partial(self.prepare_several, described)
+                )
+                with TransactionScope(prepare, self.end) as scope:
+                    return function(scope, *args, **kwargs)
+                return None
+
+            return run
+
+        return decorate
+
+    def send(self, message: Message, *, options: TransactionOptions | None = None) -> HalfMessage:
+        """Send a message that has no local transaction: delivered once, now or at ``options.deliver_at_ms``.
+
+        One record instead of two, and never checked. Returns when Kafka has it.
+
+        Raises:
+            HalfMessageError: Kafka did not acknowledge it. After a time-out it may have it all the same: sent again,
+                it may be delivered twice, with another id.
+            ProtocolError, ProducerClosedError: as in ``send_in_transaction``.
+        """
+        self._refuse_when_closed()
+        return self._written(message, options, decided)
+
+    def send_later(
+        self,
+        message: Message,
+        *,
+        at: datetime | int | None = None,
+        delay: timedelta | float | None = None,
+    ) -> HalfMessage:
+        """As :meth:`send`, delivered at a time or after a while, by the job's clock; at most ``delay_max`` ahead (7 d).
+
+        Args:
+            message: what consumers will get.
+            at: a datetime with a time zone, or ms since 1970. One that is over means now.
+            delay: instead of ``at``: a timedelta, or seconds, from this machine's now on.
+        """
+        deliver_at_ms = deliver_at_ms_of(at, delay, time_ns() // 1_000_000)
+        return self.send(message, options=TransactionOptions(deliver_at_ms=deliver_at_ms))
+
+    def prepare(self, message: Message, *, options: TransactionOptions | None = None) -> HalfMessage:
+        """Write a half message and wait until Kafka has it. Arguments and errors as in ``send_in_transaction``."""
+        self._refuse_when_closed()
+        return self._written(message, options)
+
+    def _written(
+        self,
+        message: Message,
+        options: TransactionOptions | None,
+        marked: Callable[[Headers], Headers] = tuple,
+    ) -> HalfMessage:
+        topic, value, key, headers, partition = message_of(message)
+        transaction_id = _new_transaction_id()
+        given = options_of(options)
+        wire = half_headers(transaction_id, self.group, topic, headers, partition=partition, options=given)
+        self._real_topics.look([topic])
+        half = self._write_half(value, key, marked(wire))
+        return HalfMessage(transaction_id, topic, value, key, headers, half)
+
+    def prepare_several(self, messages: Sequence[Message], *, options: TransactionOptions | None = None) -> HalfMessage:
+        """Write several messages as one half message, and wait until Kafka has it.
+
+        All of them together must fit into a record of the half topic, and into 16 MiB. Errors as in
+        ``send_in_transaction``.
+        """
+        self._refuse_when_closed()
+        messages = messages_of(messages)
+        transaction_id = _new_transaction_id()
+        value = pack(messages)
+        refuse_several_too_large(messages)
+        topic = messages[0].topic
+        wire = half_headers(transaction_id, self.group, topic, options=options_of(options), messages=len(messages))
+        self._real_topics.look([message.topic for message in messages])
+        half = self._write_half(value, None, wire)
+        return HalfMessage(transaction_id, topic, None, None, (), half, messages)
+
+    def _write_half(self, value: bytes | None, key: bytes | None, wire: Headers) -> HalfPosition:
+        refuse_too_large(value, key, wire)
+        partition = self._partition_run.next_partition()
+        record = OutgoingRecord(self.topics.half, partition, key, value, wire)
+        half = HalfPosition(partition, self._transport.write_half(record))
+        self._partition_run.look()  # Kafka has just answered: it will again
+        return half
+
+    def commit(self, message: HalfMessage, remark: str = "") -> None:
+        """Say that the local transaction has committed: the message will be delivered. Does not wait."""
+        self._refuse_when_closed()
+        self._end(message, Action.COMMIT, remark)
+
+    def rollback(self, message: HalfMessage, remark: str = "") -> None:
+        """Say that the local transaction has not happened: nobody will see the message. Does not wait."""
+        self._refuse_when_closed()
+        self._end(message, Action.ROLLBACK, remark)
+
+    def end(self, message: HalfMessage, error: BaseException | None) -> None:
+        """End a transaction as the code that ran it ended: see :class:`~checkback.TransactionScope`. Does not wait."""
+        if error is None:
+            self._end(message, Action.COMMIT, "")
+        elif isinstance(error, Rollback):
+            self._end(message, Action.ROLLBACK, str(error))
+        else:
+            self._end(message, Action.UNKNOWN, f"the transaction's code raised {error!r}")
+
+    def flush(self, seconds: float = 10.0) -> None:
+        """Wait until Kafka has all ops written so far."""
+        if not in_child_of(self._process):
+            self._transport.flush(seconds)
+
+    def close(self, seconds: float = 10.0) -> None:
+        """Write what is waiting, for at most ``seconds``, and end. Harmless when called again, or in a forked child."""
+        if not self._closed and not in_child_of(self._process):
+            self._closed = True
+            self._real_topics.wait(min(seconds, _LOOK_SECONDS))
+            self._transport.close(seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _run(self, message: HalfMessage, arg: Any) -> TransactionSendResult:
+        remark = ""
+        try:
+            state = LocalTransactionState(self._the_listener().execute_local_transaction(message, arg))  # 2
+        except Exception as error:  # whatever the application raises, the database may have committed
+            state, remark = LocalTransactionState.UNKNOWN, f"execute_local_transaction raised {error!r}"
+            _LOGGER.exception("The local transaction of %s raised: its outcome is unknown", message.transaction_id)
+        self._end(message, Action(state), remark)  # 3
+        return TransactionSendResult(message.transaction_id, state, message.half, remark)
+
+    def _end(self, message: HalfMessage, action: Action, remark: str) -> None:
+        if not isinstance(message, HalfMessage):
+            raise ProtocolError(f"A half message is what prepare() gives, not {type(message).__name__}.")
+        if in_child_of(self._process):  # a child that leaves a block: the decision is its parent's
+            return
+        headers = op_headers(message.transaction_id, self.group, message.half, action, Source.PRODUCER)
+        # the local transaction is over: whatever a remark is, it must not keep the op from being written
+        content = str(remark).encode(errors="replace")[:MAX_REMARK_BYTES].decode(errors="ignore").encode()
+        # On the half message's partition number: that is where the query looks, and what orders ops of a half.
+        record = OutgoingRecord(self.topics.op, message.half.partition, None, content, headers)
+        self._transport.write_op(record, partial(_report_lost_op, message, action))
+
+    def _missing(self, topics: Sequence[str]) -> list[str]:
+        return self._transport.missing(topics)
+
+    def _the_listener(self) -> TransactionListener:
+        if self._listener is None:
+            raise ConfigurationError("send_in_transaction needs a listener: give one to TransactionProducer().")
+        return self._listener
+
+    def _refuse_when_closed(self) -> None:
+        if in_child_of(self._process):
+            raise ProducerClosedError(belongs_to_parent("TransactionProducer"))
+        if self._closed:
+            raise ProducerClosedError("This TransactionProducer is closed: make a new one.")
+
+
+class Transaction:
+    """Several messages, to several topics, that one local transaction decides; made by ``TransactionProducer.begin``.
+
+    Messages of one topic and one key are delivered in the order in which they were added.
+    """
+
+    def __init__(self, producer: TransactionProducer, options: TransactionOptions | None = None) -> None:
+        self._producer = producer
+        self._options = options
+        self._messages: list[Message] = []
+        self._scope: TransactionScope | None = None
+
+    def add(self, message: Message) -> Self:
+        """Add a message. Nothing is written yet."""
+        self._messages.append(message_of(message))
+        return self
+
+    def __enter__(self) -> TransactionScope:
+        """Write the half message; the block is the local transaction."""
+        if self._scope is not None:
+            raise ProtocolError("This transaction has been begun before: begin() makes a new one.")
+        self._scope = TransactionScope(self.prepare, self._producer.end)
+        return self._scope.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
+        if self._scope is None:
+            raise ProtocolError("This transaction has not been begun.")
+        return self._scope.__exit__(kind, error, at)
+
+    def prepare(self) -> HalfMessage:
+        """Write the half message; ``producer.commit`` or ``producer.rollback`` ends the transaction."""
+        return self._producer.prepare_several(self._messages, options=self._options)
+
+    def send(self, *, arg: Any = None) -> TransactionSendResult:
+        """Write the half message, run the listener's local transaction, write the op."""
+        return self._producer.send_several_in_transaction(self._messages, arg=arg, options=self._options)
+
+
+class _PartitionRun:
+    """Chooses half partitions: runs of one partition, so that batches fill, and all partitions in turn.
+
+    ``ask`` says how many there are; it is asked again once a minute, since topics may be grown.
+    """
+
+    def __init__(self, ask: Callable[[], int], clock: Callable[[], float] = monotonic) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._partitions = ask()
+        self._ask_at = clock() + _ASK_SECONDS
+        self._count = random.randrange(self._partitions) * _RUN_LENGTH  # noqa: S311  (spreads load, hides nothing)
+
+    def look(self) -> None:
+        """Ask when it is time. Without an answer what is known stays."""
+        if self._clock() >= self._ask_at:
+            self._ask_at = self._clock() + _ASK_SECONDS
+            with contextlib.suppress(ConfigurationError):
+                self._partitions = self._ask()
+
+    def next_partition(self) -> int:
+        # A race between threads costs nothing but an uneven run.
+        self._count += 1
+        return self._count // _RUN_LENGTH % self._partitions
+
+
+def _new_transaction_id() -> str:
+    return os.urandom(16).hex()  # as unique as a UUID, for a quarter of its time
+
+
+def _report_lost_op(message: HalfMessage, action: Action, error: BaseException) -> None:
+    _LOGGER.warning(
+        "The %s of transaction %s did not reach Kafka (%r); the check will repair it",
+        *(action, message.transaction_id, error),
+    )

@@ -1,0 +1,406 @@
+"""The inbox: a table of the messages that a consumer's database has, so that each has its effect once.
+
+The handler's own database transaction writes the message's id beside its effect; the same message again finds it there
+and is passed over. Needs the extra ``sql`` (SQLAlchemy), and is therefore not in ``import checkback``: ``from
+checkback.sql.inbox import SqlInbox``. What it makes of "at least once" is in ``docs/delivery.md``.
+"""
+
+import functools
+import inspect
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    DateTime,
+    Engine,
+    Index,
+    MetaData,
+    String,
+    Table,
+    delete,
+    select,
+    tuple_,
+)
+from sqlalchemy import inspect as look_at
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session, scoped_session
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from checkback.consumer.listener import ConsumeResult
+from checkback.consumer.metrics import Figures
+from checkback.exceptions import ConfigurationError
+from checkback.sql.database import INSERTS, refuse_autocommit
+from checkback.sql.handler_session import HandlerSession
+from checkback.wire.message_id import MAX_BYTES, MessageId, identified
+from checkback.wire.protocol import MAX_GROUP_BYTES
+
+if TYPE_CHECKING:  # importing it needs greenlet, which applications without asyncio do not have
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
+
+    AnyEngine = Engine | AsyncEngine
+    AsyncWork = AsyncConnection | AsyncSession
+
+Work = Connection | Session | scoped_session[Session]
+M = TypeVar("M")
+
+_WORK = (Connection, Session, scoped_session)
+_AHEAD_SECONDS = 3_600
+"""That a producer's clock may be ahead, as Kafka does (``message.timestamp.after.max.ms``)."""
+
+
+class SqlInbox:
+    """Remembers which messages a consumer group's handlers have dealt with, in the database in which they do.
+
+    A row (group, message id) is written in the handler's own database transaction. So a message's effect and the
+    memory of it are committed together or not at all, whatever process dies when; a message that comes again, after a
+    crash, a rebalance or a producer's mistake, is passed over and counted. What the id is, says
+    :func:`checkback.wire.message_id.message_id`. One instance serves all threads.
+
+    Only what the database transaction does happens once. An e-mail that the handler sends may go out twice.
+
+    Args:
+        engine: of PostgreSQL or SQLite; :meth:`create`, :meth:`prune` and :meth:`handler` take connections of it. An
+            ``AsyncEngine`` has ``create_async``, ``prune_async``, and coroutines as handlers.
+        group: the consumer group. Several may share a table: each has an effect of its own.
+        table: the table's name.
+        metadata: of the application's own tables, where Alembic is to find this one, too.
+
+    Raises:
+        ConfigurationError: the database is another one, or this cannot be a consumer group.
+    """
+
+    def __init__(
+        self,
+        engine: "AnyEngine",
+        group: str,
+        *,
+        table: str = "checkback_inbox",
+        metadata: MetaData | None = None,
+    ) -> None:
+        if engine.dialect.name not in INSERTS:
+            raise ConfigurationError(
+                f"The inbox works on {' and '.join(INSERTS)}, not on {engine.dialect.name}: give the handler's own "
+                "table a unique column with the message's id."
+            )
+        if not 0 < len(group.encode()) <= MAX_GROUP_BYTES or "\0" in group:
+            raise ConfigurationError(f"A group's name has 1 to {MAX_GROUP_BYTES} bytes; {group!r:.80} does not fit.")
+        self._engine = engine
+        self._group = group
+        self._counting = threading.Lock()
+        self._passed_over = 0
+        self.table = Table(
+            table,
+            MetaData() if metadata is None else metadata,
+            Column("consumer_group", String(MAX_GROUP_BYTES), primary_key=True),
+            Column("message_id", String(MAX_BYTES), primary_key=True),
+            Column("received_at", DateTime(timezone=True), nullable=False),
+        )
+        self._by_age = Index(f"{table}_by_age", self.table.c.consumer_group, self.table.c.received_at)
+
+    @property
+    def passed_over(self) -> int:
+        """How many messages this process has passed over, since their effect was there."""
+        return self._passed_over
+
+    def figures(self) -> Figures:
+        """The same with the group, for :func:`checkback.consumer.collector_of`."""
+        return Figures(self._group, passed_over=self._passed_over)
+
+    def ddl(self) -> str:
+        """The statements that make the table, for a migration; :meth:`create` runs them."""
+        made = (CreateTable(self.table, if_not_exists=True), CreateIndex(self._by_age, if_not_exists=True))
+        return "".join(f"{str(one.compile(dialect=self._engine.dialect)).strip()};\n" for one in made)
+
+    def create(self) -> None:
+        """Make the table unless it is there. Several processes may do so at once."""
+        engine = self._sync_engine("create_async")
+        try:
+            with engine.begin() as connection:
+                self._create(connection)
+        except DBAPIError:
+            # PostgreSQL's IF NOT EXISTS fails when another process makes the table at the same moment.
+            if not look_at(engine).has_table(self.table.name):
+                raise
+
+    async def create_async(self) -> None:
+        """Likewise, with an ``AsyncEngine``."""
+        engine = self._async_engine("create")
+        try:
+            async with engine.begin() as connection:
+                await connection.run_sync(self._create)
+        except DBAPIError:
+            async with engine.connect() as connection:
+                if not await connection.run_sync(lambda sync: look_at(sync).has_table(self.table.name)):
+                    raise
+
+    @overload
+    def once(self, connection: Work, message: Any) -> AbstractContextManager[bool]: ...
+    @overload
+    def once(self, connection: "AsyncWork", message: Any) -> AbstractAsyncContextManager[bool]: ...
+    def once(
+        self, connection: "Work | AsyncWork", message: Any
+    ) -> AbstractContextManager[bool] | AbstractAsyncContextManager[bool]:
+        """Note in the caller's database transaction that a message is dealt with; whether that is new.
+
+        ::
+
+            with Session(engine) as session, session.begin(), inbox.once(session, message) as first:
+                if first:
+                    session.add(...)
+
+        1. Writes the row. While another transaction has written the same row and is still running, PostgreSQL waits for
+           its end: its commit makes this one no first, its rollback leaves this one the first.
+        2. Runs the block. An error in it rolls the whole database transaction back, also when somebody handles the
+           error before it reaches the transaction's own block: row and effect are gone together.
+        3. What is committed, the caller decides. A listener that says *later* must not commit: raise instead, or the
+           message passes for done when it comes again.
+
+        Call it first in the database transaction: SQLite lets none write that has read what is no longer the newest.
+        Under PostgreSQL's REPEATABLE READ and SERIALIZABLE a row that another transaction has committed meanwhile is a
+        serialization failure (SQLSTATE 40001); the message comes again, and is passed over.
+
+        Args:
+            connection: in whose transaction the handler works; of asyncio it is ``async with``.
+            message: as the consumer got it, or its id as text.
+
+        Raises:
+            ConfigurationError: the connection commits each statement by itself; nothing was written.
+            TypeError: this is not a message.
+        """
+        if isinstance(connection, _WORK):
+            return self._once(connection, message)
+        return self._once_async(connection, message)
+
+    @overload
+    def once_each(self, connection: Work, messages: Sequence[M]) -> AbstractContextManager[list[M]]: ...
+    @overload
+    def once_each(self, connection: "AsyncWork", messages: Sequence[M]) -> AbstractAsyncContextManager[list[M]]: ...
+    def once_each(
+        self, connection: "Work | AsyncWork", messages: Sequence[M]
+    ) -> AbstractContextManager[list[M]] | AbstractAsyncContextManager[list[M]]:
+        """Likewise for several messages with one statement; gives those that are new, in their order, each once."""
+        if isinstance(connection, _WORK):
+            return self._each(connection, messages)
+        return self._each_async(connection, messages)
+
+    @overload
+    def handler(
+        self, handle: Callable[["AsyncSession", M], Awaitable[ConsumeResult | None]]
+    ) -> Callable[[M], Awaitable[ConsumeResult]]: ...
+    @overload
+    def handler(self, handle: Callable[[Session, M], ConsumeResult | None]) -> Callable[[M], ConsumeResult]: ...
+    def handler(self, handle: Callable[[Any, M], Any]) -> Callable[[M], Any]:
+        """Make a listener of a function that gets a session and a message, and works in the session's transaction.
+
+        ::
+
+            @inbox.handler
+            def give_points(session, message):
+                session.execute(...)
+
+        The transaction is the listener's: rolled back when the function raises or returns *later*, committed
+        otherwise, which is *success*. A message that is in already does not reach the function, and is *success*. With
+        an ``AsyncEngine`` the function is a coroutine and gets an ``AsyncSession``; the listener is a coroutine, too.
+        The listener raises TypeError, and nothing is committed, when the function returns anything else than a
+        :class:`ConsumeResult` or None: a generator or a coroutine would be a function that never ran. ``commit()``
+        inside the function raises ConfigurationError: what came before it would be kept with the memory of the message,
+        and what comes after it never be done if the function failed. Savepoints and ``rollback()`` are allowed; what
+        the function does after a ``rollback()`` has its effect once as well.
+
+        Raises:
+            ConfigurationError: a coroutine with an engine that is none of asyncio's, or the other way round.
+        """
+        if inspect.iscoroutinefunction(handle):
+            return self._async_handler(handle)
+        engine = self._sync_engine("an 'async def'")
+
+        @functools.wraps(handle)
+        def handled(message: M) -> ConsumeResult:
+            with HandlerSession(engine) as session, self._once(session, message) as first:
+                if first:
+                    with session.given_away():
+                        later = _is_later(handle(session, message))
+                    if later:
+                        return ConsumeResult.LATER
+                    self._take_again(session, message)
+                session.commit()
+                return ConsumeResult.SUCCESS
+
+        return handled
+
+    def prune(self, older_than: timedelta, *, batch: int = 1_000) -> int:
+        """Delete this group's rows of that age; returns their number. Nothing else ever deletes one.
+
+        Each ``batch`` rows are a transaction of their own, so that it holds up nobody for long; several processes may
+        prune at once. A message that comes again after its row was deleted has its effect again. So ``older_than`` must
+        be longer than anything may bring a message back: the retention of the topic, where groups are rolled back by
+        hand, and of ``cb.half`` (12 days), from which a job on a new checkpoint delivers again. Ages are by the clocks
+        of the processes that receive and prune.
+
+        Raises:
+            ConfigurationError: ``older_than`` or ``batch`` is not above zero.
+        """
+        engine = self._sync_engine("prune_async")
+        aged = _aged(older_than, batch)
+        pruned, deleted = 0, batch
+        while deleted == batch:
+            with engine.begin() as connection:
+                deleted = self._prune_batch(connection, aged, batch)
+            pruned += deleted
+        return pruned
+
+    async def prune_async(self, older_than: timedelta, *, batch: int = 1_000) -> int:
+        """Likewise, with an ``AsyncEngine``."""
+        engine = self._async_engine("prune")
+        aged = _aged(older_than, batch)
+        pruned, deleted = 0, batch
+        while deleted == batch:
+            async with engine.begin() as connection:
+                deleted = await connection.run_sync(self._prune_batch, aged, batch)
+            pruned += deleted
+        return pruned
+
+    @contextmanager
+    def _once(self, connection: Work, message: Any) -> Iterator[bool]:
+        with self._each(connection, [message]) as new:
+            yield bool(new)
+
+    @asynccontextmanager
+    async def _once_async(self, connection: "AsyncWork", message: Any) -> AsyncIterator[bool]:
+        async with self._each_async(connection, [message]) as new:
+            yield bool(new)
+
+    @contextmanager
+    def _each(self, connection: Work, messages: Sequence[M]) -> Iterator[list[M]]:
+        try:
+            yield self._take(connection, messages)
+        except BaseException:
+            connection.rollback()
+            raise
+
+    @asynccontextmanager
+    async def _each_async(self, connection: "AsyncWork", messages: Sequence[M]) -> AsyncIterator[list[M]]:
+        try:
+            yield await connection.run_sync(self._take, messages)
+        except BaseException:
+            await connection.rollback()
+            raise
+
+    def _take(self, connection: Work, messages: Sequence[M]) -> list[M]:
+        """Those of the messages that were not in, and are now."""
+        if not isinstance(connection, Connection):
+            connection = connection.connection()
+        refuse_autocommit(connection, "the handler's transaction")
+        named: dict[str, M] = {}
+        found: list[MessageId] = []
+        for message in messages:
+            one = identified(message)
+            if named.setdefault(one.id, message) is message:
+                found.append(one)
+        if not named:
+            return []
+        now = datetime.now(UTC)
+        # in one order: two transactions that wait for each other's rows would be a deadlock
+        rows = [{"consumer_group": self._group, "message_id": name, "received_at": now} for name in sorted(named)]
+        insert = INSERTS[connection.dialect.name](self.table).values(rows).on_conflict_do_nothing()
+        new = set(connection.scalars(insert.returning(self.table.c.message_id)))
+        new -= self._known_by_place(connection, [one for one in found if one.place and one.id in new])
+        with self._counting:
+            self._passed_over += len(messages) - len(new)
+        return [message for name, message in named.items() if name in new]
+
+    def _known_by_place(self, connection: Connection, found: Sequence[MessageId]) -> set[str]:
+        """Those that are in by their places alone, as before 0.1.0; not what was written after such a row was."""
+        if not found:
+            return set()
+        columns = self.table.c
+        rows = select(columns.message_id, columns.received_at).where(
+            columns.consumer_group == self._group, columns.message_id.in_([one.place for one in found])
+        )
+        # SQLite has no time zones
+        received = {row[0]: row[1].replace(tzinfo=row[1].tzinfo or UTC) for row in connection.execute(rows)}
+        return {
+            one.id
+            for one in found
+            if one.place in received and one.written_ms / 1000 <= received[one.place].timestamp() + _AHEAD_SECONDS
+        }
+
+    def _async_handler(
+        self, handle: Callable[["AsyncSession", M], Awaitable[Any]]
+    ) -> Callable[[M], Awaitable[ConsumeResult]]:
+        from sqlalchemy.ext.asyncio import AsyncSession  # noqa: PLC0415  (it needs greenlet)
+
+        engine = self._async_engine("a plain 'def'")
+
+        @functools.wraps(handle)
+        async def handled(message: M) -> ConsumeResult:
+            async with (
+                AsyncSession(engine, sync_session_class=HandlerSession) as session,
+                self._once_async(session, message) as first,
+            ):
+                if first:
+                    guarded: Any = session.sync_session
+                    with guarded.given_away():
+                        later = _is_later(await handle(session, message))
+                    if later:
+                        return ConsumeResult.LATER
+                    await session.run_sync(self._take_again, message)
+                await session.commit()
+                return ConsumeResult.SUCCESS
+
+        return handled
+
+    def _take_again(self, session: Any, message: Any) -> None:
+        """Where the handler has rolled back, the note of the message is gone: write it beside what was done since."""
+        if session.was_rolled_back and not self._take(session, [message]):
+            session.rollback()  # another process has done it meanwhile
+
+    def _create(self, connection: Connection) -> None:
+        connection.execute(CreateTable(self.table, if_not_exists=True))
+        connection.execute(CreateIndex(self._by_age, if_not_exists=True))
+
+    def _prune_batch(self, connection: Connection, aged: datetime, batch: int) -> int:
+        key = (self.table.c.consumer_group, self.table.c.message_id)
+        ours = (self.table.c.consumer_group == self._group, self.table.c.received_at < aged)
+        # PostgreSQL: those that another process is pruning are left to it
+        chosen = select(*key).where(*ours).limit(batch).with_for_update(skip_locked=True)
+        return connection.execute(delete(self.table).where(tuple_(*key).in_(chosen))).rowcount
+
+    def _sync_engine(self, instead: str) -> Engine:
+        if not isinstance(self._engine, Engine):
+            raise ConfigurationError(f"The inbox was given an AsyncEngine: use {instead}.")
+        return self._engine
+
+    def _async_engine(self, instead: str) -> "AsyncEngine":
+        if isinstance(self._engine, Engine):
+            raise ConfigurationError(f"The inbox was given an Engine that is not asyncio's: use {instead}.")
+        return self._engine
+
+
+def _is_later(result: object) -> bool:
+    """Whether the transaction must not commit; TypeError for what is not an answer, so that it is rolled back."""
+    if result is None or isinstance(result, ConsumeResult):
+        return result is ConsumeResult.LATER
+    returned = f"{result!r:.80}"
+    if inspect.iscoroutine(result):
+        result.close()
+        returned = "a coroutine (only an 'async def' itself, with an AsyncEngine, is awaited)"
+    raise TypeError(f"The handler returned {returned}; it must return a ConsumeResult or None.")
+
+
+def _aged(older_than: timedelta, batch: int) -> datetime:
+    if older_than <= timedelta(0):
+        raise ConfigurationError(f"older_than is {older_than}, must be longer than a message may come again.")
+    if batch < 1:
+        raise ConfigurationError(f"batch is {batch}, must be at least 1.")
+    return datetime.now(UTC) - older_than

@@ -1,0 +1,1 @@
+"""What is written into Kafka and over HTTP: names, headers, sizes, signatures. No I/O."""

@@ -1,0 +1,27 @@
+"""Names of the consumer groups in which the job keeps what others may read."""
+
+from checkback.wire.protocol import Topics
+
+GROUPS = "checkback-"
+"""How groups begin that are the job's own."""
+
+
+def claim_group(topics: Topics) -> str:
+    """The group whose offset of partition 0 of ``cb.progress`` has the claim in its metadata."""
+    # a job's name has no colon: no claim of an earlier version is in this group
+    return f"{GROUPS}claim:{topics.prefix}"
+
+
+def display_group(topics: Topics) -> str:
+    """The group in which the job says how far it has read, for people and tools only."""
+    return f"{topics.prefix}job"
+
+
+def own_groups(topics: Topics) -> tuple[str, ...]:
+    """Those of the job and its check services that have names of their own; others are named after a checkpoint."""
+    return claim_group(topics), f"{topics.prefix}checkers", display_group(topics), topics.later
+
+
+def is_own(group: str, topics: Topics) -> bool:
+    """Whether a consumer group is the job's, a check service's or a producer's, as far as its name tells."""
+    return group.startswith(GROUPS) or group in own_groups(topics)

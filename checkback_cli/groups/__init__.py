@@ -1,0 +1,1 @@
+"""Commands about producer groups, consumer groups, their offsets and dead letters."""

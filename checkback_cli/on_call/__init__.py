@@ -1,0 +1,1 @@
+"""Commands for whoever is on call: what is stuck, why, and ending it."""

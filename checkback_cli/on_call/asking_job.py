@@ -1,0 +1,137 @@
+"""Finds the running job by its claim in Kafka, and asks it over HTTP how it stands."""
+
+import http.client
+import json
+import socket
+import urllib.error
+import urllib.request
+from ipaddress import ip_address
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from pydantic import TypeAdapter, ValidationError
+
+from checkback.exceptions import CheckbackError, ConfigurationError
+from checkback.operations.job_in_kafka import Claim, JobInKafka
+from conf import Settings
+from status_page.facts import JobFacts
+
+_FACTS = TypeAdapter(JobFacts)
+_SECONDS = 1.5
+"""For an answer: who asks wants one within two seconds, and a job that is well gives it within some milliseconds."""
+_MOST_BYTES = 64 * 1024 * 1024
+_STATUS, _GROUPS = "/api/v1/status", "/api/v1/groups"
+
+
+class JobSilentError(CheckbackError):
+    """No job gives an answer that can be used; the message says what to do."""
+
+
+class Job(NamedTuple):
+    """What was found of the job on some topics."""
+
+    claim: Claim | None
+    """Who has the topics, or had them last; None when nobody has, or when it was not looked for."""
+    page: str
+    """Where it was asked; empty: it serves no page."""
+    facts: JobFacts | None
+    """What it said; None when it did not answer."""
+    silence: str
+    """Why it did not, and what to do; empty when it did."""
+
+
+def look_for_job(settings: Settings, url: str | None, kafka: JobInKafka | None) -> Job:
+    """Ask the job at ``url``, or the one that has claimed the topics, as ``kafka`` says.
+
+    Raises:
+        KafkaUnreachableError: no Kafka answers, and ``url`` is not given.
+    """
+    if url is not None:
+        return _asked(None, url, settings)
+    claim = None if kafka is None else kafka.claim()
+    if claim is None:
+        prefix = settings.kafka.topic_prefix
+        return Job(None, "", None, f"No job has ever read the topics {prefix}*: start one with 'checkback run'.")
+    if not claim.page:
+        return Job(claim, "", None, f"It serves no page (http.port = 0, or an earlier version): {claim}.")
+    return _asked(claim, claim.page, settings)
+
+
+def _asked(claim: Claim | None, page: str, settings: Settings) -> Job:
+    if claim is not None and loopback(page) and claim.host != socket.gethostname():
+        return Job(claim, page, None, elsewhere(claim))
+    try:
+        facts = ask(page)
+    except JobSilentError as error:
+        return Job(claim, page, None, str(error))
+    if facts.topic_prefix != settings.kafka.topic_prefix:
+        wrong = f"The job that answers at {page} reads the topics {facts.topic_prefix}*, not these."
+        return Job(claim, page, None, wrong)
+    if claim is not None and facts.run not in {"", claim.run}:  # one that is starting has not claimed them yet
+        wrong = f"Another job answers at {page} (on {facts.host}), not the one that has these topics."
+        return Job(claim, page, None, wrong)
+    return Job(claim, page, facts, "")
+
+
+def elsewhere(claim: Claim) -> str:
+    """What to do about a page that only the machine which serves it can reach."""
+    port = urlsplit(claim.page).port or 80
+    return (
+        f"The job runs on {claim.host}, and serves its page to that machine only ({claim.page}). Ask there, or from "
+        f"here through ssh -L {port}:127.0.0.1:{port} {claim.host}, then with --job http://127.0.0.1:{port}."
+    )
+
+
+def loopback(url: str) -> bool:
+    """Whether a URL's host is the machine itself, whichever that is."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def ask(page: str, seconds: float = _SECONDS) -> JobFacts:
+    """What the job at this address says of itself.
+
+    Raises:
+        JobSilentError: it does not answer in time, or something else does.
+        ConfigurationError: that is not a URL.
+    """
+    try:
+        return _FACTS.validate_json(_body(page, _STATUS, seconds))
+    except ValidationError as error:
+        raise JobSilentError(
+            f"What answers at {page} is not a job of this version ({error.error_count()} fields are not as expected)."
+        ) from error
+
+
+def in_doubt_by_group(page: str, seconds: float = _SECONDS) -> dict[str, int]:
+    """How many of each producer group's transactions are in doubt, as the page has counted; empty: it does not say."""
+    try:
+        listed = json.loads(_body(page, _GROUPS, seconds))["groups"]
+        return {str(one["group"]): int(one["in_doubt"]) for one in listed}
+    except (JobSilentError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _body(page: str, path: str, seconds: float) -> bytes:
+    parts = urlsplit(page)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ConfigurationError(f"{page} is not the address of a job's page: write http://host:port.")
+    address = page.rstrip("/") + path
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # nobody's proxy is between us and our job
+    try:
+        with opener.open(address, timeout=seconds) as answer:
+            return bytes(answer.read(_MOST_BYTES))
+    except urllib.error.HTTPError as error:
+        raise JobSilentError(
+            f"{address} answers with status {error.code}: it is not the job, or does not accept requests "
+            "under that name (http.names)."
+        ) from error
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise JobSilentError(
+            f"No job answers at {page} ({reason}): check whether it runs ('checkback run' ends with the reason when it "
+            "stops)."
+        ) from error

@@ -1,0 +1,151 @@
+"""Which transactions an operator may decide, and which of them a command names."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from checkback.exceptions import OperatorError
+from checkback.operations.in_doubt import InDoubt
+from checkback.operations.parked import ParkedMessage
+from checkback.operations.times import said_duration
+from checkback.wire.protocol import Action, HalfPosition
+from checkback_cli.terminal.naming import ambiguous, called
+
+_MOST_NAMED = 10
+
+
+class Candidate(NamedTuple):
+    """A transaction that waits: in doubt, parked, or undeliverable."""
+
+    transaction_id: str
+    group: str
+    topic: str
+    half: HalfPosition
+    since_ms: int
+    """When the job took it in, or parked it, in ms since 1970."""
+    how: str
+    """How it waits, for people."""
+    actions: frozenset[Action]
+    """What can be done about it."""
+    row: bool = False
+    """Whether ``cb.status`` has it: it says when it is decided."""
+    parked: bool = False
+    """Whether ``cb.parked`` has it: likewise."""
+
+
+class Wanted(NamedTuple):
+    """Which transactions an operator has named."""
+
+    ids: Sequence[str] = ()
+    halves: Sequence[HalfPosition] = ()
+    every: bool = False
+    group: str | None = None
+    topic: str | None = None
+    before_ms: int | None = None
+    """Only those that wait since then, or for longer."""
+
+    def fits(self, one: Candidate) -> bool:
+        """Whether group, topic and age are those that are wanted."""
+        return (
+            self.group in {None, one.group}
+            and self.topic in {None, one.topic}
+            and (self.before_ms is None or one.since_ms <= self.before_ms)
+        )
+
+
+def candidates(in_doubt: Iterable[InDoubt], parked: Iterable[ParkedMessage], now_ms: int) -> list[Candidate]:
+    """All that wait, the oldest first. What both lists have is parked: the job writes that last."""
+    found = {one.half: _of_parked(one) for one in parked if one.kept or one.undecided}
+    for row in in_doubt:
+        found.setdefault(row.half, of_row(row, now_ms))
+    return sorted(found.values(), key=lambda one: (one.since_ms, one.half))
+
+
+def of_row(row: InDoubt, now_ms: int) -> Candidate:
+    """One of ``cb.status``."""
+    age = said_duration(max(0, now_ms - row.ingested_ms))
+    return Candidate(
+        *(row.transaction_id, row.group, row.topic, row.half, row.ingested_ms),
+        how=f"in doubt for {age}, attempt {row.attempt} of {row.check_max}",
+        actions=frozenset({Action.COMMIT, Action.ROLLBACK}),
+        row=True,
+    )
+
+
+def _of_parked(message: ParkedMessage) -> Candidate:
+    decisions = {Action.COMMIT, Action.ROLLBACK, Action.RESUME} if message.undecided else {Action.REDELIVER}
+    return Candidate(
+        *(message.transaction_id, message.group, message.topic, message.half, message.time_ms),
+        how=f"parked: {message.reason}",
+        actions=frozenset(decisions),
+        parked=True,
+    )
+
+
+def chosen(
+    found: Sequence[Candidate],
+    action: Action,
+    wanted: Wanted,
+    other: Callable[[HalfPosition], Candidate | None] = lambda _: None,
+) -> list[Candidate]:
+    """Those that are named, each once; with ``every``, all that fit and that the action is for.
+
+    ``other`` gives one that is in none of the lists, by its place.
+
+    Raises:
+        OperatorError: one is not there, an id is that of several, or the action is of no use for one.
+    """
+    if wanted.every:
+        return [one for one in found if wanted.fits(one) and action in one.actions]
+    by_place = {one.half: one for one in found}
+    placed = {half: by_place.get(half) or other(half) for half in wanted.halves}
+    named = {name: _of_id(found, action, name) for name in wanted.ids}
+    unknown = [str(half) for half, one in placed.items() if one is None]
+    unknown += [name for name, several in named.items() if not several]
+    if unknown:
+        raise OperatorError(
+            f"Neither in doubt nor parked: {', '.join(unknown)}. Nothing was done. 'checkback show' says how one "
+            "stands; one that was never checked yet is named by its place (--half)."
+        )
+    several = [_said(name, ones) for name, ones in named.items() if len(ones) > 1]
+    if several:
+        raise OperatorError(f"{' '.join(several)} Name the place, as --half PARTITION:OFFSET. Nothing was done.")
+    ones = [one for one in placed.values() if one is not None] + [one for ones in named.values() for one in ones]
+    ones = [one for one in dict.fromkeys(ones) if wanted.fits(one)]
+    _refuse(action, ones)
+    return ones
+
+
+def _of_id(found: Sequence[Candidate], action: Action, name: str) -> list[Candidate]:
+    """Those with this id that the action is for; when there are none, one of the others, to be told of."""
+    same = called(found, name)
+    if ambiguous(same):
+        return same
+    return [one for one in same if action in one.actions] or same[:1]
+
+
+def _said(name: str, ones: Sequence[Candidate]) -> str:
+    begun = ambiguous(ones)
+    places = ", ".join(
+        f"{f'{one.transaction_id} at ' if begun else ''}{one.half} (group {one.group}, topic {one.topic})"
+        for one in ones[:_MOST_NAMED]
+    )
+    if len(ones) > _MOST_NAMED:
+        places += f" and {len(ones) - _MOST_NAMED} more"
+    return f"{name} {'begins the ids' if begun else 'is the id'} of {len(ones)} transactions: {places}."
+
+
+def _refuse(action: Action, ones: Sequence[Candidate]) -> None:
+    wrong = [one for one in ones if action not in one.actions]
+    if not wrong:
+        return
+    said = " ".join(
+        f"{one.transaction_id} at {one.half} ({one.how}): {_of_use(one) or 'there is nothing to do about it'}."
+        for one in wrong[:_MOST_NAMED]
+    )
+    if len(wrong) > _MOST_NAMED:
+        said += f" So it is with {len(wrong) - _MOST_NAMED} more."
+    raise OperatorError(f"'{action}' does not apply: {said} Nothing was done.")
+
+
+def _of_use(one: Candidate) -> str:
+    return f"try {' or '.join(sorted(one.actions))}" if one.actions else ""

@@ -1,0 +1,146 @@
+"""``checkback open``."""
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from checkback.operations.times import said_duration, said_time
+from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile, Group, OlderThan, Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from checkback.operations.announced import Announced
+    from checkback.operations.in_doubt import InDoubt
+    from status_page.facts import GroupFacts
+
+_MOST_REASONS = 8
+_NAMES = ("transaction", "group", "topic", "half", "age", "attempts", "last answer", "next check", "why")
+
+
+def in_doubt(
+    group: Group = None,
+    topic: Topic = None,
+    older_than: OlderThan = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most, the oldest.")] = 1_000,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    bootstrap_server: BootstrapServer = None,
+) -> None:
+    """List transactions in doubt, the oldest first, and why: those that were checked at least once and are undecided.
+
+    Reads cb.status and cb.producers, so it also works while the job is down. One that was never asked about
+    yet is not in the list: 'checkback status' counts those, too. Exit status 0, also when there is none.
+    """
+    from contextlib import closing
+
+    from checkback.kafka.topic_reading import own_topic, reading_consumer, records_to_end
+    from checkback.operations.announced import announced
+    from checkback.operations.half_search import counted
+    from checkback.operations.in_doubt import newest
+    from checkback.wire.protocol import Topics
+    from checkback_cli.terminal.listing import show_objects, show_rows
+    from checkback_cli.terminal.progress import progress
+    from conf import load
+
+    settings = load(config, bootstrap_server)
+    kafka, topics = settings.kafka, Topics(settings.kafka.topic_prefix)
+    status = topics.status
+    with (
+        closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer,
+        progress() as tell,
+    ):
+        own_topic(consumer, status)
+        found = newest(counted(records_to_end(consumer, status), status, tell))
+        heard = announced(records_to_end(consumer, own_topic(consumer, topics.producers)))
+    now_ms = int(time.time() * 1000)
+    fixed = {name: [str(url) for url in urls] for name, urls in settings.checks.endpoints.items()}
+    names = {row.group for row in found.values()}
+    groups = {group.group: group for group in known_groups(names, heard, fixed, settings.checks.endpoint_ttl, now_ms)}
+    rows = chosen(found.values(), group, topic, now_ms - (older_than or 0))
+    if as_json:
+        show_objects(row_object(row, groups[row.group], now_ms) for row in rows[:limit])
+        return
+    show_rows(_NAMES, (row_cells(row, groups[row.group], now_ms) for row in rows[:limit]))
+    for line in counts_by_reason(rows, groups):
+        typer.echo(line, err=True)
+    if len(rows) > limit:
+        typer.echo(f"{len(rows) - limit:,} more: --limit, --group, --topic, --older-than.", err=True)
+
+
+def chosen(
+    rows: "Iterable[InDoubt]", group: str | None = None, topic: str | None = None, before_ms: int | None = None
+) -> "list[InDoubt]":
+    """Those of a group, for a topic, and taken in no later than ``before_ms``; the oldest first."""
+    fitting = (
+        row
+        for row in rows
+        if group in {None, row.group}
+        and topic in {None, row.topic}
+        and (before_ms is None or row.ingested_ms <= before_ms)
+    )
+    return sorted(fitting, key=lambda row: (row.ingested_ms, row.half))
+
+
+def known_groups(
+    names: "Iterable[str]",
+    heard: "Iterable[Announced]",
+    fixed: "Mapping[str, Sequence[str]]",
+    ttl_ms: int,
+    now_ms: int,
+) -> "Iterator[GroupFacts]":
+    """What Kafka and the settings say of these groups: whether they have an endpoint that may be asked."""
+    from status_page.facts import GroupFacts
+    from status_page.words import NO_ENDPOINT
+
+    last: dict[str, int] = {}
+    for one in heard:
+        last[one.group] = max(one.heard_ms, last.get(one.group, 0))
+    for name in names:
+        silent_ms = now_ms - last.get(name, 0)
+        if fixed.get(name) or (name in last and silent_ms < ttl_ms):
+            yield GroupFacts(name)
+        else:
+            gone = f"endpoint skipped: no heartbeat for {said_duration(silent_ms)}"
+            yield GroupFacts(name, unasked=gone if name in last else NO_ENDPOINT)
+
+
+def counts_by_reason(rows: "Iterable[InDoubt]", groups: "Mapping[str, GroupFacts]") -> "Iterator[str]":
+    """How many there are for which reason, those with most first."""
+    from collections import Counter
+
+    from status_page.words import why_in_doubt
+
+    counts = Counter((why_in_doubt(row, groups[row.group]), row.group) for row in rows)
+    for (why, group), number in counts.most_common(_MOST_REASONS):
+        yield f"{number:,} of group {group}: {why}."
+    if len(counts) > _MOST_REASONS:
+        yield f"And for {len(counts) - _MOST_REASONS:,} more reasons."
+
+
+def row_cells(row: "InDoubt", group: "GroupFacts", now_ms: int) -> tuple[str, ...]:
+    """A row of the table."""
+    from status_page.words import said_attempts, why_in_doubt
+
+    return (
+        *(row.transaction_id, row.group, row.topic, str(row.half)),
+        *(said_duration(max(0, now_ms - row.ingested_ms)), said_attempts(row)),
+        *(row.last_answer or "-", _next_check(row, now_ms), why_in_doubt(row, group)),
+    )
+
+
+def row_object(row: "InDoubt", group: "GroupFacts", now_ms: int) -> dict[str, object]:
+    """The same for programs: times in ms."""
+    from status_page.words import why_in_doubt
+
+    age_ms = max(0, now_ms - row.ingested_ms)
+    return {**row._asdict(), "half": str(row.half), "age_ms": age_ms, "why": why_in_doubt(row, group)}
+
+
+def _next_check(row: "InDoubt", now_ms: int) -> str:
+    if not row.next_check_ms:
+        return "-"
+    if row.next_check_ms <= now_ms:
+        return "is due"
+    return f"in {said_duration(row.next_check_ms - now_ms)} ({said_time(row.next_check_ms)[11:]})"

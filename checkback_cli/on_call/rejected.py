@@ -1,0 +1,47 @@
+"""``checkback rejected``."""
+
+import time
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from checkback.kafka.topic_reading import reading_consumer
+from checkback.operations.rejected import rejected_records
+from checkback.operations.times import said_time
+from checkback.wire.protocol import Topics
+from checkback_cli.terminal.listing import show_rows
+from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile, age
+from conf import load
+
+_NAMES = ("rejected", "record", "reason", "transaction", "group", "topic", "action")
+
+
+def rejected(
+    group: Annotated[str | None, typer.Option(help="Only those of this producer group.", show_default=False)] = None,
+    since: Annotated[
+        int | None,
+        typer.Option(parser=age, metavar="AGE", help="Only those of this time: 10m, 2h, 3d.", show_default=False),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="So many at most, the last.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    bootstrap_server: BootstrapServer = None,
+) -> None:
+    """List the half messages and ops that the job has not taken, with the reason of each.
+
+    A rejected half message is lost: nobody delivers it, and its producer does not hear of it. Their content is in
+    cb.rejected, and 'record' says where the original lies.
+    """
+    kafka = load(config, bootstrap_server).kafka
+    since_ms = 0 if since is None else max(0, int(time.time() * 1000) - since)
+    topics = Topics(kafka.topic_prefix)
+    with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer:
+        rows = [
+            (said_time(one.time_ms), one.came_from, one.reason, one.transaction_id, one.group, one.topic, one.action)
+            for one in rejected_records(consumer, topics, since_ms)
+            if group in {None, one.group}
+        ]
+    show_rows(_NAMES, rows if limit is None else rows[-limit:], as_json=as_json)

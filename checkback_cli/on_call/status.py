@@ -1,0 +1,185 @@
+"""``checkback status``."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from checkback.operations.times import said_duration, said_time
+from checkback_cli.terminal.options import WRONG, AsJson, BootstrapServer, ConfigFile, JobUrl
+
+if TYPE_CHECKING:
+    from checkback_cli.on_call.asking_job import Job
+    from conf import Settings
+    from status_page.facts import FlowPoint, GroupFacts, JobFacts, PartitionBacklog
+
+_FLOW = ("half", "committed", "rolled_back", "checked", "parked", "rejected")
+_MOST_GROUPS = 20
+_POINT_SECONDS = 30
+_HOUR_MS = 3_600_000
+UNKNOWN = "not known yet"
+
+
+def status(
+    job: JobUrl = None,
+    as_json: AsJson = False,
+    config: ConfigFile = None,
+    bootstrap_server: BootstrapServer = None,
+) -> None:
+    """Say how the job stands: flow, last batch, backlog, open transactions by group, what is parked or held back.
+
+    Asks the job itself, and reads no topic. Exit status 0: the job answers; 1: it does not, and what Kafka says is
+    shown; 75: no Kafka answers either.
+    """
+    from contextlib import nullcontext
+
+    from checkback.operations.job_in_kafka import JobInKafka
+    from checkback.wire.protocol import Topics
+    from checkback_cli.on_call.asking_job import in_doubt_by_group, look_for_job
+    from checkback_cli.terminal.listing import show_objects, show_pairs
+    from conf import load
+
+    settings = load(config, bootstrap_server)
+    kafka = settings.kafka
+    topics = Topics(kafka.topic_prefix)
+    asked = nullcontext() if job else JobInKafka(kafka.bootstrap_servers, topics, kafka.python_client)
+    with asked as of_kafka:
+        found = look_for_job(settings, job, of_kafka)
+        said = None if found.facts or of_kafka is None else _without_job(settings, of_kafka)
+    if as_json:
+        show_objects([_object(found, said)])
+    elif found.facts is not None:
+        show_facts(found.facts, in_doubt_by_group(found.page))
+    else:
+        show_pairs(_silent(found, said))
+    if found.facts is None:
+        raise typer.Exit(WRONG)
+
+
+def show_facts(facts: "JobFacts", in_doubt: "Mapping[str, int] | None" = None) -> None:
+    """Print what a job says of itself; ``in_doubt``: how many of each group's transactions are."""
+    from checkback_cli.terminal.listing import show_pairs, show_rows
+
+    show_pairs([*summary(facts), *unasked_groups(facts, in_doubt or {})])
+    groups = [group for group in facts.groups if group.open != 0 or group.parked or group.delayed or group.barred]
+    if groups:
+        rows = (group_row(group, facts.now_ms) for group in groups[:_MOST_GROUPS])
+        show_rows(("group", "open", "oldest", "delayed", "parked", "checks waiting", "barred"), rows)
+
+
+def summary(facts: "JobFacts") -> Iterator[tuple[str, str]]:
+    """Names and values, what is to be read first at the beginning."""
+    for note in facts.notes:
+        yield "note", note
+    up = said_duration(facts.now_ms - facts.started_ms)
+    yield "job", f"{facts.job} {facts.version} on {facts.host}, up for {up}, Kafka at {facts.kafka}"
+    batch = facts.batch
+    yield "flow now", UNKNOWN if batch is None else _flow_now(facts.flow)
+    hour = "since start" if facts.now_ms - facts.started_ms < _HOUR_MS else "last hour"
+    counts = {name: sum(getattr(point, name) for point in facts.flow) for name in _FLOW}
+    yield hour, UNKNOWN if batch is None else _counts(counts)
+    if batch is None:
+        yield "last batch", "none has ended yet"
+        yield from _steps(facts)
+    else:
+        ended = said_duration(max(0, facts.now_ms - batch.ended_ms))
+        took = f"took {batch.seconds:.1f} s, {batch.records:,} records, {batch.records_per_second:,.0f}/s"
+        yield "last batch", f"{batch.number}, {ended} ago, {took}"
+    yield "backlog", _backlog(facts.backlog)
+    yield "open", _open(facts)
+    parked = [group.parked for group in facts.groups]
+    yield "parked", UNKNOWN if batch is None or None in parked else f"{sum(number or 0 for number in parked):,}"
+    for held in facts.held_back:
+        place = f"{held.topic}-{held.partition}"
+        writer = f" ({held.writer})" if held.writer else ""
+        yield "held back", f"{place} for {held.seconds:.0f} s by somebody's open Kafka transaction{writer}"
+
+
+def unasked_groups(facts: "JobFacts", in_doubt: "Mapping[str, int]") -> Iterator[tuple[str, str]]:
+    """Groups with transactions in doubt of which nobody can be asked, and why."""
+    from status_page.overview import unasked
+
+    found = list(unasked(facts, in_doubt).items())
+    for name, why in found[:_MOST_GROUPS]:
+        yield "stuck", f"{in_doubt[name]:,} in doubt of group {name}: nobody can be asked; {why}"
+    if len(found) > _MOST_GROUPS:
+        yield "stuck", f"{len(found) - _MOST_GROUPS:,} more groups"
+
+
+def _steps(facts: "JobFacts") -> Iterator[tuple[str, str]]:
+    for step in facts.steps:
+        took = said_duration(int((step.seconds or 0) * 1000))
+        under_way = f"for {said_duration(facts.now_ms - step.began_ms)}, under way"
+        yield "start-up", f"{step.name}: {under_way if step.seconds is None else took}"
+
+
+def _backlog(backlog: "tuple[PartitionBacklog, ...] | None") -> str:
+    if backlog is None:
+        return UNKNOWN
+    behind = [one for one in backlog if one.records]
+    places = ", ".join(f"{one.topic}-{one.partition} {one.records:,}" for one in behind[:5])
+    return f"{sum(one.records for one in behind):,} records{f' ({places})' if places else ''}"
+
+
+def group_row(group: "GroupFacts", now_ms: int) -> tuple[object, ...]:
+    """A row of the table of groups."""
+    oldest = "" if group.oldest_ms is None else said_duration(max(0, now_ms - group.oldest_ms))
+    numbers = ("-" if one is None else one for one in (group.open, group.delayed, group.parked))
+    open_now, delayed, parked = numbers
+    return group.group, open_now, oldest, delayed, parked, group.waiting, group.barred
+
+
+def _flow_now(flow: "tuple[FlowPoint, ...]") -> str:
+    """Of the last stretch that is over: the one under way has only begun."""
+    if not flow:
+        return "nothing"
+    point = flow[-2] if len(flow) > 1 else flow[-1]
+    rates = {name: getattr(point, name) / _POINT_SECONDS for name in _FLOW}
+    return _counts({name: f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2g}/s" for name, rate in rates.items() if rate})
+
+
+def _counts(counts: dict[str, Any]) -> str:
+    said = [
+        f"{name.replace('_', ' ')} {count:,}" if isinstance(count, int) else f"{name.replace('_', ' ')} {count}"
+        for name, count in counts.items()
+        if count
+    ]
+    return ", ".join(said) or "nothing"
+
+
+def _open(facts: "JobFacts") -> str:
+    if not facts.counted:
+        return f"{UNKNOWN}: it is counted within some minutes of the start"
+    number = f"{sum(group.open or 0 for group in facts.groups):,}"
+    oldest = min((group.oldest_ms for group in facts.groups if group.oldest_ms is not None), default=None)
+    return number if oldest is None else f"{number}, the oldest for {said_duration(max(0, facts.now_ms - oldest))}"
+
+
+def _without_job(settings: "Settings", kafka: Any) -> dict[str, Any]:
+    """What Kafka says, where the job says nothing."""
+    from checkback.operations.parked import ParkedMessages
+    from checkback.wire.protocol import Topics
+
+    client = settings.kafka
+    with ParkedMessages(client.bootstrap_servers, Topics(client.topic_prefix), client.python_client) as parked:
+        return {"behind": kafka.behind(), "parked": len(parked.read())}
+
+
+def _silent(found: "Job", said: dict[str, Any] | None) -> Iterator[tuple[str, object]]:
+    yield "no answer", found.silence
+    if found.claim is not None:
+        yield "claimed by", f"{found.claim} (this says who was last, not that it runs)"
+    if said is not None:
+        behind = said["behind"]
+        yield "behind", "not known" if behind is None else f"{behind:,} records of the half and the op topic"
+        yield "parked", f"{said['parked']:,}"
+    yield "at", f"{said_time(int(time.time() * 1000))} UTC"
+
+
+def _object(found: "Job", said: dict[str, Any] | None) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    claim = None if found.claim is None else found.claim._asdict()
+    facts = None if found.facts is None else asdict(found.facts)
+    return {"job": facts, "page": found.page, "no_answer": found.silence, "claim": claim, **(said or {})}

@@ -1,0 +1,1 @@
+"""How commands print, and the options that several of them have."""

@@ -1,0 +1,216 @@
+"""``checkback bench``."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from checkback_cli.trying.lab import need_lab
+
+bench = typer.Typer(no_args_is_help=True, help="Measurements, each on a Kafka of its own.")
+
+
+@bench.callback()
+def _installed() -> None:
+    need_lab("bench")
+
+
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result there, too.", show_default=False)]
+Cores = Annotated[int, typer.Option(min=1, help="Cores Spark may use.")]
+
+
+@bench.command("throughput")
+def throughput(
+    transactions: Annotated[int, typer.Option(min=1000, help="Transactions to time.")] = 300_000,
+    value_bytes: Annotated[int, typer.Option(min=0, help="Size of a message.")] = 256,
+    cores: Cores = 2,
+    json_file: JsonFile = None,
+) -> None:
+    """Transactions per second on a backlog: Kafka in and Kafka out, exactly once, warm batches only.
+
+    As many transactions again are worked off before, to warm up. Every delivery is counted and must be there once.
+    """
+    from bench import measure_throughput
+
+    with Console(stderr=True).status("Writing the backlog, working it off, counting deliveries (minutes) ..."):
+        result = measure_throughput(transactions, value_bytes, cores)
+    _show(asdict(result), json_file)
+
+
+@bench.command("backlog")
+def backlog(
+    records: Annotated[int, typer.Option(min=1000, help="Half messages and ops together.")] = 5_000_000,
+    value_bytes: Annotated[int, typer.Option(min=0, help="Size of a message.")] = 256,
+    driver_memory: Annotated[str, typer.Option(help="The job's setting of that name.")] = "2g",
+    cores: Cores = 2,
+    json_file: JsonFile = None,
+) -> None:
+    """Memory and time that the job takes to work off a backlog, as a process of its own. On Linux.
+
+    The peak is that of all its processes together, sampled once a second. Every delivery must be there once.
+    """
+    from bench import measure_backlog
+
+    with Console(stderr=True).status("Writing the backlog, working it off, counting deliveries (minutes) ..."):
+        result = measure_backlog(records, value_bytes, driver_memory, cores)
+    _show(asdict(result), json_file)
+
+
+@bench.command("latency")
+def latency(
+    per_second: Annotated[int, typer.Option(min=1, help="Transactions per second.")] = 200,
+    seconds: Annotated[int, typer.Option(min=1, help="For how long, after 60 s of warm-up.")] = 60,
+    cores: Cores = 2,
+    json_file: JsonFile = None,
+) -> None:
+    """Time from an op's sending until a read_committed consumer has the message."""
+    from bench import measure_latency
+
+    with Console(stderr=True).status(f"Sending {per_second} transactions a second for {seconds + 60} s ..."):
+        result = measure_latency(per_second, seconds, cores)
+    _show(asdict(result), json_file)
+
+
+@bench.command("producer")
+def producer(
+    seconds: Annotated[float, typer.Option(min=0.5, help="How long to send with each number of threads.")] = 5.0,
+    json_file: JsonFile = None,
+) -> None:
+    """Half message and op from one process, by both transports; beside a plain send of the same client."""
+    from bench import measure_producers
+
+    with Console(stderr=True).status("Sending with 1, 8 and 32 threads ..."):
+        results = measure_producers(seconds=seconds)
+    _show({f"{result.transport} {name}": value for result in results for name, value in asdict(result).items()}, None)
+    if json_file is not None:
+        _write({result.transport: asdict(result) for result in results}, json_file)
+
+
+@bench.command("consume")
+def consume(
+    messages: Annotated[int, typer.Option(min=10_000, help="Messages in the topic.")] = 60_000,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of the consumer.")] = 10,
+    listener_ms: Annotated[float, typer.Option(min=0.1, help="How long the listener takes.")] = 1.0,
+    json_file: JsonFile = None,
+) -> None:
+    """Messages per second of a push consumer, with both clients; beside the client alone, and with a tenth failing."""
+    from bench import measure_consumers
+
+    with Console(stderr=True).status("Reading with both clients, alone, all well, and with a tenth that fails ..."):
+        results = measure_consumers(messages, threads, listener_ms)
+    _show({f"{result.transport} {name}": value for result in results for name, value in asdict(result).items()}, None)
+    if json_file is not None:
+        _write({result.transport: asdict(result) for result in results}, json_file)
+
+
+@bench.command("checks")
+def checks(
+    number: Annotated[int, typer.Option("--checks", min=1000, help="Checks to work off.")] = 60_000,
+    batch: Annotated[int, typer.Option(min=1, max=100, help="Checks that the endpoints take at once.")] = 100,
+    per_second: Annotated[int, typer.Option(min=1, help="Checks per second for the answer times.")] = 300,
+    seconds: Annotated[int, typer.Option(min=1, help="For how long, without and with a group that hangs.")] = 20,
+    json_file: JsonFile = None,
+) -> None:
+    """Checks per second that one check service answers on one core; what a group that hangs costs the others."""
+    from bench import measure_checks
+
+    with Console(stderr=True).status("Writing checks, having them answered, timing answers (a minute or two) ..."):
+        result = measure_checks(number, batch, per_second, seconds)
+    _show(asdict(result), json_file)
+
+
+@bench.command("outage")
+def outage(
+    open_transactions: Annotated[int, typer.Option("--open", min=100, help="Transactions left open.")] = 100_000,
+    away: Annotated[float, typer.Option(min=5, help="Seconds for which nobody answers for them.")] = 300.0,
+    scale: Annotated[
+        float,
+        typer.Option(
+            min=1,
+            help="Divides check_interval, unreachable_backoff_max and check_answer_ttl: --away 360 --scale 10 has as "
+            "many rounds of checks as an hour at the defaults.",
+        ),
+    ] = 1.0,
+    groups: Annotated[int, typer.Option(min=2, help="Producer groups that are away.")] = 4,
+    per_second: Annotated[int, typer.Option(min=1, help="Transactions per second of the healthy group.")] = 50,
+    value_bytes: Annotated[int, typer.Option(min=1, help="Size of a message that is left open.")] = 256,
+    driver_memory: Annotated[str, typer.Option(help="The job's setting of that name.")] = "2g",
+    cores: Cores = 2,
+    json_file: JsonFile = None,
+) -> None:
+    """The worst day of the producers: many transactions open, all endpoints away, then back at once. On Linux.
+
+    Half of one group's endpoints hang then, and in the drain the job is killed (SIGKILL) and started again. A healthy
+    group beside them is timed all the while. Every delivery must be there once.
+    """
+    from bench import Outage, measure_outage
+
+    errors = Console(stderr=True, highlight=False)
+    asked_for = Outage(open_transactions, away, scale, groups, per_second, value_bytes, driver_memory, cores)
+    result = measure_outage(asked_for, lambda line: errors.print(line, markup=False))
+    _show(_flat(asdict(result)), None)
+    if json_file is not None:
+        _write(asdict(result), json_file)
+    aims = Table("", "measured", "aim", box=None, pad_edge=False, title="10^6 open, an hour away, default settings")
+    for name, (measured, aim) in result.aims().items():
+        aims.add_row(name, str(measured), aim)
+    Console().print(aims)
+
+
+@bench.command("neighbours")
+def neighbours(
+    hanging: Annotated[int, typer.Option(min=0, help="Groups whose endpoints hang.")] = 40,
+    slow_names: Annotated[int, typer.Option(min=0, help="Groups whose endpoints' names take 20 s to look up.")] = 40,
+    large_per_second: Annotated[int, typer.Option(min=0, help="Halves of 500 KB a second, of another group.")] = 20,
+    seconds: Annotated[float, typer.Option(min=10, help="For how long, alone and with the neighbours.")] = 60.0,
+    per_second: Annotated[int, typer.Option(min=1, help="Transactions per second of the healthy group.")] = 50,
+    driver_memory: Annotated[str, typer.Option(help="The job's setting of that name.")] = "2g",
+    cores: Cores = 2,
+    json_file: JsonFile = None,
+) -> None:
+    """What groups that hang, slow names and a flood of large halves cost a healthy group beside them. On Linux."""
+    from bench import Neighbours, measure_neighbours
+
+    errors = Console(stderr=True, highlight=False)
+    asked_for = Neighbours(
+        hanging=hanging,
+        slow_names=slow_names,
+        large_per_second=large_per_second,
+        per_second=per_second,
+        seconds=seconds,
+        driver_memory=driver_memory,
+        cores=cores,
+    )
+    result = measure_neighbours(asked_for, lambda line: errors.print(line, markup=False))
+    _show(_flat(asdict(result)), None)
+    if json_file is not None:
+        _write(asdict(result), json_file)
+
+
+def _flat(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Figures of figures under both their names."""
+    rows: dict[str, Any] = {}
+    for name, value in figures.items():
+        if isinstance(value, dict):
+            rows |= {f"{name} {inner}": figure for inner, figure in _flat(value).items()}
+        else:
+            rows[name] = value
+    return rows
+
+
+def _show(result: dict[str, Any], json_file: Path | None) -> None:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, value in result.items():
+        table.add_row(name.replace("_", " "), str(value))
+    Console().print(table)
+    if json_file is not None:
+        _write(result, json_file)
+
+
+def _write(result: dict[str, Any], json_file: Path) -> None:
+    json_file.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,257 @@
+"""``checkback torture``."""
+
+import json
+import signal
+import sys
+from dataclasses import asdict
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from checkback_cli.terminal.options import TRY_AGAIN
+from checkback_cli.trying.lab import need_lab
+
+if TYPE_CHECKING:
+    from torture.effects.run import EffectsReport, EffectsRound
+    from torture.forgetting.run import ForgettingReport
+    from torture.large_batches import LargeReport
+    from torture.run import RoundReport, TortureReport
+
+Tables = Annotated[bool, typer.Option("--tables", help="Send messages to a Delta table and Parquet files, too.")]
+Postgresql = Annotated[
+    str,
+    typer.Option(
+        help="Send them to a table there, too: postgresql://user:password@host:port/database. A schema is made for the "
+        "run, and dropped when all held. With --consumers: the database of their effects; 'local' starts one, which "
+        "is crashed and restarted.",
+        envvar="TORTURE_POSTGRESQL",
+        show_default=False,
+        show_envvar=True,
+    ),
+]
+_DECK_OF_QUIET = 5
+_DECK_OF_MADE_AGAIN = 91
+
+
+class _Order(StrEnum):
+    NONE = "none"
+    KEY = "key"
+
+
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the whole report there, too.", show_default=False)]
+
+
+def run_torture(
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1, help="Rounds for this long; with --quiet: how long each is quiet, 10 without.", show_default=False
+        ),
+    ] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="So many rounds; 30 without --minutes.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Which faults come when; the same seed, the same schedule.")] = 1,
+    executors: Annotated[
+        int, typer.Option(min=0, max=2, help="Spark executors; they share two cores. With 0 the driver runs all tasks.")
+    ] = 1,
+    large_batches: Annotated[
+        bool,
+        typer.Option(
+            "--large-batches", help="Strike in the midst of batches of 100,000 transactions, and nothing else."
+        ),
+    ] = False,
+    consumers: Annotated[
+        bool,
+        typer.Option(
+            "--consumers",
+            help="Strike consumers that book effects in a database, and nothing else; 35 rounds, more with PostgreSQL.",
+        ),
+    ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet",
+            help="Shorten all that Kafka lets expire to a minute or less, have everybody idle, then work again; "
+            "5 rounds.",
+        ),
+    ] = False,
+    made_again: Annotated[
+        bool,
+        typer.Option(
+            "--made-again",
+            help="Delete topics and make them again, or cut their logs short, and nothing else; 91 rounds.",
+        ),
+    ] = False,
+    power: Annotated[
+        bool,
+        typer.Option(
+            "--power",
+            help="Cut the power of the job's machine, and nothing else. Needs root and loop devices (Linux).",
+        ),
+    ] = False,
+    pauses: Annotated[
+        bool, typer.Option("--pauses", help="Stop processes for 5 to 60 s and let them go on, and nothing else.")
+    ] = False,
+    disk: Annotated[
+        bool,
+        typer.Option(
+            "--disk",
+            help="Fill the disk of the job's machine, have it fail, copy the checkpoint on it, and nothing else. Needs "
+            "root and loop devices (Linux).",
+        ),
+    ] = False,
+    inbox: Annotated[
+        bool,
+        typer.Option(
+            "--inbox/--without-inbox", help="With --consumers: without the inbox duplicates are counted only."
+        ),
+    ] = True,
+    client: Annotated[
+        list[str] | None,
+        typer.Option(help="With --consumers: the Kafka client that they are on; again for another. Both in one group."),
+    ] = None,
+    order: Annotated[
+        _Order, typer.Option(help="With --consumers: the order they keep. Effects of a key must come in it.")
+    ] = _Order.NONE,
+    tables: Tables = False,
+    postgresql: Postgresql = "",
+    neighbours: Annotated[
+        bool,
+        typer.Option(
+            "--neighbours/--alone", help="Have two other producer groups: one's check endpoint hangs, one posts floods."
+        ),
+    ] = True,
+    json_file: JsonFile = None,
+) -> None:
+    """Break the whole system again and again, and compare the producers' database with what consumers got.
+
+    A broker, a job with executors of its own, a check service and producers are started on this machine. Each round
+    kills, stops or damages one of them, or sets the clock back. Exit status 1 when a promise did not hold, 75 when the
+    machine was too slow for a verdict.
+    """
+    need_lab("torture")
+    from checkback.consumer import Order
+    from torture.decks import Deck
+    from torture.effects.run import Options as EffectsOptions
+    from torture.effects.run import torture_effects
+    from torture.effects.schedule import TRANSPORTS
+    from torture.effects.system import Group
+    from torture.forgetting.run import made_again_deck, quiet_deck, torture_forgetting
+    from torture.run import Options, torture, torture_large_batches
+
+    # so that SIGTERM, too, ends what has been started
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    console = Console(soft_wrap=True, highlight=False)
+
+    def tell(done: "RoundReport") -> None:
+        console.print(f"round {done.number}: {done.fault}; delivered again after {done.recovery_seconds} s")
+        for stop in done.stops:
+            console.print(f"    a job stopped: {stop}", markup=False)
+
+    if consumers:
+        console.print(f"Starting Kafka, the job, a producer and consumers; seed {seed} ...")
+        group = Group(inbox, client or TRANSPORTS, Order(order))
+        of_effects = EffectsOptions(seed, rounds, group, postgresql)
+        _show_effects(torture_effects(of_effects, partial(_tell_effects, console)), console, json_file)
+        return
+    if quiet or made_again:
+        console.print(f"Starting Kafka, the job, a producer, consumers and pull readers; seed {seed} ...")
+        of_quiet = quiet_deck(seed, *([minutes * 60] if minutes else []))
+        deck, whole = (of_quiet, _DECK_OF_QUIET) if quiet else (made_again_deck(seed), _DECK_OF_MADE_AGAIN)
+        told = partial(_tell_effects, console)
+        _show_forgetting(torture_forgetting(seed, rounds or whole, deck, told, console.print), console, json_file)
+        return
+    console.print(f"Starting Kafka, the job, a check service and producers; seed {seed} ...")
+    struck = Deck.POWER if power else Deck.PAUSES if pauses else Deck.DISK if disk else Deck.ALL
+    options = Options(
+        seed, rounds or (None if minutes else 30), minutes, executors, tables, postgresql, neighbours, struck
+    )
+    if large_batches:
+        _show_large(torture_large_batches(options, lambda line: console.print(line, markup=False)), console, json_file)
+        return
+    _show(torture(options, tell), console, json_file)
+
+
+def _show(report: "TortureReport", console: Console, json_file: Path | None) -> None:
+    for fault in report.left_out:
+        console.print(f"Left out: {fault} (it needs Linux and a C compiler).")
+    if json_file is not None:
+        json_file.write_text(json.dumps(asdict(report), indent=2), encoding="utf-8")
+    console.print(f"{len(report.rounds)} rounds in {report.seconds:.0f} s.")
+    for name, judged in report.judgements.items():
+        console.print(f"{name}: {judged.expected} in the database, {judged.delivered} delivered; {judged}.")
+    if report.of_neighbours:
+        console.print(f"{report.of_neighbours} of those in Kafka are the neighbours'.")
+    if report.logs:
+        console.print(f"Logs are kept in {report.logs}.")
+    if not report.holds and report.inconclusive:
+        console.print(f"[bold yellow]No verdict[/]: {report.defect}")
+        raise typer.Exit(TRY_AGAIN)
+    if not report.holds:
+        console.print(f"[bold red]A promise did not hold[/]: {report.defect}")
+        raise typer.Exit(1)
+
+
+def _show_large(report: "LargeReport", console: Console, json_file: Path | None) -> None:
+    if json_file is not None:
+        json_file.write_text(json.dumps(asdict(report), indent=2), encoding="utf-8")
+    console.print(f"{len(report.rounds)} rounds in {report.backlogs} batches, {report.seconds:.0f} s.")
+    console.print(f"kafka: {report.committed} committed; {report.verdict}.")
+    if not report.holds:
+        console.print(f"Logs are kept in {report.logs}.")
+        console.print(f"[bold red]A promise did not hold[/]: {report.defect}")
+        raise typer.Exit(1)
+
+
+def _tell_effects(console: Console, done: "EffectsRound") -> None:
+    took = f"{done.seconds} s, of which {done.recovery_seconds} until each partition went on"
+    console.print(f"round {done.number}: {done.fault}; {took}", markup=False)
+    for stop in done.stops:
+        console.print(f"    ended by itself: {stop}", markup=False)
+    if done.wrong:
+        console.print(f"    did not hold: {done.wrong}", markup=False)
+
+
+def _show_forgetting(report: "ForgettingReport", console: Console, json_file: Path | None) -> None:
+    if json_file is not None:
+        json_file.write_text(json.dumps(asdict(report), indent=2), encoding="utf-8")
+    console.print(f"{len(report.rounds)} rounds in {report.seconds:.0f} s.")
+    if report.verdict is not None:
+        found = report.verdict
+        counted = f"{found.orders} orders, {found.effects} effects, {found.dead} dead letters, {report.gone} gone"
+        console.print(f"{counted}; {found}.")
+    if not report.holds:
+        console.print(f"Logs are kept in {report.logs}.")
+        for defect in report.defects:
+            console.print(f"A promise did not hold: {defect}", markup=False)
+        raise typer.Exit(1)
+
+
+def _show_effects(report: "EffectsReport", console: Console, json_file: Path | None) -> None:
+    if json_file is not None:
+        json_file.write_text(json.dumps(asdict(report), indent=2), encoding="utf-8")
+    console.print(
+        f"{len(report.rounds)} rounds in {report.seconds:.0f} s, {'with' if report.inbox else 'without'} inbox."
+    )
+    if report.verdict is not None:
+        counted = (
+            f"{report.verdict.orders} orders, {report.verdict.effects} effects, {report.verdict.dead} dead letters"
+        )
+        console.print(f"{counted}; {report.verdict}.")
+    for reason, count in report.reasons.items():
+        console.print(f"    {count} dead letters: {reason}", markup=False)
+    for one in report.not_at_rest:
+        console.print(f"    not at rest: {one}", markup=False)
+    if report.logs:
+        console.print(f"Logs are kept in {report.logs}.")
+    if report.schema:
+        console.print(f"In the database the schema {report.schema} is kept.")
+    if report.inconclusive:
+        console.print("[bold yellow]No verdict[/]: not all had come to rest when the time was over.")
+        raise typer.Exit(TRY_AGAIN)
+    if not report.holds:
+        console.print(f"[bold red]A promise did not hold[/]: {report.defect}")
+        raise typer.Exit(1)

@@ -1,0 +1,1 @@
+"""The check service's HTTP client, and the addresses it may connect to."""

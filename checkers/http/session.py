@@ -1,0 +1,74 @@
+"""The HTTP client of the check service, as the settings want it."""
+
+import ssl
+from typing import Any
+
+import aiohttp
+
+from checkback.exceptions import ConfigurationError
+from checkers.http.admission import AdmittedResolver, AllowList
+from conf.settings import CheckSettings
+
+_KEEP_ALIVE_SECONDS = 4.0  # less than uvicorn's 5: a question must not meet a connection that is just being closed
+_HEADER_BYTES = 8 * 1024
+_HEADERS = 64
+
+
+def tls_context(checks: CheckSettings) -> ssl.SSLContext:
+    """How https endpoints are verified, and what they are shown.
+
+    Raises:
+        ConfigurationError: a file is missing, or is not what it should be.
+    """
+    try:
+        context = ssl.create_default_context(cafile=checks.tls_ca or None)
+        if checks.tls_certificate:
+            context.load_cert_chain(checks.tls_certificate, checks.tls_key or None, password=lambda: "")
+    except (OSError, ValueError) as error:  # SSLError is an OSError
+        raise ConfigurationError(
+            f"checks.tls_ca, checks.tls_certificate or checks.tls_key cannot be used: {error}."
+        ) from error
+    return context
+
+
+class BoundedConnector(aiohttp.TCPConnector):
+    """Knows when it keeps as many idle connections as it may: the next request is then to close its own."""
+
+    def __init__(self, most_idle: int, **options: Any) -> None:
+        super().__init__(**options)
+        self._most_idle = most_idle
+
+    @property
+    def full(self) -> bool:
+        """Whether one more kept connection would be one too many."""
+        # There is no public way to ask; a list for each address, none of them empty.
+        return len(self._conns) >= self._most_idle or sum(map(len, self._conns.values())) >= self._most_idle
+
+
+def open_session(
+    checks: CheckSettings, allowed: AllowList, tls: ssl.SSLContext, idle: int = 100
+) -> aiohttp.ClientSession:
+    """A client that connects to admitted addresses only, follows nothing, and waits no longer than it may.
+
+    Must be called on the loop that uses it. It keeps at most ``idle`` connections for the next request; how many are in
+    use is for the caller to bound.
+    """
+    wait = checks.ask_timeout / 1000
+    return aiohttp.ClientSession(
+        connector=BoundedConnector(
+            idle,
+            resolver=AdmittedResolver(allowed),
+            ssl=tls,
+            limit=0,  # each group has its share, which it waits for elsewhere
+            use_dns_cache=False,  # checkers.http.names has one
+            keepalive_timeout=_KEEP_ALIVE_SECONDS,
+        ),
+        # sock_read bounds each wait for bytes, total their sum: connecting has a bound of its own, hence twice
+        timeout=aiohttp.ClientTimeout(total=2 * wait, connect=wait, sock_read=wait),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        trust_env=False,
+        max_line_size=_HEADER_BYTES,
+        max_field_size=_HEADER_BYTES,
+        max_headers=_HEADERS,
+    )

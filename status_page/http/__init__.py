@@ -1,0 +1,1 @@
+"""The server, who may sign in, and what is refused."""

@@ -1,0 +1,167 @@
+"""The pages that do something: signing in, and deciding. Each needs a form that one of our own pages sent."""
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from checkback.exceptions import CheckbackError
+from checkback.wire.protocol import Action
+from status_page.http.signing_in import Session, same
+from status_page.pages.forms import Form, RefusedError, form_of
+from status_page.pages.rendering import Pages, link
+from status_page.site import Site
+from status_page.transactions.deciding import MOST_AT_ONCE, WHO_CHARACTERS, WHY_CHARACTERS, Decision, problems
+
+_WAIT_SECONDS = 5
+
+
+class Acting:
+    """Answers ``GET`` and ``POST``. What writes to Kafka runs in a thread of its own."""
+
+    def __init__(self, site: Site, pages: Pages) -> None:
+        self._site = site
+        self._pages = pages
+
+    async def sign_in(self, request: Request) -> Response:
+        """Ask for the token, and begin a session for who has it."""
+        if request.method == "GET":
+            onward = _local(request.query_params.get("next", ""))
+            return self._asking(request, onward, "", 200)
+        try:
+            form = await form_of(request)
+        except RefusedError as error:
+            return self._refused(request, error)
+        onward = _local(form.one("next"))
+        known = request.cookies.get(self._before, "")
+        if not known or not same(form.one("form_token"), known):
+            return self._asking(request, onward, "That form was too old. Try again; this page needs cookies.", 403)
+        address = request.client.host if request.client else ""
+        admission = self._site.signing_in.admit(form.one("token"), address)
+        if admission.wait_seconds:
+            wait = int(admission.wait_seconds) + 1
+            said = f"Too many wrong tokens came from your address. Wait {wait} s, and try again."
+            answer = self._asking(request, onward, said, 429)
+            answer.headers["retry-after"] = str(wait)
+            return answer
+        if not admission.admitted:
+            return self._asking(request, onward, "That is not the token.", 401)
+        answer = RedirectResponse(onward, 303)
+        self._set_cookie(request, answer, self._site.cookie, self._site.signing_in.begin().name)
+        answer.delete_cookie(self._before, httponly=True, samesite="strict")
+        return answer
+
+    async def sign_out(self, request: Request) -> Response:
+        """End the session."""
+        try:
+            session, _ = await self._form(request)
+        except RefusedError as error:
+            return self._refused(request, error)
+        self._site.signing_in.end(session.name)
+        answer = RedirectResponse("/", 303)
+        answer.delete_cookie(self._site.cookie, httponly=True, samesite="strict")
+        return answer
+
+    def confirm(self, request: Request) -> Response:
+        """Show what would be done, and ask who does it and why."""
+        names, action = request.query_params.getlist("what"), request.query_params.get("action", "")
+        if not self._site.signing_in.possible:
+            return self._pages.page(request, "no_token.html", "Nobody can act here", {}, status=403)
+        if self._site.session(request) is None:
+            here = f"{request.url.path}?{request.url.query}"
+            return RedirectResponse(link("/sign-in", {"next": here}), 303)
+        chosen, missing = self._site.deciding.chosen(names)
+        wrong = problems(action, chosen, "who", "why")
+        if len(names) > MOST_AT_ONCE:
+            wrong.append(f"At most {MOST_AT_ONCE} at once.")
+        shown = {"chosen": chosen, "missing": missing, "who": "", "why": ""}
+        return self._confirming(request, action, wrong if names else [_NONE], 200, **shown)
+
+    async def decide(self, request: Request) -> Response:
+        """Do it."""
+        try:
+            _, form = await self._form(request)
+        except RefusedError as error:
+            return self._refused(request, error)
+        return await run_in_threadpool(self._decide, request, form)
+
+    def decided(self, request: Request) -> Response:
+        """What was written, and what of it the job has judged."""
+        receipt = self._site.deciding.receipt(request.path_params["receipt"])
+        if receipt is None:
+            return self._pages.page(request, "nothing.html", "No such page", {}, status=404)
+        waiting = self._site.deciding.waiting(receipt)
+        refresh = _WAIT_SECONDS if waiting else 0
+        shown = {"receipt": receipt, "waiting": {one.name for one in waiting}}
+        return self._pages.page(request, "decided.html", "Written", shown, refresh=refresh)
+
+    @property
+    def _before(self) -> str:
+        """The cookie of a browser that has not signed in yet: its form says the same, which no other site's can."""
+        return f"{self._site.cookie}-form"
+
+    async def _form(self, request: Request) -> tuple[Session, Form]:
+        session = self._site.session(request)
+        if session is None:
+            raise RefusedError(401, "Your session has ended. Sign in again.")
+        form = await form_of(request)
+        if not same(form.one("form_token"), session.form_token):
+            raise RefusedError(403, "That form is not of this session. Go back, load the page again, and try again.")
+        return session, form
+
+    def _decide(self, request: Request, form: Form) -> Response:
+        action, names = form.one("action"), form.all("what")
+        who, why = form.one("who").strip(), form.one("why").strip()
+        chosen, missing = self._site.deciding.chosen(names)
+        shown = {"chosen": chosen, "missing": missing, "who": who, "why": why}
+        wrong = problems(action, chosen, who, why)
+        if missing and chosen and not wrong:
+            return self._confirming(request, action, [_CHANGED], 409, **shown)
+        if wrong:
+            return self._confirming(request, action, wrong, 422, **shown)
+        try:
+            receipt = self._site.deciding.write(Decision(Action(action), tuple(chosen), who, why))
+        except CheckbackError as error:
+            return self._confirming(request, action, [f"{error} Doing it twice does no harm."], 502, **shown)
+        return RedirectResponse(f"/decided/{receipt.name}", 303)
+
+    def _confirming(self, request: Request, action: str, wrong: Sequence[str], status: int, **more: Any) -> Response:
+        title = f"{action.capitalize()}?" if action else "Nothing chosen"
+        limits = {"who_characters": WHO_CHARACTERS, "why_characters": WHY_CHARACTERS}
+        back = _local(request.headers.get("referer", ""))
+        back = back if not back.startswith(("/decide", "/sign-in")) else "/transactions"
+        shown = {"action": action, "wrong": wrong, "back": back, **limits, **more}
+        return self._pages.page(request, "confirm.html", title, shown, status=status)
+
+    def _asking(self, request: Request, onward: str, problem: str, status: int) -> Response:
+        if not self._site.signing_in.possible:
+            return self._pages.page(request, "no_token.html", "Nobody can act here", {}, status=403)
+        form_token = request.cookies.get(self._before) or secrets.token_urlsafe(32)
+        shown = {"onward": onward, "problem": problem, "form_token": form_token}
+        answer = self._pages.page(request, "sign_in.html", "Sign in", shown, status=status)
+        self._set_cookie(request, answer, self._before, form_token)
+        return answer
+
+    def _refused(self, request: Request, error: RefusedError) -> Response:
+        return self._pages.page(request, "refused.html", "Not done", {"sentence": error.sentence}, status=error.status)
+
+    @staticmethod
+    def _set_cookie(request: Request, answer: Response, name: str, value: str) -> None:
+        # behind something that speaks TLS for us
+        secure = "https" in {request.url.scheme, request.headers.get("x-forwarded-proto")}
+        answer.set_cookie(name, value, httponly=True, samesite="strict", secure=secure)
+
+
+_NONE = "Choose at least one transaction: go back, and tick it."
+_CHANGED = "Some of them are decided meanwhile, and left out now. Look again, and confirm."
+
+
+def _local(address: str) -> str:
+    """The path and query of one of our own pages; the first page for anything else."""
+    parts = urlsplit(address) if address.isascii() and address.isprintable() else urlsplit("")
+    path = parts.path if parts.path.startswith("/") and not parts.path.startswith(("//", "/\\")) else "/"
+    return f"{path}?{parts.query}" if parts.query else path

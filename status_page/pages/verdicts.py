@@ -1,0 +1,167 @@
+"""The first screen's answers: do transactions flow, which are in doubt, is anything parked, is the job behind."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from status_page.facts import FlowPoint, JobFacts
+from status_page.transactions.index import Total
+from status_page.words import age, count, duration, number
+
+_STALLED_MS = 60_000
+"""A job takes a batch at least every few seconds, also when nothing comes."""
+_OLD_MS = 600_000
+"""A transaction that is in doubt for so long needs somebody: checks end most within a minute."""
+_BEHIND_SECONDS = 60.0
+_LATELY_MS = 300_000
+
+
+class Level(StrEnum):
+    """How much somebody has to care."""
+
+    WELL = "well"
+    LOOK = "look"
+    ACT = "act"
+
+
+class Verdict(NamedTuple):
+    """An answer."""
+
+    question: str
+    level: Level
+    answer: str
+    """A few words, or a number."""
+    detail: str
+    link: str = ""
+
+
+_NONE: Mapping[str, str] = {}
+_UNKNOWN = "Not known yet"
+
+
+def verdicts(
+    facts: JobFacts,
+    in_doubt: Total,
+    oldest_ms: int | None,
+    parked: Total,
+    *,
+    complete: bool = True,
+    unasked: Mapping[str, str] = _NONE,
+) -> tuple[Verdict, ...]:
+    """All four, in the order in which one asks.
+
+    ``complete``: the lists have been read to their end. ``unasked``: groups with some in doubt of which nobody can be
+    asked, and why.
+    """
+    return (
+        _flows(facts),
+        _in_doubt(facts, in_doubt, oldest_ms, unasked, complete=complete),
+        _parked(parked, complete=complete),
+        _behind(facts),
+    )
+
+
+def per_minute(points: tuple[FlowPoint, ...], name: str, now_ms: int) -> float:
+    """Of the last five minutes."""
+    lately = [point for point in points if point.time_ms >= now_ms - _LATELY_MS]
+    if not lately:
+        return 0.0
+    minutes = max(now_ms - lately[0].time_ms, 60_000) / 60_000
+    return float(sum(getattr(point, name) for point in lately)) / minutes
+
+
+def _flows(facts: JobFacts) -> Verdict:
+    question = "Do transactions flow?"
+    batch = facts.batch
+    if batch is None:
+        return _starting(question, facts)
+    if facts.now_ms - batch.ended_ms > _STALLED_MS:
+        since = age(batch.ended_ms, facts.now_ms)
+        return Verdict(question, Level.ACT, "No", f"Batch {batch.number:,} ended {since} ago, and none since.")
+    half, committed = (per_minute(facts.flow, name, facts.now_ms) for name in ("half", "committed"))
+    if not (half or committed):
+        since = _since(facts)
+        return Verdict(question, Level.WELL, "Quiet", f"The job runs; nothing has come {since}.")
+    detail = f"{number(half)} half messages and {number(committed)} commits a minute, {_over(facts)}."
+    return Verdict(question, Level.WELL, "Yes", detail)
+
+
+def _starting(question: str, facts: JobFacts) -> Verdict:
+    """Before the first batch has ended: which step of the start it is, and for how long."""
+    step = next((one for one in reversed(facts.steps) if one.seconds is None), None)
+    doing = f" Now, for {duration((facts.now_ms - step.began_ms) / 1000)}: {step.name}." if step else ""
+    said = f"No batch has ended yet; started {_ago(facts.started_ms, facts.now_ms)}.{doing}"
+    late = facts.running_ms is not None and facts.now_ms - facts.running_ms > _STALLED_MS
+    return Verdict(question, Level.ACT if late else Level.LOOK, "No" if late else "Starting", said)
+
+
+def _ago(then_ms: int, now_ms: int) -> str:
+    said = age(then_ms, now_ms)
+    return said if said == "just now" else f"{said} ago"
+
+
+def _since(facts: JobFacts) -> str:
+    if facts.now_ms - facts.started_ms >= _LATELY_MS:
+        return "for 5 min"
+    return f"since its start, {_ago(facts.started_ms, facts.now_ms)}"
+
+
+def _over(facts: JobFacts) -> str:
+    if facts.now_ms - facts.started_ms >= _LATELY_MS:
+        return "over the last 5 min"
+    return f"since the start, {_ago(facts.started_ms, facts.now_ms)}"
+
+
+def _in_doubt(
+    facts: JobFacts, total: Total, oldest_ms: int | None, unasked: Mapping[str, str], *, complete: bool
+) -> Verdict:
+    question, link = "Which are in doubt?", "/transactions"
+    if not complete:
+        return Verdict(question, Level.LOOK, _UNKNOWN, "The list is still being read.", link)
+    if not total.number or oldest_ms is None:
+        return Verdict(question, Level.WELL, "None", "Nothing is open that had to be asked about.", link)
+    waited = facts.now_ms - oldest_ms
+    level = Level.LOOK if waited >= _OLD_MS else Level.WELL
+    said = "The oldest one was" if total.number > 1 else "It was"
+    detail = f"{said} taken in {_ago(oldest_ms, facts.now_ms)}."
+    if unasked:
+        level = Level.ACT
+        name, why = next(iter(unasked.items()))
+        more = f", nor of {count(len(unasked) - 1, 'other group')}" if len(unasked) > 1 else ""
+        detail = f"Nobody of group {name} can be asked{more}: {why}. {detail}"
+    return Verdict(question, level, number(total.number), detail, link)
+
+
+def _parked(total: Total, *, complete: bool) -> Verdict:
+    question, link = "Is anything parked?", "/parked"
+    if not complete:
+        return Verdict(question, Level.LOOK, _UNKNOWN, "The list is still being read.", link)
+    if not total.number:
+        return Verdict(question, Level.WELL, "Nothing", "No message waits for an operator.", link)
+    waits = "message waits" if total.number == 1 else "messages wait"
+    return Verdict(question, Level.ACT, number(total.number), f"{waits.capitalize()} for an operator's decision.", link)
+
+
+def _behind(facts: JobFacts) -> Verdict:
+    question = "Is the job behind?"
+    held = max(facts.held_back, key=lambda one: one.seconds, default=None)
+    if held is not None:
+        detail = (
+            f"Somebody's open Kafka transaction has hidden partition {held.partition} of {held.topic} "
+            f"for {duration(held.seconds)}{f': it is of {held.writer}' if held.writer else ''}."
+        )
+        return Verdict(question, Level.LOOK, "Held back", detail)
+    if facts.backlog is None:
+        return Verdict(question, Level.LOOK, _UNKNOWN, "What waits in Kafka, or what has been taken in, is not known.")
+    records = sum(one.records for one in facts.backlog)
+    if not records and facts.batch is None:
+        return Verdict(question, Level.LOOK, "Starting", "Nothing waits in Kafka; no batch has ended yet.")
+    speed = facts.batch.records_per_second if facts.batch else 0.0
+    if not records:
+        return Verdict(question, Level.WELL, "No", "All records have been taken in.")
+    waits = count(records, "record")
+    seconds = records / speed if speed else None
+    if seconds is not None and seconds < _BEHIND_SECONDS:
+        return Verdict(question, Level.WELL, "No", f"{waits} to be taken in: {duration(seconds)} at the present speed.")
+    after = f"{duration(seconds)} at the present speed" if seconds else "nothing is taken in at present"
+    return Verdict(question, Level.LOOK, "Yes", f"{waits} to be taken in: {after}.")

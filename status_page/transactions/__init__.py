@@ -1,0 +1,1 @@
+"""Transactions in doubt and parked messages: found, listed, decided."""

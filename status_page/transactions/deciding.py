@@ -1,0 +1,179 @@
+"""What operators may do with which transactions, and the ops that say so."""
+
+import json
+import logging
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self
+
+from checkback.exceptions import OperatorError, ProtocolError
+from checkback.operations.in_doubt import InDoubt
+from checkback.operations.operator_ops import Row
+from checkback.wire.printable import printable
+from checkback.wire.protocol import Action, HalfPosition
+from status_page.transactions.index import Index, Parked
+
+_LOGGER = logging.getLogger(__name__)
+MOST_AT_ONCE = 500
+WHO_CHARACTERS = 100
+WHY_CHARACTERS = 500
+_RECEIPTS = 200
+
+ACTIONS = (Action.COMMIT, Action.ROLLBACK, Action.RESUME, Action.REDELIVER)
+
+
+class Chosen(NamedTuple):
+    """A transaction, or a parked message, that somebody wants to decide about."""
+
+    half: HalfPosition
+    transaction_id: str
+    group: str
+    topic: str
+    actions: tuple[Action, ...]
+    """What is of use for it."""
+
+    @property
+    def name(self) -> str:
+        """What names it in forms and in the API's bodies: its place and its id."""
+        return f"{self.half} {self.transaction_id}"
+
+
+class Decision(NamedTuple):
+    """What somebody wants done."""
+
+    action: Action
+    chosen: tuple[Chosen, ...]
+    who: str
+    why: str
+
+
+class Receipt(NamedTuple):
+    """What was done."""
+
+    name: str
+    decision: Decision
+    time_ms: int
+
+
+class Ops(Protocol):
+    """:class:`checkback.operations.operator_ops.OperatorOps`, as it is used here."""
+
+    def __enter__(self) -> Self:
+        """Connect."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Let go."""
+
+    def write(self, rows: Iterable[Row], action: Action, remark: str = "") -> int:
+        """Write an op for each."""
+
+
+class Deciding:
+    """Writes ops, and remembers for a while what was written. ``connect`` opens what writes."""
+
+    def __init__(
+        self, index: Index, connect: Callable[[], Ops], now_ms: Callable[[], int] = lambda: int(time.time() * 1000)
+    ) -> None:
+        self._index = index
+        self._connect = connect
+        self._now_ms = now_ms
+        self._one_at_a_time = threading.Lock()
+        self._receipts: OrderedDict[str, Receipt] = OrderedDict()
+
+    def chosen(self, names: Sequence[str]) -> tuple[list[Chosen], list[str]]:
+        """The transactions with these names (:attr:`Chosen.name`), each once, and the names of those not there."""
+        found, missing = {}, []
+        for name in dict.fromkeys(names[:MOST_AT_ONCE]):
+            one = self._one(name)
+            if one is None:
+                missing.append(name)
+            else:
+                found[one.name] = one
+        return list(found.values()), missing
+
+    def write(self, decision: Decision) -> Receipt:
+        """Write an op for each, and wait until Kafka has them all.
+
+        Raises:
+            OperatorError: Kafka did not take one; those before it are written.
+            KafkaUnreachableError: no Kafka answers; nothing is written.
+        """
+        said = {"who": decision.who, "why": decision.why, "by": "status page"}
+        remark = json.dumps(said, ensure_ascii=False)
+        rows = [(one.transaction_id, one.group, one.half) for one in decision.chosen]
+        with self._one_at_a_time:
+            try:
+                with self._connect() as ops:
+                    ops.write(rows, decision.action, remark)
+            except ProtocolError as error:
+                raise OperatorError(f"One of them cannot be named in an op: {error}") from error
+            finally:
+                _log(decision)
+            receipt = Receipt(secrets.token_urlsafe(12), decision, self._now_ms())
+            self._receipts[receipt.name] = receipt
+            while len(self._receipts) > _RECEIPTS:
+                self._receipts.popitem(last=False)
+        return receipt
+
+    def receipt(self, name: str) -> Receipt | None:
+        """What was written; None when it was too long ago, or never."""
+        return self._receipts.get(name)
+
+    def waiting(self, receipt: Receipt) -> list[Chosen]:
+        """Those whose op the job has not judged yet, as far as the lists say: for them the action is still of use."""
+        action = receipt.decision.action
+        found, _ = self.chosen([one.name for one in receipt.decision.chosen])
+        return [one for one in found if action in one.actions]
+
+    def _one(self, name: str) -> Chosen | None:
+        place, _, transaction_id = name.partition(" ")
+        try:
+            half = HalfPosition.parse(place)
+        except ProtocolError:
+            return None
+        row = self._index.in_doubt_at(half)
+        rows: list[InDoubt | Parked] = [*self._index.parked_at(half), *([row] if row else [])]
+        return next((chosen_of(row) for row in rows if row.transaction_id == transaction_id), None)
+
+
+def chosen_of(row: InDoubt | Parked) -> Chosen:
+    """A row of one of the lists, with what may be done about it."""
+    return Chosen(row.half, row.transaction_id, row.group, row.topic, actions_for(row))
+
+
+def actions_for(row: InDoubt | Parked) -> tuple[Action, ...]:
+    """What is of use: an open transaction can be decided, a parked one resumed as well, a committed one redelivered."""
+    if isinstance(row, InDoubt):
+        return (Action.COMMIT, Action.ROLLBACK)
+    if row.undecided:
+        return (Action.COMMIT, Action.ROLLBACK, Action.RESUME)
+    return (Action.REDELIVER,) if row.kept else ()
+
+
+def problems(action: str, chosen: Sequence[Chosen], who: str, why: str) -> list[str]:
+    """What is wrong with a decision, in sentences; nothing is written while there is anything."""
+    wrong = []
+    if action not in ACTIONS:
+        wrong.append(f"The action must be one of {', '.join(ACTIONS)}.")
+    if not chosen:
+        wrong.append("Choose at least one transaction.")
+    useless = [one for one in chosen if action in ACTIONS and action not in one.actions]
+    if useless:
+        wrong.append(f"{action} does not apply to {', '.join(one.name for one in useless[:10])}.")
+    for name, text, most in (("who you are", who, WHO_CHARACTERS), ("why", why, WHY_CHARACTERS)):
+        if not text.strip():
+            wrong.append(f"Say {name}.")
+        elif len(text) > most:
+            wrong.append(f"Say {name} in at most {most} characters.")
+    return wrong
+
+
+def _log(decision: Decision) -> None:
+    names = ", ".join(f"{one.transaction_id} at {one.half}" for one in decision.chosen[:10])
+    more = f" and {len(decision.chosen) - 10:,} more" if len(decision.chosen) > 10 else ""
+    said = printable(f"{decision.action} of {names}{more} by {decision.who!r}: {decision.why!r}")
+    _LOGGER.warning("An operator acts on the status page: %s", said)

@@ -1,0 +1,140 @@
+"""One connection that reads ``cb.status`` and ``cb.parked`` into the index, from their beginning and as they come."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kafka import TopicPartition
+from kafka.errors import KafkaError
+
+from checkback.exceptions import ProtocolError
+from checkback.kafka.polling import poll
+from checkback.operations.in_doubt import place_of, row_of
+from checkback.operations.parked import ParkedEnd, parked_record
+from checkback.wire.protocol import Topics
+from status_page.transactions.index import Index
+from status_page.transactions.standing import Progress
+
+_LOOK_SECONDS = 10.0
+"""From one look at where the topics end to the next."""
+_LOOK_SOON_SECONDS = 1.0
+"""Likewise until the end was reached, or while Kafka is away."""
+_ANSWER_MS = 3_000
+"""A Kafka that takes longer to say where its topics end is away."""
+
+
+class Reading:
+    """``consumer`` has no group, and is this object's alone.
+
+    A topic that was deleted and made again, was given partitions, or has lost records (retention, an unclean election)
+    is read again from its beginning, and so is the other one.
+    """
+
+    def __init__(self, topics: Topics, index: Index, consumer: Any, progress: Progress) -> None:
+        self._topics = topics
+        self._index = index
+        self._consumer = consumer
+        self._progress = progress
+        self._places: list[TopicPartition] = []
+        self._identity: dict[str, object] = {}
+        self._starts: Mapping[TopicPartition, int] = {}
+        self._look_at = 0.0
+
+    def begin(self) -> None:
+        """Forget what was read, and read from the beginning.
+
+        Raises:
+            KafkaError: Kafka does not answer.
+        """
+        self._identity = self._identities()
+        missing = [topic for topic, what in self._identity.items() if what is None]
+        self._places = [
+            TopicPartition(topic, number)
+            for topic in self._identity
+            for number in sorted(self._consumer.partitions_for_topic(topic) or ())
+        ]
+        self._consumer.assign(self._places)
+        if self._places:
+            self._consumer.seek_to_beginning(*self._places)
+        self._index.clear()
+        self._starts = {}
+        self._look_at = self._progress.clock() + _LOOK_SOON_SECONDS / 2
+        self._progress.begun(_missing(missing))
+
+    def step(self, wait_ms: int) -> int:
+        """Take in what has come, waiting for it at most so long; the number of records.
+
+        Raises:
+            KafkaError: Kafka refuses; what is merely away is ridden out.
+            sqlite3.Error: it cannot be kept.
+        """
+        found = poll(self._consumer, wait_ms) if self._places else {}
+        for place, records in found.items():
+            if place.topic == self._topics.status:
+                self._index.take_status(_status_rows(records))
+            else:
+                self._index.take_parked(_parked_rows(records))
+        if self._progress.clock() >= self._look_at:
+            self._look()
+        return sum(map(len, found.values()))
+
+    def _look(self) -> None:
+        try:
+            moved = self._identities() != self._identity
+            behind = None if moved else self._behind()
+        except KafkaError as error:
+            self._progress.away(f"Kafka does not answer: {error!r}")
+            self._look_at = self._progress.clock() + _LOOK_SOON_SECONDS
+            return
+        if behind is None:
+            self.begin()
+            return
+        self._progress.looked(behind)
+        complete = self._progress.standing().complete
+        self._look_at = self._progress.clock() + (_LOOK_SECONDS if complete else _LOOK_SOON_SECONDS)
+
+    def _behind(self) -> int | None:
+        """Records that are still to be read; None where some are gone that had been there."""
+        if not self._places:
+            return 0
+        starts = self._consumer.beginning_offsets(self._places, timeout_ms=_ANSWER_MS)
+        ends = self._consumer.end_offsets(self._places, timeout_ms=_ANSWER_MS)
+        known = self._starts or starts
+        positions = {place: self._consumer.position(place, timeout_ms=_ANSWER_MS) or 0 for place in self._places}
+        if any(starts[place] > known[place] or ends[place] < positions[place] for place in self._places):
+            return None
+        self._starts = starts
+        behind: int = sum(ends[place] - max(positions[place], starts[place]) for place in self._places)
+        return behind
+
+    def _identities(self) -> dict[str, object]:
+        """What changes when a topic is made again, or grown; None for one that is not there."""
+        return {topic: self._identity_of(topic) for topic in (self._topics.status, self._topics.parked)}
+
+    def _identity_of(self, topic: str) -> object:
+        partitions = self._consumer.partitions_for_topic(topic)
+        if not partitions:
+            return None
+        # Kafka's own id of the topic: no public method gives it. Without it one that was made again, and has as many
+        # records as before by the next look, goes unnoticed.
+        topic_id = getattr(getattr(self._consumer, "_cluster", None), "topic_id", None)
+        return (topic_id(topic) if topic_id else None, frozenset(partitions))
+
+
+def _status_rows(records: Iterable[Any]) -> Iterable[Any]:
+    for record in records:
+        place = place_of(record.key)
+        if place is not None:
+            yield place, row_of(place, record.value, record.timestamp)
+
+
+def _parked_rows(records: Iterable[Any]) -> Iterable[Any]:
+    for record in records:
+        try:
+            said = parked_record(record)
+        except (KeyError, AttributeError, UnicodeDecodeError, ProtocolError):
+            continue  # the job did not write it: anybody may have
+        yield said.half, said.transaction_id, None if isinstance(said, ParkedEnd) else said
+
+
+def _missing(topics: list[str]) -> str:
+    return f"Kafka has no topic {' and '.join(topics)}: run 'checkback topics create'." if topics else ""

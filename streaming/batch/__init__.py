@@ -1,0 +1,1 @@
+"""One batch: its types, and what its tasks are told and tell."""

@@ -1,0 +1,70 @@
+"""One micro-batch: what its tasks are told, and what they and the driver report."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from state import OpenByTopic, Tallies, Usages
+
+OpenBySegment = dict[tuple[int, int], OpenByTopic]
+"""What is undecided, by half partition and first offset of the segment."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One micro-batch, as every task of it knows it."""
+
+    query_id: str
+    number: int
+    entry_hash: str
+    every_partition_writes: bool
+    """The first batch after a start, and one a day: so that progress offsets are there, and never expire."""
+    floor: int = 0
+    """A progress offset that every state partition has reached."""
+    time_ms: int = 0
+    """Its own time, which is the same when it is repeated."""
+    dated_ms: int = 0
+    """The time stamp of its records, by Kafka's clock as the driver knows it; 0: by the clock of the task's machine."""
+    run: str = ""
+    """Of the job, as the claim names it; empty: whoever runs it has claimed nothing."""
+
+
+@dataclass
+class PartitionReport:
+    """What a task did, for :class:`streaming.sink.ExactlyOnceSink`."""
+
+    partition: int
+    written: int = 0
+    skipped: bool = False
+    counts: str = "{}"
+    usages: str = "{}"
+    """How the usage of producer groups has changed: numbers of :class:`state.Usage` by group."""
+    reasons: str = "[]"
+    """Why messages were held, parked or rejected: see :mod:`streaming.kafka_sink.reasons`."""
+    tallies: str = "[]"
+    """What is counted by producer group, or by how long it took: see :mod:`streaming.batch.reported`."""
+    still_open: str = "[]"
+    """What is undecided in segments that have changed: likewise."""
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What a batch did, for metrics and for people."""
+
+    batch: int
+    written: int
+    skipped_partitions: int
+    counts: Counter[str]
+    published: Counter[str] = field(default_factory=Counter)
+    """Rows by destination, where rules send messages to tables."""
+    usages: Usages = field(default_factory=dict)
+    """How the usage of producer groups has changed; all of it, unless state partitions were skipped."""
+    reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How many messages were ``held``, ``parked`` or ``rejected``, and why."""
+    examples: dict[tuple[str, str], list[str]] = field(default_factory=dict, kw_only=True)
+    """Transaction ids of some of them."""
+    tallies: Tallies = field(default_factory=Counter)
+    """What is counted by producer group, or by how long it took."""
+    still_open: OpenBySegment = field(default_factory=dict)
+    """What is undecided in segments where that has changed."""
+    seconds: float = 0.0
+    """From the batch's own time until it was written."""

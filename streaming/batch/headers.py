@@ -1,0 +1,34 @@
+"""Headers as the query carries them: Spark's ``to_json`` of an array of names and values."""
+
+from binascii import a2b_base64, b2a_base64
+
+import orjson
+
+from checkback.wire import protocol
+
+Headers = list[tuple[str, bytes | None]]
+
+
+def unpack_headers(packed: str | None) -> Headers:
+    """Headers of Spark's ``to_json`` of its header array, in their order; a null value is left out there."""
+    if not packed:
+        return []
+    pairs: Headers = []
+    for header in orjson.loads(packed):
+        value = header.get("value")
+        pairs.append((header["key"], None if value is None else a2b_base64(value)))
+    return pairs
+
+
+def application_headers(packed: str | None) -> Headers:
+    """Those that consumers shall see: a half message not in our SDK's order is kept with the protocol's own."""
+    return [pair for pair in unpack_headers(packed) if not pair[0].startswith(protocol.RESERVED_PREFIX)]
+
+
+def packed_headers(headers: Headers) -> str:
+    """These headers as ``to_json`` spells them."""
+    spelled = [
+        {"key": name} if value is None else {"key": name, "value": b2a_base64(value, newline=False).decode()}
+        for name, value in headers
+    ]
+    return orjson.dumps(spelled).decode()

@@ -1,0 +1,126 @@
+"""Asking the job how it stands: what answers, what does not, and what is said then."""
+
+import json
+import re
+import socket
+import time
+from typing import Any
+
+import pytest
+
+from checkback.exceptions import ConfigurationError
+from checkback.operations.job_in_kafka import Claim
+from checkback_cli.on_call.asking_job import JobSilentError, ask, elsewhere, in_doubt_by_group, look_for_job, loopback
+from conf import Settings
+from tests.checkback_cli.facts_made import FACTS, bodies, page
+
+HERE = socket.gethostname()
+
+
+class Kafka:
+    """Stands for ``JobInKafka``."""
+
+    def __init__(self, claim: Claim | None) -> None:
+        self._claim = claim
+
+    def claim(self) -> Claim | None:
+        return self._claim
+
+
+def claim(url: str, run: str = "run-1", host: str = HERE) -> Claim:
+    return Claim(run, host, 7, "2026-11-22 09:30:00 UTC", page=url)
+
+
+def test_what_the_page_says_is_read_as_it_was_written() -> None:
+    with page(bodies()) as url:
+        assert ask(url) == ask(f"{url}/") == FACTS
+
+
+def test_fields_of_a_later_version_are_passed_over() -> None:
+    said = json.loads(bodies()[0])
+    said["new"] = said["batch"]["new"] = said["groups"][0]["new"] = 1
+    with page(json.dumps(said).encode()) as url:
+        assert ask(url) == FACTS
+
+
+@pytest.mark.parametrize("answer", [b"<html>", b"{}", b"[]", b"", b'{"job": 1}'])
+def test_what_is_no_job_is_told(answer: bytes) -> None:
+    with page(answer) as url, pytest.raises(JobSilentError, match="is not a job of this version"):
+        ask(url)
+
+
+def test_how_many_are_in_doubt_is_asked_beside() -> None:
+    with page(bodies()) as url:
+        assert in_doubt_by_group(url) == {"orders": 5, "quiet": 5}
+
+
+@pytest.mark.parametrize("groups", [b"", b"{}", b"[]", b'{"groups": [{"open": 1}]}', b'{"groups": 7}'])
+def test_and_not_known_where_that_is_not_answered(groups: bytes) -> None:
+    with page((bodies()[0], groups)) as url:
+        assert in_doubt_by_group(url) == {}
+    assert in_doubt_by_group("http://127.0.0.1:1") == {}
+
+
+def test_a_refusal_names_the_setting() -> None:
+    with page(b"", "421 Misdirected Request") as url, pytest.raises(JobSilentError, match=r"status 421.*http\.names"):
+        ask(url)
+
+
+def test_nobody_there_is_told_at_once() -> None:
+    with pytest.raises(JobSilentError, match=r"No job answers at http://127\.0\.0\.1:1"):
+        ask("http://127.0.0.1:1")
+
+
+def test_one_that_hangs_is_not_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        begun = time.monotonic()
+        with pytest.raises(JobSilentError, match="timed out"):
+            ask(f"http://127.0.0.1:{silent.getsockname()[1]}", seconds=0.2)
+        assert time.monotonic() - begun < 2
+
+
+@pytest.mark.parametrize("url", ["9464", "ftp://x", "http://", "host:9464"])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="not the address of a job's page"):
+        ask(url)
+
+
+def test_the_one_that_has_the_topics_is_found() -> None:
+    with page(bodies()) as url:
+        found = look_for_job(Settings(), None, Kafka(claim(url)))  # type: ignore[arg-type]  # stands for it
+    assert (found.facts, found.silence) == (FACTS, "")
+
+
+@pytest.mark.parametrize(
+    ("fields", "run", "said"),
+    [
+        ({"topic_prefix": "other."}, "run-1", r"reads the topics other\.\*, not these"),
+        ({}, "run-2", "Another job answers at"),
+    ],
+)
+def test_another_job_at_that_address_is_not_taken_for_it(fields: dict[str, Any], run: str, said: str) -> None:
+    with page(bodies(**fields)) as url:
+        found = look_for_job(Settings(), None, Kafka(claim(url, run)))  # type: ignore[arg-type]  # stands for it
+    assert found.facts is None
+    assert re.search(said, found.silence)
+
+
+def test_without_a_claim_nobody_is_asked() -> None:
+    assert "No job has ever read" in look_for_job(Settings(), None, Kafka(None)).silence  # type: ignore[arg-type]  # stands for it
+    assert "serves no page" in look_for_job(Settings(), None, Kafka(claim(""))).silence  # type: ignore[arg-type]  # stands for it
+
+
+def test_a_page_of_another_machine_is_not_looked_for_here() -> None:
+    far = claim("http://127.0.0.1:9464", host="somewhere-else")
+    found = look_for_job(Settings(), None, Kafka(far))  # type: ignore[arg-type]  # stands for it
+    assert found.facts is None
+    assert found.silence == elsewhere(far)
+    assert "ssh -L 9464:127.0.0.1:9464 somewhere-else, then with --job http://127.0.0.1:9464" in found.silence
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [("http://127.0.0.1:1", True), ("http://[::1]:1", True), ("http://localhost", True), ("http://10.0.0.7:1", False)],
+)
+def test_loopback(url: str, *, expected: bool) -> None:
+    assert loopback(url) is expected

@@ -1,0 +1,478 @@
+"""Whoever is on call, on a real broker, without a job: what it would write, a test writes."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from checkback.exceptions import CheckbackError
+from checkback.kafka.record_ranges import Limits
+from checkback.kafka.topic_reading import reading_consumer, records_as_they_come
+from checkback.operations.announced import Announced
+from checkback.operations.in_doubt import InDoubt
+from checkback.operations.story import story_of
+from checkback.operations.story_standing import Stand
+from checkback.wire import protocol
+from checkback.wire.message_json import pack
+from checkback.wire.protocol import Action, HalfPosition, Message, Source
+from checkback_cli import app
+from checkback_cli.on_call import decide
+from checkback_cli.on_call.in_doubt import counts_by_reason, known_groups
+from status_page.words import NO_ENDPOINT
+from tests.checkback_cli.facts_made import bodies, page
+from tests.job_records import JobRecords, now_ms
+from tests.place import Place, wait_until
+
+
+@pytest.fixture
+def written(place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobRecords]:
+    for variable in [name for name in os.environ if name.upper().startswith("CHECKBACK_")]:
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("CHECKBACK_KAFKA__TOPIC_PREFIX", place.topics.prefix)
+    monkeypatch.setenv("CHECKBACK_KAFKA__BOOTSTRAP_SERVERS", place.bootstrap_servers)
+    monkeypatch.setenv("CHECKBACK_JOB__CHECKPOINT", str(place.folder / "checkpoint"))
+    monkeypatch.setenv("COLUMNS", "300")
+    with JobRecords(place) as records:
+        yield records
+
+
+def invoke(*arguments: str, given: str | None = None) -> Result:
+    return CliRunner().invoke(app, arguments, input=given)
+
+
+def lines(*arguments: str) -> list[list[str]]:
+    done = invoke(*arguments)
+    assert done.exit_code == 0, (done.output, done.exception)
+    return [line.split("\t") for line in done.stdout.splitlines()]
+
+
+def objects(*arguments: str) -> list[dict[str, Any]]:
+    done = invoke(*arguments, "--json")
+    assert done.exit_code == 0, (done.output, done.exception)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def refusal(*arguments: str) -> str:
+    error = invoke(*arguments).exception
+    assert isinstance(error, CheckbackError), error
+    return str(error)
+
+
+def operators_ops(place: Place) -> list[tuple[str, str, dict[str, str]]]:
+    found = [(dict(record.headers), record.value) for record in place.read(place.topics.op)]
+    return [
+        (headers[protocol.HALF].decode(), headers[protocol.ACTION].decode(), json.loads(value))
+        for headers, value in found
+        if headers[protocol.SOURCE] == b"operator"
+    ]
+
+
+def test_transactions_in_doubt_are_listed_the_oldest_first(written: JobRecords) -> None:
+    old, young, over = (written.half(name) for name in ("old", "young", "over"))
+    due = now_ms() + 3_600_000
+    written.in_doubt("young", young)
+    written.in_doubt("old", old, attempt=3, ingested_ms=now_ms() - 7_500_000, last_answer="unknown", next_check_ms=due)
+    written.in_doubt("over", over)
+    written.decided(over)
+    written.in_doubt("other", HalfPosition(1, 9), group="evil")
+    shown = lines("open", "--group", "shop")
+    assert [row[0] for row in shown] == ["old", "young"]
+    assert shown[0][1:7] == ["shop", written.place.real_topic, str(old), "2 h 5 min", "3 of 15", "unknown"]
+    assert shown[0][7].startswith(("in 59 min", "in 1 h"))
+    assert {row[8] for row in shown} == {f"Nobody can be asked; {NO_ENDPOINT}"}
+    assert [row[0] for row in lines("open", "--older-than", "10m")] == ["old"]
+    assert [row[0] for row in lines("open", "--limit", "1")] == ["old"]
+    (one,) = objects("open", "--topic", written.place.real_topic, "--older-than", "1h")
+    assert (one["half"], one["next_check_ms"]) == (str(old), due)
+
+
+def test_what_is_in_doubt_is_counted_by_reason() -> None:
+    rows = [
+        InDoubt("a", "shop", "t", HalfPosition(0, 1), 1, 15, 0, 0),
+        InDoubt("b", "shop", "t", HalfPosition(0, 2), 1, 15, 0, 0),
+    ]
+    heard = [Announced("shop", "i", "http://a:1/", 1_000)]
+    (gone,) = known_groups({"shop"}, heard, {}, 120_000, 301_000)
+    assert list(counts_by_reason(rows, {"shop": gone})) == [
+        "2 of group shop: Nobody can be asked; endpoint skipped: no heartbeat for 5 min."
+    ]
+    (live,) = known_groups({"shop"}, heard, {}, 120_000, 61_000)
+    assert not live.unasked
+
+
+def test_a_story_from_half_message_to_delivery(written: JobRecords) -> None:
+    half = written.half("tx", key=b"k")
+    written.op("noise", HalfPosition(0, half.offset + 1), Action.COMMIT)
+    written.check("tx", half)
+    written.op("tx", half, Action.UNREACHABLE, Source.CHECK, remark=b"no live endpoint")
+    written.check("tx", half, attempt=2)
+    late = written.op("tx", half, Action.COMMIT, Source.CHECK, remark=b"it is in the database")
+    refused = written.op("tx", half, Action.ROLLBACK, Source.OPERATOR)
+    written.refused("tx", half, refused, Action.ROLLBACK, "it contradicts the decision")
+    written.delivered("tx", value=b"of another transaction with this id", key=b"k")
+    place = written.delivered("tx", key=b"k")
+    (story,) = objects("show", "tx")
+    assert (story["stands"], story["why"], story["half"]) == ("delivered", place, str(half))
+    assert [event["what"] for event in story["events"]] == [
+        f"half message of 1 byte for {written.place.real_topic}",
+        "check requested, for attempt 1 of 15",
+        "unreachable by check, uses up no attempt",
+        "check requested, for attempt 2 of 15",
+        "commit by check",
+        "rollback by operator",
+        f"refused, the rollback by operator at {refused}",
+        f"delivered to {written.place.real_topic}",
+    ]
+    assert story["events"][4]["place"] == late
+    assert story["events"][2]["remark"] == "no live endpoint"
+    assert story["not_looked_at"] == []
+    shown = lines("show", "--half", str(half))
+    assert ["stands", f"delivered: {place}"] in shown
+    assert [row[2] for row in shown if len(row) == 6][-1] == f"delivered to {written.place.real_topic}"
+
+
+def test_several_groups_may_use_an_id(written: JobRecords) -> None:
+    first, second = written.half("same"), written.half("same", group="evil")
+    stories = objects("show", "same")
+    assert {(story["half"], story["group"], story["stands"]) for story in stories} == {
+        (str(first), "shop", "open"),
+        (str(second), "evil", "open"),
+    }
+
+
+def test_a_message_that_its_topic_did_not_take_belongs_to_the_first_ones_story(written: JobRecords) -> None:
+    first = written.half("tx")
+    written.op("tx", first, Action.COMMIT)
+    noted = ((protocol.ACTION, b"park"), (protocol.HELD, f"0 0 {first}".encode()), (protocol.REASON, b"no such topic"))
+    copy = written.half("tx", more=noted)
+    written.parked("tx", copy, f"{protocol.UNDELIVERABLE} x: there is no such topic", origin=first)
+    written.op("tx", copy, Action.REDELIVER, Source.OPERATOR)
+    for arguments in (["tx"], ["--half", str(copy)]):
+        (story,) = objects("show", *arguments)
+        assert (story["half"], story["stands"]) == (str(first), "parked")
+        assert story["why"] == "the operator's redeliver waits for the job"
+        kinds = [event["kind"] for event in story["events"]]
+        assert kinds == ["half", "op", "undeliverable", "parked", "op"]
+
+
+def test_several_messages_are_found_in_their_topics(written: JobRecords) -> None:
+    topic = written.place.real_topic
+    value = pack([Message(topic, b"one", b"k"), Message(topic, b"two")])
+    half = written.half("many", value=value, more=((protocol.MESSAGES, b"2"),))
+    written.op("many", half, Action.COMMIT)
+    written.delivered("many#1", b"one", b"k")
+    (story,) = objects("show", "many#1")
+    assert (story["transaction_id"], story["stands"]) == ("many", "committed")
+    assert story["why"].startswith("1 of 2 messages delivered; by producer")
+    written.delivered("many#2", b"two")
+    assert objects("show", "many")[0]["stands"] == "delivered"
+
+
+def test_a_story_is_found_by_the_beginning_of_its_id(written: JobRecords) -> None:
+    first, second, doubted = written.half("c441-first"), written.half("c441-second"), written.half("c442-third")
+    written.in_doubt("c442-third", doubted)
+    found = {text: objects("show", text)[0]["half"] for text in ("c441-f", "c441-second", "c442")}
+    assert found == {"c441-f": str(first), "c441-second": str(second), "c442": str(doubted)}
+    assert refusal("show", "c441") == "c441 begins several ids: c441-first, c441-second. Give more of it."
+    written.half("c441")
+    assert objects("show", "c441")[0]["transaction_id"] == "c441", "an id is itself first"
+
+
+def test_what_is_nowhere_is_told_with_where_it_was_looked_for(written: JobRecords) -> None:
+    written.half("tx")
+    assert "No id is nobody or begins so in half messages of the last 1 h" in refusal("show", "nobody", "--since", "1h")
+    assert "Kafka has no record of a half message at 1:77" in refusal("show", "--half", "1:77")
+    for wrong in (["show"], ["show", "tx", "--half", "0:0"], ["show", "--half", "x"], ["show", "tx", "--since", "x"]):
+        assert invoke(*wrong).exit_code == 2
+
+
+def test_what_was_not_looked_at_is_named(written: JobRecords) -> None:
+    half = written.half("tx")
+    for _ in range(30):
+        written.op("noise", HalfPosition(0, 9_000), Action.COMMIT)
+    consumer = reading_consumer(written.place.bootstrap_servers)
+    try:
+        story = story_of(consumer, written.topics, half, Limits(records=10))
+    finally:
+        consumer.close()
+    assert story is not None
+    assert story.standing.stand is Stand.OPEN
+    assert story.not_looked_at == (f"{written.topics.op}-0: offsets 10 to 29 (20 records)",)
+
+
+def test_a_transaction_in_doubt_is_committed_with_who_and_why(written: JobRecords) -> None:
+    half = written.half("tx")
+    written.in_doubt("tx", half)
+    done = invoke("commit", "tx", "--yes", "--who", "ada", "--why", "the shop's database has it")
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert "commit: 1 written." in done.output
+    remark = {"who": "ada", "why": "the shop's database has it", "by": "checkback commit"}
+    assert operators_ops(written.place) == [(str(half), "commit", remark)]
+    (story,) = objects("show", "tx")
+    assert (story["stands"], story["why"]) == ("committed", "by operator ada; the job has not taken that in yet")
+
+
+def test_all_of_a_group_that_are_old(written: JobRecords) -> None:
+    places = {}
+    for name, group, age_ms in (("a", "shop", 7_200_000), ("b", "shop", 0), ("c", "evil", 7_200_000)):
+        places[name] = written.half(name, group=group)
+        written.in_doubt(name, places[name], group=group, ingested_ms=now_ms() - age_ms)
+    lost = written.half("lost")
+    written.parked("lost", lost, "undecided for longer than the age limit")
+    done = invoke("rollback", "--all", "--group", "shop", "--older-than", "1h", "--yes", "--why", "gone")
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert [half for half, _, _ in operators_ops(written.place)] == [str(places["a"])]
+    assert invoke("resume", "--all", "--group", "shop", "--yes", "--why", "back").exit_code == 0
+    assert operators_ops(written.place)[-1][:2] == (str(lost), "resume")
+    assert "nothing was done" in invoke("redeliver", "--all", "--group", "shop", "--yes", "--why", "x").output
+
+
+def test_one_that_was_never_checked_is_named_by_its_place(written: JobRecords) -> None:
+    half, over = written.half("fresh"), written.half("over")
+    written.op("over", over, Action.COMMIT)
+    written.delivered("over")
+    assert "Neither in doubt nor parked: fresh." in refusal("commit", "fresh", "--yes", "--why", "x")
+    assert "there is nothing to do about it" in refusal("commit", "--half", str(over), "--yes", "--why", "x")
+    assert operators_ops(written.place) == []
+    assert invoke("rollback", "--half", str(half), "--yes", "--why", "x").exit_code == 0
+    assert [one[:2] for one in operators_ops(written.place)] == [(str(half), "rollback")]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["commit"],
+        ["commit", "tx"],
+        ["commit", "tx", "--yes"],
+        ["commit", "tx", "--all", "--yes", "--why", "x"],
+        ["commit", "--all", "--yes", "--why", "x"],
+        ["commit", "--half", "tx", "--yes", "--why", "x"],
+        ["commit", "tx", "--yes", "--why", 600 * "x"],
+        ["commit", "tx", "--yes", "--why", "x", "--wait", "soon"],
+    ],
+)
+def test_wrong_arguments_or_nobody_to_ask_is_status_2(arguments: list[str]) -> None:
+    assert invoke(*arguments).exit_code == 2
+
+
+@pytest.mark.parametrize(("said", "status"), [("y\nit is paid\n", 0), ("n\n", 1)])
+def test_on_a_terminal_it_asks(written: JobRecords, monkeypatch: pytest.MonkeyPatch, said: str, status: int) -> None:
+    monkeypatch.setattr(decide, "on_a_terminal", lambda: True)
+    half = written.half("tx")
+    written.in_doubt("tx", half)
+    done = invoke("commit", "tx", "--wait", "0s", given=said)
+    assert done.exit_code == status, (done.output, done.exception)
+    assert "Commit this transaction?" in done.output
+    assert [remark["why"] for _, _, remark in operators_ops(written.place)] == ["it is paid"] * (not status)
+
+
+def as_the_job(written: JobRecords, then: Callable[[str, HalfPosition], None]) -> threading.Event:
+    """Do this, once, when an operator's op comes; gives what stops the waiting for it."""
+    stopping = threading.Event()
+    consumer = reading_consumer(written.place.bootstrap_servers)
+
+    def run() -> None:
+        for record in records_as_they_come(consumer, written.topics.op, stopping.is_set):
+            headers = dict(record.headers)
+            if headers[protocol.SOURCE] == b"operator":
+                then(
+                    f"{record.topic}:{record.partition}:{record.offset}",
+                    HalfPosition.parse(headers[protocol.HALF].decode()),
+                )
+                break
+        consumer.close()
+
+    threading.Thread(target=run, daemon=True).start()
+    return stopping
+
+
+def test_waiting_says_where_it_was_delivered(written: JobRecords) -> None:
+    half = written.half("tx")
+    written.in_doubt("tx", half)
+
+    def deliver(_: str, place: HalfPosition) -> None:
+        written.delivered("tx")
+        written.decided(place)
+
+    stop = as_the_job(written, deliver)
+    done = invoke("commit", "tx", "--yes", "--why", "x", "--wait", "30s")
+    stop.set()
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert f"tx at {half}: delivered: {written.place.real_topic}:" in done.output
+
+
+def test_waiting_says_that_somebody_was_faster(written: JobRecords) -> None:
+    half = written.half("tx")
+    written.in_doubt("tx", half)
+    written.op("tx", half, Action.ROLLBACK)
+
+    def refuse(op: str, place: HalfPosition) -> None:
+        written.decided(place)
+        written.refused("tx", place, op, Action.COMMIT, "it contradicts the decision already taken")
+
+    stop = as_the_job(written, refuse)
+    done = invoke("commit", "tx", "--yes", "--why", "x", "--wait", "30s")
+    stop.set()
+    assert done.exit_code == 1, (done.output, done.exception)
+    assert "rolled back: by producer" in done.output or "it contradicts" in done.output
+
+
+def test_waiting_in_vain_is_to_be_tried_again(written: JobRecords) -> None:
+    half = written.half("tx")
+    written.parked("tx", half, "too old")
+    done = invoke("resume", "tx", "--yes", "--why", "x", "--wait", "500ms")
+    assert done.exit_code == 75
+    assert "1 not ended yet: tx." in done.output
+
+
+def test_without_a_job_status_is_what_kafka_says(written: JobRecords) -> None:
+    done = invoke("status")
+    assert done.exit_code == 1
+    assert "No job has ever read the topics" in done.output
+    half = written.half("tx")
+    written.parked("tx", half, "too old")
+    written.claim(job="shop", host=socket.gethostname(), process=7, page="http://127.0.0.1:1")
+    written.read_to({(written.topics.half, 0): 0, (written.topics.op, 0): 0})
+    done = invoke("status")
+    assert done.exit_code == 1
+    said = dict(line.split("\t", 1) for line in done.output.splitlines())
+    assert said["no answer"].startswith("No job answers at http://127.0.0.1:1")
+    assert said["claimed by"].startswith(
+        f"job 'shop', process 7 on {socket.gethostname()}, since 2026-11-22 09:30:00 UTC"
+    )
+    assert (said["behind"], said["parked"]) == ("1 records of the half and the op topic", "1")
+    asked = json.loads(invoke("status", "--json").output)
+    assert (asked["job"], asked["claim"]["process"], asked["behind"], asked["parked"]) == (None, 7, 1, 1)
+
+
+def test_the_job_is_found_by_its_claim(written: JobRecords) -> None:
+    with page(bodies(topic_prefix=written.topics.prefix)) as url:
+        written.claim(run="run-1", host=socket.gethostname(), page=url)
+        done = invoke("status")
+        assert done.exit_code == 0, (done.output, done.exception)
+        assert "open\t1,234, the oldest for 2 h" in done.output
+        assert lines("groups", "--group", "orders")[0][1] == "1234"
+
+
+def test_without_a_job_groups_are_what_kafka_says(written: JobRecords) -> None:
+    half = written.half("tx")
+    written.in_doubt("tx", half)
+    written.announced("shop", "http://127.0.0.1:1/")
+    done = invoke("groups", "--kind", "producer")
+    assert done.exit_code == 0
+    assert "No job has ever read the topics" in done.stderr
+    (row,) = [line.split("\t") for line in done.stdout.splitlines()]
+    assert row[:3] == ["shop", "-", "1"]
+    assert row[5].startswith("http://127.0.0.1:1/ (heard")
+
+
+def test_topics_are_listed_with_what_is_wrong(written: JobRecords) -> None:
+    shown = {row[0]: row[1:] for row in lines("topics", "list")}
+    assert shown[written.topics.half] == ["2", "1", "1", "12 d", "0", "yes"]
+    assert shown[written.topics.status][3] == "the last of each key"
+    assert {row[-1] for row in shown.values()} == {"yes"}
+
+
+def test_missing_topics_are_status_1(written: JobRecords, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHECKBACK_KAFKA__TOPIC_PREFIX", "nowhere.")
+    done = invoke("topics", "list")
+    assert done.exit_code == 1
+    assert done.output.splitlines()[0].endswith("is missing: run 'checkback topics create'")
+    for command in (["open"], ["tail"], ["groups"], ["show", "tx"], ["commit", "tx", "--yes", "--why", "x"]):
+        assert "Kafka has no topic nowhere." in refusal(*command)
+
+
+def test_doctor_finds_nothing_wrong_with_a_new_place(written: JobRecords) -> None:
+    done = invoke("doctor")
+    assert done.exit_code == 0, (done.output, done.exception)
+    found = {(row[1], row[0]) for row in (line.split("\t") for line in done.output.splitlines())}
+    assert {"ok"} == {level for about, level in found if about in {"rights", "clock", "checkpoint", "Java", "packages"}}
+    assert ("topics", "ok") in found
+    assert ("endpoints", "warning") in found
+    assert invoke("doctor", "--strict").exit_code == 1
+
+
+def test_doctor_finds_what_is_wrong_and_what_to_do(written: JobRecords) -> None:
+    folder = written.place.folder / "checkpoint"
+    folder.mkdir()
+    (folder / "metadata").write_text('{"id": "ours"}')
+    (folder / "checkback.json").write_text('{"state_partitions": 8, "half_topic_id": "AAAAAAAAAAAAAAAAAAAAAQ"}')
+    written.claim(query_id="theirs", host=socket.gethostname(), page="")
+    done = invoke("doctor", "--json")
+    assert done.exit_code == 1
+    found = [json.loads(line) for line in done.output.splitlines()]
+    wrong = [one["said"] for one in found if one["level"] == "wrong"]
+    assert [said.split(":")[0] for said in wrong] == [
+        "it was made with state_partitions = 8, now it is 2",
+        f"{written.topics.half} was deleted and made again since it was begun",
+        "another checkpoint was the last to read these topics",
+    ]
+    assert all(one["todo"] for one in found if one["level"] != "ok")
+
+
+def test_doctor_without_kafka_says_so_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHECKBACK_KAFKA__CLIENT_OPTIONS", '{"bootstrap_timeout_ms": 300}')
+    done = CliRunner().invoke(app, ["doctor", "--bootstrap-server", "127.0.0.1:1"])
+    assert done.exit_code == 1
+    found = [line.split("\t") for line in done.output.splitlines()]
+    assert [row[2].split(":")[0] for row in found if row[0] == "wrong"] == ["No Kafka answers at 127.0.0.1"]
+    assert found[-1][1] == "checkpoint"
+
+
+def test_tail_shows_what_comes_and_ends_at_once(written: JobRecords) -> None:
+    command = [sys.executable, "-m", "checkback", "tail", "--group", "shop", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as tail:
+        said: list[dict[str, Any]] = []
+
+        def read() -> None:
+            said.extend(json.loads(line) for line in tail.stdout or ())
+
+        reading = threading.Thread(target=read)
+        reading.start()
+        names: list[str] = []
+
+        def seen() -> bool:
+            names.append(f"tx-{len(names)}")
+            written.half(names[-1])
+            return bool(said)
+
+        wait_until(seen, 30)
+        half = written.half("tx", partition=1)
+        written.half("other", group="evil", partition=1)
+        written.op("tx", half, Action.COMMIT)
+        wait_until(lambda: any(one["kind"] == "op" for one in said), 30)
+        tail.send_signal(signal.SIGINT)
+        assert tail.wait(20) == 0
+        reading.join()
+        assert tail.stderr is not None
+        assert tail.stderr.read() == ""
+    last = [one for one in said if one["half"] == str(half)]
+    assert [one["what"] for one in last] == [
+        f"half message of 1 byte for {written.place.real_topic}",
+        "commit by producer",
+    ]
+    assert last[1]["topic"] == written.place.real_topic
+    assert not any(one["group"] == "evil" for one in said)
+
+
+def test_only_rejected_records_of_a_time_are_listed(written: JobRecords) -> None:
+    for number in range(3):
+        written.refused("tx", HalfPosition(0, number), "cb.op:0:1", Action.COMMIT, "it contradicts")
+    assert len(lines("rejected", "--since", "1h")) == 3
+    assert len(lines("rejected", "--limit", "2")) == 2
+    wait_until(lambda: not lines("rejected", "--since", "1s"), 10)
+
+
+def test_the_commands_end_by_the_statuses_that_they_promise() -> None:
+    known = typer.main.get_command(app).commands  # type: ignore[attr-defined]  # it is a group
+    for name in ("status", "show", "commit", "rollback", "resume", "redeliver", "doctor"):
+        assert "Exit status 0" in str(known[name].help), name

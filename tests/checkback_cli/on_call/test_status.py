@@ -1,0 +1,111 @@
+"""``checkback status`` and ``groups`` with a job that answers; without one: ``test_on_call.py``."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from checkback.operations.announced import Announced
+from checkback.operations.in_doubt import InDoubt
+from checkback.operations.parked import ParkedMessage
+from checkback.wire.protocol import HalfPosition
+from checkback_cli import app
+from checkback_cli.groups.overview import cells, from_topics
+from checkback_cli.on_call.status import summary
+from status_page.facts import StepFacts
+from tests.checkback_cli.facts_made import FACTS, NOW, bodies, page
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def test_what_is_to_be_known_first_comes_first() -> None:
+    assert list(summary(FACTS)) == [
+        ("note", "Group orders has not been reached for 5 min."),
+        ("job", "checkback 0.1.0 on host-1, up for 2 h 5 min, Kafka at kafka:9092"),
+        ("flow now", "half 10/s, committed 9.7/s"),
+        ("last hour", "half 303, committed 290"),
+        ("last batch", "4711, 3 s ago, took 0.5 s, 1,200 records, 2,308/s"),
+        ("backlog", "7 records (cb.half-0 7)"),
+        ("open", "1,234, the oldest for 2 h"),
+        ("parked", "2"),
+        ("held back", "cb.op-3 for 40 s by somebody's open Kafka transaction"),
+    ]
+
+
+def test_of_a_job_that_has_just_started_it_says_what_is_not_known() -> None:
+    steps = (StepFacts("read the checkpoint", NOW - 9_000, 2.0), StepFacts("take over", NOW - 7_000))
+    young = replace(FACTS, started_ms=NOW - 60_000, steps=steps, batch=None, flow=(), backlog=None, counted=False)
+    lines = list(summary(young))
+    said = dict(lines)
+    assert said["last batch"] == "none has ended yet"
+    assert [line for name, line in lines if name == "start-up"] == [
+        "read the checkpoint: 2 s",
+        "take over: for 7 s, under way",
+    ]
+    assert said["open"] == "not known yet: it is counted within some minutes of the start"
+    assert {said[name] for name in ("flow now", "since start", "backlog", "parked")} == {"not known yet"}
+
+
+def test_a_job_that_answers_is_shown() -> None:
+    with page(bodies()) as url:
+        done = invoke("status", "--job", url)
+    assert done.exit_code == 0, done.output
+    lines = dict(line.split("\t", 1) for line in done.output.splitlines())
+    assert lines["open"] == "1,234, the oldest for 2 h"
+    assert lines["orders"] == "1234\t2 h\t0\t2\t9\t"
+    assert "quiet" not in lines
+
+
+def test_programs_get_all_of_it() -> None:
+    with page(bodies()) as url:
+        said = json.loads(invoke("status", "--job", url, "--json").output)
+    assert said["job"]["groups"][0]["topics"][0]["open"] == 1_234
+    assert (said["page"], said["no_answer"]) == (url, "")
+
+
+def test_one_that_does_not_answer_is_status_1() -> None:
+    done = invoke("status", "--job", "http://127.0.0.1:1")
+    assert done.exit_code == 1
+    assert done.output.startswith("no answer\tNo job answers at http://127.0.0.1:1")
+
+
+def test_groups_are_shown_with_their_endpoints() -> None:
+    with page(bodies()) as url:
+        producers = ("groups", "--kind", "producer", "--job", url)
+        done = invoke(*producers)
+        (only,) = invoke(*producers, "--group", "orders", "--json").output.splitlines()
+    endpoints = "http://a:1/ (well, heard 3 s ago); http://b:1/ (resting, connection refused)"
+    assert done.output.splitlines() == [
+        f"orders\t1234\t5\t2 h\t2\t{endpoints}\tproducer",
+        "quiet\t0\t5\t-\t0\tnone\tproducer",
+    ]
+    said = json.loads(only)
+    assert list(said) == ["kind", "group", "open", "in_doubt", "oldest_ms", "parked", "endpoints"]
+    assert said["endpoints"][1]["reason"] == "connection refused"
+
+
+def test_without_a_job_groups_are_those_of_the_topics() -> None:
+    place = HalfPosition(0, 1)
+    rows = from_topics(
+        [Announced("shop", "a", "http://a:1/", NOW - 5_000)],
+        [
+            InDoubt("tx", "shop", "t", place, 1, 15, NOW - 60_000, NOW),
+            InDoubt("y", "shop", "t", place, 1, 15, NOW, NOW),
+        ],
+        [ParkedMessage("z", "old", "t", place, "", None, None, NOW)],
+        [("fixed", "http://f:1/")],
+        NOW,
+    )
+    assert [cells(row, NOW) for row in rows] == [
+        ("fixed", "-", "0", "-", "0", "http://f:1/"),
+        ("old", "-", "0", "-", "1", "none"),
+        ("shop", "-", "2", "1 min", "0", "http://a:1/ (heard 5 s ago)"),
+    ]
+
+
+@pytest.mark.parametrize("command", ["status", "groups"])
+def test_an_address_that_is_none_is_refused(command: str) -> None:
+    assert invoke(command, "--job", "nonsense").exit_code == 1

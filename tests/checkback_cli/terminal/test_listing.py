@@ -1,0 +1,40 @@
+"""How lists look on terminals of different widths."""
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from checkback_cli.terminal.listing import show_rows
+
+ID = "0123456789abcdef0123456789abcdef"
+NAMES = ("transaction", "group", "topic", "half", "age", "attempts", "last answer", "next check")
+ROW = (ID, "shop", "orders", "3:4711", "12 min 30 s", "15 of 15", "unreachable: nobody listens there", "in 2 min")
+
+
+def printed(width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], title: str | None) -> str:
+    monkeypatch.setattr(Console, "is_terminal", True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    show_rows(NAMES, [ROW, (ID[::-1], *ROW[1:])], title=title)
+    return Text.from_ansi(capsys.readouterr().out).plain
+
+
+def test_a_wide_terminal_gets_a_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(160, monkeypatch, capsys, "In doubt").splitlines()
+    assert lines[0].strip() == "In doubt"
+    assert sum("transaction" in line and "next check" in line for line in lines) == 1
+    assert sum(ID in line and "4711" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_a_narrow_one_gets_lines_whose_ids_can_be_copied(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = printed(width, monkeypatch, capsys, None)
+    blocks = [block.splitlines() for block in out.strip().split("\n\n")]
+    assert [block[0].split() for block in blocks] == [["transaction", ID], ["transaction", ID[::-1]]]
+    assert all(line.startswith(name) for block in blocks for line, name in zip(block, NAMES, strict=True))
+    assert max(map(len, out.splitlines())) <= width
+
+
+def test_in_blocks_the_title_comes_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(80, monkeypatch, capsys, "In doubt").startswith("In doubt:\n\ntransaction")

@@ -1,0 +1,75 @@
+"""Groups that have run, on a Kafka that has forgotten their offsets."""
+
+import logging
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+from kafka import KafkaAdminClient
+
+from checkback.consumer import StartAt, engine
+from checkback.consumer.clients import Connection, clients_of
+from checkback.operations.topics import TopicAdministration
+from tests.consumer.group import BOTH, group_of, member, stored_by, write
+from tests.consumer.waiting import Recording, soon
+from tests.place import Place as Topics
+
+
+def expire(place: Topics) -> None:
+    """As Kafka does when nobody of the group ran for a week."""
+    with closing(KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)) as admin:
+        soon(lambda: not admin.describe_groups([group_of(place.topics)])[group_of(place.topics)]["members"])
+        admin.delete_groups([group_of(place.topics)])
+    soon(lambda: not stored_by(place))
+
+
+def make_again(place: Topics) -> None:
+    with closing(KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)) as admin:
+        admin.delete_topics([place.real_topic])
+    with TopicAdministration(place.bootstrap_servers) as administration:
+        soon(lambda: not administration.partitions([place.real_topic]))
+        administration.create_one(place.real_topic, 4)
+        soon(lambda: administration.partitions([place.real_topic]))
+
+
+@pytest.mark.parametrize("transport", BOTH)
+@pytest.mark.parametrize("forget", [expire, make_again])
+def test_a_group_that_has_run_passes_over_nothing(
+    place: Topics, transport: str, forget: Callable[[Topics], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    with member(place, Recording(), transport, start_at=StartAt.LAST):
+        soon(lambda: len(stored_by(place)) == 4)
+    forget(place)
+    write(place, *[b"%d" % number for number in range(8)])
+    with member(place, seen := Recording(), transport, start_at=StartAt.LAST):
+        soon(lambda: len(seen.values) == 8)
+    assert sorted(seen.values) == [b"%d" % number for number in range(8)]
+    lost = [one for one in caplog.records if "its stored offset is gone" in one.getMessage()]
+    assert {one.levelno for one in lost} == {logging.ERROR}
+    assert len(lost) == 4
+
+
+@pytest.mark.parametrize("transport", BOTH)
+def test_a_topic_that_is_made_again_while_the_group_runs_is_read_from_its_first_message(
+    place: Topics, transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_MAKE_TOPICS_SECONDS", 1.0)
+    write(place, *[b"old"] * 4)
+    with member(place, seen := Recording(), transport, start_at=StartAt.LAST):
+        soon(lambda: len(stored_by(place)) == 4)
+        write(place, *[b"before"] * 4)
+        soon(lambda: len(seen.values) == 4)
+        make_again(place)
+        write(place, *[b"%d" % number for number in range(8)])
+        soon(lambda: len(set(seen.values)) == 9)
+    assert (seen.counts[b"old"], seen.counts[b"before"]) == (0, 4)
+
+
+def test_both_clients_spell_a_topics_id_in_one_way(place: Topics) -> None:
+    """Else members of one group would take each other's offsets for those of another topic, at each rebalance."""
+    found = []
+    for transport in BOTH:
+        with closing(clients_of(transport).consumer(Connection(place.bootstrap_servers, "points", "test"))) as client:
+            found.append(client.topic_ids([*place.topics.all(), place.real_topic]))
+    assert found[0] == found[1]
+    assert len(set(found[0].values())) == len(place.topics.all()) + 1

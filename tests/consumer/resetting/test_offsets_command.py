@@ -1,0 +1,342 @@
+"""``checkback offsets`` on a real Kafka: groups that run, that have stopped, and of other clients."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import closing, suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import CommitFailedError, RebalanceInProgressError
+from kafka.structs import OffsetAndMetadata
+from typer.testing import CliRunner, Result
+
+from checkback.consumer.listener import Place
+from checkback.consumer.resetting.control import ResetDone, is_order
+from checkback.consumer.resetting.control_topic import ControlTopic
+from checkback.consumer.resetting.orders import ResetListener
+from checkback.exceptions import CheckbackError
+from checkback.kafka.connecting import TransportName
+from checkback.kafka.polling import poll
+from checkback_cli import app
+from tests import place as places
+from tests.place import wait_until
+
+GROUP = "points"
+EACH = 20
+Reset = tuple[Mapping[Place, int], "Future[Mapping[Place, tuple[int, int]]]"]
+
+
+class Consumer(threading.Thread):
+    """A consumer that can be reset, as small as it can be."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, group: str) -> None:
+        super().__init__(daemon=True)
+        self.got: list[tuple[int, int]] = []
+        self.may_read = threading.Event()
+        self.may_read.set()
+        self._paused = threading.Event()
+        self._ending = threading.Event()
+        self._resets: SimpleQueue[Reset] = SimpleQueue()
+        self._consumer = KafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap_servers,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            heartbeat_interval_ms=500,
+        )
+
+    def reset(self, offsets: Mapping[Place, int]) -> "Future[Mapping[Place, tuple[int, int]]]":
+        done: Future[Mapping[Place, tuple[int, int]]] = Future()
+        self._resets.put((offsets, done))
+        return done
+
+    def pause(self) -> None:
+        self.may_read.clear()
+        assert self._paused.wait(60)
+
+    @property
+    def ours(self) -> set[int]:
+        return {one.partition for one in self._consumer.assignment()}
+
+    def run(self) -> None:
+        with closing(self._consumer):
+            while not self._ending.is_set():
+                if not self.may_read.is_set():
+                    self._consumer.pause(*self._consumer.assignment())
+                    self._paused.set()
+                elif self._consumer.paused():
+                    self._consumer.resume(*self._consumer.paused())
+                for records in poll(self._consumer, 50).values():
+                    self.got += [(record.partition, record.offset) for record in records]
+                with suppress(CommitFailedError, RebalanceInProgressError):
+                    self._consumer.commit()
+                self._carry_out()
+
+    def close(self) -> None:
+        self._ending.set()
+        self.join()
+
+    def _carry_out(self) -> None:
+        try:
+            offsets, done = self._resets.get_nowait()
+        except Empty:
+            return
+        found = {}
+        for place, offset in offsets.items():
+            at = TopicPartition(*place)
+            if at in self._consumer.assignment():
+                found[place] = (self._consumer.position(at), offset)
+                self._consumer.seek(at, offset)
+                try:
+                    self._consumer.commit({at: OffsetAndMetadata(offset, "", -1)})
+                except (CommitFailedError, RebalanceInProgressError):
+                    self._resets.put((offsets, done))
+                    return
+        done.set_result(found)
+
+
+class Running:
+    """A group with its topic, and the command as one types it."""
+
+    def __init__(self, place: places.Place, config: Path, name: str) -> None:
+        self.place, self.config, self.topic = place, config, place.real_topic
+        self.group = f"{place.topics.prefix}{name}"
+        self.consumers: list[Consumer] = []
+        self._listeners: list[ResetListener] = []
+
+    def consumer(self, *, listens: TransportName | None = None) -> Consumer:
+        consumer = Consumer(self.place.bootstrap_servers, self.topic, self.group)
+        consumer.start()
+        self.consumers.append(consumer)
+        if listens is not None:
+            listener = ResetListener(self.group, lambda: self.control(listens))
+            listener.start(consumer)
+            self._listeners.append(listener)
+        return consumer
+
+    def control(self, transport: TransportName = TransportName.KAFKA_PYTHON) -> ControlTopic:
+        return ControlTopic(self.place.topics.control, self.place.bootstrap_servers, transport, {})
+
+    def write(self, count: int = EACH) -> None:
+        with closing(self.place.producer()) as producer:
+            for partition in range(4):
+                for number in range(count):
+                    producer.send(self.topic, b"%d" % number, partition=partition)
+            producer.flush(30)
+
+    def got(self) -> list[tuple[int, int]]:
+        return sorted(one for consumer in self.consumers for one in consumer.got)
+
+    def wait_for(self, count: int) -> None:
+        wait_until(lambda: len(self.got()) >= count, 60, f"{count} messages")
+
+    def wait_until_all_is_stored(self) -> None:
+        self.wait_for(4 * EACH)
+        wait_until(lambda: self.stored() == [EACH] * 4, 60, "the stored offsets")
+
+    def wait_until_shared(self) -> None:
+        wait_until(lambda: sorted(len(one.ours) for one in self.consumers) == [1, 1, 2], 60, "three members")
+
+    def command(self, *arguments: str) -> Result:
+        given = ("--config", str(self.config), "--group", self.group)
+        return CliRunner().invoke(app, ["offsets", *arguments, *given])
+
+    def said(self, *arguments: str) -> list[Any]:
+        result = self.command(*arguments, "--json")
+        assert result.exit_code == 0, result.output + repr(result.exception)
+        return [json.loads(line) for line in result.stdout.splitlines()]
+
+    def refused(self, *arguments: str) -> str:
+        error = self.command(*arguments).exception
+        assert isinstance(error, CheckbackError), repr(error)
+        return str(error)
+
+    def reset(self, to: str, *arguments: str) -> list[Any]:
+        return self.said("reset", "--topic", self.topic, "--to", to, "--yes", *arguments)
+
+    def stored(self) -> list[int | None]:
+        return [row["next"] for row in self.said("show", "--topic", self.topic)]
+
+    def has_stored_nothing(self) -> None:
+        unknown = f"The group {self.group} has stored nothing and has no members: is the name right?"
+        assert self.refused("show") == unknown
+        assert self.refused("show", "--topic", self.topic) == unknown
+
+    def stop(self) -> None:
+        for listener in self._listeners:
+            listener.stop()
+        for consumer in self.consumers:
+            consumer.close()
+        self._listeners, self.consumers = [], []
+
+
+@pytest.fixture
+def running(place: places.Place, tmp_path: Path) -> Iterator[Running]:
+    config = tmp_path / "checkback.toml"
+    config.write_text(
+        f'[kafka]\nbootstrap_servers = "{place.bootstrap_servers}"\ntopic_prefix = "{place.topics.prefix}"\n'
+    )
+    made = Running(place, config, GROUP)
+    yield made
+    made.stop()
+
+
+def once(offsets: Callable[[int], range]) -> list[tuple[int, int]]:
+    return [(partition, offset) for partition in range(4) for offset in offsets(partition)]
+
+
+def test_three_that_run_go_back_and_forward(running: Running) -> None:
+    running.write()
+    for transport in (TransportName.KAFKA_PYTHON, TransportName.CONFLUENT, TransportName.KAFKA_PYTHON):
+        running.consumer(listens=transport)
+    running.wait_until_all_is_stored()
+    running.wait_until_shared()
+    before = running.got()
+
+    rows = running.reset("-5")
+    assert [(row["partition"], row["goes on at"]) for row in rows] == [(one, EACH - 5) for one in range(4)]
+    assert len({row["set by"] for row in rows}) == 1
+    assert "process" in rows[0]["set by"]
+    running.wait_for(len(before) + 4 * 5)
+    assert running.got() == sorted(before + once(lambda _: range(EACH - 5, EACH)))
+
+    for consumer in running.consumers:
+        consumer.pause()
+    running.write()
+    to_latest = running.command("reset", "--topic", running.topic, "--to", "latest", "--yes", "--json")
+    whats = [json.loads(line)["what"] for line in to_latest.stdout.splitlines()]
+    assert whats == ["stays: forward only with --force"] * 4
+    assert to_latest.exit_code == 1
+    assert "Not set: partitions 0, 1, 2, 3. To go forward" in str(to_latest.exception)
+    rows = running.reset("latest", "--force", "--partition", "1", "--partition", "3")
+    assert [(row["partition"], row["goes on at"]) for row in rows] == [(1, 2 * EACH), (3, 2 * EACH)]
+    for consumer in running.consumers:
+        consumer.may_read.set()
+    running.wait_for(len(before) + 4 * 5 + 2 * EACH)
+    assert running.got()[-1][1] == EACH - 1
+    assert running.stored() == [2 * EACH] * 4
+    orders = [record.value for record in running.place.read(running.place.topics.control) if is_order(record.key)]
+    assert orders[-1] is None
+
+
+def test_a_group_that_has_stopped_is_set_by_the_command(running: Running) -> None:
+    running.write()
+    running.consumer()
+    running.wait_until_all_is_stored()
+    running.stop()
+    planned = running.said("reset", "--topic", running.topic, "--to", "earliest", "--dry-run")
+    assert planned[0] == {"partition": 0, "next": EACH, "to": 0, "what": f"{EACH} again"}
+    assert running.stored() == [EACH] * 4
+    rows = running.reset("earliest", "--partition", "2")
+    assert rows == [
+        {"partition": 2, "was at": EACH, "goes on at": 0, "set by": "this command: the group had no members"}
+    ]
+    assert running.stored() == [EACH, EACH, 0, EACH]
+    running.consumer()
+    running.wait_for(EACH)
+    assert running.got() == [(2, offset) for offset in range(EACH)]
+
+
+def test_a_group_of_other_clients_is_to_be_stopped_and_who_is_in_it_is_said(running: Running) -> None:
+    running.write()
+    running.consumer()
+    running.wait_until_all_is_stored()
+    said = running.refused("reset", "--topic", running.topic, "--to", "earliest", "--yes", "--wait", "1s")
+    assert "nothing was heard of partitions 0, 1, 2, 3: kafka-python-" in said
+    assert "at 127.0.0.1" in said
+    assert f"stop all of the group {running.group}" in said
+    assert "a member has died, and its session has not timed out yet (up to 45 s by default): do it again" in said
+    assert running.stored() == [EACH] * 4
+    assert len(running.got()) == 4 * EACH
+    shown = running.said("show")
+    assert {(row["topic"], row["lag"], row["host"]) for row in shown} == {(running.topic, 0, "127.0.0.1")}
+
+
+def test_by_time(running: Running) -> None:
+    running.write()
+    time.sleep(0.01)
+    noon = int(time.time() * 1000)
+    time.sleep(0.01)
+    running.write()
+    text = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(noon // 1000))}.{noon % 1000:03d}Z"
+    running.has_stored_nothing()
+    rows = running.reset(text, "--new-group")
+    assert [row["goes on at"] for row in rows] == [EACH] * 4
+    assert running.stored() == [EACH] * 4
+    running.reset("earliest", "--partition", "0")
+    running.reset("latest", "--force", "--partition", "1")
+    said = running.refused("reset", "--topic", running.topic, "--to", text, "--yes")
+    assert said.startswith("Not set: partition 0. To go forward"), "where some are set, too"
+    assert running.stored() == [0, EACH, EACH, EACH]
+    tomorrow = time.strftime("%Y-%m-%d", time.gmtime(time.time() + 86_400))
+    assert [row["goes on at"] for row in running.reset(tomorrow, "--force")] == [2 * EACH] * 4
+
+
+def test_it_asks_before_it_acts(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    running.write()
+    to_earliest = ("reset", "--topic", running.topic, "--to", "earliest", "--new-group")
+    result = running.command(*to_earliest)
+    assert result.exit_code == 2
+    assert "there is nobody to ask here: give --yes" in result.output
+    monkeypatch.setattr("checkback_cli.groups.group_offsets.on_a_terminal", lambda: True)
+    monkeypatch.setattr("rich.prompt.Confirm.ask", lambda *_, **__: False)
+    result = running.command(*to_earliest)
+    assert (result.exit_code, result.output.splitlines()[-1]) == (1, "Nothing was done.")
+    running.has_stored_nothing()
+    monkeypatch.setattr("rich.prompt.Confirm.ask", lambda *_, **__: True)
+    assert running.command(*to_earliest).exit_code == 0
+    assert running.stored() == [0] * 4
+
+
+def test_what_is_not_there_is_refused(running: Running) -> None:
+    assert "Kafka has no topic nowhere" in running.refused("reset", "--topic", "nowhere", "--to", "earliest", "--yes")
+    chosen = ("reset", "--yes", "--topic", running.topic, "--to")
+    said = running.refused(*chosen, "latest")
+    assert f"The group {running.group} has stored nothing and has no members: is the name right?" in said
+    assert "--new-group" in said
+    running.has_stored_nothing()
+    assert "and none with number 4, 9" in running.refused(*chosen, "earliest", "-p", "1", "-p", "4", "-p", "9")
+    assert "no offset for partition 0" in running.refused(*chosen, "-5", "--new-group")
+    assert "is not a place to go to" in running.refused(*chosen, "yesterday")
+
+
+@pytest.mark.parametrize("transport", list(TransportName))
+def test_the_control_topic_is_read_from_now_on(running: Running, transport: TransportName) -> None:
+    done = ResetDone("one", 3, 4, 5, "me")
+    with closing(running.control()) as first:
+        first.write({b"before": b"1"})
+    with closing(running.control(transport)) as control:
+        assert control.read(0.1) == []
+        assert control.go_to_end()
+        control.write({done.key: done.value})
+        control.write({done.key: None})
+        control.write({})
+        found: list[tuple[bytes | None, bytes | None]] = []
+
+        def all_there() -> bool:
+            found.extend((record.key, record.value) for record in control.read(1))
+            return len(found) >= 2
+
+        wait_until(all_there, 20)
+        assert found == [(done.key, done.value), (done.key, None)]
+    missing = ControlTopic("no-such-topic", running.place.bootstrap_servers, transport, {"group_id": "never"})
+    with closing(missing):
+        assert not missing.go_to_end()
+
+
+def test_without_a_control_topic_running_consumers_cannot_be_told(running: Running) -> None:
+    running.write()
+    running.consumer()
+    running.wait_until_all_is_stored()
+    running.config.write_text(
+        f'[kafka]\nbootstrap_servers = "{running.place.bootstrap_servers}"\ntopic_prefix = "no."\n'
+    )
+    said = running.refused("reset", "--topic", running.topic, "--to", "earliest", "--yes")
+    assert "Kafka has no topic no.control" in said

@@ -1,0 +1,109 @@
+"""A client of librdkafka that does not get over a restart of its broker is replaced, on a real Kafka."""
+
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+
+from checkback import HalfMessageTimeoutError
+from checkback.kafka.librdkafka import transport as confluent
+from checkback.kafka.librdkafka.transport import ConfluentTransport
+from checkback.kafka.transport import OutgoingRecord
+from tests.consumer.waiting import soon
+from tests.place import Place
+
+TIMEOUT_MS = 200
+Report = Callable[[KafkaError | None, Any], None]
+
+
+class StuckProducer:
+    """librdkafka's producer after such a restart: whatever it gets, times out."""
+
+    def __init__(self) -> None:
+        self._due: list[tuple[float, Report]] = []
+
+    def produce(self, *record: Any, headers: object) -> None:
+        self._due.append((monotonic() + TIMEOUT_MS / 1000, record[-1]))
+
+    def poll(self, seconds: float) -> int:
+        due = [one for one in self._due if one[0] <= monotonic()]
+        for one in due:
+            self._due.remove(one)
+            one[1](KafkaError(KafkaError._MSG_TIMED_OUT), None)
+        return len(due)
+
+    def flush(self, seconds: float) -> int:
+        return self.poll(seconds)
+
+    def list_topics(self, **_: object) -> None:
+        """It answers."""
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+
+class Clients:
+    """What makes clients: stuck ones first."""
+
+    def __init__(self, stuck: int) -> None:
+        self._stuck = stuck
+        self.made: list[Any] = []
+
+    def __call__(self, settings: dict[str, Any]) -> Any:
+        stuck = len(self.made) < self._stuck
+        self.made.append(StuckProducer() if stuck else Producer(settings))
+        return self.made[-1]
+
+
+def record_of(place: Place, value: bytes) -> OutgoingRecord:
+    return OutgoingRecord(place.real_topic, 0, None, value, [])
+
+
+def test_halves_and_ops_go_on_with_new_clients(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, lost = Clients(stuck=2), list[BaseException]()
+    monkeypatch.setattr(confluent, "Producer", made)
+    transport = ConfluentTransport(place.bootstrap_servers, 20_000, {})
+    try:
+        with pytest.raises(HalfMessageTimeoutError):
+            transport.write_half(record_of(place, b"half, timed out"))
+        assert transport.write_half(record_of(place, b"half")) == 0
+        transport.write_op(record_of(place, b"op, lost"), lost.append)
+        soon(lambda: len(lost) == 1)
+        transport.write_op(record_of(place, b"op"), lost.append)
+    finally:
+        transport.close(30)
+    assert [record.value for record in place.read(place.real_topic)] == [b"half", b"op"]
+    assert len(made.made) == 4
+    assert len(lost) == 1
+
+
+def test_with_kafka_away_few_clients_are_made(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Clients(stuck=1_000)
+    monkeypatch.setattr(confluent, "Producer", made)
+    began = monotonic()
+    transport = ConfluentTransport(place.bootstrap_servers, TIMEOUT_MS, {})
+    try:
+        for number in range(5):
+            transport.write_op(record_of(place, b"%d" % number), lambda _: None)
+            with pytest.raises(HalfMessageTimeoutError):
+                transport.write_half(record_of(place, b"%d" % number))
+    finally:
+        transport.close(30)
+    assert len(made.made) <= 2 + 2 * (monotonic() - began) / (TIMEOUT_MS / 1000)
+
+
+def test_what_an_old_client_still_has_is_heard_of(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confluent, "Producer", Clients(stuck=2))
+    transport = ConfluentTransport(place.bootstrap_servers, 20_000, {})
+    lost: list[BaseException] = []
+    try:
+        transport.write_op(record_of(place, b"one"), lost.append)
+        transport._ops.timed_out(transport._ops.writer)
+        transport.write_op(record_of(place, b"other"), lost.append)
+        soon(lambda: len(lost) == 1)
+        soon(lambda: transport._ops.replaced == [])
+    finally:
+        transport.close(30)
+    assert [record.value for record in place.read(place.real_topic)] == [b"other"]

@@ -1,0 +1,129 @@
+"""Reading topics in which anything lies, on a real broker."""
+
+import time
+
+import pytest
+from confluent_kafka import Producer
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition, codec
+
+from checkback.exceptions import InstallationError
+from checkback.kafka.polling import poll
+from tests.fuzz.pieces import NotText
+from tests.place import Place
+
+
+def test_a_record_with_an_odd_name_is_given_again_after_going_back_to_it(place: Place) -> None:
+    """A service that is given a partition goes back to what was committed, perhaps to that record."""
+    topic = TopicPartition(place.topics.check, 0)
+    with place.producer() as kafka:
+        kafka.send(topic.topic, b"odd", None, [(NotText("name"), b"1")], 0).get(10)
+        kafka.send(topic.topic, b"good", None, None, 0).get(10)
+    consumer = KafkaConsumer(bootstrap_servers=place.bootstrap_servers, enable_auto_commit=False)
+    try:
+        consumer.assign([topic])
+        for _ in range(3):
+            consumer.seek(topic, 0)
+            assert read_some(consumer, 2) == [b"odd", b"good"]
+    finally:
+        consumer.close()
+
+
+def test_a_topic_that_grows_is_read_whole_however_short_the_polls_are(place: Place) -> None:
+    """The leader's join is under way when a poll ends: kafka-python alone forgets it, and is given nothing any more."""
+    consumer = KafkaConsumer(
+        place.real_topic,
+        bootstrap_servers=place.bootstrap_servers,
+        group_id=f"{place.topics.prefix}growing",
+        metadata_max_age_ms=100,
+        enable_auto_commit=False,
+    )
+    admin = KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)
+    try:
+        for partitions in range(4, 8):
+            if partitions > 4:
+                admin.create_partitions({place.real_topic: partitions})
+            deadline = time.monotonic() + 30
+            while len(consumer.assignment()) < partitions:
+                assert time.monotonic() < deadline, f"{len(consumer.assignment())} of {partitions}"
+                poll(consumer, 1)
+    finally:
+        admin.close()
+        consumer.close()
+
+
+def test_a_join_that_ends_between_two_polls_is_not_begun_again(place: Place) -> None:
+    """kafka-python alone begins another one at each poll, and two such members never let each other finish."""
+    names = {
+        "bootstrap_servers": place.bootstrap_servers,
+        "group_id": f"{place.topics.prefix}pausing",
+        "enable_auto_commit": False,
+    }
+    members = [KafkaConsumer(place.real_topic, **names) for _ in range(2)]
+    try:
+        deadline = time.monotonic() + 30
+        while not all(member.assignment() for member in members):
+            assert time.monotonic() < deadline, [member.assignment() for member in members]
+            for member in members:
+                poll(member, 1)
+            time.sleep(0.2)  # what else a consumer has to do, as on a busy machine
+    finally:
+        for member in members:
+            member.close()
+
+
+@pytest.mark.parametrize("packed", ["gzip", "lz4", "zstd", "snappy"])
+def test_what_is_compressed_is_read(place: Place, packed: str) -> None:
+    """The libraries come with the package."""
+    topic = TopicPartition(place.topics.check, 0)
+    write_compressed(place, packed)
+    consumer = KafkaConsumer(bootstrap_servers=place.bootstrap_servers, enable_auto_commit=False)
+    try:
+        consumer.assign([topic])
+        consumer.seek(topic, 0)
+        assert read_some(consumer, 4) == [*[b"packed" * 1_000] * 3, b"good"]
+    finally:
+        consumer.close()
+
+
+def test_without_its_library_it_is_not_passed_over_by_anybody(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in a group, not to the end of a topic, and not when the partition is paused between."""
+    write_compressed(place, "zstd")
+    monkeypatch.setattr(codec, "zstd", None)
+    said = r"check-0 are compressed with zstd, and this Python has no library for that: pip install zstandard\."
+    with pytest.raises(InstallationError, match=said):
+        place.read(place.topics.check)
+    topic = TopicPartition(place.topics.check, 0)
+    consumer = KafkaConsumer(bootstrap_servers=place.bootstrap_servers, enable_auto_commit=False)
+    try:
+        consumer.assign([topic])
+        consumer.seek(topic, 0)
+        for _ in range(3):
+            with pytest.raises(InstallationError, match=said):
+                read_some(consumer, 1)
+            consumer.pause(topic)
+            poll(consumer, 10)
+            consumer.resume(topic)
+        assert consumer.position(topic) == 0
+    finally:
+        consumer.close()
+
+
+def write_compressed(place: Place, packed: str) -> None:
+    """Three records in a batch, and one behind it that is not compressed."""
+    other = Producer({"bootstrap.servers": place.bootstrap_servers, "compression.type": packed, "linger.ms": 50})
+    for _ in range(3):
+        other.produce(place.topics.check, b"packed" * 1_000, partition=0)
+    assert other.flush(10) == 0
+    with place.producer() as kafka:
+        kafka.send(place.topics.check, b"good", None, None, 0).get(10)
+
+
+def read_some(consumer: KafkaConsumer, count: int) -> list[bytes]:
+    """The values of so many records."""
+    deadline = time.monotonic() + 30
+    found: list[bytes] = []
+    while len(found) < count:
+        assert time.monotonic() < deadline, f"{len(found)} of {count}"
+        for records in poll(consumer, 100).values():
+            found += [record.value for record in records]
+    return found

@@ -1,0 +1,39 @@
+"""What a claim in Kafka says; the job writes it, and others read it without Spark."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from checkback.operations.job_in_kafka import claim_in
+from checkback.wire.job_groups import claim_group, display_group
+from checkback.wire.protocol import Topics
+from streaming.observing.lag_group import lag_group
+from streaming.ownership.claim import Owner
+
+
+def test_what_the_job_writes_is_read() -> None:
+    owner = Owner("query", "checkback", "id", "http://127.0.0.1:9464")
+    found = claim_in(json.dumps(asdict(owner)))
+    assert found is not None
+    assert found._asdict() == asdict(owner)
+    assert claim_in(json.dumps(asdict(owner)) + "\0") == found
+    assert str(found) == f"job 'checkback', process {owner.process} on {owner.host}, since {owner.since}"
+
+
+def test_one_of_an_earlier_version_has_no_page() -> None:
+    found = claim_in('{"query_id": "q", "run": "r", "host": "h", "process": 7, "since": "then", "metrics_port": 9464}')
+    assert found is not None
+    assert (found.page, found.job, found.process) == ("", "", 7)
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "{}", "[]", "7", '"run"', '{"run": 1, "host": 2, "process": "x", "since": 3}']
+)
+def test_what_is_no_claim(text: str | None) -> None:
+    assert claim_in(text) is None
+
+
+def test_groups_are_named_as_the_job_names_them() -> None:
+    assert claim_group(Topics("cb.")) == "checkback-claim:cb."
+    assert display_group(Topics("shop.")) == lag_group(Topics("shop."))

@@ -1,0 +1,332 @@
+"""What the pages show."""
+
+import re
+from html import unescape
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from checkback.exceptions import KafkaUnreachableError
+from checkback.wire.protocol import HalfPosition
+from status_page.facts import BatchFacts, EndpointFacts, GroupFacts, HeldBack, OpenOfTopic, PartitionBacklog
+from status_page.sample import SampleView, flow
+from status_page.transactions.standing import Standing
+from status_page.transactions.story import Told
+from tests.status_page.browser import NOW_MS, Place, doubtful, given_up, group
+
+NASTY = "<script>alert(1)</script>\"'&\u202e\x1b[2J\r\n{{ 7 * 7 }}"
+
+
+def text_of(html: str) -> str:
+    """What people read."""
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", html.partition("<main")[2])).split())
+
+
+class Checked(HTMLParser):
+    """Finds what is not closed, ids that are there twice, labels and descriptions that lead nowhere."""
+
+    VOID = frozenset({"meta", "link", "input", "br", "path", "circle", "rect", "line", "polygon", "polyline"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.named: list[str] = []
+        self.headings: list[int] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        if given.get("id"):
+            self.ids.append(str(given["id"]))
+        for name in ("for", "aria-labelledby", "aria-describedby", "list"):
+            self.named += str(given.get(name) or "").split()
+        if re.fullmatch(r"h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, tag
+        assert self.open.pop() == tag
+
+
+def checked(html: str) -> None:
+    found = Checked()
+    found.feed(html)
+    assert found.open == []
+    assert len(found.ids) == len(set(found.ids))
+    assert set(found.named) <= set(found.ids), set(found.named) - set(found.ids)
+    assert found.headings.count(1) == 1
+
+
+def busy(**facts: Any) -> Place:
+    endpoints = (
+        EndpointFacts("http://a:1/check", "resting", 3.0, "connection refused"),
+        EndpointFacts("http://b:1", "tried"),
+    )
+    oldest = (OpenOfTopic("shop.orders", 3, NOW_MS - 60_000),)
+    batch = BatchFacts(12, NOW_MS - 400, 0.41, {"read": 0.1, "write": 0.3}, 187, 455.5)
+    given = {
+        "batch": batch,
+        "notes": ("Look at payments.",),
+        "groups": (GroupFacts("orders", 3, 2_048, 1, 1, oldest, endpoints, 4, "too much is open"), group("quiet")),
+        "backlog": (PartitionBacklog("cb.half", 0, 12),),
+        "held_back": (HeldBack("cb.op", 1, 30.0),),
+        "flow": flow(NOW_MS),
+        **facts,
+    }
+    place = Place(**given)
+    place.doubt(*map(doubtful, range(3)), doubtful(7, group="mail", topic="shop.mail"))
+    place.park(given_up(1), given_up(2, undecided=False), given_up(3, undecided=False, kept=False))
+    place.story = [Told(NOW_MS, "half message", "5 bytes", "cb.half:0:0"), Told(0, "committed")]
+    return place
+
+
+PATHS = (
+    *("/", "/transactions", "/transactions?group=mail&older_than=1s", "/transactions?id=tx", "/transactions/0:0"),
+    *("/transactions/0:0/story", "/transactions/1:1", "/transactions/3:3", "/transactions/9:9", "/parked"),
+    *(
+        "/parked?id=2:2",
+        "/groups",
+        "/groups?group=qui",
+        "/sign-in",
+        "/nowhere",
+        "/?refresh=off",
+        "/transactions?limit=1",
+    ),
+)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("signed_in", [False, True])
+def test_each_page_is_sound(path: str, signed_in: bool) -> None:  # noqa: FBT001  (a parameter's)
+    browser = busy().browser()
+    if signed_in:
+        browser.sign_in()
+    answer = browser.get(path)
+    assert answer.status_code == (404 if path in {"/nowhere", "/transactions/9:9"} else 200)
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    checked(answer.text)
+    assert '<a class="skip" href="#main">' in answer.text
+    assert '<html lang="en">' in answer.text
+
+
+def test_pages_of_a_job_that_has_just_started_are_sound() -> None:
+    browser = Place().browser()
+    for path in ("/", "/transactions", "/parked", "/groups"):
+        checked(browser.get(path).text)
+    assert "No batch has ended yet" in browser.get("/").text
+    assert "None. Every transaction that was asked about is decided." in browser.get("/transactions").text
+
+
+def test_the_first_page_answers_four_questions_and_says_why() -> None:
+    page = text_of(busy().browser().get("/").text)
+    assert page.index("Look at payments.") < page.index("Do transactions flow?")
+    assert "Which are in doubt? well: 4 The oldest one was taken in 1 min ago." in page
+    assert "Is anything parked? act: 3 Messages wait for an operator's decision." in page
+    assert "orders shop.orders 3 of orders for shop.orders 1 min Its producers did not know, 2 times of 15" in page
+    assert "Batch 12, ended just now" in page
+    assert "read 100 ms" in page
+    assert "cb.op 1 not known for 30 s, by an open Kafka transaction" in page
+
+
+def test_a_row_has_all_that_is_known() -> None:
+    page = text_of(busy().browser().get("/transactions?group=mail").text)
+    assert "tx-7 3:7 mail shop.mail 59 s 3 of 15 10 s ago in 20 s Its producers did not know, 2 times of 15" in page
+
+
+def test_exact_times_are_there() -> None:
+    page = busy().browser().get("/transactions").text
+    assert '<time datetime="2027-01-15T07:59:00Z" title="since 2027-01-15 07:59:00 UTC">1 min</time>' in page
+    assert "2027-01-15 07:59:00 UTC" in text_of(busy().browser().get("/transactions/0:0").text)
+
+
+def test_a_detail_tells_who_is_asked_and_its_story() -> None:
+    browser = busy().browser()
+    page = text_of(browser.get("/transactions/0:0").text)
+    assert "http://a:1/check skipped: connection refused, heard 3.0 s ago" in page
+    assert "http://b:1 being tried, from the settings" in page
+    assert "4 checks of this group wait, or are under way." in page
+    assert "Read it from Kafka" in page
+    told = text_of(browser.get("/transactions/0:0/story").text)
+    assert "2027-01-15 08:00:00 UTC half message 5 bytes cb.half:0:0 committed" in told
+
+
+def test_a_story_that_cannot_be_told_is_no_error_page() -> None:
+    place = busy()
+    place.story = KafkaUnreachableError("No Kafka answers at k:9092.")
+    answer = place.browser().get("/transactions/0:0/story")
+    assert answer.status_code == 200
+    assert "No Kafka answers at k:9092." in answer.text
+    place.story = None
+    assert place.browser().get("/transactions/0:0/story").status_code == 404
+
+
+def test_two_stories_are_read_at_once_and_no_more() -> None:
+    place = busy()
+    browser = place.browser()
+    inside: list[str] = []
+
+    def told(_: HalfPosition) -> list[Told]:
+        if not inside or "Other stories" not in inside[0]:
+            inside.insert(0, text_of(browser.get("/transactions/0:0/story").text))
+        return []
+
+    place.tells = told
+    browser = place.browser()
+    assert "Kafka has nothing about it." in text_of(browser.get("/transactions/0:0/story").text)
+    assert ["Other stories are being read." in one for one in inside] == [False, True]
+    assert "Kafka has nothing about it." in text_of(browser.get("/transactions/0:0/story").text)
+
+
+def test_what_is_parked_says_what_can_be_done() -> None:
+    page = text_of(busy().browser().get("/parked").text)
+    assert "px-1 1:1 orders shop.orders 1 h ago 5 B checked in vain resume, commit, roll back" in page
+    assert (
+        "px-2 2:2 orders shop.orders 1 h ago 5 B committed, but not deliverable to shop.orders: too large redeliver"
+        in page
+    )
+    assert "only by hand" in page
+    detail = text_of(busy().browser().get("/transactions/1:1").text)
+    assert "Kept until 2027-01-22 07:00:00 UTC" in detail
+
+
+def test_an_id_leads_to_its_transaction() -> None:
+    browser = busy().browser()
+    assert browser.get("/transactions/tx-2").headers["location"] == "/transactions/2:2"
+    assert browser.get("/transactions/px-2").headers["location"] == "/transactions/2:2"
+    assert browser.get("/transactions/tx").headers["location"] == "/transactions?id=tx"
+    assert browser.get("/transactions/a/b?c").headers["location"] == "/transactions?id=a%2Fb"
+
+
+def test_two_transactions_with_one_id_are_both_listed() -> None:
+    place = Place()
+    place.doubt(doubtful(1, transaction_id="same"), doubtful(2, transaction_id="same", group="evil"))
+    browser = place.browser()
+    assert browser.get("/transactions/same").headers["location"] == "/transactions?id=same"
+    page = text_of(browser.get("/transactions?id=same").text)
+    assert "same 1:1 orders" in page
+    assert "same 2:2 evil" in page
+
+
+def test_pages_of_a_list_lead_to_one_another() -> None:
+    place = Place()
+    place.doubt(*map(doubtful, range(5)))
+    browser = place.browser()
+    page = browser.get("/transactions?limit=2&group=orders").text
+    onward = re.search(r'rel="next" href="([^"]*)"', page)
+    assert onward
+    assert "group=orders" in onward[1]
+    second = browser.get(onward[1].replace("&amp;", "&")).text
+    assert 'rel="prev"' in second
+
+
+def test_text_of_others_is_shown_and_does_nothing() -> None:
+    place = Place(
+        notes=(NASTY,),
+        job=NASTY,
+        checkpoint=NASTY,
+        groups=(GroupFacts(NASTY, 1, endpoints=(EndpointFacts(NASTY, "resting", None, NASTY),), barred=NASTY),),
+    )
+    place.story = [Told(NOW_MS, NASTY, NASTY, NASTY)]
+    place.doubt(doubtful(1, transaction_id=NASTY, group=NASTY, topic=NASTY, last_answer=NASTY))
+    place.park(given_up(2, transaction_id=NASTY, group=NASTY, topic=NASTY, reason=NASTY))
+    browser = place.browser()
+    browser.sign_in()
+    paths = ("/", "/transactions", "/parked", "/groups", "/transactions/1:1", "/transactions/2:2")
+    pages = [browser.get(path).text for path in (*paths, "/transactions/1:1/story")]
+    pages.append(browser.get("/decide", params={"action": "commit", "what": f"1:1 {NASTY}"}).text)
+    pages.append(browser.get("/transactions", params={"id": NASTY, "group": NASTY, "topic": NASTY}).text)
+    for page in pages:
+        checked(page)
+        assert "<script>alert" not in page
+        assert "\\u202e" in page
+        assert not set(page) & {"\u202e", "\x1b", "\r"}
+        assert "{{ 7 * 7 }}" in page
+
+
+def test_a_reader_may_pause_what_loads_itself() -> None:
+    browser = busy().browser()
+    for path in ("/", "/groups", "/transactions", "/parked"):
+        page = browser.get(path).text
+        assert '<meta http-equiv="refresh" content="10">' in page
+        assert f'<a href="{path}?refresh=off">Pause</a>' in page
+        paused = browser.get(f"{path}?refresh=off").text
+        assert "http-equiv" not in paused
+        assert f'<a href="{path}">Load itself again</a>' in paused
+    assert "http-equiv" not in browser.get("/transactions/0:0").text
+    browser.sign_in()
+    assert "http-equiv" not in browser.get("/transactions").text, "it would clear what somebody has ticked"
+
+
+@pytest.mark.parametrize(
+    ("standing", "said"),
+    [
+        (Standing(complete=True), ""),
+        (Standing(behind=12_345), "they are still being read, with 12,345 records to go"),
+        (
+            Standing(problem="Kafka has no topic cb.status: run 'checkback topics create'."),
+            "Kafka has no topic cb.status",
+        ),
+        (Standing(complete=True, away_seconds=75.0, problem="x"), "Kafka has not answered for 1 min 15 s."),
+    ],
+)
+def test_the_page_says_how_far_its_lists_can_be_relied_on(standing: Standing, said: str) -> None:
+    place = busy()
+    place.transactions.stands = standing
+    for path in ("/", "/transactions", "/parked", "/groups", "/transactions/0:0"):
+        page = place.browser().get(path).text
+        assert (said in page) if said else ("The lists of transactions" not in page)
+
+
+def test_a_wrong_filter_is_told_so() -> None:
+    answer = busy().browser().get("/transactions?older_than=soon")
+    assert answer.status_code == 400
+    assert "older_than must be a duration with its unit" in answer.text
+
+
+def test_groups_can_be_searched_and_paged() -> None:
+    place = Place(groups=tuple(group(f"g{number:03}") for number in range(150)), counted=False)
+    browser = place.browser()
+    first = browser.get("/groups").text
+    assert "150 producer groups" in first
+    assert "g099" in first
+    assert "g100" not in first
+    assert "The job counts what is open" in first
+    assert "g100" in browser.get("/groups?from=100").text
+    assert text_of(browser.get("/groups?group=14").text).count("g14") == 10
+    assert browser.get("/groups?from=x").status_code == 200
+
+
+def test_checks_that_are_asked_elsewhere_are_said_to_be() -> None:
+    place = busy(checks_in_job=False)
+    assert "processes of its own" in place.browser().get("/transactions/0:0").text
+    assert "elsewhere" in place.browser().get("/groups").text
+
+
+def test_metrics_are_served_in_the_format_that_is_asked_for() -> None:
+    browser = Place().browser()
+    plain = browser.get("/metrics")
+    assert plain.headers["content-type"].startswith("text/plain")
+    assert "checkback_things_total 1.0" in plain.text
+    openmetrics = browser.get("/metrics", headers={"accept": "application/openmetrics-text"})
+    assert openmetrics.headers["content-type"].startswith("application/openmetrics-text")
+    assert openmetrics.text.endswith("# EOF\n")
+    assert "checkback_things" not in browser.get("/metrics?name[]=nothing").text
+
+
+def test_health_says_which_job_it_is() -> None:
+    assert busy().browser().get("/healthz").json() == {"job": "shop", "version": "1.2.3", "batch": 12}
+
+
+def test_the_sample_shows_every_page() -> None:
+    facts = SampleView().facts()
+    place = busy()
+    place.view.facts_given = facts
+    checked(place.browser().get("/").text)

@@ -1,0 +1,131 @@
+"""The first screen's four answers, and its charts."""
+
+from typing import Any
+
+import pytest
+
+from status_page.facts import BatchFacts, FlowPoint, GroupFacts, HeldBack, JobFacts, PartitionBacklog, StepFacts
+from status_page.overview import all_groups, unasked
+from status_page.pages import charts
+from status_page.pages.verdicts import Level, Verdict, verdicts
+from status_page.transactions.index import Total
+from status_page.words import NO_ENDPOINT
+from tests.status_page.browser import NOW_MS, FixedView
+
+BATCH = BatchFacts(7, NOW_MS - 500, 0.4, records=100, records_per_second=250.0)
+NONE = Total(0)
+
+
+def facts(**given: Any) -> JobFacts:
+    return FixedView(**{"batch": BATCH, "backlog": (), **given}).facts()
+
+
+def answers(in_doubt: Total = NONE, oldest_ms: int | None = None, parked: Total = NONE, **given: Any) -> list[Verdict]:
+    return list(verdicts(facts(**given), in_doubt, oldest_ms, parked))
+
+
+def flow(**each: int) -> tuple[FlowPoint, ...]:
+    """The last ten minutes."""
+    return tuple(FlowPoint(NOW_MS - age_ms, **each) for age_ms in range(600_000, 0, -30_000))
+
+
+def test_a_job_that_is_well_says_so_four_times() -> None:
+    found = answers(flow=flow(half=10, committed=9))
+    assert [(one.level, one.answer) for one in found] == [
+        (Level.WELL, "Yes"),
+        (Level.WELL, "None"),
+        (Level.WELL, "Nothing"),
+        (Level.WELL, "No"),
+    ]
+    assert found[0].detail == "20 half messages and 18 commits a minute, since the start, 1 min ago."
+
+
+@pytest.mark.parametrize(
+    ("given", "level", "answer"),
+    [
+        ({"batch": None}, Level.LOOK, "Starting"),
+        ({"batch": None, "running_ms": NOW_MS - 59_000}, Level.LOOK, "Starting"),
+        ({"batch": None, "running_ms": NOW_MS - 61_000}, Level.ACT, "No"),
+        ({"batch": BatchFacts(7, NOW_MS - 61_000, 1.0)}, Level.ACT, "No"),
+        ({}, Level.WELL, "Quiet"),
+    ],
+)
+def test_whether_transactions_flow(given: dict[str, Any], level: Level, answer: str) -> None:
+    found = answers(**given)[0]
+    assert (found.level, found.answer) == (level, answer)
+
+
+def test_nothing_is_green_while_it_is_not_known() -> None:
+    step = StepFacts("start Java and Spark", NOW_MS - 132_000)
+    found = verdicts(facts(batch=None, backlog=None, steps=(step,)), NONE, None, NONE, complete=False)
+    assert [(one.level, one.answer) for one in found] == [
+        (Level.LOOK, "Starting"),
+        (Level.LOOK, "Not known yet"),
+        (Level.LOOK, "Not known yet"),
+        (Level.LOOK, "Not known yet"),
+    ]
+    assert found[0].detail == ("No batch has ended yet; started 1 min ago. Now, for 2 min 12 s: start Java and Spark.")
+    unread = answers(batch=None, backlog=(PartitionBacklog("cb.half", 0, 20_000),))[3]
+    assert (unread.level, unread.answer) == (Level.LOOK, "Yes")
+    assert answers(batch=None, backlog=())[3].level == Level.LOOK
+
+
+def test_what_is_in_doubt_for_long_needs_a_look() -> None:
+    young, old = answers(Total(3), NOW_MS - 599_000)[1], answers(Total(1), NOW_MS - 600_000)[1]
+    assert (young.level, young.answer, young.link) == (Level.WELL, "3", "/transactions")
+    assert (old.level, old.detail) == (Level.LOOK, "It was taken in 10 min ago.")
+
+
+def test_a_group_with_some_in_doubt_and_nobody_to_ask_is_red() -> None:
+    view = facts(endpoints_known=True, groups=(GroupFacts("well"),))
+    stuck = unasked(view, {"well": 3, "never": 20_000, "over": 0})
+    assert stuck == {"never": NO_ENDPOINT}
+    found = verdicts(view, Total(20_003), NOW_MS - 1_000, NONE, unasked=stuck)[1]
+    assert found.level == Level.ACT
+    assert found.detail.startswith(f"Nobody of group never can be asked: {NO_ENDPOINT}.")
+    assert [one.group for one in all_groups(view, {"never": 1})] == ["well", "never"]
+    assert not unasked(facts(), {"never": 20_000}), "endpoints of other processes are not known here"
+
+
+def test_anything_parked_needs_somebody() -> None:
+    found = answers(parked=Total(1_204))[2]
+    assert (found.level, found.answer, found.link) == (Level.ACT, "1,204", "/parked")
+
+
+def test_whether_the_job_is_behind() -> None:
+    behind = answers(backlog=(PartitionBacklog("cb.half", 0, 20_000), PartitionBacklog("cb.op", 1, 1)))[3]
+    assert (behind.level, behind.detail) == (
+        Level.LOOK,
+        "20,001 records to be taken in: 1 min 20 s at the present speed.",
+    )
+    little = answers(backlog=(PartitionBacklog("cb.half", 0, 200),))[3]
+    assert (little.level, little.answer) == (Level.WELL, "No")
+    standing = answers(batch=BatchFacts(7, NOW_MS, 0.1), backlog=(PartitionBacklog("cb.half", 0, 200),))[3]
+    assert standing.detail == "200 records to be taken in: nothing is taken in at present."
+    held = answers(held_back=(HeldBack("cb.op", 3, 40.0), HeldBack("cb.op", 4, 90.0)))[3]
+    assert held.detail == "Somebody's open Kafka transaction has hidden partition 4 of cb.op for 1 min 30 s."
+    named = answers(held_back=(HeldBack("cb.op", 3, 40.0, "producer 7, transactional id 'x'"),))[3]
+    assert named.detail.endswith("for 40 s: it is of producer 7, transactional id 'x'.")
+
+
+def test_a_chart_says_in_words_what_it_shows() -> None:
+    points = (*flow(half=5)[:-1], FlowPoint(NOW_MS - 30_000, half=20))
+    half, committed, *_ = charts.charts(points, NOW_MS)
+    assert half.total == 115
+    assert half.description == "115 in the last hour, most at 07:59 UTC: 40 a minute; 40 a minute now."
+    assert half.line.endswith(f" 238.0,{4:.1f}")
+    assert half.line.startswith("200.0,42.2")
+    assert (committed.total, committed.description) == (0, "0 in the last hour.")
+
+
+def test_a_chart_has_the_last_hour_only_and_may_be_empty() -> None:
+    assert charts.charts((), NOW_MS)[0].line == ""
+    old = FlowPoint(NOW_MS - 3_600_001, half=9)
+    assert charts.charts((old, FlowPoint(NOW_MS, half=1)), NOW_MS)[0].total == 1
+
+
+def test_the_table_has_the_same_numbers() -> None:
+    rows = charts.table(flow(half=5, rejected=1), NOW_MS)
+    assert len(rows) == 12
+    assert [row.numbers for row in rows[:3]] == [(50, 0, 0, 0, 0, 10), (50, 0, 0, 0, 0, 10), (0, 0, 0, 0, 0, 0)]
+    assert rows[0].time_ms == NOW_MS - 300_000
