@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test check format docs bench clean
+.PHONY: demo test test-fast test-wheels check format docs bench clean
 
 demo: $(READY)
 	@$(BIN)/checkback demo
@@ -40,6 +40,21 @@ test: $(READY)
 	$(BIN)/coverage combine -q $$logs/*.coverage && $(BIN)/coverage report || status=$$?; \
 	rm -rf $$logs; exit $$status
 
+# The pure tier: what needs no Kafka, no Spark, no PostgreSQL and no program of its own. Two processes.
+FAST := $(PYTEST) -m "not service" --timeout=30
+test-fast: $(READY)
+	@$(FAST) tests/state tests/conf tests/kafka tests/checkers --ignore=tests/state/test_model.py & first=$$!; status=0; \
+	$(FAST) tests/consumer tests/test_rooms.py tests/test_style.py tests/test_semantics.py || status=$$?; \
+	wait $$first || status=$$?; exit $$status
+
+# The wheels in dist, on $(PYTHON), away from the source tree: what they say of themselves, and the state machine's tests.
+test-wheels:
+	@folder=$$(mktemp -d) && $(PYTHON) -m venv $$folder/env && \
+	$$folder/env/bin/pip install --quiet --constraint constraints.txt dist/*.whl \
+		hypothesis httpx pytest pytest-cov pytest-timeout && $$folder/env/bin/pip check && \
+	cp -R tests pyproject.toml $$folder && cd $$folder && env/bin/checkback --version && \
+	env/bin/python -m pytest -q -p no:cacheprovider -m "not service" tests/state --ignore=tests/state/test_model.py
+
 check: $(READY)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -53,6 +68,7 @@ docs: $(READY)
 	@$(BIN)/python -m docs.semantics
 	@$(BIN)/python -m docs.metrics
 	@$(BIN)/python -m deploy.grafana.dashboard
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(READY)
 	@$(BIN)/checkback bench throughput
@@ -60,6 +76,6 @@ bench: $(READY)
 clean:
 	rm -rf $(VENV) .cache build dist
 
-$(READY): pyproject.toml deploy/job/pyproject.toml constraints.txt deploy/environment.py
+$(READY): pyproject.toml deploy/job/pyproject.toml deploy/lab/pyproject.toml constraints.txt deploy/environment.py
 	@$(PYTHON) deploy/environment.py $(VENV)
 	@touch $(READY)

@@ -1,3 +1,4 @@
-"""The version of both distributions, ``checkback`` and ``checkback-job``."""
+"""The version of all distributions: ``checkback``, ``checkback-job`` and ``checkback-lab``."""
 
 __version__ = "0.1.0"
+"""Of this installation, as in its wheel."""

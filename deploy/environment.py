@@ -35,10 +35,12 @@ def main(folder: str) -> None:
 
 
 def _others() -> list[str]:
-    """What the job and the development tools need. The job itself is the checkout: its packages lie at the top."""
-    job = _project("deploy/job/pyproject.toml")["project"]["dependencies"]
+    """What job, lab and development tools need. The first two are the checkout: their packages lie at the top."""
+    packages = [
+        one for name in ("job", "lab") for one in _project(f"deploy/{name}/pyproject.toml")["project"]["dependencies"]
+    ]
     return [
-        *(one for one in job if not one.startswith("checkback")),
+        *(one for one in packages if not one.startswith("checkback")),
         *_project("pyproject.toml")["dependency-groups"]["dev"],
     ]
 

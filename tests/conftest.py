@@ -17,6 +17,15 @@ from tests.sql.postgres import running_postgres
 from tests.tables import Database
 from torture.local_postgresql import free_port
 
+_SERVICES = frozenset({"broker", "spark", "database", "postgres"})
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a service of its own, for make test-fast: fixtures say so."""
+    for item in items:
+        if _SERVICES & set(getattr(item, "fixturenames", ())):
+            item.add_marker("service")
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _quiet_clients() -> None:

@@ -90,6 +90,10 @@ NOT_UTF_8 = "a header's name is not UTF-8"
 """Why."""
 
 Listener = Callable[[ReceivedMessage], ConsumeResult]
+"""What a push consumer calls with each message."""
 BatchListener = Callable[[Sequence[ReceivedMessage]], ConsumeResult]
+"""What it calls with several messages of one partition; the answer is that of all of them."""
 AsyncListener = Callable[[ReceivedMessage], Awaitable[ConsumeResult]]
+"""A :data:`Listener` as a coroutine."""
 AsyncBatchListener = Callable[[Sequence[ReceivedMessage]], Awaitable[ConsumeResult]]
+"""A :data:`BatchListener` as a coroutine."""

@@ -22,7 +22,9 @@ from checkback.sql.database import INSERTS, refuse_autocommit
 from checkback.wire.checks import CheckRequest
 
 COMMITTED = "committed"
+"""In the column *state*: the transaction has committed."""
 BLOCKED = "blocked"
+"""In the column *state*: a check came before the commit, which can no longer be."""
 
 _POSTGRESQL_LOCK_NOT_AVAILABLE = "55P03"
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from checkback.exceptions import InstallationError
 from checkback_cli.terminal.options import TRY_AGAIN
+from checkback_cli.trying.lab import need_lab
 
 if TYPE_CHECKING:
     from torture.effects.run import EffectsReport, EffectsRound
@@ -132,17 +132,16 @@ def run_torture(
     kills, stops or damages one of them, or sets the clock back. Exit status 1 when a promise did not hold, 75 when the
     machine was too slow for a verdict.
     """
-    try:
-        from checkback.consumer import Order
-        from torture.decks import Deck
-        from torture.effects.run import Options as EffectsOptions
-        from torture.effects.run import torture_effects
-        from torture.effects.schedule import TRANSPORTS
-        from torture.effects.system import Group
-        from torture.forgetting.run import made_again_deck, quiet_deck, torture_forgetting
-        from torture.run import Options, torture, torture_large_batches
-    except ModuleNotFoundError as error:
-        raise InstallationError(f"checkback torture needs {error.name}: pip install checkback-job.") from error
+    need_lab("torture")
+    from checkback.consumer import Order
+    from torture.decks import Deck
+    from torture.effects.run import Options as EffectsOptions
+    from torture.effects.run import torture_effects
+    from torture.effects.schedule import TRANSPORTS
+    from torture.effects.system import Group
+    from torture.forgetting.run import made_again_deck, quiet_deck, torture_forgetting
+    from torture.run import Options, torture, torture_large_batches
+
     # so that SIGTERM, too, ends what has been started
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     console = Console(soft_wrap=True, highlight=False)

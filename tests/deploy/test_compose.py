@@ -18,7 +18,7 @@ from checkback.local.jars import KAFKA
 from checkback_cli import app
 from conf import load
 from tests.deploy.prometheus import DEPLOY
-from tests.packaging.test_wheels import JOB_PACKAGES
+from tests.packaging.test_wheels import JOB_PACKAGES, LAB_PACKAGES
 
 ROOT = DEPLOY.parent
 COMPOSE = DEPLOY / "compose.yaml"
@@ -107,6 +107,7 @@ def test_the_builder_gets_what_the_wheels_are_made_of() -> None:
     kept = {pattern[1:] for pattern in patterns if pattern.startswith("!")}
     assert JOB_PACKAGES | {"checkback", "deploy/job", "pyproject.toml", "LICENSE", "README.md"} <= kept
     assert [name for name in kept if not (ROOT / name).exists()] == []
+    assert not kept & LAB_PACKAGES, "no production has them"
 
 
 def test_the_image_is_built_as_the_wheels_of_the_tests_are() -> None:

@@ -67,13 +67,14 @@ class Environment:
         return made
 
 
-def build_wheels(folder: Path) -> tuple[Path, Path]:
-    """The wheels of ``checkback`` and ``checkback-job``."""
-    places = [str(ROOT), str(ROOT / "deploy" / "job")]
+def build_wheels(folder: Path) -> tuple[Path, Path, Path]:
+    """The wheels of ``checkback``, ``checkback-job`` and ``checkback-lab``."""
+    places = [str(ROOT), str(ROOT / "deploy" / "job"), str(ROOT / "deploy" / "lab")]
     subprocess.run([sys.executable, *_PIP, "wheel", "--no-deps", "--wheel-dir", str(folder), *places], check=True)
     (sdk,) = folder.glob("checkback-*.whl")
     (job,) = folder.glob("checkback_job-*.whl")
-    return sdk, job
+    (lab,) = folder.glob("checkback_lab-*.whl")
+    return sdk, job, lab
 
 
 def interpreter_of(version: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What is shipped is what is tested: both wheels, in environments of their own, outside the checkout."""
+"""What is shipped is what is tested: all wheels, in environments of their own, outside the checkout."""
 
 import re
 import shutil
@@ -8,6 +8,7 @@ import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,38 +18,50 @@ from tests.place import Place, wait_until
 
 APPLICATION = Path(__file__).with_name("application.py")
 TYPES = Path(__file__).with_name("api_types.py")
-JOB_PACKAGES = {"bench", "checkback_cli", "checkers", "conf", "state", "status_page", "streaming", "torture"}
+JOB_PACKAGES = {"checkback_cli", "checkers", "conf", "state", "status_page", "streaming"}
+LAB_PACKAGES = {"bench", "torture"}
 
 
 def top_level(wheel: Path) -> set[str]:
-    names = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
-    return {name for name in names if not name.endswith(".dist-info")}
+    return {name.split("/")[0] for name in packed(wheel)}
 
 
-def test_an_application_gets_one_package(wheels: tuple[Path, Path]) -> None:
+def test_an_application_gets_one_package(wheels: tuple[Path, Path, Path]) -> None:
     assert top_level(wheels[0]) == {"checkback"}
     assert "checkback/py.typed" in zipfile.ZipFile(wheels[0]).namelist()
 
 
-def test_the_job_gets_the_others_with_their_files(wheels: tuple[Path, Path]) -> None:
-    assert top_level(wheels[1]) == JOB_PACKAGES
-    shipped = {name for name in zipfile.ZipFile(wheels[1]).namelist() if name.split("/")[0] in JOB_PACKAGES}
-    listed = subprocess.run(["git", "ls-files", *JOB_PACKAGES], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert shipped - {"checkback_cli/LICENSE"} == set(listed.stdout.split())
+def packed(wheel: Path) -> set[str]:
+    return {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
 
 
-def test_both_have_one_version(wheels: tuple[Path, Path]) -> None:
-    assert [wheel.name.split("-")[1] for wheel in wheels] == [__version__, __version__]
-    job = tomllib.loads((ROOT / "deploy" / "job" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+def committed(packages: set[str]) -> set[str]:
+    listed = subprocess.run(["git", "ls-files", *packages], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(listed.stdout.split())
+
+
+def test_the_job_and_the_lab_get_the_others_with_their_files(wheels: tuple[Path, Path, Path]) -> None:
+    assert packed(wheels[1]) - {"checkback_cli/LICENSE"} == committed(JOB_PACKAGES)
+    assert packed(wheels[2]) - {"torture/LICENSE"} == committed(LAB_PACKAGES)
+
+
+def project(name: str) -> dict[str, Any]:
+    text = (ROOT / "deploy" / name / "pyproject.toml").read_text(encoding="utf-8")
+    return dict(tomllib.loads(text)["project"])
+
+
+def test_all_have_one_version(wheels: tuple[Path, Path, Path]) -> None:
+    assert {wheel.name.split("-")[1] for wheel in wheels} == {__version__}
+    job, lab = project("job"), project("lab")
     of_checkback = [
         requirement
-        for requirement in [*job["dependencies"], *job["optional-dependencies"]["java"]]
+        for requirement in [*job["dependencies"], *job["optional-dependencies"]["java"], *lab["dependencies"]]
         if requirement.startswith("checkback")
     ]
     assert {requirement.partition("==")[2] for requirement in of_checkback} == {__version__}
 
 
-def test_links_of_the_description_lead_somewhere_from_anywhere(wheels: tuple[Path, Path]) -> None:
+def test_links_of_the_description_lead_somewhere_from_anywhere(wheels: tuple[Path, Path, Path]) -> None:
     with zipfile.ZipFile(wheels[0]) as wheel:
         (name,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
         description = wheel.read(name).decode()
@@ -72,7 +85,7 @@ def classified() -> list[str]:
 
 
 @pytest.mark.parametrize("version", classified())
-def test_an_application_runs_on_other_pythons(version: str, wheels: tuple[Path, Path], tmp_path: Path) -> None:
+def test_an_application_runs_on_other_pythons(version: str, wheels: tuple[Path, Path, Path], tmp_path: Path) -> None:
     interpreter = interpreter_of(version)
     if interpreter is None:
         pytest.skip(f"this machine has no Python {version}")
@@ -106,6 +119,26 @@ def test_the_job_has_all_that_it_needs(job: Environment) -> None:
     assert done.returncode == 0, done.stdout
     done = job.run(job.python, "-c", "import streaming, checkback; print(streaming.__file__, checkback.__file__)")
     assert all(str(job.folder) in file for file in done.stdout.split())
+
+
+@pytest.mark.parametrize("command", [("bench", "throughput"), ("torture",)])
+def test_without_the_lab_its_commands_say_what_to_install(job: Environment, command: tuple[str, ...]) -> None:
+    done = job.run(job.command, *command)
+    said = f"checkback {command[0]} is not in this installation: pip install checkback-lab\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+    assert job.run(job.command, command[0], "--help").returncode == 0
+
+
+def test_the_lab_has_all_that_it_needs(lab: Environment) -> None:
+    done = lab.run(lab.python, "-m", "pip", "check")
+    assert done.returncode == 0, done.stdout
+    modules = (name.removesuffix(".py").replace("/", ".") for name in committed(LAB_PACKAGES) if name.endswith(".py"))
+    names = sorted(name.removesuffix(".__init__") for name in modules)
+    program = f"import importlib\nfor name in {names}: print(importlib.import_module(name).__file__)"
+    done = lab.run(lab.python, "-c", program)
+    assert (done.returncode, len(done.stdout.split())) == (0, len(names)), done.stderr
+    assert all(file.startswith(str(lab.folder)) for file in done.stdout.split())
+    assert lab.run(lab.command, "bench", "throughput", "--help").returncode == 0
 
 
 def test_the_demo_runs(job: Environment) -> None:
