@@ -1,5 +1,6 @@
 """The check service: takes check requests, asks a live endpoint of the producer group, answers with an op."""
 
+from checkers.announced import Announced
 from checkers.ask import Asked, Asker, Verdict
 from checkers.behind import Backlog, Reading, Route
 from checkers.breaker import Breaker
@@ -16,6 +17,7 @@ from checkers.service import CheckService
 __all__ = [
     "AdmittedResolver",
     "AllowList",
+    "Announced",
     "Asked",
     "Asker",
     "Backlog",

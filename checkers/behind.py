@@ -2,7 +2,8 @@
 
 A producer group that nobody answers for has a check for each of its open transactions, once. They are not answered
 *unreachable* one by one, again and again: the service remembers from where on they lie there, and commits beside them.
-What it has to remember is one offset for each route and partition, whatever the number of checks.
+What it has to remember is one offset for each route and partition, whatever the number of checks; and, of those that
+were answered *unreachable* so that people see it, each one: see :mod:`checkers.kept`.
 """
 
 import json
@@ -11,10 +12,14 @@ from typing import NamedTuple
 
 from checkback.consumer.offsets.window import OffsetWindow
 from checkback.wire.json_reading import read_sayable
+from checkers.kept import Kept
 
 _MOST_OFFSET = 2**63 - 1
 _NOTE_BYTES = 3_000
 """Of what is committed beside an offset; brokers take 4,096 (``offset.metadata.max.bytes``)."""
+_MOST_KEPT = 10_000
+"""Checks of a partition that are remembered one by one; the next is postponed like one that was not answered."""
+_KEPT = "kept"
 
 
 class Route(NamedTuple):
@@ -79,7 +84,17 @@ class Reading:
         self.window = OffsetWindow(first)
         self.newest_ms = 0
         """Kafka's time of the newest record that was read."""
-        self.backlogs = {route: Backlog(offset) for route, offset in _said(note)}
+        self._begun_ms = 0
+        """Likewise, of the first one."""
+        self.backlogs = dict[Route, Backlog]()
+        self.kept = dict[Route, Kept]()
+        self._kept_now = 0
+        """So many at most."""
+        for route, offset, kept in _said(note):
+            if not kept:
+                self.backlogs[route] = Backlog(offset)
+            elif offset < first:
+                self.kept[route] = Kept(range(offset, first))
 
     def waits(self, route: Route) -> bool:
         """Whether a check just read is not to be asked yet: others of its route wait before it."""
@@ -88,10 +103,51 @@ class Reading:
 
     def waiting(self) -> Iterator[Route]:
         """Routes of which some are to be read again."""
-        return (route for route, backlog in self.backlogs.items() if backlog.next < self.window.next)
+        yield from (route for route, backlog in self.backlogs.items() if backlog.next < self.window.next)
+        yield from (route for route, kept in self.kept.items() if kept.first is not None and not self.waits(route))
 
-    def begin(self, offset: int, route: Route) -> bool:
-        """A record was read, perhaps again, after partitions were shared out; whether its check is to be asked now."""
+    def first(self, route: Route) -> int:
+        """From where on some of a route that waits are to be read again."""
+        kept = self.kept[route].first if route in self.kept else None
+        backlog = self.backlogs[route].next if route in self.backlogs else self.window.next
+        return backlog if kept is None else min(backlog, kept)
+
+    def take(self, offset: int, route: Route, transaction: str, time_ms: int) -> bool:
+        """A record was read again; whether it is to be asked: then it is under way."""
+        kept, backlog = self.kept.get(route), self.backlogs.get(route)
+        waits = backlog is not None and offset >= backlog.next and not self.window.under_way(offset)
+        if backlog is not None and waits and backlog.take(offset):
+            if kept is not None:
+                kept.supersede(transaction)
+                self.forget(route)
+            return True
+        return kept is not None and kept.take(transaction, offset, time_ms)
+
+    def answered(self, offset: int, route: Route) -> bool:
+        """Whether a check that is under way has been answered before: that nobody could be asked."""
+        return route in self.kept and self.kept[route].under_way(offset)
+
+    def read_to(self, offset: int, route: Route) -> None:
+        """Before this offset there is none of a route left to read again."""
+        if route in self.kept:
+            self.kept[route].read_to(offset)
+        if route in self.backlogs:
+            self.backlogs[route].read_to(offset)
+        self.forget(route)
+
+    def came(self, time_ms: int) -> None:
+        """When a record that was read had been written, by Kafka's clock."""
+        self.newest_ms = max(self.newest_ms, time_ms)
+        self._begun_ms = self._begun_ms or time_ms
+
+    def begin(self, offset: int, route: Route, transaction: str = "") -> bool:
+        """A record was read, perhaps again, after partitions were shared out; whether its check is to be asked now.
+
+        ``transaction`` names it.
+        """
+        if route in self.kept:
+            self.kept[route].supersede(transaction)
+            self.forget(route)
         waits = self.waits(route)
         backlog = self.backlogs.get(route)
         self.window.taken(offset)
@@ -106,14 +162,39 @@ class Reading:
     def finish(self, route: Route, offset: int) -> None:
         """A check is dealt with."""
         self.window.done(offset)
-        backlog = self.backlogs.get(route)
-        if backlog is not None:
+        kept, backlog = self.kept.get(route), self.backlogs.get(route)
+        if not (kept is not None and kept.finish(offset)) and backlog is not None:
             backlog.finish(offset)
+        self.forget(route)
+
+    def keep(self, route: Route, offset: int, transaction: str, time_ms: int) -> None:
+        """Nobody can be asked about a check now, and that is answered: it is asked all the same when somebody is there.
+
+        ``transaction`` names it, ``time_ms`` says when it was written.
+        """
+        kept = self.kept.get(route)
+        if kept is not None and kept.keep_again(offset):
+            return
+        if self._kept_now >= _MOST_KEPT:
+            self.postpone(route, offset)
+            return
+        self.finish(route, offset)
+        self.kept.setdefault(route, Kept()).keep(transaction, offset, time_ms)
+        self._kept_now += 1
+
+    def forget_kept(self, kept_for_ms: int) -> None:
+        """Forget those that were kept for so long, by Kafka's clock: the job has written others by then."""
+        before_ms = self.newest_ms - kept_for_ms
+        for route in list(self.kept):
+            self.kept[route].forget_old(before_ms, noted=self._begun_ms < before_ms)
             self.forget(route)
+        self._kept_now = sum(map(len, self.kept.values()))
 
     def postpone(self, route: Route, offset: int) -> bool:
         """Nobody can be asked about a check now; whether it is the first of its route that waits."""
-        backlog = self.backlogs.get(route)
+        kept, backlog = self.kept.get(route), self.backlogs.get(route)
+        if kept is not None and kept.keep_again(offset):
+            return False
         first = backlog is None
         if backlog is None:
             backlog = self.backlogs[route] = Backlog(offset, self.window.done_behind(offset))
@@ -123,15 +204,18 @@ class Reading:
 
     def forget(self, route: Route) -> None:
         """Forget a route, if none of it waits and none is under way."""
-        backlog = self.backlogs[route]
-        if backlog.idle and backlog.next >= self.window.next:
+        backlog = self.backlogs.get(route)
+        if backlog is not None and backlog.idle and backlog.next >= self.window.next:
             del self.backlogs[route]
+        if route in self.kept and not self.kept[route]:
+            del self.kept[route]
 
     def committed(self) -> tuple[int, str]:
         """What to commit: an offset, and a note of what waits before it.
 
         Of more routes than a note has room for, those that wait from furthest back are in it; the offset is not behind
-        the others, which are then read again from there, and asked twice perhaps.
+        the others, which are then read again from there, and asked twice perhaps. Those that were kept come after
+        them, as far as there is room: the job writes others of those that are left out.
         """
         offset, said = self.window.position, 2
         noted = []
@@ -142,15 +226,21 @@ class Reading:
                 offset = min(offset, backlog.committable)
                 break
             noted.append(entry)
+        for route, kept in sorted(self.kept.items()):
+            entry = json.dumps([*route, kept.committable, _KEPT], separators=(",", ":"))
+            said += len(entry) + 1
+            if said > _NOTE_BYTES:
+                break
+            noted.append(entry)
         return offset, f"[{','.join(noted)}]" if noted else ""
 
 
-def _said(note: str) -> Iterator[tuple[Route, int]]:
-    """A note's routes and offsets; none of one that nobody of ours has written."""
+def _said(note: str) -> Iterator[tuple[Route, int, bool]]:
+    """A note's routes and offsets, and whether checks of it were kept; none of one that nobody of ours has written."""
     try:
-        for group, topic, offset in read_sayable(note or "[]"):
-            if type(offset) is not int or not 0 <= offset <= _MOST_OFFSET:
+        for group, topic, offset, *more in read_sayable(note or "[]"):
+            if type(offset) is not int or not 0 <= offset <= _MOST_OFFSET or more not in ([], [_KEPT]):
                 return
-            yield Route(str(group), str(topic)), offset
+            yield Route(str(group), str(topic)), offset, bool(more)
     except (ValueError, TypeError):
         return

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from checkback.exceptions import ProtocolError
 from checkback.wire.checks import Announcement
+from checkers.facts import EndpointStanding
 from checkers.http.shares import MIB, Shares
 
 PER_GROUP = 1_000
@@ -13,6 +14,7 @@ PER_GROUP = 1_000
 _ANNOUNCEMENT_BYTES = 16 * 1024  # a longer one counts as one that cannot be read
 _OWN_BYTES = 1_024  # about what one costs beside its key and value
 _MOST_GONE = 1_000  # groups
+_MINUTES_FROM = 120  # seconds of silence
 _AGED_AT_ONCE = 4  # more than one for each that comes: dead ones are forgotten faster than new ones are heard
 
 
@@ -141,3 +143,14 @@ class EndpointDirectory:
         self._bytes.give(group, announced.pop(key).size)
         if not announced:
             del self._announced[group]
+
+
+def fallen_silent(directory: EndpointDirectory, group: str, now_ms: int) -> EndpointStanding | None:
+    """The last endpoint of a group that has none any more, for people; None: it never announced one."""
+    gone = directory.gone(group)
+    if gone is None:
+        return None
+    url, heard_ms = gone
+    seconds = (now_ms - heard_ms) / 1000
+    silence = f"{seconds:.0f} s" if seconds < _MINUTES_FROM else f"{seconds / 60:.0f} min"
+    return EndpointStanding(url, "resting", seconds, f"no heartbeat for {silence}")

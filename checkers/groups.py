@@ -5,7 +5,8 @@ to come. What all groups have together (memory, connections) is shared among the
 share, or for something that this process has run out of, is not held against its endpoints.
 
 A check for which there is no room, or nobody to be asked, is postponed: it waits in Kafka (:mod:`checkers.behind`).
-Only a few of those for which nobody can be asked are answered *unreachable*, so that people see it.
+Only a few of those for which nobody can be asked are answered *unreachable*, so that people see it; they are kept, and
+asked all the same as soon as somebody is there (:mod:`checkers.kept`).
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import Action, Headers
 from checkers.ask import REQUEST_BYTES, Asked, Asker, Verdict
-from checkers.directory import Endpoint, EndpointDirectory
+from checkers.directory import Endpoint, EndpointDirectory, fallen_silent
 from checkers.endpoint_breakers import EndpointBreakers
 from checkers.facts import EndpointStanding, GroupStanding
 from checkers.http.shares import GroupShares
@@ -37,7 +38,6 @@ _MISSED_ANSWERS = 100
 """So many checks of a group are answered *unreachable* in _MISSED_MS; the others are postponed."""
 _MISSED_MS = 30_000
 _MOST_ROOM = 1_000
-_MINUTES_FROM = 120  # seconds of silence
 _MOST_SHOWN, _MOST_ENDPOINTS_SHOWN = 1_000, 20
 _LEAST_BYTES = 256 * 1024  # that a group may still take: more than the largest check has
 
@@ -55,6 +55,8 @@ class Check:
     """What the last of them did."""
     alone: bool = False
     """It is not to be asked together with others."""
+    answered: bool = False
+    """That nobody could be asked has been answered before."""
     size: int = field(init=False)
     """About how many bytes it holds."""
 
@@ -66,10 +68,14 @@ class Check:
 
 
 class Ends(NamedTuple):
-    """What a check comes to: a verdict, or that it waits, for a reason."""
+    """What a check comes to: a verdict, or that it waits, for a reason.
+
+    ``keep``: both; the verdict is *unreachable*, and the check is to be asked when somebody is there.
+    """
 
     answer: Callable[[Check, Verdict], None]
     postpone: Callable[[Check, str], None]
+    keep: Callable[[Check, Verdict], None]
     asked: Callable[[str, float], None] = lambda _group, _seconds: None
     """Told for how many seconds an endpoint of a group was asked."""
 
@@ -106,7 +112,7 @@ class Groups:
     ) -> None:
         self._directory = directory
         self._asker = asker
-        self._answer, self._postpone, self._asked = ends
+        self._answer, self._postpone, self._keep, self._asked = ends
         self._clock_ms = clock_ms
         self._concurrency = concurrency
         self._queue = queue
@@ -165,12 +171,9 @@ class Groups:
             state = "well" if breaker is None else "tried" if breaker.may_ask(now_ms) else "resting"
             seconds = (now_ms - heard[url]) / 1000 if url in heard else None
             endpoints.append(EndpointStanding(url, state, seconds, breaker.reason if breaker else ""))
-        gone = None if endpoints else self._directory.gone(name)
+        gone = None if endpoints else fallen_silent(self._directory, name, now_ms)
         if gone is not None:
-            url, heard_ms = gone
-            seconds = (now_ms - heard_ms) / 1000
-            silence = f"{seconds:.0f} s" if seconds < _MINUTES_FROM else f"{seconds / 60:.0f} min"
-            endpoints.append(EndpointStanding(url, "resting", seconds, f"no heartbeat for {silence}"))
+            endpoints.append(gone)
         return GroupStanding(group.held, group.under_way, tuple(endpoints))
 
     def _refusal(self, name: str, group: _Group, check: Check) -> str:
@@ -316,16 +319,16 @@ class Groups:
                 self._end(group, check, verdict)
 
     def _miss(self, group: _Group, check: Check, reason: str) -> None:
-        """Nobody can be asked: for the first ones of a group that is an answer, the others wait until somebody can."""
+        """Nobody can be asked: for the first ones of a group that is an answer, too; all wait until somebody can."""
         now_ms, name = self._clock_ms(), check.request.group
         if now_ms - self._missed_since_ms >= _MISSED_MS:
             self._missed_since_ms = now_ms
             self._missed.clear()
-        self._missed[name] += 1
-        if self._missed[name] <= _MISSED_ANSWERS:
-            self._end(group, check, Verdict(Action.UNREACHABLE, reason))
+        self._leave(group, check)
+        self._missed[name] += not check.answered
+        if check.answered or self._missed[name] <= _MISSED_ANSWERS:
+            self._keep(check, Verdict(Action.UNREACHABLE, reason))
         else:
-            self._leave(group, check)
             self._postpone(check, reason)
 
     def _end(self, group: _Group, check: Check, verdict: Verdict) -> None:

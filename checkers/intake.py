@@ -19,7 +19,7 @@ from checkback.kafka.outages import Outage, passes
 from checkback.kafka.polling import poll
 from checkers.behind import Reading, Route
 from checkers.groups import Check
-from checkers.rereading import Origin, Rereader, check_of, route_of
+from checkers.rereading import Origin, Rereader, check_of, origin_of
 
 _LOGGER = logging.getLogger(__name__)
 _POLL_MS = 50
@@ -63,7 +63,7 @@ class Intake:
         return self._rereader.busy
 
     def finished(self, origin: Origin) -> None:
-        """A check is dealt with; called from any thread."""
+        """A check is dealt with, or was answered and is kept; called from any thread."""
         self._done.put((origin, None))
 
     def postponed(self, origin: Origin, reason: str) -> None:
@@ -144,7 +144,9 @@ class Intake:
             reading = self._readings.get(origin.place)
             if reading is None:
                 continue
-            if postponed_for is None:
+            if origin.kept:
+                reading.keep(origin.route, origin.offset, origin.transaction, origin.time_ms)
+            elif postponed_for is None:
                 reading.finish(origin.route, origin.offset)
             elif reading.postpone(origin.route, origin.offset):
                 self._say_that_wait(origin.route, postponed_for)
@@ -229,11 +231,11 @@ class Intake:
     def _read(self, place: TopicPartition, records: Iterable[Any]) -> Iterable[Check]:
         reading = self._readings[place]
         for record in records:
-            route = route_of(record.headers)
-            reading.newest_ms = max(reading.newest_ms, record.timestamp)
-            if reading.begin(record.offset, route):
-                check = check_of(record, Origin(place, record.offset, route))
+            origin = origin_of(place, record)
+            reading.came(record.timestamp)
+            if reading.begin(record.offset, origin.route, origin.transaction):
+                check = check_of(record, origin)
                 if check is None:
-                    reading.finish(route, record.offset)
+                    reading.finish(origin.route, record.offset)
                 else:
                     yield check

@@ -10,8 +10,8 @@ from kafka import TopicPartition
 from checkback.exceptions import ProtocolError
 from checkback.kafka.polling import poll
 from checkback.wire.checks import CheckRequest
-from checkback.wire.protocol import GROUP, TOPIC
-from checkers.behind import Backlog, Reading, Route
+from checkback.wire.protocol import GROUP, HALF, ID, TOPIC
+from checkers.behind import Reading, Route
 from checkers.groups import Check
 
 _LOGGER = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ _LOOK_MS = 1_000
 
 Rooms = Mapping[Route, int]
 """How many more checks of a route would be asked now."""
-Wanted = dict[TopicPartition, dict[Route, Backlog]]
+Wanted = dict[TopicPartition, set[Route]]
 """What is to be read."""
 
 
@@ -34,6 +34,19 @@ class Origin(NamedTuple):
     place: TopicPartition
     offset: int
     route: Route
+    transaction: str = ""
+    """Names it: by its id, and where its half message lies."""
+    time_ms: int = 0
+    """When Kafka got it."""
+    kept: bool = False
+    """What is told of it is not its end: it is asked again when somebody is there."""
+
+
+def origin_of(place: TopicPartition, record: Any) -> Origin:
+    """Of a record of ``cb.check``."""
+    ours = dict(record.headers)
+    transaction = b" ".join((ours.get(HALF) or b"", ours.get(ID) or b"")).decode(errors="replace")
+    return Origin(place, record.offset, route_of(record.headers), transaction, record.timestamp)
 
 
 def route_of(headers: Iterable[tuple[str, bytes | None]]) -> Route:
@@ -56,7 +69,8 @@ class Rereader:
     """``rooms`` says, sooner or later, how many checks of which route would be asked; ``ask`` takes them.
 
     ``consumer`` belongs to no consumer group. A check is good for ``good_for_ms``, by Kafka's clock: after that the job
-    has written another. ``clock_ms`` is any clock that does not run backwards.
+    has written another; and for ``kept_for_ms``, if it was answered *unreachable*. ``clock_ms`` is any clock that does
+    not run backwards.
     """
 
     def __init__(
@@ -66,12 +80,14 @@ class Rereader:
         ask: Callable[[list[Check]], "Future[None]"],
         clock_ms: Callable[[], int],
         good_for_ms: int,
+        kept_for_ms: int,
     ) -> None:
         self._consumer = consumer
         self._rooms = rooms
         self._ask = ask
         self._clock_ms = clock_ms
         self._good_for_ms = good_for_ms
+        self._kept_for_ms = kept_for_ms
         self._assigned: set[TopicPartition] = set()
         self.busy = False
         """Whether there is more to read at once."""
@@ -114,6 +130,8 @@ class Rereader:
         if self._asked is None:
             if self._clock_ms() < self._look_ms:
                 return None
+            for reading in readings.values():
+                reading.forget_kept(self._kept_for_ms)
             routes = {route for reading in readings.values() for route in reading.waiting()}
             self.busy = self.busy and bool(routes)
             if routes:
@@ -125,7 +143,7 @@ class Rereader:
         return rooms
 
     def _read(self, readings: Mapping[TopicPartition, Reading], wanted: Wanted, rooms: dict[Route, int]) -> list[Check]:
-        self._go_to({place: min(backlog.next for backlog in routes.values()) for place, routes in wanted.items()})
+        self._go_to({place: min(map(readings[place].first, routes)) for place, routes in wanted.items()})
         polled = poll(self._consumer, _POLL_MS)
         # all of them first: Kafka may not answer, and what is taken below has to be asked
         ends = {place: min(self._consumer.position(place), readings[place].window.next) for place in wanted}
@@ -133,19 +151,18 @@ class Rereader:
         for place, routes in wanted.items():
             reading, end = readings[place], ends[place]
             for record in polled.get(place, []):
-                route = route_of(record.headers)
-                backlog = routes.get(route)
-                if record.offset >= end or backlog is None or record.offset < backlog.next:
+                origin = origin_of(place, record)
+                route = origin.route
+                if record.offset >= end or route not in routes or record.offset < reading.first(route):
                     continue
                 if not rooms[route] or self._left < 1:
-                    del routes[route]
-                elif check := self._taken(record, reading, backlog, Origin(place, record.offset, route)):
+                    routes.remove(route)
+                elif check := self._taken(record, reading, origin):
                     rooms[route] -= 1
                     self._left -= 1
                     checks.append(check)
-            for route, backlog in routes.items():
-                backlog.read_to(end)
-                reading.forget(route)
+            for route in routes:
+                reading.read_to(end, route)
         return checks
 
     def _go_to(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -158,23 +175,22 @@ class Rereader:
             if again or self._consumer.position(place) != offset:
                 self._consumer.seek(place, offset)
 
-    def _taken(self, record: Any, reading: Reading, backlog: Backlog, origin: Origin) -> Check | None:
+    def _taken(self, record: Any, reading: Reading, origin: Origin) -> Check | None:
         """The record's check, if it is to be asked: then it is under way."""
-        too_old = record.timestamp < reading.newest_ms - self._good_for_ms
-        if too_old or reading.window.under_way(record.offset):
-            backlog.read_to(record.offset + 1)
+        if record.timestamp < reading.newest_ms - self._good_for_ms:
             return None
-        if not backlog.take(record.offset):
+        if not reading.take(record.offset, origin.route, origin.transaction, origin.time_ms):
             return None
         check = check_of(record, origin)
         if check is None:
-            backlog.finish(record.offset)
+            reading.finish(origin.route, record.offset)
+        else:
+            check.answered = reading.answered(record.offset, origin.route)
         return check
 
 
 def _wanted(readings: Mapping[TopicPartition, Reading], rooms: Rooms) -> Wanted:
     wanted = {
-        place: {route: reading.backlogs[route] for route in reading.waiting() if rooms.get(route, 0)}
-        for place, reading in readings.items()
+        place: {route for route in reading.waiting() if rooms.get(route, 0)} for place, reading in readings.items()
     }
     return {place: routes for place, routes in wanted.items() if routes}

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import aiohttp
 from prometheus_client import CollectorRegistry
@@ -34,8 +34,8 @@ from checkers.http.shares import GroupShares, Shares, connections_in_all
 from checkers.intake import Announcements, Intake
 from checkers.metrics import CheckMetrics
 from checkers.outages import explained
-from checkers.rereading import Rereader, Rooms
-from conf import Settings
+from checkers.rereading import Origin, Rereader, Rooms
+from conf import Settings, TransactionSettings
 
 _LOGGER = logging.getLogger(__name__)
 _STOP_SECONDS = 10.0
@@ -43,6 +43,8 @@ _STANDING_SECONDS = 1.0
 _EARLY_MS = 5_000
 """A check is in Kafka at most this much after the batch that asks for it, and its answer takes a moment. So near to the
 time at which the job asks again it is left to that."""
+_LATE_MS = 60_000
+"""So much later than its pause says, at most, the job asks again: batches take a while, and many checks are due."""
 T = TypeVar("T")
 
 
@@ -72,7 +74,8 @@ class CheckService:
         # The directory and the groups belong to the loop's thread.
         self._directory = EndpointDirectory(fixed, settings.checks.endpoint_ttl)
         self._groups: Groups  # made on the loop, by _open
-        self._postponed: Callable[[Any, str], None]  # the intake's
+        self._postponed: Callable[[Origin, str], None]  # the intake's
+        self._finished: Callable[[Origin], None]  # likewise
         topics = Topics(settings.kafka.topic_prefix)
         self._writer = AnswerWriter(topics, Outage("writing answers", clock_ms))
         self._stopping = threading.Event()
@@ -163,7 +166,7 @@ class CheckService:
         self._groups = Groups(
             self._directory,
             Asker(session, allowed, keys, names=Names(checks.ask_timeout / 1000)),
-            Ends(self._answer, self._postpone, self._asked),
+            Ends(self._answer, self._postpone, self._keep, self._asked),
             self._clock_ms,
             concurrency=checks.concurrency_per_group,
             queue=checks.queue_per_group,
@@ -178,11 +181,10 @@ class CheckService:
         clients = self._connect(self._settings)
         try:
             outage = Outage("reading checks", self._clock_ms)
-            ttl_ms = self._settings.transactions.check_answer_ttl
-            good_for_ms = max(ttl_ms - _EARLY_MS, ttl_ms // 2)
-            rereader = Rereader(clients.again, self._rooms, self._hand_over, self._clock_ms, good_for_ms)
+            good_for = good_for_ms(self._settings.transactions)
+            rereader = Rereader(clients.again, self._rooms, self._hand_over, self._clock_ms, *good_for)
             intake = Intake(clients.checks, clients.registry, self._hand_over, self._hear, outage, rereader)
-            self._postponed = intake.postponed
+            self._postponed, self._finished = intake.postponed, intake.finished
             write = partial(self._writer.run, clients.answers, intake.finished)
             writing = threading.Thread(target=self._record_failure, args=(write,), name="checks-answers", daemon=True)
             writing.start()
@@ -240,6 +242,14 @@ class CheckService:
             self.metrics.postponed(check.request.group)
         self._postponed(check.origin, reason)
 
+    def _keep(self, check: Check, verdict: Verdict) -> None:
+        """Answer once that nobody could be asked; the check stays where it is."""
+        check.origin = check.origin._replace(kept=True)
+        if check.answered:
+            self._finished(check.origin)
+        else:
+            self._answer(check, verdict)
+
     def _answer(self, check: Check, verdict: Verdict) -> None:
         request = check.request
         if self.metrics:
@@ -247,3 +257,10 @@ class CheckService:
         self._writer.put(
             Answer(request.transaction_id, request.group, request.half, verdict.action, verdict.remark, check.origin)
         )
+
+
+def good_for_ms(times: TransactionSettings) -> tuple[int, int]:
+    """For how long a check that was not answered is to be asked, and one that was answered *unreachable*."""
+    ttl_ms = times.check_answer_ttl
+    pause_ms = max(times.unreachable_backoff_max, times.check_interval)
+    return max(ttl_ms - _EARLY_MS, ttl_ms // 2), pause_ms + _LATE_MS

@@ -39,6 +39,19 @@ class HeldBack:
 
 
 @dataclass(frozen=True)
+class HeldMessages:
+    """Committed messages that their real topic does not take now; the job tries them again."""
+
+    topic: str
+    number: int
+    """Of those that this run has tried."""
+    reason: str
+    """Of the last try."""
+    next_ms: int
+    """When some of them are tried next."""
+
+
+@dataclass(frozen=True)
 class BatchFacts:
     """The last batch that has ended."""
 
@@ -67,7 +80,8 @@ class EndpointFacts:
 
     url: str
     state: str
-    """``well``; ``resting``: it failed, or fell silent, and is left alone; ``tried``: failed, and asked."""
+    """``well``; ``resting``: it failed, or fell silent, and is left alone; ``tried``: failed, and asked. Where
+    checks are answered elsewhere, ``well`` says that it is heard from, no more."""
     heard_seconds: float | None = None
     """Since its last heartbeat; None for one that is named in the settings."""
     reason: str = ""
@@ -134,6 +148,8 @@ class JobFacts:
     backlog: tuple[PartitionBacklog, ...] | None = None
     """From Kafka's ends, at most some seconds old, and from what the query has taken in; None: not known yet."""
     held_back: tuple[HeldBack, ...] = ()
+    held: tuple[HeldMessages, ...] = ()
+    """By topic, those with most first. What was held before the start is known with its next try, within 10 min."""
     state_bytes: int | None = None
     """None: not known yet. So after a start, for some minutes, unless it was the first."""
     counted: bool = False

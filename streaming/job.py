@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from checkback.exceptions import CheckbackError, JobStoppedError, TakenOverError
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import Topics
-from checkers import CheckService
+from checkers import Announced, CheckService
 from conf import Settings
 from streaming.batch.batch import BatchReport
 from streaming.batch.failpoints import FailpointHook, no_failpoint
@@ -34,7 +34,7 @@ from streaming.fairness.held_back import HeldBackWatch, named_writer
 from streaming.folders import folder_at
 from streaming.later.forwarding import Forwarder
 from streaming.observing.lag_group import LagGroup
-from streaming.observing.observation import Observation
+from streaming.observing.observation import ChecksStanding, Observation
 from streaming.observing.serving import Serving
 from streaming.ownership.claim import Claim, Owner
 from streaming.ownership.clock import JobClock, kafka_ms, wall_ms
@@ -91,7 +91,7 @@ class TransactionJob:
         self._lag_group: LagGroup | None = None
         self._query: StreamingQuery | None = None
         self._checks: CheckService | None = None
-        self._beside: list[HeldBackWatch | Forwarder] = []
+        self._beside: list[HeldBackWatch | Forwarder | Announced] = []
         self._forwarder: Forwarder | None = None
 
     def start(self) -> Self:
@@ -180,7 +180,7 @@ class TransactionJob:
         if checks is not None:
             self._checks = checks
             checks.start()
-        self._observation.of(own, fairness.standing, checks.known_standing if checks else None)
+        self._observation.of(own, fairness.standing, checks.known_standing if checks else self._elsewhere())
         self._start_beside(sink, Forwarder(sink, checkpoint, partial(claim.refuse_another, own)))
 
     def _judged_rules(
@@ -202,6 +202,13 @@ class TransactionJob:
         self._beside[-1].start()
         self._serving.start(early=True)
         return half_partitions
+
+    def _elsewhere(self) -> ChecksStanding:
+        """How producer groups stand where check services of their own answer: what heartbeats say."""
+        announced = Announced(self._settings)
+        self._beside.append(announced)
+        announced.start()
+        return announced.standing
 
     def _start_beside(self, sink: SinkSettings, forwarder: Forwarder) -> None:
         self._lag_group = LagGroup(sink)

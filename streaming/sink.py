@@ -15,7 +15,7 @@ from checkback.exceptions import CheckbackError, InputCutShortError
 from state import Usage, summed
 from streaming.batch.batch import Batch, BatchReport
 from streaming.batch.failpoints import Failpoint
-from streaming.batch.reported import open_by_segment, tallies_of
+from streaming.batch.reported import held_changes, open_by_segment, tallies_of
 from streaming.brokers.client import SinkSettings
 from streaming.checkpoint.folder import Checkpoint
 from streaming.checkpoint.half_logs import HalfLogs
@@ -30,7 +30,7 @@ from streaming.tables.staging import StagedFile, Staging, StagingPlan
 _LOGGER = logging.getLogger(__name__)
 REPORT_SCHEMA = (
     "partition int, written long, skipped boolean, counts string, usages string, reasons string, tallies string, "
-    "still_open string, staged string"
+    "still_open string, held string, staged string"
 )
 _DAY_SECONDS = 24 * 3600.0
 
@@ -151,6 +151,7 @@ def _summed(number: int, reports: list[Row], published: Counter[str]) -> BatchRe
         tallies_of(report.tallies for report in done),
         open_by_segment(report.still_open for report in done),
         examples=examples,
+        held=Counter(held_changes(report.held for report in done)),
     )
 
 
@@ -190,6 +191,7 @@ _REPORT_ARROW = pa.schema(
         "reasons": pa.string(),
         "tallies": pa.string(),
         "still_open": pa.string(),
+        "held": pa.string(),
         "staged": pa.string(),
     }
 )

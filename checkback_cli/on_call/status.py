@@ -90,6 +90,9 @@ def summary(facts: "JobFacts") -> Iterator[tuple[str, str]]:
     yield "open", _open(facts)
     parked = [group.parked for group in facts.groups]
     yield "parked", UNKNOWN if batch is None or None in parked else f"{sum(number or 0 for number in parked):,}"
+    for one in facts.held[:_MOST_GROUPS]:
+        following = said_duration(max(0, one.next_ms - facts.now_ms))
+        yield "held", f"{one.number:,} committed for {one.topic}: {one.reason.rstrip('.')}; next try in {following}"
     for held in facts.held_back:
         place = f"{held.topic}-{held.partition}"
         writer = f" ({held.writer})" if held.writer else ""

@@ -65,13 +65,8 @@ class Way:
             "orders that nobody has booked": self._unread(self._points, TOPIC),
             "failed orders that nobody has tried again": self._unread(self._points, retry),
             "failed orders on their way to the job": self._unread(self._later, later),
-            "half messages and ops that the job has not read": job.get("checkback_backlog_records", 0),
-            "undecided transactions": job.get("checkback_open_transactions", 0),
-            "failed orders that wait for their time": job.get("checkback_delayed_messages", 0),
         }
-        said = [f"{number:.0f} {what}" for what, number in waiting.items() if number]
-        if "checkback_batch" not in job:
-            said.append("a job that does not answer")
+        said = [*_said(waiting), *in_job(job)]
         topics = (self._topics.half, self._topics.op, later, TOPIC, retry)
         places = [Place(topic, number) for topic in topics for number in self._pull.partitions(topic)]
         ends = {place: found.maximum for place, found in self._points.offsets(places).items()}
@@ -95,3 +90,21 @@ class Way:
             if found.status not in {PullStatus.FOUND, PullStatus.OFFSET_FOUND_NULL}:
                 return count
             count, offset = count + len(found.messages), found.next_offset
+
+
+def in_job(job: Mapping[str, float]) -> list[str]:
+    """What is on its way in the job, or not known to be in it."""
+    if "checkback_batch" not in job:
+        return ["a job that does not answer, or has ended no batch yet"]
+    backlog = "half messages and ops that the job has not read"
+    waiting = {
+        backlog: job.get("checkback_backlog_records", 0),
+        "undecided transactions": job.get("checkback_open_transactions", 0),
+        "failed orders that wait for their time": job.get("checkback_delayed_messages", 0),
+    }
+    unknown = [] if "checkback_backlog_records" in job else [f"an unknown number of {backlog}"]
+    return [*_said(waiting), *unknown]
+
+
+def _said(waiting: Mapping[str, float]) -> list[str]:
+    return [f"{number:.0f} {what}" for what, number in waiting.items() if number]

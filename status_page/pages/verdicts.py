@@ -78,6 +78,10 @@ def _flows(facts: JobFacts) -> Verdict:
     if facts.now_ms - batch.ended_ms > _STALLED_MS:
         since = age(batch.ended_ms, facts.now_ms)
         return Verdict(question, Level.ACT, "No", f"Batch {batch.number:,} ended {since} ago, and none since.")
+    if facts.held:
+        most = facts.held[0]
+        waiting = f"{count(sum(one.number for one in facts.held), 'committed message')} held; topic {most.topic}: "
+        return Verdict(question, Level.LOOK, "Not all", f"{waiting}{most.reason.rstrip('.')}.")
     half, committed = (per_minute(facts.flow, name, facts.now_ms) for name in ("half", "committed"))
     if not (half or committed):
         since = _since(facts)

@@ -44,6 +44,8 @@ class PartitionReport:
     """What is counted by producer group, or by how long it took: see :mod:`streaming.batch.reported`."""
     still_open: str = "[]"
     """What is undecided in segments that have changed: likewise."""
+    held: str = "[]"
+    """Which messages are held, and which of those held before were tried again: likewise."""
 
 
 @dataclass(frozen=True)
@@ -66,5 +68,7 @@ class BatchReport:
     """What is counted by producer group, or by how long it took."""
     still_open: OpenBySegment = field(default_factory=dict)
     """What is undecided in segments where that has changed."""
+    held: Counter[tuple[str, int, str]] = field(default_factory=Counter, kw_only=True)
+    """Messages held; less than 0 of those that were tried again: :class:`streaming.batch.reported.HeldUntil`."""
     seconds: float = 0.0
     """From the batch's own time until it was written."""

@@ -1,7 +1,9 @@
 """What a task tells the driver beside plain numbers, as JSON on its way."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from state import OpenOf, Tallies, Tally
 from streaming.batch.batch import OpenBySegment
@@ -33,3 +35,31 @@ def open_by_segment(texts: Iterable[str]) -> OpenBySegment:
         for text in texts
         for partition, offset, pairs in json.loads(text)
     }
+
+
+class HeldUntil(NamedTuple):
+    """Committed messages that their topic did not take, and that are tried again at the same time."""
+
+    topic: str
+    until_s: int
+    """Of the job's time, in s since 1970, rounded down."""
+    reason: str = ""
+    """Why; empty where they have been tried again."""
+
+
+HeldChanges = Counter[HeldUntil]
+"""How many messages: more than 0 of those that are held now, less of those that have been tried again."""
+
+
+def held_to_json(changes: HeldChanges) -> str:
+    """For :func:`held_changes`."""
+    return json.dumps([[*held, number] for held, number in changes.items()])
+
+
+def held_changes(texts: Iterable[str]) -> HeldChanges:
+    """The sum of what :func:`held_to_json` gave."""
+    summed = HeldChanges()
+    for text in texts:
+        for topic, until_s, reason, number in json.loads(text):
+            summed[HeldUntil(topic, until_s, reason)] += number
+    return summed

@@ -37,6 +37,12 @@ def held_of(headers: Headers) -> Held | None:
         return None
 
 
+def held_until_s(headers: Headers) -> int:
+    """Until when such a half message is held, in s since 1970, rounded down; 0 where it does not say."""
+    said = dict(headers).get(protocol.DELIVER_AT) or b""
+    return int(said) // 1000 if said.isdigit() else 0
+
+
 def half_of(row: dict[str, Any]) -> HalfPosition:
     """Where the half message of a row of outcomes lies."""
     return HalfPosition(row["half_partition"], row["half_offset"])

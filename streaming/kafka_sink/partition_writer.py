@@ -12,7 +12,7 @@ from checkback.wire.job_groups import claim_group
 from state import Tallies, Usages, counts_of, open_of, summed, usages_of
 from streaming.batch.batch import Batch, OpenBySegment, PartitionReport
 from streaming.batch.failpoints import Failpoint
-from streaming.batch.reported import open_to_json, tallies_to_json
+from streaming.batch.reported import held_to_json, open_to_json, tallies_to_json
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.directory import Brokers, Known, TopicDirectory
 from streaming.checkpoint.progress import Verdict, judge_progress, progress_group
@@ -163,6 +163,7 @@ class _Task:
         report.tallies = tallies_to_json(told_apart)
         report.still_open = open_to_json(still_open)
         report.reasons = builder.reasons.to_json()
+        report.held = held_to_json(builder.held)
         return report
 
     def _builder(self, known: Known, rules: KnownLimits, ask: Ask | None, pace: Pace | None = None) -> RecordBuilder:

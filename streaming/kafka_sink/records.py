@@ -22,9 +22,10 @@ from streaming.batch.bundles import bundled_messages
 from streaming.batch.headers import Headers, application_headers, unpack_headers
 from streaming.batch.heads import head_of
 from streaming.batch.record import RANDOM_OR_KEYED, Record
+from streaming.batch.reported import HeldChanges, HeldUntil
 from streaming.brokers.directory import Known
 from streaming.kafka_sink.content import Contents
-from streaming.kafka_sink.holding import HELD_MARK, Holding, half_of, held_of, pause_ms
+from streaming.kafka_sink.holding import HELD_MARK, Holding, half_of, held_of, held_until_s, pause_ms
 from streaming.kafka_sink.reasons import ReasonCounts
 from streaming.kafka_sink.topic_limits import KnownLimits, Refusal, chosen_partition
 
@@ -36,6 +37,8 @@ Pace = Callable[[str], float]
 SLOW = "that topic takes a few small messages at a time (max.message.bytes), and there are many"
 _IDLE = 2
 """A slow topic's messages come back so many times slower than it takes them: batches have others to write."""
+_MOST_HELD = 1_000
+"""Topics and times of the next try, of which a task tells."""
 
 
 class RecordBuilder:
@@ -73,6 +76,7 @@ class RecordBuilder:
         self.counts: Counter[str] = Counter()
         """What became of messages here, and not in the state machine."""
         self.reasons = ReasonCounts()
+        self.held = HeldChanges()
         """Why some were not delivered now."""
 
     def build(self, batch: pa.RecordBatch) -> Iterator[Record]:
@@ -124,8 +128,12 @@ class RecordBuilder:
 
     def _tried_again(self, record: Record, row: dict[str, Any]) -> Record:
         found = self._tried(record, again=True)
+        written = unpack_headers(row["headers"])
+        before = held_of(written)
+        if before is not None and before.tries:
+            self.held[HeldUntil(record.topic, held_until_s(written))] -= 1
         if isinstance(found, Refusal):
-            return self._undeliverable(row, record.headers[1:], held_of(unpack_headers(row["headers"])), found)
+            return self._undeliverable(row, record.headers[1:], before, found)
         self.counts["redelivered"] += 1
         return found
 
@@ -266,6 +274,8 @@ class RecordBuilder:
         if not isinstance(self._placed(half), Refusal):
             self.counts["held" if again else "undeliverable"] += 1
             self.reasons.add("held" if again else "parked", row["reason"], row["transaction_id"])
+            if again:
+                self._note_held(HeldUntil(row["topic"], held_until_s(half.headers), refusal.reason))
             return half
         # It has more headers than the half message had, or is no longer compressed: nowhere to keep it.
         self.counts["undeliverable"] += 1
@@ -273,6 +283,10 @@ class RecordBuilder:
         self.reasons.add("parked", row["reason"], row["transaction_id"])
         reason: Headers = [(protocol.REASON, row["reason"].encode())]
         return self._own(self._to_parked(row, [*reason, *headers]))
+
+    def _note_held(self, held: HeldUntil) -> None:
+        if held in self.held or len(self.held) < _MOST_HELD:
+            self.held[held] += 1
 
     def _parked(self, row: dict[str, Any]) -> Record:
         written = unpack_headers(row["headers"])

@@ -7,6 +7,8 @@ from status_page.facts import GroupFacts, JobFacts
 
 _STANDS_STILL_SECONDS = 60
 _BEHIND = 100_000
+_LONG_START_SECONDS = 600
+"""A start takes a minute or two on a busy machine; its steps are shown in any case."""
 _MOST = 10
 
 
@@ -19,7 +21,8 @@ def _notes(facts: JobFacts) -> Iterator[str]:
     since_ms = facts.batch.ended_ms if facts.batch else facts.running_ms
     still = 0 if since_ms is None else (facts.now_ms - since_ms) // 1000
     if since_ms is None:
-        yield _starting(facts)
+        if facts.now_ms - facts.started_ms >= _LONG_START_SECONDS * 1000:
+            yield _starting(facts)
     elif still >= _STANDS_STILL_SECONDS:
         what = "No batch has ended" if facts.batch else "The first batch has not ended"
         yield f"{what} for {still} s: messages wait. The job's log says why."

@@ -19,6 +19,7 @@ from streaming.fairness.held_back import Ends, Place
 from streaming.observing.backlog import Backlog
 from streaming.observing.clock import now_ms as _now_ms
 from streaming.observing.flow import Flow
+from streaming.observing.held_now import HeldNow
 from streaming.observing.limits import tell_limits
 from streaming.observing.metrics import JobMetrics, KeptNow, OpenNow
 from streaming.observing.notes import notes_of
@@ -44,6 +45,7 @@ class Observation:
         self.metrics = JobMetrics(settings.job.name, self._refresh)
         tell_limits(self.metrics.registry, settings)
         self._open = OpenTransactions()
+        self._held = HeldNow()
         self._started_ms = _now_ms()
         self._flow = Flow(self._started_ms)
         topics = Topics(settings.kafka.topic_prefix)
@@ -77,6 +79,7 @@ class Observation:
         """A batch is written."""
         self.metrics.observe(report)
         self._open.changed(report.batch, report.still_open)
+        self._held.changed(report.held, _now_ms())
         self._flow.add(_now_ms(), report.counts)
 
     def counted(self, still_open: OpenBySegment) -> None:
@@ -152,6 +155,7 @@ class Observation:
             batches=batches,
             backlog=self._backlog.now(time.monotonic()),
             held_back=held_back,
+            held=self._held.by_topic(),
             state_bytes=standing.state_bytes,
             counted=self._open.counted,
             groups=self._groups(standing, checks or {}, known=known),

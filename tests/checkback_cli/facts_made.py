@@ -12,6 +12,7 @@ from status_page.facts import (
     FlowPoint,
     GroupFacts,
     HeldBack,
+    HeldMessages,
     JobFacts,
     OpenOfTopic,
     PartitionBacklog,
@@ -25,6 +26,7 @@ FACTS = JobFacts(
     batch=BatchFacts(4711, NOW - 3_000, 0.52, records=1_200, records_per_second=2_307.7),
     backlog=(PartitionBacklog("cb.half", 0, 7), PartitionBacklog("cb.op", 1, 0)),
     held_back=(HeldBack("cb.op", 3, 40.0),),
+    held=(HeldMessages("shop.late", 1_500, "there is no such topic.", NOW + 40_000),),
     counted=True,
     groups=(
         GroupFacts(

@@ -58,6 +58,115 @@ def test_more_routes_than_a_note_holds_are_read_again_from_the_first_that_is_lef
     assert 10 <= offset < 30
 
 
+def again(reading: Reading, route: Route, halves: str) -> list[int]:
+    """Read all of a route again; gives the offsets of those that are to be asked.
+
+    ``halves``: one letter an offset, a space where a record of another route is.
+    """
+    offsets = (at for at in range(reading.first(route), len(halves)) if halves[at] != " ")
+    taken = [at for at in offsets if reading.take(at, route, halves[at], at)]
+    reading.read_to(len(halves), route)
+    return taken
+
+
+def test_one_that_was_answered_unreachable_holds_back_nobody_and_is_asked_again() -> None:
+    reading = Reading(0)
+    assert reading.begin(0, ORDERS, "a")
+    reading.keep(ORDERS, 0, "a", 0)
+    assert [*reading.waiting()] == [ORDERS]
+    assert reading.begin(1, ORDERS, "b"), "people see of this one, too, that nobody can be asked"
+    reading.finish(ORDERS, 1)
+    assert reading.committed() == (2, '[["orders","paid",0,"kept"]]')
+    assert again(reading, ORDERS, "ab") == [0]
+    assert reading.answered(0, ORDERS)
+    assert [*reading.waiting()] == []
+    assert again(reading, ORDERS, "ab") == [], "it is under way"
+    assert reading.committed()[1], "another service would ask it"
+    reading.finish(ORDERS, 0)
+    assert reading.committed() == (2, "")
+
+
+def test_of_each_transaction_the_newest_check_is_asked() -> None:
+    reading = Reading(0)
+    for at, half in enumerate("aba"):
+        reading.begin(at, ORDERS, half)
+        reading.keep(ORDERS, at, half, at)
+    assert reading.first(ORDERS) == 1
+    assert again(reading, ORDERS, "aba") == [1, 2]
+
+
+def test_one_that_the_job_has_written_again_is_not_asked_beside_it() -> None:
+    reading = Reading(0)
+    reading.begin(0, ORDERS, "a")
+    reading.keep(ORDERS, 0, "a", 0)
+    assert reading.begin(1, ORDERS, "a")
+    assert [*reading.waiting()] == []
+    reading.postpone(ORDERS, 1)
+    assert again(reading, ORDERS, "aa") == [1]
+
+
+def test_a_trial_in_vain_leaves_it_where_it_was() -> None:
+    reading = Reading(0)
+    reading.begin(0, ORDERS, "a")
+    reading.keep(ORDERS, 0, "a", 7)
+    assert again(reading, ORDERS, "a") == [0]
+    reading.keep(ORDERS, 0, "a", 7)
+    assert again(reading, ORDERS, "a") == [0]
+    assert not reading.postpone(ORDERS, 0), "it waits as before, and holds back nobody"
+    assert reading.begin(1, ORDERS, "b")
+
+
+def test_what_was_kept_is_asked_once_by_another_service() -> None:
+    reading = Reading(0)
+    for at, half in enumerate("aab c"):
+        route = INVOICES if half == " " else ORDERS
+        reading.begin(at, route, half)
+        (reading.finish(route, at) if half == " " else reading.keep(route, at, half, at))
+    other = Reading(*reading.committed())
+    assert other.begin(5, ORDERS, "c"), "the job has written another"
+    other.finish(ORDERS, 5)
+    assert again(other, ORDERS, "aab cc") == [1, 2]
+    assert other.committed()[1]
+    for offset in range(3):
+        other.finish(ORDERS, offset)
+    assert other.committed() == (6, "")
+
+
+def test_what_the_job_must_have_written_again_is_forgotten() -> None:
+    reading = Reading(0)
+    reading.begin(0, ORDERS, "a")
+    reading.came(10)
+    reading.keep(ORDERS, 0, "a", 10)
+    noted = Reading(*reading.committed())
+    noted.came(10)
+    for one in (reading, noted):
+        one.came(110)
+        one.forget_kept(100)
+        assert one.committed()[1]
+        one.came(111)
+        one.forget_kept(100)
+        assert one.committed()[1] == ""
+
+
+def test_a_service_that_knows_nothing_of_kept_ones_reads_the_others() -> None:
+    reading = Reading(0)
+    read(reading, 0, [ORDERS, INVOICES, INVOICES])
+    reading.keep(INVOICES, 1, "b", 1)
+    reading.postpone(ORDERS, 0)
+    note = reading.committed()[1]
+    assert note == '[["orders","paid",0],["invoices","sent",1,"kept"]]'
+
+
+def test_no_more_than_so_many_are_kept_of_a_partition() -> None:
+    reading = Reading(0)
+    for at in range(10_003):
+        reading.begin(at, ORDERS, str(at))
+        if at != 10_002:
+            reading.keep(ORDERS, at, str(at), at)
+    assert len(reading.kept[ORDERS]) == 10_000
+    assert reading.backlogs[ORDERS].next == 10_000, "the next ones wait, behind one offset"
+
+
 class Model:
     """Each check must have been answered, or be under way, or be found again from what is committed."""
 
@@ -70,7 +179,7 @@ class Model:
 
     def read(self) -> None:
         if self.position < len(self.routes):
-            if self.reading.begin(self.position, self.routes[self.position]):
+            if self.reading.begin(self.position, self.routes[self.position], str(self.position)):
                 self.under_way.add(self.position)
             self.position += 1
 
@@ -83,16 +192,17 @@ class Model:
         self.under_way.remove(offset)
         self.reading.postpone(self.routes[offset], offset)
 
+    def keep(self, offset: int) -> None:
+        self.under_way.remove(offset)
+        self.reading.keep(self.routes[offset], offset, str(offset), offset)
+
     def read_again(self) -> None:
         for route in list(self.reading.waiting()):
-            backlog = self.reading.backlogs[route]
-            for offset in range(backlog.next, self.reading.window.next):
-                waits = self.routes[offset] == route and not self.reading.window.under_way(offset)
-                if waits and backlog.take(offset):
+            for offset in range(self.reading.first(route), self.reading.window.next):
+                if self.routes[offset] == route and self.reading.take(offset, route, str(offset), offset):
                     assert offset not in self.under_way, "asked twice at the same time"
                     self.under_way.add(offset)
-            backlog.read_to(self.reading.window.next)
-            self.reading.forget(route)
+            self.reading.read_to(self.reading.window.next, route)
 
     def crash(self) -> None:
         self.position, note = self.reading.committed()
@@ -111,9 +221,9 @@ class Model:
 def test_every_check_is_asked_whatever_waits_fails_and_is_begun_again(data: st.DataObject) -> None:
     model = Model(data.draw(st.lists(st.sampled_from([ORDERS, INVOICES]), min_size=1, max_size=25)))
     for name in data.draw(
-        st.lists(st.sampled_from(["read", "answer", "postpone", "read_again", "crash"]), max_size=60)
+        st.lists(st.sampled_from(["read", "answer", "postpone", "keep", "read_again", "crash"]), max_size=60)
     ):
-        if name in {"answer", "postpone"}:
+        if name in {"answer", "postpone", "keep"}:
             if model.under_way:
                 getattr(model, name)(data.draw(st.sampled_from(sorted(model.under_way))))
         else:

@@ -44,10 +44,11 @@ class Scene(Asker):
         self.held: dict[str, asyncio.Event] = {}
         self.verdicts: dict[str, Verdict] = {}
         self.postponed: dict[str, str] = {}
+        self.kept: list[str] = []
         self.groups = Groups(
             self.directory,
             self,
-            Ends(self._answered, self._postponed),
+            Ends(self._answered, self._postponed, self._kept),
             lambda: self.now_ms,
             concurrency=concurrency,
             queue=queue,
@@ -66,6 +67,10 @@ class Scene(Asker):
     def _answered(self, one: Check, verdict: Verdict) -> None:
         assert one.request.transaction_id not in self.verdicts, "answered twice"
         self.verdicts[one.request.transaction_id] = verdict
+
+    def _kept(self, one: Check, verdict: Verdict) -> None:
+        self._answered(one, verdict)
+        self.kept.append(one.request.transaction_id)
 
     def _postponed(self, one: Check, reason: str) -> None:
         assert one.request.transaction_id not in self.verdicts | self.postponed, "it has ended before"
@@ -453,6 +458,7 @@ def test_of_a_group_that_is_away_a_few_checks_are_answered_and_the_others_wait()
         scene.now_ms += 30_000
         await scene.put("c", group="away")
         assert scene.actions()["c"] is UNREACHABLE
+        assert [*scene.verdicts] == scene.kept, "they wait as well"
         assert scene.groups._bytes.free == scene.groups._bytes.total
 
     played(play)
@@ -472,5 +478,18 @@ def test_there_is_room_for_checks_of_whoever_can_be_asked() -> None:
         scene.behaves[ONE] = committed
         await scene.put("f")
         assert scene.groups.room("orders", "paid") == 20
+
+    played(play)
+
+
+def test_one_that_was_answered_before_is_kept_however_many_are_away() -> None:
+    async def play() -> None:
+        scene = Scene()
+        await scene.put(*(f"a-{number}" for number in range(101)))
+        again = check("again")
+        again.answered = True
+        scene.groups.take([again])
+        await scene.settle()
+        assert (len(scene.kept), scene.kept[-1], len(scene.postponed)) == (101, "again", 1)
 
     played(play)

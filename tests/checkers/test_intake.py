@@ -53,6 +53,9 @@ class Scene:
         self.checks, self.registry = FakeConsumer(), FakeConsumer(REGISTRY)
         self.asked: list[str] = []
         self.away: set[str] = set()
+        self.few = False
+        """Those that nobody can be asked about are answered."""
+        self.unreachable: list[str] = []
         self.heard: list[Any] = []
         self.taken = Future[None]()
         self.taken.set_result(None)
@@ -60,7 +63,7 @@ class Scene:
         self.again.records = self.checks.records
         self.room = 0
         self.now_ms = 0
-        rereader = Rereader(self.again, self._rooms, self._ask, self._later, 10)
+        rereader = Rereader(self.again, self._rooms, self._ask, self._later, 10, 1_000)
         outage = Outage("reading", lambda: 0)
         self.intake = Intake(self.checks, self.registry, self._ask, self.heard.extend, outage, rereader)
 
@@ -75,6 +78,10 @@ class Scene:
 
     def _ask(self, checks: list[Check]) -> "Future[None]":
         for check in checks:
+            if check.request.group in self.away and self.few:
+                self.unreachable += [check.request.transaction_id] * (not check.answered)
+                self.intake.finished(check.origin._replace(kept=True))
+                continue
             if check.request.group in self.away:
                 self.intake.postponed(check.origin, "nobody is there")
                 continue
@@ -84,13 +91,13 @@ class Scene:
 
     def put(self, *names: str, group: str = "orders") -> None:
         for name in names:
-            request = CheckRequest(name, group, "paid", None, b"v", [], HalfPosition(0, 0), 1, 15, 0)
+            request = CheckRequest(name, group, "paid", None, b"v", [], HalfPosition(0, ord(name[0])), 1, 15, 0)
             key, value, headers = request.to_record()
             at = len(self.checks.records)
             self.checks.records.append(Record(at, key, value, headers, timestamp=at))
 
     def note(self) -> str:
-        return str(self.checks.commits[-1].metadata)
+        return str(self.checks.commits[-1].metadata) if self.checks.commits else "nothing committed"
 
     def take_in(self) -> None:
         """The first step begins the partition, the second takes what is there."""
@@ -244,6 +251,22 @@ def test_a_trial_that_finds_nobody_changes_nothing(scene: Scene) -> None:
     scene.away = set()
     scene.run_until(lambda: scene.note() == "")
     assert scene.asked == ["a", "b", "c"]
+
+
+def test_those_that_were_answered_unreachable_are_asked_when_somebody_is_there(scene: Scene) -> None:
+    scene.away, scene.few = {"orders"}, True
+    scene.put("a", "b", "a")
+    scene.run_until(lambda: scene.note() == '[["orders","paid",1,"kept"]]')
+    assert scene.unreachable == ["a", "b", "a"]
+    scene.room = 1  # a trial: nobody answers yet
+    for _ in range(20):
+        scene.intake.step()
+    scene.intake.commit()
+    assert (scene.note(), len(scene.unreachable)) == ('[["orders","paid",1,"kept"]]', 3)
+    scene.away, scene.room = set(), 10
+    scene.run_until(lambda: scene.note() == "")
+    assert scene.asked == ["b", "a"]
+    scene.run_until(lambda: not scene.intake.busy)
 
 
 def test_another_service_goes_on_with_what_waits(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from checkback.consumer import Place
 from examples.points.kills import plan
-from examples.points.rest import Look, Rest
+from examples.points.rest import Look, Rest, in_job
 from examples.points.verdict import Points, Verdict, judge
 
 ORDERS = [Points(1, "ada", 10), Points(2, "bert", 20), Points(3, "ada", 5)]
@@ -115,3 +115,11 @@ def test_not_at_rest_while_anything_waits() -> None:
     rest = Rest()
     looks = [look(3), look(5, waits="1 undecided transactions"), look(6), look(7), look(8)]
     assert [rest.reached(one) for one in looks] == [False, False, False, False, True]
+
+
+def test_what_the_job_does_not_say_is_not_nothing() -> None:
+    backlog = {"checkback_batch": 7.0, "checkback_backlog_records": 0.0}
+    assert in_job(backlog) == []
+    assert in_job({**backlog, "checkback_delayed_messages": 2.0}) == ["2 failed orders that wait for their time"]
+    assert in_job({"checkback_batch": 7.0}) == ["an unknown number of half messages and ops that the job has not read"]
+    assert in_job({}) == ["a job that does not answer, or has ended no batch yet"]

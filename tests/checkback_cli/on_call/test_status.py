@@ -31,6 +31,7 @@ def test_what_is_to_be_known_first_comes_first() -> None:
         ("backlog", "7 records (cb.half-0 7)"),
         ("open", "1,234, the oldest for 2 h"),
         ("parked", "2"),
+        ("held", "1,500 committed for shop.late: there is no such topic; next try in 40 s"),
         ("held back", "cb.op-3 for 40 s by somebody's open Kafka transaction"),
     ]
 

@@ -9,7 +9,15 @@ import pytest
 
 from checkback.exceptions import KafkaUnreachableError
 from checkback.wire.protocol import HalfPosition
-from status_page.facts import BatchFacts, EndpointFacts, GroupFacts, HeldBack, OpenOfTopic, PartitionBacklog
+from status_page.facts import (
+    BatchFacts,
+    EndpointFacts,
+    GroupFacts,
+    HeldBack,
+    HeldMessages,
+    OpenOfTopic,
+    PartitionBacklog,
+)
 from status_page.sample import SampleView, flow
 from status_page.transactions.standing import Standing
 from status_page.transactions.story import Told
@@ -78,6 +86,7 @@ def busy(**facts: Any) -> Place:
         "groups": (GroupFacts("orders", 3, 2_048, 1, 1, oldest, endpoints, 4, "too much is open"), group("quiet")),
         "backlog": (PartitionBacklog("cb.half", 0, 12),),
         "held_back": (HeldBack("cb.op", 1, 30.0),),
+        "held": tuple(HeldMessages(f"shop.{at}", 3, "no <such> topic", NOW_MS + 40_000) for at in range(21)),
         "flow": flow(NOW_MS),
         **facts,
     }

@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from status_page.facts import BatchFacts, FlowPoint, GroupFacts, HeldBack, JobFacts, PartitionBacklog, StepFacts
+from status_page.facts import (
+    BatchFacts,
+    FlowPoint,
+    GroupFacts,
+    HeldBack,
+    HeldMessages,
+    JobFacts,
+    PartitionBacklog,
+    StepFacts,
+)
 from status_page.overview import all_groups, unasked
 from status_page.pages import charts
 from status_page.pages.verdicts import Level, Verdict, verdicts
@@ -53,6 +62,13 @@ def test_a_job_that_is_well_says_so_four_times() -> None:
 def test_whether_transactions_flow(given: dict[str, Any], level: Level, answer: str) -> None:
     found = answers(**given)[0]
     assert (found.level, found.answer) == (level, answer)
+
+
+def test_the_page_is_not_green_while_messages_are_held() -> None:
+    held = (HeldMessages("shop.late", 3, "there is no such topic", NOW_MS), HeldMessages("shop.b", 1, "x", NOW_MS))
+    found = answers(flow=flow(half=10, committed=9), held=held)[0]
+    assert (found.level, found.answer) == (Level.LOOK, "Not all")
+    assert found.detail == "4 committed messages held; topic shop.late: there is no such topic."
 
 
 def test_nothing_is_green_while_it_is_not_known() -> None:

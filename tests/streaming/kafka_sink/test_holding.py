@@ -16,6 +16,7 @@ from checkback.wire.message_json import pack, to_base64
 from checkback.wire.protocol import HalfPosition, Held, Message
 from state import BUNDLE, OutcomeKind
 from streaming.batch.batch import Batch, PartitionReport
+from streaming.batch.reported import HeldChanges, HeldUntil, held_changes
 from streaming.brokers.client import SinkSettings
 from streaming.kafka_sink.holding import pause_ms
 from streaming.kafka_sink.partition_writer import write_partition
@@ -105,13 +106,16 @@ def test_it_is_tried_again_with_growing_pauses_and_delivered_once_its_topic_is_t
     late = f"{sink.place.topics.prefix}late"
     sink.write(outcome(late, transaction_id="tx", half_offset=77, headers='[{"key":"a","value":"MQ=="}]'))
     first = sink.kept()
-    sink.write(sink.taken_in(first), now_ms=NOW_MS + 6_000)
+    report = sink.write(sink.taken_in(first), now_ms=NOW_MS + 6_000)
+    tried, waits = HeldUntil(late, 1_005), HeldUntil(late, 1_016, "there is no such topic")
+    assert held_changes([report.held]) == HeldChanges({tried: -1, waits: 1})
     second = dict(sink.kept().headers)
     assert (second["cb-held"], second["cb-deliver-at"]) == (b"2 1000000 0:77", b"%d" % (NOW_MS + 6_000 + 10_000))
     with TopicAdministration(sink.place.bootstrap_servers) as administration:
         administration.create_one(late, 1)
     counted = outcome("", kind=OutcomeKind.COUNT, reason="committed", half_offset=1)
     report = sink.write(sink.taken_in(first), counted)
+    assert held_changes([report.held]) == HeldChanges({tried: -1})
     assert json.loads(report.counts) == {"redelivered": 1}, "it was counted as committed when it was tried first"
     (record,) = sink.place.read(late)
     assert (record.value, record.headers) == (b"v", [("cb-id", b"tx"), ("a", b"1")])

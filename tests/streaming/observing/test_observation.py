@@ -12,7 +12,16 @@ from conf import Settings
 from state import SUM, WAIT_EDGES_MS, Collector, OpenOf, Tally
 from status_page.facts import EndpointFacts, GroupFacts, HeldBack, JobFacts, PartitionBacklog
 from streaming.batch.batch import BatchReport
-from streaming.batch.reported import open_by_segment, open_to_json, tallies_of, tallies_to_json
+from streaming.batch.reported import (
+    HeldChanges,
+    HeldUntil,
+    held_changes,
+    held_to_json,
+    open_by_segment,
+    open_to_json,
+    tallies_of,
+    tallies_to_json,
+)
 from streaming.fairness.held_back import Ends, Place
 from streaming.observing.backlog import Backlog
 from streaming.observing.bounded import OTHER, Labels
@@ -176,7 +185,8 @@ def test_before_the_first_batch_nothing_is_said_that_rests_on_it() -> None:
     step("start Java and Spark")
     facts = observation.facts()
     assert (facts.running_ms, facts.backlog, facts.flow, facts.batch) == (None, None, (), None)
-    assert "Now, for 0 s: start Java and Spark" in facts.notes[0]
+    assert [one.name for one in facts.steps] == ["start Java and Spark"]
+    assert facts.notes == (), "a start as it should be"
     sample = observation.metrics.registry.get_sample_value
     for name in ("batch", "batch_end_timestamp_seconds", "running_timestamp_seconds", "state_bytes", "state_segments"):
         assert sample(f"checkback_{name}") is None
@@ -202,6 +212,27 @@ def test_after_a_restart_what_is_open_is_not_known_until_it_is_counted() -> None
     observation.counted({ONE: {ORDERS: OpenOf(1, 100)}, TWO: {ORDERS: OpenOf(2, 50)}})
     assert observation.facts().groups[0].open == 3
     assert sample("checkback_open_transactions", labels) == 3
+
+
+def test_what_is_held_is_said_until_it_is_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.observing.observation._now_ms", lambda: 100_000)
+    observation = Observation(Settings())
+
+    def batch(number: int, *changes: tuple[HeldUntil, int]) -> list[tuple[str, int, str, int]]:
+        held: Counter[tuple[str, int, str]] = Counter(held_changes([held_to_json(HeldChanges(dict(changes)))]))
+        observation.batch(BatchReport(number, 1, 0, Counter(), held=held))
+        return [(one.topic, one.number, one.reason, one.next_ms) for one in observation.facts().held]
+
+    first = batch(1, (HeldUntil("late", 105, "missing"), 3), (HeldUntil("away", 105, "no leader"), 1))
+    assert first == [("late", 3, "missing", 105_000), ("away", 1, "no leader", 105_000)]
+    more = batch(2, (HeldUntil("late", 110, "missing"), 2))
+    assert more == [("late", 5, "missing", 105_000), ("away", 1, "no leader", 105_000)]
+    again = batch(3, (HeldUntil("late", 105), -3), (HeldUntil("away", 105), -1), (HeldUntil("late", 115, "narrow"), 1))
+    assert again == [("late", 3, "narrow", 110_000)], "two of them were delivered, and that of the other topic"
+    unknown = batch(4, (HeldUntil("late", 90), -7), (HeldUntil("late", 120, "narrow"), 1))
+    assert unknown == [("late", 4, "narrow", 110_000)], "from before the start"
+    monkeypatch.setattr("streaming.observing.observation._now_ms", lambda: 800_000)
+    assert batch(5) == []
 
 
 def test_who_holds_a_partition_back_is_said_as_long_as_it_is() -> None:
@@ -237,7 +268,7 @@ def facts(**changed: Any) -> JobFacts:
     ("changed", "note"),
     [
         ({"now_ms": 200_000, "running_ms": 139_000}, "The first batch has not ended for 61 s"),
-        ({"now_ms": 148_000}, "The job is starting, for 148 s: nothing is taken in yet."),
+        ({"now_ms": 600_000}, "The job is starting, for 600 s: nothing is taken in yet."),
         (
             {"held_back": (HeldBack("cb.op", 3, 40.0),)},
             "Partition 3 of cb.op has been held back by an open",
@@ -260,6 +291,10 @@ def facts(**changed: Any) -> JobFacts:
 )
 def test_what_to_read_first(changed: dict[str, Any], note: str) -> None:
     assert note in " ".join(notes_of(facts(**changed)).notes)
+
+
+def test_a_start_as_it_should_be_is_nothing_to_be_red_about() -> None:
+    assert notes_of(facts(now_ms=599_000)).notes == ()
 
 
 def test_nothing_is_said_where_all_is_well() -> None:
