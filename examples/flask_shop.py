@@ -7,11 +7,12 @@ import json
 from http import HTTPStatus
 
 from a2wsgi import ASGIMiddleware
+from click import ClickException
 from flask import Flask
 from sqlalchemy import create_engine, text
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
-from checkback import EndpointAnnouncer, Message, Rollback, Topics, TransactionProducer, check_app
+from checkback import CheckbackError, EndpointAnnouncer, Message, Rollback, Topics, TransactionProducer, check_app
 from checkback.sql.transaction_log import SqlTransactionLog
 
 
@@ -31,8 +32,11 @@ def create_app(
 
     app.wsgi_app = DispatcherMiddleware(app.wsgi_app, {"/checkback": ASGIMiddleware(check_app(log, "flask-shop"))})  # type: ignore[arg-type,dict-item,method-assign]  # a2wsgi's types are narrower than ASGI; Flask documents the assignment
 
-    producer = TransactionProducer(kafka, "flask-shop", topics=topics)
-    announcer = EndpointAnnouncer(kafka, "flask-shop", f"{url}/checkback/", topics=topics)
+    try:
+        producer = TransactionProducer(kafka, "flask-shop", topics=topics)
+        announcer = EndpointAnnouncer(kafka, "flask-shop", f"{url}/checkback/", topics=topics)
+    except CheckbackError as error:  # no Kafka at that address, say: ``flask run`` prints the sentence, and ends
+        raise ClickException(str(error)) from error
     app.extensions["checkback"] = (announcer, producer)  # to be closed in this order when the process ends in order
 
     @app.post("/orders/<int:number>/pay")

@@ -150,7 +150,7 @@ def _summed(number: int, reports: list[Row], published: Counter[str]) -> BatchRe
         tallies_of(report.tallies for report in reports),
         open_by_segment(report.still_open for report in reports),
         examples=examples,
-        held=Counter(held_changes(report.held for report in done)),
+        held=Counter(held_changes(report.held for report in reports)),
     )
 
 

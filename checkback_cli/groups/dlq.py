@@ -56,7 +56,7 @@ def show_all(
     group: AnyGroup = None,
     topic: Origin = None,
     resent: AlsoResent = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most, the newest.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="List at most this many, the newest.")] = 100,
     as_json: AsJson = False,
     config: ConfigFile = None,
     bootstrap_server: BootstrapServer = None,

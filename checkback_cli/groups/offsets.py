@@ -62,7 +62,8 @@ def reset(
     partitions: Partitions = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Forward, too: messages are passed over, and never read.")
+        bool,
+        typer.Option("--force", help="Allow moving forward, too: the messages between are skipped and never read."),
     ] = False,
     new_group: Annotated[
         bool, typer.Option("--new-group", help="Also of a group that has stored nothing and has no members.")

@@ -25,7 +25,7 @@ def in_doubt(
     group: Group = None,
     topic: Topic = None,
     older_than: OlderThan = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="So many at most, the oldest.")] = 1_000,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="List at most this many, the oldest.")] = 1_000,
     as_json: AsJson = False,
     config: ConfigFile = None,
     bootstrap_server: BootstrapServer = None,

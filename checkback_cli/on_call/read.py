@@ -18,7 +18,9 @@ from conf import load
 
 def read(
     topic: Annotated[str, typer.Argument(help="The topic.", metavar="TOPIC")],
-    count: Annotated[int, typer.Option("--count", "-n", min=0, help="End after so many messages; 0: never.")] = 0,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=0, help="Stop after this number of messages; 0: never.")
+    ] = 0,
     wait: Annotated[
         str | None,
         typer.Option(help="End with status 1 when no message has come for this long: 30s, 5min.", show_default=False),

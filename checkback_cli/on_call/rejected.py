@@ -24,7 +24,8 @@ def rejected(
         typer.Option(parser=age, metavar="AGE", help="Only those of this time: 10m, 2h, 3d.", show_default=False),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="So many at most, the last.", show_default=False)
+        int | None,
+        typer.Option("--limit", "-n", min=1, help="List at most this many, the last ones.", show_default=False),
     ] = None,
     as_json: AsJson = False,
     config: ConfigFile = None,

@@ -20,7 +20,7 @@ _REMEMBERED = 100_000
 def tail(
     group: Group = None,
     topic: Topic = None,
-    count: Annotated[int, typer.Option("--count", "-n", min=0, help="End after so many lines; 0: never.")] = 0,
+    count: Annotated[int, typer.Option("--count", "-n", min=0, help="Stop after this number of lines; 0: never.")] = 0,
     as_json: AsJson = False,
     config: ConfigFile = None,
     bootstrap_server: BootstrapServer = None,

@@ -42,39 +42,48 @@ class _Order(StrEnum):
     KEY = "key"
 
 
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the whole report there, too.", show_default=False)]
+JsonFile = Annotated[
+    Path | None, typer.Option("--json", help="Also write the full report to this file.", show_default=False)
+]
 
 
 def run_torture(
     minutes: Annotated[
         float | None,
         typer.Option(
-            min=0.1, help="Rounds for this long; with --quiet: how long each is quiet, 10 without.", show_default=False
+            min=0.1,
+            help="How long to run; with --quiet, how long each quiet period lasts (10 by default).",
+            show_default=False,
         ),
     ] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="So many rounds; 30 without --minutes.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Which faults come when; the same seed, the same schedule.")] = 1,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Number of rounds; 30 if --minutes is not given.")] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the schedule: the same seed gives the same faults in the same order.")
+    ] = 1,
     executors: Annotated[
-        int, typer.Option(min=0, max=2, help="Spark executors; they share two cores. With 0 the driver runs all tasks.")
+        int,
+        typer.Option(
+            min=0, max=2, help="Number of Spark executors, which share two cores; 0: the driver runs all tasks."
+        ),
     ] = 1,
     large_batches: Annotated[
         bool,
         typer.Option(
-            "--large-batches", help="Strike in the midst of batches of 100,000 transactions, and nothing else."
+            "--large-batches", help="Only this: inject faults in the middle of batches of 100,000 transactions."
         ),
     ] = False,
     consumers: Annotated[
         bool,
         typer.Option(
             "--consumers",
-            help="Strike consumers that book effects in a database, and nothing else; 35 rounds, more with PostgreSQL.",
+            help="Only this: inject faults into consumers that write to a database; 35 rounds, more with PostgreSQL.",
         ),
     ] = False,
     quiet: Annotated[
         bool,
         typer.Option(
             "--quiet",
-            help="Shorten all that Kafka lets expire to a minute or less, have everybody idle, then work again; "
+            help="Only this: shorten everything that expires in Kafka to a minute or less, stay idle, then resume; "
             "5 rounds.",
         ),
     ] = False,
@@ -82,51 +91,54 @@ def run_torture(
         bool,
         typer.Option(
             "--made-again",
-            help="Delete topics and make them again, or cut their logs short, and nothing else; 91 rounds.",
+            help="Only this: delete and recreate topics, or truncate their logs; 91 rounds.",
         ),
     ] = False,
     power: Annotated[
         bool,
         typer.Option(
             "--power",
-            help="Cut the power of the job's machine, and nothing else. Needs root and loop devices (Linux).",
+            help="Only this: simulate power loss on the job's machine. Needs root and loop devices (Linux).",
         ),
     ] = False,
     pauses: Annotated[
-        bool, typer.Option("--pauses", help="Stop processes for 5 to 60 s and let them go on, and nothing else.")
+        bool, typer.Option("--pauses", help="Only this: pause processes for 5 to 60 s, then let them continue.")
     ] = False,
     disk: Annotated[
         bool,
         typer.Option(
             "--disk",
-            help="Fill the disk of the job's machine, have it fail, copy the checkpoint on it, and nothing else. Needs "
-            "root and loop devices (Linux).",
+            help="Only this: fill the disk of the job's machine, make it fail, copy the checkpoint while it runs. "
+            "Needs root and loop devices (Linux).",
         ),
     ] = False,
     inbox: Annotated[
         bool,
         typer.Option(
-            "--inbox/--without-inbox", help="With --consumers: without the inbox duplicates are counted only."
+            "--inbox/--without-inbox",
+            help="With --consumers: without the inbox, duplicates are counted but are not a failure.",
         ),
     ] = True,
     client: Annotated[
         list[str] | None,
-        typer.Option(help="With --consumers: the Kafka client that they are on; again for another. Both in one group."),
+        typer.Option(help="With --consumers: their Kafka client; repeat it to run both in one group."),
     ] = None,
     order: Annotated[
-        _Order, typer.Option(help="With --consumers: the order they keep. Effects of a key must come in it.")
+        _Order,
+        typer.Option(help="With --consumers: the order they keep; with key, each key's effects must be in order."),
     ] = _Order.NONE,
     tables: Tables = False,
     postgresql: Postgresql = "",
     neighbours: Annotated[
         bool,
         typer.Option(
-            "--neighbours/--alone", help="Have two other producer groups: one's check endpoint hangs, one posts floods."
+            "--neighbours/--alone",
+            help="Run two other producer groups: the check endpoint of one hangs, the other sends floods.",
         ),
     ] = True,
     json_file: JsonFile = None,
 ) -> None:
-    """Break the whole system again and again, and compare the producers' database with what consumers got.
+    """Break the running system over and over, and compare the producers' database with what consumers got.
 
     A broker, a job with executors of its own, a check service and producers are started on this machine. Each round
     kills, stops or damages one of them, or sets the clock back. Exit status 1 when a promise did not hold, 75 when the

@@ -1,6 +1,9 @@
 """Flask with the check endpoint mounted in it."""
 
+import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,3 +78,13 @@ def test_flask_answers_the_job(app: Flask, served: None, database: str, place: P
     with running(place, spark) as counts:
         wait_until(lambda: counts["committed"] == 1 and counts["rolled_back"] == 1)
     assert [record.value for record in place.read(place.real_topic)] == [b"happened"]
+
+
+def test_flask_says_in_one_sentence_that_no_kafka_answers(tmp_path: Path) -> None:
+    app = "examples.flask_shop:create_app('127.0.0.1:1')"
+    command = [sys.executable, "-m", "flask", "--app", app, "run", "--port", "0"]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "Error: No Kafka answers at 127.0.0.1:1" in done.stderr
