@@ -36,7 +36,7 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("demo",): "A shop sends orders",
     ("run",): "Run the job",
     ("checks",): "Run a check service alone",
-    ("torture",): "Break the whole system",
+    ("torture",): "Break the running system",
     ("topics",): "Checkback's own topics, and yours",
     ("topics", "create"): "Create the topics that are missing",
     ("topics", "list"): "List Checkback's own topics",

@@ -257,7 +257,7 @@ def test_the_pages_last_messages(log: Log, capsys: pytest.CaptureFixture[str]) -
     """The second block of docs/pull-consumer.md."""
     orders = [b"order %02d" % number for number in range(15)]  # which no topic's name nor time contains
     log.write(*((value, None) for value in orders))
-    page = (Path(__file__).parents[2] / "docs" / "pull-consumer.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "pull-consumer.md").read_text(encoding="utf-8")
     block = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[1]
     block = block.replace("localhost:9092", log.bootstrap_servers).replace("shop.orders", log.topic)
     exec(compile(block, "docs/pull-consumer.md", "exec"), {"PullConsumer": PullConsumer})  # noqa: S102  (that is the test)

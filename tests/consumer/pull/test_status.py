@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from checkback.consumer.pull.status import Bounds, Facts, PullStatus, Read, Verdict, judge
 
-PAGE = Path(__file__).parents[2] / "docs" / "pull-consumer.md"
+PAGE = Path(__file__).parents[3] / "docs" / "pull-consumer.md"
 
 KEPT = Bounds(10, 20)
 NEVER_DELETED = Bounds(0, 20)
