@@ -97,7 +97,7 @@ class Reason(NamedTuple):
 def reason_of(row: InDoubt, group: GroupFacts | None) -> Reason:
     """The same for all that are in doubt for the same reason."""
     unheard = (group.unasked or why_unasked(group.endpoints)) if group else ""
-    remark = _clipped(printable(row.remark))
+    remark = clipped(printable(row.remark))
     if row.last_answer == "unreachable":
         return Reason("Nobody could be asked", unheard or remark)
     if unheard:
@@ -126,8 +126,9 @@ def said_attempts(row: InDoubt) -> str:
     return f"{row.attempt:,} of {row.check_max:,}"
 
 
-def _clipped(text: str) -> str:
-    return text if len(text) <= _REMARK_CHARACTERS else f"{text[: _REMARK_CHARACTERS - 1]}…"
+def clipped(text: str, most: int = _REMARK_CHARACTERS) -> str:
+    """No longer than that."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def why_unasked(endpoints: Iterable[EndpointFacts]) -> str:

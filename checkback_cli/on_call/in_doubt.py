@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from checkback.operations.times import said_duration, said_time
-from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile, Group, OlderThan, Topic
+from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile, Group, JobUrl, OlderThan, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from checkback.operations.announced import Announced
     from checkback.operations.in_doubt import InDoubt
-    from status_page.facts import GroupFacts
+    from conf import Settings
+    from status_page.facts import GroupFacts, JobFacts
 
 _MOST_REASONS = 8
 _MOST_CAUSES = 3
@@ -26,6 +27,7 @@ def in_doubt(
     topic: Topic = None,
     older_than: OlderThan = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="List at most this many, the oldest.")] = 1_000,
+    job: JobUrl = None,
     as_json: AsJson = False,
     config: ConfigFile = None,
     bootstrap_server: BootstrapServer = None,
@@ -33,7 +35,8 @@ def in_doubt(
     """List transactions in doubt, the oldest first, and why: those that were checked at least once and are undecided.
 
     Reads cb.status and cb.producers, so it also works while the job is down. One that was never asked about
-    yet is not in the list: 'checkback status' counts those, too. Exit status 0, also when there is none.
+    yet is not in the list: 'checkback status' counts those, too. A job that answers also says whom it can ask, and
+    which committed messages are held. Exit status 0, also when there is none.
     """
     from contextlib import closing
 
@@ -59,13 +62,17 @@ def in_doubt(
     now_ms = int(time.time() * 1000)
     fixed = {name: [str(url) for url in urls] for name, urls in settings.checks.endpoints.items()}
     names = {row.group for row in found.values()}
-    groups = {group.group: group for group in known_groups(names, heard, fixed, settings.checks.endpoint_ttl, now_ms)}
+    facts = _job_facts(settings, job)
+    known = known_groups(names, heard, fixed, settings.checks.endpoint_ttl, now_ms)
+    groups = {group.group: group for group in (*known, *asked_by(facts))}
     rows = chosen(found.values(), group, topic, now_ms - (older_than or 0))
     if as_json:
         show_objects(row_object(row, groups[row.group], now_ms) for row in rows[:limit])
         return
     show_rows(_NAMES, (row_cells(row, groups[row.group], now_ms) for row in rows[:limit]))
     for line in counts_by_reason(rows, groups):
+        typer.echo(line, err=True)
+    for line in held_lines(facts, topic):
         typer.echo(line, err=True)
     if len(rows) > limit:
         typer.echo(f"{len(rows) - limit:,} more: --limit, --group, --topic, --older-than.", err=True)
@@ -106,6 +113,23 @@ def known_groups(
         else:
             gone = f"endpoint skipped: no heartbeat for {said_duration(silent_ms)}"
             yield GroupFacts(name, unasked=gone if name in last else NO_ENDPOINT)
+
+
+def asked_by(facts: "JobFacts | None") -> "Iterator[GroupFacts]":
+    """Groups of which the job says whether anybody can be asked: it knows which endpoints it leaves alone, and why."""
+    if facts is not None:
+        yield from (group for group in facts.groups if facts.endpoints_known or group.unasked)
+
+
+def held_lines(facts: "JobFacts | None", topic: str | None) -> "Iterator[str]":
+    """What is held for this topic, or for any, as the job says."""
+    from checkback_cli.on_call.status import held_now
+
+    if facts is None:
+        yield "Held: not known, as no job answers: 'checkback status' says why."
+        return
+    for line in held_now(facts, topic):
+        yield f"Held: {line}."
 
 
 def counts_by_reason(rows: "Iterable[InDoubt]", groups: "Mapping[str, GroupFacts]") -> "Iterator[str]":
@@ -154,3 +178,16 @@ def _next_check(row: "InDoubt", now_ms: int) -> str:
     if row.next_check_ms <= now_ms:
         return "is due"
     return f"in {said_duration(row.next_check_ms - now_ms)} ({said_time(row.next_check_ms)[11:]})"
+
+
+def _job_facts(settings: "Settings", url: str | None) -> "JobFacts | None":
+    from contextlib import nullcontext
+
+    from checkback.operations.job_in_kafka import JobInKafka
+    from checkback.wire.protocol import Topics
+    from checkback_cli.on_call.asking_job import look_for_job
+
+    kafka, topics = settings.kafka, Topics(settings.kafka.topic_prefix)
+    asked = nullcontext() if url else JobInKafka(kafka.bootstrap_servers, topics, kafka.python_client)
+    with asked as of_kafka:
+        return look_for_job(settings, url, of_kafka).facts

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _FLOW = ("half", "committed", "rolled_back", "checked", "parked", "rejected")
 _MOST_GROUPS = 20
+_MOST_TOPICS = 20
 _HOUR_MS = 3_600_000
 UNKNOWN = "not known yet"
 
@@ -89,13 +90,28 @@ def summary(facts: "JobFacts") -> Iterator[tuple[str, str]]:
     yield "open", _open(facts)
     parked = [group.parked for group in facts.groups]
     yield "parked", UNKNOWN if not facts.counted or None in parked else f"{sum(number or 0 for number in parked):,}"
-    for one in facts.held[:_MOST_GROUPS]:
-        following = said_duration(max(0, one.next_ms - facts.now_ms))
-        yield "held", f"{one.number:,} committed for {one.topic}: {one.reason.rstrip('.')}; next try in {following}"
+    for line in held_now(facts):
+        yield "held", line
     for held in facts.held_back:
         place = f"{held.topic}-{held.partition}"
         writer = f" ({held.writer})" if held.writer else ""
         yield "held back", f"{place} for {held.seconds:.0f} s by somebody's open Kafka transaction{writer}"
+
+
+def held_now(facts: "JobFacts", topic: str | None = None) -> Iterator[str]:
+    """Committed messages that their topic, or this one, does not take: how many, why, and when they are tried next.
+
+    Nothing where none are known; of those from before the start that takes up to 10 min.
+    """
+    if facts.batch is None and not facts.held:
+        yield UNKNOWN
+    wanted = [one for one in facts.held if topic in {None, one.topic}]
+    for one in wanted[:_MOST_TOPICS]:
+        wait_ms = one.next_ms - facts.now_ms
+        following = f"next try in {said_duration(wait_ms)}" if wait_ms > 0 else "next try is due"
+        yield f"{one.number:,} committed for {one.topic}: {one.reason.rstrip('.')}; {following}"
+    if len(wanted) > _MOST_TOPICS:
+        yield f"and for {len(wanted) - _MOST_TOPICS:,} more topics"
 
 
 def unasked_groups(facts: "JobFacts", in_doubt: "Mapping[str, int]") -> Iterator[tuple[str, str]]:

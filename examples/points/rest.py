@@ -96,13 +96,16 @@ def in_job(job: Mapping[str, float]) -> list[str]:
     """What is on its way in the job, or not known to be in it."""
     if "checkback_batch" not in job:
         return ["a job that does not answer, or has ended no batch yet"]
-    backlog = "half messages and ops that the job has not read"
+    backlog, undecided = "half messages and ops that the job has not read", "undecided transactions"
     waiting = {
         backlog: job.get("checkback_backlog_records", 0),
-        "undecided transactions": job.get("checkback_open_transactions", 0),
+        undecided: job.get("checkback_open_transactions", 0),
         "failed orders that wait for their time": job.get("checkback_delayed_messages", 0),
     }
-    unknown = [] if "checkback_backlog_records" in job else [f"an unknown number of {backlog}"]
+    # Of what is open there is no sample before the job has counted its state, and none where there is nothing; of the
+    # state's size there is one once it has been counted.
+    told_by = {backlog: "checkback_backlog_records", undecided: "checkback_state_bytes"}
+    unknown = [f"an unknown number of {what}" for what, metric in told_by.items() if metric not in job]
     return [*_said(waiting), *unknown]
 
 

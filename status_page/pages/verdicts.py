@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from status_page.facts import FlowPoint, JobFacts
 from status_page.transactions.index import Total
-from status_page.words import age, count, duration, number
+from status_page.words import age, clipped, count, duration, number
 
 _STALLED_MS = 60_000
 """A job takes a batch at least every few seconds, also when nothing comes."""
@@ -14,6 +14,8 @@ _OLD_MS = 600_000
 """A transaction that is in doubt for so long needs somebody: checks end most within a minute."""
 _BEHIND_SECONDS = 60.0
 _LATELY_MS = 300_000
+_NAME, _CAUSE = 30, 60
+"""Characters: an answer is read in one look, and what is below has the whole of it."""
 
 
 class Level(StrEnum):
@@ -79,9 +81,10 @@ def _flows(facts: JobFacts) -> Verdict:
         since = age(batch.ended_ms, facts.now_ms)
         return Verdict(question, Level.ACT, "No", f"Batch {batch.number:,} ended {since} ago, and none since.")
     if facts.held:
-        most = facts.held[0]
-        waiting = f"{count(sum(one.number for one in facts.held), 'committed message')} held; topic {most.topic}: "
-        return Verdict(question, Level.LOOK, "Not all", f"{waiting}{most.reason.rstrip('.')}.")
+        most, messages = facts.held[0], sum(one.number for one in facts.held)
+        topic, why = clipped(most.topic, _NAME), clipped(most.reason.rstrip("."), _CAUSE)
+        waiting = f"{count(messages, 'committed message')} held; topic {topic}: {why}."
+        return Verdict(question, Level.LOOK, "Not all", waiting)
     half, committed = (per_minute(facts.flow, name, facts.now_ms) for name in ("half", "committed"))
     if not (half or committed):
         since = _since(facts)
@@ -135,8 +138,9 @@ def _in_doubt(
     if unasked:
         level = Level.ACT
         name, why = next(iter(unasked.items()))
-        more = f", nor of {count(len(unasked) - 1, 'other group')}" if len(unasked) > 1 else ""
-        detail = f"Nobody of group {name} can be asked{more}: {why}. {detail}"
+        more = f" and {count(len(unasked) - 1, 'other')}" if len(unasked) > 1 else ""
+        kind = clipped(why.partition(":")[0], _NAME)  # not which, and what it said: that is below
+        detail = f"Nobody to ask in group {clipped(name, _NAME)} ({kind}){more}."
     return Verdict(question, level, number(total.number), detail, link)
 
 

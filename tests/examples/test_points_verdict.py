@@ -118,8 +118,11 @@ def test_not_at_rest_while_anything_waits() -> None:
 
 
 def test_what_the_job_does_not_say_is_not_nothing() -> None:
-    backlog = {"checkback_batch": 7.0, "checkback_backlog_records": 0.0}
-    assert in_job(backlog) == []
-    assert in_job({**backlog, "checkback_delayed_messages": 2.0}) == ["2 failed orders that wait for their time"]
-    assert in_job({"checkback_batch": 7.0}) == ["an unknown number of half messages and ops that the job has not read"]
+    unread = "an unknown number of half messages and ops that the job has not read"
+    uncounted = "an unknown number of undecided transactions"
+    known = {"checkback_batch": 7.0, "checkback_backlog_records": 0.0, "checkback_state_bytes": 0.0}
+    assert in_job(known) == []
+    assert in_job({**known, "checkback_delayed_messages": 2.0}) == ["2 failed orders that wait for their time"]
+    assert in_job({"checkback_batch": 7.0}) == [unread, uncounted]
+    assert in_job({"checkback_batch": 7.0, "checkback_backlog_records": 0.0}) == [uncounted]
     assert in_job({}) == ["a job that does not answer, or has ended no batch yet"]

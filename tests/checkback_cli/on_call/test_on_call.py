@@ -120,6 +120,34 @@ def test_an_answer_is_shown_with_its_remark_and_tries_at_which_nobody_was_reache
     assert [(one["misses"], one["answered_ms"]) for one in objects("open")] == [(7, 2), (0, 2)]
 
 
+def test_what_is_held_is_said_below_the_list_as_the_job_says(written: JobRecords) -> None:
+    written.in_doubt("hangs", written.half("hangs"), group="hangs", last_answer="")
+    late = "endpoint skipped: http://a:1/: no complete answer in time"
+    prefix = written.topics.prefix
+    written.announced("hangs", "http://a:1/")
+    with page(bodies(topic_prefix=prefix, groups=(GroupFacts("hangs", unasked=late),))) as url:
+        done = invoke("open", "--job", url)
+        other = invoke("open", "--job", url, "--topic", "shop.orders")
+        (one,) = objects("open", "--job", url)
+    assert done.exit_code == 0, (done.output, done.exception)
+    held = "Held: 1,500 committed for shop.late: there is no such topic; next try in 40 s."
+    assert done.stderr.splitlines()[-2:] == [f"1 of group hangs: Nobody can be asked; {late}.", held]
+    assert "Held" not in done.stdout
+    assert one["why"] == f"Nobody can be asked; {late}", "the job knows that it asks nobody"
+    assert "Held" not in other.stderr
+    with page(bodies(topic_prefix=prefix, held=())) as url:
+        assert "Held" not in invoke("open", "--job", url).stderr
+    with page(bodies(topic_prefix=prefix, held=(), batch=None)) as url:
+        assert "Held: not known yet" in invoke("open", "--job", url).stderr
+
+
+def test_without_a_job_it_is_not_known_what_is_held(written: JobRecords) -> None:
+    written.half("tx")
+    done = invoke("open")
+    assert done.exit_code == 0
+    assert done.stderr.splitlines()[-1] == "Held: not known, as no job answers: 'checkback status' says why."
+
+
 def test_causes_that_are_all_different_are_counted_together() -> None:
     row = InDoubt("a", "shop", "t", HalfPosition(0, 1), 1, 15, 0, 0, "unknown", 0, 1)
     rows = [row._replace(remark=f"no order {number}") for number in range(5)] + [row._replace(remark="busy")] * 3

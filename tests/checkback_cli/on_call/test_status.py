@@ -48,10 +48,19 @@ def test_of_a_job_that_has_just_started_it_says_what_is_not_known() -> None:
     ]
     assert said["open"] == "not known yet: it is counted within some minutes of the start"
     assert {said[name] for name in ("flow now", "since start", "backlog", "parked")} == {"not known yet"}
+    assert dict(summary(replace(young, held=())))["held"] == "not known yet"
     uncounted = replace(FACTS, counted=False, groups=())
     assert dict(summary(uncounted))["parked"] == "not known yet", (
         "no group is known, which is not that nothing is parked"
     )
+
+
+def test_a_try_that_is_due_is_said_to_be() -> None:
+    (held,) = FACTS.held
+    due = replace(FACTS, held=(replace(held, next_ms=NOW - 2_000),) * 25)
+    said = [value for name, value in summary(due) if name == "held"]
+    assert said[0] == "1,500 committed for shop.late: there is no such topic; next try is due"
+    assert said[20:] == ["and for 5 more topics"]
 
 
 def test_what_flows_now_is_said_at_once() -> None:

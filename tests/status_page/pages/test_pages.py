@@ -169,21 +169,27 @@ def test_the_first_page_answers_four_questions_and_says_why() -> None:
 
 def test_the_first_page_names_the_cause_of_each_group_that_is_stuck() -> None:
     late, busy_ = "http://a:1/: no complete answer in time", "order table is locked"
+    skipped = f"endpoint skipped: {late}"
     place = Place(
         groups=(
-            GroupFacts("hangs", endpoints=(EndpointFacts("http://a:1/", "resting", reason=late),), unasked=late),
+            GroupFacts("hangs", endpoints=(EndpointFacts("http://a:1/", "resting", reason=late),), unasked=skipped),
             GroupFacts("unknown", endpoints=(EndpointFacts("http://b:1/", "well"),)),
         ),
         endpoints_known=True,
+        batch=BatchFacts(12, NOW_MS - 300, 0.4),
+        held=(HeldMessages("shop.late", 5_000, "there is no such topic", NOW_MS + 40_000),),
     )
     missed = {"last_answer": "unreachable", "attempt": 1, "misses": 7, "answered_ms": NOW_MS}
     place.doubt(*(doubtful(n, group="hangs", remark=late) for n in range(4)))
     place.doubt(*(doubtful(n, group="unknown", remark=busy_, answered_ms=NOW_MS) for n in range(4, 7)))
     place.doubt(*(doubtful(n, group="noend", **missed) for n in range(7, 9)))
     page = text_of(place.browser().get("/").text)
-    assert f"Nobody can be asked; {late}" in page
+    assert f"Nobody can be asked; {skipped}" in page
     assert f"Asked 3 times of 15, no verdict; {busy_}" in page
     assert "Nobody could be asked; no endpoint: none has announced itself" in page
+    assert "Do transactions flow? have a look: Not all 5,000 committed messages held" in page
+    assert "shop.late 5,000 have a look: there is no such topic in 40 s" in page
+    assert "9 Nobody to ask in group hangs (endpoint skipped) and 1 other." in page
     assert "not asked yet: nobody reachable, 7 tries" in text_of(place.browser().get("/transactions?group=noend").text)
 
 

@@ -106,12 +106,23 @@ def test_a_group_with_some_in_doubt_and_nobody_to_ask_is_red() -> None:
     assert stuck == {"never": NO_ENDPOINT}
     found = verdicts(view, Total(20_003), NOW_MS - 1_000, NONE, unasked=stuck)[1]
     assert found.level == Level.ACT
-    assert found.detail.startswith(f"Nobody of group never can be asked: {NO_ENDPOINT}.")
+    assert found.detail == "Nobody to ask in group never (no endpoint)."
     named, other = all_groups(view, {"never": 1})
     assert (named.group, other.group) == ("well", "never")
     assert (other.open, other.open_bytes, other.delayed, other.parked) == (None,) * 4, "they were not counted"
     assert all_groups(facts(counted=True), {"never": 1})[0].open == 0
     assert not unasked(facts(), {"never": 20_000}), "endpoints of other processes are not known here"
+
+
+def test_what_is_said_of_groups_without_anybody_to_ask_is_short_whatever_the_cause() -> None:
+    cause = f"all 3 endpoints skipped: http://10.0.0.7:8080/: no complete answer in time {'x' * 200}"
+    unreached = {"orders": cause, "b": NO_ENDPOINT, "c": NO_ENDPOINT}
+    said = verdicts(facts(), Total(9), NOW_MS - 1_000, NONE, unasked=unreached)[1].detail
+    assert said == "Nobody to ask in group orders (all 3 endpoints skipped) and 2 others."
+    long = verdicts(facts(), Total(9), NOW_MS - 1_000, NONE, unasked={"g" * 255: "y" * 300})[1].detail
+    assert len(long) < 100
+    held = (HeldMessages("t" * 249, 3, "z" * 300, NOW_MS),)
+    assert len(answers(held=held)[0].detail) < 160
 
 
 def test_anything_parked_needs_somebody() -> None:
