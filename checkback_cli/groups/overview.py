@@ -144,7 +144,7 @@ def cells(row: GroupRow, now_ms: int) -> tuple[str, ...]:
     """A row of the table."""
     oldest = "-" if row.oldest_ms is None else said_duration(max(0, now_ms - row.oldest_ms))
     open_now, in_doubt, parked = (
-        "-" if number is None else str(number) for number in (row.open, row.in_doubt, row.parked)
+        "-" if number is None else f"{number:,}" for number in (row.open, row.in_doubt, row.parked)
     )
     return row.group, open_now, in_doubt, oldest, parked, "; ".join(map(_endpoint, row.endpoints)) or "none"
 
@@ -197,7 +197,8 @@ def _endpoint_facts(one: "EndpointFacts") -> dict[str, Any]:
 
 def _endpoint(one: dict[str, Any]) -> str:
     heard = "" if one["heard_seconds"] is None else f"heard {said_duration(one['heard_seconds'] * 1000)} ago"
-    parts = (one.get("state", ""), one.get("reason", ""), heard)
+    state = {"resting": "skipped"}.get(one.get("state", ""), one.get("state", ""))
+    parts = (state, one.get("reason", "").removeprefix(f"{one['url']}: "), heard)
     said = ", ".join(part for part in parts if part)
     return f"{one['url']}{f' ({said})' if said else ''}"
 

@@ -6,35 +6,34 @@ import ssl
 
 import aiohttp
 
+_WORDS: tuple[tuple[type[Exception], str], ...] = (
+    (aiohttp.ConnectionTimeoutError, "no connection in time"),
+    (TimeoutError, "no complete answer in time"),
+    (aiohttp.ServerDisconnectedError, "closed the connection without an answer"),
+    (aiohttp.ClientPayloadError, "the answer broke off"),
+)
+
 
 def reason(error: Exception) -> str:
     """What to say of an error of the HTTP client. The endpoint's address stands before it, so it is not repeated."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        certificate = error.certificate_error
-        said = certificate.verify_message if isinstance(certificate, ssl.SSLCertVerificationError) else str(certificate)
-        return f"its certificate is not accepted: {said}"
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return error.os_error.strerror or str(error.os_error)  # of our own resolver, which says which host is not allowed, and why
     if isinstance(error, aiohttp.ClientConnectorError):
-        refused = error.os_error
-        # asyncio puts the address in the place of the reason
-        return f"no connection: {os.strerror(refused.errno) if _is_of_system(refused) else refused.strerror or refused}"
+        return _unconnected(error)
     if isinstance(error, socket.gaierror):
         return f"host name not found: {error.strerror}"
-    if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return "no connection in time"
-    if isinstance(error, TimeoutError):
-        return "no complete answer in time"
     if isinstance(error, aiohttp.InvalidURL):
         return error.description or "not a URL"
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "closed the connection without an answer"
-    if isinstance(error, aiohttp.ClientPayloadError):
-        return "the answer broke off"
     if isinstance(error, aiohttp.ClientResponseError):
         return f"the answer is not valid HTTP: {' '.join(error.message.split())}"
-    return f"{type(error).__name__}: {error}"
+    return next((said for kind, said in _WORDS if isinstance(error, kind)), f"{type(error).__name__}: {error}")
 
 
-def _is_of_system(error: OSError) -> bool:
-    return not isinstance(error, ssl.SSLError) and error.errno is not None and error.errno > 0
+def _unconnected(error: aiohttp.ClientConnectorError) -> str:
+    cause = error.os_error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {cause.verify_message}"
+    said = cause.strerror or str(cause)
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return said  # of our own resolver: which host is not allowed, and why
+    if cause.errno is not None and cause.errno > 0 and not isinstance(cause, ssl.SSLError):
+        said = os.strerror(cause.errno)  # asyncio has the address in the place of the reason
+    return f"no connection: {said}"
