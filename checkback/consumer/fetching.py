@@ -73,6 +73,8 @@ class FetchLoop:
         self._gone: dict[PartitionWork, int | None] = {}
         """Where nothing more can be read, and what was read is handled first; None: it is not what was read on from."""
         self._made_again: SimpleQueue[str] = SimpleQueue()
+        self._to_forget = False
+        """Whether the client still remembers a topic that was made again."""
         self.ends: dict[Place, int] = {}
         """Ends of partitions, as they were last heard of."""
 
@@ -150,6 +152,7 @@ class FetchLoop:
         self._reset_now()
         self._read_made_again()
         self._go_on_where_gone()
+        self._forget_topics()
         self._store(now)
 
     def _take(self, polled: Mapping[Place, Sequence[ReceivedMessage]]) -> None:
@@ -232,6 +235,22 @@ class FetchLoop:
         while not self._made_again.empty():
             topic = self._made_again.get()
             self._read_no_more(dict.fromkeys(place for place in self._partitions.works if place.topic == topic))
+            self._to_forget = self._client.remembers_topics
+
+    def _forget_topics(self) -> None:
+        """When what was read of the old topic is handled, and it is stored where its partitions go on.
+
+        While Kafka is away this raises, and is tried again.
+        """
+        if not self._to_forget or self._gone:
+            return
+        self._partitions.finish()
+        places = list(self._partitions.works)
+        self._partitions.left(places)
+        if self._settings.mode is Mode.BROADCASTING:  # nobody shares them out
+            self._partitions.new |= set(places)
+        self._client.forget()
+        self._to_forget = False
 
     def _read_no_more(self, places: Mapping[Place, int | None]) -> None:
         """Nothing is asked of these any more: it would be refused each time, and nothing else be read."""

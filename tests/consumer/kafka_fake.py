@@ -40,6 +40,9 @@ class FakeKafka:
     """What happens within the next polls."""
     topics: dict[str, int] = field(default_factory=lambda: {"cb.later": 1})
     topic_ids: dict[str, str] = field(default_factory=dict)
+    remembers_topics: bool = False
+    forgotten: int = 0
+    """How often a client was told to forget topics."""
     """Of others nothing is said, as by old brokers."""
     limits_away: int = 0
     """So many times nobody says where partitions begin and end."""
@@ -78,9 +81,12 @@ class FakeClient:
         self.positions: dict[Place, int] = {}
         self.paused = set[Place]()
         self.joined: Rebalances | None = None
+        self.topics: Sequence[str] = ()
+        self.remembers_topics = kafka.remembers_topics
 
     def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
         self.joined = rebalances
+        self.topics = topics
         rebalances.assigned(
             [Place(name, number) for name in topics for number in range(self.kafka.topics.get(name, 0))]
         )
@@ -154,6 +160,12 @@ class FakeClient:
 
     def membership(self) -> object:
         return None
+
+    def forget(self) -> None:
+        assert self.joined
+        self.kafka.forgotten += 1
+        self.positions.clear()
+        self.join(self.topics, self.joined)
 
     def close(self) -> None:
         if self.joined is not None:

@@ -1,5 +1,6 @@
 """A client of librdkafka that does not get over a restart of its broker is replaced, on a real Kafka."""
 
+import shutil
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
@@ -8,9 +9,11 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 from checkback import HalfMessageTimeoutError
+from checkback.exceptions import CheckbackError
 from checkback.kafka.librdkafka import transport as confluent
 from checkback.kafka.librdkafka.transport import ConfluentTransport
 from checkback.kafka.transport import OutgoingRecord
+from checkback.local import LocalKafka
 from tests.consumer.waiting import soon
 from tests.place import Place
 
@@ -100,10 +103,54 @@ def test_what_an_old_client_still_has_is_heard_of(place: Place, monkeypatch: pyt
     lost: list[BaseException] = []
     try:
         transport.write_op(record_of(place, b"one"), lost.append)
-        transport._ops.timed_out(transport._ops.writer)
+        transport._ops.spent(transport._ops.writer)
         transport.write_op(record_of(place, b"other"), lost.append)
         soon(lambda: len(lost) == 1)
         soon(lambda: transport._ops.replaced == [])
     finally:
         transport.close(30)
     assert [record.value for record in place.read(place.real_topic)] == [b"other"]
+
+
+def test_when_the_broker_has_lost_its_log_new_clients_take_over(place: Place) -> None:
+    """What it knew of an idempotent producer's records is lost with it: to that producer it is a fatal error."""
+    lost: list[BaseException] = []
+    with LocalKafka() as kafka:
+        own = place.on(kafka.bootstrap_servers)
+        own.create_topics(1)
+        transport = ConfluentTransport(own.bootstrap_servers, 5_000, {})
+        try:
+            for number in range(3):
+                transport.write_half(record_of(own, b"%d" % number))
+                transport.write_op(record_of(own, b"op"), lost.append)
+            transport.flush(30)
+            kafka.kill()
+            for log in kafka.log_file.parent.rglob(f"{own.real_topic}-*"):
+                shutil.rmtree(log)
+            kafka.start()
+            soon(lambda: _goes_well(transport, own))
+            lost.clear()
+            soon(lambda: _is_taken(transport, own, lost))
+            assert transport._idle.is_alive()
+        finally:
+            transport.close(30)
+        # nothing is written twice, or under another's number
+        values = [record.value for record in own.read(own.real_topic)]
+        assert b"again" in values
+        assert b"op, again" in values
+
+
+def _goes_well(transport: ConfluentTransport, place: Place) -> bool:
+    try:
+        transport.write_half(record_of(place, b"again"))
+    except CheckbackError:
+        return False
+    return True
+
+
+def _is_taken(transport: ConfluentTransport, place: Place, lost: list[BaseException]) -> bool:
+    before = len(lost)
+    transport.write_op(record_of(place, b"op, again"), lost.append)
+    transport.flush(10)
+    soon(lambda: transport._ops.replaced == [])
+    return len(lost) == before

@@ -203,6 +203,12 @@ class GroupClient(Protocol):
             KafkaAwayError: it is not a member at this moment. Brokers take offsets of a transaction that names none.
         """
 
+    remembers_topics: bool
+    """Whether a topic that was made again may not be read for what is remembered of the old one: see :meth:`forget`."""
+
+    def forget(self) -> None:
+        """Leave the group, and join it as one that knows nothing. All partitions are put down, and stored, before."""
+
     def close(self) -> None:
         """Leave the group, after :meth:`Rebalances.leaving`."""
 

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 from base64 import b64decode
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from time import monotonic
 from typing import Any
@@ -36,6 +36,7 @@ from checkback.exceptions import ConfigurationError, ConsumerError
 from checkback.kafka.bounded_calls import in_thread
 from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.librdkafka import FIXED, connected, make_client
+from checkback.kafka.librdkafka.errors import is_fatal
 from checkback.kafka.librdkafka.headers import headers_of
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
 from checkback.wire.beside_offsets import metadata_of
@@ -86,6 +87,8 @@ class ConfluentClients:
 class ConfluentClient:
     """See :class:`~checkback.consumer.clients.GroupClient`."""
 
+    remembers_topics = True
+
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         refuse_options(connection.options, FIXED, "a consumer")
@@ -114,7 +117,9 @@ class ConfluentClient:
             "partition.assignment.strategy": "cooperative-sticky",
             "on_commit": _committed,
         }
-        self._consumer = connected(make_client(Consumer, settings), connection.bootstrap_servers, CONNECT_MS / 1000)
+        self._settings = settings
+        self._consumer = self._made()
+        self._joined: Callable[[], None] = lambda: None
         self._begun = set[Place]()
         self._gone: dict[Place, int | None] = {}
         self._read_to: dict[Place, int] = {}
@@ -147,8 +152,12 @@ class ConfluentClient:
             self._end(_places(partitions))
             rebalances.lost(_places(partitions))
 
-        with explained():
+        def joined() -> None:
             self._consumer.subscribe(list(topics), on_assign=assigned, on_revoke=revoked, on_lost=lost)
+
+        self._joined = joined
+        with explained():
+            joined()
 
     def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[Place, Sequence[ReceivedMessage]]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
@@ -292,12 +301,31 @@ class ConfluentClient:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         return self._membership
 
+    def forget(self) -> None:
+        """See :class:`~checkback.consumer.clients.GroupClient`.
+
+        librdkafka remembers the leader epoch of a partition for as long as it lives. A topic that was made again has
+        lower ones, which it takes for outdated: the partition stays without a leader, and nothing is read of it, until
+        the broker has been restarted as often as before (2.16; redpanda-data/redpanda#30671 tells of its producer).
+        """
+        leave_in_time(self._leave)
+        self._consumer = self._made()
+        self._begun.clear()
+        self._gone.clear()
+        self._read_to.clear()
+        with explained():
+            self._joined()
+
     def close(self) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         if self._closed:
             return
         self._closed = True
         leave_in_time(self._leave)
+
+    def _made(self) -> Consumer:
+        consumer: Consumer = make_client(Consumer, self._settings)
+        return connected(consumer, self._connection.bootstrap_servers, CONNECT_MS / 1000)
 
     def _leave(self) -> None:
         with contextlib.suppress(KafkaException, RuntimeError):
@@ -331,7 +359,7 @@ class ConfluentClient:
             self._read_to[place] = message.offset() or 0
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             self._gone[place] = message.offset() or 0
-        elif error.code() in _NOT_ALLOWED or _is_fatal(error):
+        elif error.code() in _NOT_ALLOWED or is_fatal(error):
             with explained():
                 raise KafkaException(error)
         else:  # a topic that is not there yet, a broker that is away: the client goes on by itself
@@ -347,14 +375,9 @@ def explained() -> Iterator[None]:
         code = error.args[0].code()
         if code in _NOT_ALLOWED:
             raise ConfigurationError(f"Kafka does not allow the consumer one of its resources: {error}.") from error
-        if _is_fatal(error.args[0]):
+        if is_fatal(error.args[0]):
             raise ConsumerError(f"The consumer failed: {error}.") from error
         raise (SharedOutAnewError if code in _SHARED_OUT_ANEW else KafkaAwayError)(str(error)) from error
-
-
-def _is_fatal(error: KafkaError) -> bool:
-    """Also of one that only says that there was a fatal one before, as all calls do from then on."""
-    return bool(error.fatal()) or error.code() == KafkaError._FATAL
 
 
 def _committed(error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:

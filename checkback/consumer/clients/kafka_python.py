@@ -89,6 +89,8 @@ class KafkaPythonClients:
 class KafkaPythonClient:
     """See :class:`~checkback.consumer.clients.GroupClient`."""
 
+    remembers_topics = False
+
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._owned = set[Place]()
@@ -230,6 +232,9 @@ class KafkaPythonClient:
         if membership.generation_id < 0 or not membership.member_id:
             raise KafkaAwayError("the consumer is not a member of its group at this moment")
         return membership
+
+    def forget(self) -> None:
+        """See :class:`~checkback.consumer.clients.GroupClient`. There is nothing that has to be."""
 
     def close(self) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""

@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.librdkafka import connected, make_client
-from checkback.kafka.librdkafka.writers import TIMED_OUT, HalfWriter, OpWriter, Renewed
+from checkback.kafka.librdkafka.errors import TIMED_OUT, flushed, polled
+from checkback.kafka.librdkafka.writers import HalfWriter, OpWriter, Renewed
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
 from checkback.kafka.transport import OP_LINGER_MS, Lost, OutgoingRecord
 
@@ -85,28 +86,28 @@ class ConfluentTransport:
 
     def write_half(self, record: OutgoingRecord) -> int:
         """See :class:`~checkback.kafka.transport.Transport`."""
-        return self._halves.writer.write(record, self._halves.timed_out)
+        return self._halves.writer.write(record, self._halves.spent)
 
     def write_op(self, record: OutgoingRecord, lost: Lost) -> None:
         """See :class:`~checkback.kafka.transport.Transport`."""
-        self._ops.writer.write(record, lost, self._ops.timed_out)
+        self._ops.writer.write(record, lost, self._ops.spent)
 
     def flush(self, seconds: float) -> None:
         """See :class:`~checkback.kafka.transport.Transport`."""
         deadline = monotonic() + seconds
         for ops in self._ops.writers:
-            ops.client.flush(max(0.0, deadline - monotonic()))
+            flushed(ops.client, max(0.0, deadline - monotonic()))
 
     def close(self, seconds: float) -> None:
         """See :class:`~checkback.kafka.transport.Transport`."""
         self._closing.set()
         self._idle.join(seconds)
         self.flush(seconds)
-        self._halves.writer.client.flush(seconds)
+        flushed(self._halves.writer.client, seconds)
 
     def _poll_idly(self) -> None:
         while not self._closing.wait(_IDLE_SECONDS):
-            self._ops.writer.client.poll(0)
+            polled(self._ops.writer.client, 0)
             self._ops.poll_replaced()
             self._halves.poll_replaced()
 

@@ -10,11 +10,11 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from checkback.kafka.librdkafka.errors import TIMED_OUT, is_spent, polled
 from checkback.kafka.transport import Lost, OutgoingRecord, not_acknowledged, not_written
 
 _LOGGER = logging.getLogger(__name__)
 _LONGEST_WAIT_SECONDS = 0.02
-TIMED_OUT = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT})
 
 
 class _Delivery:
@@ -65,24 +65,28 @@ class HalfWriter:
         self._polling = threading.Lock()
         self._waiting: deque[_Delivery] = deque()
 
-    def write(self, record: OutgoingRecord, timed_out: Callable[["HalfWriter"], None]) -> int:
+    def write(self, record: OutgoingRecord, spent: Callable[["HalfWriter"], None]) -> int:
         """Write a record, wait until Kafka has it, and return its offset.
 
         Raises:
-            HalfMessageTimeoutError: Kafka did not acknowledge it in time; it may have it all the same. ``timed_out``
-                has been told.
-            HalfMessageError: it was not written.
+            HalfMessageTimeoutError: Kafka did not acknowledge it in time; it may have it all the same. ``spent`` has
+                been told.
+            HalfMessageError: it was not written. ``spent`` has been told if this client can write no more.
         """
         delivery = _Delivery()
         try:
             _produce(self.client, record, delivery.reported)
         except (KafkaException, BufferError, ValueError, TypeError) as error:
+            if isinstance(error, KafkaException) and is_spent(error.args[0]):
+                spent(self)
             raise not_written(error) from error
         self._wait(delivery)
         if delivery.timed_out:
-            timed_out(self)
+            spent(self)
             raise not_acknowledged(self._timeout_ms, delivery.error)
         if delivery.error is not None:
+            if is_spent(delivery.error):
+                spent(self)
             raise not_written(delivery.error)
         return delivery.offset
 
@@ -93,7 +97,7 @@ class HalfWriter:
             if self._polling.acquire(blocking=False):
                 try:
                     while not delivery.done and monotonic() < deadline:
-                        self.client.poll(_LONGEST_WAIT_SECONDS)
+                        polled(self.client, _LONGEST_WAIT_SECONDS)
                 finally:
                     self._polling.release()
                     self._wake_another()
@@ -119,17 +123,19 @@ class OpWriter:
     def __init__(self, client: Producer) -> None:
         self.client = client
 
-    def write(self, record: OutgoingRecord, lost: Lost, timed_out: Callable[["OpWriter"], None]) -> None:
-        """Write a record without waiting. This never raises; ``timed_out`` is told before ``lost``."""
+    def write(self, record: OutgoingRecord, lost: Lost, spent: Callable[["OpWriter"], None]) -> None:
+        """Write a record without waiting. This never raises; ``spent`` is told before ``lost``."""
 
         def reported(error: KafkaError | None, _: Message) -> None:
-            if error is not None and error.code() in TIMED_OUT:
-                timed_out(self)
+            if error is not None and is_spent(error):
+                spent(self)
             lost(KafkaException(error))
 
         try:
             _produce(self.client, record, reported)
         except (KafkaException, BufferError, ValueError) as error:  # closed meanwhile, too
+            if isinstance(error, KafkaException) and is_spent(error.args[0]):
+                spent(self)
             lost(error)
 
 
@@ -141,7 +147,7 @@ Writer = TypeVar("Writer", bound=_HasClient)
 
 
 class Renewed(Generic[Writer]):
-    """A writer, and another in its place after a record that Kafka has not acknowledged in time.
+    """A writer, and another in its place when it can do no more, or Kafka has not acknowledged a record in time.
 
     A client may stay behind when a broker has restarted: librdkafka 2.16 has been seen to send nothing for two minutes
     where new clients were served at once. A new one costs little, and at most one is made in ``pause_seconds``.
@@ -162,8 +168,8 @@ class Renewed(Generic[Writer]):
         with self._lock:
             return [*self.replaced, self.writer]
 
-    def timed_out(self, writer: Writer) -> None:
-        """Kafka has not acknowledged a record of this one in time."""
+    def spent(self, writer: Writer) -> None:
+        """The writer can do no more, or Kafka has not acknowledged a record of it in time."""
         with self._lock:
             now = monotonic()
             if writer is not self.writer or now < self._next:
@@ -172,15 +178,15 @@ class Renewed(Generic[Writer]):
             try:
                 self.writer = self._make()
             except KafkaException as error:  # no more threads, for example: it may do better than none
-                _LOGGER.warning("Kafka acknowledges nothing, and there is no new client: %s", error)
+                _LOGGER.warning("Kafka takes nothing from this client, and there is no new one: %s", error)
                 return
             self.replaced.append(writer)
-        _LOGGER.info("Kafka has not acknowledged a record in time: a new client takes the place of the old one.")
+        _LOGGER.info("Kafka has not taken a record: a new client takes the place of the old one.")
 
     def poll_replaced(self) -> None:
         """Hear what became of records of those replaced, and drop those that have no more."""
         for writer in self.writers[:-1]:
-            writer.client.poll(0)
+            polled(writer.client, 0)
         with self._lock:
             before = self.replaced
             self.replaced = [writer for writer in before if len(writer.client)]

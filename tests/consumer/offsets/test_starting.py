@@ -154,6 +154,24 @@ def test_what_lies_before_the_position_in_a_topic_that_was_made_again_is_read(
     assert "orders-0: what was read before offset 3 is not there now" in caplog.text
 
 
+def test_a_client_that_remembers_the_old_topic_is_made_to_forget_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_MAKE_TOPICS_SECONDS", 0.2)
+    kafka = FakeKafka(topics={"cb.later": 1, "orders": 1}, topic_ids={"orders": "first"}, remembers_topics=True)
+    with points(kafka, seen := Recording()):
+        soon(lambda: ORDERS in kafka.stored_offsets)
+        kafka.write("orders", b"before", b"before, too")
+        soon(lambda: kafka.stored_offsets[ORDERS].offset == 2)
+        kafka.logs[ORDERS].clear()
+        kafka.topic_ids["orders"] = "second"
+        kafka.write("orders", b"1")
+        soon(lambda: b"1" in seen.values)
+        soon(lambda: kafka.forgotten == 1)
+        kafka.write("orders", b"2")
+        soon(lambda: b"2" in seen.values)
+    assert kafka.forgotten == 1
+    assert seen.counts[b"2"] == 1
+
+
 @pytest.mark.parametrize(
     ("stored", "has_run", "begun"),
     [

@@ -1,6 +1,7 @@
 """Groups that have run, on a Kafka that has forgotten their offsets."""
 
 import logging
+import time
 from collections.abc import Callable
 from contextlib import closing
 
@@ -9,6 +10,8 @@ from kafka import KafkaAdminClient
 
 from checkback.consumer import StartAt, engine
 from checkback.consumer.clients import Connection, clients_of
+from checkback.kafka.connecting import TransportName
+from checkback.local import LocalKafka
 from checkback.operations.topics import TopicAdministration
 from tests.consumer.group import BOTH, group_of, member, stored_by, write
 from tests.consumer.waiting import Recording, soon
@@ -63,6 +66,31 @@ def test_a_topic_that_is_made_again_while_the_group_runs_is_read_from_its_first_
         write(place, *[b"%d" % number for number in range(8)])
         soon(lambda: len(set(seen.values)) == 9)
     assert (seen.counts[b"old"], seen.counts[b"before"]) == (0, 4)
+
+
+def test_a_topic_that_is_made_again_on_a_broker_that_was_restarted_is_read(
+    place: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its leader epochs begin again, and are lower than those that librdkafka remembers."""
+    monkeypatch.setattr(engine, "_MAKE_TOPICS_SECONDS", 1.0)
+    with LocalKafka() as kafka:
+        own = place.on(kafka.bootstrap_servers)
+        own.create_topics(4)
+        with member(own, seen := Recording(), TransportName.CONFLUENT):
+            write(own, *[b"old"] * 4)
+            soon(lambda: len(seen.values) == 4)
+            kafka.kill()
+            kafka.start()
+            write(own, *[b"before"] * 4)
+            soon(lambda: len(seen.values) == 8)
+            with closing(KafkaAdminClient(bootstrap_servers=own.bootstrap_servers)) as admin:
+                admin.delete_topics([own.real_topic])
+            time.sleep(3)  # until clients have asked, and heard that it is not there
+            with TopicAdministration(own.bootstrap_servers) as administration:
+                administration.create_one(own.real_topic, 4)
+                soon(lambda: administration.partitions([own.real_topic]))
+            write(own, *[b"%d" % number for number in range(8)])
+            soon(lambda: len(set(seen.values)) == 10)
 
 
 def test_both_clients_spell_a_topics_id_in_one_way(place: Topics) -> None:
