@@ -132,12 +132,12 @@ def cells(row: ConsumerRow) -> tuple[str, ...]:
     return (
         row.group,
         _some([one.topic if one.partitions else f"{one.topic} (no such topic)" for one in row.topics]) or _NONE,
-        _UNKNOWN if row.members is None else f"{row.members:,}",
-        _NONE if row.lag is None else f"{row.lag:,}",
-        f"{row.without_offset:,}",
+        _UNKNOWN if row.members is None else str(row.members),
+        _NONE if row.lag is None else str(row.lag),
+        str(row.without_offset),
         _to_be_retried(row),
         _NONE if row.dead is None else said_count(row.dead),
-        f"{row.skipped:,}",
+        str(row.skipped),
     )
 
 
@@ -171,7 +171,7 @@ def tell_unknown(topics: Collection[str]) -> None:
 def _to_be_retried(row: ConsumerRow) -> str:
     if row.retry_lag is None and row.delayed is None:
         return _NONE
-    now, later = (_UNKNOWN if number is None else f"{number:,}" for number in (row.retry_lag, row.delayed))
+    now, later = (_UNKNOWN if number is None else str(number) for number in (row.retry_lag, row.delayed))
     return f"{now} now, {later} in the job"
 
 

@@ -100,7 +100,7 @@ def count_letters(
 
 def said_count(counted: Counted) -> str:
     """How many letters there are, for people."""
-    return f"at most {counted.offsets:,}" if counted.letters is None else f"{counted.letters:,}"
+    return f"at most {counted.offsets}" if counted.letters is None else str(counted.letters)
 
 
 def list_letters(kafka: KafkaSettings, listing: Listing, *, as_json: bool) -> None:

@@ -144,7 +144,7 @@ def cells(row: GroupRow, now_ms: int) -> tuple[str, ...]:
     """A row of the table."""
     oldest = "-" if row.oldest_ms is None else said_duration(max(0, now_ms - row.oldest_ms))
     open_now, in_doubt, parked = (
-        "-" if number is None else f"{number:,}" for number in (row.open, row.in_doubt, row.parked)
+        "-" if number is None else str(number) for number in (row.open, row.in_doubt, row.parked)
     )
     return row.group, open_now, in_doubt, oldest, parked, "; ".join(map(_endpoint, row.endpoints)) or "none"
 

@@ -98,7 +98,7 @@ def _row(one: "TopicFacts", wrong: "list[Fault]") -> tuple[object, ...]:
     if not one.partitions:
         return one.name, 0, "-", "-", "-", "-", said
     in_sync = one.configuration.get("min.insync.replicas", "?")
-    records = "?" if one.records is None else f"{one.records:,}"
+    records = "?" if one.records is None else one.records
     return one.name, one.partitions, one.replication, in_sync, one.kept, records, said
 
 
