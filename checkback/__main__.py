@@ -3,6 +3,7 @@
 import sys
 from importlib import import_module
 
+from checkback.installing import job
 from checkback.version import __version__
 
 
@@ -14,7 +15,7 @@ def main() -> None:
         if sys.argv[1:] == ["--version"]:
             sys.stdout.write(f"checkback {__version__}\n")
             return
-        sys.exit(f"The command line is not here ({error.name} is missing): pip install checkback-job")
+        sys.exit(f"The command line is not here ({error.name} is missing): {job()}")
     command.run()
 
 

@@ -16,6 +16,7 @@ from checkback.wire.signature import signed_headers
 from checkers.directory import Endpoint
 from checkers.http.admission import FOUND, AllowList
 from checkers.http.names import Names
+from checkers.http.reasons import reason
 from checkers.http.session import BoundedConnector
 from checkers.http.shares import is_ours
 
@@ -166,18 +167,14 @@ def _head(request: CheckRequest) -> bytes:
 
 
 def _failed(url: str, requests: Sequence[CheckRequest], error: Exception) -> Asked:
-    said = f"{url}: {_said(error)}"
+    said = f"{url}: {reason(error)}"
     if is_ours(error):
         return Asked([], lacking=said[:REMARK_CHARACTERS])
     if isinstance(error, TimeoutError) and not isinstance(error, _NOT_THERE):
-        return _for_all(requests, Action.UNKNOWN, f"{url}: no complete answer in time ({_said(error)})", failed=True)
+        return _for_all(requests, Action.UNKNOWN, said, failed=True)
     if isinstance(error, aiohttp.ClientError) and not isinstance(error, _NOT_THERE):
         return _for_all(requests, Action.UNKNOWN, said)
     return _for_all(requests, Action.UNREACHABLE, said, failed=True)  # nothing has been sent
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 def _for_all(requests: Sequence[CheckRequest], action: Action, remark: str, *, failed: bool = False) -> Asked:

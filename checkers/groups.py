@@ -221,7 +221,7 @@ class Groups:
                 return endpoint, ""
             if resting is None and breaker.may_ask(now_ms):
                 resting = endpoint
-            reason = f"every endpoint of group {request.group} is left alone for a while; {breaker.reason}"
+            reason = f"every endpoint of group {request.group} is skipped for now; {breaker.reason}"
         if resting is not None:
             return resting._replace(batch=1), ""  # no more than one check for a trial
         return None, check.remark if check.tried else reason
@@ -305,9 +305,7 @@ class Groups:
         self._breakers.failed(name, url, self._clock_ms(), failure)
         after = self._breakers.get(name, url)
         if after is not None and not after.closed and not rested:
-            _LOGGER.warning(
-                "Check endpoint %s of group %s is left alone for a while: %s.", url, name, failure.rstrip(".")
-            )
+            _LOGGER.warning("Check endpoint %s of group %s is skipped for now: %s.", url, name, failure.rstrip("."))
 
     def _settle(self, group: _Group, url: str, batch: Sequence[Check], verdicts: Sequence[Verdict]) -> None:
         for check, verdict in zip(reversed(batch), reversed(verdicts), strict=True):

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Producer
 from pyspark.sql import SparkSession
 
 from checkback.exceptions import ConfigurationError, JobStoppedError
+from checkback.installing import job
 from checkback.kafka.librdkafka import make_client
 from conf import Settings
 from streaming.brokers.client import SinkSettings
@@ -114,5 +115,5 @@ def try_tracing() -> None:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
             raise ConfigurationError(
-                "job.tracing needs OpenTelemetry: pip install 'checkback-job[tracing]', or set it to false."
+                f"job.tracing needs OpenTelemetry: {job('tracing')}; or set it to false."
             ) from error

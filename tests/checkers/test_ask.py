@@ -211,14 +211,40 @@ def test_a_refused_connection_is_unreachable(closed_port: int) -> None:
     asked = ask_about(url, [REQUEST])
     assert asked.verdicts[0].action is Action.UNREACHABLE
     assert asked.verdicts[0].remark == asked.failure
-    assert asked.failure.startswith(f"{url}: ClientConnectorError: ")
+    assert asked.failure == f"{url}: no connection: Connection refused"
 
 
 def test_an_endpoint_that_takes_the_question_and_never_answers_is_unknown() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        asked = ask_about(f"http://127.0.0.1:{silent.getsockname()[1]}/", [REQUEST], ask_timeout="200ms")
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        asked = ask_about(url, [REQUEST], ask_timeout="200ms")
     assert asked.verdicts[0].action is Action.UNKNOWN
-    assert "no complete answer in time" in asked.failure
+    assert asked.failure == f"{url}: no complete answer in time"
+
+
+def test_a_tls_handshake_that_never_ends_is_no_connection() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"https://127.0.0.1:{silent.getsockname()[1]}/"
+        verdict = ask(url, ask_timeout="200ms")
+    assert verdict == Verdict(Action.UNREACHABLE, f"{url}: no connection in time")
+
+
+def test_a_host_that_is_not_found_is_unreachable() -> None:
+    verdict = ask("http://no-such-host.invalid/")
+    assert verdict.action is Action.UNREACHABLE
+    assert verdict.remark.startswith("http://no-such-host.invalid/: host name not found: ")
+
+
+def test_a_connection_closed_without_an_answer_is_unknown_and_says_so() -> None:
+    with serving(b"") as served:
+        verdict = ask(served.url)
+    assert verdict == Verdict(Action.UNKNOWN, f"{served.url}: closed the connection without an answer")
+
+
+def test_a_host_that_is_not_allowed_is_said_without_noise(closed_port: int) -> None:
+    url = f"http://localhost:{closed_port}/"
+    verdict = ask(url, allowed_hosts=["10.0.0.0/8"])
+    assert verdict == Verdict(Action.UNREACHABLE, f"{url}: localhost at 127.0.0.1 is not in checks.allowed_hosts")
 
 
 @pytest.mark.parametrize(

@@ -216,7 +216,7 @@ def test_an_endpoint_that_fails_five_times_is_left_alone_and_tried_again_with_on
         await scene.put("at once")
         assert len(scene.posts) == 5
         assert scene.verdicts["at once"].action is UNREACHABLE
-        assert "is left alone for a while; late" in scene.verdicts["at once"].remark
+        assert "is skipped for now; late" in scene.verdicts["at once"].remark
         scene.now_ms = 10_000
         scene.behaves[ONE] = committed
         await scene.put("a", "b", "c")

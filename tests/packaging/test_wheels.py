@@ -73,7 +73,7 @@ def test_links_of_the_description_lead_somewhere_from_anywhere(wheels: tuple[Pat
 def test_without_the_job_the_command_says_what_to_install(application: Environment) -> None:
     done = application.run(application.command, "run")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.strip().endswith("pip install checkback-job")
+    assert done.stderr.strip().endswith("pip install 'checkback-job', or in a clone: pip install . './deploy/job'")
     done = application.run(application.command, "--version")
     assert (done.returncode, done.stdout) == (0, f"checkback {__version__}\n")
 

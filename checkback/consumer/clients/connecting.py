@@ -2,6 +2,7 @@
 
 from checkback.consumer.clients.base import Clients
 from checkback.exceptions import ConfigurationError
+from checkback.installing import extra
 from checkback.kafka.connecting import TransportName
 
 
@@ -22,6 +23,6 @@ def clients_of(name: TransportName | Clients | str) -> Clients:
         try:
             from checkback.consumer.clients.confluent import ConfluentClients  # noqa: PLC0415  (imported when needed)
         except ImportError as error:
-            raise ConfigurationError("The transport confluent-kafka needs: pip install 'checkback[fast]'.") from error
+            raise ConfigurationError(f"The transport confluent-kafka needs: {extra('fast')}.") from error
         return ConfluentClients()
     raise ConfigurationError(f"There is no transport {name!r}: use {' or '.join(TransportName)}.")

@@ -5,6 +5,7 @@ from typing import Any
 
 from checkback.consumer.pull.client import PullClient
 from checkback.exceptions import ConfigurationError
+from checkback.installing import extra
 from checkback.kafka.connecting import TransportName
 
 
@@ -23,6 +24,6 @@ def connect(name: TransportName | str, bootstrap_servers: str, options: Mapping[
         try:
             from checkback.consumer.pull.confluent import ConfluentPull  # noqa: PLC0415  (imported when it is needed)
         except ImportError as error:
-            raise ConfigurationError("The transport confluent-kafka needs: pip install 'checkback[fast]'.") from error
+            raise ConfigurationError(f"The transport confluent-kafka needs: {extra('fast')}.") from error
         return ConfluentPull(bootstrap_servers, options)
     raise ConfigurationError(f"There is no transport {name!r}: use {' or '.join(TransportName)}.")

@@ -97,7 +97,7 @@ def test_groups_are_shown_with_their_endpoints() -> None:
         producers = ("groups", "--kind", "producer", "--job", url)
         done = invoke(*producers)
         (only,) = invoke(*producers, "--group", "orders", "--json").output.splitlines()
-    endpoints = "http://a:1/ (well, heard 3 s ago); http://b:1/ (resting, connection refused)"
+    endpoints = "http://a:1/ (well, heard 3 s ago); http://b:1/ (skipped, connection refused)"
     assert done.output.splitlines() == [
         f"orders\t1234\t5\t2 h\t2\t{endpoints}\tproducer",
         "quiet\t0\t5\t-\t0\tnone\tproducer",
