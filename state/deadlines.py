@@ -66,6 +66,8 @@ class Answers:
 
     unknown: Column
     unreachable: Column
+    after_all: Column
+    """Those of ``unknown`` whose check had been answered *unreachable* before."""
 
     @property
     def any_kind(self) -> Column:
@@ -76,6 +78,7 @@ class Answers:
     def apply(self, messages: Rows, rows: Column, now_ms: int, policy: Policy) -> None:
         """Count attempts and set the next deadline of the rows that were answered."""
         if self.unknown.any():
+            messages["asked_ms"][rows[self.after_all]] = now_ms  # when it was, nobody says; it was not long ago
             asked = rows[self.unknown]
             messages["attempts"][asked] += 1
             messages["misses"][asked] = 0
@@ -92,10 +95,23 @@ class Answers:
 def after_answer(states: StateCodes, events: Column) -> Answers:
     """Find the answers to outstanding checks among pairs of state (before) and event."""
     outstanding = states == State.CHECKING
+    after_all = events == Event.ANSWERED_AFTER_ALL
     return Answers(
-        unknown=outstanding & (events == Event.CHECK_UNKNOWN),
+        unknown=outstanding & (events == Event.CHECK_UNKNOWN) | after_all,
         unreachable=outstanding & (events == Event.CHECK_UNREACHABLE),
+        after_all=after_all,
     )
+
+
+def answered_after_all(messages: Rows, rows: Column, states: StateCodes, events: EventCodes) -> Column:
+    """bool[n]: answers without a verdict to checks that were answered *unreachable* before.
+
+    The check service asks such a check again as soon as somebody can be asked. The first answer counts: it ends the
+    ``misses``.
+    """
+    found: Column = (states == State.OPEN) & (events == Event.CHECK_UNKNOWN)
+    found[found] = messages["misses"][rows[found]] > 0
+    return found
 
 
 def fire_due(

@@ -3,7 +3,7 @@
 import numpy as np
 
 from state.allowance import Allowance
-from state.deadlines import after_answer, end_status, postponed, settle
+from state.deadlines import after_answer, answered_after_all, end_status, postponed, settle
 from state.outcomes import Collector
 from state.policy import Policy
 from state.rows import Column, Rows
@@ -43,12 +43,13 @@ def judge(  # noqa: PLR0913, PLR0917  (the segment's parts, then the batch's)
         events = np.where(foreign[now] & np.isin(states, KEPT), np.uint8(Event.FOREIGN), ops["event"][now])
         if policy.late_end_needs_check:
             events[_late(messages, rows[now], states, events, now_ms)] = Event.LATE
+        events[answered_after_all(messages, rows[now], states, events)] = Event.ANSWERED_AFTER_ALL
         events = postponed(messages, rows[now], states, events, now_ms)
         events = _put_off(messages, rows[now], states, events, allowance)
         following, results[now] = transition(states, events)
         made.left_operators(messages, rows[now], states, results[now])
-        changed[now] = following != states
         answered = after_answer(states, events)
+        changed[now] = (following != states) | answered.any_kind
         answers[now] = answered.any_kind
         ledger[places[now]] = following
         answered.apply(messages, rows[now], now_ms, policy)
@@ -58,7 +59,9 @@ def judge(  # noqa: PLR0913, PLR0917  (the segment's parts, then the batch's)
     made.count_judged(changed, results)
     if answers.any():
         answers &= ledger[places] == State.OPEN  # not decided by a later op
-        made.answered(messages.take(rows[answers]), ops["value"][answers], now_ms, policy)
+        told = np.flatnonzero(answers)
+        told = told[np.r_[rows[told][1:] != rows[told][:-1], True]] if told.size else told  # the last one of each
+        made.answered(messages.take(rows[told]), ops["value"][told], now_ms, policy)
     ended = (rows >= 0) & np.isin(results, (Effect.DELIVER, Effect.DELAY, Effect.DISCARD))
     made.measured("decision", now_ms - messages["ingested_ms"][rows[ended]])
     delivered = ended & (results == Effect.DELIVER)

@@ -71,6 +71,8 @@ class Event(IntEnum):
     """A check was answered, but without a verdict: this uses up an attempt."""
     CHECK_UNREACHABLE = 5
     """Nobody could be asked: this uses up no attempt."""
+    ANSWERED_AFTER_ALL = 23
+    """A check of which nobody could be asked was answered later, without a verdict: this uses up an attempt."""
     RESUME = 14
     """An operator wants a parked message checked again."""
     REDELIVER = 22
@@ -172,6 +174,7 @@ TABLE: dict[State, dict[Event, tuple[State, Effect]]] = {
         Event.UNKNOWN: (State.OPEN, Effect.NONE),
         Event.CHECK_UNKNOWN: (State.OPEN, Effect.DUPLICATE),  # an answer given up on came after all
         Event.CHECK_UNREACHABLE: (State.OPEN, Effect.DUPLICATE),
+        Event.ANSWERED_AFTER_ALL: (State.OPEN, Effect.NONE),
         Event.RESUME: (State.OPEN, Effect.DUPLICATE),
         Event.REDELIVER: (State.OPEN, Effect.NONE),
         Event.FOREIGN: (State.OPEN, Effect.REJECT),

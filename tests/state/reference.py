@@ -191,9 +191,10 @@ class Reference:
         answered: set[int] = set()
         for op in sorted(ready, key=lambda op: op.op_offset):
             transaction = self.transactions[op.half_offset]
+            misses = transaction.misses
             waits = transaction.state == "checking"
             self._judge(transaction, op, now_ms, said)
-            if waits and transaction.state == "open":
+            if transaction.state == "open" and (waits or (op.says == "check_unknown" and transaction.misses < misses)):
                 answered.add(op.half_offset)
         told = [self.transactions[offset] for offset in answered]
         said.statuses += [one.told(now_ms) for one in told if one.state == "open"]
@@ -267,7 +268,10 @@ class Reference:
         (said.bundles if transaction.half.partition == -2 else said.delivered).append(transaction.message())
 
     def _take_answer(self, transaction: Transaction, op: Op, now_ms: int, said: Said) -> None:
-        if transaction.state != "checking" or transaction.asked_ms is None:
+        after_all = transaction.state == "open" and transaction.misses > 0 and op.says == "check_unknown"
+        if after_all:
+            transaction.asked_ms = now_ms
+        elif transaction.state != "checking" or transaction.asked_ms is None:
             said.counts["duplicate"] += 1
             return
         said.counts["applied"] += 1

@@ -79,7 +79,8 @@ def _all_said(driver: Driver, batches: tuple[Records, ...]) -> list[Said]:
     for batch in batches:
         together.add(driver.step(11, *batch))
     over = {status.offset for status in together.ended}  # of one that is decided in the same batch nothing is said
-    together.statuses = [status for status in together.statuses if status.offset not in over]
+    last = {status.offset: status for status in together.statuses}  # of two answers in a batch the last one is told
+    together.statuses = [status for status in last.values() if status.offset not in over]
     return [together, *(driver.step(11 + later) for later in (9, 20, 50, 100, 2_000))]
 
 
