@@ -5,6 +5,7 @@ Not from what Spark says of the last batch alone: after a start there is none, a
 
 import threading
 from collections.abc import Iterable, Mapping
+from math import inf
 
 from status_page.facts import PartitionBacklog
 from streaming.fairness.held_back import Ends, Place
@@ -25,16 +26,16 @@ class Backlog:
         self._ends: dict[Place, int] = {}
         self._first: dict[Place, int] = {}
         self._read: dict[Place, int] | None = None
-        self._looked_at: float | None = None
+        self._looked_at: dict[Place, float] = {}
 
     def looked(self, found: Mapping[Place, Ends], now: float) -> None:
-        """Kafka's partitions begin and end there."""
+        """Kafka's partitions begin and end there; those whose leader is away are not among them."""
         with self._lock:
             for place, ends in found.items():
                 if place.topic in self._topics:
                     self._ends[place] = max(ends.end, self._ends.get(place, 0))
                     self._first.setdefault(place, ends.first)
-                    self._looked_at = now
+                    self._looked_at[place] = now
 
     def read_to(self, places: Mapping[tuple[str, int], int]) -> None:
         """All batches until now that have ended have taken in what lies before these places."""
@@ -44,9 +45,13 @@ class Backlog:
                 self._read[Place(*place)] = max(offset, self._read.get(Place(*place), 0))
 
     def now(self, now: float) -> tuple[PartitionBacklog, ...] | None:
-        """By partition; None as long as either is not known."""
+        """By partition; None as long as either is not known, of all of them."""
         with self._lock:
-            if self._read is None or self._looked_at is None or now - self._looked_at > _GOOD_SECONDS:
+            if self._read is None:
+                return None
+            places = self._ends.keys() | {place for place in self._read if place.topic in self._topics}
+            looked_at = min((self._looked_at.get(place, -inf) for place in places), default=-inf)
+            if now - looked_at > _GOOD_SECONDS:
                 return None
             return tuple(
                 PartitionBacklog(*place, max(0, end - max(self._read.get(place, 0), self._first[place])))
