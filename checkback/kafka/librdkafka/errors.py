@@ -1,6 +1,8 @@
 """What librdkafka's errors mean for whoever holds the client."""
 
+import contextlib
 import logging
+from time import monotonic
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -25,7 +27,11 @@ def is_spent(error: KafkaError) -> bool:
 
 
 def polled(client: Any, seconds: float) -> None:
-    """Serve what ``client`` has to report, for at most ``seconds``: see :func:`flushed`."""
+    """Serve what ``client`` has to report, for at most ``seconds``.
+
+    A fatal error is raised by the call that happens to serve it, once, also where there is an ``error_cb``
+    (confluent-kafka 2.16). The records under way are reported by the next call.
+    """
     try:
         client.poll(seconds)
     except KafkaException as error:
@@ -35,14 +41,17 @@ def polled(client: Any, seconds: float) -> None:
 def flushed(client: Any, seconds: float) -> None:
     """Wait until ``client`` has nothing under way any more, for at most ``seconds``.
 
-    A fatal error is raised by the call that happens to serve it, once. Each record under way is told of it as well, so
-    here it is logged.
+    See :func:`polled`; but this call goes on to the reports with the exception set, of which then none can do anything
+    (``SystemError``). Whoever writes next is told.
     """
+    deadline = monotonic() + seconds
     try:
         client.flush(seconds)
-    except KafkaException as error:
+    except (KafkaException, SystemError) as error:
         _told(error)
+        with contextlib.suppress(KafkaException, SystemError):
+            client.flush(max(0.0, deadline - monotonic()))
 
 
-def _told(error: KafkaException) -> None:
+def _told(error: Exception) -> None:
     _LOGGER.warning("A Kafka client failed, and another one takes its place: %s", error)
