@@ -261,7 +261,8 @@ def test_an_operator_resumes_commits_and_rolls_back_what_was_parked(place: Place
         assert counts["parked"] == 2, "the third waits for somebody to ask"
         with CheckEndpoint(place.bootstrap_servers, "shop", shop, topics=place.topics):
             wait_until(lambda: counts["committed"] == 2)
-    assert [request.transaction_id for request in shop.requests] == [again]
+    # twice, where the job's next check comes while the one that was kept for the new endpoint is being asked
+    assert {request.transaction_id for request in shop.requests} == {again}
     assert sorted(record.value for record in place.read(place.real_topic)) == [b"0", b"again"]
 
 
