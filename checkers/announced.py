@@ -6,13 +6,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import TopicPartition
 
-from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.outages import Outage
 from checkback.kafka.polling import poll
-from checkback.kafka.reaching import RECONNECT_MS
 from checkback.wire.protocol import Topics
+from checkers.clients import reader
 from checkers.directory import EndpointDirectory, fallen_silent
 from checkers.facts import EndpointStanding, GroupStanding
 from conf import Settings
@@ -36,7 +35,7 @@ class Announced:
         clock_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
     ) -> None:
         self._settings = settings
-        self._connect = connect or _consumer
+        self._connect = connect or reader
         self._clock_ms = clock_ms
         fixed = {group: [str(url) for url in urls] for group, urls in settings.checks.endpoints.items()}
         self._directory = EndpointDirectory(fixed, settings.checks.endpoint_ttl)
@@ -103,14 +102,3 @@ class Announced:
                 if record.key is not None:
                     age_ms = 0 if self._known else max(0, wall_ms - record.timestamp)
                     self._directory.hear(record.key, record.value, now_ms - age_ms)
-
-
-def _consumer(settings: Settings) -> Any:
-    reading = {
-        "bootstrap_servers": settings.kafka.bootstrap_servers,
-        "enable_auto_commit": False,
-        "auto_offset_reset": "earliest",
-        "allow_auto_create_topics": False,
-        "reconnect_backoff_max_ms": RECONNECT_MS,
-    }
-    return make_client(KafkaConsumer, reading, settings.kafka.python_client, SHARED, setting="kafka.bootstrap_servers")

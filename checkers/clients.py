@@ -37,34 +37,23 @@ class KafkaClients:
         kafka = settings.kafka
         topics = Topics(kafka.topic_prefix)
         options = kafka.python_client
-        reading = {
-            "bootstrap_servers": kafka.bootstrap_servers,
-            "enable_auto_commit": False,
-            "auto_offset_reset": "earliest",
-            "allow_auto_create_topics": False,
-            "reconnect_backoff_max_ms": RECONNECT_MS,
-        }
         self._opened: list[tuple[str, Callable[[float], None]]] = []
         try:
-            own = {
-                "group_id": f"{kafka.topic_prefix}checkers",
+            of_checks = {
                 "isolation_level": "read_committed",
                 "max_poll_records": _MOST_RECORDS,
                 "fetch_max_bytes": _FETCH_BYTES,
             }
             # A service that was killed holds its partitions for that long.
-            self.checks: Any = make_client(
-                KafkaConsumer, {**reading, **own, "session_timeout_ms": _SESSION_MS}, options, SHARED, setting=_ADDRESS
-            )
+            member = {"group_id": f"{kafka.topic_prefix}checkers", "session_timeout_ms": _SESSION_MS}
+            self.checks: Any = reader(settings, **of_checks, **member)
             self.checks.subscribe([topics.check])
             # First of all: until it has left the group, others wait for it to join, and nobody reads its partitions.
             self._opened.append(("leaving the group", partial(_close, self.checks)))
             # Not one of the group: it reads again what was committed with a note that it waits.
-            self.again: Any = make_client(
-                KafkaConsumer, {**reading, **own, "group_id": None}, options, SHARED, setting=_ADDRESS
-            )
+            self.again: Any = reader(settings, **of_checks)
             self._opened.append(("closing the consumer of waiting checks", partial(_close, self.again)))
-            self.registry: Any = make_client(KafkaConsumer, reading, options, SHARED, setting=_ADDRESS)
+            self.registry: Any = reader(settings)
             self._opened.append(("closing the registry's consumer", partial(_close, self.registry)))
             self.registry.assign([TopicPartition(topics.producers, 0)])
             # An answer written twice counts once, so it needs no idempotence: that would end with the first outage that
@@ -92,6 +81,18 @@ class KafkaClients:
     def _close_producer(self, seconds: float) -> None:
         with suppress(Exception):  # it flushes again, which may take longer: whatever is left is asked again
             self.answers.close(timeout=seconds)
+
+
+def reader(settings: Settings, **own: Any) -> Any:
+    """A consumer that stores no offset by itself; ``own``: further settings of it. Raises as :class:`KafkaClients`."""
+    reading = {
+        "bootstrap_servers": settings.kafka.bootstrap_servers,
+        "enable_auto_commit": False,
+        "auto_offset_reset": "earliest",
+        "allow_auto_create_topics": False,
+        "reconnect_backoff_max_ms": RECONNECT_MS,
+    }
+    return make_client(KafkaConsumer, {**reading, **own}, settings.kafka.python_client, SHARED, setting=_ADDRESS)
 
 
 def _close(consumer: Any, seconds: float) -> None:
