@@ -118,7 +118,8 @@ class ConfluentClient:
             "on_commit": _committed,
         }
         self._settings = settings
-        self._consumer = self._made()
+        self._consumer: Consumer = make_client(Consumer, settings)
+        connected(self._consumer, connection.bootstrap_servers, CONNECT_MS / 1000)
         self._joined: Callable[[], None] = lambda: None
         self._begun = set[Place]()
         self._gone: dict[Place, int | None] = {}
@@ -309,7 +310,7 @@ class ConfluentClient:
         the broker has been restarted as often as before (2.16; redpanda-data/redpanda#30671 tells of its producer).
         """
         leave_in_time(self._leave)
-        self._consumer = self._made()
+        self._consumer = make_client(Consumer, self._settings)  # it connects by itself, also when Kafka is away now
         self._begun.clear()
         self._gone.clear()
         self._read_to.clear()
@@ -322,10 +323,6 @@ class ConfluentClient:
             return
         self._closed = True
         leave_in_time(self._leave)
-
-    def _made(self) -> Consumer:
-        consumer: Consumer = make_client(Consumer, self._settings)
-        return connected(consumer, self._connection.bootstrap_servers, CONNECT_MS / 1000)
 
     def _leave(self) -> None:
         with contextlib.suppress(KafkaException, RuntimeError):

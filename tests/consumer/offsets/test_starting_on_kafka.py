@@ -4,12 +4,14 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient
 
 from checkback.consumer import StartAt, engine
 from checkback.consumer.clients import Connection, clients_of
+from checkback.consumer.clients.base import GroupClient, KafkaAwayError
 from checkback.kafka.connecting import TransportName
 from checkback.local import LocalKafka
 from checkback.operations.topics import TopicAdministration
@@ -91,6 +93,23 @@ def test_a_topic_that_is_made_again_on_a_broker_that_was_restarted_is_read(
                 soon(lambda: administration.partitions([own.real_topic]))
             write(own, *[b"%d" % number for number in range(8)])
             soon(lambda: len(set(seen.values)) == 10)
+
+
+def test_a_client_forgets_topics_also_while_kafka_is_away(tmp_path: Path) -> None:
+    with LocalKafka(tmp_path / "kafka") as kafka:
+        clients = clients_of(TransportName.CONFLUENT)
+        with closing(clients.consumer(Connection(kafka.bootstrap_servers, "points", "test"))) as client:
+            kafka.kill()
+            client.forget()
+            kafka.start()
+            soon(lambda: _answers(client))
+
+
+def _answers(client: GroupClient) -> bool:
+    try:
+        return client.partitions(["none"]) == {}
+    except KafkaAwayError:
+        return False
 
 
 def test_both_clients_spell_a_topics_id_in_one_way(place: Topics) -> None:
