@@ -178,7 +178,7 @@ class HeldBackWatch:
             _LOGGER.warning(
                 "partition %d of %s has been held back by an open transaction%s for %.0f s: nothing behind offset %d "
                 "is read before that ends. Nobody may write to this topic in a long Kafka transaction: see "
-                "docs/operations.md.",
+                "docs/stop-messages.md.",
                 *(held.place.partition, held.place.topic, writer, held.seconds, held.offset),
             )
 
