@@ -15,8 +15,8 @@ from kafka import TopicPartition
 from kafka.errors import CommitFailedError
 from kafka.structs import OffsetAndMetadata
 
+from checkback.kafka.kafka_python.polling import poll
 from checkback.kafka.outages import Outage, passes
-from checkback.kafka.polling import poll
 from checkers.behind import Reading, Route
 from checkers.groups import Check
 from checkers.rereading import CheckOrigin, Rereader, check_of, origin_of

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from kafka import TopicPartition
 
 from checkback.exceptions import ProtocolError
-from checkback.kafka.polling import poll
+from checkback.kafka.kafka_python.polling import poll
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import GROUP, HALF, ID, TOPIC
 from checkers.behind import Reading, Route

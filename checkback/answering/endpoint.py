@@ -21,7 +21,7 @@ from checkback.answering.listening import listening_socket
 from checkback.exceptions import CheckbackError, ConfigurationError
 from checkback.forking import in_child_of, refuse_in_child
 from checkback.kafka.kafka_python import make_client
-from checkback.kafka.kafka_python.transport import close_producer
+from checkback.kafka.kafka_python.repairs import close_producer
 from checkback.kafka.reaching import RECONNECT_MS
 from checkback.listener import TransactionChecker
 from checkback.wire.checks import MAX_BATCH, Announcement, announcement_key

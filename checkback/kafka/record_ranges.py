@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
 
-from checkback.kafka.polling import poll
+from checkback.kafka.kafka_python.polling import poll
 
 _POLL_MS = 200
 

@@ -8,7 +8,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from checkback.exceptions import ConfigurationError
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.kafka.polling import poll
+from checkback.kafka.kafka_python.polling import poll
 from checkback.kafka.reaching import RECONNECT_MS
 
 _POLL_MS = 200

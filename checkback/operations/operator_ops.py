@@ -10,7 +10,7 @@ from kafka.errors import KafkaError
 
 from checkback.exceptions import OperatorError
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.kafka.kafka_python.transport import close_producer
+from checkback.kafka.kafka_python.repairs import close_producer
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, op_headers
 
 _AT_ONCE = 1_000

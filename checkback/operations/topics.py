@@ -12,7 +12,7 @@ from kafka.errors import InvalidReplicationFactorError, KafkaError, TopicAlready
 
 from checkback.exceptions import CheckpointMismatchError, ConfigurationError
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.kafka.kafka_python.group_admin import GroupAdmin
+from checkback.kafka.kafka_python.repairs import GroupAdmin
 from checkback.operations.retention import Times, lengthen, refuse_short, shorter_retention
 from checkback.wire.limits import MOST_RECORD_BYTES
 from checkback.wire.protocol import Topics

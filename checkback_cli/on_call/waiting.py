@@ -6,7 +6,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 
-from checkback.kafka.polling import poll
+from checkback.kafka.kafka_python.polling import poll
 from checkback.kafka.record_ranges import Limits
 from checkback.operations.story import Story, story_of
 from checkback.operations.story_events import EventKind, event_of

@@ -7,7 +7,8 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from checkback.exceptions import ProtocolError
-from checkback.kafka.polling import poll
+from checkback.kafka.kafka_python.polling import poll
+from checkback.kafka.kafka_python.repairs import topic_id
 from checkback.operations.in_doubt import place_of, row_of
 from checkback.operations.parked import ParkedEnd, parked_record
 from checkback.wire.protocol import Topics
@@ -114,10 +115,7 @@ class IndexReader:
         partitions = self._consumer.partitions_for_topic(topic)
         if not partitions:
             return None
-        # Kafka's own id of the topic: no public method gives it. Without it one that was made again, and has as many
-        # records as before by the next look, goes unnoticed.
-        topic_id = getattr(getattr(self._consumer, "_cluster", None), "topic_id", None)
-        return (topic_id(topic) if topic_id else None, frozenset(partitions))
+        return topic_id(self._consumer, topic), frozenset(partitions)
 
 
 def _status_rows(records: Iterable[Any]) -> Iterable[Any]:

@@ -10,6 +10,7 @@ from kafka import TopicPartition
 from kafka.structs import OffsetAndTimestamp
 
 from checkback.kafka.record_ranges import Limits, RangeReader, Unread, between, stretches
+from tests.needs_no_repair import NeedsNoRepair
 
 OFFSETS = st.integers(0, 1_000)
 
@@ -46,7 +47,7 @@ class Record(NamedTuple):
     offset: int
 
 
-class Log:
+class Log(NeedsNoRepair):
     """A consumer of one partition, whose records have their offsets as time stamps and come ten at a time."""
 
     def __init__(self, *offsets: int, end: int) -> None:

@@ -43,9 +43,9 @@ from checkback.consumer.listener import Place, ReceivedMessage, UnreadableMessag
 from checkback.consumer.offsets.metadata import Stored
 from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.kafka.kafka_python.group_admin import GroupAdmin
+from checkback.kafka.kafka_python.polling import EscapedHeaders, poll
+from checkback.kafka.kafka_python.repairs import GroupAdmin, begin_anew_when_lost, free_parked
 from checkback.kafka.outages import passes
-from checkback.kafka.polling import EscapedHeaders, poll
 from checkback.kafka.reaching import RECONNECT_MS
 from checkback.wire.beside_offsets import without_end
 
@@ -114,7 +114,7 @@ class KafkaPythonClient:
         # members are told apart by their name, which is ours
         options = {name: value for name, value in connection.options.items() if name != "client_id"}
         self._consumer = make_client(KafkaConsumer, settings, options, _FIXED, whose="a consumer")
-        _begin_anew_when_lost(self._consumer)
+        begin_anew_when_lost(self._consumer)
 
     def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
@@ -123,7 +123,7 @@ class KafkaPythonClient:
 
     def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[Place, Sequence[ReceivedMessage]]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
-        self._free_parked()
+        free_parked(self._consumer)
         try:
             with explained():
                 polled = poll(self._consumer, int(seconds * 1000), min(most, self._consumer.config["max_poll_records"]))
@@ -246,17 +246,6 @@ class KafkaPythonClient:
         with contextlib.suppress(KafkaError, OSError):
             self._consumer.close(autocommit=False, timeout_ms=_ANSWER_MS)
 
-    def _free_parked(self) -> None:
-        """Let records come that were set aside when their partition was paused, and that has been resumed.
-
-        kafka-python 3.0 brings them back only where it remembers no records before them, and what it remembers may be
-        used up: the partition would stand still for ever. It has no public method that helps.
-        """
-        fetcher = getattr(self._consumer, "_fetcher", None)
-        remembered = getattr(fetcher, "_next_partition_records", None)
-        if fetcher is not None and remembered is not None and not remembered:
-            fetcher._next_partition_records = None  # noqa: SLF001  (see above)
-
     def _assigned(self, places: Collection[Place]) -> list[TopicPartition]:
         """Those of them that are ours at this moment: one may have been lost since it was looked at."""
         assignment = self._consumer.assignment()
@@ -269,25 +258,6 @@ class KafkaPythonClient:
     def _admin(self) -> Any:
         servers = {"bootstrap_servers": self._connection.bootstrap_servers}
         return make_client(GroupAdmin, servers, self._connection.options, SHARED)
-
-
-def _begin_anew_when_lost(consumer: Any) -> None:
-    """Have a join that the group answers with "nobody knows you" begin again, with all partitions lost.
-
-    kafka-python 3.0 looks for that when a join begins, and not when it is the join itself that is told so, as after the
-    process was suspended for longer than its session. It would join as somebody new who has partitions that are
-    another's by now: both would read them, and brokers take offsets from both. No public method helps.
-    """
-    coordinator: Any = getattr(consumer, "_coordinator", None)
-    reset = getattr(coordinator, "reset_generation", None)
-    if coordinator is None or reset is None:
-        return
-
-    def reset_generation(*arguments: Any, **named: Any) -> None:
-        reset(*arguments, **named)
-        coordinator.rejoining = False
-
-    coordinator.reset_generation = reset_generation
 
 
 class _Listener(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
@@ -345,7 +315,7 @@ def _places(partitions: Collection[TopicPartition]) -> list[Place]:
 
 
 def received(record: Any) -> ReceivedMessage:
-    """A record that :func:`checkback.kafka.polling.poll` has given."""
+    """A record that :func:`checkback.kafka.kafka_python.polling.poll` has given."""
     kind = UnreadableMessage if type(record.headers) is EscapedHeaders else ReceivedMessage
     return kind(
         *(record.topic, record.partition, record.offset, record.key, record.value, record.headers, record.timestamp)

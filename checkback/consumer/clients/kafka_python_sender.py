@@ -31,7 +31,7 @@ from checkback.consumer.retry import SentBack
 from checkback.kafka.bounded_calls import within
 from checkback.kafka.client_options import of_reaching
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.kafka.kafka_python.transport import close_producer
+from checkback.kafka.kafka_python.repairs import close_producer
 from checkback.kafka.reaching import RECONNECT_MS
 from checkback.wire.beside_offsets import END
 from checkback.wire.limits import MOST_RECORD_BYTES

@@ -19,7 +19,7 @@ from checkback.consumer.pull.client import ASK_SECONDS, LogRead
 from checkback.consumer.pull.status import Bounds
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.kafka.kafka_python import make_client
-from checkback.kafka.polling import poll
+from checkback.kafka.kafka_python.polling import poll
 from checkback.kafka.reaching import RECONNECT_MS
 
 _POLL_SECONDS = 0.1

@@ -11,7 +11,7 @@ from kafka.errors import TopicAuthorizationFailedError
 from checkback.consumer.listener import Place
 from checkback.consumer.offsets.metadata import Stored, decode
 from checkback.consumer.resetting.group_offsets import GroupClients, answered, stored_in
-from checkback.kafka.polling import poll
+from checkback.kafka.kafka_python.polling import poll
 from checkback.wire.protocol import ID, RESERVED_PREFIX
 
 _OF_CONSUMERS = frozenset({"consumer", ""})

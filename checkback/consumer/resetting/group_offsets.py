@@ -14,7 +14,7 @@ from checkback.consumer.listener import Place
 from checkback.consumer.resetting.reset_plan import Goal, PartitionOffsets, Target
 from checkback.exceptions import KafkaUnreachableError, OperatorError
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.kafka.kafka_python.group_admin import GroupAdmin
+from checkback.kafka.kafka_python.repairs import GroupAdmin
 from checkback.kafka.topic_reading import reading_consumer
 
 T = TypeVar("T")

@@ -8,6 +8,7 @@ from kafka.errors import KafkaConfigurationError, KafkaError
 
 from checkback.exceptions import WrongOptionError
 from checkback.kafka.client_options import no_such_option, refuse_options
+from checkback.kafka.kafka_python.repairs import refuse_unknown_version
 from checkback.kafka.reaching import CONNECT_MS, no_kafka
 
 _KINDS = (KafkaConsumer, KafkaProducer, KafkaAdminClient)
@@ -50,6 +51,7 @@ def make_client(
     Raises:
         WrongOptionError: there is no such option, its value has the wrong type, or it is ours to set.
         KafkaUnreachableError: no Kafka answers.
+        InstallationError: kafka-python is of a version that Checkback was not tried with.
     """
     given = dict(options or {})
     refuse_options(given, fixed, whose)
@@ -60,11 +62,13 @@ def make_client(
     for name, value in given.items():
         _refuse_wrong_type(name, value, kind.DEFAULT_CONFIG[name])
     try:
-        return kind(**{"bootstrap_timeout_ms": CONNECT_MS, **ours, **given})
+        client = kind(**{"bootstrap_timeout_ms": CONNECT_MS, **ours, **given})
     except (KafkaConfigurationError, ValueError, TypeError, AttributeError, AssertionError) as error:
         raise WrongOptionError(f"kafka-python cannot use these settings: {error}.") from error
     except KafkaError as error:
         raise no_kafka(str(ours["bootstrap_servers"]), error, setting) from error
+    refuse_unknown_version(client)
+    return client
 
 
 def _refuse_wrong_type(name: str, value: object, default: object) -> None:

@@ -28,6 +28,7 @@ from checkback_cli import app
 from checkback_cli.groups.consumer_groups import ConsumerRow, TopicLag, as_object, cells, lag_of, named_in, tell_unknown
 from status_page.facts import GroupFacts
 from tests.checkback_cli.facts_made import bodies, page
+from tests.needs_no_repair import NeedsNoRepair
 from tests.place import Place as Topics
 from tests.place import wait_until
 
@@ -278,7 +279,7 @@ def test_what_was_delivered_has_an_id_and_nothing_else_of_ours(names: list[str],
     assert was_delivered([(name, b"1") for name in names]) is delivered
 
 
-class Refusing:
+class Refusing(NeedsNoRepair):
     """A consumer of two topics with a message each, one of which it may not read."""
 
     def __init__(self) -> None:

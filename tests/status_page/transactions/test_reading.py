@@ -19,6 +19,7 @@ from status_page.transactions.index import Index
 from status_page.transactions.reading import IndexReader
 from status_page.transactions.schema import PARKED, STATUS
 from status_page.transactions.standing import ListStanding, ReadingProgress
+from tests.needs_no_repair import NeedsNoRepair
 from tests.place import wait_until
 
 TOPICS = Topics()
@@ -40,7 +41,7 @@ class _Cluster:
         return self.ids.get(topic)
 
 
-class FakeConsumer:
+class FakeConsumer(NeedsNoRepair):
     """As much of kafka-python's consumer as is used; ``test_following`` holds it against a real one."""
 
     def __init__(self) -> None:
