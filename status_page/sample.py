@@ -35,7 +35,7 @@ from status_page.site import Site
 from status_page.transactions.deciding import Deciding
 from status_page.transactions.index import Index
 from status_page.transactions.lookup import Transactions
-from status_page.transactions.standing import Standing
+from status_page.transactions.standing import ListStanding
 from status_page.transactions.story import Told
 from status_page.words import why_unasked
 
@@ -187,9 +187,9 @@ class SampleOps:
 class SampleTransactions(Transactions):
     """Nobody reads anything; ``stands`` is what is said of that."""
 
-    stands = Standing(complete=True)
+    stands = ListStanding(complete=True)
 
-    def standing(self) -> Standing:
+    def standing(self) -> ListStanding:
         """As if all had been read."""
         return self.stands
 

@@ -47,7 +47,7 @@ from streaming.sink import ExactlyOnceSink
 from streaming.stateful.policies import policy_of
 from streaming.stops import explained
 from streaming.tables import destinations_of, publisher_of
-from streaming.takeover import Clock, Opening
+from streaming.takeover import Clock, TakeOver
 from streaming.trial import try_folder, try_options, try_source, try_tracing, try_transaction
 
 _LOGGER = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class TransactionJob:
     ) -> None:
         self._settings = settings
         self._failpoint = failpoint
-        self._claim_name = new_checkpoint
+        self._new_checkpoint = new_checkpoint
         self._observer = observer
         self._given_spark = spark
         self._spark: SparkSession | None = None
@@ -133,7 +133,7 @@ class TransactionJob:
         ids = retrying()(topic_ids, AdminClient(sink.client()), [sink.topics.half, sink.topics.op])
         if local_query_id is not None:
             claim.judge(
-                Owner(local_query_id, half_topic_id=ids.get(sink.topics.half, "")), new_checkpoint=self._claim_name
+                Owner(local_query_id, half_topic_id=ids.get(sink.topics.half, "")), new_checkpoint=self._new_checkpoint
             )
         step("start Java and Spark")
         spark = self._spark = self._given_spark or build_session(settings)
@@ -148,8 +148,8 @@ class TransactionJob:
         )
         partitions = settings.job.state_partitions
         now = Clock(wall_ms(), settings.job.clock_tolerance)
-        opening = Opening(checkpoint, own, now, sink, claim, partitions)
-        opening.judge(new_checkpoint=self._claim_name)  # 2
+        take_over = TakeOver(checkpoint, own, now, sink, claim, partitions)
+        take_over.judge(new_checkpoint=self._new_checkpoint)  # 2
         in_kafka = partial(any_has, sink, own.query_id, partitions)
         rules = self._judged_rules(spark, checkpoint, partial(in_kafka, settled=False))
         step("try what a batch needs of Kafka and of tables")
@@ -157,7 +157,7 @@ class TransactionJob:
         try_source(spark, settings)
         try_transaction(sink, own.query_id)
         step("take over")
-        opening.take()  # 3
+        take_over.take()  # 3
         rules.take(BatchSettings.of(settings), settings.sinks.tables, in_kafka)
         self._observation.read_to(checkpoint.read_to())
         self._preconditions = BatchPreconditions(sink, claim, own, ids, clock)  # 4

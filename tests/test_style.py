@@ -1,5 +1,6 @@
 """Rules of CONTRIBUTING.md that no linter has."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -16,3 +17,19 @@ def test_each_ignored_rule_has_its_reason() -> None:
         for match in _WITHOUT_REASON.finditer(path.read_text(encoding="utf-8"))
     ]
     assert found == []
+
+
+_PRODUCT = ("checkback", "checkback_cli", "checkers", "conf", "state", "status_page", "streaming")
+_UNTIL_KAFKA_HAS_ONE_ROOM = {"RefusedError", "Limits", "Bounds"}
+"""Each stands twice beside the Kafka clients, whose rooms become one."""
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    places: dict[str, list[str]] = {}
+    for folder in _PRODUCT:
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    twice = {name: found for name, found in places.items() if len(found) > 1}
+    assert {name: found for name, found in twice.items() if name not in _UNTIL_KAFKA_HAS_ONE_ROOM} == {}

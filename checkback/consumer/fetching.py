@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 
 from checkback.consumer.clients.base import AT_ONCE, GroupClient, KafkaAwayError, OffsetsGoneError, SharedOutAnewError
-from checkback.consumer.listener import Place, ReceivedMessage
+from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.offsets.partitions import Partitions
 from checkback.consumer.offsets.poison_messages import CALM_SECONDS
 from checkback.consumer.offsets.work import Parcel, PartitionWork
@@ -28,7 +28,7 @@ _MORE_PARTITIONS_SECONDS = 30.0
 _LEAVE_SECONDS = 5.0
 _SAY_WAITING_SECONDS = 5.0
 
-Reset = tuple[Mapping[Place, int], "Future[Mapping[Place, tuple[int, int]]]"]
+Reset = tuple[Mapping[TopicPartition, int], "Future[Mapping[TopicPartition, tuple[int, int]]]"]
 
 
 class FetchLoop:
@@ -58,7 +58,7 @@ class FetchLoop:
         self._failed = failed
         self._timers = timers
         self._settings = settings
-        self._paused: dict[Place, PartitionWork] = {}
+        self._paused: dict[TopicPartition, PartitionWork] = {}
         self._message_bytes = 1
         """Of a message, about: as those were that came last. Nothing is known of the first ones."""
         self._alone: PartitionWork | None = None
@@ -75,12 +75,12 @@ class FetchLoop:
         self._made_again: SimpleQueue[str] = SimpleQueue()
         self._to_forget = False
         """Whether the client still remembers a topic that was made again."""
-        self.ends: dict[Place, int] = {}
+        self.ends: dict[TopicPartition, int] = {}
         """Ends of partitions, as they were last heard of."""
 
-    def reset(self, offsets: Mapping[Place, int]) -> "Future[Mapping[Place, tuple[int, int]]]":
+    def reset(self, offsets: Mapping[TopicPartition, int]) -> "Future[Mapping[TopicPartition, tuple[int, int]]]":
         """Set those of these partitions that are ours to other offsets; from any thread."""
-        done: Future[Mapping[Place, tuple[int, int]]] = Future()
+        done: Future[Mapping[TopicPartition, tuple[int, int]]] = Future()
         self._resets.put((offsets, done))
         if self._over:
             self._refuse_resets()
@@ -155,7 +155,7 @@ class FetchLoop:
         self._forget_topics()
         self._store(now)
 
-    def _take(self, polled: Mapping[Place, Sequence[ReceivedMessage]]) -> None:
+    def _take(self, polled: Mapping[TopicPartition, Sequence[ReceivedMessage]]) -> None:
         works = self._partitions.works
         number = size = 0
         for place, messages in polled.items():
@@ -252,7 +252,7 @@ class FetchLoop:
         self._client.forget()
         self._to_forget = False
 
-    def _read_no_more(self, places: Mapping[Place, int | None]) -> None:
+    def _read_no_more(self, places: Mapping[TopicPartition, int | None]) -> None:
         """Nothing is asked of these any more: it would be refused each time, and nothing else be read."""
         works = self._partitions.works
         gone = {works[place]: offset for place, offset in places.items() if place in works}

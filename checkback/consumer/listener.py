@@ -20,7 +20,7 @@ class ConsumeResult(StrEnum):
     """It is to be tried again. An exception says the same, and so does any other return value."""
 
 
-class Place(NamedTuple):
+class TopicPartition(NamedTuple):
     """A partition of a topic."""
 
     topic: str
@@ -29,6 +29,8 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
 
+
+Place = TopicPartition  # beside Kafka clients, whose libraries have a class of this name
 
 _PARTITIONS_END, _OFFSETS_END = 2**31, 2**63
 """Kafka's numbers have 32 and 64 bits."""

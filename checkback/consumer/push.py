@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self
 from checkback.consumer.clients.base import Clients
 from checkback.consumer.engine import Engine, Given
 from checkback.consumer.judging import Judging, asynchronous
-from checkback.consumer.listener import AsyncBatchListener, AsyncListener, BatchListener, Listener, Place
+from checkback.consumer.listener import AsyncBatchListener, AsyncListener, BatchListener, Listener, TopicPartition
 from checkback.consumer.metrics import Figures
 from checkback.consumer.offsets.partitions import Subscription
 from checkback.consumer.resetting.control_topic import ControlTopic
@@ -53,7 +53,7 @@ class _Consumer:
         self._started = self._closed = False
         self._process = os.getpid()
 
-    def reset(self, offsets: Mapping[Place, int]) -> "Future[Mapping[Place, tuple[int, int]]]":
+    def reset(self, offsets: Mapping[TopicPartition, int]) -> "Future[Mapping[TopicPartition, tuple[int, int]]]":
         """Set partitions to other offsets while it runs: what is held is dropped, the offset stored, and read on.
 
         The answer, a future, has offsets before and after (:class:`ResetPlace`), without partitions that this consumer

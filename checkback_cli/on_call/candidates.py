@@ -32,7 +32,7 @@ class Candidate(NamedTuple):
     """Whether ``cb.parked`` has it: likewise."""
 
 
-class Wanted(NamedTuple):
+class TransactionFilter(NamedTuple):
     """Which transactions an operator has named."""
 
     ids: Sequence[str] = ()
@@ -84,7 +84,7 @@ def _of_parked(message: ParkedMessage) -> Candidate:
 def chosen(
     found: Sequence[Candidate],
     action: Action,
-    wanted: Wanted,
+    wanted: TransactionFilter,
     other: Callable[[HalfPosition], Candidate | None] = lambda _: None,
 ) -> list[Candidate]:
     """Those that are named, each once; with ``every``, all that fit and that the action is for.

@@ -42,7 +42,7 @@ class Chosen(NamedTuple):
         return f"{self.half} {self.transaction_id}"
 
 
-class Decision(NamedTuple):
+class OperatorDecision(NamedTuple):
     """What somebody wants done."""
 
     action: Action
@@ -55,7 +55,7 @@ class Receipt(NamedTuple):
     """What was done."""
 
     name: str
-    decision: Decision
+    decision: OperatorDecision
     time_ms: int
 
 
@@ -95,7 +95,7 @@ class Deciding:
                 found[one.name] = one
         return list(found.values()), missing
 
-    def write(self, decision: Decision) -> Receipt:
+    def write(self, decision: OperatorDecision) -> Receipt:
         """Write an op for each, and wait until Kafka has them all.
 
         Raises:
@@ -172,7 +172,7 @@ def problems(action: str, chosen: Sequence[Chosen], who: str, why: str) -> list[
     return wrong
 
 
-def _log(decision: Decision) -> None:
+def _log(decision: OperatorDecision) -> None:
     names = ", ".join(f"{one.transaction_id} at {one.half}" for one in decision.chosen[:10])
     more = f" and {len(decision.chosen) - 10:,} more" if len(decision.chosen) > 10 else ""
     said = printable(f"{decision.action} of {names}{more} by {decision.who!r}: {decision.why!r}")

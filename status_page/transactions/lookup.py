@@ -8,7 +8,7 @@ from checkback.wire.protocol import Topics
 from conf import Settings
 from status_page.transactions.following import Follower
 from status_page.transactions.index import Index
-from status_page.transactions.standing import Progress, Standing
+from status_page.transactions.standing import ListStanding, ReadingProgress
 
 _FETCH: dict[str, Any] = {
     "allow_auto_create_topics": False,
@@ -26,7 +26,7 @@ class Transactions:
         connect = partial(reading_consumer, kafka.bootstrap_servers, options={**_FETCH, **kafka.python_client})
         self.index = Index()
         """What was read."""
-        self._progress = Progress()
+        self._progress = ReadingProgress()
         self._follower = Follower(Topics(kafka.topic_prefix), self.index, connect, self._progress)
 
     def start(self) -> None:
@@ -38,6 +38,6 @@ class Transactions:
         self._follower.stop()
         self.index.close()
 
-    def standing(self) -> Standing:
+    def standing(self) -> ListStanding:
         """How far the lists can be relied on now."""
         return self._progress.standing()

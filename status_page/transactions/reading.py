@@ -13,7 +13,7 @@ from checkback.operations.in_doubt import place_of, row_of
 from checkback.operations.parked import ParkedEnd, parked_record
 from checkback.wire.protocol import Topics
 from status_page.transactions.index import Index
-from status_page.transactions.standing import Progress
+from status_page.transactions.standing import ReadingProgress
 
 _LOOK_SECONDS = 10.0
 """From one look at where the topics end to the next."""
@@ -23,14 +23,14 @@ _ANSWER_MS = 3_000
 """A Kafka that takes longer to say where its topics end is away."""
 
 
-class Reading:
+class IndexReader:
     """``consumer`` has no group, and is this object's alone.
 
     A topic that was deleted and made again, was given partitions, or has lost records (retention, an unclean election)
     is read again from its beginning, and so is the other one.
     """
 
-    def __init__(self, topics: Topics, index: Index, consumer: Any, progress: Progress) -> None:
+    def __init__(self, topics: Topics, index: Index, consumer: Any, progress: ReadingProgress) -> None:
         self._topics = topics
         self._index = index
         self._consumer = consumer

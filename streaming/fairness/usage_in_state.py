@@ -15,7 +15,7 @@ _SCHEMA = "group string, open long, open_bytes long, delayed long, parked long, 
 _NOBODY = ""
 
 
-class Counted(NamedTuple):
+class StateCount(NamedTuple):
     """All state at a moment."""
 
     usages: Usages
@@ -24,7 +24,7 @@ class Counted(NamedTuple):
     still_open: OpenBySegment
 
 
-def usage_in_state(spark: SparkSession, checkpoint: str, batch: int) -> Counted:
+def usage_in_state(spark: SparkSession, checkpoint: str, batch: int) -> StateCount:
     """Read the whole state as it was when this batch had ended; a running query is not disturbed.
 
     Raises:
@@ -35,7 +35,7 @@ def usage_in_state(spark: SparkSession, checkpoint: str, batch: int) -> Counted:
     found = contents.mapInPandas(_counted, _SCHEMA).collect()
     groups = [{row["group"]: Usage(*(row[name] for name in _COLUMNS))} for row in found if row["group"] != _NOBODY]
     still_open = open_by_segment(row["still_open"] for row in found if row["group"] == _NOBODY)
-    return Counted(summed(groups), sum(row["state_bytes"] for row in found), still_open)
+    return StateCount(summed(groups), sum(row["state_bytes"] for row in found), still_open)
 
 
 def _counted(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:

@@ -15,7 +15,7 @@ from streaming.batch.failpoints import Failpoint
 from streaming.batch.reported import held_to_json, open_to_json, tallies_to_json
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.directory import Brokers, Known, TopicDirectory
-from streaming.checkpoint.progress import Verdict, judge_progress, progress_group
+from streaming.checkpoint.progress import ProgressVerdict, judge_progress, progress_group
 from streaming.kafka_sink.beginning import Beginning
 from streaming.kafka_sink.content import Contents
 from streaming.kafka_sink.delivery_spans import DeliverySpans
@@ -58,21 +58,21 @@ def write_partition(
         ProgressError, ConfigurationError: see ``judge_progress`` and ``KafkaTransaction.open``.
         KafkaException: what is not a record's fault: brokers away, fenced by another task.
     """
-    with ReplayableBatches(outcomes, settings.kept_bytes) as pieces:
-        if pieces.empty and not batch.every_partition_writes:  # 1
-            pieces.refuse_missing()
+    with ReplayableBatches(outcomes, settings.kept_bytes) as batches:
+        if batches.empty and not batch.every_partition_writes:  # 1
+            batches.refuse_missing()
             return PartitionReport(partition)
-        return _Task(settings, batch, partition, pieces).run()
+        return _Task(settings, batch, partition, batches).run()
 
 
 class _Task:
     """Steps 2 to 7."""
 
-    def __init__(self, settings: SinkSettings, batch: Batch, partition: int, pieces: ReplayableBatches) -> None:
+    def __init__(self, settings: SinkSettings, batch: Batch, partition: int, batches: ReplayableBatches) -> None:
         self._settings = settings
         self._batch = batch
         self._partition = partition
-        self._pieces = pieces
+        self._batches = batches
         self._consumer = _progress_consumer(settings, batch.query_id)
         self._done = TopicPartition(settings.topics.progress, partition, batch.number + 1, batch.entry_hash)
         self._beginning = Beginning(
@@ -92,37 +92,37 @@ class _Task:
             self._settings.client(),
             self._builder,
             _known_topics(self._settings),
-            self._pieces,
+            self._batches,
             self._batch.dated_ms,
         )
         self._ask = refusals.again
         timed_out = False
-        rules = refusals.known()
+        limits = refusals.known()
         for last in [False] * (_PASSES - 1) + [True]:
             try:
-                return self._pass(rules)
+                return self._pass(limits)
             except RefusedError as refused:  # 7
                 if last:
                     raise KafkaException(refused.cause) from refused
                 _directory(self._settings).doubt(refused.topics)  # made again with fewer partitions, perhaps
-                rules = refusals.found(refused, rules)
+                limits = refusals.found(refused, limits)
             except TransactionTimeoutError:
                 if timed_out or last:
                     raise
                 timed_out = True
-                self._pieces.pull()  # so that this time the transaction is open for the writing alone
+                self._batches.pull()  # so that this time the transaction is open for the writing alone
         raise AssertionError  # unreachable
 
-    def _pass(self, rules: KnownLimits) -> PartitionReport:
+    def _pass(self, limits: KnownLimits) -> PartitionReport:
         transaction, progress = self._beginning.open()  # 2, 3
         refuse_another_run(_claim_consumer(self._settings), self._settings.topics, self._batch.run)
         verdict = judge_progress(
             progress, self._batch.number, self._batch.entry_hash, self._partition, self._batch.floor
         )
-        if verdict is Verdict.SKIP:  # 4
+        if verdict is ProgressVerdict.SKIP:  # 4
             return self._skipped()
         try:
-            return self._written(transaction, rules)
+            return self._written(transaction, limits)
         except KafkaException as error:
             group = self._consumer.consumer_group_metadata()
             raise transaction.failed(error.args[0], [self._done], group) from error
@@ -135,26 +135,26 @@ class _Task:
         report = PartitionReport(self._partition, skipped=True)
         sizes, usages = Counter[str](), list[Usages]()
         still_open: OpenBySegment = {}
-        for piece in self._pieces:
+        for piece in self._batches:
             sizes.update({name: number for name, number in counts_of(piece).plain.items() if name in SIZES})
             still_open.update(open_of(piece))
             usages.append(usages_of(piece))
-        self._pieces.refuse_missing()
+        self._batches.refuse_missing()
         report.counts, report.usages = json.dumps(sizes), json.dumps(summed(usages))
         report.still_open = open_to_json(still_open)
         return report
 
-    def _written(self, transaction: KafkaTransaction, rules: KnownLimits) -> PartitionReport:
+    def _written(self, transaction: KafkaTransaction, limits: KnownLimits) -> PartitionReport:
         settings, number = self._settings, self._batch.number
         report = PartitionReport(self._partition)
         counts, told_apart = Counter[str](), Tallies()
         still_open: OpenBySegment = {}
         usages: list[Usages] = []
         settings.failpoint(Failpoint.BEFORE_TRANSACTION, number)
-        transaction.begin(rules, self._batch.dated_ms)  # 5
-        builder = self._builder(transaction.known, rules, self._ask, transaction.pace_ms)
+        transaction.begin(limits, self._batch.dated_ms)  # 5
+        builder = self._builder(transaction.known, limits, self._ask, transaction.pace_ms)
         spans = DeliverySpans(settings.topics.all()) if settings.tracing else None
-        for piece in self._pieces:
+        for piece in self._batches:
             records = builder.build(piece)
             report.written += transaction.produce(spans.watched(records) if spans else records)
             found = counts_of(piece)
@@ -163,7 +163,7 @@ class _Task:
             still_open.update(open_of(piece))
             usages.append(usages_of(piece))
             settings.failpoint(Failpoint.IN_TRANSACTION, number)
-        self._pieces.refuse_missing()
+        self._batches.refuse_missing()
         settings.failpoint(Failpoint.STATE_COMMITTED, number)
         renewal = self._beginning.renewal() if self._batch.every_partition_writes else None
         transaction.commit([self._done], self._consumer.consumer_group_metadata(), renewal)  # 6
@@ -178,9 +178,9 @@ class _Task:
         report.held = held_to_json(builder.held)
         return report
 
-    def _builder(self, known: Known, rules: KnownLimits, ask: Ask | None, pace: Pace | None = None) -> RecordBuilder:
+    def _builder(self, known: Known, limits: KnownLimits, ask: Ask | None, pace: Pace | None = None) -> RecordBuilder:
         contents = contents_of(self._settings)
-        return RecordBuilder(self._settings.topics, known, self._holding, rules, ask, pace, contents)
+        return RecordBuilder(self._settings.topics, known, self._holding, limits, ask, pace, contents)
 
 
 _known: dict[str, LearnedLimits] = {}

@@ -15,7 +15,7 @@ from checkback.wire import protocol
 from checkback.wire.checks import CheckRequest
 from checkback.wire.limits import MOST_RECORD_BYTES
 from checkback.wire.message_json import unpack
-from checkback.wire.protocol import HalfPosition, Held, Topics
+from checkback.wire.protocol import HalfPosition, HeldNote, Topics
 from checkback.wire.sent_back import dead_letter_of
 from state import (
     BUNDLE,
@@ -273,7 +273,7 @@ class RecordBuilder:
         key, _, headers = request.to_record()
         return Record(self._topics.check, RANDOM_OR_KEYED, key, row["value"], list(headers))
 
-    def _undeliverable(self, row: dict[str, Any], headers: Headers, held: Held | None, refusal: Refusal) -> Record:
+    def _undeliverable(self, row: dict[str, Any], headers: Headers, held: HeldNote | None, refusal: Refusal) -> Record:
         asked = f" partition {row['partition']}" if row["partition"] >= 0 else ""
         row = {**row, "reason": f"{protocol.UNDELIVERABLE} {row['topic']}{asked}: {refusal.reason}"}
         half, again = self._holding.half(row, headers, held, refusal)

@@ -12,7 +12,7 @@ from checkback.version import __version__
 from state import Tallies
 from status_page.facts import PartitionBacklog
 from streaming.batch.batch import SIZES, BatchReport
-from streaming.fairness.held_back import Place
+from streaming.fairness.held_back import PartitionId
 from streaming.observing.bounded import MOST, OTHER, Labels
 from streaming.observing.progress import BatchProgress
 from streaming.observing.reason_kinds import kind_of
@@ -158,7 +158,7 @@ class JobMetrics:
         self._waits = Waits()
         registry.register(self._waits)
 
-    def held_back(self, place: Place, seconds: float) -> None:
+    def held_back(self, place: PartitionId, seconds: float) -> None:
         """For how long a partition that the job reads has been held back; 0 when it is not."""
         self._held_back.labels(place.topic, str(place.partition)).set(seconds)
 

@@ -27,9 +27,9 @@ from state import (
     Allowance,
     Arrivals,
     Collector,
-    Limits,
     Policies,
     Rows,
+    RunLimits,
     Segment,
     evaluate,
     segment_from_bytes,
@@ -73,7 +73,7 @@ def with_segment_state(
     clock_tolerance_ms: int,
     batch_time: BatchTime = GroupState.getCurrentProcessingTimeMs,
     failpoint: FailpointHook = no_failpoint,
-    limits: Limits | None = None,
+    limits: RunLimits | None = None,
 ) -> DataFrame:
     """Outcomes of a decoded stream that has an ``ingest_time`` column.
 
@@ -100,7 +100,7 @@ def segment_function(
     clock_tolerance_ms: int,
     batch_time: BatchTime,
     failpoint: FailpointHook = no_failpoint,
-    limits: Limits | None = None,
+    limits: RunLimits | None = None,
 ) -> SegmentFunction:
     """The function that Spark calls for each segment that has rows, or whose timer is due."""
     spending = _Spending(limits)
@@ -148,7 +148,7 @@ def segment_function(
 class _Spending:
     """The allowance of the run of Python that is under way: see ``state.allowance`` for what depends on it."""
 
-    def __init__(self, limits: Limits | None) -> None:
+    def __init__(self, limits: RunLimits | None) -> None:
         self._limits = limits
         self._run: tuple[int, int, bool] | None = None
         self._allowance = Allowance(limits)

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from checkback import CallableListener, CheckRequest, HalfPosition, LocalTransactionState, check_app
 from checkback.wire.protocol import Action
 from checkback.wire.signature import refusal
-from checkers import AllowList, Asked, Asker, Endpoint, Verdict, open_session, tls_context
+from checkers import AllowList, Asker, Endpoint, EndpointAnswer, EndpointVerdict, open_session, tls_context
 from conf.settings import CheckSettings
 from tests.checkers.serving import http, serving, serving_app
 
@@ -40,11 +40,11 @@ REQUEST = CheckRequest(
 
 def ask_about(
     url: str, requests: Sequence[CheckRequest], keys: dict[str, bytes] | None = None, **settings: Any
-) -> Asked:
+) -> EndpointAnswer:
     """Ask as the service does, over the network."""
     checks = CheckSettings.model_validate({"ask_timeout": "5s", **settings})
 
-    async def asked() -> Asked:
+    async def asked() -> EndpointAnswer:
         allowed = AllowList(checks.allowed_hosts)
         async with open_session(checks, allowed, tls_context(checks)) as session:
             return await Asker(session, allowed, keys, lambda: 1_000).ask(Endpoint(url, 100), requests)
@@ -52,21 +52,21 @@ def ask_about(
     return asyncio.run(asked())
 
 
-def ask(url: str, **settings: Any) -> Verdict:
+def ask(url: str, **settings: Any) -> EndpointVerdict:
     [verdict] = ask_about(url, [REQUEST], **settings).verdicts
     return verdict
 
 
-def ask_app(endpoint: Callable[[Request], Awaitable[Response]]) -> Verdict:
+def ask_app(endpoint: Callable[[Request], Awaitable[Response]]) -> EndpointVerdict:
     with serving_app(Starlette(routes=[Route("/", endpoint, methods=["POST"])])) as url:
         return ask(url)
 
 
-def ask_for(body: bytes, *headers: str, status: str = "200 OK") -> Verdict:
+def ask_for(body: bytes, *headers: str, status: str = "200 OK") -> EndpointVerdict:
     """Ask an endpoint that answers with these bytes."""
     with serving(http(body, status, *headers)) as served:
         verdict = ask(served.url)
-        return Verdict(verdict.action, verdict.remark.replace(served.url, URL))
+        return EndpointVerdict(verdict.action, verdict.remark.replace(served.url, URL))
 
 
 def never(_: Any, __: Any = None) -> LocalTransactionState:
@@ -83,7 +83,7 @@ def test_our_endpoint_is_asked_with_the_whole_request(state: LocalTransactionSta
 
     with serving_app(check_app(CallableListener(never, check), "orders")) as url:
         verdict = ask(url)
-    assert verdict == Verdict(Action(state), "")
+    assert verdict == EndpointVerdict(Action(state), "")
     assert asked == [REQUEST]
 
 
@@ -93,19 +93,19 @@ def test_a_listener_that_raises_is_unknown_and_says_why() -> None:
 
     with serving_app(check_app(CallableListener(never, check), "orders")) as url:
         verdict = ask(url)
-    assert verdict == Verdict(Action.UNKNOWN, "check_local_transaction raised LookupError('no such database')")
+    assert verdict == EndpointVerdict(Action.UNKNOWN, "check_local_transaction raised LookupError('no such database')")
 
 
 def test_the_endpoint_of_another_group_has_no_verdict() -> None:
     with serving_app(check_app(CallableListener(never, never), "invoices")) as url:
         verdict = ask(url)
-    assert verdict == Verdict(Action.UNKNOWN, f"{url} answered with status 404")
+    assert verdict == EndpointVerdict(Action.UNKNOWN, f"{url} answered with status 404")
 
 
 @pytest.mark.parametrize("status", [201, 204, 400, 404, 405, 429, 500, 503])
 def test_a_verdict_under_another_status_than_200_is_none(status: int) -> None:
     verdict = ask_for(b"" if status == 204 else b'{"state": "commit"}', status=f"{status} No")
-    assert verdict == Verdict(Action.UNKNOWN, f"{URL} answered with status {status}")
+    assert verdict == EndpointVerdict(Action.UNKNOWN, f"{URL} answered with status {status}")
 
 
 @pytest.mark.parametrize(
@@ -165,11 +165,11 @@ def test_a_packed_body_is_unknown() -> None:
 )
 def test_the_remark_is_kept_up_to_512_characters(said: Any, kept: str) -> None:
     body = json.dumps({"state": "rollback", "remark": said}).encode()
-    assert ask_for(body) == Verdict(Action.ROLLBACK, kept)
+    assert ask_for(body) == EndpointVerdict(Action.ROLLBACK, kept)
 
 
 def test_a_verdict_needs_no_remark() -> None:
-    assert ask_for(b'{"state": "commit"}') == Verdict(Action.COMMIT, "")
+    assert ask_for(b'{"state": "commit"}') == EndpointVerdict(Action.COMMIT, "")
 
 
 def test_redirects_are_not_followed() -> None:
@@ -195,7 +195,7 @@ def test_the_question_is_json_in_a_post() -> None:
         assert CheckRequest.from_json(await request.json()) == REQUEST
         return JSONResponse({"state": "commit"})
 
-    assert ask_app(answer) == Verdict(Action.COMMIT, "")
+    assert ask_app(answer) == EndpointVerdict(Action.COMMIT, "")
 
 
 @pytest.fixture
@@ -226,7 +226,7 @@ def test_a_tls_handshake_that_never_ends_is_no_connection() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"https://127.0.0.1:{silent.getsockname()[1]}/"
         verdict = ask(url, ask_timeout="200ms")
-    assert verdict == Verdict(Action.UNREACHABLE, f"{url}: no connection in time")
+    assert verdict == EndpointVerdict(Action.UNREACHABLE, f"{url}: no connection in time")
 
 
 def test_a_host_that_is_not_found_is_unreachable() -> None:
@@ -238,13 +238,15 @@ def test_a_host_that_is_not_found_is_unreachable() -> None:
 def test_a_connection_closed_without_an_answer_is_unknown_and_says_so() -> None:
     with serving(b"") as served:
         verdict = ask(served.url)
-    assert verdict == Verdict(Action.UNKNOWN, f"{served.url}: closed the connection without an answer")
+    assert verdict == EndpointVerdict(Action.UNKNOWN, f"{served.url}: closed the connection without an answer")
 
 
 def test_a_host_that_is_not_allowed_is_said_without_noise(closed_port: int) -> None:
     url = f"http://localhost:{closed_port}/"
     verdict = ask(url, allowed_hosts=["10.0.0.0/8"])
-    assert verdict == Verdict(Action.UNREACHABLE, f"{url}: localhost at 127.0.0.1 is not in checks.allowed_hosts")
+    assert verdict == EndpointVerdict(
+        Action.UNREACHABLE, f"{url}: localhost at 127.0.0.1 is not in checks.allowed_hosts"
+    )
 
 
 @pytest.mark.parametrize(
@@ -328,7 +330,7 @@ def test_a_group_with_a_key_is_asked_with_a_signature() -> None:
 SEVERAL = [dataclasses.replace(REQUEST, transaction_id=f"tx-{number}") for number in range(3)]
 
 
-def ask_several(answers: Any) -> list[Verdict]:
+def ask_several(answers: Any) -> list[EndpointVerdict]:
     with serving(http(answers if isinstance(answers, bytes) else json.dumps(answers).encode())) as served:
         return ask_about(served.url, SEVERAL).verdicts
 
@@ -341,9 +343,9 @@ def test_several_checks_are_asked_in_one_post() -> None:
     said = json.loads(body)
     assert said["version"] == 1
     assert [CheckRequest.from_json(check) for check in said["checks"]] == SEVERAL
-    assert verdicts[0] == Verdict(Action.COMMIT, "")
+    assert verdicts[0] == EndpointVerdict(Action.COMMIT, "")
     assert (verdicts[1].action, "left this one of 3 checks unanswered" in verdicts[1].remark) == (Action.UNKNOWN, True)
-    assert verdicts[2] == Verdict(Action.ROLLBACK, "no")
+    assert verdicts[2] == EndpointVerdict(Action.ROLLBACK, "no")
 
 
 @pytest.mark.parametrize("answers", [b"", b"{}", b'{"state": "commit"}', b'{"answers": 1}', b'{"answers": [1]}'])
@@ -393,7 +395,7 @@ def test_a_check_too_large_for_our_endpoint_is_asked_without_its_message(megabyt
 
     with serving_app(check_app(CallableListener(never, check), "orders")) as url:
         [verdict] = ask_about(url, [large(megabytes)]).verdicts
-    assert verdict == Verdict(Action.COMMIT, "")
+    assert verdict == EndpointVerdict(Action.COMMIT, "")
     [said] = asked
     assert (said.transaction_id, said.left_out > 0, said.value is None, said.half) == ("tx-17", cut, cut, REQUEST.half)
 
@@ -403,15 +405,15 @@ def test_an_endpoint_that_takes_less_is_asked_without_the_message() -> None:
         return LocalTransactionState.COMMIT if request.left_out else LocalTransactionState.ROLLBACK
 
     with serving_app(check_app(CallableListener(never, check), "orders", max_body_bytes=1_000)) as url:
-        assert ask_about(url, [large(1)]).verdicts == [Verdict(Action.COMMIT, "")]
-        assert ask_about(url, SEVERAL * 10) == Asked([], alone=True)
+        assert ask_about(url, [large(1)]).verdicts == [EndpointVerdict(Action.COMMIT, "")]
+        assert ask_about(url, SEVERAL * 10) == EndpointAnswer([], alone=True)
 
 
 def test_out_of_files_is_nobodys_fault_but_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_more(*_: Any, **__: Any) -> socket.socket:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    async def asked_twice(url: str) -> tuple[Asked, Asked]:
+    async def asked_twice(url: str) -> tuple[EndpointAnswer, EndpointAnswer]:
         checks = CheckSettings()
         async with open_session(checks, AllowList([]), tls_context(checks)) as session:
             asker = Asker(session, AllowList([]))
@@ -424,7 +426,7 @@ def test_out_of_files_is_nobodys_fault_but_ours(monkeypatch: pytest.MonkeyPatch)
         first, second = asyncio.run(asked_twice(served.url))
     assert "Too many open files" in first.lacking
     assert (first.verdicts, first.failure) == ([], "")
-    assert second.verdicts == [Verdict(Action.COMMIT, "")]
+    assert second.verdicts == [EndpointVerdict(Action.COMMIT, "")]
 
 
 def test_no_more_connections_are_kept_than_may_be_idle() -> None:

@@ -10,7 +10,18 @@ import pytest
 from checkback import CheckRequest, HalfPosition
 from checkback.wire.checks import Announcement
 from checkback.wire.protocol import Action
-from checkers import Asked, Asker, Check, Endpoint, EndpointDirectory, Ends, Groups, GroupShares, Shares, Verdict
+from checkers import (
+    Asker,
+    Check,
+    CheckEnds,
+    Endpoint,
+    EndpointAnswer,
+    EndpointDirectory,
+    EndpointVerdict,
+    Groups,
+    GroupShares,
+    Shares,
+)
 from checkers import groups as groups_module
 
 ONE, TWO = "http://one/", "http://two/"
@@ -21,16 +32,16 @@ def check(name: str, group: str = "orders", topic: str = "paid", value: bytes = 
     return Check(CheckRequest(name, group, topic, None, value, [], HalfPosition(0, 0), 1, 15, 0))
 
 
-def refused(requests: Sequence[CheckRequest]) -> Asked:
-    return Asked([Verdict(UNREACHABLE, "refused")] * len(requests), "refused")
+def refused(requests: Sequence[CheckRequest]) -> EndpointAnswer:
+    return EndpointAnswer([EndpointVerdict(UNREACHABLE, "refused")] * len(requests), "refused")
 
 
-def late(requests: Sequence[CheckRequest]) -> Asked:
-    return Asked([Verdict(UNKNOWN, "late")] * len(requests), "late")
+def late(requests: Sequence[CheckRequest]) -> EndpointAnswer:
+    return EndpointAnswer([EndpointVerdict(UNKNOWN, "late")] * len(requests), "late")
 
 
-def committed(requests: Sequence[CheckRequest]) -> Asked:
-    return Asked([Verdict(COMMIT, "")] * len(requests))
+def committed(requests: Sequence[CheckRequest]) -> EndpointAnswer:
+    return EndpointAnswer([EndpointVerdict(COMMIT, "")] * len(requests))
 
 
 class Scene(Asker):
@@ -39,16 +50,16 @@ class Scene(Asker):
     def __init__(self, *, concurrency: int = 2, queue: int = 1_000, shares: GroupShares | None = None) -> None:
         self.now_ms = 0
         self.directory = EndpointDirectory({}, ttl_ms=10**9)
-        self.behaves: dict[str, Callable[[Sequence[CheckRequest]], Asked]] = {}
+        self.behaves: dict[str, Callable[[Sequence[CheckRequest]], EndpointAnswer]] = {}
         self.posts: list[tuple[str, list[str]]] = []
         self.held: dict[str, asyncio.Event] = {}
-        self.verdicts: dict[str, Verdict] = {}
+        self.verdicts: dict[str, EndpointVerdict] = {}
         self.postponed: dict[str, str] = {}
         self.kept: list[str] = []
         self.groups = Groups(
             self.directory,
             self,
-            Ends(self._answered, self._postponed, self._kept),
+            CheckEnds(self._answered, self._postponed, self._kept),
             lambda: self.now_ms,
             concurrency=concurrency,
             queue=queue,
@@ -58,17 +69,17 @@ class Scene(Asker):
     def announce(self, url: str, group: str = "orders", **more: Any) -> None:
         self.directory.hear(*Announcement(group, url, url, 0, **more).to_record(), 0)
 
-    async def ask(self, endpoint: Endpoint, requests: Sequence[CheckRequest]) -> Asked:
+    async def ask(self, endpoint: Endpoint, requests: Sequence[CheckRequest]) -> EndpointAnswer:
         self.posts.append((endpoint.url, [one.transaction_id for one in requests]))
         if endpoint.url in self.held:
             await self.held[endpoint.url].wait()
         return self.behaves.get(endpoint.url, committed)(requests)
 
-    def _answered(self, one: Check, verdict: Verdict) -> None:
+    def _answered(self, one: Check, verdict: EndpointVerdict) -> None:
         assert one.request.transaction_id not in self.verdicts, "answered twice"
         self.verdicts[one.request.transaction_id] = verdict
 
-    def _kept(self, one: Check, verdict: Verdict) -> None:
+    def _kept(self, one: Check, verdict: EndpointVerdict) -> None:
         self._answered(one, verdict)
         self.kept.append(one.request.transaction_id)
 
@@ -198,9 +209,9 @@ def test_none_left_is_unreachable_and_says_what_the_last_did() -> None:
         scene.behaves = {ONE: refused, TWO: refused}
         await scene.put("a")
         assert scene.posts == [(TWO, ["a"]), (ONE, ["a"])]
-        assert scene.verdicts == {"a": Verdict(UNREACHABLE, "refused")}
+        assert scene.verdicts == {"a": EndpointVerdict(UNREACHABLE, "refused")}
         await scene.put("b", group="bills")
-        assert scene.verdicts["b"] == Verdict(UNREACHABLE, "no live endpoint of group bills is known")
+        assert scene.verdicts["b"] == EndpointVerdict(UNREACHABLE, "no live endpoint of group bills is known")
 
     played(play)
 
@@ -280,7 +291,7 @@ def test_thousands_that_end_at_once_give_way_to_others() -> None:
 
 
 def test_an_asker_that_raises_is_unknown() -> None:
-    def broken(_: Sequence[CheckRequest]) -> Asked:
+    def broken(_: Sequence[CheckRequest]) -> EndpointAnswer:
         raise ZeroDivisionError
 
     async def play() -> None:
@@ -372,10 +383,10 @@ def test_what_we_have_run_out_of_is_no_fault_of_the_endpoint(monkeypatch: pytest
         scene.announce(ONE, batch=2)
         lacking = 20
 
-        def out_of_files(requests: Sequence[CheckRequest]) -> Asked:
+        def out_of_files(requests: Sequence[CheckRequest]) -> EndpointAnswer:
             nonlocal lacking
             lacking -= 1
-            return committed(requests) if lacking < 0 else Asked([], lacking="too many open files")
+            return committed(requests) if lacking < 0 else EndpointAnswer([], lacking="too many open files")
 
         scene.behaves[ONE] = out_of_files
         await scene.put("a", "b", "c")
@@ -398,7 +409,7 @@ def test_a_probe_that_was_not_sent_is_no_probe(monkeypatch: pytest.MonkeyPatch) 
         for number in range(5):
             await scene.put(f"refused-{number}")
         scene.now_ms = 10_000
-        answers = [Asked([], lacking="too many open files"), Asked([Verdict(COMMIT, "")])]
+        answers = [EndpointAnswer([], lacking="too many open files"), EndpointAnswer([EndpointVerdict(COMMIT, "")])]
         scene.behaves[ONE] = lambda _: answers.pop(0)
         await scene.put("a")
         while "a" not in scene.verdicts:
@@ -412,7 +423,9 @@ def test_checks_that_are_too_large_together_are_asked_alone() -> None:
     async def play() -> None:
         scene = Scene(concurrency=1)
         scene.announce(ONE, batch=9)
-        scene.behaves[ONE] = lambda requests: Asked([], alone=True) if len(requests) > 1 else committed(requests)
+        scene.behaves[ONE] = lambda requests: (
+            EndpointAnswer([], alone=True) if len(requests) > 1 else committed(requests)
+        )
         await scene.put("a", "b", "c")
         assert [names for _, names in scene.posts] == [["a", "b", "c"], ["a"], ["b"], ["c"]]
         assert set(scene.actions().values()) == {COMMIT}

@@ -16,13 +16,13 @@ from checkback.consumer import (
     AsyncPushConsumer,
     ConsumeResult,
     ConsumerSettings,
-    Counts,
     Listener,
+    MessageCounts,
     Order,
-    Place,
     PushConsumer,
     ReceivedMessage,
     StartAt,
+    TopicPartition,
     WhenOffsetIsGone,
     engine,
     fetching,
@@ -34,7 +34,7 @@ from checkback.wire.sent_back import REASON
 from tests.consumer.kafka_fake import FakeClient, FakeKafka
 from tests.consumer.waiting import Recording, soon
 
-ORDERS = Place("orders", 0)
+ORDERS = TopicPartition("orders", 0)
 LATER, SUCCESS = ConsumeResult.LATER, ConsumeResult.SUCCESS
 QUICK = ConsumerSettings(
     concurrency=4, start_at=StartAt.FIRST, store_interval=0.05, retry_here=0.05, suspend=0.05, finish_wait=2.0
@@ -69,7 +69,7 @@ def test_all_are_done_and_stored() -> None:
     with consumer(kafka, seen) as points:
         soon(lambda: kafka.stored_offsets.get(ORDERS, Stored(0)).offset == 250)
         soon(lambda: points.figures().lag == 0)
-        assert points.figures().all == Counts(done=250)
+        assert points.figures().all == MessageCounts(done=250)
     assert sorted(seen.values) == numbered(250)
     assert kafka.stored_offsets[ORDERS] == Stored(250)
 
@@ -145,7 +145,7 @@ def test_a_partition_that_is_added_later_begins_at_its_first_message() -> None:
     with consumer(kafka, seen, changed(start_at=StartAt.LAST)):
         soon(lambda: ORDERS in kafka.stored_offsets)
         kafka.write("orders", b"new", partition=1)
-        kafka.rebalances.put(lambda group: group.assigned([Place("orders", 1)]))
+        kafka.rebalances.put(lambda group: group.assigned([TopicPartition("orders", 1)]))
         soon(lambda: seen.values == [b"new"])
 
 
@@ -170,7 +170,7 @@ def test_what_others_store_who_begin_the_group_together_with_this_one_is_no_sign
 
     def assigned_late(group: Rebalances) -> None:
         kafka.stored_offsets[ORDERS] = Stored(1)
-        group.assigned([Place("orders", 1)])
+        group.assigned([TopicPartition("orders", 1)])
 
     class Apart(FakeClient):
         def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
@@ -180,9 +180,9 @@ def test_what_others_store_who_begin_the_group_together_with_this_one_is_no_sign
     kafka.rebalances.put(assigned_late)
     seen = Recording()
     with consumer(kafka, seen, changed(start_at=StartAt.LAST)):
-        soon(lambda: Place("orders", 1) in kafka.stored_offsets)
+        soon(lambda: TopicPartition("orders", 1) in kafka.stored_offsets)
         kafka.write("orders", b"new", partition=1)
-        soon(lambda: kafka.stored_offsets[Place("orders", 1)].offset == 2)
+        soon(lambda: kafka.stored_offsets[TopicPartition("orders", 1)].offset == 2)
     assert seen.values == [b"new"]
 
 
@@ -192,7 +192,7 @@ def test_a_kafka_that_does_not_say_at_once_what_is_stored_is_asked_again() -> No
     answers = iter([KafkaAwayError("it makes the topic of the offsets"), None])
 
     class Slow(FakeClient):
-        def stored(self, places: Collection[Place]) -> dict[Place, Stored]:
+        def stored(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
             if error := next(answers, None):
                 raise error
             return super().stored(places)
@@ -250,20 +250,20 @@ def test_stored_on_revocation_and_a_lost_partition_stores_nothing() -> None:
     kafka.write("orders", *numbered(3))
     kafka.write("orders", *numbered(3), partition=1)
     seen = Recording()
-    revoked: list[Mapping[Place, Stored]] = []
+    revoked: list[Mapping[TopicPartition, Stored]] = []
 
     def revoke_one_and_lose_the_other(group: Rebalances) -> None:
         revoked.append(group.leaving([ORDERS]))
         group.left([ORDERS])
         kafka.stores.clear()
-        group.lost([Place("orders", 1)])
+        group.lost([TopicPartition("orders", 1)])
 
     with consumer(kafka, seen, changed(store_interval=1_000.0)) as points:
         soon(lambda: len(seen.values) == 6)
         kafka.rebalances.put(revoke_one_and_lose_the_other)
-        soon(lambda: [one.place for one in points.figures().partitions] == [Place("cb.retry.points", 0)])
+        soon(lambda: [one.place for one in points.figures().partitions] == [TopicPartition("cb.retry.points", 0)])
     assert revoked == [{ORDERS: Stored(3)}]
-    assert not any(Place("orders", 1) in stores for stores in kafka.stores)
+    assert not any(TopicPartition("orders", 1) in stores for stores in kafka.stores)
 
 
 @pytest.mark.parametrize("somebody_else", [False, True])
@@ -322,7 +322,7 @@ def test_a_consumer_that_is_to_stop_there_says_why() -> None:
 @pytest.mark.parametrize("setting", [WhenOffsetIsGone.LATEST, WhenOffsetIsGone.STOP])
 def test_a_retry_topic_that_was_made_again_is_read_from_its_first_message(setting: WhenOffsetIsGone) -> None:
     """Whatever the setting says of the topics that the group wants: what lies there was sent back by itself."""
-    retry = Place("cb.retry.points", 0)
+    retry = TopicPartition("cb.retry.points", 0)
     kafka = FakeKafka(stored_offsets={retry: Stored(20)})
     kafka.write(retry.topic, *numbered(3))
     with consumer(kafka, seen := Recording(), changed(when_offset_is_gone=setting)):
@@ -340,7 +340,7 @@ def test_later_is_sent_back_with_what_travels_with_it() -> None:
 
     with consumer(kafka, Recording(says)) as points:
         soon(lambda: len(kafka.written) == 2)
-        soon(lambda: points.figures().all == Counts(done=1, retried=2))
+        soon(lambda: points.figures().all == MessageCounts(done=1, retried=2))
     for record in kafka.written:
         headers = dict(record.headers)
         assert (record.topic, record.key) == ("cb.later", b"k")
@@ -392,7 +392,7 @@ def test_a_start_that_is_cancelled_leaves_no_member(cancellations: int) -> None:
         return points
 
     points = asyncio.run(main())
-    assert points.figures().all == Counts()
+    assert points.figures().all == MessageCounts()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("checkback-fetch")]
 
 
@@ -424,7 +424,7 @@ def test_whatever_a_listener_raises_is_later_and_its_thread_works_on(raised: Bas
         return SUCCESS
 
     with consumer(kafka, Recording(says), changed(concurrency=1, max_reconsume_times=0)) as points:
-        soon(lambda: points.figures().all == Counts(done=1, dead=1))
+        soon(lambda: points.figures().all == MessageCounts(done=1, dead=1))
     said = dict(kafka.written[0].headers)[REASON] or b""
     assert said.startswith(f"tried 1 times in vain; at last {type(raised).__name__}: ".encode())
 
@@ -453,7 +453,7 @@ def test_what_an_asynchronous_listener_waited_for_may_be_cancelled() -> None:
         )
         async with points:
             deadline = asyncio.get_running_loop().time() + 60
-            while points.figures().all != Counts(done=2, retried=1):
+            while points.figures().all != MessageCounts(done=2, retried=1):
                 assert asyncio.get_running_loop().time() < deadline
                 await asyncio.sleep(0.02)
 
@@ -532,7 +532,7 @@ def test_a_transaction_whose_end_is_not_known_is_looked_up() -> None:
     kafka.write("orders", b"bad", b"good")
     seen = Recording(lambda message, _: LATER if message.value == b"bad" else SUCCESS)
     with consumer(kafka, seen) as points:
-        soon(lambda: points.figures().all == Counts(done=1, retried=1))
+        soon(lambda: points.figures().all == MessageCounts(done=1, retried=1))
     assert seen.counts == {b"bad": 1, b"good": 1}
     assert len(kafka.written) == 1
     assert kafka.stored_offsets[ORDERS] == Stored(2)
@@ -542,7 +542,7 @@ def test_what_cannot_be_tried_later_is_a_dead_letter() -> None:
     kafka = FakeKafka(failures=[RefusedError(0, "too large")])
     kafka.write("orders", b"bad")
     with consumer(kafka, Recording(lambda *_: LATER)) as points:
-        soon(lambda: points.figures().all == Counts(dead=1))
+        soon(lambda: points.figures().all == MessageCounts(dead=1))
     (record,) = kafka.written
     assert record.topic == "cb.dlq.points"
     assert "cb.later does not take it (too large)" in str(dict(record.headers)[REASON])
@@ -552,7 +552,7 @@ def test_what_even_the_dead_letters_do_not_take_waits_here(caplog: pytest.LogCap
     kafka = FakeKafka(failures=[RefusedError(0, "not even that")])
     kafka.write("orders", b"bad")
     with consumer(kafka, Recording(lambda *_: LATER), changed(max_reconsume_times=0)) as points:
-        soon(lambda: points.figures().all == Counts(dead=1))
+        soon(lambda: points.figures().all == MessageCounts(dead=1))
     assert "cb.dlq.points does not take a dead letter (not even that)" in caplog.text
     assert len(kafka.written) == 1
 
@@ -570,7 +570,7 @@ def test_levels_come_in_their_order_sixteen_times_and_then_it_is_dead() -> None:
             headers = [pair for pair in record.headers if not pair[0].startswith("cb-")]
             wait_ms = int(dict(record.headers)["cb-deliver-at"] or 0) - time.time() * 1000
             waits.append(round(wait_ms / 100_000))
-            log = kafka.logs.setdefault(Place("cb.retry.points", 0), [])
+            log = kafka.logs.setdefault(TopicPartition("cb.retry.points", 0), [])
             log.append(ReceivedMessage("cb.retry.points", 0, len(log), record.key, record.value, headers))
         soon(lambda: points.figures().all.dead == 1)
     assert waits == list(range(3, 19))
@@ -603,11 +603,11 @@ def test_one_poisoned_message_does_not_stop_a_partition() -> None:
 
 def test_before_a_message_is_begun_alone_it_is_stored_that_the_one_before_is_done() -> None:
     """Of another partition, too: else a death at the second one would count as one of the first as well."""
-    places = [Place("orders", 0), Place("orders", 1)]
+    places = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
     kafka = FakeKafka(stored_offsets={place: Stored(0, "cb1;0;1;2;0;;") for place in places})
     for place in places:
         kafka.write("orders", b"one", partition=place.partition)
-    begun: list[dict[Place, tuple[int, int]]] = []
+    begun: list[dict[TopicPartition, tuple[int, int]]] = []
 
     def says(_: ReceivedMessage, __: int) -> ConsumeResult:
         found = kafka.stored_offsets
@@ -622,7 +622,7 @@ def test_before_a_message_is_begun_alone_it_is_stored_that_the_one_before_is_don
 
 def test_nobody_waits_for_a_partition_that_is_well_again() -> None:
     """Its first message was begun alone, and has not killed; now its hands are full."""
-    well, ill = Place("orders", 0), Place("orders", 1)
+    well, ill = TopicPartition("orders", 0), TopicPartition("orders", 1)
     kafka = FakeKafka(stored_offsets={well: Stored(0, "cb1;0;1;2;1;;"), ill: Stored(0, "cb1;0;1;2;0;;")})
     kafka.write("orders", *numbered(2), partition=well.partition)
     kafka.write("orders", *numbered(10), partition=ill.partition)
@@ -641,7 +641,7 @@ def test_nobody_waits_for_a_partition_that_is_well_again() -> None:
 
 def test_nobody_waits_for_a_message_that_was_begun_alone_and_rests() -> None:
     """It has failed, and with an order it is tried again here; it has not killed, and does not count as if it had."""
-    resting, other = Place("orders", 0), Place("orders", 1)
+    resting, other = TopicPartition("orders", 0), TopicPartition("orders", 1)
     kafka = FakeKafka(stored_offsets={place: Stored(0, "cb1;0;1;2;0;;") for place in (resting, other)})
     for place in (resting, other):
         kafka.write("orders", *numbered(10), partition=place.partition)
@@ -763,7 +763,7 @@ def test_tags_choose_and_what_is_not_wanted_moves_the_window() -> None:
     wanted = {"orders": "paid||refunded"}
     with PushConsumer("fake", "points", seen, wanted, settings=QUICK, transport=kafka) as points:
         soon(lambda: kafka.stored_offsets.get(ORDERS, Stored(0)).offset == 3)
-        assert points.figures().topics["orders"] == Counts(done=2, filtered=1)
+        assert points.figures().topics["orders"] == MessageCounts(done=2, filtered=1)
     assert sorted(seen.values) == [b"paid", b"refunded"]
 
 
@@ -799,7 +799,7 @@ def test_a_batch_is_done_or_later_as_a_whole() -> None:
 
     settings = changed(batch=3, concurrency=1)
     with PushConsumer("fake", "points", listener, "orders", settings=settings, transport=kafka) as points:
-        soon(lambda: points.figures().all == Counts(done=4, retried=3))
+        soon(lambda: points.figures().all == MessageCounts(done=4, retried=3))
     assert batches == [numbered(7)[:3], numbered(7)[3:6], numbered(7)[6:]]
     assert [record.value for record in kafka.written] == numbered(7)[3:6]
 
@@ -815,7 +815,7 @@ def test_a_listener_that_hangs_is_given_up_and_nothing_else_waits() -> None:
         return SUCCESS
 
     with consumer(kafka, Recording(says), changed(concurrency=1, listener_timeout=0.2)) as points:
-        soon(lambda: points.figures().all == Counts(done=20, retried=1))
+        soon(lambda: points.figures().all == MessageCounts(done=20, retried=1))
         assert [record.value for record in kafka.written] == [b"hangs"]
         released.set()
     assert kafka.stored_offsets[ORDERS] == Stored(21)
@@ -845,7 +845,7 @@ def test_a_listener_may_be_a_coroutine() -> None:
         settings = changed(concurrency=5)
         async with AsyncPushConsumer("fake", "points", listener, "orders", settings=settings, transport=kafka) as it:
             await asyncio.wait_for(all_seen.wait(), 20)
-            await asyncio.to_thread(soon, lambda: it.figures().all == Counts(done=49, retried=1))
+            await asyncio.to_thread(soon, lambda: it.figures().all == MessageCounts(done=49, retried=1))
             assert not await it.wait(0)
 
     asyncio.run(run())
@@ -878,7 +878,7 @@ def test_offsets_may_be_set_while_it_runs() -> None:
     seen = Recording()
     with consumer(kafka, seen) as points:
         soon(lambda: len(seen.values) == 10)
-        answer = points.reset({ORDERS: 4, Place("others", 0): 1}).result(20)
+        answer = points.reset({ORDERS: 4, TopicPartition("others", 0): 1}).result(20)
         assert {place: tuple(one) for place, one in answer.items()} == {ORDERS: (10, 4)}
         soon(lambda: len(seen.values) == 16)
         assert points.figures().all.done == 16

@@ -13,19 +13,20 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka import TopicPartition as KafkaPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from typer.testing import CliRunner
 
 from checkback.consumer import (
     ConsumeResult,
     ConsumerSettings,
-    Counts,
+    MessageCounts,
     Mode,
-    Place,
     PushConsumer,
     ReceivedMessage,
     StartAt,
+    TopicPartition,
 )
 from checkback.consumer.clients import Connection, KafkaAwayError, clients_of
 from checkback.consumer.offsets.metadata import Stored, decode
@@ -102,11 +103,11 @@ def test_who_is_killed_repeats_only_what_was_unfinished(place: Topics, transport
         said = killed.communicate()[0].split(b"\n")
     assert sorted(line for line in said if line.startswith(b"done")) == [b"done " + value for value in values]
     stored = stored_by(place)
-    assert stored[Place(place.real_topic, 0)].offset == 0
+    assert stored[TopicPartition(place.real_topic, 0)].offset == 0
     seen = Recording()
     with member(place, seen, transport, name="one"):
         soon(lambda: seen.values)
-        soon(lambda: stored_by(place)[Place(place.real_topic, 0)].offset == 11)
+        soon(lambda: stored_by(place)[TopicPartition(place.real_topic, 0)].offset == 11)
     assert seen.values == [b"hang"]
 
 
@@ -155,7 +156,7 @@ def test_what_is_tried_in_vain_is_a_dead_letter_and_its_offset_is_stored_with_it
     headers = dict(dead.headers)
     assert (dead.value, headers["checkback-origin"]) == (b"bad", f"{place.real_topic}:0:0".encode())
     assert headers["checkback-first-id"] == b"bad"
-    assert without_topic(stored_by(place)[Place(place.real_topic, 0)]) == Stored(1)
+    assert without_topic(stored_by(place)[TopicPartition(place.real_topic, 0)]) == Stored(1)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +198,7 @@ def test_headers_without_a_value_and_foreign_retries_end_no_consumer(place: Topi
         other.produce(own.retry, b"bad", headers=[(n, c) for n, c in later.headers if not n.startswith("cb-")])
         other.produce(own.retry, b"foreign", headers=foreign)
         assert other.flush(30) == 0
-        soon(lambda: points.figures().all == Counts(retried=2, dead=1))
+        soon(lambda: points.figures().all == MessageCounts(retried=2, dead=1))
     again = [message.headers for message in seen.messages if message.value == b"bad"]
     assert [list(headers) for headers in again] == [[("a", None), ("b", b"")]] * 2
 
@@ -215,7 +216,7 @@ def test_a_topic_of_dead_letters_that_was_deleted_is_made_again(place: Topics, t
         write(place, b"second")
         soon(lambda: points.figures().all.dead == 2)
     assert [record.value for record in place.read(dead)] == [b"second"]
-    assert stored_by(place)[Place(place.real_topic, 0)].offset == 2
+    assert stored_by(place)[TopicPartition(place.real_topic, 0)].offset == 2
 
 
 @pytest.mark.parametrize("transport", BOTH)
@@ -233,7 +234,7 @@ def test_what_is_too_large_for_a_later_try_is_dead_and_takes_no_other_with_it(pl
         return LATER
 
     with member(place, Recording(says), transport, concurrency=10) as points:
-        soon(lambda: points.figures().all == Counts(retried=9, dead=1))
+        soon(lambda: points.figures().all == MessageCounts(retried=9, dead=1))
     assert sorted(record.value for record in place.read(place.topics.later)) == small
     (dead,) = place.read(place.topics.dead(group_of(place.topics)))
     assert dead.value == bytes(5_000)
@@ -248,12 +249,12 @@ def test_an_offset_that_retention_has_taken_goes_on_at_the_first_there_is(
         soon(lambda: len(points.figures().partitions) == 5)
     write(place, *numbered(0, 40))
     admin = KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)
-    admin.delete_records({TopicPartition(place.real_topic, 1): 4})
+    admin.delete_records({KafkaPartition(place.real_topic, 1): 4})
     admin.close()
     seen = Recording()
     with member(place, seen, transport):
         soon(lambda: len(seen.values) == 36)
-        soon(lambda: stored_by(place)[Place(place.real_topic, 1)].offset == 10)
+        soon(lambda: stored_by(place)[TopicPartition(place.real_topic, 1)].offset == 10)
     assert "offset 0 is gone: retention has deleted 4 offsets unread" in caplog.text
 
 
@@ -315,13 +316,17 @@ def test_where_all_is_read_there_is_no_lag_although_a_transaction_has_ended_ther
         producer.send(place.real_topic, b"one", partition=0).get(30)
         end()
     producer.close()
-    assert ends_of(place)[Place(place.real_topic, 0)] == 4
+    assert ends_of(place)[TopicPartition(place.real_topic, 0)] == 4
     seen = Recording()
     with member(place, seen, transport) as points:
-        soon(lambda: without_topic(stored_by(place).get(Place(place.real_topic, 0))) == Stored(4, "cb1;4;1;0;0;;"))
+        soon(
+            lambda: (
+                without_topic(stored_by(place).get(TopicPartition(place.real_topic, 0))) == Stored(4, "cb1;4;1;0;0;;")
+            )
+        )
         soon(lambda: {one.lag for one in points.figures().partitions} == {0})
     assert seen.values == [b"one"]
-    assert without_topic(stored_by(place)[Place(place.real_topic, 0)]) == Stored(4)
+    assert without_topic(stored_by(place)[TopicPartition(place.real_topic, 0)]) == Stored(4)
 
 
 @pytest.mark.parametrize("writer", BOTH)
@@ -332,7 +337,7 @@ def test_what_one_client_stores_beside_an_offset_the_other_one_reads(place: Topi
     client = clients_of(writer).consumer(connection)
     try:
         for length in range(1, 60):
-            offsets = {Place(place.real_topic, number): Stored(length, "x" * length) for number in range(4)}
+            offsets = {TopicPartition(place.real_topic, number): Stored(length, "x" * length) for number in range(4)}
             client.store(offsets)
             assert clients_of(reader).stored(connection, offsets) == offsets
     finally:
@@ -393,17 +398,17 @@ class Told:
     def __init__(self) -> None:
         self.said: list[tuple[str, set[int]]] = []
 
-    def assigned(self, places: Collection[Place]) -> None:
+    def assigned(self, places: Collection[TopicPartition]) -> None:
         self.said.append(("assigned", {one.partition for one in places}))
 
-    def leaving(self, places: Collection[Place]) -> dict[Place, Stored]:
+    def leaving(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         self.said.append(("leaving", {one.partition for one in places}))
         return {}
 
-    def left(self, places: Collection[Place]) -> None:
+    def left(self, places: Collection[TopicPartition]) -> None:
         self.said.append(("left", {one.partition for one in places}))
 
-    def lost(self, places: Collection[Place]) -> None:
+    def lost(self, places: Collection[TopicPartition]) -> None:
         self.said.append(("lost", {one.partition for one in places}))
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from state import Event, Limits, Policy, Usage
+from state import Event, Policy, RunLimits, Usage
 from tests.state.records import Broken, Check, Ended, Half, Message, Op, Parked, Rejected, Said, Status
 
 FOREIGN = "its cb-id or cb-group is not that of the half message it points at"
@@ -115,9 +115,9 @@ class Spent:
 class Reference:
     """One segment."""
 
-    def __init__(self, policy: Policy, limits: Limits | None = None) -> None:
+    def __init__(self, policy: Policy, limits: RunLimits | None = None) -> None:
         self.policy = policy
-        self.limits = limits or Limits()
+        self.limits = limits or RunLimits()
         self.transactions: dict[int, Transaction] = {}
         self.waiting: list[Waiting] = []
         self.touched_ms = 0

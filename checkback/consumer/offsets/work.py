@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from checkback.consumer.listener import NOT_UTF_8, Place, ReceivedMessage, UnreadableMessage
+from checkback.consumer.listener import NOT_UTF_8, ReceivedMessage, TopicPartition, UnreadableMessage
 from checkback.consumer.offsets import poison_messages as ends
-from checkback.consumer.offsets.metadata import Endings, Kept, Stored, decode, encode
+from checkback.consumer.offsets.metadata import Endings, LastingFacts, Stored, decode, encode
 from checkback.consumer.offsets.window import OffsetWindow
 from checkback.consumer.retry import as_it_was
 from checkback.consumer.settings import ConsumerSettings, Order
@@ -65,7 +65,7 @@ class Parcel:
 
 
 @dataclass
-class Counts:
+class MessageCounts:
     """What has become of messages so far."""
 
     done: int = 0
@@ -80,13 +80,13 @@ class Counts:
     skipped: int = 0
     """Offsets gone past without handling what was there: it is gone, or ``when_offset_is_gone`` says so."""
 
-    def add(self, other: "Counts") -> None:
+    def add(self, other: "MessageCounts") -> None:
         """Those of another."""
         for name, number in vars(other).items():
             setattr(self, name, getattr(self, name) + number)
 
 
-class Progress(NamedTuple):
+class PartitionProgress(NamedTuple):
     """How far a partition is."""
 
     position: int
@@ -115,12 +115,12 @@ class PartitionWork:
     All methods but :meth:`take` and :meth:`next_chunk` may be called from any thread.
     """
 
-    def __init__(self, place: Place, stored: Stored, rules: WorkRules, since: float = 0.0) -> None:
+    def __init__(self, place: TopicPartition, stored: Stored, rules: WorkRules, since: float = 0.0) -> None:
         note = decode(stored)
         self.place = place
         self.since = since
         """When it was begun, by the consumer's clock."""
-        self.counts = Counts()
+        self.counts = MessageCounts()
         self.kept = note.kept
         """What is stored beside the offset, wherever that goes."""
         self.window = OffsetWindow(stored.offset, note.done)
@@ -146,10 +146,10 @@ class PartitionWork:
         self._resting: Parcel | None = None
         self._handed = 0
 
-    def progress(self) -> Progress:
+    def progress(self) -> PartitionProgress:
         """How far it is."""
         with self._lock:
-            return Progress(self.window.position, self.window.span, self.window.held)
+            return PartitionProgress(self.window.position, self.window.span, self.window.held)
 
     @property
     def full(self) -> bool:
@@ -341,7 +341,7 @@ class PartitionWork:
         endings = endings._replace(running=False) if leaving else endings
         return encode(position, done, endings, topics=self._rules.topics(), kept=self.kept)
 
-    def at(self, offset: int, kept: Kept, *, with_done: bool = False) -> Stored:
+    def at(self, offset: int, kept: LastingFacts, *, with_done: bool = False) -> Stored:
         """What to store where it goes on at another offset. ``with_done``: with what is done behind it."""
         with self._lock:
             position, done = self.window.done_ahead()
@@ -351,7 +351,7 @@ class PartitionWork:
     def count(self, *, retried: int = 0, dead: int = 0, given_up: int = 0) -> None:
         """What has become of messages that have failed."""
         with self._lock:
-            self.counts.add(Counts(retried=retried, dead=dead, given_up=given_up))
+            self.counts.add(MessageCounts(retried=retried, dead=dead, given_up=given_up))
 
     def stop(self) -> None:
         """Hand out nothing any more."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer
 
-from checkback.consumer.listener import Place, ReceivedMessage
+from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.pull.connecting import connect as connect_reading
 from checkback.exceptions import ConfigurationError
 from checkback.kafka.connecting import TransportName
@@ -31,7 +31,7 @@ class ControlTopic:
     def __init__(
         self, topic: str, bootstrap_servers: str, transport: TransportName | str, options: Mapping[str, Any]
     ) -> None:
-        self._place = Place(topic, 0)
+        self._place = TopicPartition(topic, 0)
         self._name, self._bootstrap_servers = transport, bootstrap_servers
         self._options = _of_connection(transport, options)
         patience = "fetch_max_wait_ms" if transport == TransportName.KAFKA_PYTHON else "fetch.wait.max.ms"

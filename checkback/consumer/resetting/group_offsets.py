@@ -23,7 +23,7 @@ _AGAIN_SECONDS = 0.2
 _NONE_STORED = -1
 
 
-class Member(NamedTuple):
+class GroupMember(NamedTuple):
     """A consumer of a group, as the brokers know it."""
 
     client_id: str
@@ -78,7 +78,7 @@ class GroupOffsets(GroupClients):
         found = answered(lambda: self.admin.list_group_offsets({self._group: None}))
         return stored_in(found[self._group])
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[GroupMember]:
         """Who is in the group now; none also where it uses Kafka's newer protocol, of which this client cannot ask."""
         found = answered(lambda: self.admin.describe_groups([self._group]))[self._group]
         return [_member(one) for one in found["members"]]
@@ -135,13 +135,13 @@ def stored_in(answer: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[Place,
     }
 
 
-def _member(said: Mapping[str, Any]) -> Member:
+def _member(said: Mapping[str, Any]) -> GroupMember:
     places = set()
     assignment = said["member_assignment"]
     if isinstance(assignment, Mapping):  # in a group of other clients than consumers it is anything
         for topic in assignment.get("assigned_partitions", ()):
             places |= {Place(topic["topic"], number) for number in topic["partitions"]}
-    return Member(said["client_id"], said["client_host"].removeprefix("/"), frozenset(places))
+    return GroupMember(said["client_id"], said["client_host"].removeprefix("/"), frozenset(places))
 
 
 def answered(ask: Callable[[], T]) -> T:

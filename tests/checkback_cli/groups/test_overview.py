@@ -16,10 +16,10 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from checkback.consumer.listener import Place, ReceivedMessage
-from checkback.consumer.offsets.metadata import Kept, Stored, encode
+from checkback.consumer.offsets.metadata import LastingFacts, Stored, encode
 from checkback.consumer.resetting.all_groups import AllGroups, was_delivered
 from checkback.consumer.resetting.group_offsets import GroupOffsets
-from checkback.consumer.retries.dead_letter_topic import Counted
+from checkback.consumer.retries.dead_letter_topic import LetterCount
 from checkback.consumer.retries.dead_letters import LetterPlace, mark_of
 from checkback.consumer.retry import OwnTopics, SentBack, dead_letter
 from checkback.exceptions import KafkaUnreachableError
@@ -122,8 +122,8 @@ def test_a_group_of_ours_with_its_retries_and_dead_letters(groups: Groups) -> No
     groups.write(groups.own.retry, 3, "cb-id")
     groups.store(group, topic, {0: 5, 1: 3, 2: 0})
     groups.store(group, groups.own.retry, {0: 1})
-    groups.store_as_consumers_do(group, Place(topic, 1), encode(3, (), kept=Kept(40)))
-    groups.store_as_consumers_do(group, Place(topic, 0), encode(5, (), kept=Kept(2)))
+    groups.store_as_consumers_do(group, Place(topic, 1), encode(3, (), kept=LastingFacts(40)))
+    groups.store_as_consumers_do(group, Place(topic, 0), encode(5, (), kept=LastingFacts(2)))
     letters = [groups.letter(name) for name in ("one", "two", "three")]
     groups.put(mark_of(LetterPlace.parse(letters[1]), groups.own, groups.own.retry, "ada"))
     expected = {
@@ -231,7 +231,7 @@ def test_without_kafka_the_job_is_shown_and_consumer_groups_are_tried_again(
 def test_on_a_terminal_there_are_two_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Console, "is_terminal", True)
     monkeypatch.setenv("COLUMNS", "160")
-    rows = [ConsumerRow("points", (TopicLag("shop.orders", 4, 7, 1),), 3, 2, 12, Counted(None, 20_000), 4_711)]
+    rows = [ConsumerRow("points", (TopicLag("shop.orders", 4, 7, 1),), 3, 2, 12, LetterCount(None, 20_000), 4_711)]
     monkeypatch.setattr("checkback_cli.groups.consumer_groups.read_consumers", lambda *_: (rows, frozenset({"secret"})))
     with page(bodies()) as url:
         said = CliRunner().invoke(app, ["groups", "--job", url])

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from checkback.exceptions import CheckbackError
 from checkback.kafka.record_ranges import Limits
 from checkback.kafka.topic_reading import reading_consumer, records_as_they_come
-from checkback.operations.announced import Announced
+from checkback.operations.announced import AnnouncedEndpoint
 from checkback.operations.in_doubt import InDoubt
 from checkback.operations.story import story_of
 from checkback.operations.story_standing import Stand
@@ -164,7 +164,7 @@ def test_what_is_in_doubt_is_counted_by_reason() -> None:
         InDoubt("a", "shop", "t", HalfPosition(0, 1), 1, 15, 0, 0),
         InDoubt("b", "shop", "t", HalfPosition(0, 2), 1, 15, 0, 0),
     ]
-    heard = [Announced("shop", "i", "http://a:1/", 1_000)]
+    heard = [AnnouncedEndpoint("shop", "i", "http://a:1/", 1_000)]
     (gone,) = known_groups({"shop"}, heard, {}, 120_000, 301_000)
     assert list(counts_by_reason(rows, {"shop": gone})) == [
         "2 of group shop: Nobody can be asked; endpoint skipped: no heartbeat for 5 min."

@@ -10,12 +10,12 @@ from checkback.consumer.clients import KafkaAwayError, confluent, kafka_python_s
 from checkback.consumer.clients.confluent import ConfluentClient
 from checkback.consumer.clients.confluent_sender import ConfluentSender
 from checkback.consumer.clients.kafka_python_sender import KafkaPythonSender
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored
 from checkback.kafka.librdkafka import transactional
 from checkback.kafka.librdkafka.transactional import Transactional
 
-OFFSETS = {Place("orders", 0): Stored(1)}
+OFFSETS = {TopicPartition("orders", 0): Stored(1)}
 
 
 class Losing:

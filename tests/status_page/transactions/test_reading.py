@@ -16,9 +16,9 @@ from checkback.operations.in_doubt import MOST_REMARK_BYTES, in_doubt, newest
 from checkback.wire.protocol import HalfPosition, Topics
 from status_page.transactions.following import Follower
 from status_page.transactions.index import Index
-from status_page.transactions.reading import Reading
+from status_page.transactions.reading import IndexReader
 from status_page.transactions.schema import PARKED, STATUS
-from status_page.transactions.standing import Progress, Standing
+from status_page.transactions.standing import ListStanding, ReadingProgress
 from tests.needs_no_repair import NeedsNoRepair
 from tests.place import wait_until
 
@@ -114,8 +114,8 @@ class Set:
         self.now = 0.0
         self.consumer = FakeConsumer()
         self.index = Index()
-        self.progress = Progress(lambda: self.now)
-        self.reading = Reading(TOPICS, self.index, self.consumer, self.progress)
+        self.progress = ReadingProgress(lambda: self.now)
+        self.reading = IndexReader(TOPICS, self.index, self.consumer, self.progress)
 
     def steps(self, number: int = 5, seconds: float = 11.0) -> None:
         for _ in range(number):
@@ -126,7 +126,7 @@ class Set:
         return [one.transaction_id for one in self.index.in_doubt()]
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> ListStanding:
         return self.progress.standing()
 
 
@@ -136,7 +136,7 @@ def it() -> Set:
 
 
 def test_nothing_is_known_before_it_begins(it: Set) -> None:
-    assert it.standing == Standing(problem="Nobody reads the topics yet.")
+    assert it.standing == ListStanding(problem="Nobody reads the topics yet.")
 
 
 def test_rows_come_and_go_in_their_order(it: Set) -> None:
@@ -152,19 +152,19 @@ def test_rows_come_and_go_in_their_order(it: Set) -> None:
     assert it.ids() == ["tx-0:1", "tx-1:9"]
     assert [one.attempt for one in it.index.in_doubt()] == [2, 1]
     assert [one.transaction_id for one in it.index.parked()] == ["a#1", "a#2"]
-    assert it.standing == Standing(complete=True)
+    assert it.standing == ListStanding(complete=True)
 
 
 def test_it_says_how_much_is_still_to_be_read(it: Set) -> None:
     it.consumer.logs[TOPICS.status] = [row(f"0:{number}") for number in range(10)]
     it.reading.begin()
     it.steps(1)
-    assert it.standing == Standing(behind=7)
+    assert it.standing == ListStanding(behind=7)
     it.steps(3)
-    assert it.standing == Standing(complete=True)
+    assert it.standing == ListStanding(complete=True)
     it.consumer.logs[TOPICS.status] += [row(f"1:{number}") for number in range(10)]
     it.steps(1)
-    assert it.standing == Standing(complete=True, behind=7)
+    assert it.standing == ListStanding(complete=True, behind=7)
 
 
 NONSENSE = [
@@ -279,15 +279,15 @@ def test_topics_that_are_missing_are_named_until_they_are_there(it: Set) -> None
     it.reading.begin()
     it.steps()
     problem = "Kafka has no topic cb.status and cb.parked: run 'checkback topics create'."
-    assert it.standing == Standing(problem=problem)
+    assert it.standing == ListStanding(problem=problem)
     it.consumer.make(TOPICS.parked)
     it.consumer.logs[TOPICS.parked] = [parked("0:5")]
     it.steps()
-    assert it.standing == Standing(problem="Kafka has no topic cb.status: run 'checkback topics create'.")
+    assert it.standing == ListStanding(problem="Kafka has no topic cb.status: run 'checkback topics create'.")
     assert it.index.total(PARKED.name).number == 1
     it.consumer.make(TOPICS.status)
     it.steps()
-    assert it.standing == Standing(complete=True)
+    assert it.standing == ListStanding(complete=True)
 
 
 def test_while_kafka_is_away_what_was_read_stays(it: Set) -> None:
@@ -303,7 +303,7 @@ def test_while_kafka_is_away_what_was_read_stays(it: Set) -> None:
     it.consumer.fails = None
     it.consumer.logs[TOPICS.status].append(row("0:2"))
     it.steps()
-    assert it.standing == Standing(complete=True)
+    assert it.standing == ListStanding(complete=True)
     assert it.ids() == ["tx-0:1", "tx-0:2"]
 
 
@@ -319,7 +319,7 @@ class Followed:
     def __init__(self, *consumers: FakeConsumer | Exception) -> None:
         self.consumers = list(consumers)
         self.index = Index()
-        self.progress = Progress()
+        self.progress = ReadingProgress()
         self.connected = 0
         self.follower = Follower(TOPICS, self.index, self._connect, self.progress)
 
@@ -340,7 +340,7 @@ def test_the_thread_goes_on_after_whatever_goes_wrong(monkeypatch: pytest.Monkey
     it.follower.start()
     it.follower.start()
     wait_until(lambda: it.index.total(STATUS.name).number == 1, 5)
-    wait_until(lambda: it.progress.standing() == Standing(complete=True), 5)
+    wait_until(lambda: it.progress.standing() == ListStanding(complete=True), 5)
     assert it.connected == 4
     assert odd_one.closed
     it.follower.stop()

@@ -9,7 +9,7 @@ from checkback.kafka.reaching import no_kafka
 from checkback.kafka.record_ranges import Limits
 from checkback.kafka.topic_reading import reading_consumer
 from checkback.operations.story import story_of
-from checkback.operations.story_events import Event, said
+from checkback.operations.story_events import StoryEvent, said
 from checkback.wire.protocol import HalfPosition, Topics
 from conf import Settings
 from status_page.transactions.story import Told
@@ -18,7 +18,7 @@ _LIMITS = Limits(records=100_000, seconds=10.0)
 """Somebody is waiting for the page."""
 
 
-class Telling:
+class KafkaStories:
     """A :data:`status_page.transactions.story.Story`."""
 
     def __init__(self, settings: Settings) -> None:
@@ -42,7 +42,7 @@ class Telling:
         return [*map(_told, story.events), *_left_out(story.not_looked_at)]
 
 
-def _told(event: Event) -> Told:
+def _told(event: StoryEvent) -> Told:
     by = f"{event.who}: " if event.who else ""
     return Told(event.time_ms, said(event), f"{by}{event.remark or event.reason}", event.place)
 
