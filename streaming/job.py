@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from checkback.exceptions import CheckbackError, JobStoppedError, TakenOverError
+from checkback.kafka.librdkafka.topics import topic_ids
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import Topics
 from checkers import Announced, CheckService
@@ -24,7 +25,6 @@ from streaming.batch.batch import BatchReport
 from streaming.batch.failpoints import FailpointHook, no_failpoint
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.retrying import retrying
-from streaming.brokers.topics import topic_ids
 from streaming.checkpoint.ends_in_plan import EndsInPlan
 from streaming.checkpoint.folder import Checkpoint, CheckpointFacts
 from streaming.checkpoint.half_logs import HalfLogs

@@ -14,9 +14,8 @@ from checkback.exceptions import ConfigurationError, JobStoppedError
 from checkback.installing import job
 from checkback.kafka.librdkafka import make_client
 from conf import Settings
-from streaming.brokers.client import SinkSettings
+from streaming.brokers.client import SinkSettings, producer_settings
 from streaming.brokers.directory import Brokers, TopicDirectory
-from streaming.brokers.producers import producer_settings
 from streaming.checkpoint.progress import trial_id
 from streaming.kafka_sink.transaction import KafkaTransaction
 from streaming.query import kafka_source

@@ -27,7 +27,6 @@ _TIME, _PACKING, _CLEANUP = "message.timestamp.type", "compression.type", "clean
 _ELECTION = "unclean.leader.election.enable"
 RULED = (_TIME, _PACKING, _CLEANUP, _ELECTION)
 """Settings that there are rules for."""
-MOST_BYTES = MOST_RECORD_BYTES
 """Of a record that the job writes."""
 IN_SYNC = "min.insync.replicas"
 _SEGMENT_BYTES = 1 << 30
@@ -127,7 +126,7 @@ class TopicAdministration:
         keep = {"retention.ms": str(times.age_limit + 2 * _DAY_MS)}
         read_again = {"retention.ms": str(times.half_retention_ms)}
         # A half message that filled cb.half's batch has a few headers more there, and is not compressed any more.
-        whole = {"max.message.bytes": str(MOST_BYTES), "segment.bytes": str(_SEGMENT_BYTES)}
+        whole = {"max.message.bytes": str(MOST_RECORD_BYTES), "segment.bytes": str(_SEGMENT_BYTES)}
         every = {
             "retention.bytes": "-1",
             _PACKING: "producer",

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # not re-exported
 from pyspark import SparkContext, TaskContext
 
+from checkback.kafka.librdkafka.errors import NOT_ALLOWED
 from checkback.wire.protocol import Topics
 from state import ANYWHERE, Reach
 from streaming.brokers.retrying import retrying
@@ -110,7 +111,7 @@ class HalfLogs:
 
 def _passing(error: KafkaError) -> KafkaException:
     """An error that is worth another try, unless the job is not allowed to ask: leaders move."""
-    if error.code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}:
+    if error.code() in NOT_ALLOWED:
         return KafkaException(error)
     return KafkaException(KafkaError(KafkaError._TIMED_OUT, error.str()))
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkback.exceptions import OwnTopicError
-from checkback.operations.topics import MOST_BYTES
 from checkback.wire import protocol
 from checkback.wire.checks import CheckRequest
+from checkback.wire.limits import MOST_RECORD_BYTES
 from checkback.wire.message_json import unpack
 from checkback.wire.protocol import HalfPosition, HeldNote, Topics
 from checkback.wire.sent_back import dead_letter_of
@@ -216,7 +216,7 @@ class RecordBuilder:
         if why:
             raise OwnTopicError(
                 f"{record.topic} refuses a record that the job must write there: {why}. Give it the "
-                f"configuration of 'checkback topics create' (max.message.bytes={MOST_BYTES}; compacted: only "
+                f"configuration of 'checkback topics create' (max.message.bytes={MOST_RECORD_BYTES}; compacted: only "
                 f"{self._topics.status}), let the job write to it, and start again: nothing is lost."
             )
         return record

@@ -10,13 +10,14 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from checkback.kafka.librdkafka.errors import REFUSES_ALL, TOO_LARGE
 from streaming.batch.record import Record, batch_bytes, record_key
 from streaming.brokers.directory import Known
 from streaming.kafka_sink.probe import describe_limits, probe_individually
 from streaming.kafka_sink.records import Ask, RecordBuilder
 from streaming.kafka_sink.spill import ReplayableBatches
 from streaming.kafka_sink.topic_limits import KnownLimits, LearnedLimits, TopicLimits
-from streaming.kafka_sink.transaction import NOT_NOW, REFUSES_ALL, TOO_LARGE, RefusedError
+from streaming.kafka_sink.transaction import NOT_NOW, RefusedError
 
 _TRIED_AT_ONCE = 1_000
 _TRYING_SECONDS = 10.0

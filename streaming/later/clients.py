@@ -10,17 +10,16 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from checkback.exceptions import JobFailedError
 from checkback.kafka.bounded_calls import within
+from checkback.kafka.librdkafka.group_offsets import committed
 from checkback.kafka.librdkafka.headers import headers_of
+from checkback.kafka.librdkafka.topics import TopicDescription, described
 from checkback.wire import protocol
 from checkback.wire.sent_back import due_after_pause
 from streaming.batch.headers import Headers
 from streaming.batch.record import Record
-from streaming.brokers.client import ANSWER_BYTES, SinkSettings
+from streaming.brokers.client import ANSWER_BYTES, SinkSettings, producer_settings
 from streaming.brokers.directory import Brokers, Described, TopicDirectory
-from streaming.brokers.group_offsets import committed
-from streaming.brokers.producers import producer_settings
 from streaming.brokers.retrying import retrying, retrying_until
-from streaming.brokers.topics import TopicDescription, described
 from streaming.kafka_sink.topic_limits import KnownLimits
 from streaming.kafka_sink.transaction import KafkaTransaction
 from streaming.later.offsets import UNKNOWN_EPOCH, Bounds, Reached, StoredOffset, begin_at, to_store, truncated

@@ -15,9 +15,9 @@ from typing import NamedTuple, Self
 from confluent_kafka import TopicPartition
 
 from checkback.exceptions import JobStoppedError
+from checkback.kafka.librdkafka.topics import TopicDescription
 from checkback.wire.beside_offsets import metadata_of
 from checkback.wire.json_reading import number_of, read_object, text_of
-from streaming.brokers.topics import TopicDescription
 
 _LOGGER = logging.getLogger(__name__)
 UNKNOWN_EPOCH = -1

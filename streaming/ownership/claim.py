@@ -17,16 +17,16 @@ import uuid
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, fields
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from checkback.exceptions import CheckpointMismatchError, TakenOverError
+from checkback.kafka.librdkafka.errors import NOT_ALLOWED, error_code
+from checkback.kafka.librdkafka.group_offsets import committed, store_offsets
 from checkback.wire.beside_offsets import metadata_of
 from checkback.wire.job_groups import GROUPS, claim_group
 from checkback.wire.json_reading import read_object
-from streaming.brokers.bounded import store_offsets
 from streaming.brokers.client import SinkSettings
-from streaming.brokers.group_offsets import committed
 from streaming.brokers.retrying import retrying
 
 _CALL_SECONDS = 5.0
@@ -180,7 +180,7 @@ def _metadata(answer: "Future[ConsumerGroupTopicPartitions]") -> str | None:
     try:
         found = (answer.result().topic_partitions or [_NOWHERE])[0]
     except KafkaException as error:
-        if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        if error_code(error) in NOT_ALLOWED:
             return None
         raise
     return None if found.offset < 0 else metadata_of(found)

@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 
 from checkback.exceptions import JobFailedError
-from streaming.brokers.group_offsets import committed
+from checkback.kafka.librdkafka.group_offsets import committed
 from streaming.brokers.retrying import retrying
 
 GENERATIONS_TRIED = 3

@@ -8,9 +8,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from checkback.exceptions import JobStoppedError
+from checkback.kafka.librdkafka.topics import TopicDescription, described
 from checkback.operations.topics import few_ops
 from streaming.brokers.client import SinkSettings
-from streaming.brokers.topics import TopicDescription, described
 from streaming.checkpoint.folder import deleted, recreated
 from streaming.checkpoint.offset_log import Entry
 from streaming.ownership.claim import Claim, Owner

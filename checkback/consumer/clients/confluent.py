@@ -36,7 +36,7 @@ from checkback.exceptions import ConfigurationError, ConsumerError
 from checkback.kafka.bounded_calls import in_thread
 from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.librdkafka import FIXED, connected, make_client
-from checkback.kafka.librdkafka.errors import is_fatal
+from checkback.kafka.librdkafka.errors import GONE, NO_TOPIC, NOT_ALLOWED, REBALANCING, error_code, is_fatal
 from checkback.kafka.librdkafka.headers import headers_of
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
 from checkback.wire.beside_offsets import metadata_of
@@ -49,18 +49,6 @@ STORE_SECONDS = 5.0
 LOST_SECONDS = 120.0
 """After that nothing of it is under way any more (socket.timeout.ms is 60 s): it is lost, and never comes back."""
 _READ_AHEAD, _READ_AHEAD_KIB, _FETCH_BYTES = 2_000, 16_384, 262_144
-_NOT_ALLOWED = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    }
-)
-_SHARED_OUT_ANEW = frozenset(
-    {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID}
-)
-_UNKNOWN = frozenset({KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC})
 
 
 class ConfluentClients:
@@ -257,7 +245,7 @@ class ConfluentClient:
                 try:
                     found[name] = UUID(bytes=b64decode(f"{answer.result().topic_id}=="))
                 except KafkaException as error:
-                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    if error_code(error) not in NO_TOPIC:
                         raise
         return known_ids(found)
 
@@ -336,7 +324,7 @@ class ConfluentClient:
         try:
             return Limits(*self._consumer.get_watermark_offsets(partition, timeout=_ANSWER_SECONDS))
         except KafkaException as error:
-            if error.args[0].code() not in _UNKNOWN:
+            if error.args[0].code() not in GONE:
                 raise
         # of a topic that was made a moment ago it remembers, for a minute, that it is not there
         self._consumer.list_topics(timeout=_ANSWER_SECONDS)
@@ -356,7 +344,7 @@ class ConfluentClient:
             self._read_to[place] = message.offset() or 0
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             self._gone[place] = message.offset() or 0
-        elif error.code() in _NOT_ALLOWED or is_fatal(error):
+        elif error.code() in NOT_ALLOWED or is_fatal(error):
             with explained():
                 raise KafkaException(error)
         else:  # a topic that is not there yet, a broker that is away: the client goes on by itself
@@ -370,11 +358,11 @@ def explained() -> Iterator[None]:
         yield
     except KafkaException as error:
         code = error.args[0].code()
-        if code in _NOT_ALLOWED:
+        if code in NOT_ALLOWED:
             raise ConfigurationError(f"Kafka does not allow the consumer one of its resources: {error}.") from error
         if is_fatal(error.args[0]):
             raise ConsumerError(f"The consumer failed: {error}.") from error
-        raise (SharedOutAnewError if code in _SHARED_OUT_ANEW else KafkaAwayError)(str(error)) from error
+        raise (SharedOutAnewError if code in REBALANCING else KafkaAwayError)(str(error)) from error
 
 
 def _committed(error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:

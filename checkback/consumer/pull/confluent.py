@@ -14,13 +14,13 @@ from checkback.consumer.pull.status import Bounds
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.kafka.client_options import refuse_options
 from checkback.kafka.librdkafka import FIXED, connected, make_client
+from checkback.kafka.librdkafka.errors import GONE
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
 
 _POLL_SECONDS = 0.1
 _MOST_WAITING = 2_000
 """Messages of a partition whose turn it is not: beyond, it is paused, which throws away what librdkafka has of it."""
 _FEW_WAITING = _MOST_WAITING // 4
-_NOT_THERE = frozenset({KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART})
 
 
 class _Log:
@@ -43,7 +43,7 @@ class _Log:
             self.reached = offset + 1
         elif error is not None and error.code() == KafkaError._PARTITION_EOF:
             self.reached = max(self.reached, offset or 0)
-        elif error is not None and (error.code() == KafkaError._AUTO_OFFSET_RESET or error.code() in _NOT_THERE):
+        elif error is not None and (error.code() == KafkaError._AUTO_OFFSET_RESET or error.code() in GONE):
             self.gone = True
 
     def take(self, most: int) -> LogRead:
@@ -91,7 +91,7 @@ class ConfluentPull:
         try:
             found = self._asking.get_watermark_offsets(TopicPartition(*place), ASK_SECONDS)
         except KafkaException as error:
-            if error.args[0].code() in _NOT_THERE:
+            if error.args[0].code() in GONE:
                 return None
             raise _unanswered(error) from error
         if found is None:

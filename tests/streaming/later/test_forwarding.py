@@ -13,8 +13,9 @@ from kafka import TopicPartition as PythonPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions
 
 from checkback.exceptions import CheckbackError, JobFailedError, JobStoppedError, TakenOverError
+from checkback.kafka.librdkafka import transactional as transactions
+from checkback.kafka.librdkafka.transactional import Transactional
 from checkback.operations.topics import TopicAdministration
-from streaming.brokers import bounded
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.directory import Brokers, Described
 from streaming.kafka_sink import transaction
@@ -101,17 +102,19 @@ def test_a_transaction_whose_offsets_are_lost_is_made_again_and_each_is_moved_on
     """Librdkafka has lost the call: the next clients fence, and go on."""
     lost: list[bool] = []
 
+    add = Transactional.add_offsets
+
     def add_offsets(*given: Any) -> None:
         if lost:
             lost.clear()
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "not taken", retriable=True))
-        bounded.add_offsets(*given)
+        add(*given)
 
     with moving(place):
         write(place, b"zero")
         wait_until(lambda: len(halves(place)) == 1)
         lost.append(True)
-        monkeypatch.setattr(transaction, "add_offsets", add_offsets)
+        monkeypatch.setattr(Transactional, "add_offsets", add_offsets)
         write(place, b"one", b"other")
         wait_until(lambda: len(halves(place)) == 3)
         assert not lost
@@ -173,16 +176,16 @@ def fenced(*_: object) -> int:
 
 
 def test_who_is_fenced_within_a_call_goes_on_too(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    serve = transaction.KafkaTransaction._serve
+    served = transactions._served
 
-    def fenced_once(self: transaction.KafkaTransaction, _: object, seconds: float) -> int:
-        monkeypatch.setattr(transaction.KafkaTransaction, "_serve", serve)
-        return serve(self, fenced, seconds)
+    def fenced_once(_: object, seconds: float) -> int:
+        monkeypatch.setattr(transactions, "_served", served)
+        return served(fenced, seconds)
 
     with moving(place):
         write(place, b"one")
         wait_until(lambda: halves(place) == [b"one"])
-        monkeypatch.setattr(transaction.KafkaTransaction, "_serve", fenced_once)
+        monkeypatch.setattr(transactions, "_served", fenced_once)
         write(place, b"two")
         wait_until(lambda: halves(place) == [b"one", b"two"])
 

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from checkback.exceptions import JobStoppedError
-from streaming.brokers.topics import TopicDescription
+from checkback.kafka.librdkafka.topics import TopicDescription
 from streaming.later.offsets import Bounds, Reached, StoredOffset, begin_at, to_store
 
 TOPIC = TopicDescription("id", 2)

@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
+
+from checkback.kafka.librdkafka.errors import NO_TOPIC, error_code
 
 _CALL_SECONDS = 5.0
 
@@ -39,6 +41,6 @@ def described(admin: AdminClient, topics: Iterable[str]) -> dict[str, TopicDescr
             given = str(topic.topic_id)
             found[name] = TopicDescription("" if given == _NO_ID else given, len(topic.partitions))
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if error_code(error) not in NO_TOPIC:
                 raise
     return found

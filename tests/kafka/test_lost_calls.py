@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from streaming.brokers import bounded
-from streaming.brokers.bounded import add_offsets, store_offsets
+from checkback.kafka.librdkafka import group_offsets, transactional
+from checkback.kafka.librdkafka.group_offsets import store_offsets
+from checkback.kafka.librdkafka.transactional import Transactional
 
 OFFSETS = [TopicPartition("cb.progress", 0, 7)]
 
@@ -37,10 +38,16 @@ class Losing:
         self.stored.append(what)
 
 
+def add_offsets(client: Any, *given: Any) -> None:
+    transaction = Transactional.__new__(Transactional)
+    transaction.producer = client
+    transaction.add_offsets(*given)
+
+
 @pytest.fixture(autouse=True)
 def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded, "_LONGER_SECONDS", 0.05)
-    monkeypatch.setattr(bounded, "STORE_SECONDS", 0.05)
+    monkeypatch.setattr(transactional, "_LONGER_SECONDS", 0.05)
+    monkeypatch.setattr(group_offsets, "STORE_SECONDS", 0.05)
 
 
 def test_what_is_answered_is_stored() -> None:
