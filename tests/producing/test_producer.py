@@ -23,7 +23,7 @@ from checkback import (
 )
 from checkback.kafka.connecting import TransportName
 from checkback.kafka.librdkafka.transport import ConfluentTransport
-from checkback.producing.producer import _PartitionRun
+from checkback.producing.partition_run import PartitionRun
 from checkback.wire.protocol import Action, HalfPosition, Source, half_headers, op_headers
 from tests.place import HALF_PARTITIONS, Place
 from tests.producing.producing import COMMIT, UNKNOWN, Recorder, listener
@@ -275,7 +275,7 @@ def test_two_threads_share_one_producer(place: Place, producer: TransactionProdu
 
 
 def test_half_messages_go_to_all_partitions_in_runs() -> None:
-    run = _PartitionRun(lambda: 3)
+    run = PartitionRun(lambda: 3)
     chosen = [run.next_partition() for _ in range(6 * 64)]
     assert Counter(chosen) == dict.fromkeys(range(3), 2 * 64)
     changes = sum(one != other for one, other in pairwise(chosen))
