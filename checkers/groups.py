@@ -163,13 +163,13 @@ class Groups:
             return 0
         now_ms, group = self._clock_ms(), self._groups.get(name)
         held = group.held if group else 0
-        resting = False
+        probed = False
         for endpoint in islice(self._directory.endpoints(name, topic, now_ms), _MOST_LOOKED_AT):
             breaker = self._breakers.get(name, endpoint.url)
             if breaker is None or breaker.closed:
                 return max(0, min(self._queue - held, _MOST_ROOM))
-            resting = resting or breaker.may_ask(now_ms)
-        return int(resting and not held)
+            probed = probed or breaker.may_ask(now_ms)
+        return int(probed and not held)
 
     def standing(self) -> dict[str, GroupStanding]:
         """How the groups stand of which an endpoint is known, or checks are here; at most 1,000 of them."""
@@ -184,7 +184,7 @@ class Groups:
         endpoints = []
         for url in urls[:_MOST_ENDPOINTS_SHOWN]:
             breaker = self._breakers.get(name, url)
-            state = "well" if breaker is None else "tried" if breaker.may_ask(now_ms) else "resting"
+            state = "well" if breaker is None else "skipped" if breaker.skipped(now_ms) else "tried"
             seconds = (now_ms - heard[url]) / 1000 if url in heard else None
             endpoints.append(EndpointStanding(url, state, seconds, breaker.reason if breaker else ""))
         gone = None if endpoints else fallen_silent(self._directory, name, now_ms)
@@ -227,7 +227,7 @@ class Groups:
     def _choose(self, check: Check, now_ms: int) -> tuple[Endpoint | None, str]:
         """The endpoint to ask next, or why there is none: one that is well, else one that may be tried again."""
         request = check.request
-        reason, resting = f"no live endpoint of group {request.group} is known", None
+        reason, probe = f"no live endpoint of group {request.group} is known", None
         known = self._directory.endpoints(request.group, request.topic, now_ms)
         for endpoint in islice(known, _MOST_LOOKED_AT if len(check.tried) < _MOST_TRIED else 0):
             if endpoint.url in check.tried:
@@ -235,11 +235,11 @@ class Groups:
             breaker = self._breakers.get(request.group, endpoint.url)
             if breaker is None or breaker.closed:
                 return endpoint, ""
-            if resting is None and breaker.may_ask(now_ms):
-                resting = endpoint
+            if probe is None and breaker.may_ask(now_ms):
+                probe = endpoint
             reason = f"every endpoint of group {request.group} is skipped for now; {breaker.reason}"
-        if resting is not None:
-            return resting._replace(batch=1), ""  # no more than one check for a trial
+        if probe is not None:
+            return probe._replace(batch=1), ""  # no more than one check for a trial
         return None, check.remark if check.tried else reason
 
     def _batch(self, group: _Group, endpoint: Endpoint, now_ms: int) -> list[Check]:

@@ -206,7 +206,7 @@ def test_none_left_is_unreachable_and_says_what_the_last_did() -> None:
     played(play)
 
 
-def test_an_endpoint_that_fails_five_times_is_left_alone_and_tried_again_with_one() -> None:
+def test_an_endpoint_that_fails_five_times_is_skipped_and_tried_again_with_one() -> None:
     async def play() -> None:
         scene = Scene(concurrency=1)
         scene.announce(ONE, batch=100)
@@ -219,6 +219,7 @@ def test_an_endpoint_that_fails_five_times_is_left_alone_and_tried_again_with_on
         assert scene.verdicts["at once"].action is UNREACHABLE
         assert "is skipped for now; late" in scene.verdicts["at once"].remark
         scene.now_ms = 10_000
+        assert scene.groups.standing()["orders"].endpoints[0].state == "skipped", "it has not answered yet"
         scene.behaves[ONE] = committed
         await scene.put("a", "b", "c")
         assert scene.posts[5:] == [(ONE, ["a"]), (ONE, ["b", "c"])]
