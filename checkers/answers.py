@@ -6,9 +6,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from kafka.errors import KafkaError
-
 from checkback.exceptions import ProtocolError
+from checkback.kafka.kafka_python.library import KafkaError
 from checkback.kafka.outages import Outage, passes
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, op_headers
 

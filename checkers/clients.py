@@ -7,9 +7,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-
 from checkback.kafka.kafka_python import SHARED, make_client
+from checkback.kafka.kafka_python.library import KafkaConsumer, KafkaProducer, TopicPartition
 from checkback.kafka.reaching import RECONNECT_MS
 from checkback.wire.protocol import Topics
 from conf import Settings

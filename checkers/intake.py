@@ -11,10 +11,7 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from kafka import TopicPartition
-from kafka.errors import CommitFailedError
-from kafka.structs import OffsetAndMetadata
-
+from checkback.kafka.kafka_python.library import CommitFailedError, OffsetAndMetadata, TopicPartition
 from checkback.kafka.kafka_python.polling import poll
 from checkback.kafka.outages import Outage, passes
 from checkers.behind import Reading, Route

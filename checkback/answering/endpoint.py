@@ -12,8 +12,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import uvicorn
-from kafka import KafkaProducer
-from kafka.errors import KafkaError
 
 from checkback.answering.advertising import announced_url, refuse_unreachable
 from checkback.answering.app import check_app
@@ -21,6 +19,7 @@ from checkback.answering.listening import listening_socket
 from checkback.exceptions import CheckbackError, ConfigurationError
 from checkback.forking import in_child_of, refuse_in_child
 from checkback.kafka.kafka_python import make_client
+from checkback.kafka.kafka_python.library import KafkaError, KafkaProducer
 from checkback.kafka.kafka_python.repairs import close_producer
 from checkback.kafka.reaching import RECONNECT_MS
 from checkback.listener import TransactionChecker

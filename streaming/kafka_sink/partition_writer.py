@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from checkback.exceptions import TransactionTimeoutError
+from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.library import Consumer, KafkaException, TopicPartition
 from checkback.wire.job_groups import claim_group
 from state import Tallies, Usages, counts_of, open_of, summed, usages_of
 from streaming.batch.batch import SIZES, Batch, OpenBySegment, PartitionReport
@@ -209,7 +210,7 @@ def _progress_consumer(settings: SinkSettings, query_id: str) -> Consumer:
     key = (settings.bootstrap_servers, query_id)
     if key not in _consumers:
         group = {"group.id": progress_group(query_id), "isolation.level": "read_committed"}
-        _consumers[key] = Consumer(settings.client(**group, **{"enable.auto.commit": False}))
+        _consumers[key] = make_client(Consumer, settings.client(**group, **{"enable.auto.commit": False}))
     return _consumers[key]
 
 
@@ -221,7 +222,7 @@ def _claim_consumer(settings: SinkSettings) -> Consumer:
     key = (settings.bootstrap_servers, settings.topics.prefix)
     if key not in _claims:
         group = {"group.id": claim_group(settings.topics), "enable.auto.commit": False}
-        _claims[key] = Consumer(settings.client(**group))
+        _claims[key] = make_client(Consumer, settings.client(**group))
     return _claims[key]
 
 

@@ -6,22 +6,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from kafka import KafkaConsumer, TopicPartition
-from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.errors import (
-    AuthorizationError,
-    CommitFailedError,
-    IllegalGenerationError,
-    KafkaError,
-    LogTruncationError,
-    NoOffsetForPartitionError,
-    OffsetOutOfRangeError,
-    RebalanceInProgressError,
-    TopicAlreadyExistsError,
-    UnknownMemberIdError,
-)
-
 from checkback.consumer.clients.base import (
     AT_ONCE,
     Connection,
@@ -43,6 +27,22 @@ from checkback.consumer.listener import Place, ReceivedMessage, UnreadableMessag
 from checkback.consumer.offsets.metadata import Stored
 from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError
 from checkback.kafka.kafka_python import SHARED, make_client
+from checkback.kafka.kafka_python.library import (
+    AsyncConsumerRebalanceListener,
+    AuthorizationError,
+    CommitFailedError,
+    CooperativeStickyAssignor,
+    IllegalGenerationError,
+    KafkaConsumer,
+    KafkaError,
+    LogTruncationError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    RebalanceInProgressError,
+    TopicAlreadyExistsError,
+    TopicPartition,
+    UnknownMemberIdError,
+)
 from checkback.kafka.kafka_python.polling import EscapedHeaders, poll
 from checkback.kafka.kafka_python.repairs import GroupAdmin, begin_anew_when_lost, free_parked
 from checkback.kafka.outages import passes

@@ -4,18 +4,6 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafka import KafkaProducer, TopicPartition
-from kafka.errors import (
-    InvalidProducerEpochError,
-    InvalidRecordError,
-    KafkaError,
-    MessageSizeTooLargeError,
-    ProducerFencedError,
-    RecordListTooLargeError,
-)
-from kafka.serializer import Serializer
-from kafka.structs import OffsetAndMetadata
-
 from checkback.consumer.clients.base import (
     SEND_MS,
     Connection,
@@ -31,6 +19,18 @@ from checkback.consumer.retry import SentBack
 from checkback.kafka.bounded_calls import within
 from checkback.kafka.client_options import of_reaching
 from checkback.kafka.kafka_python import SHARED, make_client
+from checkback.kafka.kafka_python.library import (
+    InvalidProducerEpochError,
+    InvalidRecordError,
+    KafkaError,
+    KafkaProducer,
+    MessageSizeTooLargeError,
+    OffsetAndMetadata,
+    ProducerFencedError,
+    RecordListTooLargeError,
+    Serializer,
+    TopicPartition,
+)
 from checkback.kafka.kafka_python.repairs import close_producer
 from checkback.kafka.reaching import RECONNECT_MS
 from checkback.wire.beside_offsets import END

@@ -4,21 +4,21 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any
 
-from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import (
-    KafkaError,
-    KafkaTimeoutError,
-    OffsetOutOfRangeError,
-    TopicAuthorizationFailedError,
-    UnknownTopicOrPartitionError,
-)
-
 from checkback.consumer.clients.kafka_python import received
 from checkback.consumer.listener import Place
 from checkback.consumer.pull.client import ASK_SECONDS, LogRead
 from checkback.consumer.pull.status import Bounds
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.kafka.kafka_python import make_client
+from checkback.kafka.kafka_python.library import (
+    KafkaConsumer,
+    KafkaError,
+    KafkaTimeoutError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+)
 from checkback.kafka.kafka_python.polling import poll
 from checkback.kafka.reaching import RECONNECT_MS
 
