@@ -11,9 +11,10 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from checkback.kafka.kafka_python.errors import passes
 from checkback.kafka.kafka_python.library import CommitFailedError, OffsetAndMetadata, TopicPartition
 from checkback.kafka.kafka_python.polling import poll
-from checkback.kafka.outages import Outage, passes
+from checkback.kafka.outages import Outage
 from checkers.behind import Reading, Route
 from checkers.groups import Check
 from checkers.rereading import CheckOrigin, Rereader, check_of, origin_of

@@ -1,6 +1,7 @@
 """What is said of what ended the check service."""
 
 from checkback.exceptions import CheckbackError, CheckServiceError, ConfigurationError
+from checkback.kafka.kafka_python.errors import passes
 from checkback.kafka.kafka_python.library import (
     AuthorizationError,
     IllegalSaslStateError,
@@ -9,7 +10,6 @@ from checkback.kafka.kafka_python.library import (
     SaslAuthenticationFailedError,
     UnsupportedSaslMechanismError,
 )
-from checkback.kafka.outages import passes
 from checkback.kafka.reaching import no_kafka
 from conf import Settings
 

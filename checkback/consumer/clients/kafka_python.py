@@ -27,30 +27,25 @@ from checkback.consumer.listener import Place, ReceivedMessage, UnreadableMessag
 from checkback.consumer.offsets.metadata import Stored
 from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError
 from checkback.kafka.kafka_python import SHARED, make_client
+from checkback.kafka.kafka_python.errors import REBALANCING, passes
 from checkback.kafka.kafka_python.library import (
     AsyncConsumerRebalanceListener,
     AuthorizationError,
-    CommitFailedError,
     CooperativeStickyAssignor,
-    IllegalGenerationError,
     KafkaConsumer,
     KafkaError,
     LogTruncationError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
-    RebalanceInProgressError,
     TopicAlreadyExistsError,
     TopicPartition,
-    UnknownMemberIdError,
 )
 from checkback.kafka.kafka_python.polling import EscapedHeaders, poll
 from checkback.kafka.kafka_python.repairs import GroupAdmin, begin_anew_when_lost, free_parked
-from checkback.kafka.outages import passes
 from checkback.kafka.reaching import RECONNECT_MS
 from checkback.wire.beside_offsets import without_end
 
 _LOGGER = logging.getLogger(__name__)
-_SHARED_OUT_ANEW = (CommitFailedError, IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError)
 _ANSWER_MS = 5_000
 _HEARTBEAT_MS = 1_000  # a member hears of a rebalance with its next one
 _FETCH_WAIT_MS = 200
@@ -301,7 +296,7 @@ def explained() -> Iterator[None]:
     except AuthorizationError as error:
         raise ConfigurationError(f"Kafka does not allow the consumer one of its resources: {error!r}.") from error
     except (KafkaError, OSError) as error:
-        if isinstance(error, _SHARED_OUT_ANEW):
+        if isinstance(error, REBALANCING):
             raise SharedOutAnewError(repr(error)) from error
         if passes(error):
             raise KafkaAwayError(repr(error)) from error
