@@ -42,7 +42,6 @@ from checkback.kafka.kafka_python.library import (
 )
 from checkback.kafka.kafka_python.polling import EscapedHeaders, poll
 from checkback.kafka.kafka_python.repairs import GroupAdmin, begin_anew_when_lost, free_parked
-from checkback.kafka.reaching import RECONNECT_MS
 from checkback.wire.beside_offsets import without_end
 
 _LOGGER = logging.getLogger(__name__)
@@ -93,9 +92,7 @@ class KafkaPythonClient:
         settings = {
             "fetch_max_wait_ms": _FETCH_WAIT_MS,
             "heartbeat_interval_ms": _HEARTBEAT_MS,
-            "reconnect_backoff_max_ms": RECONNECT_MS,
             "metrics_enabled": False,
-            "allow_auto_create_topics": False,
             "metadata_max_age_ms": 60_000,
             "max_poll_records": AT_ONCE,
             "bootstrap_servers": connection.bootstrap_servers,

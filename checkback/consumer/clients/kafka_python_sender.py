@@ -28,7 +28,6 @@ from checkback.kafka.kafka_python.library import (
     TopicPartition,
 )
 from checkback.kafka.kafka_python.repairs import close_producer
-from checkback.kafka.reaching import RECONNECT_MS
 from checkback.wire.beside_offsets import END
 from checkback.wire.limits import MOST_RECORD_BYTES
 
@@ -40,12 +39,10 @@ class KafkaPythonSender:
 
     def __init__(self, connection: Connection, transactional_id: str) -> None:
         settings = {
-            "reconnect_backoff_max_ms": RECONNECT_MS,
             "retry_backoff_ms": 10,  # a transaction begins while the last one's markers are being written
             "max_request_size": MOST_RECORD_BYTES,
             "max_block_ms": SEND_MS,
             "metrics_enabled": False,
-            "allow_auto_create_topics": False,
             "bootstrap_servers": connection.bootstrap_servers,
             "transactional_id": transactional_id,
             "transaction_timeout_ms": SEND_MS,

@@ -6,15 +6,16 @@ from typing import Any
 from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.pull.connecting import connect as connect_reading
 from checkback.exceptions import ConfigurationError
-from checkback.kafka.client_options import of_reaching
 from checkback.kafka.connecting import TransportName
 from checkback.kafka.connecting import connect as connect_writing
+from checkback.kafka.kafka_python.library import KafkaConsumer, KafkaProducer
 from checkback.kafka.transport import OutgoingRecord, Transport
 
 _WRITE_MS = 10_000
 _FETCH_WAIT_MS = 1_000
 """Long: each consumer reads it, and there is hardly ever anything."""
 _AT_ONCE = 1_000
+_OF_CONNECTIONS = ("security.", "sasl.", "ssl.", "enable.ssl", "socket.", "broker.", "reconnect.", "oauth")
 
 
 class ControlTopic:
@@ -31,7 +32,7 @@ class ControlTopic:
     ) -> None:
         self._place = TopicPartition(topic, 0)
         self._name, self._bootstrap_servers = transport, bootstrap_servers
-        self._options = of_reaching(options)
+        self._options = _of_connection(transport, options)
         patience = "fetch_max_wait_ms" if transport == TransportName.KAFKA_PYTHON else "fetch.wait.max.ms"
         self._reading = connect_reading(transport, bootstrap_servers, {**self._options, patience: _FETCH_WAIT_MS})
         self._writing: Transport | None = None
@@ -82,3 +83,10 @@ class ControlTopic:
         self._reading.close()
         if self._writing is not None:
             self._writing.close(_WRITE_MS / 1000)
+
+
+def _of_connection(transport: TransportName | str, options: Mapping[str, Any]) -> dict[str, Any]:
+    if transport == TransportName.KAFKA_PYTHON:
+        both = KafkaConsumer.DEFAULT_CONFIG.keys() & KafkaProducer.DEFAULT_CONFIG.keys()
+        return {name: value for name, value in options.items() if name in both}
+    return {name: value for name, value in options.items() if name.startswith(_OF_CONNECTIONS)}
