@@ -211,7 +211,7 @@ def _files() -> int:
 
 
 def test_uvicorn_has_the_names_that_its_connections_are_bounded_by() -> None:
-    """They are not documented: ``pyproject.toml`` admits the versions with which the tests above pass (0.34 to 0.54)."""
+    """Not documented. ``pyproject.toml`` admits the versions with which the tests above pass (0.34 to 0.54)."""
     source = inspect.getsource(h11_impl)
     for name in ("connections", "cycle", "loop", "transport", "on_response_complete", "response_complete"):
         assert f"self.{name}" in source, name
