@@ -6,8 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from kafka import TopicPartition
-
+from checkback.kafka.kafka_python.library import TopicPartition
 from checkback.kafka.kafka_python.polling import poll
 from checkback.kafka.outages import Outage
 from checkback.wire.protocol import Topics

@@ -82,6 +82,8 @@ class Reading:
     def __init__(self, first: int, note: str = "") -> None:
         """Begin, or continue after what was committed: see :meth:`committed`."""
         self.window = OffsetWindow(first)
+        self.stored = first
+        """Kafka has no position of it that is lower: not for whoever begins there after partitions were shared out."""
         self.newest_ms = 0
         """Kafka's time of the newest record that was read."""
         self._begun_ms = 0
@@ -145,6 +147,8 @@ class Reading:
 
         ``transaction`` names it.
         """
+        if offset < self.window.next:
+            return False  # it is under way, waits, or is dealt with
         if route in self.kept:
             self.kept[route].supersede(transaction)
             self.forget(route)
@@ -153,10 +157,10 @@ class Reading:
         self.window.taken(offset)
         if backlog is None:
             return True
-        if not waits:
-            backlog.read_to(offset + 1)
-        elif offset >= backlog.next:  # else it was taken before, and is under way
+        if waits:
             self.window.done(offset)
+        else:
+            backlog.read_to(offset + 1)
         return not waits
 
     def finish(self, route: Route, offset: int) -> None:
@@ -215,7 +219,8 @@ class Reading:
 
         Of more routes than a note has room for, those that wait from furthest back are in it; the offset is not behind
         the others, which are then read again from there, and asked twice perhaps. Those that were kept come after
-        them, as far as there is room: the job writes others of those that are left out.
+        them, as far as there is room, those of most transactions first. What is left out loses no more than time: if
+        the service ends, it is asked with the job's next check.
         """
         offset, said = self.window.position, 2
         noted = []
@@ -226,7 +231,7 @@ class Reading:
                 offset = min(offset, backlog.committable)
                 break
             noted.append(entry)
-        for route, kept in sorted(self.kept.items()):
+        for route, kept in sorted(self.kept.items(), key=lambda pair: (-pair[1].most, pair[0])):
             entry = json.dumps([*route, kept.committable, _KEPT], separators=(",", ":"))
             said += len(entry) + 1
             if said > _NOTE_BYTES:

@@ -1,9 +1,11 @@
-"""When an endpoint that does not answer is left alone, and when it is tried again. No clock: time is passed in."""
+"""When an endpoint that does not answer is skipped, and when it is tried again. No clock: time is passed in."""
 
 FAILURES = 5
 FIRST_PAUSE_MS = 10_000
 LONGEST_PAUSE_MS = 25_000
 """A group whose endpoint is back is asked within half a minute."""
+UNASKED_MS = 60_000
+"""Whoever has not been asked for so long after a pause was not needed: no check waits for it."""
 
 
 class Breaker:
@@ -50,6 +52,14 @@ class Breaker:
         if self._open_until_ms is None:
             return True
         return now_ms >= self._open_until_ms and not self._probing
+
+    def skipped(self, now_ms: int) -> bool:
+        """Whether it is to be shown as one that does not answer: from when it opens until it answers, also while it is
+        probed; and no longer when nobody has had anything to ask of it for :data:`UNASKED_MS`.
+        """
+        if self._open_until_ms is None:
+            return False
+        return self._probing or now_ms < self._open_until_ms + UNASKED_MS
 
     def begin(self) -> None:
         """A question is on its way; when half-open it is the probe. Each ends in success or failure."""

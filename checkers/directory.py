@@ -153,4 +153,4 @@ def fallen_silent(directory: EndpointDirectory, group: str, now_ms: int) -> Endp
     url, heard_ms = gone
     seconds = (now_ms - heard_ms) / 1000
     silence = f"{seconds:.0f} s" if seconds < _MINUTES_FROM else f"{seconds / 60:.0f} min"
-    return EndpointStanding(url, "resting", seconds, f"no heartbeat for {silence}")
+    return EndpointStanding(url, "skipped", seconds, f"no heartbeat for {silence}")

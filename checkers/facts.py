@@ -8,7 +8,8 @@ class EndpointStanding(NamedTuple):
 
     url: str
     state: str
-    """``well``; ``resting``: it failed, or fell silent, and is left alone; ``tried``: failed, and asked."""
+    """``well``; ``skipped``: it failed five times and has not answered since, or fell silent; ``tried``: it failed
+    lately, and is asked with the next check."""
     heard_seconds: float | None
     """Since its last heartbeat; None for one that is named in the settings."""
     reason: str

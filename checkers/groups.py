@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from checkback.wire.checks import CheckRequest
-from checkback.wire.protocol import Action, Headers
+from checkback.wire.protocol import Action, HalfPosition, Headers
 from checkers.ask import REQUEST_BYTES, Asker, EndpointAnswer, EndpointVerdict
 from checkers.directory import Endpoint, EndpointDirectory, fallen_silent
 from checkers.endpoint_breakers import EndpointBreakers
@@ -57,6 +57,8 @@ class Check:
     """It is not to be asked together with others."""
     answered: bool = False
     """That nobody could be asked has been answered before."""
+    newer: "Check | None" = None
+    """Another check of the same transaction, which came while this one waits or is under way."""
     size: int = field(init=False)
     """About how many bytes it holds."""
 
@@ -66,16 +68,23 @@ class Check:
             self.request = self.request.head()
             self.size = _OWN_BYTES
 
+    @property
+    def transaction(self) -> tuple[HalfPosition, str]:
+        """Names it among those of its group."""
+        return self.request.half, self.request.transaction_id
+
 
 class CheckEnds(NamedTuple):
     """What a check comes to: a verdict, or that it waits, for a reason.
 
     ``keep``: both; the verdict is *unreachable*, and the check is to be asked when somebody is there.
+    ``drop``: another check of the same transaction has just been answered, which answers this one as well.
     """
 
     answer: Callable[[Check, EndpointVerdict], None]
     postpone: Callable[[Check, str], None]
     keep: Callable[[Check, EndpointVerdict], None]
+    drop: Callable[[Check], None]
     asked: Callable[[str, float], None] = lambda _group, _seconds: None
     """Told for how many seconds an endpoint of a group was asked."""
 
@@ -91,6 +100,8 @@ class _GroupChecks:
     """We have run out of something, and it was this group that noticed: it waits for a moment."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     """Kept, lest they be collected."""
+    of: dict[tuple[HalfPosition, str], Check] = field(default_factory=dict)
+    """Of each transaction, the check that waits or is under way; those behind it are its ``newer``."""
 
 
 class Groups:
@@ -112,7 +123,7 @@ class Groups:
     ) -> None:
         self._directory = directory
         self._asker = asker
-        self._answer, self._postpone, self._keep, self._asked = ends
+        self._answer, self._postpone, self._keep, self._drop, self._asked = ends
         self._clock_ms = clock_ms
         self._concurrency = concurrency
         self._queue = queue
@@ -127,7 +138,7 @@ class Groups:
         self._missed_since_ms = 0
 
     def take(self, checks: Iterable[Check]) -> None:
-        """Ask about these, as soon as it is their turn."""
+        """Ask about these, as soon as it is their turn; of a transaction that is being asked about, after that."""
         touched: dict[str, _GroupChecks] = {}
         for check in checks:
             name = check.request.group
@@ -137,7 +148,12 @@ class Groups:
                 self._postpone(check, refusal)
                 continue
             group.held += 1
-            group.waiting.append(check)
+            first = group.of.setdefault(check.transaction, check)
+            if first is check:
+                group.waiting.append(check)
+            else:
+                self._drop_newer(group, first)
+                first.newer = check
         for name, group in touched.items():
             self._dispatch(name, group)
 
@@ -147,13 +163,13 @@ class Groups:
             return 0
         now_ms, group = self._clock_ms(), self._groups.get(name)
         held = group.held if group else 0
-        resting = False
+        probed = False
         for endpoint in islice(self._directory.endpoints(name, topic, now_ms), _MOST_LOOKED_AT):
             breaker = self._breakers.get(name, endpoint.url)
             if breaker is None or breaker.closed:
                 return max(0, min(self._queue - held, _MOST_ROOM))
-            resting = resting or breaker.may_ask(now_ms)
-        return int(resting and not held)
+            probed = probed or breaker.may_ask(now_ms)
+        return int(probed and not held)
 
     def standing(self) -> dict[str, GroupStanding]:
         """How the groups stand of which an endpoint is known, or checks are here; at most 1,000 of them."""
@@ -168,7 +184,7 @@ class Groups:
         endpoints = []
         for url in urls[:_MOST_ENDPOINTS_SHOWN]:
             breaker = self._breakers.get(name, url)
-            state = "well" if breaker is None else "tried" if breaker.may_ask(now_ms) else "resting"
+            state = "well" if breaker is None else "skipped" if breaker.skipped(now_ms) else "tried"
             seconds = (now_ms - heard[url]) / 1000 if url in heard else None
             endpoints.append(EndpointStanding(url, state, seconds, breaker.reason if breaker else ""))
         gone = None if endpoints else fallen_silent(self._directory, name, now_ms)
@@ -211,7 +227,7 @@ class Groups:
     def _choose(self, check: Check, now_ms: int) -> tuple[Endpoint | None, str]:
         """The endpoint to ask next, or why there is none: one that is well, else one that may be tried again."""
         request = check.request
-        reason, resting = f"no live endpoint of group {request.group} is known", None
+        reason, probe = f"no live endpoint of group {request.group} is known", None
         known = self._directory.endpoints(request.group, request.topic, now_ms)
         for endpoint in islice(known, _MOST_LOOKED_AT if len(check.tried) < _MOST_TRIED else 0):
             if endpoint.url in check.tried:
@@ -219,11 +235,11 @@ class Groups:
             breaker = self._breakers.get(request.group, endpoint.url)
             if breaker is None or breaker.closed:
                 return endpoint, ""
-            if resting is None and breaker.may_ask(now_ms):
-                resting = endpoint
+            if probe is None and breaker.may_ask(now_ms):
+                probe = endpoint
             reason = f"every endpoint of group {request.group} is skipped for now; {breaker.reason}"
-        if resting is not None:
-            return resting._replace(batch=1), ""  # no more than one check for a trial
+        if probe is not None:
+            return probe._replace(batch=1), ""  # no more than one check for a trial
         return None, check.remark if check.tried else reason
 
     def _batch(self, group: _GroupChecks, endpoint: Endpoint, now_ms: int) -> list[Check]:
@@ -325,6 +341,9 @@ class Groups:
             self._missed_since_ms = now_ms
             self._missed.clear()
         self._leave(group, check)
+        if check.newer is not None:  # nobody was asked for it, so it gets an answer of its own
+            group.of[check.transaction] = check.newer
+            group.waiting.appendleft(check.newer)
         self._missed[name] += not check.answered
         if check.answered or self._missed[name] <= _MISSED_ANSWERS:
             self._keep(check, EndpointVerdict(Action.UNREACHABLE, reason))
@@ -333,9 +352,19 @@ class Groups:
 
     def _end(self, group: _GroupChecks, check: Check, verdict: EndpointVerdict) -> None:
         self._leave(group, check)
+        self._drop_newer(group, check)
         self._answer(check, verdict)
 
     def _leave(self, group: _GroupChecks, check: Check) -> None:
+        del group.of[check.transaction]
+        self._give_room(group, check)
+
+    def _drop_newer(self, group: _GroupChecks, check: Check) -> None:
+        if check.newer is not None:
+            self._give_room(group, check.newer)
+            self._drop(check.newer)
+
+    def _give_room(self, group: _GroupChecks, check: Check) -> None:
         group.held -= 1
         self._bytes.give(check.request.group, check.size)
 

@@ -11,12 +11,10 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from kafka import TopicPartition
-from kafka.errors import CommitFailedError
-from kafka.structs import OffsetAndMetadata
-
+from checkback.kafka.kafka_python.errors import passes
+from checkback.kafka.kafka_python.library import CommitFailedError, OffsetAndMetadata, TopicPartition
 from checkback.kafka.kafka_python.polling import poll
-from checkback.kafka.outages import Outage, passes
+from checkback.kafka.outages import Outage
 from checkers.behind import Reading, Route
 from checkers.groups import Check
 from checkers.rereading import CheckOrigin, Rereader, check_of, origin_of
@@ -126,6 +124,7 @@ class Intake:
         for place, reading in self._readings.items():
             offset, note = reading.committed()
             offsets[place] = OffsetAndMetadata(offset, note, -1)
+            reading.stored = min(reading.stored, offset)  # Kafka may have it, whatever it answers
         if not offsets:
             return
         try:
@@ -133,6 +132,8 @@ class Intake:
         except CommitFailedError:  # the partitions went to another service meanwhile, which asks again
             self._readings.clear()
         else:
+            for place, stored in offsets.items():
+                self._readings[place].stored = stored.offset
             self._outage.answered()
 
     def _advance(self) -> None:
@@ -229,8 +230,10 @@ class Intake:
             self._readings[place] = Reading(committed.offset, committed.metadata)
 
     def _read(self, place: TopicPartition, records: Iterable[Any]) -> Iterable[Check]:
-        reading = self._readings[place]
         for record in records:
+            reading = self._readings[place]
+            if record.offset < reading.stored:  # the topic was made again: nothing of the former one waits
+                reading = self._readings[place] = Reading(record.offset)
             origin = origin_of(place, record)
             reading.came(record.timestamp)
             if reading.begin(record.offset, origin.route, origin.transaction):

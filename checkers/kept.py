@@ -34,6 +34,11 @@ class Kept:
         return len(self._waiting) + len(self._under_way) + len(self._passed)
 
     @property
+    def most(self) -> int:
+        """So many transactions it concerns, at most: each of the offsets noted may be one's."""
+        return len(self._waiting) + len(self._under_way) + len(self._noted)
+
+    @property
     def first(self) -> int | None:
         """Where to read again from; None: none waits."""
         offsets = [check.offset for check in self._waiting.values()]

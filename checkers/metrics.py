@@ -13,7 +13,7 @@ _LOGGER = logging.getLogger(__name__)
 MOST_GROUPS = 200
 OTHER = "other"
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-_STATES = ("well", "resting", "tried")
+_STATES = ("well", "skipped", "tried")
 _RESULTS = ("commit", "rollback", "unknown", "unreachable")
 
 
@@ -127,7 +127,7 @@ def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily
         ),
         GaugeMetricFamily(
             "checkback_check_endpoints",
-            "Known check endpoints, 20 at most, by producer group and state: well, resting (left alone), tried (once)",
+            "Known check endpoints, 20 at most, by producer group and state: well, skipped, tried (failed lately)",
             labels=["group", "state"],
         ),
     )

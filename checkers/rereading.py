@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from kafka import TopicPartition
-
 from checkback.exceptions import ProtocolError
+from checkback.kafka.kafka_python.library import TopicPartition
 from checkback.kafka.kafka_python.polling import poll
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import GROUP, HALF, ID, TOPIC

@@ -166,7 +166,7 @@ class CheckService:
         self._groups = Groups(
             self._directory,
             Asker(session, allowed, keys, names=Names(checks.ask_timeout / 1000)),
-            CheckEnds(self._answer, self._postpone, self._keep, self._asked),
+            CheckEnds(self._answer, self._postpone, self._keep, self._drop, self._asked),
             self._clock_ms,
             concurrency=checks.concurrency_per_group,
             queue=checks.queue_per_group,
@@ -249,6 +249,9 @@ class CheckService:
             self._finished(check.origin)
         else:
             self._answer(check, verdict)
+
+    def _drop(self, check: Check) -> None:
+        self._finished(check.origin)
 
     def _answer(self, check: Check, verdict: EndpointVerdict) -> None:
         request = check.request

@@ -80,12 +80,13 @@ class EndpointFacts:
 
     url: str
     state: str
-    """``well``; ``resting``: it failed, or fell silent, and is left alone; ``tried``: failed, and asked. Where
-    checks are answered elsewhere, ``well`` says that it is heard from, no more."""
+    """``well``; ``skipped``: it failed five times and has not answered since, or fell silent; ``tried``: it failed
+    lately, and is asked with the next check. Where checks are answered elsewhere, ``well`` says that it is heard from,
+    no more."""
     heard_seconds: float | None = None
     """Since its last heartbeat; None for one that is named in the settings."""
     reason: str = ""
-    """Why it rests."""
+    """Why it is not well."""
 
 
 @dataclass(frozen=True)

@@ -134,9 +134,8 @@ def clipped(text: str, most: int = _REMARK_CHARACTERS) -> str:
 def why_unasked(endpoints: Iterable[EndpointFacts]) -> str:
     """Why nobody of a group is asked; empty: somebody is, or nothing is known of its endpoints."""
     known = list(endpoints)
-    resting = [one for one in known if one.state == "resting"]
-    if not known or len(resting) < len(known):
+    if not known or any(one.state != "skipped" for one in known):
         return ""
-    reason = resting[0].reason
+    reason = known[0].reason
     skipped = "endpoint skipped" if len(known) == 1 else f"all {len(known)} endpoints skipped"
     return f"{skipped}: {reason}" if reason else skipped

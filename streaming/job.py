@@ -8,14 +8,14 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from checkback.exceptions import CheckbackError, JobStoppedError, TakenOverError
+from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.library import AdminClient, KafkaException
 from checkback.kafka.librdkafka.topics import topic_ids
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import Topics
@@ -130,7 +130,7 @@ class TransactionJob:
         clock = JobClock(lambda: kafka_ms(sink), settings.job.clock_tolerance)
         clock.compare()
         claim = self._claim = Claim(sink, settings.job.name)
-        ids = retrying()(topic_ids, AdminClient(sink.client()), [sink.topics.half, sink.topics.op])
+        ids = retrying()(topic_ids, make_client(AdminClient, sink.client()), [sink.topics.half, sink.topics.op])
         if local_query_id is not None:
             claim.judge(
                 Owner(local_query_id, half_topic_id=ids.get(sink.topics.half, "")), new_checkpoint=self._new_checkpoint

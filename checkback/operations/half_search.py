@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
 from typing import Any, NamedTuple
 
-from kafka import KafkaConsumer, TopicPartition
-
+from checkback.kafka.kafka_python.library import KafkaConsumer, TopicPartition
 from checkback.kafka.record_ranges import Limits, RangeReader, Tell, tell_nobody
 from checkback.kafka.topic_reading import records_to_end
 from checkback.operations.in_doubt import InDoubt, place_of, row_of

@@ -4,11 +4,8 @@ from collections.abc import Mapping
 from time import monotonic, sleep
 from typing import Any, NamedTuple, Self
 
-from kafka import TopicPartition
-from kafka.admin import OffsetSpec
-from kafka.errors import KafkaError
-
 from checkback.exceptions import KafkaUnreachableError
+from checkback.kafka.kafka_python.library import KafkaError, OffsetSpec, TopicPartition
 from checkback.kafka.reaching import no_kafka
 from checkback.operations.topics import admin_client
 from checkback.wire.job_groups import claim_group, display_group

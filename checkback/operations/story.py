@@ -4,10 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
 from typing import Any, NamedTuple
 
-from kafka import KafkaConsumer, TopicPartition
-from kafka.partitioner.default import murmur2
-
 from checkback.exceptions import ProtocolError
+from checkback.kafka.kafka_python.library import KafkaConsumer, TopicPartition, murmur2
 from checkback.kafka.record_ranges import USUAL, Limits, RangeReader, Tell, tell_nobody
 from checkback.operations.in_doubt import InDoubt, place_of, row_of
 from checkback.operations.story_events import EventKind, StoryEvent, delivered, event_of, half_in, headers_of, held_in

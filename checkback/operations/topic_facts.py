@@ -3,10 +3,15 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from kafka import KafkaAdminClient, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
-from kafka.errors import UnknownTopicOrPartitionError, for_code
-
+from checkback.kafka.kafka_python.library import (
+    ConfigResource,
+    ConfigResourceType,
+    KafkaAdminClient,
+    OffsetSpec,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 from checkback.operations.retention import Times
 from checkback.operations.times import said_duration
 from checkback.operations.topics import IN_SYNC, RULED, broken_rules, few_ops, rules_of

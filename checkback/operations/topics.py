@@ -6,12 +6,17 @@ from enum import StrEnum
 from time import monotonic, sleep
 from typing import Any, NamedTuple, Self
 
-from kafka import KafkaAdminClient
-from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
-from kafka.errors import InvalidReplicationFactorError, KafkaError, TopicAlreadyExistsError
-
 from checkback.exceptions import CheckpointMismatchError, ConfigurationError
 from checkback.kafka.kafka_python import SHARED, make_client
+from checkback.kafka.kafka_python.library import (
+    ConfigResource,
+    ConfigResourceType,
+    InvalidReplicationFactorError,
+    KafkaAdminClient,
+    KafkaError,
+    NewTopic,
+    TopicAlreadyExistsError,
+)
 from checkback.kafka.kafka_python.repairs import GroupAdmin
 from checkback.operations.retention import Times, lengthen, refuse_short, shorter_retention
 from checkback.wire.limits import MOST_RECORD_BYTES

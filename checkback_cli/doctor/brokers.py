@@ -4,11 +4,14 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kafka import KafkaAdminClient, KafkaProducer
-from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaError
-
 from checkback.kafka.kafka_python import SHARED, make_client
+from checkback.kafka.kafka_python.library import (
+    ConfigResource,
+    ConfigResourceType,
+    KafkaAdminClient,
+    KafkaError,
+    KafkaProducer,
+)
 from checkback.kafka.reaching import CONNECT_MS
 from checkback.operations.clocks import difference_ms
 from checkback.operations.times import said_duration

@@ -6,7 +6,6 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 import typer
-from kafka import KafkaConsumer
 from rich.prompt import Confirm
 
 from checkback.consumer.clients import Connection, clients_of
@@ -27,6 +26,7 @@ from checkback.consumer.retries.resending import Became, Outcome, Resend, Resend
 from checkback.consumer.retry import OwnTopics, as_it_was
 from checkback.exceptions import OperatorError
 from checkback.kafka.connecting import TransportName
+from checkback.kafka.kafka_python.library import KafkaConsumer
 from checkback.kafka.record_ranges import Tell
 from checkback.kafka.topic_reading import reading_consumer
 from checkback.operations.times import said_time

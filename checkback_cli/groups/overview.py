@@ -197,8 +197,7 @@ def _endpoint_facts(one: "EndpointFacts") -> dict[str, Any]:
 
 def _endpoint(one: dict[str, Any]) -> str:
     heard = "" if one["heard_seconds"] is None else f"heard {said_duration(one['heard_seconds'] * 1000)} ago"
-    state = {"resting": "skipped"}.get(one.get("state", ""), one.get("state", ""))
-    parts = (state, one.get("reason", "").removeprefix(f"{one['url']}: "), heard)
+    parts = (one.get("state", ""), one.get("reason", "").removeprefix(f"{one['url']}: "), heard)
     said = ", ".join(part for part in parts if part)
     return f"{one['url']}{f' ({said})' if said else ''}"
 

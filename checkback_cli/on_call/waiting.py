@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from time import monotonic, sleep
 from typing import Any
 
-from kafka import KafkaConsumer, TopicPartition
-
+from checkback.kafka.kafka_python.library import KafkaConsumer, TopicPartition
 from checkback.kafka.kafka_python.polling import poll
 from checkback.kafka.record_ranges import Limits
 from checkback.operations.story import Story, story_of

@@ -322,7 +322,7 @@ _JOB = (
 _CHECK_SERVICE = (
     Panel(
         "Endpoints, by state",
-        "Well: asked. Resting: failed lately, left alone for a while. Tried: asked once, to see.",
+        "Well: asked. Skipped: does not answer; probed every 10 to 25 s. Tried: failed lately, still asked.",
         "short",
         (Query(gauge("checkback_check_endpoints", by="state"), "{{state}}"),),
         stacked=True,

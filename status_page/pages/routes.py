@@ -179,7 +179,7 @@ class _GroupRow:
 
     def __init__(self, facts: GroupFacts) -> None:
         self.facts = facts
-        self.well = sum(one.state != "resting" for one in facts.endpoints)
+        self.well = sum(one.state != "skipped" for one in facts.endpoints)
         self.endpoints = len(facts.endpoints)
 
 

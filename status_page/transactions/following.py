@@ -11,9 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from kafka.errors import KafkaError
-
 from checkback.exceptions import CheckbackError
+from checkback.kafka.kafka_python.library import KafkaError
 from checkback.wire.protocol import Topics
 from status_page.transactions.index import Index
 from status_page.transactions.reading import IndexReader

@@ -11,7 +11,6 @@ from status_page.transactions.index import Index
 from status_page.transactions.standing import ListStanding, ReadingProgress
 
 _FETCH: dict[str, Any] = {
-    "allow_auto_create_topics": False,
     "fetch_max_wait_ms": 1_000,  # Kafka answers nothing else on this connection meanwhile
     "fetch_max_bytes": 4 * 1024 * 1024,  # of content that is thrown away: but for the head of what does not fit
     "metadata_max_age_ms": 10_000,  # within which a topic that was made again is noticed

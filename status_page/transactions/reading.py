@@ -3,10 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kafka import TopicPartition
-from kafka.errors import KafkaError
-
 from checkback.exceptions import ProtocolError
+from checkback.kafka.kafka_python.library import KafkaError, TopicPartition
 from checkback.kafka.kafka_python.polling import poll
 from checkback.kafka.kafka_python.repairs import topic_id
 from checkback.operations.in_doubt import place_of, row_of

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 
-from kafka.errors import KafkaError
-
+from checkback.kafka.kafka_python.library import KafkaError
 from checkback.kafka.reaching import no_kafka
 from checkback.kafka.record_ranges import Limits
 from checkback.kafka.topic_reading import reading_consumer

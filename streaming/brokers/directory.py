@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined] # not re-exported
-
+from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.errors import NO_TOPIC
+from checkback.kafka.librdkafka.library import AdminClient, ConfigResource, KafkaError, KafkaException, ResourceType
 from streaming.brokers.retrying import retrying, retrying_until
 
 NO_SUCH_TOPIC = "there is no such topic"
@@ -52,7 +51,7 @@ class Brokers:
     """
 
     def __init__(self, client: Mapping[str, Any]) -> None:
-        self._admin = AdminClient(dict(client))
+        self._admin = make_client(AdminClient, dict(client))
         self._alive = -1
         """The broker that answered last."""
 

@@ -14,12 +14,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # documented as ours to use
-from kafka import KafkaAdminClient
-from kafka import TopicPartition as Partition
-
-from checkback.kafka.kafka_python import SHARED, make_client
+from checkback.kafka import kafka_python, librdkafka
+from checkback.kafka.kafka_python.library import KafkaAdminClient
+from checkback.kafka.kafka_python.library import TopicPartition as Partition
+from checkback.kafka.librdkafka.library import (
+    AdminClient,
+    IsolationLevel,
+    KafkaException,
+    OffsetSpec,
+    TopicCollection,
+    TopicPartition,
+)
 
 _LOGGER = logging.getLogger(__name__)
 _LOOK_SECONDS = 5.0
@@ -150,7 +155,7 @@ class HeldBackWatch:
         admin: AdminClient | None = None
         while not self._stopping.is_set():
             try:
-                admin = admin or AdminClient(self._client)
+                admin = admin or librdkafka.make_client(AdminClient, self._client)
                 self._look_once(admin)
             except Exception as error:  # noqa: BLE001  (whatever it is, messages are worth more than this look)
                 _LOGGER.debug("Whether partitions are held back cannot be told now: %r", error)
@@ -220,7 +225,9 @@ def named_writer(bootstrap_servers: str, options: Mapping[str, Any]) -> Callable
 
     def writer(held: HeldPartition) -> str:
         try:
-            with contextlib.closing(make_client(KafkaAdminClient, servers, options, SHARED)) as admin:
+            with contextlib.closing(
+                kafka_python.make_client(KafkaAdminClient, servers, options, kafka_python.SHARED)
+            ) as admin:
                 return _named(admin, held)
         except Exception as error:  # noqa: BLE001  (the warning is worth more than the name in it)
             _LOGGER.debug("Whose transaction holds back %s cannot be told: %r", held.place, error)

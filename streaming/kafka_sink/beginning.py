@@ -18,10 +18,9 @@ Everybody else reads g + 1, and fences whoever is there.
 
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
-
 from checkback.exceptions import JobFailedError
 from checkback.kafka.librdkafka.group_offsets import committed
+from checkback.kafka.librdkafka.library import Consumer, TopicPartition
 from checkback.kafka.librdkafka.transactional import StuckError
 from checkback.wire.beside_offsets import metadata_of
 from streaming.brokers.client import producer_settings

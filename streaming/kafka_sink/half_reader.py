@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from time import monotonic, sleep
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-
+from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.errors import LEADER_AWAY
+from checkback.kafka.librdkafka.library import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from checkback.kafka.reaching import RECONNECT_MS
 from streaming.brokers.client import ANSWER_BYTES
 
@@ -32,7 +32,8 @@ class HalfReader:
     def __init__(self, client: Mapping[str, Any], half_topic: str, seconds: float = _ANSWER_SECONDS) -> None:
         self._topic = half_topic
         self._seconds = seconds
-        self._consumer = Consumer(
+        self._consumer = make_client(
+            Consumer,
             {
                 **client,
                 "group.id": "checkback-half-reader",  # librdkafka wants a name; nobody is told of it
@@ -47,7 +48,7 @@ class HalfReader:
                 "fetch.wait.max.ms": 10,
                 "reconnect.backoff.ms": 10,
                 "reconnect.backoff.max.ms": RECONNECT_MS,
-            }
+            },
         )
 
     def read(self, partition: int, offsets: Iterable[int]) -> Iterator[tuple[int, Message | None]]:

@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from checkback.exceptions import TransactionTimeoutError
+from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.library import Consumer, KafkaException, TopicPartition
 from checkback.wire.job_groups import claim_group
 from state import Tallies, Usages, counts_of, open_of, summed, usages_of
 from streaming.batch.batch import SIZES, Batch, OpenBySegment, PartitionReport
@@ -209,13 +210,13 @@ def _directory(settings: SinkSettings) -> TopicDirectory:
 def _progress_consumer(settings: SinkSettings, query_id: str) -> Consumer:
     """Unlike producers, they fence nobody and can be kept."""
     group = {"group.id": progress_group(query_id), "isolation.level": "read_committed"}
-    consumer = partial(Consumer, settings.client(**group, **{"enable.auto.commit": False}))
+    consumer = partial(make_client, Consumer, settings.client(**group, **{"enable.auto.commit": False}))
     return _of_worker(consumer, "progress", settings.bootstrap_servers, query_id)
 
 
 def _claim_consumer(settings: SinkSettings) -> Consumer:
     group = {"group.id": claim_group(settings.topics), "enable.auto.commit": False}
-    consumer = partial(Consumer, settings.client(**group))
+    consumer = partial(make_client, Consumer, settings.client(**group))
     return _of_worker(consumer, "claim", settings.bootstrap_servers, settings.topics.prefix)
 
 

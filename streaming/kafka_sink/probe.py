@@ -7,10 +7,17 @@ from math import inf
 from time import monotonic
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined] # not re-exported
-
+from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.errors import REFUSED, error_code
+from checkback.kafka.librdkafka.library import (
+    AclOperation,
+    AdminClient,
+    ConfigResource,
+    KafkaError,
+    KafkaException,
+    ResourceType,
+    TopicCollection,
+)
 from checkback.kafka.librdkafka.transactional import Transactional
 from checkback.wire.limits import MOST_RECORD_BYTES
 from streaming.batch.record import Record
@@ -32,7 +39,7 @@ def describe_limits(client: dict[str, Any], topics: Iterable[str], *, compressed
     names = sorted(topics)
     if not names:
         return {}
-    admin = _clients.setdefault(client["bootstrap.servers"], AdminClient(client))
+    admin = _clients.setdefault(client["bootstrap.servers"], make_client(AdminClient, client))
     rules = _limits(admin, names, compressed=compressed)
     described = admin.describe_topics(
         TopicCollection(names), include_authorized_operations=True, request_timeout=_ASK_SECONDS

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
-
 from checkback.kafka.librdkafka.errors import REFUSES_ALL, TOO_LARGE
+from checkback.kafka.librdkafka.library import KafkaError, KafkaException
 from streaming.batch.record import Record, batch_bytes, record_key
 from streaming.brokers.directory import Known
 from streaming.kafka_sink.probe import describe_limits, probe_individually

@@ -5,10 +5,9 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-
 from checkback.exceptions import CheckbackError, ConfigurationError, TransactionTimeoutError
 from checkback.kafka.librdkafka.errors import FENCED, GONE, REFUSED, TOO_LARGE, error_code
+from checkback.kafka.librdkafka.library import KafkaError, KafkaException, TopicPartition
 from checkback.kafka.librdkafka.transactional import Transactional
 from checkback.wire.protocol import Topics
 from streaming.batch.record import Record

@@ -5,13 +5,20 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import NamedTuple, Protocol, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # not re-exported
-
 from checkback.exceptions import JobFailedError
 from checkback.kafka.bounded_calls import within
+from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.group_offsets import committed
 from checkback.kafka.librdkafka.headers import headers_of
+from checkback.kafka.librdkafka.library import (
+    AdminClient,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    OffsetSpec,
+    TopicPartition,
+)
 from checkback.kafka.librdkafka.topics import TopicDescription, described
 from checkback.wire import protocol
 from checkback.wire.sent_back import due_after_pause
@@ -86,8 +93,8 @@ class LaterClients:
             "fetch.wait.max.ms": 200,
             "receive.message.max.bytes": ANSWER_BYTES,
         }
-        self._consumer = Consumer(settings.client(**reading))
-        self._admin = AdminClient(settings.client())
+        self._consumer = make_client(Consumer, settings.client(**reading))
+        self._admin = make_client(AdminClient, settings.client())
         self._brokers = Brokers(settings.client())
         self._directory = TopicDirectory(self._brokers)
         self._transaction = self._new_transaction()

@@ -10,8 +10,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, time_ns
 
-from confluent_kafka import KafkaException
-
 from checkback.exceptions import (
     CheckbackError,
     JobFailedError,
@@ -19,6 +17,7 @@ from checkback.exceptions import (
     TransactionTimeoutError,
 )
 from checkback.kafka.librdkafka.errors import FENCED, NOT_ALLOWED, OF_THE_RECORD, error_code
+from checkback.kafka.librdkafka.library import KafkaException
 from checkback.kafka.librdkafka.transactional import StuckError
 from checkback.kafka.outages import Outage
 from checkback.wire import protocol

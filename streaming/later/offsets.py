@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from confluent_kafka import TopicPartition
-
 from checkback.exceptions import JobStoppedError
+from checkback.kafka.librdkafka.library import TopicPartition
 from checkback.kafka.librdkafka.topics import TopicDescription
 from checkback.wire.beside_offsets import metadata_of
 from checkback.wire.json_reading import number_of, read_object, text_of

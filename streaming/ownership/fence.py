@@ -3,9 +3,9 @@
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
-from confluent_kafka import Consumer, TopicPartition
-
+from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.group_offsets import committed
+from checkback.kafka.librdkafka.library import Consumer, TopicPartition
 from checkback.kafka.librdkafka.transactional import StuckError, Transactional, transactional_settings
 from checkback.wire.beside_offsets import metadata_of
 from streaming.brokers.client import SinkSettings
@@ -25,7 +25,7 @@ def read_progress(settings: SinkSettings, query_id: str, partitions: int, *, set
     """
     isolation = "read_committed" if settled else "read_uncommitted"
     group = {"group.id": progress_group(query_id), "enable.auto.commit": False, "isolation.level": isolation}
-    consumer = Consumer(settings.client(**group))
+    consumer = make_client(Consumer, settings.client(**group))
     places = [TopicPartition(settings.topics.progress, number) for number in range(partitions)]
     try:
         found = retrying()(committed, consumer, places)

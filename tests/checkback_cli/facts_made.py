@@ -36,7 +36,7 @@ FACTS = JobFacts(
             topics=(OpenOfTopic("shop.orders", 1_234, NOW - 7_200_000),),
             endpoints=(
                 EndpointFacts("http://a:1/", "well", 3.0),
-                EndpointFacts("http://b:1/", "resting", None, "connection refused"),
+                EndpointFacts("http://b:1/", "skipped", None, "connection refused"),
             ),
             waiting=9,
         ),

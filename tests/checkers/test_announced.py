@@ -54,12 +54,12 @@ def test_who_is_heard_from_is_well_and_who_fell_silent_is_said(scene: Scene) -> 
     assert scene.endpoints() == {
         "fixed": [("http://f:1/", "well", "")],
         "new": [("http://n:1/", "well", "")],
-        "old": [("http://o:1/", "resting", "no heartbeat for 10 min")],
+        "old": [("http://o:1/", "skipped", "no heartbeat for 10 min")],
     }
     scene.put("old", "http://o:2/")
     wait_until(lambda: scene.endpoints()["old"] == [("http://o:2/", "well", "")], 10)
     scene.now_ms += 600_000
-    assert scene.endpoints()["new"] == [("http://n:1/", "resting", "no heartbeat for 10 min")]
+    assert scene.endpoints()["new"] == [("http://n:1/", "skipped", "no heartbeat for 10 min")]
 
 
 def test_nothing_is_said_while_kafka_is_away_and_it_goes_on_after(scene: Scene) -> None:

@@ -167,6 +167,19 @@ def test_no_more_than_so_many_are_kept_of_a_partition() -> None:
     assert reading.backlogs[ORDERS].next == 10_000, "the next ones wait, behind one offset"
 
 
+def test_of_more_that_were_kept_than_a_note_holds_those_of_few_transactions_are_left_out() -> None:
+    reading = Reading(0)
+    routes = [Route(f"group-{number:02}", "x" * 200) for number in range(30)]
+    written = [(route, half) for half in range(2) for route in routes[half * 20 :]]
+    for at, (route, half) in enumerate(written):
+        reading.begin(at, route, str(half))
+        reading.keep(route, at, str(half), at)
+    noted = [*Reading(*reading.committed()).kept]
+    assert noted[:10] == routes[20:]
+    assert noted[10:] == routes[: len(noted) - 10]
+    assert 10 < len(noted) < 30
+
+
 class Model:
     """Each check must have been answered, or be under way, or be found again from what is committed."""
 
@@ -176,16 +189,20 @@ class Model:
         self.position = 0
         self.under_way: set[int] = set()
         self.answered: set[int] = set()
+        self.dealt_with: set[int] = set()
+        """Since the service began."""
 
     def read(self) -> None:
         if self.position < len(self.routes):
             if self.reading.begin(self.position, self.routes[self.position], str(self.position)):
+                assert self.position not in self.under_way | self.dealt_with, "asked twice"
                 self.under_way.add(self.position)
             self.position += 1
 
     def answer(self, offset: int) -> None:
         self.under_way.remove(offset)
         self.answered.add(offset)
+        self.dealt_with.add(offset)
         self.reading.finish(self.routes[offset], offset)
 
     def postpone(self, offset: int) -> None:
@@ -204,9 +221,13 @@ class Model:
                     self.under_way.add(offset)
             self.reading.read_to(self.reading.window.next, route)
 
+    def share_out(self) -> None:
+        """Partitions are shared out anew, and this one stays: its consumer goes back to what was committed."""
+        self.position = self.reading.committed()[0]
+
     def crash(self) -> None:
         self.position, note = self.reading.committed()
-        self.reading, self.under_way = Reading(self.position, note), set()
+        self.reading, self.under_way, self.dealt_with = Reading(self.position, note), set(), set()
 
     def finish(self) -> None:
         while self.position < len(self.routes):
@@ -220,9 +241,8 @@ class Model:
 @given(st.data())
 def test_every_check_is_asked_whatever_waits_fails_and_is_begun_again(data: st.DataObject) -> None:
     model = Model(data.draw(st.lists(st.sampled_from([ORDERS, INVOICES]), min_size=1, max_size=25)))
-    for name in data.draw(
-        st.lists(st.sampled_from(["read", "answer", "postpone", "keep", "read_again", "crash"]), max_size=60)
-    ):
+    steps = st.sampled_from(["read", "answer", "postpone", "keep", "read_again", "share_out", "crash"])
+    for name in data.draw(st.lists(steps, max_size=60)):
         if name in {"answer", "postpone", "keep"}:
             if model.under_way:
                 getattr(model, name)(data.draw(st.sampled_from(sorted(model.under_way))))

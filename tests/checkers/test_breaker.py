@@ -1,8 +1,9 @@
-"""When an endpoint is left alone. Time is a number here."""
+"""When an endpoint is skipped. Time is a number here."""
 
 import pytest
 
 from checkers import Breaker
+from checkers.breaker import UNASKED_MS
 
 
 def opened(now_ms: int = 0) -> Breaker:
@@ -93,3 +94,17 @@ def test_the_defaults_are_five_failures_ten_seconds_and_less_than_half_a_minute(
         breaker.failed(0, "refused")
     assert not breaker.may_ask(pause_ms - 1)
     assert breaker.may_ask(pause_ms)
+
+
+def test_it_is_shown_as_skipped_until_it_answers_or_nobody_needs_it() -> None:
+    breaker = opened()
+    assert breaker.skipped(9)
+    assert breaker.skipped(11), "a probe is due"
+    breaker.begin()
+    assert breaker.skipped(100_000), "the probe is not answered"
+    breaker.failed(100_000, "refused")
+    assert breaker.skipped(100_020 + UNASKED_MS - 1)
+    assert not breaker.skipped(100_020 + UNASKED_MS), "nobody had anything to ask"
+    breaker.begin()
+    breaker.succeeded()
+    assert not breaker.skipped(100_000)

@@ -56,10 +56,11 @@ class Scene(Asker):
         self.verdicts: dict[str, EndpointVerdict] = {}
         self.postponed: dict[str, str] = {}
         self.kept: list[str] = []
+        self.dropped: list[Any] = []
         self.groups = Groups(
             self.directory,
             self,
-            CheckEnds(self._answered, self._postponed, self._kept),
+            CheckEnds(self._answered, self._postponed, self._kept, lambda one: self.dropped.append(one.origin)),
             lambda: self.now_ms,
             concurrency=concurrency,
             queue=queue,
@@ -216,7 +217,7 @@ def test_none_left_is_unreachable_and_says_what_the_last_did() -> None:
     played(play)
 
 
-def test_an_endpoint_that_fails_five_times_is_left_alone_and_tried_again_with_one() -> None:
+def test_an_endpoint_that_fails_five_times_is_skipped_and_tried_again_with_one() -> None:
     async def play() -> None:
         scene = Scene(concurrency=1)
         scene.announce(ONE, batch=100)
@@ -229,6 +230,7 @@ def test_an_endpoint_that_fails_five_times_is_left_alone_and_tried_again_with_on
         assert scene.verdicts["at once"].action is UNREACHABLE
         assert "is skipped for now; late" in scene.verdicts["at once"].remark
         scene.now_ms = 10_000
+        assert scene.groups.standing()["orders"].endpoints[0].state == "skipped", "it has not answered yet"
         scene.behaves[ONE] = committed
         await scene.put("a", "b", "c")
         assert scene.posts[5:] == [(ONE, ["a"]), (ONE, ["b", "c"])]
@@ -504,5 +506,32 @@ def test_one_that_was_answered_before_is_kept_however_many_are_away() -> None:
         scene.groups.take([again])
         await scene.settle()
         assert (len(scene.kept), scene.kept[-1], len(scene.postponed)) == (101, "again", 1)
+
+    played(play)
+
+
+@pytest.mark.parametrize(("behaves", "posts"), [(committed, 1), (refused, 2)])
+def test_a_transaction_is_not_asked_about_twice_at_once(
+    behaves: Callable[[Sequence[CheckRequest]], EndpointAnswer], posts: int
+) -> None:
+    async def play() -> None:
+        scene = Scene(concurrency=9)
+        scene.announce(ONE)
+        scene.held[ONE], scene.behaves[ONE] = asyncio.Event(), behaves
+        first, second, third = (check("a") for _ in range(3))
+        first.answered = True  # it was kept, and is asked since somebody is there
+        second.origin, third.origin = "second", "third"
+        for one in (first, second, third):
+            scene.groups.take([one])
+            await scene.settle()
+        assert scene.posts == [(ONE, ["a"])]
+        assert scene.dropped == ["second"], "the third is asked in its place, if need be"
+        scene.groups._keep = lambda *_: None
+        scene.held[ONE].set()
+        await scene.settle()
+        assert scene.posts == [(ONE, ["a"])] * posts
+        assert scene.dropped == ["second", "third"][: 3 - posts]
+        assert scene.groups._groups == {}
+        assert scene.groups._bytes.held("orders") == 0
 
     played(play)

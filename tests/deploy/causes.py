@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from streaming.observing.metrics import KeptNow, OpenNow
-from tests.deploy.installation import RESTING, Doing, Reading
+from tests.deploy.installation import SKIPPED, Doing, Reading
 
 DEMO = "the demo"
 BUSY = "a bit of everything"
@@ -55,7 +55,7 @@ CAUSES: Mapping[str, tuple[Doing, set[str]]] = {
         {"CheckbackChecksFailing"},
     ),
     "an application that is gone": (
-        replace(_DEMO, checks={"checked": 1, "check_unreachable": 1}, endpoints=(RESTING,), postponed=3),
+        replace(_DEMO, checks={"checked": 1, "check_unreachable": 1}, endpoints=(SKIPPED,), postponed=3),
         {"CheckbackGroupGone"},
     ),
     "messages that always fail": (replace(_DEMO, reading=Reading(dead=1)), {"CheckbackConsumerDeadLetters"}),

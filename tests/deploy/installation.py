@@ -23,7 +23,7 @@ from streaming.observing.progress import BatchProgress
 
 PHASES = ("ask Kafka for its ends", "plan", "write offsets", "get batch", "evaluate and write", "note the end")
 WELL = EndpointStanding("http://shop:8080/check", "well", 1.0, "")
-RESTING = EndpointStanding("http://shop:8080/check", "resting", 30.0, "it refuses the connection")
+SKIPPED = EndpointStanding("http://shop:8080/check", "skipped", 30.0, "it refuses the connection")
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def test_times_numbers_and_sizes() -> None:
     assert [words.count(n, "record") for n in (0, 1, 2_000)] == ["0 records", "1 record", "2,000 records"]
 
 
-RESTING = EndpointFacts("http://a", "resting", reason="connection refused")
+SKIPPED = EndpointFacts("http://a", "skipped", reason="connection refused")
 WELL = EndpointFacts("http://b", "well")
 
 
@@ -75,17 +75,17 @@ WELL = EndpointFacts("http://b", "well")
         (doubtful(last_answer="unreachable"), (), "Nobody could be asked"),
         (
             doubtful(last_answer="unreachable"),
-            (RESTING,),
+            (SKIPPED,),
             "Nobody could be asked; endpoint skipped: connection refused",
         ),
         (
             doubtful(asked_ms=NOW_MS - 20_000),
-            (RESTING, RESTING),
+            (SKIPPED, SKIPPED),
             "Nobody can be asked; all 2 endpoints skipped: connection refused",
         ),
         (
             doubtful(asked_ms=NOW_MS - 20_000),
-            (RESTING, WELL),
+            (SKIPPED, WELL),
             "Asked 2 times of 15, no verdict; its producers did not know",
         ),
         (doubtful(last_answer="later"), (), "The last answer was later"),

@@ -9,10 +9,6 @@ from time import monotonic
 from typing import Any
 from uuid import UUID
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic as KafkaTopic
-
 from checkback.consumer.clients.base import (
     AT_ONCE,
     Connection,
@@ -38,6 +34,16 @@ from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.librdkafka import FIXED, connected, make_client
 from checkback.kafka.librdkafka.errors import GONE, NO_TOPIC, NOT_ALLOWED, REBALANCING, error_code, is_fatal
 from checkback.kafka.librdkafka.headers import headers_of
+from checkback.kafka.librdkafka.library import (
+    AdminClient,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
+from checkback.kafka.librdkafka.library import NewTopic as KafkaTopic
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
 from checkback.wire.beside_offsets import metadata_of
 

@@ -4,8 +4,6 @@ import random
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
-
 from checkback.consumer.clients.base import (
     SEND_MS,
     Connection,
@@ -20,6 +18,7 @@ from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.retry import SentBack
 from checkback.kafka.client_options import of_reaching
 from checkback.kafka.librdkafka.errors import FENCED, OF_THE_RECORD, error_code
+from checkback.kafka.librdkafka.library import KafkaError, KafkaException, Message, TopicPartition
 from checkback.kafka.librdkafka.transactional import StuckError, Transactional, transactional_settings
 from checkback.kafka.reaching import longest_pause_ms
 

@@ -6,22 +6,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from kafka import KafkaConsumer, TopicPartition
-from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.errors import (
-    AuthorizationError,
-    CommitFailedError,
-    IllegalGenerationError,
-    KafkaError,
-    LogTruncationError,
-    NoOffsetForPartitionError,
-    OffsetOutOfRangeError,
-    RebalanceInProgressError,
-    TopicAlreadyExistsError,
-    UnknownMemberIdError,
-)
-
 from checkback.consumer.clients.base import (
     AT_ONCE,
     Connection,
@@ -43,14 +27,24 @@ from checkback.consumer.listener import Place, ReceivedMessage, UnreadableMessag
 from checkback.consumer.offsets.metadata import Stored
 from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError
 from checkback.kafka.kafka_python import SHARED, make_client
+from checkback.kafka.kafka_python.errors import REBALANCING, passes
+from checkback.kafka.kafka_python.library import (
+    AsyncConsumerRebalanceListener,
+    AuthorizationError,
+    CooperativeStickyAssignor,
+    KafkaConsumer,
+    KafkaError,
+    LogTruncationError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    TopicAlreadyExistsError,
+    TopicPartition,
+)
 from checkback.kafka.kafka_python.polling import EscapedHeaders, poll
 from checkback.kafka.kafka_python.repairs import GroupAdmin, begin_anew_when_lost, free_parked
-from checkback.kafka.outages import passes
-from checkback.kafka.reaching import RECONNECT_MS
 from checkback.wire.beside_offsets import without_end
 
 _LOGGER = logging.getLogger(__name__)
-_SHARED_OUT_ANEW = (CommitFailedError, IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError)
 _ANSWER_MS = 5_000
 _HEARTBEAT_MS = 1_000  # a member hears of a rebalance with its next one
 _FETCH_WAIT_MS = 200
@@ -98,9 +92,7 @@ class KafkaPythonClient:
         settings = {
             "fetch_max_wait_ms": _FETCH_WAIT_MS,
             "heartbeat_interval_ms": _HEARTBEAT_MS,
-            "reconnect_backoff_max_ms": RECONNECT_MS,
             "metrics_enabled": False,
-            "allow_auto_create_topics": False,
             "metadata_max_age_ms": 60_000,
             "max_poll_records": AT_ONCE,
             "bootstrap_servers": connection.bootstrap_servers,
@@ -301,7 +293,7 @@ def explained() -> Iterator[None]:
     except AuthorizationError as error:
         raise ConfigurationError(f"Kafka does not allow the consumer one of its resources: {error!r}.") from error
     except (KafkaError, OSError) as error:
-        if isinstance(error, _SHARED_OUT_ANEW):
+        if isinstance(error, REBALANCING):
             raise SharedOutAnewError(repr(error)) from error
         if passes(error):
             raise KafkaAwayError(repr(error)) from error

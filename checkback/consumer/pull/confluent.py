@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-
 from checkback.consumer.clients.confluent import received
 from checkback.consumer.listener import Place
 from checkback.consumer.pull.client import ASK_SECONDS, LogRead
@@ -15,6 +13,7 @@ from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.kafka.client_options import refuse_options
 from checkback.kafka.librdkafka import FIXED, connected, make_client
 from checkback.kafka.librdkafka.errors import GONE
+from checkback.kafka.librdkafka.library import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
 
 _POLL_SECONDS = 0.1

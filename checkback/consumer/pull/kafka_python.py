@@ -4,23 +4,22 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any
 
-from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import (
-    KafkaError,
-    KafkaTimeoutError,
-    OffsetOutOfRangeError,
-    TopicAuthorizationFailedError,
-    UnknownTopicOrPartitionError,
-)
-
 from checkback.consumer.clients.kafka_python import received
 from checkback.consumer.listener import Place
 from checkback.consumer.pull.client import ASK_SECONDS, LogRead
 from checkback.consumer.pull.status import Bounds
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.kafka.kafka_python import make_client
+from checkback.kafka.kafka_python.library import (
+    KafkaConsumer,
+    KafkaError,
+    KafkaTimeoutError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+)
 from checkback.kafka.kafka_python.polling import poll
-from checkback.kafka.reaching import RECONNECT_MS
 
 _POLL_SECONDS = 0.1
 _FIRST_ASK_SECONDS = 1.0
@@ -44,11 +43,9 @@ class KafkaPythonPull:
     def __init__(self, bootstrap_servers: str, options: Mapping[str, Any]) -> None:
         settings: dict[str, Any] = {
             "bootstrap_servers": bootstrap_servers,
-            "reconnect_backoff_max_ms": RECONNECT_MS,
             "auto_offset_reset": "none",
             "enable_auto_commit": False,
             "isolation_level": "read_committed",
-            "allow_auto_create_topics": False,
             # a fetch of the partition read before is waited for when it is another's turn
             "fetch_max_wait_ms": 100,
             "metrics_enabled": False,

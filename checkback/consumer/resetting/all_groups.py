@@ -5,12 +5,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from time import monotonic
 from typing import Any, NamedTuple
 
-from kafka import TopicPartition
-from kafka.errors import TopicAuthorizationFailedError
-
 from checkback.consumer.listener import Place
 from checkback.consumer.offsets.metadata import Stored, decode
 from checkback.consumer.resetting.group_offsets import GroupClients, answered, stored_in
+from checkback.kafka.kafka_python.library import TopicAuthorizationFailedError, TopicPartition
 from checkback.kafka.kafka_python.polling import poll
 from checkback.wire.protocol import ID, RESERVED_PREFIX
 

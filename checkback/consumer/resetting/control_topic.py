@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer
-
 from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.pull.connecting import connect as connect_reading
 from checkback.exceptions import ConfigurationError
 from checkback.kafka.connecting import TransportName
 from checkback.kafka.connecting import connect as connect_writing
+from checkback.kafka.kafka_python.library import KafkaConsumer, KafkaProducer
 from checkback.kafka.transport import OutgoingRecord, Transport
 
 _WRITE_MS = 10_000

@@ -6,14 +6,11 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
-from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError, NoError
-from kafka.structs import OffsetAndMetadata
-
 from checkback.consumer.listener import Place
 from checkback.consumer.resetting.reset_plan import Goal, PartitionOffsets, Target
 from checkback.exceptions import KafkaUnreachableError, OperatorError
 from checkback.kafka.kafka_python import SHARED, make_client
+from checkback.kafka.kafka_python.library import KafkaConsumer, KafkaError, NoError, OffsetAndMetadata, TopicPartition
 from checkback.kafka.kafka_python.repairs import GroupAdmin
 from checkback.kafka.topic_reading import reading_consumer
 

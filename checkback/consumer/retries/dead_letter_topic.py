@@ -3,11 +3,10 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from kafka import KafkaConsumer, TopicPartition
-
 from checkback.consumer.listener import ReceivedMessage
 from checkback.consumer.retries.dead_letters import DeadLetter, LetterPlace, Letters, Mark, lies_there, said_by
 from checkback.exceptions import OperatorError
+from checkback.kafka.kafka_python.library import KafkaConsumer, TopicPartition
 from checkback.kafka.record_ranges import Tell, tell_nobody
 from checkback.kafka.topic_reading import records_between
 

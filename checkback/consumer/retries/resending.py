@@ -6,14 +6,13 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from kafka import KafkaConsumer
-
 from checkback.consumer.clients.base import FencedError, KafkaAwayError, RefusedError, Sender
 from checkback.consumer.listener import ReceivedMessage
 from checkback.consumer.retries.dead_letter_topic import DeadLetterTopic
 from checkback.consumer.retries.dead_letters import DeadLetter, LetterPlace, Letters, Mark, To, mark_of, parcels, resent
 from checkback.consumer.retry import OwnTopics, SentBack
 from checkback.exceptions import ConsumerError, OperatorError, ProtocolError
+from checkback.kafka.kafka_python.library import KafkaConsumer
 from checkback.wire.protocol import Topics
 
 _MOST_LETTERS = 250

@@ -11,7 +11,7 @@ from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.kafka.client_options import of_reaching
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.repairs import ask_for_another_producer_id, close_producer
-from checkback.kafka.reaching import CONNECT_MS, RECONNECT_MS
+from checkback.kafka.reaching import CONNECT_MS
 from checkback.kafka.transport import OP_LINGER_MS, Lost, OutgoingRecord, not_acknowledged, not_written
 
 _FIXED: Mapping[str, tuple[object, ...]] = {
@@ -39,8 +39,6 @@ class KafkaPythonTransport:
             "max_block_ms": half_timeout_ms,
             "delivery_timeout_ms": half_timeout_ms,
             "request_timeout_ms": max(half_timeout_ms // 2, 1),
-            "reconnect_backoff_max_ms": RECONNECT_MS,
-            "allow_auto_create_topics": False,
             "metrics_enabled": False,  # nobody reads them, and they are a tenth of its time
         }
         self._bootstrap_servers, self._options = bootstrap_servers, options

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from checkback import CheckEndpoint
 from checkback.exceptions import CheckbackError
 from checkback.local import LocalKafka
+from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import HEADER_VERSION, ID
 from checkers import CheckService
 from tests.checkers.service.scene import (
@@ -170,6 +171,20 @@ def test_a_check_not_answered_is_asked_again_by_the_next_service(place: Place, s
             wait_until(lambda: len(place.read(place.topics.op)) == 3, SECONDS, "its answer")
     # what lies behind it was not committed either: asked at least once, here twice
     assert sorted(answerer.ids()) == ["answered", "answered", "hangs"]
+
+
+def test_a_topic_of_checks_that_is_made_again_is_read_from_its_beginning(place: Place) -> None:
+    answerer, admin = Answerer(), AdminClient({"bootstrap.servers": place.bootstrap_servers})
+    with serving(place, "orders", answerer) as url, running(place.settings(checks={"endpoints": {"orders": [url]}})):
+        put(place, *(request(f"former-{number}") for number in range(5)))
+        wait_until(lambda: committed(place) == 5, SECONDS, "the answers to the former topic's checks")
+        admin.delete_topics([place.topics.check])[place.topics.check].result(SECONDS)
+        wait_until(lambda: place.topics.check not in admin.list_topics().topics, SECONDS, "the topic's end")
+        with TopicAdministration(place.bootstrap_servers) as administration:
+            administration.create_one(place.topics.check, HALF_PARTITIONS)
+        put(place, request("new"))
+        wait_until(lambda: "new" in answers(place), 60, "the answer to the new topic's check")
+        wait_until(lambda: committed(place) == 1, SECONDS, "a position in the new topic")
 
 
 def test_kafka_may_go_away_and_come_back(place: Place, tmp_path: Path) -> None:

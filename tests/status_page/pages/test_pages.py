@@ -75,7 +75,7 @@ def checked(html: str) -> None:
 
 def busy(**facts: Any) -> Place:
     endpoints = (
-        EndpointFacts("http://a:1/check", "resting", 3.0, "connection refused"),
+        EndpointFacts("http://a:1/check", "skipped", 3.0, "connection refused"),
         EndpointFacts("http://b:1", "tried"),
     )
     oldest = (OpenOfTopic("shop.orders", 3, NOW_MS - 60_000),)
@@ -172,7 +172,7 @@ def test_the_first_page_names_the_cause_of_each_group_that_is_stuck() -> None:
     skipped = f"endpoint skipped: {late}"
     place = Place(
         groups=(
-            GroupFacts("hangs", endpoints=(EndpointFacts("http://a:1/", "resting", reason=late),), unasked=skipped),
+            GroupFacts("hangs", endpoints=(EndpointFacts("http://a:1/", "skipped", reason=late),), unasked=skipped),
             GroupFacts("unknown", endpoints=(EndpointFacts("http://b:1/", "well"),)),
         ),
         endpoints_known=True,
@@ -209,7 +209,7 @@ def test_a_detail_tells_who_is_asked_and_its_story() -> None:
     browser = busy().browser()
     page = text_of(browser.get("/transactions/0:0").text)
     assert "http://a:1/check skipped: connection refused, heard 3.0 s ago" in page
-    assert "http://b:1 being tried, from the settings" in page
+    assert "http://b:1 asked with the next check, from the settings" in page
     assert "4 checks of this group wait, or are under way." in page
     assert "Read it from Kafka" in page
     told = text_of(browser.get("/transactions/0:0/story").text)
@@ -290,7 +290,7 @@ def test_text_of_others_is_shown_and_does_nothing() -> None:
         notes=(NASTY,),
         job=NASTY,
         checkpoint=NASTY,
-        groups=(GroupFacts(NASTY, 1, endpoints=(EndpointFacts(NASTY, "resting", None, NASTY),), barred=NASTY),),
+        groups=(GroupFacts(NASTY, 1, endpoints=(EndpointFacts(NASTY, "skipped", None, NASTY),), barred=NASTY),),
     )
     place.story = [Told(NOW_MS, NASTY, NASTY, NASTY)]
     place.doubt(doubtful(1, transaction_id=NASTY, group=NASTY, topic=NASTY, last_answer=NASTY))

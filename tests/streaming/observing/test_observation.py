@@ -35,7 +35,7 @@ from streaming.observing.reason_kinds import kind_of
 
 ONE, TWO = (0, 0), (0, 4096)
 ORDERS = ("shop", "orders")
-RESTING = EndpointFacts("http://a", "resting", 1.0, "refused")
+SKIPPED = EndpointFacts("http://a", "skipped", 1.0, "refused")
 
 
 def progress(**changed: Any) -> dict[str, Any]:
@@ -281,7 +281,7 @@ def facts(**changed: Any) -> JobFacts:
         (
             {
                 "groups": (
-                    GroupFacts("shop", waiting=1, endpoints=(EndpointFacts("http://a", "resting", 1.0, "refused"),)),
+                    GroupFacts("shop", waiting=1, endpoints=(EndpointFacts("http://a", "skipped", 1.0, "refused"),)),
                 )
             },
             "(refused)",
@@ -301,5 +301,5 @@ def test_a_start_as_it_should_be_is_nothing_to_be_red_about() -> None:
 
 
 def test_nothing_is_said_where_all_is_well() -> None:
-    well = (EndpointFacts("http://a", "well"), RESTING)
+    well = (EndpointFacts("http://a", "well"), SKIPPED)
     assert not notes_of(facts(groups=(GroupFacts("shop", open=3, waiting=2, endpoints=well),))).notes
