@@ -30,7 +30,7 @@ from checkers.groups import Check, CheckEnds, Groups
 from checkers.http.admission import AllowList
 from checkers.http.names import Names
 from checkers.http.session import open_session, tls_context
-from checkers.http.shares import GroupShares, Shares, connections_in_all
+from checkers.http.shares import GroupShares
 from checkers.intake import Announcements, Intake
 from checkers.metrics import CheckMetrics
 from checkers.outages import explained
@@ -160,8 +160,8 @@ class CheckService:
     async def _open(self) -> aiohttp.ClientSession:
         checks = self._settings.checks
         allowed = AllowList(checks.allowed_hosts)
-        connections = connections_in_all(checks.connections)
-        session = open_session(checks, allowed, self._tls, idle=connections)
+        shares = GroupShares()
+        session = open_session(checks, allowed, self._tls, idle=shares.connections.total)
         keys = {group: key.get_secret_value().encode() for group, key in checks.keys.items()}
         self._groups = Groups(
             self._directory,
@@ -170,7 +170,7 @@ class CheckService:
             self._clock_ms,
             concurrency=checks.concurrency_per_group,
             queue=checks.queue_per_group,
-            shares=GroupShares(Shares(connections), Shares(checks.queue_bytes)),
+            shares=shares,
         )
         return session
 

@@ -191,8 +191,6 @@ class CheckSettings(Section):
     ask_timeout: Positive = 3_000
     concurrency_per_group: PositiveInt = 32
     queue_per_group: PositiveInt = 10_000
-    queue_bytes: PositiveInt = 268_435_456
-    connections: NonNegativeInt = 0
     endpoint_ttl: Positive = 60_000
     http_host: Text = "127.0.0.1"
     http_port: Port = 9_465

@@ -10,8 +10,8 @@ from checkback.consumer.listener import (
     TopicPartition,
 )
 from checkback.consumer.metrics import Figures, PartitionFigures, collector_of
+from checkback.consumer.offsets.counts import MessageCounts
 from checkback.consumer.offsets.partitions import ResetPlace
-from checkback.consumer.offsets.work import MessageCounts
 from checkback.consumer.pull.consumer import PullConsumer, PullResult
 from checkback.consumer.pull.status import PullStatus
 from checkback.consumer.push import AsyncPushConsumer, Extension, PushConsumer

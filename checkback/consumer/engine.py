@@ -15,12 +15,14 @@ from typing import Any
 
 from checkback.consumer.clients import Connection, NewTopic, clients_of
 from checkback.consumer.clients.base import Clients, GroupClient, KafkaAwayError
-from checkback.consumer.fetching import FailedParcels, FetchLoop
+from checkback.consumer.failed_parcels import FailedParcels
+from checkback.consumer.fetching import FetchLoop
 from checkback.consumer.listener import TopicPartition, refuse_no_place
 from checkback.consumer.metrics import Figures, PartitionFigures
+from checkback.consumer.offsets.counts import MessageCounts
 from checkback.consumer.offsets.partitions import Partitions, Subscription
 from checkback.consumer.offsets.storing import OffsetStore, StoringTurns
-from checkback.consumer.offsets.work import MessageCounts, Parcel
+from checkback.consumer.offsets.work import Parcel
 from checkback.consumer.retries.sending_back import SendingBack, SendingClients, SentBackParcel
 from checkback.consumer.retries.timers import Timers
 from checkback.consumer.retry import OwnTopics

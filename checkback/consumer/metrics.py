@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from checkback.consumer.listener import TopicPartition
-from checkback.consumer.offsets.work import MessageCounts
+from checkback.consumer.offsets.counts import MessageCounts
 from checkback.exceptions import ConfigurationError
 
 

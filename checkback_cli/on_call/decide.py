@@ -190,6 +190,7 @@ def _chosen(action: Action, wanted: "TransactionFilter", settings: "Settings", t
 
 def _neither(consumer: Any, topics: "Topics", half: HalfPosition) -> "Candidate | None":
     """One that no list has: it was never checked, or it is decided. Its story says."""
+    from checkback.operations.parked import IN_DOUBT_ACTIONS
     from checkback.operations.story import story_of
     from checkback.operations.story_standing import Stand
     from checkback_cli.on_call.candidates import Candidate
@@ -198,7 +199,7 @@ def _neither(consumer: Any, topics: "Topics", half: HalfPosition) -> "Candidate 
     if story is None:
         return None
     undecided = story.standing.stand in {Stand.OPEN, Stand.IN_DOUBT}
-    actions = frozenset({Action.COMMIT, Action.ROLLBACK} if undecided else ())
+    actions = frozenset(IN_DOUBT_ACTIONS if undecided else ())
     since_ms = story.events[0].time_ms if story.events else 0
     known = (story.transaction_id, story.group, story.topic, story.half, since_ms)
     return Candidate(*known, how=str(story.standing), actions=actions)

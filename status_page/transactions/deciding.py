@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, Self
 from checkback.exceptions import OperatorError, ProtocolError
 from checkback.operations.in_doubt import InDoubt
 from checkback.operations.operator_ops import Row
+from checkback.operations.parked import IN_DOUBT_ACTIONS, parked_actions
 from checkback.wire.printable import printable
 from checkback.wire.protocol import Action, HalfPosition
 from status_page.transactions.index import Index, Parked
@@ -146,12 +147,8 @@ def chosen_of(row: InDoubt | Parked) -> Chosen:
 
 
 def actions_for(row: InDoubt | Parked) -> tuple[Action, ...]:
-    """What is of use: an open transaction can be decided, a parked one resumed as well, a committed one redelivered."""
-    if isinstance(row, InDoubt):
-        return (Action.COMMIT, Action.ROLLBACK)
-    if row.undecided:
-        return (Action.COMMIT, Action.ROLLBACK, Action.RESUME)
-    return (Action.REDELIVER,) if row.kept else ()
+    """What is of use for it."""
+    return IN_DOUBT_ACTIONS if isinstance(row, InDoubt) else parked_actions(undecided=row.undecided, kept=row.kept)
 
 
 def problems(action: str, chosen: Sequence[Chosen], who: str, why: str) -> list[str]:

@@ -33,7 +33,7 @@ class Batch:
 
 @dataclass
 class PartitionReport:
-    """What a task did, for :class:`streaming.sink.ExactlyOnceSink`."""
+    """What a task did, for :class:`streaming.sink.ExactlyOnceSink`: a row of whole numbers, booleans and texts."""
 
     partition: int
     written: int = 0
@@ -49,6 +49,8 @@ class PartitionReport:
     """What is undecided in segments that have changed: likewise."""
     held: str = "[]"
     """Which messages are held, and which of those held before were tried again: likewise."""
+    staged: str = "[]"
+    """Files that tables are to take: fields of :class:`streaming.tables.staging.StagedFile`."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -30,6 +32,7 @@ from streaming.kafka_sink.transaction import KafkaTransaction, RefusedError
 from streaming.ownership.claimed import refuse_another_run
 from streaming.ownership.generations import Generations
 
+T = TypeVar("T")
 _PASSES = 8
 """Passes over one batch at most. Two do when all that refused something can be asked about."""
 
@@ -184,69 +187,46 @@ class _Task:
         return RecordBuilder(self._settings.topics, known, self._holding, limits, ask, pace, contents)
 
 
-_known: dict[str, LearnedLimits] = {}
+_made: dict[tuple[str, ...], Any] = {}
+
+
+def _of_worker(make: Callable[[], T], *key: str) -> T:
+    """What ``make`` gives: one for each worker process and ``key``, kept across batches."""
+    if key not in _made:
+        _made[key] = make()
+    made: T = _made[key]
+    return made
 
 
 def _known_topics(settings: SinkSettings) -> LearnedLimits:
-    """One for each worker process."""
-    return _known.setdefault(settings.bootstrap_servers, LearnedLimits())
-
-
-_directories: dict[str, TopicDirectory] = {}
+    return _of_worker(LearnedLimits, "limits", settings.bootstrap_servers)
 
 
 def _directory(settings: SinkSettings) -> TopicDirectory:
-    """One for each worker process, with a connection that is up."""
-    if settings.bootstrap_servers not in _directories:
-        _directories[settings.bootstrap_servers] = TopicDirectory(Brokers(settings.client()))
-    return _directories[settings.bootstrap_servers]
-
-
-_consumers: dict[tuple[str, str], Consumer] = {}
+    """With a connection that is up."""
+    return _of_worker(lambda: TopicDirectory(Brokers(settings.client())), "directory", settings.bootstrap_servers)
 
 
 def _progress_consumer(settings: SinkSettings, query_id: str) -> Consumer:
-    """One for each worker process: unlike producers, they fence nobody and can be kept across batches."""
-    key = (settings.bootstrap_servers, query_id)
-    if key not in _consumers:
-        group = {"group.id": progress_group(query_id), "isolation.level": "read_committed"}
-        _consumers[key] = make_client(Consumer, settings.client(**group, **{"enable.auto.commit": False}))
-    return _consumers[key]
-
-
-_claims: dict[tuple[str, str], Consumer] = {}
+    """Unlike producers, they fence nobody and can be kept."""
+    group = {"group.id": progress_group(query_id), "isolation.level": "read_committed"}
+    consumer = partial(make_client, Consumer, settings.client(**group, **{"enable.auto.commit": False}))
+    return _of_worker(consumer, "progress", settings.bootstrap_servers, query_id)
 
 
 def _claim_consumer(settings: SinkSettings) -> Consumer:
-    """One for each worker process, too."""
-    key = (settings.bootstrap_servers, settings.topics.prefix)
-    if key not in _claims:
-        group = {"group.id": claim_group(settings.topics), "enable.auto.commit": False}
-        _claims[key] = make_client(Consumer, settings.client(**group))
-    return _claims[key]
-
-
-_readers: dict[tuple[str, str], HalfReader] = {}
+    group = {"group.id": claim_group(settings.topics), "enable.auto.commit": False}
+    consumer = partial(make_client, Consumer, settings.client(**group))
+    return _of_worker(consumer, "claim", settings.bootstrap_servers, settings.topics.prefix)
 
 
 def contents_of(settings: SinkSettings) -> Contents:
     """Reads with one connection for each worker process, made when it is needed first."""
-
-    def reader() -> HalfReader:
-        key = (settings.bootstrap_servers, settings.topics.half)
-        if key not in _readers:
-            _readers[key] = HalfReader(settings.client(), settings.topics.half)
-        return _readers[key]
-
+    half, servers = settings.topics.half, settings.bootstrap_servers
+    reader = partial(_of_worker, lambda: HalfReader(settings.client(), half), "reader", servers, half)
     return Contents(settings.topics, reader)
 
 
-_holding: dict[tuple[str, str], Generations] = {}
-
-
 def _generations(settings: SinkSettings, query_id: str) -> Generations:
-    """One for each worker process, too."""
-    key = (settings.bootstrap_servers, query_id)
-    if key not in _holding:
-        _holding[key] = Generations(settings.client(), query_id, settings.topics.progress)
-    return _holding[key]
+    made = partial(Generations, settings.client(), query_id, settings.topics.progress)
+    return _of_worker(made, "generations", settings.bootstrap_servers, query_id)

@@ -14,7 +14,8 @@ from state import BROKEN_FIELDS, BUNDLE, HALF_FIELDS, OP_FIELDS, Arrivals, Field
 from state.rows import Column, objects
 from streaming.batch.headers import Headers, application_headers
 from streaming.stateful.admission import Admission
-from streaming.stateful.decode import BROKEN_KIND, HALF_KIND, OP_KIND, OPTIONS
+from streaming.stateful.broken import OPTIONS
+from streaming.stateful.decode import BROKEN_KIND, HALF_KIND, OP_KIND
 
 # An arriving row's columns under the names that state.rows gives them.
 _OP_NAMES = {"half_offset": "offset", "action": "topic"}

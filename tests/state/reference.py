@@ -49,8 +49,7 @@ class Transaction:
 
     @property
     def size(self) -> int:
-        half = self.half
-        return max(half.left_out, 0) + _length(half.key, half.value, half.headers)
+        return max(self.half.left_out, 0) + _length(self.half.key, self.half.value, self.half.headers)
 
     def set_aside(self) -> None:
         """At the end of the step in which it came: only small content is kept."""

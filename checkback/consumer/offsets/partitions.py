@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from checkback.consumer.clients.base import SEND_MS, GroupClient, KafkaAwayError
 from checkback.consumer.listener import TopicPartition
+from checkback.consumer.offsets.counts import MessageCounts
 from checkback.consumer.offsets.metadata import LastingFacts, Stored, decode, letters
 from checkback.consumer.offsets.starting import Start, begun_before, forgotten, go_on, refuse_outside, start
 from checkback.consumer.offsets.storing import OffsetStore, StoringTurns
-from checkback.consumer.offsets.work import MessageCounts, PartitionWork, WorkRules
+from checkback.consumer.offsets.work import PartitionWork, WorkRules
 from checkback.consumer.settings import ConsumerSettings, StartAt, WhenOffsetIsGone
 from checkback.consumer.tags import TagExpression
 from checkback.exceptions import CheckbackError

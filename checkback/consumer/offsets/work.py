@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
 
 from checkback.consumer.listener import NOT_UTF_8, ReceivedMessage, TopicPartition, UnreadableMessage
 from checkback.consumer.offsets import poison_messages as ends
+from checkback.consumer.offsets.counts import MessageCounts, PartitionProgress
 from checkback.consumer.offsets.metadata import Endings, LastingFacts, Stored, decode, encode
 from checkback.consumer.offsets.window import OffsetWindow
 from checkback.consumer.retry import as_it_was
@@ -23,8 +23,6 @@ _MESSAGE_BYTES = 200
 """What a message takes besides its content, about."""
 
 _WHOLE_PARTITION = object()
-
-
 _NO_REASONS: Mapping[int, str] = MappingProxyType({})
 
 
@@ -62,39 +60,6 @@ class Parcel:
     def failed_once_more(self) -> None:
         """It was tried, and is tried here again."""
         self.messages = [message._replace(tries=message.tries + 1) for message in self.messages]
-
-
-@dataclass
-class MessageCounts:
-    """What has become of messages so far."""
-
-    done: int = 0
-    retried: int = 0
-    """Sent back, or, with an order, tried again here."""
-    dead: int = 0
-    """Sent to the dead letters."""
-    given_up: int = 0
-    """Failed while broadcasting, and dropped."""
-    filtered: int = 0
-    """Not wanted, by their tags."""
-    skipped: int = 0
-    """Offsets gone past without handling what was there: it is gone, or ``when_offset_is_gone`` says so."""
-
-    def add(self, other: "MessageCounts") -> None:
-        """Those of another."""
-        for name, number in vars(other).items():
-            setattr(self, name, getattr(self, name) + number)
-
-
-class PartitionProgress(NamedTuple):
-    """How far a partition is."""
-
-    position: int
-    """The next offset to read, for whoever begins again."""
-    span: int
-    """Offsets from there to the newest message that was read."""
-    held: int
-    """Messages under way."""
 
 
 @dataclass(frozen=True)

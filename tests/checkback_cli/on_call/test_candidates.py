@@ -57,7 +57,17 @@ def test_what_both_lists_have_is_parked() -> None:
 
 
 def test_one_that_the_job_has_not_kept_is_nobodys_to_decide() -> None:
-    assert candidates([], [parked("1:2", undecided=False, kept=False)], NOW) == []
+    lost = parked("1:2", undecided=False, kept=False)
+    (one,) = found = candidates([], [lost], NOW)
+    assert one.actions == frozenset()
+    for action in (Action.COMMIT, Action.REDELIVER):
+        assert chosen(found, action, TransactionFilter(every=True)) == []
+        with pytest.raises(
+            OperatorError, match=r"in cb\.parked only, .*: send it to its topic by hand\. Nothing was done"
+        ):
+            chosen(found, action, TransactionFilter(halves=[lost.half]))
+    (decidable,) = candidates([row("1:2")], [lost], NOW)
+    assert decidable.row
 
 
 @pytest.mark.parametrize(
@@ -112,6 +122,12 @@ def test_an_action_that_is_of_no_use_is_refused_with_what_is() -> None:
     assert "in doubt for 1 min, attempt 2 of 15): try commit or rollback." in refused(
         Action.RESUME, TransactionFilter(halves=[place("0:1")])
     )
+
+
+def test_of_one_id_those_count_that_the_action_is_for() -> None:
+    found = candidates([], [parked("3:4711", "tx"), parked("1:9", "tx", undecided=False)], NOW)
+    assert names(chosen(found, Action.COMMIT, TransactionFilter(ids=["tx"]))) == ["3:4711"]
+    assert names(chosen(found, Action.REDELIVER, TransactionFilter(ids=["tx"]))) == ["1:9"]
 
 
 def test_one_that_is_decided_leaves_nothing_to_do() -> None:

@@ -18,10 +18,10 @@ from status_page.facts import (
     OpenOfTopic,
     PartitionBacklog,
 )
-from status_page.sample import SampleView, flow
 from status_page.transactions.standing import ListStanding
 from status_page.transactions.story import Told
 from tests.status_page.browser import NOW_MS, Place, doubtful, given_up, group
+from tests.status_page.sample import SampleView, flow
 
 NASTY = "<script>alert(1)</script>\"'&\u202e\x1b[2J\r\n{{ 7 * 7 }}"
 

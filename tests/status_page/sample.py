@@ -1,4 +1,4 @@
-"""Serves the page with made-up facts: ``python -m status_page.sample [PORT [ROWS]]``, to look at it without a job.
+"""Serves the page with made-up facts, without a job: ``python -m tests.status_page.sample [PORT [ROWS]]``.
 
 Nothing is read from Kafka, and nothing written: who acts sees what a job would do. The token is
 ``a token for the sample``.
