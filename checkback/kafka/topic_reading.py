@@ -106,6 +106,17 @@ def records_as_they_come(
             last = monotonic()
 
 
+def ends_of(consumer: KafkaConsumer, topic: str, timeout_ms: int | None = None) -> dict[int, int]:
+    """Where its partitions end now; empty where the topic is not there.
+
+    Raises:
+        KafkaError: Kafka does not say so within ``timeout_ms``.
+    """
+    places = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
+    ends = consumer.end_offsets(places, timeout_ms=timeout_ms) if places else {}
+    return {place.partition: end for place, end in ends.items()}
+
+
 def own_topic(consumer: KafkaConsumer, topic: str) -> str:
     """The topic, one of Checkback's own.
 

@@ -4,7 +4,7 @@ One row for each transaction that was checked at least once and is still undecid
 from its beginning gives them all.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from checkback.exceptions import ProtocolError
@@ -17,6 +17,11 @@ MOST_REMARK_BYTES = 4 * 1024
 """The job writes 512 at most, of which each may have become three."""
 _LATER: Mapping[str, Any] = {"answered_ms": 0, "misses": 0, "remark": ""}
 """What rows of earlier versions do not have."""
+_AHEAD_MS = 3_600_000
+"""So much later than its record's time stamp a message may have been taken in, by clocks that differ."""
+
+Ends = Mapping[int, int]
+"""Where the partitions of the half topic end; empty: there are none."""
 
 
 class InDoubt(NamedTuple):
@@ -77,11 +82,12 @@ def in_doubt(value: bytes, time_ms: int) -> InDoubt:
     )
 
 
-def newest(records: Iterable[Any]) -> dict[HalfPosition, InDoubt]:
+def newest(records: Iterable[Any], ends: Callable[[], Ends] = dict) -> dict[HalfPosition, InDoubt]:
     """The transactions that are in doubt after these records of ``cb.status``, those last checked at the end.
 
     The topic may have been written to by others, and by earlier versions, whose keys were transaction ids: what does
-    not lie under its own place is passed over.
+    not lie under its own place is passed over, and what names a place behind the half topic's end, which ``ends`` is
+    asked for when all records were read.
     """
     found: dict[HalfPosition, InDoubt] = {}
     for record in records:
@@ -92,7 +98,13 @@ def newest(records: Iterable[Any]) -> dict[HalfPosition, InDoubt]:
         row = row_of(place, record.value, record.timestamp)
         if row is not None:
             found[place] = row
-    return found
+    there = ends() if found else {}
+    return {place: row for place, row in found.items() if is_there(place, there)}
+
+
+def is_there(place: HalfPosition, ends: Ends) -> bool:
+    """Whether a half message may lie there; yes where nothing is known of the half topic."""
+    return not ends or place.offset < ends.get(place.partition, 0)
 
 
 def place_of(key: bytes | None) -> HalfPosition | None:
@@ -111,4 +123,5 @@ def row_of(place: HalfPosition, value: bytes | None, time_ms: int) -> InDoubt | 
         row = in_doubt(value, time_ms)
     except (ValueError, ProtocolError):
         return None
-    return row if row.half == place else None
+    dated = 0 < row.ingested_ms <= time_ms + _AHEAD_MS  # brokers take no time stamp that is far in the future
+    return row if row.half == place and row.attempt > 0 and dated else None

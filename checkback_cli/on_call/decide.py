@@ -168,7 +168,7 @@ def _refuse_arguments(wanted: "TransactionFilter", manner: _Manner, terminal: bo
 def _chosen(action: Action, wanted: "TransactionFilter", settings: "Settings", topics: "Topics") -> "list[Candidate]":
     from contextlib import closing
 
-    from checkback.kafka.topic_reading import own_topic, reading_consumer, records_to_end
+    from checkback.kafka.topic_reading import ends_of, own_topic, reading_consumer, records_to_end
     from checkback.operations.half_search import counted
     from checkback.operations.in_doubt import newest
     from checkback.operations.parked import ParkedMessages
@@ -183,7 +183,7 @@ def _chosen(action: Action, wanted: "TransactionFilter", settings: "Settings", t
         progress() as tell,
     ):
         status = own_topic(consumer, topics.status)
-        rows = newest(counted(records_to_end(consumer, status), status, tell))
+        rows = newest(counted(records_to_end(consumer, status), status, tell), lambda: ends_of(consumer, topics.half))
         found = candidates(rows.values(), messages.read(), now_ms)
         return chosen(found, action, wanted, lambda half: _neither(consumer, topics, half))
 

@@ -40,7 +40,7 @@ def in_doubt(
     """
     from contextlib import closing
 
-    from checkback.kafka.topic_reading import own_topic, reading_consumer, records_to_end
+    from checkback.kafka.topic_reading import ends_of, own_topic, reading_consumer, records_to_end
     from checkback.operations.announced import announced
     from checkback.operations.half_search import counted
     from checkback.operations.in_doubt import newest
@@ -57,7 +57,7 @@ def in_doubt(
         progress() as tell,
     ):
         own_topic(consumer, status)
-        found = newest(counted(records_to_end(consumer, status), status, tell))
+        found = newest(counted(records_to_end(consumer, status), status, tell), lambda: ends_of(consumer, topics.half))
         heard = announced(records_to_end(consumer, own_topic(consumer, topics.producers)))
     now_ms = int(time.time() * 1000)
     fixed = {name: [str(url) for url in urls] for name, urls in settings.checks.endpoints.items()}

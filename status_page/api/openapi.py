@@ -155,6 +155,7 @@ def _schemas() -> _Schema:
             behind={**_INTEGER, "description": "records that were not read yet"},
             away_seconds={"type": ["number", "null"], "description": "for how long Kafka has not answered"},
             problem={**_TEXT, "description": "what is wrong, and what to do"},
+            foreign={**_INTEGER, "description": "rows of the status topic that the job cannot have written"},
         ),
         "Status": _object(
             **status, in_doubt=_KNOWN, in_doubt_oldest_ms=oldest, parked=_KNOWN, lists=_reference("Lists")

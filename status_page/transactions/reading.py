@@ -1,15 +1,17 @@
 """One connection that reads ``cb.status`` and ``cb.parked`` into the index, from their beginning and as they come."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from checkback.exceptions import ProtocolError
 from checkback.kafka.kafka_python.library import KafkaError, TopicPartition
 from checkback.kafka.kafka_python.polling import poll
 from checkback.kafka.kafka_python.repairs import topic_id
-from checkback.operations.in_doubt import place_of, row_of
+from checkback.kafka.topic_reading import ends_of
+from checkback.operations.in_doubt import InDoubt, is_there, place_of, row_of
 from checkback.operations.parked import ParkedEnd, parked_record
-from checkback.wire.protocol import Topics
+from checkback.wire.protocol import HalfPosition, Topics
 from status_page.transactions.index import Index
 from status_page.transactions.standing import ReadingProgress
 
@@ -37,6 +39,7 @@ class IndexReader:
         self._identity: dict[str, object] = {}
         self._starts: Mapping[TopicPartition, int] = {}
         self._look_at = 0.0
+        self._half_ends: dict[int, int] = {}
 
     def begin(self) -> None:
         """Forget what was read, and read from the beginning.
@@ -69,12 +72,32 @@ class IndexReader:
         found = poll(self._consumer, wait_ms) if self._places else {}
         for place, records in found.items():
             if place.topic == self._topics.status:
-                self._index.take_status(_status_rows(records))
+                self._index.take_status(self._status_rows(records))
             else:
                 self._index.take_parked(_parked_rows(records))
         if self._progress.clock() >= self._look_at:
             self._look()
         return sum(map(len, found.values()))
+
+    def _status_rows(self, records: Iterable[Any]) -> list[tuple[HalfPosition, InDoubt | None]]:
+        """Anybody may have written to the topic: what cannot be the job's is counted, and is no row."""
+        found = [
+            (place, row_of(place, record.value, record.timestamp), record.value is not None)
+            for record in records
+            if (place := place_of(record.key)) is not None
+        ]
+        ends = self._ends_for([place for place, row, _ in found if row])
+        rows = [(place, row if is_there(place, ends) else None) for place, row, _ in found]
+        self._progress.foreign(sum(said and row is None for (_, row), (*_, said) in zip(rows, found, strict=True)))
+        return rows
+
+    def _ends_for(self, places: list[HalfPosition]) -> dict[int, int]:
+        """Where the half topic ends, asked for again when one of these lies behind what is known."""
+        if places and not (self._half_ends and all(is_there(place, self._half_ends) for place in places)):
+            self._half_ends = {}
+            with suppress(KafkaError):  # then it is not known: better a row too many than one too few
+                self._half_ends = ends_of(self._consumer, self._topics.half, _ANSWER_MS)
+        return self._half_ends
 
     def _look(self) -> None:
         try:
@@ -114,13 +137,6 @@ class IndexReader:
         if not partitions:
             return None
         return topic_id(self._consumer, topic), frozenset(partitions)
-
-
-def _status_rows(records: Iterable[Any]) -> Iterable[Any]:
-    for record in records:
-        place = place_of(record.key)
-        if place is not None:
-            yield place, row_of(place, record.value, record.timestamp)
 
 
 def _parked_rows(records: Iterable[Any]) -> Iterable[Any]:

@@ -16,6 +16,8 @@ class ListStanding(NamedTuple):
     """For how long Kafka has not answered; None: it answers."""
     problem: str = ""
     """What is wrong, and what to do; empty: nothing."""
+    foreign: int = 0
+    """Rows that the job cannot have written, and that are in no list."""
 
 
 class ReadingProgress:
@@ -38,6 +40,10 @@ class ReadingProgress:
         """The topics are read from their beginning; ``missing`` says which of them are not there."""
         self._away = None
         self._read = ListStanding(problem=missing)
+
+    def foreign(self, rows: int) -> None:
+        """So many rows more cannot be the job's."""
+        self._read = self._read._replace(foreign=self._read.foreign + rows)
 
     def looked(self, behind: int) -> None:
         """Kafka has said where the topics end: so many records behind what was read."""

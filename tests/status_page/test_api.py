@@ -116,7 +116,7 @@ def test_status_has_the_jobs_facts(api: Browser) -> None:
     said = fits(api.get("/api/v1/status"), "status")
     assert (said["job"], said["batch"]["number"], said["in_doubt"], said["parked"]) == ("shop", 12, 4, 3)
     assert said["in_doubt_oldest_ms"] == NOW_MS - 60_000
-    assert said["lists"] == {"complete": True, "behind": 0, "away_seconds": None, "problem": ""}
+    assert said["lists"] == {"complete": True, "behind": 0, "away_seconds": None, "problem": "", "foreign": 0}
     assert [one["group"] for one in said["groups"]] == ["orders", "quiet"]
 
 

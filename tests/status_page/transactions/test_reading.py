@@ -49,6 +49,7 @@ class FakeConsumer(NeedsNoRepair):
         self.starts: dict[str, int] = {}
         self.fails: Exception | None = None
         """What asking where topics end raises."""
+        self.ends_fail: Exception | None = None
         self.looks = 0
         self.polls_fail: Exception | None = None
         self.closed = False
@@ -91,6 +92,8 @@ class FakeConsumer(NeedsNoRepair):
 
     def end_offsets(self, places: Iterable[TopicPartition], timeout_ms: int) -> dict[TopicPartition, int]:
         self.looks += 1
+        if self.ends_fail is not None:
+            raise self.ends_fail
         return {place: len(self.logs[place.topic]) for place in places}
 
     def close(self, *, autocommit: bool, timeout_ms: int) -> None:
@@ -99,7 +102,7 @@ class FakeConsumer(NeedsNoRepair):
 
 def row(place: str, **changed: Any) -> Record:
     said = {"id": f"tx-{place}", "group": "g", "topic": "t", "half": place, "attempt": 1, "check_max": 15}
-    return Record(place.encode(), json.dumps({**said, "ingested_ms": 7, **changed}).encode())
+    return Record(place.encode(), json.dumps({**said, "ingested_ms": 5, **changed}).encode())
 
 
 def parked(half: str, name: str = "px", *, ended: bool = False) -> Record:
@@ -187,6 +190,40 @@ NONSENSE = [
     row("0:4", id="x" * 1_000),
     row("0:4", ingested_ms=10**400),
 ]
+
+
+FOREIGN = [
+    row("0:5"),
+    row("1:1"),
+    row("0:1", ingested_ms=0),
+    row("0:1", ingested_ms=3_600_006),
+    row("0:1", attempt=0),
+    row("0:1", ingested_ms=-1),
+    Record(b"0:1", b"{"),
+]
+
+
+@pytest.mark.parametrize("record", FOREIGN)
+def test_a_row_that_the_job_cannot_have_written_is_passed_over_and_counted(record: Record, it: Set) -> None:
+    it.consumer.logs[TOPICS.half] = [Record(b"k", b"v")] * 5
+    it.consumer.logs[TOPICS.status] = [record, row("0:4")]
+    it.reading.begin()
+    it.steps()
+    assert (it.ids(), it.standing.foreign) == (["tx-0:4"], 1)
+    assert [*newest([record, row("0:4")], lambda: {0: 5})] == [HalfPosition(0, 4)]
+    it.consumer.logs[TOPICS.half] *= 2
+    it.consumer.logs[TOPICS.status].append(row("0:9"))
+    it.steps()
+    assert it.ids() == ["tx-0:4", "tx-0:9"], "the half topic has grown meanwhile"
+
+
+def test_where_the_half_topic_ends_is_not_known_its_rows_are_believed(it: Set) -> None:
+    it.consumer.logs[TOPICS.half] = [Record(b"k", b"v")]
+    it.consumer.logs[TOPICS.status] = [row("0:7")]
+    it.reading.begin()
+    it.consumer.ends_fail = KafkaTimeoutError("late")
+    it.reading.step(0)
+    assert it.ids() == ["tx-0:7"]
 
 
 @pytest.mark.parametrize("record", NONSENSE)
@@ -377,6 +414,6 @@ def test_a_full_disk_is_said_and_what_was_read_is_read_again(monkeypatch: pytest
 
 def test_a_row_says_what_its_json_says() -> None:
     said = {"asked_ms": 9, "last_answer": "unknown", "next_check_ms": 11}
-    assert in_doubt(row("0:1", **said).value or b"", 5)[6:] == (7, 9, "unknown", 11, 0, 0, "")
+    assert in_doubt(row("0:1", **said).value or b"", 5)[6:] == (5, 9, "unknown", 11, 0, 0, "")
     said |= {"answered_ms": 10, "misses": 2, "remark": "busy"}
-    assert in_doubt(row("0:1", **said).value or b"", 5)[6:] == (7, 9, "unknown", 11, 10, 2, "busy")
+    assert in_doubt(row("0:1", **said).value or b"", 5)[6:] == (5, 9, "unknown", 11, 10, 2, "busy")
