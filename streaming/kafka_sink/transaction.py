@@ -137,7 +137,7 @@ class KafkaTransaction:
         self._kafka.commit(self._timeout_ms / 1000)
 
     def failed(self, error: KafkaError, done: Sequence[TopicPartition], group: Any) -> Exception:
-        """Abort, and say what ``error`` means: :class:`TopicsRefusedError`, ``TransactionTimeoutError``, or just itself.
+        """Abort; gives what ``error`` means: :class:`TopicsRefusedError`, ``TransactionTimeoutError``, or itself.
 
         After a record was refused every call but one fails with no more than "erroneous state", and after a fatal
         error ``produce`` says no more than that there was one. Putting the progress offsets into the transaction says

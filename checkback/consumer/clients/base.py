@@ -225,7 +225,7 @@ class Sender(Protocol):
         ``one_by_one``: each in a batch of its own, which may be too large where each of its records would not be.
 
         Raises:
-            RecordRefusedError: Kafka does not take one of them, or, if not ``one_by_one``, one of those that came with it.
+            RecordRefusedError: Kafka does not take one of them, or, if not ``one_by_one``, one that came with it.
                 Nothing was written.
             FencedError: another of its name has begun.
             KafkaAwayError: something else. Whether it was written is known once another has been made.
