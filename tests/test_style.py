@@ -20,8 +20,6 @@ def test_each_ignored_rule_has_its_reason() -> None:
 
 
 _PRODUCT = ("checkback", "checkback_cli", "checkers", "conf", "state", "status_page", "streaming")
-_UNTIL_KAFKA_HAS_ONE_ROOM = {"RefusedError", "Limits", "Bounds"}
-"""Each stands twice beside the Kafka clients, whose rooms become one."""
 
 
 def test_a_class_name_stands_for_one_thing() -> None:
@@ -31,8 +29,7 @@ def test_a_class_name_stands_for_one_thing() -> None:
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.ClassDef):
                     places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
-    twice = {name: found for name, found in places.items() if len(found) > 1}
-    assert {name: found for name, found in twice.items() if name not in _UNTIL_KAFKA_HAS_ONE_ROOM} == {}
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
 _MOST_LINES = 400

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from checkback.exceptions import ProtocolError
 from checkback.kafka.kafka_python.library import KafkaConsumer, TopicPartition, murmur2
-from checkback.kafka.record_ranges import USUAL, Limits, RangeReader, Tell, tell_nobody
+from checkback.kafka.record_ranges import USUAL, RangeReader, ReadLimits, Tell, tell_nobody
 from checkback.operations.in_doubt import InDoubt, place_of, row_of
 from checkback.operations.story_events import EventKind, StoryEvent, delivered, event_of, half_in, headers_of, held_in
 from checkback.operations.story_standing import StoryStanding, decision, standing
@@ -42,7 +42,7 @@ def story_of(
     consumer: KafkaConsumer,
     topics: Topics,
     half: HalfPosition,
-    limits: Limits = USUAL,
+    limits: ReadLimits = USUAL,
     tell: Tell = tell_nobody,
     clock: Callable[[], float] = monotonic,
     row: InDoubt | None = None,

@@ -5,7 +5,7 @@ from contextlib import closing
 
 from checkback.kafka.kafka_python.library import KafkaError
 from checkback.kafka.reaching import no_kafka
-from checkback.kafka.record_ranges import Limits
+from checkback.kafka.record_ranges import ReadLimits
 from checkback.kafka.topic_reading import reading_consumer
 from checkback.operations.story import story_of
 from checkback.operations.story_events import StoryEvent, said
@@ -13,7 +13,7 @@ from checkback.wire.protocol import HalfPosition, Topics
 from conf import Settings
 from status_page.transactions.story import Told
 
-_LIMITS = Limits(records=100_000, seconds=10.0)
+_LIMITS = ReadLimits(records=100_000, seconds=10.0)
 """Somebody is waiting for the page."""
 
 

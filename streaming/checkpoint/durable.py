@@ -16,7 +16,7 @@ _AT_ONCE = 8
 _UNFINISHED = (".tmp", ".tmp.crc", ".unfinished", ".unfinished.crc")
 
 
-class _Named(NamedTuple):
+class _NamedFile(NamedTuple):
     path: str
     inode: int
     changed_ns: int
@@ -31,7 +31,7 @@ class DurableFolder:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._known: set[_Named] = set()
+        self._known: set[_NamedFile] = set()
 
     def synchronise(self) -> None:
         """Return when all that has a final name in the folder, and in those in it, would outlive a power loss.
@@ -50,18 +50,18 @@ class DurableFolder:
         self._known = found
 
 
-def _named(folder: str) -> Iterator[_Named]:
+def _named(folder: str) -> Iterator[_NamedFile]:
     with suppress(FileNotFoundError), os.scandir(folder) as entries:  # Spark cleans up meanwhile
         for entry in entries:
             if entry.name.endswith(_UNFINISHED):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                yield _Named(entry.path, entry.inode(), 0)
+                yield _NamedFile(entry.path, entry.inode(), 0)
                 yield from _named(entry.path)
             else:
                 with suppress(FileNotFoundError):
                     about = entry.stat()
-                    yield _Named(entry.path, about.st_ino, about.st_ctime_ns)
+                    yield _NamedFile(entry.path, about.st_ino, about.st_ctime_ns)
 
 
 def _synchronise(path: str) -> None:

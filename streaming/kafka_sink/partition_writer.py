@@ -35,7 +35,7 @@ from streaming.kafka_sink.records import Ask, Pace, RecordBuilder
 from streaming.kafka_sink.refusals import Refusals
 from streaming.kafka_sink.spill import ReplayableBatches
 from streaming.kafka_sink.topic_limits import KnownLimits, LearnedLimits
-from streaming.kafka_sink.transaction import KafkaTransaction, RefusedError
+from streaming.kafka_sink.transaction import KafkaTransaction, TopicsRefusedError
 from streaming.ownership.claimed import refuse_another_run
 from streaming.ownership.generations import Generations
 
@@ -112,7 +112,7 @@ class _Task:
         for last in [False] * (_PASSES - 1) + [True]:
             try:
                 return self._pass(limits)
-            except RefusedError as refused:  # 7
+            except TopicsRefusedError as refused:  # 7
                 if last:
                     raise KafkaException(refused.cause) from refused
                 _directory(self._settings).doubt(refused.topics)  # made again with fewer partitions, perhaps

@@ -16,7 +16,7 @@ from streaming.kafka_sink.probe import describe_limits, probe_individually
 from streaming.kafka_sink.records import Ask, RecordBuilder
 from streaming.kafka_sink.spill import ReplayableBatches
 from streaming.kafka_sink.topic_limits import KnownLimits, LearnedLimits, TopicLimits
-from streaming.kafka_sink.transaction import NOT_NOW, RefusedError
+from streaming.kafka_sink.transaction import NOT_NOW, TopicsRefusedError
 
 _TRIED_AT_ONCE = 1_000
 _TRYING_SECONDS = 10.0
@@ -75,7 +75,7 @@ class Refusals:
         self._known.learn(asked)
         return rules.joined(KnownLimits(asked))
 
-    def found(self, refused: RefusedError, rules: KnownLimits) -> KnownLimits:
+    def found(self, refused: TopicsRefusedError, rules: KnownLimits) -> KnownLimits:
         """The rules to continue with, after a pass by ``rules`` has failed.
 
         Raises:

@@ -33,7 +33,7 @@ NOT_NOW = GONE | {
 _SAYS_NOTHING = frozenset({KafkaError._STATE, KafkaError._FATAL})
 
 
-class RefusedError(CheckbackError):
+class TopicsRefusedError(CheckbackError):
     """Topics refused records of a transaction; nothing of it will be visible.
 
     ``topics`` has the error of each that is known; after TOPIC_AUTHORIZATION_FAILED Kafka does not say which it was.
@@ -137,7 +137,7 @@ class KafkaTransaction:
         self._kafka.commit(self._timeout_ms / 1000)
 
     def failed(self, error: KafkaError, done: Sequence[TopicPartition], group: Any) -> Exception:
-        """Abort, and say what ``error`` means: :class:`RefusedError`, ``TransactionTimeoutError``, or just itself.
+        """Abort; gives what ``error`` means: :class:`TopicsRefusedError`, ``TransactionTimeoutError``, or itself.
 
         After a record was refused every call but one fails with no more than "erroneous state", and after a fatal
         error ``produce`` says no more than that there was one. Putting the progress offsets into the transaction says
@@ -159,7 +159,7 @@ class KafkaTransaction:
         else:
             self.abort()
         if self._refused or error.code() in REFUSED or self._some_timed_out():
-            return RefusedError(self._refused, self.known, error)
+            return TopicsRefusedError(self._refused, self.known, error)
         return KafkaException(error)
 
     def _some_timed_out(self) -> bool:

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol, Self
 
 from checkback.exceptions import JobFailedError
 from checkback.kafka.bounded_calls import within
+from checkback.kafka.bounds import Bounds
 from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.group_offsets import committed
 from checkback.kafka.librdkafka.headers import headers_of
@@ -29,7 +30,7 @@ from streaming.brokers.directory import Brokers, Described, TopicDirectory
 from streaming.brokers.retrying import retrying, retrying_until
 from streaming.kafka_sink.topic_limits import KnownLimits
 from streaming.kafka_sink.transaction import KafkaTransaction
-from streaming.later.offsets import UNKNOWN_EPOCH, Bounds, Reached, StoredOffset, begin_at, to_store, truncated
+from streaming.later.offsets import UNKNOWN_EPOCH, Reached, StoredOffset, begin_at, to_store, truncated
 
 TRANSACTION_MS = 10_000
 _LEAST_BYTES = 4 << 20
@@ -173,7 +174,7 @@ class LaterClients:
         """Write ``moved``, and that these were, in one transaction.
 
         Raises:
-            RefusedError: topics do not take them; nothing was written.
+            TopicsRefusedError: topics do not take them; nothing was written.
             TransactionTimeoutError, KafkaException: something else; likewise, or Kafka did not say.
         """
         reached = {record.partition: Reached(record.offset + 1, record.epoch) for record in records}

@@ -26,7 +26,7 @@ from streaming.batch.headers import Headers
 from streaming.batch.heads import head_of
 from streaming.batch.record import RANDOM_OR_KEYED, Record
 from streaming.brokers.client import SinkSettings
-from streaming.kafka_sink.transaction import RefusedError
+from streaming.kafka_sink.transaction import TopicsRefusedError
 from streaming.later.clients import TRANSACTION_MS, ChangedError, LaterClients, Memory, Place, Retry, transactional_id
 from streaming.later.portions import MOST_AT_ONCE, after_failing, after_success
 
@@ -141,9 +141,9 @@ class Forwarder:
         began = monotonic()
         try:
             clients.write(records, moved)
-        except (RefusedError, KafkaException, TransactionTimeoutError) as error:
+        except (TopicsRefusedError, KafkaException, TransactionTimeoutError) as error:
             self._at_once = after_failing(len(records))
-            if isinstance(error, RefusedError):
+            if isinstance(error, TopicsRefusedError):
                 if len(records) == 1:
                     self._note_refusal(clients.place(records[0]), moved[0].topic, error)
                 raise _AgainError from error
@@ -153,7 +153,7 @@ class Forwarder:
         for record in records:
             self._refusals.pop(clients.place(record), None)
 
-    def _note_refusal(self, place: Place, topic: str, error: RefusedError) -> None:
+    def _note_refusal(self, place: Place, topic: str, error: TopicsRefusedError) -> None:
         """So that another topic is tried. The dead letters of one group, whatever they lack, hold no other one back."""
         topics = self._settings.topics
         cause = error.topics.get(topic, error.cause)

@@ -12,7 +12,6 @@ from checkback.consumer.clients.base import (
     AT_ONCE,
     Connection,
     KafkaAwayError,
-    Limits,
     Member,
     NewTopic,
     OffsetsGoneError,
@@ -21,6 +20,7 @@ from checkback.consumer.clients.base import (
 from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.retry import SentBack
 from checkback.exceptions import CheckbackError
+from checkback.kafka.bounds import Bounds
 
 
 @dataclass
@@ -128,11 +128,11 @@ class FakeClient:
         self.kafka.stores.append(dict(offsets))
         self.kafka.stored_offsets.update(offsets)
 
-    def limits(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Limits]:
+    def limits(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
         if self.kafka.limits_away:
             self.kafka.limits_away -= 1
             raise KafkaAwayError("it does not say where partitions begin")
-        return {place: Limits(self.kafka.first.get(place, 0), len(self.kafka.logs.get(place, []))) for place in places}
+        return {place: Bounds(self.kafka.first.get(place, 0), len(self.kafka.logs.get(place, []))) for place in places}
 
     def offsets_at(self, places: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         return {

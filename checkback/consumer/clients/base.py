@@ -9,6 +9,7 @@ from checkback.consumer.listener import Place, ReceivedMessage
 from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.retry import SentBack
 from checkback.exceptions import CheckbackError
+from checkback.kafka.bounds import Bounds
 
 SEND_MS = 10_000
 """Longest time of a transaction: after a consumer has died within one, others wait for its end, and for no longer."""
@@ -46,21 +47,12 @@ class OffsetsGoneError(CheckbackError):
         self.offsets = offsets
 
 
-class RefusedError(CheckbackError):
+class RecordRefusedError(CheckbackError):
     """Kafka does not take one of the records of a transaction, which is aborted; ``number`` says which."""
 
     def __init__(self, number: int, why: str) -> None:
         super().__init__(why)
         self.number = number
-
-
-class Limits(NamedTuple):
-    """Of a partition."""
-
-    first: int
-    """Offset of the first message there is."""
-    end: int
-    """The next one that will be written; of those that can be read."""
 
 
 class Member(NamedTuple):
@@ -169,7 +161,7 @@ class GroupClient(Protocol):
     def store(self, offsets: Mapping[Place, Stored]) -> None:
         """Store offsets for the group, and wait until that is done."""
 
-    def limits(self, places: Collection[Place]) -> dict[Place, Limits]:
+    def limits(self, places: Collection[Place]) -> dict[Place, Bounds]:
         """Where these partitions begin and end."""
 
     def offsets_at(self, places: Collection[Place], time_ms: int) -> dict[Place, int]:
@@ -233,7 +225,7 @@ class Sender(Protocol):
         ``one_by_one``: each in a batch of its own, which may be too large where each of its records would not be.
 
         Raises:
-            RefusedError: Kafka does not take one of them, or, if not ``one_by_one``, one of those that came with it.
+            RecordRefusedError: Kafka does not take one of them, or, if not ``one_by_one``, one that came with it.
                 Nothing was written.
             FencedError: another of its name has begun.
             KafkaAwayError: something else. Whether it was written is known once another has been made.

@@ -14,7 +14,6 @@ from checkback.consumer.clients.base import (
     Connection,
     GroupClient,
     KafkaAwayError,
-    Limits,
     Member,
     NewTopic,
     OffsetsGoneError,
@@ -30,6 +29,7 @@ from checkback.consumer.listener import Place, ReceivedMessage, UnreadableMessag
 from checkback.consumer.offsets.metadata import Stored
 from checkback.exceptions import ConfigurationError, ConsumerError
 from checkback.kafka.bounded_calls import in_thread
+from checkback.kafka.bounds import Bounds
 from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.librdkafka import FIXED, connected, make_client
 from checkback.kafka.librdkafka.errors import GONE, NO_TOPIC, NOT_ALLOWED, REBALANCING, error_code, is_fatal
@@ -220,7 +220,7 @@ class ConfluentClient:
         except TimeoutError:
             raise KafkaAwayError(f"offsets were not stored within {STORE_SECONDS:.0f} s") from None
 
-    def limits(self, places: Collection[Place]) -> dict[Place, Limits]:
+    def limits(self, places: Collection[Place]) -> dict[Place, Bounds]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         with explained():
             return {place: self._limits(TopicPartition(*place)) for place in places}
@@ -326,15 +326,15 @@ class ConfluentClient:
             self._consumer.consume(1, 0)
             self._consumer.close()
 
-    def _limits(self, partition: TopicPartition) -> Limits:
+    def _limits(self, partition: TopicPartition) -> Bounds:
         try:
-            return Limits(*self._consumer.get_watermark_offsets(partition, timeout=_ANSWER_SECONDS))
+            return Bounds(*self._consumer.get_watermark_offsets(partition, timeout=_ANSWER_SECONDS))
         except KafkaException as error:
             if error.args[0].code() not in GONE:
                 raise
         # of a topic that was made a moment ago it remembers, for a minute, that it is not there
         self._consumer.list_topics(timeout=_ANSWER_SECONDS)
-        return Limits(*self._consumer.get_watermark_offsets(partition, timeout=_ANSWER_SECONDS))
+        return Bounds(*self._consumer.get_watermark_offsets(partition, timeout=_ANSWER_SECONDS))
 
     def _end(self, places: Collection[Place]) -> None:
         begun = [place for place in places if place in self._begun]

@@ -9,7 +9,7 @@ from checkback.consumer.clients.base import (
     Connection,
     FencedError,
     KafkaAwayError,
-    RefusedError,
+    RecordRefusedError,
     anywhere,
     in_commits,
 )
@@ -86,7 +86,7 @@ class ConfluentSender:
             except KafkaException as error:
                 self._reports.heard(number, error.args[0], None)
             except UnicodeEncodeError as error:
-                raise RefusedError(number, f"a header's name cannot be written: {error}") from error
+                raise RecordRefusedError(number, f"a header's name cannot be written: {error}") from error
             if one_by_one:
                 self._acknowledged(number + 1)
         self._acknowledged(len(records))
@@ -125,7 +125,7 @@ class _Reports:
         # after a refusal the client takes no more in this transaction, with other errors
         for number, error in self._failed:
             if error.code() in OF_THE_RECORD:
-                raise RefusedError(number, error.str())
+                raise RecordRefusedError(number, error.str())
         for _, error in sorted(self._failed, key=lambda failed: failed[1].code() not in FENCED):
             raise KafkaException(error)
         if self._taken != count:

@@ -11,7 +11,6 @@ from checkback.consumer.clients.base import (
     Connection,
     GroupClient,
     KafkaAwayError,
-    Limits,
     Member,
     NewTopic,
     OffsetsGoneError,
@@ -26,6 +25,7 @@ from checkback.consumer.clients.leaving import leave_in_time
 from checkback.consumer.listener import Place, ReceivedMessage, UnreadableMessage
 from checkback.consumer.offsets.metadata import Stored
 from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError
+from checkback.kafka.bounds import Bounds
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.errors import REBALANCING, passes
 from checkback.kafka.kafka_python.library import (
@@ -157,13 +157,13 @@ class KafkaPythonClient:
             for piece in in_commits(offsets):
                 self._consumer.commit(to_kafka(piece), timeout_ms=_ANSWER_MS)
 
-    def limits(self, places: Collection[Place]) -> dict[Place, Limits]:
+    def limits(self, places: Collection[Place]) -> dict[Place, Bounds]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         asked = [TopicPartition(*place) for place in places]
         with explained():
             first = self._consumer.beginning_offsets(asked, timeout_ms=_ANSWER_MS)
             end = self._consumer.end_offsets(asked, timeout_ms=_ANSWER_MS)
-        return {place: Limits(first[place], end[place]) for place in places}
+        return {place: Bounds(first[place], end[place]) for place in places}
 
     def offsets_at(self, places: Collection[Place], time_ms: int) -> dict[Place, int]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""

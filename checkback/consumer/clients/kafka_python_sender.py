@@ -9,7 +9,7 @@ from checkback.consumer.clients.base import (
     Connection,
     FencedError,
     KafkaAwayError,
-    RefusedError,
+    RecordRefusedError,
     anywhere,
     in_commits,
 )
@@ -102,7 +102,7 @@ class KafkaPythonSender:
                 data = _NULL if value is None else value
                 future = self._producer.send(topic, data, key, headers=filled, partition=partition)
             except (*OF_THE_RECORD, TypeError, UnicodeError) as error:  # it cannot be written at all
-                raise RefusedError(number, str(error)) from error
+                raise RecordRefusedError(number, str(error)) from error
             except KafkaError:
                 for earlier, one in enumerate(futures):  # what was refused before: after that the client takes no more
                     _acknowledged(earlier, one)
@@ -145,4 +145,4 @@ def _acknowledged(number: int, future: Any) -> None:
     try:
         future.get(timeout=SEND_MS / 1000)
     except OF_THE_RECORD as error:
-        raise RefusedError(number, str(error)) from error
+        raise RecordRefusedError(number, str(error)) from error

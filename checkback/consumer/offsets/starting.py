@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from checkback.consumer.clients.base import Limits
 from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import LastingFacts, Stored, decode, encode, has_begun
 from checkback.consumer.settings import StartAt, WhenOffsetIsGone
 from checkback.exceptions import ConfigurationError, OffsetGoneError
+from checkback.kafka.bounds import Bounds
 
 
 class Start(NamedTuple):
@@ -20,7 +20,7 @@ class Start(NamedTuple):
 
 
 def start(
-    place: TopicPartition, start_at: StartAt, limits: Limits, at_time: int | None = None, *, added: bool = False
+    place: TopicPartition, start_at: StartAt, limits: Bounds, at_time: int | None = None, *, added: bool = False
 ) -> Start:
     """Where a group begins that has stored nothing for a partition.
 
@@ -64,7 +64,7 @@ def begun_before(
     return frozenset(topics) if stored or has_run else with_offsets  # no word of topics: all that it may have read
 
 
-def forgotten(place: TopicPartition, limits: Limits, setting: WhenOffsetIsGone) -> Start:
+def forgotten(place: TopicPartition, limits: Bounds, setting: WhenOffsetIsGone) -> Start:
     """Where a group goes on that had stored an offset, and has none.
 
     Raises:
@@ -78,7 +78,7 @@ def forgotten(place: TopicPartition, limits: Limits, setting: WhenOffsetIsGone) 
 
 
 def go_on(
-    place: TopicPartition, before: Stored, limits: Limits, setting: WhenOffsetIsGone, *, made_again: bool = False
+    place: TopicPartition, before: Stored, limits: Bounds, setting: WhenOffsetIsGone, *, made_again: bool = False
 ) -> Start:
     """Where a group goes on whose offset has no message.
 
@@ -107,7 +107,7 @@ def go_on(
 
 def _elsewhere(
     found: str,
-    limits: Limits,
+    limits: Bounds,
     setting: WhenOffsetIsGone,
     deleted: int = 0,
     kept: LastingFacts = LastingFacts(),  # noqa: B008  (a frozen one)
@@ -126,7 +126,7 @@ def _elsewhere(
     return Start(stored, f"{found} The group goes on at {new}.", skipped)
 
 
-def refuse_outside(offsets: Mapping[TopicPartition, int], limits: Mapping[TopicPartition, Limits]) -> None:
+def refuse_outside(offsets: Mapping[TopicPartition, int], limits: Mapping[TopicPartition, Bounds]) -> None:
     """Raises ConfigurationError where somebody wants to go on where there is nothing, and never was."""
     for place, offset in offsets.items():
         first, end = limits[place]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from checkback.consumer.listener import Place, ReceivedMessage
-from checkback.consumer.pull.status import Bounds
+from checkback.kafka.bounds import Bounds
 
 ASK_SECONDS = 10.0
 """For Kafka to answer a question."""

@@ -8,8 +8,8 @@ from typing import Any
 from checkback.consumer.clients.confluent import received
 from checkback.consumer.listener import Place
 from checkback.consumer.pull.client import ASK_SECONDS, LogRead
-from checkback.consumer.pull.status import Bounds
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
+from checkback.kafka.bounds import Bounds
 from checkback.kafka.client_options import refuse_options
 from checkback.kafka.librdkafka import FIXED, connected, make_client
 from checkback.kafka.librdkafka.errors import GONE

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple, Self
 from checkback.consumer.listener import NOT_UTF_8, Place, ReceivedMessage, UnreadableMessage, refuse_no_place
 from checkback.consumer.pull.client import ASK_SECONDS, LogRead, PullClient
 from checkback.consumer.pull.connecting import connect
-from checkback.consumer.pull.status import Bounds, Facts, PullStatus, Read, Verdict, judge
+from checkback.consumer.pull.status import Facts, PullStatus, Read, Verdict, judge
 from checkback.consumer.tags import TagExpression
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.forking import in_child_of, refuse_in_child
+from checkback.kafka.bounds import Bounds
 from checkback.kafka.connecting import TransportName
 from checkback.wire.protocol import is_topic_name
 
@@ -149,7 +150,7 @@ class PullConsumer:
 
     def _read(self, place: Place, offset: int, bounds: Bounds | None, most: int) -> LogRead:
         """What lies from an offset within the bounds on: the next messages, or that there is none."""
-        maximum = offset if bounds is None else bounds.maximum
+        maximum = offset if bounds is None else bounds.end
         until = monotonic() + ASK_SECONDS
         read = LogRead((), offset)
         while not (read.messages or read.gone or read.next_offset >= maximum):

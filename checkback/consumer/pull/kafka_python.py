@@ -7,8 +7,8 @@ from typing import Any
 from checkback.consumer.clients.kafka_python import received
 from checkback.consumer.listener import Place
 from checkback.consumer.pull.client import ASK_SECONDS, LogRead
-from checkback.consumer.pull.status import Bounds
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
+from checkback.kafka.bounds import Bounds
 from checkback.kafka.kafka_python import make_client
 from checkback.kafka.kafka_python.library import (
     KafkaConsumer,

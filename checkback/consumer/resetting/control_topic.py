@@ -45,7 +45,7 @@ class ControlTopic:
             KafkaUnreachableError: Kafka does not say.
         """
         bounds = self._reading.bounds(self._place)
-        self._offset = None if bounds is None else bounds.maximum
+        self._offset = None if bounds is None else bounds.end
         return bounds is not None
 
     def read(self, seconds: float) -> list[ReceivedMessage]:

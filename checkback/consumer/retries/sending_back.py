@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from checkback.consumer.clients.base import KafkaAwayError, RefusedError, Sender
+from checkback.consumer.clients.base import KafkaAwayError, RecordRefusedError, Sender
 from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.offsets.storing import StoringTurns
@@ -150,7 +150,7 @@ class SendingBack:
         offsets = _stored_with(parcels)
         try:
             self._transact(records, offsets, membership)
-        except RefusedError as error:
+        except RecordRefusedError as error:
             self._refused(parcels, records[error.number], *owners[error.number], str(error))
         except CheckbackError as error:
             self._drop_sender()
@@ -170,7 +170,7 @@ class SendingBack:
                 self._sender = self._clients.connect()
             try:
                 self._sender.send(records, offsets, membership, one_by_one=one_by_one)
-            except RefusedError:
+            except RecordRefusedError:
                 self._drop_sender()
                 if one_by_one or len(records) == 1:
                     raise

@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from checkback.kafka.record_ranges import Limits
+from checkback.kafka.record_ranges import ReadLimits
 from checkback.kafka.topic_reading import reading_consumer
 from checkback.operations.announced import AnnouncedEndpoint
 from checkback.operations.in_doubt import InDoubt
@@ -225,7 +225,7 @@ def test_what_was_not_looked_at_is_named(written: JobRecords) -> None:
         written.op("noise", HalfPosition(0, 9_000), Action.COMMIT)
     consumer = reading_consumer(written.place.bootstrap_servers)
     try:
-        story = story_of(consumer, written.topics, half, Limits(records=10))
+        story = story_of(consumer, written.topics, half, ReadLimits(records=10))
     finally:
         consumer.close()
     assert story is not None

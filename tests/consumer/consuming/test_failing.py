@@ -14,7 +14,7 @@ from checkback.consumer import (
     ReceivedMessage,
     TopicPartition,
 )
-from checkback.consumer.clients.base import KafkaAwayError, RefusedError
+from checkback.consumer.clients.base import KafkaAwayError, RecordRefusedError
 from checkback.consumer.offsets.metadata import Endings, Stored, decode
 from checkback.wire.sent_back import REASON
 from tests.consumer.consuming.scene import LATER, ORDERS, SUCCESS, changed, consumer, numbered
@@ -98,7 +98,7 @@ def test_a_transaction_whose_end_is_not_known_is_looked_up() -> None:
 
 
 def test_what_cannot_be_tried_later_is_a_dead_letter() -> None:
-    kafka = FakeKafka(failures=[RefusedError(0, "too large")])
+    kafka = FakeKafka(failures=[RecordRefusedError(0, "too large")])
     kafka.write("orders", b"bad")
     with consumer(kafka, Recording(lambda *_: LATER)) as points:
         soon(lambda: points.figures().all == MessageCounts(dead=1))
@@ -108,7 +108,7 @@ def test_what_cannot_be_tried_later_is_a_dead_letter() -> None:
 
 
 def test_what_even_the_dead_letters_do_not_take_waits_here(caplog: pytest.LogCaptureFixture) -> None:
-    kafka = FakeKafka(failures=[RefusedError(0, "not even that")])
+    kafka = FakeKafka(failures=[RecordRefusedError(0, "not even that")])
     kafka.write("orders", b"bad")
     with consumer(kafka, Recording(lambda *_: LATER), changed(max_reconsume_times=0)) as points:
         soon(lambda: points.figures().all == MessageCounts(dead=1))

@@ -17,8 +17,8 @@ from checkback.consumer import PullConsumer, PullResult, PullStatus
 from checkback.consumer.listener import TopicPartition
 from checkback.consumer.pull.client import LogRead, PullClient
 from checkback.consumer.pull.connecting import connect
-from checkback.consumer.pull.status import Bounds
 from checkback.exceptions import KafkaUnreachableError
+from checkback.kafka.bounds import Bounds
 from checkback.kafka.connecting import TransportName
 from checkback.local import LocalKafka
 from checkback.operations.topics import TopicAdministration

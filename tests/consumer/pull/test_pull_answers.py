@@ -7,8 +7,8 @@ import pytest
 from checkback.consumer import PullConsumer, PullResult, PullStatus
 from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.pull.client import LogRead
-from checkback.consumer.pull.status import Bounds
 from checkback.exceptions import KafkaUnreachableError
+from checkback.kafka.bounds import Bounds
 
 
 class Scripted:
