@@ -14,8 +14,7 @@ from ruamel.yaml import YAML
 
 from checkers.metrics import CheckMetrics
 from conf import Settings
-from streaming.observing.limits import tell_limits
-from streaming.observing.metrics import JobMetrics
+from streaming.observing.metrics import JobMetrics, tell_limits
 
 PAGE = Path(__file__).parent / "metrics.md"
 ALERTS = Path(__file__).parents[1] / "deploy" / "prometheus" / "alerts.yml"

@@ -13,9 +13,8 @@ from pyspark.sql import DataFrame, Row
 
 from checkback.exceptions import CheckbackError, InputCutShortError
 from state import Usage, summed
-from streaming.batch.batch import Batch, BatchReport, PartitionReport
+from streaming.batch.batch import Batch, BatchReport, PartitionReport, held_changes, open_by_segment, tallies_of
 from streaming.batch.failpoints import Failpoint
-from streaming.batch.reported import held_changes, open_by_segment, tallies_of
 from streaming.brokers.client import SinkSettings
 from streaming.checkpoint.folder import Checkpoint
 from streaming.checkpoint.half_logs import HalfLogs

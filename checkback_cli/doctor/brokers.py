@@ -13,8 +13,7 @@ from checkback.kafka.kafka_python.library import (
     KafkaProducer,
 )
 from checkback.kafka.reaching import CONNECT_MS
-from checkback.operations.clocks import difference_ms
-from checkback.operations.times import said_duration
+from checkback.operations.times import difference_ms, said_duration
 from checkback.operations.topic_facts import TopicFacts, facts_of, faults
 from checkback.wire.job_groups import own_groups
 from checkback.wire.protocol import Topics

@@ -7,8 +7,7 @@ import pandas as pd
 from pyspark.sql import SparkSession
 
 from state import Usage, Usages, segment_from_bytes, summed
-from streaming.batch.batch import OpenBySegment
-from streaming.batch.reported import open_by_segment, open_to_json
+from streaming.batch.batch import OpenBySegment, open_by_segment, open_to_json
 
 _COLUMNS = ("open", "open_bytes", "delayed", "parked")
 _SCHEMA = "group string, open long, open_bytes long, delayed long, parked long, state_bytes long, still_open string"

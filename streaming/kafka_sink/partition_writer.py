@@ -13,9 +13,16 @@ from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.library import Consumer, KafkaException, TopicPartition
 from checkback.wire.job_groups import claim_group
 from state import Tallies, Usages, counts_of, open_of, summed, usages_of
-from streaming.batch.batch import SIZES, Batch, OpenBySegment, PartitionReport
+from streaming.batch.batch import (
+    SIZES,
+    Batch,
+    OpenBySegment,
+    PartitionReport,
+    held_to_json,
+    open_to_json,
+    tallies_to_json,
+)
 from streaming.batch.failpoints import Failpoint
-from streaming.batch.reported import held_to_json, open_to_json, tallies_to_json
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.directory import Brokers, Known, TopicDirectory
 from streaming.checkpoint.progress import ProgressVerdict, judge_progress, progress_group

@@ -26,11 +26,11 @@ from state import (
     rejected_record_offset,
     status_pause_ms,
 )
+from streaming.batch.batch import HeldChanges, HeldUntil
 from streaming.batch.bundles import bundled_messages
 from streaming.batch.headers import Headers, application_headers, unpack_headers
 from streaming.batch.heads import head_of
 from streaming.batch.record import RANDOM_OR_KEYED, Record
-from streaming.batch.reported import HeldChanges, HeldUntil
 from streaming.brokers.directory import Known
 from streaming.kafka_sink.content import Contents
 from streaming.kafka_sink.holding import HELD_MARK, Holding, half_of, held_of, held_until_s, pause_ms

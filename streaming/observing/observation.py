@@ -21,8 +21,7 @@ from streaming.observing.backlog import JobBacklog
 from streaming.observing.clock import now_ms as _now_ms
 from streaming.observing.flow import Flow
 from streaming.observing.held_now import HeldNow
-from streaming.observing.limits import tell_limits
-from streaming.observing.metrics import JobMetrics, KeptNow, OpenNow
+from streaming.observing.metrics import JobMetrics, KeptNow, OpenNow, tell_limits
 from streaming.observing.notes import notes_of
 from streaming.observing.open_transactions import OpenTransactions
 from streaming.observing.progress import BatchProgress, Places, batch_progress

@@ -12,7 +12,7 @@ from typing import Any
 from checkback.exceptions import JobStoppedError
 from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.library import TIMESTAMP_LOG_APPEND_TIME, KafkaException, Producer
-from checkback.operations.clocks import difference_ms
+from checkback.operations.times import difference_ms
 from streaming.brokers.client import SinkSettings
 
 _DAY_MS = 24 * 3_600_000

@@ -17,8 +17,7 @@ from state import SUM, Tallies, Tally
 from status_page.facts import BatchFacts, PartitionBacklog
 from streaming.batch.batch import BatchReport
 from streaming.fairness.held_back import PartitionId
-from streaming.observing.limits import tell_limits
-from streaming.observing.metrics import JobMetrics, KeptNow, OpenNow
+from streaming.observing.metrics import JobMetrics, KeptNow, OpenNow, tell_limits
 from streaming.observing.progress import BatchProgress
 
 PHASES = ("ask Kafka for its ends", "plan", "write offsets", "get batch", "evaluate and write", "note the end")

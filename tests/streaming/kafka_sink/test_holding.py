@@ -15,8 +15,7 @@ from checkback.operations.topics import TopicAdministration
 from checkback.wire.message_json import pack, to_base64
 from checkback.wire.protocol import HalfPosition, HeldNote, Message
 from state import BUNDLE, OutcomeKind
-from streaming.batch.batch import Batch, PartitionReport
-from streaming.batch.reported import HeldChanges, HeldUntil, held_changes
+from streaming.batch.batch import Batch, HeldChanges, HeldUntil, PartitionReport, held_changes
 from streaming.brokers.client import SinkSettings
 from streaming.kafka_sink.holding import pause_ms
 from streaming.kafka_sink.partition_writer import write_partition

@@ -11,8 +11,8 @@ from checkback.wire.protocol import UNDELIVERABLE
 from conf import Settings
 from state import SUM, WAIT_EDGES_MS, Collector, OpenOf, Tally
 from status_page.facts import EndpointFacts, GroupFacts, HeldBackPartition, JobFacts, PartitionBacklog
-from streaming.batch.batch import BatchReport
-from streaming.batch.reported import (
+from streaming.batch.batch import (
+    BatchReport,
     HeldChanges,
     HeldUntil,
     held_changes,
@@ -24,14 +24,13 @@ from streaming.batch.reported import (
 )
 from streaming.fairness.held_back import PartitionEnds, PartitionId
 from streaming.observing.backlog import JobBacklog
-from streaming.observing.bounded import OTHER, Labels
 from streaming.observing.flow import STRETCH_MS, STRETCHES, Flow
+from streaming.observing.labels import OTHER, Labels, kind_of
 from streaming.observing.metrics import JobMetrics, KeptNow, OpenNow
 from streaming.observing.notes import notes_of
 from streaming.observing.observation import Observation
 from streaming.observing.open_transactions import OpenTransactions
 from streaming.observing.progress import batch_progress
-from streaming.observing.reason_kinds import kind_of
 
 ONE, TWO = (0, 0), (0, 4096)
 ORDERS = ("shop", "orders")

@@ -1,9 +1,28 @@
-"""Reasons as labels: without what is of one record only, so that there are few of them."""
+"""Labels of metrics, reasons among them, of which anybody may make new ones: their number is bounded."""
 
 import re
 
 from checkback.wire import protocol
-from streaming.observing.bounded import Labels
+
+OTHER = "other"
+MOST = 200
+
+
+class Labels:
+    """The first ``most`` are told apart, the rest is ``other``."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._known: set[str] = set()
+
+    def of(self, value: str) -> str:
+        """The label to use for it."""
+        if value not in self._known:
+            if len(self._known) >= self._most:
+                return OTHER
+            self._known.add(value)
+        return value
+
 
 _NUMBERS = re.compile(r"\d[\d,.]*")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
