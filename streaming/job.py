@@ -48,7 +48,7 @@ from streaming.stateful.policies import policy_of
 from streaming.stops import explained
 from streaming.tables import destinations_of, publisher_of
 from streaming.takeover import Clock, Opening
-from streaming.trial import try_folder, try_options, try_source, try_tracing, try_transaction
+from streaming.trial import try_facts, try_folder, try_options, try_source, try_tracing, try_transaction
 
 _LOGGER = logging.getLogger(__name__)
 _STOP_SECONDS = 18
@@ -135,11 +135,12 @@ class TransactionJob:
             claim.judge(
                 Owner(local_query_id, half_topic_id=ids.get(sink.topics.half, "")), new_checkpoint=self._claim_name
             )
+        try_facts(settings.job.checkpoint, facts := self._facts(half_partitions, ids))
         step("start Java and Spark")
         spark = self._spark = self._given_spark or build_session(settings)
         step("read the checkpoint")
         checkpoint = Checkpoint(spark, settings.job.checkpoint)
-        checkpoint.check(self._facts(half_partitions, ids))  # 1
+        checkpoint.check(facts)  # 1
         own = Owner(
             checkpoint.query_id(),
             settings.job.name,
@@ -147,8 +148,7 @@ class TransactionJob:
             page=self._serving.url,
         )
         partitions = settings.job.state_partitions
-        now = Clock(wall_ms(), settings.job.clock_tolerance)
-        opening = Opening(checkpoint, own, now, sink, claim, partitions)
+        opening = Opening(checkpoint, own, Clock(wall_ms(), settings.job.clock_tolerance), sink, claim, partitions)
         opening.judge(new_checkpoint=self._claim_name)  # 2
         in_kafka = partial(any_has, sink, own.query_id, partitions)
         rules = self._judged_rules(spark, checkpoint, partial(in_kafka, settled=False))
