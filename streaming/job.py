@@ -48,7 +48,7 @@ from streaming.stateful.policies import policy_of
 from streaming.stops import explained
 from streaming.tables import destinations_of, publisher_of
 from streaming.takeover import Clock, TakeOver
-from streaming.trial import try_folder, try_options, try_source, try_tracing, try_transaction
+from streaming.trial import try_facts, try_folder, try_options, try_source, try_tracing, try_transaction
 
 _LOGGER = logging.getLogger(__name__)
 _STOP_SECONDS = 18
@@ -135,11 +135,12 @@ class TransactionJob:
             claim.judge(
                 Owner(local_query_id, half_topic_id=ids.get(sink.topics.half, "")), new_checkpoint=self._new_checkpoint
             )
+        try_facts(settings.job.checkpoint, facts := self._facts(half_partitions, ids))
         step("start Java and Spark")
         spark = self._spark = self._given_spark or build_session(settings)
         step("read the checkpoint")
         checkpoint = Checkpoint(spark, settings.job.checkpoint)
-        checkpoint.check(self._facts(half_partitions, ids))  # 1
+        checkpoint.check(facts)  # 1
         own = Owner(
             checkpoint.query_id(),
             settings.job.name,

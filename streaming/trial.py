@@ -16,6 +16,7 @@ from checkback.kafka.librdkafka.library import Consumer, Producer
 from conf import Settings
 from streaming.brokers.client import SinkSettings, producer_settings
 from streaming.brokers.directory import Brokers, TopicDirectory
+from streaming.checkpoint.folder import FACTS_FILE, CheckpointFacts, compare, complete
 from streaming.checkpoint.progress import trial_id
 from streaming.kafka_sink.transaction import KafkaTransaction
 from streaming.query import kafka_source
@@ -71,6 +72,25 @@ def try_folder(checkpoint: str) -> str | None:
         return ""
     except (OSError, ValueError, KeyError, TypeError):  # torn: what reads it by Hadoop has the sentence
         return None
+
+
+def try_facts(checkpoint: str, facts: CheckpointFacts) -> None:
+    """Hold what a checkpoint on this machine says of itself against what holds now.
+
+    One that is elsewhere, is new, or says nothing that can be read is left to :meth:`Checkpoint.check`, which needs
+    Spark.
+
+    Raises:
+        CheckpointMismatchError: it was made under other settings, or for topics that are not there any more.
+    """
+    if "://" in checkpoint:
+        return
+    try:
+        stored = json.loads((Path(checkpoint.removeprefix("file:")) / FACTS_FILE).read_bytes())
+    except (OSError, ValueError):
+        return
+    if complete(stored):
+        compare(checkpoint, stored, facts)
 
 
 def _reason(error: OSError, folder: Path) -> str:

@@ -132,20 +132,18 @@ def _delayed(facts: "JobFacts | None") -> "Delayed":
 
 
 def _marked(
-    names: Sequence[str], rows: Sequence[Sequence[str]], kind: Kind
-) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    names: Sequence[str], rows: Sequence[Sequence[object]], kind: Kind
+) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
     """In a pipe, where no heading tells the two kinds of lines apart, each ends with its kind."""
     if Console().is_terminal:
         return names, rows
     return (*names, "kind"), [(*row, kind) for row in rows]
 
 
-def cells(row: GroupRow, now_ms: int) -> tuple[str, ...]:
+def cells(row: GroupRow, now_ms: int) -> tuple[object, ...]:
     """A row of the table."""
     oldest = "-" if row.oldest_ms is None else said_duration(max(0, now_ms - row.oldest_ms))
-    open_now, in_doubt, parked = (
-        "-" if number is None else str(number) for number in (row.open, row.in_doubt, row.parked)
-    )
+    open_now, in_doubt, parked = ("-" if number is None else number for number in (row.open, row.in_doubt, row.parked))
     return row.group, open_now, in_doubt, oldest, parked, "; ".join(map(_endpoint, row.endpoints)) or "none"
 
 

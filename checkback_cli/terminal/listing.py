@@ -5,14 +5,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
-from rich.measure import Measurement
 from rich.table import Table
 
 from checkback.wire.printable import printable
 
-_ANY_WIDTH = 100_000
+_POSITIONS = frozenset({"partition", "next", "first", "end", "to", "was at", "goes on at"})
+"""Columns of numbers that are no counts, and are copied into other commands: without separators."""
+_FRAME, _PER_COLUMN = 1, 3
+"""Of a table's lines, in characters: its left edge, and one column's padding and right edge."""
 
 
 def show_rows(
@@ -21,8 +24,8 @@ def show_rows(
     """Print rows with these columns.
 
     On a terminal it is a table, with the title above it; where that would break words, so that no id could be copied,
-    each row is a block of lines, a name and a value each. In a pipe each row is one line, its values whole, with tabs
-    between them and no heading. ``as_json``: each row is one JSON object.
+    each row is a block of lines, a name and a value each; counts have separators (``1,500``). In a pipe each row is one
+    line, its values whole and plain, with tabs between them and no heading. ``as_json``: each row is one JSON object.
     """
     if as_json:
         show_objects(dict(zip(names, row, strict=True)) for row in rows)
@@ -56,21 +59,46 @@ def show_pairs(pairs: Iterable[tuple[str, object]]) -> None:
 
 
 def _print_rows(console: Console, names: Sequence[str], rows: Sequence[Sequence[object]], title: str | None) -> None:
-    table = Table(title=title, title_justify="left")
-    for name in names:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(escape(printable(str(value))) for value in row))
-    without_limit = console.options.update(max_width=_ANY_WIDTH)
-    if Measurement.get(console, without_limit, table).minimum <= console.width:
+    said = [[_said(name, value) for name, value in zip(names, row, strict=True)] for row in rows]
+    widths = _widths([*zip(names, *said, strict=True)], console.width)
+    if widths:
+        table = Table(title=title, title_justify="left")
+        for name, width in zip(names, widths, strict=True):
+            table.add_column(name, width=width)
+        for row in said:
+            table.add_row(*map(escape, row))
         console.print(table)
         return
     if title is not None:
         console.print(f"{title}:\n")
-    for number, row in enumerate(rows):
+    for number, row in enumerate(said):
         if number:
             console.print()
         _print_pairs(console, zip(names, row, strict=True))
+
+
+def _said(name: str, value: object) -> str:
+    """A cell for people."""
+    counts = isinstance(value, int) and not isinstance(value, bool) and name not in _POSITIONS
+    return f"{value:,}" if counts else printable(str(value))
+
+
+def _widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
+    """How wide each column is to be, so that no word is broken; none: there is no room for that.
+
+    What is left over goes to the columns that need least, so that few cells fold.
+    """
+    least = [max(cell_len(word) for cell in column for word in (cell.split() or [""])) for column in columns]
+    most = [max(map(cell_len, column)) for column in columns]
+    left = room - _FRAME - _PER_COLUMN * len(columns) - sum(least)
+    if left < 0:
+        return []
+    widths, by_need = least.copy(), sorted(range(len(columns)), key=lambda n: most[n] - least[n])
+    for done, n in enumerate(by_need):
+        more = min(most[n] - least[n], left // (len(columns) - done))
+        widths[n] += more
+        left -= more
+    return widths
 
 
 def _print_pairs(console: Console, pairs: Iterable[tuple[str, object]]) -> None:

@@ -16,7 +16,7 @@ _AT_ONCE = 8
 _UNFINISHED = (".tmp", ".tmp.crc", ".unfinished", ".unfinished.crc")
 
 
-class _NamedFile(NamedTuple):
+class _Named(NamedTuple):
     path: str
     inode: int
     changed_ns: int
@@ -31,7 +31,7 @@ class DurableFolder:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._known: set[_NamedFile] = set()
+        self._known: set[_Named] = set()
 
     def synchronise(self) -> None:
         """Return when all that has a final name in the folder, and in those in it, would outlive a power loss.
@@ -50,18 +50,18 @@ class DurableFolder:
         self._known = found
 
 
-def _named(folder: str) -> Iterator[_NamedFile]:
+def _named(folder: str) -> Iterator[_Named]:
     with suppress(FileNotFoundError), os.scandir(folder) as entries:  # Spark cleans up meanwhile
         for entry in entries:
             if entry.name.endswith(_UNFINISHED):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                yield _NamedFile(entry.path, entry.inode(), 0)
+                yield _Named(entry.path, entry.inode(), 0)
                 yield from _named(entry.path)
             else:
                 with suppress(FileNotFoundError):
                     about = entry.stat()
-                    yield _NamedFile(entry.path, about.st_ino, about.st_ctime_ns)
+                    yield _Named(entry.path, about.st_ino, about.st_ctime_ns)
 
 
 def _synchronise(path: str) -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from checkback.version import __version__
 from streaming.checkpoint.durable import DurableFolder
 from streaming.checkpoint.offset_log import Entry, read_entry
 
-_FACTS_FILE = "checkback.json"
+FACTS_FILE = "checkback.json"
 _FLOOR = "checkback-floor-"
 _VERSION = "checkback-version-"
 VERSION = 1
@@ -95,12 +95,15 @@ class Checkpoint:
         probe = f".checkback-{uuid.uuid4().hex}"
         self.write(probe, b"")  # a folder that cannot be written to is found now, and not in the midst of a batch
         self.remove(probe)
-        if self._exists(_FACTS_FILE):
-            self._compare(self._json(_FACTS_FILE), facts)
+        if self._exists(FACTS_FILE):
+            stored = self._json(FACTS_FILE)
+            if not complete(stored):
+                raise self.torn(FACTS_FILE)
+            compare(self.folder, stored, facts)
         elif self._exists("metadata"):
             raise CheckpointMismatchError(f"{self.folder} belongs to another Spark query: name an empty folder.")
         else:
-            self.write(_FACTS_FILE, json.dumps(asdict(facts)).encode())
+            self.write(FACTS_FILE, json.dumps(asdict(facts)).encode())
         if not self._exists("metadata"):
             # Spark would choose an id itself, only later: the claim in Kafka has to name it before a batch is run
             self.write("metadata", json.dumps({"id": str(uuid.uuid4())}, separators=(",", ":")).encode())
@@ -241,23 +244,33 @@ class Checkpoint:
             raise self.torn(name)
         return found
 
-    def _compare(self, stored: dict[str, Any], facts: CheckpointFacts) -> None:
-        if not asdict(facts).keys() - set(_TOPIC_IDS) <= stored.keys():
-            raise self.torn(_FACTS_FILE)
-        for name, now in asdict(facts).items():
-            before = stored.get(name)
-            if name in _TOPIC_IDS:
-                if before and now and before != now:
-                    raise recreated(f"{facts.topic_prefix}{name.removesuffix('_topic_id')}")
-            elif name == "half_partitions" and isinstance(before, int) and before <= now:
-                continue  # nothing depends on their number
-            elif before != now:
-                raise CheckpointMismatchError(
-                    f"The checkpoint {self.folder} was made with {name} = {before}, now it is {now}. "
-                    "It is fixed for the life of a checkpoint: set it back, or name a new checkpoint folder and start "
-                    "with 'checkback run --new-checkpoint', which re-delivers everything that is still in the half "
-                    "topic."
-                )
+
+def compare(folder: str, stored: dict[str, Any], facts: CheckpointFacts) -> None:
+    """Hold what a checkpoint says of itself against what holds now.
+
+    Raises:
+        CheckpointMismatchError: it was made under other settings, or for topics that are not there any more.
+    """
+    for name, now in asdict(facts).items():
+        before = stored.get(name)
+        if name in _TOPIC_IDS:
+            if before and now and before != now:
+                raise recreated(f"{facts.topic_prefix}{name.removesuffix('_topic_id')}")
+        elif name == "half_partitions" and isinstance(before, int) and before <= now:
+            continue  # nothing depends on their number
+        elif before != now:
+            raise CheckpointMismatchError(
+                f"The checkpoint {folder} was made with {name} = {json.dumps(before)}, now it is {json.dumps(now)}. "
+                "It is fixed for the life of a checkpoint: set it back, or name a new checkpoint folder and start "
+                "with 'checkback run --new-checkpoint', which re-delivers everything that is still in the half "
+                "topic."
+            )
+
+
+def complete(stored: object) -> bool:
+    """Whether it is all that a checkpoint says of itself; else it is torn."""
+    names = {one.name for one in fields(CheckpointFacts)} - set(_TOPIC_IDS)
+    return isinstance(stored, dict) and names <= stored.keys()
 
 
 def recreated(topic: str) -> CheckpointMismatchError:

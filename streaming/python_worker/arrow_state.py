@@ -25,7 +25,7 @@ from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.types import StructType
 
 
-class _Named(NamedTuple):
+class _NamedColumn(NamedTuple):
     """A column of a chunk: PySpark picks those of the key and of the value by their number."""
 
     name: str
@@ -45,7 +45,9 @@ def use_arrow_for_states() -> None:
 def wrapped(function: Callable[..., Any], return_type: StructType, _configuration: Any) -> Callable[..., Any]:
     """The function as PySpark's worker calls it: with a key's columns, its chunks, and its state."""
 
-    def call(key: list[_Named], chunks: Iterable[list[_Named]], state: GroupState) -> tuple[Any, GroupState]:
+    def call(
+        key: list[_NamedColumn], chunks: Iterable[list[_NamedColumn]], state: GroupState
+    ) -> tuple[Any, GroupState]:
         values = tuple(column.values[0].as_py() for column in key)
         # one chunk comes with a timer that is due, too: of a row that nobody wrote
         batches = iter(()) if state.hasTimedOut else map(_batch_of, chunks)
@@ -54,7 +56,7 @@ def wrapped(function: Callable[..., Any], return_type: StructType, _configuratio
     return lambda key, chunks, state: [(call(key, chunks, state), return_type)]
 
 
-def _batch_of(chunk: list[_Named]) -> pa.RecordBatch:
+def _batch_of(chunk: list[_NamedColumn]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([column.values for column in chunk], names=[column.name for column in chunk])
 
 
@@ -65,7 +67,7 @@ def load_stream(self: Any, stream: IO[bytes]) -> Iterator[tuple[Any, GroupState]
         yield of_key, state
 
 
-def _chunks(serializer: Any, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[list[_Named], GroupState]]:
+def _chunks(serializer: Any, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[list[_NamedColumn], GroupState]]:
     """Each batch has the rows of several keys behind one another, and a last column that says where each begins."""
     current: GroupState | None = None
     for batch in batches:
@@ -76,7 +78,7 @@ def _chunks(serializer: Any, batches: Iterable[pa.RecordBatch]) -> Iterator[tupl
             state = current if current is not None else _state_of(serializer, told)
             current = None if told["isLastChunk"] else state
             rows = batch.slice(told["startOffset"], told["numRows"])
-            yield list(map(_Named, names, rows.columns)), state
+            yield list(map(_NamedColumn, names, rows.columns)), state
 
 
 def _state_of(serializer: Any, told: dict[str, Any]) -> GroupState:
@@ -93,7 +95,7 @@ def dump_stream(self: Any, iterator: Iterable[Any], stream: IO[bytes]) -> None:
 
 
 def _written(serializer: Any, iterator: Iterable[Any]) -> Iterator[pa.RecordBatch]:
-    part, return_type = _Part(serializer), StructType()
+    part, return_type = _AnswerBatch(serializer), StructType()
     for ((given, state), return_type), *_ in iterator:
         for rows in given:
             if rows.num_rows:
@@ -101,13 +103,13 @@ def _written(serializer: Any, iterator: Iterable[Any]) -> Iterator[pa.RecordBatc
                 part.count += rows.num_rows
                 if part.count > serializer.arrow_max_records_per_batch:
                     yield part.batch(return_type)
-                    part = _Part(serializer)
+                    part = _AnswerBatch(serializer)
         part.states.append(state)  # now that the function has ended, and changed it
     if part.count or part.states:
         yield part.batch(return_type)
 
 
-class _Part:
+class _AnswerBatch:
     """What becomes one batch of the answer: counts, rows and states, three structs side by side."""
 
     def __init__(self, serializer: Any) -> None:

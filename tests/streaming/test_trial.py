@@ -2,12 +2,14 @@
 
 import json
 import re
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
-from checkback.exceptions import JobStoppedError
-from streaming.trial import try_folder
+from checkback.exceptions import CheckpointMismatchError, JobStoppedError
+from streaming.checkpoint.folder import CheckpointFacts
+from streaming.trial import try_facts, try_folder
 
 
 def test_a_folder_is_made_and_left_empty(tmp_path: Path) -> None:
@@ -43,3 +45,15 @@ def test_a_folder_that_the_system_refuses_is_named() -> None:
 def test_a_folder_that_takes_no_file_is_named() -> None:
     with pytest.raises(JobStoppedError, match=r"may not write to its files: .*/proc.* then start again"):
         try_folder("/proc")
+
+
+def test_a_checkpoint_of_other_settings_is_refused_without_spark(tmp_path: Path) -> None:
+    facts = CheckpointFacts(1_024, 4, 8, "cb.")
+    try_facts(str(tmp_path), facts)
+    (tmp_path / "checkback.json").write_text(json.dumps(asdict(facts)))
+    try_facts(f"file:{tmp_path}", facts)
+    said = f'The checkpoint {tmp_path} was made with topic_prefix = "cb.", now it is "xx.". It is fixed'
+    with pytest.raises(CheckpointMismatchError, match=re.escape(said)):
+        try_facts(str(tmp_path), replace(facts, topic_prefix="xx."))
+    (tmp_path / "checkback.json").write_text("{")
+    try_facts(str(tmp_path), facts)

@@ -120,9 +120,9 @@ def test_without_a_job_groups_are_those_of_the_topics() -> None:
         NOW,
     )
     assert [cells(row, NOW) for row in rows] == [
-        ("fixed", "-", "0", "-", "0", "http://f:1/"),
-        ("old", "-", "0", "-", "1", "none"),
-        ("shop", "-", "2", "1 min", "0", "http://a:1/ (heard 5 s ago)"),
+        ("fixed", "-", 0, "-", 0, "http://f:1/"),
+        ("old", "-", 0, "-", 1, "none"),
+        ("shop", "-", 2, "1 min", 0, "http://a:1/ (heard 5 s ago)"),
     ]
 
 

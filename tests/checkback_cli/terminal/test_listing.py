@@ -38,3 +38,33 @@ def test_a_narrow_one_gets_lines_whose_ids_can_be_copied(
 
 def test_in_blocks_the_title_comes_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(80, monkeypatch, capsys, "In doubt").startswith("In doubt:\n\ntransaction")
+
+
+KEPT = ("cb.rejected", 8, 1, 1, "the last of each key", 1_234_567, "yes")
+KEPT_NAMES = ("topic", "partitions", "replicas", "in sync", "kept", "records", "as it should be")
+
+
+def test_no_word_is_broken_where_there_is_room_for_all(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Console, "is_terminal", True)
+    monkeypatch.setenv("COLUMNS", "80")
+    show_rows(KEPT_NAMES, [KEPT])
+    out = Text.from_ansi(capsys.readouterr().out).plain
+    words = [
+        word for cell in (*KEPT_NAMES, "cb.rejected", "the last of each key", "1,234,567") for word in cell.split()
+    ]
+    assert [word for word in words if word not in out] == []
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_counts_have_separators_on_a_terminal_alone_and_offsets_never(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    show_rows(("partition", "next", "lag"), [(0, 81923, 12345)])
+    assert capsys.readouterr().out == "0\t81923\t12345\n"
+    monkeypatch.setattr(Console, "is_terminal", True)
+    show_rows(("partition", "next", "lag"), [(0, 81923, 12345)])
+    cells = [cell.strip() for cell in capsys.readouterr().out.splitlines()[3].split("│")]
+    assert cells[1:-1] == ["0", "81923", "12,345"]

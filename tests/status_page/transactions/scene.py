@@ -1,4 +1,4 @@
-"""A consumer of ``cb.status`` and ``cb.parked`` that does what a test tells it."""
+"""A Kafka in memory whose two topics fill an index."""
 
 import json
 from collections.abc import Iterable
@@ -6,7 +6,11 @@ from typing import Any, NamedTuple
 
 from kafka import TopicPartition
 
+from checkback.operations.in_doubt import MOST_REMARK_BYTES
 from checkback.wire.protocol import Topics
+from status_page.transactions.index import Index
+from status_page.transactions.reading import IndexReader
+from status_page.transactions.standing import ListStanding, ReadingProgress
 from tests.needs_no_repair import NeedsNoRepair
 
 TOPICS = Topics()
@@ -20,7 +24,7 @@ class Record(NamedTuple):
     offset: int = 0
 
 
-class _Cluster:
+class Cluster:
     def __init__(self) -> None:
         self.ids: dict[str, object] = {}
 
@@ -40,7 +44,7 @@ class FakeConsumer(NeedsNoRepair):
         self.looks = 0
         self.polls_fail: Exception | None = None
         self.closed = False
-        self._cluster = _Cluster()
+        self._cluster = Cluster()
         self._positions: dict[TopicPartition, int] = {}
         for topic in (TOPICS.status, TOPICS.parked):
             self.make(topic)
@@ -95,3 +99,60 @@ def row(place: str, **changed: Any) -> Record:
 def parked(half: str, name: str = "px", *, ended: bool = False) -> Record:
     headers = [("cb-id", name.encode()), ("cb-group", b"g"), ("cb-topic", b"t"), ("cb-half", half.encode())]
     return Record(b"k", b"v", [*headers, ("cb-ended", b"committed") if ended else ("cb-reason", b"why")])
+
+
+class Set:
+    """A reading with its parts."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.consumer = FakeConsumer()
+        self.index = Index()
+        self.progress = ReadingProgress(lambda: self.now)
+        self.reading = IndexReader(TOPICS, self.index, self.consumer, self.progress)
+
+    def steps(self, number: int = 5, seconds: float = 11.0) -> None:
+        for _ in range(number):
+            self.now += seconds
+            self.reading.step(0)
+
+    def ids(self) -> list[str]:
+        return [one.transaction_id for one in self.index.in_doubt()]
+
+    @property
+    def standing(self) -> ListStanding:
+        return self.progress.standing()
+
+
+def odd(found: Any) -> bool:
+    """Whether the job could not have written it: then it is not kept."""
+    numbers = [found.attempt, found.check_max, found.ingested_ms, found.asked_ms, found.next_check_ms]
+    numbers += [found.answered_ms, found.misses]
+    names = [(found.transaction_id, 74), (found.group, 255), (found.topic, 249), (found.last_answer, 74)]
+    names += [(found.remark, MOST_REMARK_BYTES)]
+    return any(not 0 <= number < 2**63 for number in numbers) or any(
+        len(name.encode(errors="surrogatepass")) > most or name != name.encode(errors="replace").decode()
+        for name, most in names
+    )
+
+
+NONSENSE = [
+    Record(None, b"x"),
+    Record(b"\xff", b"x"),
+    Record(b"0:1:2", b"x"),
+    Record(b"tx-17", row("0:1").value),
+    Record(b"0:3", b"{"),
+    Record(b"0:3", b"[" * 100_000),
+    Record(b"0:3", b"[]"),
+    Record(b"0:3", b'"x"'),
+    Record(b"0:3", b"\xff"),
+    row("0:4", half="0:5"),
+    row("0:4", half=4),
+    row("0:4", half=None),
+    row("0:4", attempt=float("inf")),
+    row("0:4", attempt="x"),
+    row("0:4", ingested_ms=None),
+    row("0:4", id="\ud800"),
+    row("0:4", id="x" * 1_000),
+    row("0:4", ingested_ms=10**400),
+]
