@@ -131,10 +131,7 @@ class TransactionJob:
         clock.compare()
         claim = self._claim = Claim(sink, settings.job.name)
         ids = retrying()(topic_ids, make_client(AdminClient, sink.client()), [sink.topics.half, sink.topics.op])
-        if local_query_id is not None:
-            claim.judge(
-                Owner(local_query_id, half_topic_id=ids.get(sink.topics.half, "")), new_checkpoint=self._new_checkpoint
-            )
+        self._judge_at_once(claim, local_query_id, ids.get(sink.topics.half, ""))
         try_facts(settings.job.checkpoint, facts := self._facts(half_partitions, ids))
         step("start Java and Spark")
         spark = self._spark = self._given_spark or build_session(settings)
@@ -183,6 +180,11 @@ class TransactionJob:
             checks.start()
         self._observation.of(own, fairness.standing, checks.known_standing if checks else self._elsewhere())
         self._start_beside(sink, Forwarder(sink, checkpoint, partial(claim.refuse_another, own)))
+
+    def _judge_at_once(self, claim: Claim, local_query_id: str | None, half_topic_id: str) -> None:
+        """Where the checkpoint is a folder of this machine, whose it is can be read without Spark."""
+        if local_query_id is not None:
+            claim.judge(Owner(local_query_id, half_topic_id=half_topic_id), new_checkpoint=self._new_checkpoint)
 
     def _judged_rules(
         self, spark: SparkSession, checkpoint: Checkpoint, in_kafka: Callable[[int], bool]
