@@ -9,7 +9,13 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from time import monotonic
 
-from checkback.consumer.clients.base import AT_ONCE, GroupClient, KafkaAwayError, OffsetsGoneError, SharedOutAnewError
+from checkback.consumer.clients.base import (
+    AT_ONCE,
+    GroupClient,
+    KafkaAwayError,
+    OffsetsGoneError,
+    RebalanceInProgressError,
+)
 from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.offsets.partitions import Partitions
 from checkback.consumer.offsets.poison_messages import CALM_SECONDS
@@ -107,7 +113,7 @@ class FetchLoop:
         while not stopping.is_set():
             try:
                 self._round()
-            except SharedOutAnewError as error:  # a short pause: all members wait for this one to poll
+            except RebalanceInProgressError as error:  # a short pause: all members wait for this one to poll
                 _LOGGER.debug("Not yet: %s", error)
                 stopping.wait(_POLL_SECONDS)
             except KafkaAwayError as error:
@@ -194,7 +200,7 @@ class FetchLoop:
         """``False``: not now. Where only the group's coordinator is away, reading goes on, as far as windows let."""
         try:
             return store()
-        except SharedOutAnewError:
+        except RebalanceInProgressError:
             raise
         except KafkaAwayError as error:
             self._next_store = monotonic() + self._not_stored.failed(error)

@@ -30,8 +30,6 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-Place = TopicPartition  # beside Kafka clients, whose libraries have a class of this name
-
 _PARTITIONS_END, _OFFSETS_END = 2**31, 2**63
 """Kafka's numbers have 32 and 64 bits."""
 

@@ -13,12 +13,13 @@ from checkback.consumer.clients.base import (
     anywhere,
     in_commits,
 )
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.retry import SentBack
 from checkback.kafka.client_options import of_reaching
 from checkback.kafka.librdkafka.errors import FENCED, OF_THE_RECORD, error_code
-from checkback.kafka.librdkafka.library import KafkaError, KafkaException, Message, TopicPartition
+from checkback.kafka.librdkafka.library import KafkaError, KafkaException, Message
+from checkback.kafka.librdkafka.library import TopicPartition as KafkaTopicPartition
 from checkback.kafka.librdkafka.transactional import StuckError, Transactional, transactional_settings
 from checkback.kafka.reaching import longest_pause_ms
 
@@ -53,7 +54,7 @@ class ConfluentSender:
     def send(
         self,
         records: Sequence[SentBack],
-        offsets: Mapping[Place, Stored],
+        offsets: Mapping[TopicPartition, Stored],
         membership: object,
         *,
         one_by_one: bool = False,
@@ -132,9 +133,9 @@ class _Reports:
             raise KafkaAwayError(f"Kafka has taken {self._taken} of {count} records within {_SEND_SECONDS:.0f} s")
 
 
-def to_kafka(offsets: Mapping[Place, Stored]) -> list[TopicPartition]:
+def to_kafka(offsets: Mapping[TopicPartition, Stored]) -> list[KafkaTopicPartition]:
     """Offsets as confluent-kafka has them."""
     return [
-        TopicPartition(place.topic, place.partition, stored.offset, stored.metadata)
+        KafkaTopicPartition(place.topic, place.partition, stored.offset, stored.metadata)
         for place, stored in offsets.items()
     ]

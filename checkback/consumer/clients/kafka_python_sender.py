@@ -13,7 +13,7 @@ from checkback.consumer.clients.base import (
     anywhere,
     in_commits,
 )
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.retry import SentBack
 from checkback.kafka.bounded_calls import within
@@ -25,7 +25,9 @@ from checkback.kafka.kafka_python.library import (
     KafkaProducer,
     OffsetAndMetadata,
     Serializer,
-    TopicPartition,
+)
+from checkback.kafka.kafka_python.library import (
+    TopicPartition as KafkaTopicPartition,
 )
 from checkback.kafka.kafka_python.repairs import close_producer
 from checkback.wire.beside_offsets import END
@@ -62,7 +64,7 @@ class KafkaPythonSender:
     def send(
         self,
         records: Sequence[SentBack],
-        offsets: Mapping[Place, Stored],
+        offsets: Mapping[TopicPartition, Stored],
         membership: object,
         *,
         one_by_one: bool = False,
@@ -86,7 +88,7 @@ class KafkaPythonSender:
         """See :class:`~checkback.consumer.clients.Sender`."""
         close_producer(self._producer, 0)
 
-    def _commit(self, offsets: Mapping[Place, Stored], membership: object) -> None:
+    def _commit(self, offsets: Mapping[TopicPartition, Stored], membership: object) -> None:
         """These calls know no time limit."""
         for piece in in_commits(offsets):
             self._producer.send_offsets_to_transaction(to_kafka(piece), membership)
@@ -133,10 +135,10 @@ class _Nulls(Serializer):  # type: ignore[misc]  # kafka-python has no types
         return None if data is _NULL else data
 
 
-def to_kafka(offsets: Mapping[Place, Stored]) -> dict[TopicPartition, OffsetAndMetadata]:
+def to_kafka(offsets: Mapping[TopicPartition, Stored]) -> dict[KafkaTopicPartition, OffsetAndMetadata]:
     """Offsets as kafka-python has them."""
     return {
-        TopicPartition(*place): OffsetAndMetadata(offset, metadata and metadata + END, -1)
+        KafkaTopicPartition(*place): OffsetAndMetadata(offset, metadata and metadata + END, -1)
         for place, (offset, metadata) in offsets.items()
     }
 

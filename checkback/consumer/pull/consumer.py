@@ -7,7 +7,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from checkback.consumer.listener import NOT_UTF_8, Place, ReceivedMessage, UnreadableMessage, refuse_no_place
+from checkback.consumer.listener import NOT_UTF_8, ReceivedMessage, TopicPartition, UnreadableMessage, refuse_no_place
 from checkback.consumer.pull.client import ASK_SECONDS, LogRead, PullClient
 from checkback.consumer.pull.connecting import connect
 from checkback.consumer.pull.status import Facts, PullStatus, Read, Verdict, judge
@@ -115,7 +115,7 @@ class PullConsumer:
         refuse_no_place(partition, offset)
         if max < 1 or wait_ms < 0:
             raise ConfigurationError(f"max {max}, wait_ms {wait_ms}: at least 1 and 0.")
-        wanted, place = TagExpression.parse(tags), Place(topic, partition)
+        wanted, place = TagExpression.parse(tags), TopicPartition(topic, partition)
         until = monotonic() + wait_ms / 1000
         for _ in range(_TRIES):
             bounds = self._client.bounds(place)
@@ -145,10 +145,10 @@ class PullConsumer:
         if not in_child_of(self._process):
             self._client.close()
 
-    def _wait(self, place: Place, offset: int, most: int, until: float) -> LogRead:
+    def _wait(self, place: TopicPartition, offset: int, most: int, until: float) -> LogRead:
         return self._client.read(place, offset, most, max(0.0, until - monotonic()))
 
-    def _read(self, place: Place, offset: int, bounds: Bounds | None, most: int) -> LogRead:
+    def _read(self, place: TopicPartition, offset: int, bounds: Bounds | None, most: int) -> LogRead:
         """What lies from an offset within the bounds on: the next messages, or that there is none."""
         maximum = offset if bounds is None else bounds.end
         until = monotonic() + ASK_SECONDS

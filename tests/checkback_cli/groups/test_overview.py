@@ -15,7 +15,8 @@ from kafka.errors import TopicAuthorizationFailedError
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from checkback.consumer.listener import Place, ReceivedMessage
+from checkback.consumer.listener import ReceivedMessage
+from checkback.consumer.listener import TopicPartition as Place
 from checkback.consumer.offsets.metadata import LastingFacts, Stored, encode
 from checkback.consumer.resetting.all_groups import AllGroups, was_delivered
 from checkback.consumer.resetting.group_offsets import GroupOffsets

@@ -16,7 +16,7 @@ from kafka.errors import CommitFailedError, RebalanceInProgressError
 from kafka.structs import OffsetAndMetadata
 from typer.testing import CliRunner, Result
 
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import TopicPartition as Place
 from checkback.consumer.resetting.control import ResetDone, is_order
 from checkback.consumer.resetting.control_topic import ControlTopic
 from checkback.consumer.resetting.orders import ResetListener
