@@ -73,11 +73,8 @@ class ConfluentClients:
 
     def stored(self, connection: Connection, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """See :class:`~checkback.consumer.clients.base.Clients`."""
-        client = ConfluentClient(connection)
-        try:
+        with contextlib.closing(ConfluentClient(connection)) as client:
             return client.stored(places)
-        finally:
-            client.close()
 
 
 class ConfluentClient:
@@ -204,11 +201,8 @@ class ConfluentClient:
         with explained():
             found = self._consumer.committed([KafkaTopicPartition(*place) for place in places], timeout=_ANSWER_SECONDS)
             _raise_first(found)
-        return {
-            TopicPartition(one.topic, one.partition): Stored(one.offset, metadata_of(one))
-            for one in found
-            if one.offset >= 0
-        }
+        kept = [one for one in found if one.offset >= 0]
+        return {TopicPartition(one.topic, one.partition): Stored(one.offset, metadata_of(one)) for one in kept}
 
     def store(self, offsets: Mapping[TopicPartition, Stored]) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""

@@ -75,11 +75,8 @@ class KafkaPythonClients:
 
     def stored(self, connection: Connection, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """See :class:`~checkback.consumer.clients.base.Clients`."""
-        client = KafkaPythonClient(connection)
-        try:
+        with contextlib.closing(KafkaPythonClient(connection)) as client:
             return client.stored(places)
-        finally:
-            client.close()
 
 
 class KafkaPythonClient:
