@@ -18,6 +18,7 @@ from typing import Self
 import psutil
 
 from streaming.batch.failpoints import Failpoint
+from streaming.fairness.batch_size import FIRST_RECORDS, GROWTH
 from torture import death
 from torture.backlog import Backlog, BacklogWriter, Counting, Verdict
 from torture.death import Order, Victim
@@ -135,6 +136,7 @@ class LargeBatches:
         self._counting = Counting(servers, REAL_PARTITIONS)
         self._numbers = count(1)
         self._job = self._start_job()
+        self._grown: JobProcess | None = None
 
     def __enter__(self) -> Self:
         self._counting.start()
@@ -153,17 +155,37 @@ class LargeBatches:
         Raises:
             NotRecoveredError: the job did not do in time what it must.
         """
-        folder = self._ground.folder
-        backlog = Backlog(next(self._numbers), self._transactions)
-        self._counting.expect(backlog)
-        death.close_gate(folder)
-        self._until(lambda: death.at_gate(folder), "the job did not begin a batch")
-        self._writer.write(backlog)
+        self._grow()
+        backlog = self._written(self._transactions)
         for number, this in enumerate(rounds):
             self._strike(this, first=number == 0)
         self._until(lambda: not self._counting.verdict(backlog.number).lost, "not all was delivered", fail=False)
         self._until(self._counting.at_end, "the consumer did not come to the end")
         return self._counting.verdict(backlog.number)
+
+    def _grow(self) -> None:
+        """Have the job take in a whole backlog at once: a start reads little, then more after each full batch."""
+        if self._grown is self._job:
+            return
+        limit = FIRST_RECORDS
+        while limit < 2 * self._transactions:
+            backlog = self._written(limit * 5 // 8)  # of two records each
+            death.open_gate(self._ground.folder)
+            self._until_delivered(backlog)
+            limit *= GROWTH
+        self._grown = self._job
+
+    def _until_delivered(self, backlog: Backlog) -> None:
+        self._until(lambda: not self._counting.verdict(backlog.number).lost, "not all was delivered")
+
+    def _written(self, transactions: int) -> Backlog:
+        """A backlog that lies there whole before a batch reads the first of it: the gate is closed."""
+        backlog = Backlog(next(self._numbers), transactions)
+        self._counting.expect(backlog)
+        death.close_gate(self._ground.folder)
+        self._until(lambda: death.at_gate(self._ground.folder), "the job did not begin a batch")
+        self._writer.write(backlog)
+        return backlog
 
     def all_in_all(self) -> Verdict:
         """Of all backlogs together, when the job has ended and nothing can come any more."""

@@ -16,7 +16,8 @@ from checkback.exceptions import JobStoppedError
 FIRST_RECORDS = 4_000
 """Of the first batch after a start: 4 GB at the most, when each is as large as Kafka takes by default."""
 _FEWEST_RECORDS = 64
-_GROWTH = 16
+GROWTH = 16
+"""Times as many, after a batch that came near its limit."""
 _REMEMBERED = 0.5
 
 
@@ -49,7 +50,7 @@ class BatchSize:
         latest = content_bytes / records if full else 0.0  # a few records of a batch that was not full say little
         average = max(1.0, self._bytes_seen / self._records_seen, latest)
         affordable = int(self.most_bytes / average)
-        allowed = self.records * _GROWTH if full else self.records
+        allowed = self.records * GROWTH if full else self.records
         self.records = max(min(affordable, allowed, self.most_records), min(_FEWEST_RECORDS, self.most_records))
         return self.records
 

@@ -41,9 +41,10 @@ def test_a_batch_cut_short_is_not_committed(ground: Ground, strikes: tuple[Strik
         for number, strike in enumerate(strikes, start=1):
             verdict = running.run([LargeRound(number, strike, tenth=7)])
             assert verdict.holds, f"{strike}: {verdict}"
+            assert verdict.delivered == verdict.committed == TRANSACTIONS * 9 // 10
         total = running.all_in_all()
     assert total.holds, total
-    assert total.delivered == total.committed == len(strikes) * TRANSACTIONS * 9 // 10
+    assert total.delivered == total.committed >= len(strikes) * TRANSACTIONS * 9 // 10
 
 
 def test_a_schedule_is_the_seeds_and_holds_every_strike() -> None:
