@@ -5,11 +5,11 @@ import sys
 from typing import Annotated
 
 import typer
-from kafka.errors import KafkaError
 from rich.console import Console
 from rich.markup import escape
 
 from checkback.exceptions import CheckbackError, WrongOptionError
+from checkback.kafka.kafka_python.library import KafkaError
 from checkback.version import __version__
 from checkback.wire.printable import printable
 from checkback_cli.doctor import doctor

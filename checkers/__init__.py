@@ -1,13 +1,13 @@
 """The check service: takes check requests, asks a live endpoint of the producer group, answers with an op."""
 
 from checkers.announced import Announced
-from checkers.ask import Asked, Asker, Verdict
+from checkers.ask import Asker, EndpointAnswer, EndpointVerdict
 from checkers.behind import Backlog, Reading, Route
 from checkers.breaker import Breaker
 from checkers.clients import KafkaClients
 from checkers.directory import Endpoint, EndpointDirectory
 from checkers.endpoint_breakers import EndpointBreakers
-from checkers.groups import Check, Ends, Groups
+from checkers.groups import Check, CheckEnds, Groups
 from checkers.http.admission import AdmittedResolver, AllowList
 from checkers.http.names import Names
 from checkers.http.session import open_session, tls_context
@@ -18,16 +18,17 @@ __all__ = [
     "AdmittedResolver",
     "AllowList",
     "Announced",
-    "Asked",
     "Asker",
     "Backlog",
     "Breaker",
     "Check",
+    "CheckEnds",
     "CheckService",
     "Endpoint",
+    "EndpointAnswer",
     "EndpointBreakers",
     "EndpointDirectory",
-    "Ends",
+    "EndpointVerdict",
     "GroupShares",
     "Groups",
     "KafkaClients",
@@ -35,7 +36,6 @@ __all__ = [
     "Reading",
     "Route",
     "Shares",
-    "Verdict",
     "open_session",
     "tls_context",
 ]

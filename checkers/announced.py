@@ -6,10 +6,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from kafka import TopicPartition
-
+from checkback.kafka.kafka_python.library import TopicPartition
+from checkback.kafka.kafka_python.polling import poll
 from checkback.kafka.outages import Outage
-from checkback.kafka.polling import poll
 from checkback.wire.protocol import Topics
 from checkers.clients import reader
 from checkers.directory import EndpointDirectory, fallen_silent

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from kafka.errors import KafkaError
-
 from checkback.exceptions import ProtocolError
-from checkback.kafka.outages import Outage, passes
+from checkback.kafka.kafka_python.errors import passes
+from checkback.kafka.kafka_python.library import KafkaError
+from checkback.kafka.outages import Outage
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, op_headers
 
 _LOGGER = logging.getLogger(__name__)

@@ -32,17 +32,17 @@ _HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 _NOT_THERE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
 
 
-class Verdict(NamedTuple):
+class EndpointVerdict(NamedTuple):
     """What an endpoint said: ``commit``, ``rollback``, ``unknown``, or that nobody was there to say anything."""
 
     action: Action
     remark: str
 
 
-class Asked(NamedTuple):
+class EndpointAnswer(NamedTuple):
     """One verdict for each request, in their order. When it is *unreachable* for one, it is for all."""
 
-    verdicts: list[Verdict]
+    verdicts: list[EndpointVerdict]
     failure: str = ""
     """Why the endpoint counts as not answering (no connection, or too late); empty when it answered."""
     lacking: str = ""
@@ -73,19 +73,19 @@ class Asker:
         self._wall_clock_ms = wall_clock_ms
         self._names = names or Names(_NAME_SECONDS)
 
-    async def ask(self, endpoint: Endpoint, requests: Sequence[CheckRequest]) -> Asked:
+    async def ask(self, endpoint: Endpoint, requests: Sequence[CheckRequest]) -> EndpointAnswer:
         """Ask once about requests of one group. Never raises for what an endpoint does or fails to do."""
         bodies = {number: body for number, request in enumerate(requests) if (body := _body(request)) is not None}
-        asked = Asked([])
+        asked = EndpointAnswer([])
         if bodies:
             asked = await self._ask(endpoint.url, [requests[number] for number in bodies], list(bodies.values()))
         if len(bodies) == len(requests) or asked.lacking or asked.alone:
             return asked
         verdicts = dict(zip(bodies, asked.verdicts, strict=True))
-        unfit = Verdict(Action.UNKNOWN, "this check cannot be asked: its message has text that is not Unicode")
+        unfit = EndpointVerdict(Action.UNKNOWN, "this check cannot be asked: its message has text that is not Unicode")
         return asked._replace(verdicts=[verdicts.get(number, unfit) for number in range(len(requests))])
 
-    async def _ask(self, url: str, requests: Sequence[CheckRequest], bodies: Sequence[bytes]) -> Asked:
+    async def _ask(self, url: str, requests: Sequence[CheckRequest], bodies: Sequence[bytes]) -> EndpointAnswer:
         try:
             status, content = await self._post(url, requests, bodies)
             if status == _TOO_LARGE and len(requests) == 1:
@@ -93,9 +93,11 @@ class Asker:
         except Exception as error:  # noqa: BLE001  (a URL that is none fails in many ways)
             return _failed(url, requests, error)
         if content is not None:
-            return Asked(_read_one(url, content) if len(requests) == 1 else _read_batch(url, content, requests))
+            return EndpointAnswer(
+                _read_one(url, content) if len(requests) == 1 else _read_batch(url, content, requests)
+            )
         if status == _TOO_LARGE and len(requests) > 1:
-            return Asked([], alone=True)
+            return EndpointAnswer([], alone=True)
         said = f"more than {_limit(requests)} bytes" if status == 200 else f"status {status}"
         return _for_all(requests, Action.UNKNOWN, f"{url} answered with {said}")
 
@@ -166,10 +168,10 @@ def _head(request: CheckRequest) -> bytes:
     return orjson.dumps(request.head().to_json())
 
 
-def _failed(url: str, requests: Sequence[CheckRequest], error: Exception) -> Asked:
+def _failed(url: str, requests: Sequence[CheckRequest], error: Exception) -> EndpointAnswer:
     said = f"{url}: {reason(error)}"
     if is_ours(error):
-        return Asked([], lacking=said[:REMARK_CHARACTERS])
+        return EndpointAnswer([], lacking=said[:REMARK_CHARACTERS])
     if isinstance(error, TimeoutError) and not isinstance(error, _NOT_THERE):
         return _for_all(requests, Action.UNKNOWN, said, failed=True)
     if isinstance(error, aiohttp.ClientError) and not isinstance(error, _NOT_THERE):
@@ -177,9 +179,9 @@ def _failed(url: str, requests: Sequence[CheckRequest], error: Exception) -> Ask
     return _for_all(requests, Action.UNREACHABLE, said, failed=True)  # nothing has been sent
 
 
-def _for_all(requests: Sequence[CheckRequest], action: Action, remark: str, *, failed: bool = False) -> Asked:
+def _for_all(requests: Sequence[CheckRequest], action: Action, remark: str, *, failed: bool = False) -> EndpointAnswer:
     remark = remark[:REMARK_CHARACTERS]
-    return Asked([Verdict(action, remark)] * len(requests), remark if failed else "")
+    return EndpointAnswer([EndpointVerdict(action, remark)] * len(requests), remark if failed else "")
 
 
 def _loads(content: bytes) -> Any:
@@ -187,14 +189,14 @@ def _loads(content: bytes) -> Any:
     return json.loads(content, parse_int=str, parse_float=str)
 
 
-def _read_one(url: str, content: bytes) -> list[Verdict]:
+def _read_one(url: str, content: bytes) -> list[EndpointVerdict]:
     try:
         return [_verdict(_loads(content))]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return [_no_verdict(url, content)]
 
 
-def _read_batch(url: str, content: bytes, requests: Sequence[CheckRequest]) -> list[Verdict]:
+def _read_batch(url: str, content: bytes, requests: Sequence[CheckRequest]) -> list[EndpointVerdict]:
     answers: dict[str, Any] = {}
     try:
         for answer in _loads(content)["answers"]:
@@ -202,7 +204,9 @@ def _read_batch(url: str, content: bytes, requests: Sequence[CheckRequest]) -> l
                 answers[answer["id"]] = answer
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return [_no_verdict(url, content)] * len(requests)
-    missing = Verdict(Action.UNKNOWN, f"{url} left this one of {len(requests)} checks unanswered"[:REMARK_CHARACTERS])
+    missing = EndpointVerdict(
+        Action.UNKNOWN, f"{url} left this one of {len(requests)} checks unanswered"[:REMARK_CHARACTERS]
+    )
     verdicts = []
     for request in requests:
         try:
@@ -212,10 +216,10 @@ def _read_batch(url: str, content: bytes, requests: Sequence[CheckRequest]) -> l
     return verdicts
 
 
-def _verdict(answer: Any) -> Verdict:
-    return Verdict(_VERDICTS[answer["state"]], str(answer.get("remark") or "")[:REMARK_CHARACTERS])
+def _verdict(answer: Any) -> EndpointVerdict:
+    return EndpointVerdict(_VERDICTS[answer["state"]], str(answer.get("remark") or "")[:REMARK_CHARACTERS])
 
 
-def _no_verdict(url: str, content: bytes) -> Verdict:
+def _no_verdict(url: str, content: bytes) -> EndpointVerdict:
     said = content[:100].decode(errors="replace")
-    return Verdict(Action.UNKNOWN, f"{url[:REMARK_CHARACTERS]} answered with no verdict: {said!r}")
+    return EndpointVerdict(Action.UNKNOWN, f"{url[:REMARK_CHARACTERS]} answered with no verdict: {said!r}")

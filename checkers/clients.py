@@ -7,10 +7,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.kafka.reaching import RECONNECT_MS
+from checkback.kafka.kafka_python.library import KafkaConsumer, KafkaProducer, TopicPartition
 from checkback.wire.protocol import Topics
 from conf import Settings
 
@@ -61,7 +59,7 @@ class KafkaClients:
             answering = {"acks": "all", "linger_ms": 5, "max_block_ms": _BLOCK_MS, "enable_idempotence": False}
             answering["bootstrap_servers"] = kafka.bootstrap_servers
             # an op topic that was grown is noticed soon: an answer to a partition that is not known is lost
-            answering |= {"metadata_max_age_ms": _METADATA_MS, "reconnect_backoff_max_ms": RECONNECT_MS}
+            answering["metadata_max_age_ms"] = _METADATA_MS
             self.answers: Any = make_client(KafkaProducer, answering, options, SHARED, setting=_ADDRESS)
             self._opened.append(("closing the producer", self._close_producer))
         except BaseException:
@@ -89,8 +87,6 @@ def reader(settings: Settings, **own: Any) -> Any:
         "bootstrap_servers": settings.kafka.bootstrap_servers,
         "enable_auto_commit": False,
         "auto_offset_reset": "earliest",
-        "allow_auto_create_topics": False,
-        "reconnect_backoff_max_ms": RECONNECT_MS,
     }
     return make_client(KafkaConsumer, {**reading, **own}, settings.kafka.python_client, SHARED, setting=_ADDRESS)
 

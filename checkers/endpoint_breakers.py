@@ -12,7 +12,7 @@ _GROUPS = 10_000
 
 
 @dataclass(slots=True)
-class _Kept:
+class _KeptBreaker:
     breaker: Breaker
     touched_ms: int
 
@@ -25,7 +25,7 @@ class EndpointBreakers:
         self._per_group = per_group
         self._most_groups = groups
         # the group, and in it the URL, that was touched last at the end
-        self._groups: OrderedDict[str, OrderedDict[str, _Kept]] = OrderedDict()
+        self._groups: OrderedDict[str, OrderedDict[str, _KeptBreaker]] = OrderedDict()
 
     def __len__(self) -> int:
         return sum(map(len, self._groups.values()))
@@ -45,7 +45,7 @@ class EndpointBreakers:
     def failed(self, group: str, url: str, now_ms: int, reason: str) -> None:
         """It could not be reached, or did not answer in time."""
         of_group = self._groups.setdefault(group, OrderedDict())
-        kept = of_group.setdefault(url, _Kept(Breaker(), now_ms))
+        kept = of_group.setdefault(url, _KeptBreaker(Breaker(), now_ms))
         kept.touched_ms = now_ms
         kept.breaker.failed(now_ms, reason)
         of_group.move_to_end(url)
@@ -64,7 +64,7 @@ class EndpointBreakers:
         if breaker is not None:
             breaker.give_up()
 
-    def _forget_old(self, of_group: OrderedDict[str, _Kept], now_ms: int) -> None:
+    def _forget_old(self, of_group: OrderedDict[str, _KeptBreaker], now_ms: int) -> None:
         while len(of_group) > self._per_group or self._old(next(iter(of_group.values())), now_ms):
             of_group.popitem(last=False)
         while len(self._groups) > 1:
@@ -73,5 +73,5 @@ class EndpointBreakers:
                 return
             self._groups.popitem(last=False)
 
-    def _old(self, kept: _Kept, now_ms: int) -> bool:
+    def _old(self, kept: _KeptBreaker, now_ms: int) -> bool:
         return now_ms - kept.touched_ms >= self._kept_ms

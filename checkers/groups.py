@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import Action, HalfPosition, Headers
-from checkers.ask import REQUEST_BYTES, Asked, Asker, Verdict
+from checkers.ask import REQUEST_BYTES, Asker, EndpointAnswer, EndpointVerdict
 from checkers.directory import Endpoint, EndpointDirectory, fallen_silent
 from checkers.endpoint_breakers import EndpointBreakers
 from checkers.facts import EndpointStanding, GroupStanding
@@ -74,23 +74,23 @@ class Check:
         return self.request.half, self.request.transaction_id
 
 
-class Ends(NamedTuple):
+class CheckEnds(NamedTuple):
     """What a check comes to: a verdict, or that it waits, for a reason.
 
     ``keep``: both; the verdict is *unreachable*, and the check is to be asked when somebody is there.
     ``drop``: another check of the same transaction has just been answered, which answers this one as well.
     """
 
-    answer: Callable[[Check, Verdict], None]
+    answer: Callable[[Check, EndpointVerdict], None]
     postpone: Callable[[Check, str], None]
-    keep: Callable[[Check, Verdict], None]
+    keep: Callable[[Check, EndpointVerdict], None]
     drop: Callable[[Check], None]
     asked: Callable[[str, float], None] = lambda _group, _seconds: None
     """Told for how many seconds an endpoint of a group was asked."""
 
 
 @dataclass(slots=True)
-class _Group:
+class _GroupChecks:
     waiting: deque[Check] = field(default_factory=deque)
     held: int = 0
     """Checks that wait or are under way."""
@@ -114,7 +114,7 @@ class Groups:
         self,
         directory: EndpointDirectory,
         asker: Asker,
-        ends: Ends,
+        ends: CheckEnds,
         clock_ms: Callable[[], int],
         *,
         concurrency: int,
@@ -129,9 +129,9 @@ class Groups:
         self._queue = queue
         shares = shares or GroupShares()
         self._connections, self._bytes = shares.connections, shares.bytes
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, _GroupChecks] = {}
         self._breakers = EndpointBreakers()
-        self._unconnected: dict[str, _Group] = {}
+        self._unconnected: dict[str, _GroupChecks] = {}
         """Groups that wait for a connection, the one that waits longest first."""
         self._said_again_ms = 0
         self._missed: Counter[str] = Counter()
@@ -139,10 +139,10 @@ class Groups:
 
     def take(self, checks: Iterable[Check]) -> None:
         """Ask about these, as soon as it is their turn; of a transaction that is being asked about, after that."""
-        touched: dict[str, _Group] = {}
+        touched: dict[str, _GroupChecks] = {}
         for check in checks:
             name = check.request.group
-            group = touched[name] = self._groups.setdefault(name, _Group())
+            group = touched[name] = self._groups.setdefault(name, _GroupChecks())
             refusal = self._refusal(name, group, check)
             if refusal:
                 self._postpone(check, refusal)
@@ -178,7 +178,7 @@ class Groups:
         return {name: self._standing_of(name, now_ms) for name in names[:_MOST_SHOWN]}
 
     def _standing_of(self, name: str, now_ms: int) -> GroupStanding:
-        group = self._groups.get(name) or _Group()
+        group = self._groups.get(name) or _GroupChecks()
         heard = self._directory.heard_ms(name, now_ms)
         urls = [*heard, *(url for url in self._directory.fixed(name) if url not in heard)]
         endpoints = []
@@ -192,7 +192,7 @@ class Groups:
             endpoints.append(gone)
         return GroupStanding(group.held, group.under_way, tuple(endpoints))
 
-    def _refusal(self, name: str, group: _Group, check: Check) -> str:
+    def _refusal(self, name: str, group: _GroupChecks, check: Check) -> str:
         """Why there is no room for one more check of a group; none: its room is taken."""
         if group.held >= self._queue:
             return f"too many checks of group {name} are waiting"
@@ -200,7 +200,7 @@ class Groups:
             return f"checks of too many bytes are waiting, of group {name} and others"
         return ""
 
-    def _dispatch(self, name: str, group: _Group) -> None:
+    def _dispatch(self, name: str, group: _GroupChecks) -> None:
         now_ms = self._clock_ms()
         for _ in range(_AT_ONCE):
             if not group.waiting:
@@ -242,7 +242,7 @@ class Groups:
             return probe._replace(batch=1), ""  # no more than one check for a trial
         return None, check.remark if check.tried else reason
 
-    def _batch(self, group: _Group, endpoint: Endpoint, now_ms: int) -> list[Check]:
+    def _batch(self, group: _GroupChecks, endpoint: Endpoint, now_ms: int) -> list[Check]:
         """The first checks that wait, as long as they go to the same endpoint."""
         batch = [group.waiting.popleft()]
         size = batch[0].size
@@ -261,20 +261,20 @@ class Groups:
             batch.append(group.waiting.popleft())
         return batch
 
-    def _start(self, name: str, group: _Group, endpoint: Endpoint, batch: list[Check]) -> None:
+    def _start(self, name: str, group: _GroupChecks, endpoint: Endpoint, batch: list[Check]) -> None:
         self._breakers.begin(name, endpoint.url)
         group.under_way += 1
         task = asyncio.get_running_loop().create_task(self._ask(name, group, endpoint, batch))
         group.tasks.add(task)
         task.add_done_callback(group.tasks.discard)
 
-    async def _ask(self, name: str, group: _Group, endpoint: Endpoint, batch: list[Check]) -> None:
+    async def _ask(self, name: str, group: _GroupChecks, endpoint: Endpoint, batch: list[Check]) -> None:
         began_ms = self._clock_ms()
         try:
             asked = await self._asker.ask(endpoint, [check.request for check in batch])
         except Exception as error:  # an answer must come in any case: the offset waits for it
             _LOGGER.exception("Asking %s failed", endpoint.url)
-            asked = Asked([Verdict(Action.UNKNOWN, f"asking failed: {error!r}")] * len(batch))
+            asked = EndpointAnswer([EndpointVerdict(Action.UNKNOWN, f"asking failed: {error!r}")] * len(batch))
         self._asked(name, (self._clock_ms() - began_ms) / 1000)
         group.under_way -= 1
         self._connections.give(name)
@@ -291,7 +291,7 @@ class Groups:
         self._wake()
         self._dispatch(name, group)
 
-    def _lacking(self, name: str, group: _Group, endpoint: Endpoint, batch: Sequence[Check], what: str) -> None:
+    def _lacking(self, name: str, group: _GroupChecks, endpoint: Endpoint, batch: Sequence[Check], what: str) -> None:
         """Nobody was asked, for want of something of ours: again in a moment, as if nothing had been."""
         now_ms = self._clock_ms()
         if now_ms >= self._said_again_ms:
@@ -303,11 +303,11 @@ class Groups:
             group.pausing = True
             asyncio.get_running_loop().call_later(_LACKING_SECONDS, self._go_on, name, group)
 
-    def _go_on(self, name: str, group: _Group) -> None:
+    def _go_on(self, name: str, group: _GroupChecks) -> None:
         group.pausing = False
         self._dispatch(name, group)
 
-    def _again(self, group: _Group, batch: Sequence[Check]) -> None:
+    def _again(self, group: _GroupChecks, batch: Sequence[Check]) -> None:
         group.waiting.extendleft(reversed(batch))
 
     def _note(self, name: str, url: str, failure: str) -> None:
@@ -323,7 +323,9 @@ class Groups:
         if after is not None and not after.closed and not rested:
             _LOGGER.warning("Check endpoint %s of group %s is skipped for now: %s.", url, name, failure.rstrip("."))
 
-    def _settle(self, group: _Group, url: str, batch: Sequence[Check], verdicts: Sequence[Verdict]) -> None:
+    def _settle(
+        self, group: _GroupChecks, url: str, batch: Sequence[Check], verdicts: Sequence[EndpointVerdict]
+    ) -> None:
         for check, verdict in zip(reversed(batch), reversed(verdicts), strict=True):
             if verdict.action is Action.UNREACHABLE:
                 check.tried = (*check.tried, url)
@@ -332,7 +334,7 @@ class Groups:
             else:
                 self._end(group, check, verdict)
 
-    def _miss(self, group: _Group, check: Check, reason: str) -> None:
+    def _miss(self, group: _GroupChecks, check: Check, reason: str) -> None:
         """Nobody can be asked: for the first ones of a group that is an answer, too; all wait until somebody can."""
         now_ms, name = self._clock_ms(), check.request.group
         if now_ms - self._missed_since_ms >= _MISSED_MS:
@@ -344,25 +346,25 @@ class Groups:
             group.waiting.appendleft(check.newer)
         self._missed[name] += not check.answered
         if check.answered or self._missed[name] <= _MISSED_ANSWERS:
-            self._keep(check, Verdict(Action.UNREACHABLE, reason))
+            self._keep(check, EndpointVerdict(Action.UNREACHABLE, reason))
         else:
             self._postpone(check, reason)
 
-    def _end(self, group: _Group, check: Check, verdict: Verdict) -> None:
+    def _end(self, group: _GroupChecks, check: Check, verdict: EndpointVerdict) -> None:
         self._leave(group, check)
         self._drop_newer(group, check)
         self._answer(check, verdict)
 
-    def _leave(self, group: _Group, check: Check) -> None:
+    def _leave(self, group: _GroupChecks, check: Check) -> None:
         del group.of[check.transaction]
         self._give_room(group, check)
 
-    def _drop_newer(self, group: _Group, check: Check) -> None:
+    def _drop_newer(self, group: _GroupChecks, check: Check) -> None:
         if check.newer is not None:
             self._give_room(group, check.newer)
             self._drop(check.newer)
 
-    def _give_room(self, group: _Group, check: Check) -> None:
+    def _give_room(self, group: _GroupChecks, check: Check) -> None:
         group.held -= 1
         self._bytes.give(check.request.group, check.size)
 

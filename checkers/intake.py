@@ -11,15 +11,13 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from kafka import TopicPartition
-from kafka.errors import CommitFailedError
-from kafka.structs import OffsetAndMetadata
-
-from checkback.kafka.outages import Outage, passes
-from checkback.kafka.polling import poll
+from checkback.kafka.kafka_python.errors import passes
+from checkback.kafka.kafka_python.library import CommitFailedError, OffsetAndMetadata, TopicPartition
+from checkback.kafka.kafka_python.polling import poll
+from checkback.kafka.outages import Outage
 from checkers.behind import Reading, Route
 from checkers.groups import Check
-from checkers.rereading import Origin, Rereader, check_of, origin_of
+from checkers.rereading import CheckOrigin, Rereader, check_of, origin_of
 
 _LOGGER = logging.getLogger(__name__)
 _POLL_MS = 50
@@ -53,7 +51,7 @@ class Intake:
         self._outage = outage
         self._rereader = rereader
         self._readings: dict[TopicPartition, Reading] = {}
-        self._done: SimpleQueue[tuple[Origin, str | None]] = SimpleQueue()
+        self._done: SimpleQueue[tuple[CheckOrigin, str | None]] = SimpleQueue()
         self._handed: Future[None] | None = None
         self._next_commit = self._next_hearing = self._next_saying = 0.0
 
@@ -62,11 +60,11 @@ class Intake:
         """Whether checks are being read again, so that it does not wait for new ones."""
         return self._rereader.busy
 
-    def finished(self, origin: Origin) -> None:
+    def finished(self, origin: CheckOrigin) -> None:
         """A check is dealt with, or was answered and is kept; called from any thread."""
         self._done.put((origin, None))
 
-    def postponed(self, origin: Origin, reason: str) -> None:
+    def postponed(self, origin: CheckOrigin, reason: str) -> None:
         """Nobody can be asked about a check now: it waits in Kafka; called from any thread."""
         self._done.put((origin, reason))
 

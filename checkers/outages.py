@@ -1,6 +1,8 @@
 """What is said of what ended the check service."""
 
-from kafka.errors import (
+from checkback.exceptions import CheckbackError, CheckServiceError, ConfigurationError
+from checkback.kafka.kafka_python.errors import passes
+from checkback.kafka.kafka_python.library import (
     AuthorizationError,
     IllegalSaslStateError,
     KafkaConfigurationError,
@@ -8,9 +10,6 @@ from kafka.errors import (
     SaslAuthenticationFailedError,
     UnsupportedSaslMechanismError,
 )
-
-from checkback.exceptions import CheckbackError, CheckServiceError, ConfigurationError
-from checkback.kafka.outages import passes
 from checkback.kafka.reaching import no_kafka
 from conf import Settings
 

@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from kafka import TopicPartition
-
 from checkback.exceptions import ProtocolError
-from checkback.kafka.polling import poll
+from checkback.kafka.kafka_python.library import TopicPartition
+from checkback.kafka.kafka_python.polling import poll
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import GROUP, HALF, ID, TOPIC
 from checkers.behind import Reading, Route
@@ -28,7 +27,7 @@ Wanted = dict[TopicPartition, set[Route]]
 """What is to be read."""
 
 
-class Origin(NamedTuple):
+class CheckOrigin(NamedTuple):
     """Where a check was read, and whom it is for."""
 
     place: TopicPartition
@@ -42,11 +41,11 @@ class Origin(NamedTuple):
     """What is told of it is not its end: it is asked again when somebody is there."""
 
 
-def origin_of(place: TopicPartition, record: Any) -> Origin:
+def origin_of(place: TopicPartition, record: Any) -> CheckOrigin:
     """Of a record of ``cb.check``."""
     ours = dict(record.headers)
     transaction = b" ".join((ours.get(HALF) or b"", ours.get(ID) or b"")).decode(errors="replace")
-    return Origin(place, record.offset, route_of(record.headers), transaction, record.timestamp)
+    return CheckOrigin(place, record.offset, route_of(record.headers), transaction, record.timestamp)
 
 
 def route_of(headers: Iterable[tuple[str, bytes | None]]) -> Route:
@@ -56,7 +55,7 @@ def route_of(headers: Iterable[tuple[str, bytes | None]]) -> Route:
     return Route(group.decode(errors="replace"), topic.decode(errors="replace"))
 
 
-def check_of(record: Any, origin: Origin) -> Check | None:
+def check_of(record: Any, origin: CheckOrigin) -> Check | None:
     """The check that a record of ``cb.check`` is; None for one that nobody can read."""
     try:
         return Check(CheckRequest.from_record(record.value, record.headers), origin)
@@ -175,7 +174,7 @@ class Rereader:
             if again or self._consumer.position(place) != offset:
                 self._consumer.seek(place, offset)
 
-    def _taken(self, record: Any, reading: Reading, origin: Origin) -> Check | None:
+    def _taken(self, record: Any, reading: Reading, origin: CheckOrigin) -> Check | None:
         """The record's check, if it is to be asked: then it is under way."""
         if record.timestamp < reading.newest_ms - self._good_for_ms:
             return None

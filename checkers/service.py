@@ -21,20 +21,20 @@ from checkback.exceptions import CheckbackError
 from checkback.kafka.outages import Outage
 from checkback.wire.protocol import Topics
 from checkers.answers import Answer, AnswerWriter
-from checkers.ask import Asker, Verdict
+from checkers.ask import Asker, EndpointVerdict
 from checkers.behind import Route
 from checkers.clients import KafkaClients
 from checkers.directory import EndpointDirectory
 from checkers.facts import GroupStanding
-from checkers.groups import Check, Ends, Groups
+from checkers.groups import Check, CheckEnds, Groups
 from checkers.http.admission import AllowList
 from checkers.http.names import Names
 from checkers.http.session import open_session, tls_context
-from checkers.http.shares import GroupShares, Shares, connections_in_all
+from checkers.http.shares import GroupShares
 from checkers.intake import Announcements, Intake
 from checkers.metrics import CheckMetrics
 from checkers.outages import explained
-from checkers.rereading import Origin, Rereader, Rooms
+from checkers.rereading import CheckOrigin, Rereader, Rooms
 from conf import Settings, TransactionSettings
 
 _LOGGER = logging.getLogger(__name__)
@@ -74,8 +74,8 @@ class CheckService:
         # The directory and the groups belong to the loop's thread.
         self._directory = EndpointDirectory(fixed, settings.checks.endpoint_ttl)
         self._groups: Groups  # made on the loop, by _open
-        self._postponed: Callable[[Origin, str], None]  # the intake's
-        self._finished: Callable[[Origin], None]  # likewise
+        self._postponed: Callable[[CheckOrigin, str], None]  # the intake's
+        self._finished: Callable[[CheckOrigin], None]  # likewise
         topics = Topics(settings.kafka.topic_prefix)
         self._writer = AnswerWriter(topics, Outage("writing answers", clock_ms))
         self._stopping = threading.Event()
@@ -160,17 +160,17 @@ class CheckService:
     async def _open(self) -> aiohttp.ClientSession:
         checks = self._settings.checks
         allowed = AllowList(checks.allowed_hosts)
-        connections = connections_in_all(checks.connections)
-        session = open_session(checks, allowed, self._tls, idle=connections)
+        shares = GroupShares()
+        session = open_session(checks, allowed, self._tls, idle=shares.connections.total)
         keys = {group: key.get_secret_value().encode() for group, key in checks.keys.items()}
         self._groups = Groups(
             self._directory,
             Asker(session, allowed, keys, names=Names(checks.ask_timeout / 1000)),
-            Ends(self._answer, self._postpone, self._keep, self._drop, self._asked),
+            CheckEnds(self._answer, self._postpone, self._keep, self._drop, self._asked),
             self._clock_ms,
             concurrency=checks.concurrency_per_group,
             queue=checks.queue_per_group,
-            shares=GroupShares(Shares(connections), Shares(checks.queue_bytes)),
+            shares=shares,
         )
         return session
 
@@ -242,7 +242,7 @@ class CheckService:
             self.metrics.postponed(check.request.group)
         self._postponed(check.origin, reason)
 
-    def _keep(self, check: Check, verdict: Verdict) -> None:
+    def _keep(self, check: Check, verdict: EndpointVerdict) -> None:
         """Answer once that nobody could be asked; the check stays where it is."""
         check.origin = check.origin._replace(kept=True)
         if check.answered:
@@ -253,7 +253,7 @@ class CheckService:
     def _drop(self, check: Check) -> None:
         self._finished(check.origin)
 
-    def _answer(self, check: Check, verdict: Verdict) -> None:
+    def _answer(self, check: Check, verdict: EndpointVerdict) -> None:
         request = check.request
         if self.metrics:
             self.metrics.answered(request.group, verdict.action.value)

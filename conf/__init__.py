@@ -11,7 +11,7 @@ from conf.settings import (
     TransactionSettings,
 )
 from conf.sinks import KAFKA, DeltaTable, ParquetFiles, PostgresqlTable, SinkRule, SinksSettings
-from conf.sources import Origin, default_text, load, origins
+from conf.sources import SettingOrigin, default_text, load, origins
 
 __all__ = [
     "KAFKA",
@@ -21,10 +21,10 @@ __all__ = [
     "JobSettings",
     "KafkaSettings",
     "Milliseconds",
-    "Origin",
     "ParquetFiles",
     "PostgresqlTable",
     "QuotaSettings",
+    "SettingOrigin",
     "Settings",
     "SinkRule",
     "SinksSettings",

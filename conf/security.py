@@ -3,7 +3,9 @@
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, SecretStr, model_validator
+from pydantic import SecretStr, model_validator
+
+from conf.sections import Section
 
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -12,13 +14,11 @@ _LOGIN_MODULES = {
 }
 
 
-class KafkaSecurity(BaseModel):
+class KafkaSecurity(Section):
     """TLS and SASL of all of Checkback's connections to Kafka; by default neither.
 
     Whatever else a client knows (Kerberos, OAuth, key stores) goes into its own options, which override these.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     ca: str = ""

@@ -6,9 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ByteSize,
-    ConfigDict,
     Field,
     HttpUrl,
     NonNegativeInt,
@@ -18,6 +16,7 @@ from pydantic import (
 )
 
 from conf.durations import Milliseconds
+from conf.sections import Section
 from conf.security import KafkaSecurity
 from conf.sinks import SinksSettings
 
@@ -56,11 +55,7 @@ def _hosts_and_ports(text: str) -> str:
     return text
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class KafkaSettings(_Section):
+class KafkaSettings(Section):
     """Where Kafka is, and what each of the three clients needs to reach it."""
 
     bootstrap_servers: Annotated[str, AfterValidator(_hosts_and_ports)] = "localhost:9092"
@@ -114,7 +109,7 @@ _TAKEN_BY_THE_STATE = frozenset(
 )
 
 
-class JobSettings(_Section):
+class JobSettings(Section):
     """The streaming query."""
 
     name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$")] = "checkback"
@@ -144,7 +139,7 @@ class JobSettings(_Section):
         return self
 
 
-class TransactionSettings(_Section):
+class TransactionSettings(Section):
     """The rules' numbers: see ``state.Policy``."""
 
     timeout: Positive = 6_000
@@ -182,7 +177,7 @@ class TransactionSettings(_Section):
         return self
 
 
-class QuotaSettings(_Section):
+class QuotaSettings(Section):
     """What one producer group may have under way at once: see ``streaming.fairness.quotas``."""
 
     open: PositiveInt = 5_000_000
@@ -191,15 +186,13 @@ class QuotaSettings(_Section):
     parked: PositiveInt = 1_000_000
 
 
-class CheckSettings(_Section):
+class CheckSettings(Section):
     """The check service."""
 
     in_job: bool = True
     ask_timeout: Positive = 3_000
     concurrency_per_group: PositiveInt = 32
     queue_per_group: PositiveInt = 10_000
-    queue_bytes: PositiveInt = 268_435_456
-    connections: NonNegativeInt = 0
     endpoint_ttl: Positive = 60_000
     http_host: Text = "127.0.0.1"
     http_port: Port = 9_465
@@ -217,7 +210,7 @@ class CheckSettings(_Section):
         return self
 
 
-class HttpSettings(_Section):
+class HttpSettings(Section):
     """The job's port: ``/metrics``, the status page and its API."""
 
     host: Text = "127.0.0.1"
@@ -232,14 +225,14 @@ class HttpSettings(_Section):
         return self
 
 
-class LogSettings(_Section):
+class LogSettings(Section):
     """What job and check service print."""
 
     format: Literal["auto", "text", "json"] = "auto"
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
 
-class Settings(_Section):
+class Settings(Section):
     """Everything, validated before anything starts."""
 
     kafka: KafkaSettings = KafkaSettings()

@@ -4,7 +4,9 @@ import re
 from itertools import combinations
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
+
+from conf.sections import Section
 
 KAFKA = "kafka"
 """The destination that is always there: the message's real topic."""
@@ -32,11 +34,7 @@ def _without_password(url: str) -> str:
     return url
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class SinkRule(_Section):
+class SinkRule(Section):
     """Where messages of some topics go. The first rule whose pattern a topic matches holds."""
 
     topic: Text
@@ -51,7 +49,7 @@ class SinkRule(_Section):
         return self
 
 
-class DeltaTable(_Section):
+class DeltaTable(Section):
     """A Delta Lake table."""
 
     kind: Literal["delta"]
@@ -63,7 +61,7 @@ class DeltaTable(_Section):
         return self.path.rstrip("/")
 
 
-class ParquetFiles(_Section):
+class ParquetFiles(Section):
     """A folder of Parquet files, one folder in it for each batch."""
 
     kind: Literal["parquet"]
@@ -75,7 +73,7 @@ class ParquetFiles(_Section):
         return self.path.rstrip("/")
 
 
-class PostgresqlTable(_Section):
+class PostgresqlTable(Section):
     """A table in PostgreSQL, reached by JDBC."""
 
     kind: Literal["postgresql"]
@@ -94,7 +92,7 @@ class PostgresqlTable(_Section):
 TableSettings = Annotated[DeltaTable | ParquetFiles | PostgresqlTable, Field(discriminator="kind")]
 
 
-class SinksSettings(_Section):
+class SinksSettings(Section):
     """Where committed messages go; without rules, all to their real topics in Kafka."""
 
     rules: list[SinkRule] = []

@@ -20,7 +20,7 @@ ENVIRONMENT_PREFIX = "CHECKBACK_"
 FILE_VARIABLE = "CHECKBACK_CONFIG"
 
 
-class Origin(StrEnum):
+class SettingOrigin(StrEnum):
     """Where a setting's value came from."""
 
     DEFAULT = "default"
@@ -34,7 +34,7 @@ class Effective(NamedTuple):
 
     key: str
     value: Any
-    origin: Origin
+    origin: SettingOrigin
 
 
 class _Environment(BaseSettings):
@@ -70,12 +70,12 @@ def origins(file: Path | None = None, bootstrap_servers: str | None = None) -> l
     from_file, from_environment = dict(_leaves(_file(file))), dict(_leaves(_environment()))
     from_command_line = dict(_leaves(_command_line(bootstrap_servers)))
 
-    def origin(key: str) -> Origin:
+    def origin(key: str) -> SettingOrigin:
         if _names(from_command_line, key):
-            return Origin.COMMAND_LINE
+            return SettingOrigin.COMMAND_LINE
         if _names(from_environment, key):
-            return Origin.ENVIRONMENT
-        return Origin.FILE if _names(from_file, key) else Origin.DEFAULT
+            return SettingOrigin.ENVIRONMENT
+        return SettingOrigin.FILE if _names(from_file, key) else SettingOrigin.DEFAULT
 
     return [Effective(key, redacted(value), origin(key)) for key, value in _rows(settings)]
 

@@ -14,8 +14,7 @@ from ruamel.yaml import YAML
 
 from checkers.metrics import CheckMetrics
 from conf import Settings
-from streaming.observing.limits import tell_limits
-from streaming.observing.metrics import JobMetrics
+from streaming.observing.metrics import JobMetrics, tell_limits
 
 PAGE = Path(__file__).parent / "metrics.md"
 ALERTS = Path(__file__).parents[1] / "deploy" / "prometheus" / "alerts.yml"
@@ -60,7 +59,7 @@ ADVICE = {
         "checkback_backlog_records": "grows: more is sent than the job takes in; see "
         "[performance.md](performance.md). One partition alone: see `checkback_partition_held_back_seconds`",
         "checkback_partition_held_back_seconds": "above 10 s: "
-        "[operations.md](operations.md#partitions-that-are-held-back)",
+        "[stop-messages.md](stop-messages.md#partitions-that-are-held-back)",
         "checkback_state_bytes": "near a quarter of `checkback_driver_memory_bytes`: more memory, or less open",
         "checkback_state_segments": "about one for each 4,096 half offsets with something open, or lately decided",
         "checkback_partitions_skipped_total": "rises at a start after a crash, and at no other time",

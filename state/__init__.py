@@ -1,6 +1,6 @@
 """The transaction state machine: pure functions on columns. It knows no Spark, no Kafka and no clock."""
 
-from state.allowance import Allowance, Limits
+from state.allowance import Allowance, RunLimits
 from state.codec import segment_from_bytes, segment_to_bytes
 from state.open_by_topic import REST, OpenByTopic, OpenOf, open_by_topic
 from state.outcome_reading import (
@@ -63,7 +63,6 @@ __all__ = [
     "Evaluation",
     "Event",
     "Fields",
-    "Limits",
     "OnExhausted",
     "OpenByTopic",
     "OpenOf",
@@ -73,6 +72,7 @@ __all__ = [
     "Reach",
     "RejectedOp",
     "Rows",
+    "RunLimits",
     "Segment",
     "State",
     "Tallies",

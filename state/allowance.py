@@ -37,7 +37,7 @@ _MOST_ROUNDS = 10
 
 
 @dataclass(frozen=True)
-class Limits:
+class RunLimits:
     """Of one state partition in one run of one batch."""
 
     events: int = 2_000
@@ -55,8 +55,8 @@ class Limits:
 class Allowance:
     """What is left of the limits; segments take from it in turn."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self._limits = limits or Limits()
+    def __init__(self, limits: RunLimits | None = None) -> None:
+        self._limits = limits or RunLimits()
         self._spent = _Sum()
         self._left = _Sum()
         self._committed_bytes = 0

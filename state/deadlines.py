@@ -120,7 +120,7 @@ def fire_due(
     first_offset: int,
     now_ms: int,
     policy: Policy,
-    made: Collector,
+    outcomes: Collector,
     allowance: Allowance,
 ) -> int | None:
     """Let timers fire whose deadline is not after ``now_ms``, as many as are allowed.
@@ -130,37 +130,37 @@ def fire_due(
     Returns:
         In how many ms it is the turn of those that are left, None when none is.
     """
-    places = messages["offset"] - first_offset
-    due = np.flatnonzero((messages["deadline_ms"] <= now_ms) & np.isin(ledger[places], KEPT))
+    slots = messages["offset"] - first_offset
+    due = np.flatnonzero((messages["deadline_ms"] <= now_ms) & np.isin(ledger[slots], KEPT))
     if not due.size:
         return None
     due = due[np.lexsort((messages["offset"][due], messages["deadline_ms"][due]))]
-    groups, sizes = messages["group"][due], _written_bytes(messages, due, ledger[places[due]], now_ms, policy)
+    groups, sizes = messages["group"][due], _written_bytes(messages, due, ledger[slots[due]], now_ms, policy)
     allowed = allowance.take(groups, sizes)
     turn_ms = None if allowed.all() else allowance.put_off(groups[~allowed], sizes[~allowed])
     due = np.sort(due[allowed])
     if due.size:
-        _fire(messages, due, ledger, places, now_ms, policy, made)
+        _fire(messages, due, ledger, slots, now_ms, policy, outcomes)
     return turn_ms
 
 
 def _fire(
-    messages: Rows, due: Column, ledger: StateCodes, places: Column, now_ms: int, policy: Policy, made: Collector
+    messages: Rows, due: Column, ledger: StateCodes, slots: Column, now_ms: int, policy: Policy, outcomes: Collector
 ) -> None:
-    states = ledger[places[due]]
-    made.measured("timer_late", now_ms - messages["deadline_ms"][due])
+    states = ledger[slots[due]]
+    outcomes.measured("timer_late", now_ms - messages["deadline_ms"][due])
     events = _due_events(messages, due, states, now_ms, policy)
     events = postponed(messages, due, states, events, now_ms)
-    ledger[places[due]], results = transition(states, events)
-    made.left_operators(messages, due, states, results)
-    made.given_up(messages, due, events, results)
-    made.decided(messages, due, results)
+    ledger[slots[due]], results = transition(states, events)
+    outcomes.left_operators(messages, due, states, results)
+    outcomes.given_up(messages, due, events, results)
+    outcomes.decided(messages, due, results)
     asked = due[results == Effect.CHECK]
     first = messages["asked_ms"][asked] < 0
     messages["asked_ms"][asked] = now_ms
     answer_by = np.full(asked.size, now_ms + policy.check_answer_ttl_ms)
     messages["deadline_ms"][asked] = _within_age(answer_by, messages["ingested_ms"][asked], policy)
-    made.checks(messages.take(asked), first, policy)
+    outcomes.checks(messages.take(asked), first, policy)
     settle(messages, due, results, now_ms, policy)
     end_status(messages, due, results)
 

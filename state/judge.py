@@ -18,28 +18,28 @@ def judge(  # noqa: PLR0913, PLR0917  (the segment's parts, then the batch's)
     now_ms: int,
     policy: Policy,
     allowance: Allowance,
-    made: Collector,
+    outcomes: Collector,
 ) -> None:
     """Apply ops whose half messages are all in the ledger, in the order of the op topic.
 
     A commit of content that would have to be read again, and that ``allowance`` has no room for, is put off: then the
     message is delayed, and due at once. Changes ``ledger`` and the counters of ``messages`` in place; what follows goes
-    to ``made``.
+    to ``outcomes``.
     """
-    places = ops["half_offset"] - first_offset
-    order = np.lexsort((ops["op_offset"], places))
-    ops, places = ops.take(order), places[order]
-    rows = _row_of_place(messages, ledger, first_offset)[places]
+    slots = ops["half_offset"] - first_offset
+    order = np.lexsort((ops["op_offset"], slots))
+    ops, slots = ops.take(order), slots[order]
+    rows = _row_of_place(messages, ledger, first_offset)[slots]
     foreign = _foreign(messages, rows, ops)
-    remaining, rank = np.arange(ops.count), _rank(places)
+    remaining, rank = np.arange(ops.count), _rank(slots)
     results = np.full(ops.count, Effect.NONE, dtype=np.uint8)
     changed, answers = np.zeros(ops.count, dtype=bool), np.zeros(ops.count, dtype=bool)
     turn = 0
     while remaining.size:
         # No op leaves such a state, so all further ops of the half message can be looked up together.
-        settled = np.isin(ledger[places[remaining]], SETTLED)
+        settled = np.isin(ledger[slots[remaining]], SETTLED)
         now = remaining[settled | (rank[remaining] == turn)]
-        states = ledger[places[now]]
+        states = ledger[slots[now]]
         events = np.where(foreign[now] & np.isin(states, KEPT), np.uint8(Event.FOREIGN), ops["event"][now])
         if policy.late_end_needs_check:
             events[_late(messages, rows[now], states, events, now_ms)] = Event.LATE
@@ -47,29 +47,29 @@ def judge(  # noqa: PLR0913, PLR0917  (the segment's parts, then the batch's)
         events = postponed(messages, rows[now], states, events, now_ms)
         events = _put_off(messages, rows[now], states, events, allowance)
         following, results[now] = transition(states, events)
-        made.left_operators(messages, rows[now], states, results[now])
+        outcomes.left_operators(messages, rows[now], states, results[now])
         answered = after_answer(states, events)
         changed[now] = (following != states) | answered.any_kind
         answers[now] = answered.any_kind
-        ledger[places[now]] = following
+        ledger[slots[now]] = following
         answered.apply(messages, rows[now], now_ms, policy)
         settle(messages, rows[now], results[now], now_ms, policy)
         remaining = remaining[~settled & (rank[remaining] != turn)]
         turn += 1
-    made.count_judged(changed, results)
+    outcomes.count_judged(changed, results)
     if answers.any():
-        answers &= ledger[places] == State.OPEN  # not decided by a later op
+        answers &= ledger[slots] == State.OPEN  # not decided by a later op
         told = np.flatnonzero(answers)
         told = told[np.r_[rows[told][1:] != rows[told][:-1], True]] if told.size else told  # the last one of each
-        made.answered(messages.take(rows[told]), ops["value"][told], now_ms, policy)
+        outcomes.answered(messages.take(rows[told]), ops["value"][told], now_ms, policy)
     ended = (rows >= 0) & np.isin(results, (Effect.DELIVER, Effect.DELAY, Effect.DISCARD))
-    made.measured("decision", now_ms - messages["ingested_ms"][rows[ended]])
+    outcomes.measured("decision", now_ms - messages["ingested_ms"][rows[ended]])
     delivered = ended & (results == Effect.DELIVER)
     decided_ms = ops["time_ms"][delivered]
-    made.measured("delivery", now_ms - np.where(decided_ms >= 0, decided_ms, now_ms))
-    made.decided(messages, rows, results)
+    outcomes.measured("delivery", now_ms - np.where(decided_ms >= 0, decided_ms, now_ms))
+    outcomes.decided(messages, rows, results)
     end_status(messages, rows, results)
-    made.refused(ops, results, foreign)
+    outcomes.refused(ops, results, foreign)
 
 
 def _late(messages: Rows, rows: Column, states: StateCodes, events: EventCodes, now_ms: int) -> Column:
@@ -108,8 +108,8 @@ def _foreign(messages: Rows, rows: Column, ops: Rows) -> Column:
     return foreign
 
 
-def _rank(places: Column) -> Column:
-    """int64[n]: 0 for the first op of a place, 1 for the second, ...; ``places`` is sorted."""
-    starts = np.flatnonzero(np.r_[True, places[1:] != places[:-1]])
-    lengths = np.diff(np.r_[starts, len(places)])
-    return np.arange(len(places)) - np.repeat(starts, lengths)
+def _rank(slots: Column) -> Column:
+    """int64[n]: 0 for the first op of a place, 1 for the second, ...; ``slots`` is sorted."""
+    starts = np.flatnonzero(np.r_[True, slots[1:] != slots[:-1]])
+    lengths = np.diff(np.r_[starts, len(slots)])
+    return np.arange(len(slots)) - np.repeat(starts, lengths)

@@ -168,19 +168,19 @@ def _take_in(segment: Segment, halves: Rows, now_ms: int, policy: Policy, made: 
         return
     # Kafka gives an offset once, and a replayed batch starts from the state before it; a second record at an
     # offset is still looked up in the table, like everything else.
-    places = halves["offset"] - segment.first_offset
-    _, first = np.unique(places, return_index=True)
+    slots = halves["offset"] - segment.first_offset
+    _, first = np.unique(slots, return_index=True)
     again = np.ones(halves.count, dtype=bool)
     again[first] = False
-    fresh = ~again & (segment.ledger[places] == State.ABSENT)
-    came = halves.take(np.flatnonzero(fresh)[np.argsort(places[fresh])])  # the shuffle lost their order
+    fresh = ~again & (segment.ledger[slots] == State.ABSENT)
+    came = halves.take(np.flatnonzero(fresh)[np.argsort(slots[fresh])])  # the shuffle lost their order
     new, every = _opened(came, now_ms, policy), np.arange(came.count)
     places_of_new = new["offset"] - segment.first_offset
     states = segment.ledger[places_of_new]
     events = postponed(new, every, states, came["event"], now_ms)
     segment.ledger[places_of_new], results = transition(states, events)
     repeats = np.full(halves.count - came.count, Event.HALF, dtype=np.uint8)
-    _, repeated = transition(segment.ledger[places[~fresh]], repeats)
+    _, repeated = transition(segment.ledger[slots[~fresh]], repeats)
     made.count_half_messages(came.count, repeated)
     if results.any():
         made.given_up(new, every, events, results)

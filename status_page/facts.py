@@ -28,7 +28,7 @@ class PartitionBacklog:
 
 
 @dataclass(frozen=True)
-class HeldBack:
+class HeldBackPartition:
     """A partition that the job reads in which somebody's open Kafka transaction hides what lies behind it."""
 
     topic: str
@@ -148,7 +148,7 @@ class JobFacts:
     """The last ones, the newest last; at most 100."""
     backlog: tuple[PartitionBacklog, ...] | None = None
     """From Kafka's ends, at most some seconds old, and from what the query has taken in; None: not known yet."""
-    held_back: tuple[HeldBack, ...] = ()
+    held_back: tuple[HeldBackPartition, ...] = ()
     held: tuple[HeldMessages, ...] = ()
     """By topic, those with most first. What was held before the start is known with its next try, within 10 min."""
     state_bytes: int | None = None

@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from status_page.facts import GroupFacts, JobFacts
-from status_page.transactions.index import Index, Tally, Wanted
+from status_page.transactions.index import Index, RowCount, RowFilter
 from status_page.transactions.schema import STATUS
 from status_page.words import NO_ENDPOINT, why_in_doubt
 
@@ -31,7 +31,7 @@ def stuck(index: Index, facts: JobFacts, most: int = _MOST) -> tuple[list[Stuck]
     groups = by_name(facts)
     found = []
     for number, group, topic in numbers[:most]:
-        oldest = next(iter(index.in_doubt(Wanted(group, topic), 1)), None)
+        oldest = next(iter(index.in_doubt(RowFilter(group, topic), 1)), None)
         if oldest is not None:
             of_group = groups[group]
             found.append(
@@ -40,7 +40,7 @@ def stuck(index: Index, facts: JobFacts, most: int = _MOST) -> tuple[list[Stuck]
     return found, max(0, len(numbers) - most)
 
 
-class Groups(dict[str, GroupFacts]):
+class GroupsByName(dict[str, GroupFacts]):
     """By name.
 
     Of one that the job does not name it is known all the same whether it has an endpoint, and that it has nothing once
@@ -57,9 +57,9 @@ class Groups(dict[str, GroupFacts]):
         return GroupFacts(name, nothing, nothing, nothing, nothing, unasked=self._unasked)
 
 
-def by_name(facts: JobFacts) -> Groups:
+def by_name(facts: JobFacts) -> GroupsByName:
     """The groups by name."""
-    return Groups(facts)
+    return GroupsByName(facts)
 
 
 def all_groups(facts: JobFacts, in_doubt: Mapping[str, int]) -> tuple[GroupFacts, ...]:
@@ -75,7 +75,7 @@ def unasked(facts: JobFacts, in_doubt: Mapping[str, int]) -> dict[str, str]:
     return {name: groups[name].unasked for name in names if groups[name].unasked}
 
 
-def in_doubt_by_group(tallies: Iterable[Tally]) -> dict[str, int]:
+def in_doubt_by_group(tallies: Iterable[RowCount]) -> dict[str, int]:
     """How many are in doubt in each group."""
     found: dict[str, int] = {}
     for tally in tallies:
@@ -83,7 +83,7 @@ def in_doubt_by_group(tallies: Iterable[Tally]) -> dict[str, int]:
     return found
 
 
-def _numbers(tallies: Iterable[Tally]) -> Iterable[tuple[int, str, str]]:
+def _numbers(tallies: Iterable[RowCount]) -> Iterable[tuple[int, str, str]]:
     ordered = sorted(tallies, key=lambda one: (one.group, one.topic))
     for (group, topic), same in groupby(ordered, key=lambda one: (one.group, one.topic)):
         yield sum(one.number for one in same), group, topic

@@ -16,7 +16,7 @@ from status_page.http.signing_in import Session, SigningIn
 from status_page.transactions.deciding import Deciding, Ops
 from status_page.transactions.index import Index
 from status_page.transactions.lookup import Transactions
-from status_page.transactions.standing import Standing
+from status_page.transactions.standing import ListStanding
 from status_page.transactions.story import Story
 
 
@@ -43,7 +43,7 @@ class Site:
         return self.transactions.index
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> ListStanding:
         """How far they can be relied on."""
         return self.transactions.standing()
 

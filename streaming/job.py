@@ -8,14 +8,15 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from checkback.exceptions import CheckbackError, JobStoppedError, TakenOverError
+from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.library import AdminClient, KafkaException
+from checkback.kafka.librdkafka.topics import topic_ids
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import Topics
 from checkers import Announced, CheckService
@@ -24,7 +25,6 @@ from streaming.batch.batch import BatchReport
 from streaming.batch.failpoints import FailpointHook, no_failpoint
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.retrying import retrying
-from streaming.brokers.topics import topic_ids
 from streaming.checkpoint.ends_in_plan import EndsInPlan
 from streaming.checkpoint.folder import Checkpoint, CheckpointFacts
 from streaming.checkpoint.half_logs import HalfLogs
@@ -47,7 +47,7 @@ from streaming.sink import ExactlyOnceSink
 from streaming.stateful.policies import policy_of
 from streaming.stops import explained
 from streaming.tables import destinations_of, publisher_of
-from streaming.takeover import Clock, Opening
+from streaming.takeover import Clock, TakeOver
 from streaming.trial import try_facts, try_folder, try_options, try_source, try_tracing, try_transaction
 
 _LOGGER = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class TransactionJob:
     ) -> None:
         self._settings = settings
         self._failpoint = failpoint
-        self._claim_name = new_checkpoint
+        self._new_checkpoint = new_checkpoint
         self._observer = observer
         self._given_spark = spark
         self._spark: SparkSession | None = None
@@ -130,11 +130,8 @@ class TransactionJob:
         clock = JobClock(lambda: kafka_ms(sink), settings.job.clock_tolerance)
         clock.compare()
         claim = self._claim = Claim(sink, settings.job.name)
-        ids = retrying()(topic_ids, AdminClient(sink.client()), [sink.topics.half, sink.topics.op])
-        if local_query_id is not None:
-            claim.judge(
-                Owner(local_query_id, half_topic_id=ids.get(sink.topics.half, "")), new_checkpoint=self._claim_name
-            )
+        ids = retrying()(topic_ids, make_client(AdminClient, sink.client()), [sink.topics.half, sink.topics.op])
+        self._judge_at_once(claim, local_query_id, ids.get(sink.topics.half, ""))
         try_facts(settings.job.checkpoint, facts := self._facts(half_partitions, ids))
         step("start Java and Spark")
         spark = self._spark = self._given_spark or build_session(settings)
@@ -148,8 +145,9 @@ class TransactionJob:
             page=self._serving.url,
         )
         partitions = settings.job.state_partitions
-        opening = Opening(checkpoint, own, Clock(wall_ms(), settings.job.clock_tolerance), sink, claim, partitions)
-        opening.judge(new_checkpoint=self._claim_name)  # 2
+        now = Clock(wall_ms(), settings.job.clock_tolerance)
+        take_over = TakeOver(checkpoint, own, now, sink, claim, partitions)
+        take_over.judge(new_checkpoint=self._new_checkpoint)  # 2
         in_kafka = partial(any_has, sink, own.query_id, partitions)
         rules = self._judged_rules(spark, checkpoint, partial(in_kafka, settled=False))
         step("try what a batch needs of Kafka and of tables")
@@ -157,7 +155,7 @@ class TransactionJob:
         try_source(spark, settings)
         try_transaction(sink, own.query_id)
         step("take over")
-        opening.take()  # 3
+        take_over.take()  # 3
         rules.take(BatchSettings.of(settings), settings.sinks.tables, in_kafka)
         self._observation.read_to(checkpoint.read_to())
         self._preconditions = BatchPreconditions(sink, claim, own, ids, clock)  # 4
@@ -182,6 +180,11 @@ class TransactionJob:
             checks.start()
         self._observation.of(own, fairness.standing, checks.known_standing if checks else self._elsewhere())
         self._start_beside(sink, Forwarder(sink, checkpoint, partial(claim.refuse_another, own)))
+
+    def _judge_at_once(self, claim: Claim, local_query_id: str | None, half_topic_id: str) -> None:
+        """Where the checkpoint is a folder of this machine, whose it is can be read without Spark."""
+        if local_query_id is not None:
+            claim.judge(Owner(local_query_id, half_topic_id=half_topic_id), new_checkpoint=self._new_checkpoint)
 
     def _judged_rules(
         self, spark: SparkSession, checkpoint: Checkpoint, in_kafka: Callable[[int], bool]

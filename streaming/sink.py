@@ -5,7 +5,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -13,9 +13,8 @@ from pyspark.sql import DataFrame, Row
 
 from checkback.exceptions import CheckbackError, InputCutShortError
 from state import Usage, summed
-from streaming.batch.batch import Batch, BatchReport
+from streaming.batch.batch import Batch, BatchReport, PartitionReport, held_changes, open_by_segment, tallies_of
 from streaming.batch.failpoints import Failpoint
-from streaming.batch.reported import held_changes, open_by_segment, tallies_of
 from streaming.brokers.client import SinkSettings
 from streaming.checkpoint.folder import Checkpoint
 from streaming.checkpoint.half_logs import HalfLogs
@@ -28,10 +27,8 @@ from streaming.tables.publishing import Publisher
 from streaming.tables.staging import StagedFile, Staging, StagingPlan
 
 _LOGGER = logging.getLogger(__name__)
-REPORT_SCHEMA = (
-    "partition int, written long, skipped boolean, counts string, usages string, reasons string, tallies string, "
-    "still_open string, held string, staged string"
-)
+_SPARK_TYPES = {int: "long", bool: "boolean", str: "string"}
+_REPORT_SCHEMA = ", ".join(f"{one.name} {_SPARK_TYPES[one.type]}" for one in fields(PartitionReport))  # type: ignore[index]  # these three
 _DAY_SECONDS = 24 * 3600.0
 
 
@@ -105,7 +102,7 @@ class ExactlyOnceSink:
             self._preconditions.run,
         )
         plan = self._publisher.plan(batch) if self._publisher else None
-        reports = outcomes.mapInArrow(_writer(self._settings, batch, plan), REPORT_SCHEMA).collect()  # 1
+        reports = outcomes.mapInArrow(_writer(self._settings, batch, plan), _REPORT_SCHEMA).collect()  # 1
         self._refuse_missing_reports(number, [report.partition for report in reports])
         published: Counter[str] = Counter()
         if self._publisher and plan:
@@ -173,24 +170,8 @@ def _writer(
                     "may not have yet is gone from the half topic since. Kafka has them, where rules send them there.",
                     *(batch.number, staging.counts["gone"], partition),
                 )
-        staged = json.dumps(staging.files if staging else [])
-        yield pa.RecordBatch.from_pylist([{**asdict(report), "staged": staged}], schema=_REPORT_ARROW)
+        report.staged = json.dumps(staging.files if staging else [])
+        yield pa.RecordBatch.from_pylist([asdict(report)])
         name_worker("idle")
 
     return write
-
-
-_REPORT_ARROW = pa.schema(
-    {
-        "partition": pa.int32(),
-        "written": pa.int64(),
-        "skipped": pa.bool_(),
-        "counts": pa.string(),
-        "usages": pa.string(),
-        "reasons": pa.string(),
-        "tallies": pa.string(),
-        "still_open": pa.string(),
-        "held": pa.string(),
-        "staged": pa.string(),
-    }
-)

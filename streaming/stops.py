@@ -1,8 +1,9 @@
 """What ended the query, or kept it from starting, as one sentence: what happened, and what to do.
 
-The table in ``docs/operations.md`` lists these and the errors that our own checks raise. Nothing but text comes out of
-Spark's process, so texts are what the rules look for: those of Spark 4.2, its connector, and librdkafka. Lost data, a
-full disk, missing permissions, state that cannot be read and concurrent writers were seen in runs; the others were not.
+The table in ``docs/stop-messages.md`` lists these and the errors that our own checks raise. Nothing but text comes out
+of Spark's process, so texts are what the rules look for: those of Spark 4.2, its connector, and librdkafka. Lost data,
+a full disk, missing permissions, state that cannot be read and concurrent writers were seen in runs; the others were
+not.
 """
 
 import re

@@ -27,7 +27,7 @@ class Clock:
         return self.now_ms + self.tolerance_ms
 
 
-class Opening:
+class TakeOver:
     """Takes a checkpoint over from whoever ran on it before, if it can be continued.
 
     In two parts, so that all that may fail is tried between them, while the run before continues undisturbed. The
@@ -43,7 +43,7 @@ class Opening:
         self._settings = settings
         self._claim = claim
         self._partitions = partitions
-        self._claim_name = False
+        self._new_checkpoint = False
 
     def judge(self, *, new_checkpoint: bool) -> list[Owner]:
         """Whether the checkpoint can be gone on with; changes nothing in Kafka or on disk.
@@ -58,7 +58,7 @@ class Opening:
         Raises:
             CheckpointMismatchError, ProgressError: continuing would do harm, or cannot be done.
         """
-        self._claim_name = new_checkpoint
+        self._new_checkpoint = new_checkpoint
         standing = self._claim.judge(self._own, new_checkpoint=new_checkpoint)  # 1
         found = examine(self._checkpoint, self._clock.horizon_ms)
         refuse_slow_clock(found, _last_time_ms(self._checkpoint, found), self._clock)
@@ -77,7 +77,7 @@ class Opening:
         Raises:
             CheckpointMismatchError, ProgressError: the run before has changed something since :meth:`judge`.
         """
-        self._claim.judge(self._own, new_checkpoint=self._claim_name)  # 1
+        self._claim.judge(self._own, new_checkpoint=self._new_checkpoint)  # 1
         self._checkpoint.synchronise()  # the topics never belong to a folder that a power loss takes
         self._claim.take(self._own)
         fence(self._settings, self._own.query_id, self._partitions)  # 2

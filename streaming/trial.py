@@ -7,16 +7,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
 from pyspark.sql import SparkSession
 
 from checkback.exceptions import ConfigurationError, JobStoppedError
 from checkback.installing import job
 from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.library import Consumer, Producer
 from conf import Settings
-from streaming.brokers.client import SinkSettings
+from streaming.brokers.client import SinkSettings, producer_settings
 from streaming.brokers.directory import Brokers, TopicDirectory
-from streaming.brokers.producers import producer_settings
 from streaming.checkpoint.folder import FACTS_FILE, CheckpointFacts, compare, complete
 from streaming.checkpoint.progress import trial_id
 from streaming.kafka_sink.transaction import KafkaTransaction

@@ -99,3 +99,36 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
             del waits_for[module]
         waits_for = {module: others - free for module, others in waits_for.items()}
     assert waits_for == {}
+
+
+OF_KAFKA = ("kafka", "confluent_kafka")
+PRODUCT = ("state", "conf", "checkback", "checkers", "streaming", "status_page", "checkback_cli")
+CLIENTS = {"KafkaConsumer", "KafkaProducer", "KafkaAdminClient", "GroupAdmin", "Consumer", "Producer", "AdminClient"}
+
+
+def product_outside_the_kafka_room() -> Iterator[str]:
+    for module in modules():
+        if module.split(".")[0] in PRODUCT and not module.startswith("checkback.kafka"):
+            yield module
+
+
+def test_nobody_but_the_kafka_room_imports_a_kafka_library() -> None:
+    """What we use of a library is listed in its ``library.py``; what it hides, in ``repairs.py``."""
+    found = [
+        (module, name)
+        for module in product_outside_the_kafka_room()
+        for name in imported(module)
+        if name.split(".")[0] in OF_KAFKA
+    ]
+    assert found == []
+
+
+def test_nobody_but_the_kafka_room_makes_a_client() -> None:
+    """``make_client`` refuses options that are wrong or ours to set, and says when no Kafka answers."""
+    found = [
+        (module, call.func.id)
+        for module in product_outside_the_kafka_room()
+        for call in ast.walk(ast.parse(modules()[module].read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in CLIENTS
+    ]
+    assert found == []

@@ -1,5 +1,6 @@
 """Rules of CONTRIBUTING.md that no linter has."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -16,3 +17,25 @@ def test_each_ignored_rule_has_its_reason() -> None:
         for match in _WITHOUT_REASON.finditer(path.read_text(encoding="utf-8"))
     ]
     assert found == []
+
+
+_PRODUCT = ("checkback", "checkback_cli", "checkers", "conf", "state", "status_page", "streaming")
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    places: dict[str, list[str]] = {}
+    for folder in _PRODUCT:
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+_MOST_LINES = 400
+
+
+def test_a_module_is_no_longer_than_one_reads() -> None:
+    paths = [path for folder in (*_PRODUCT, "tests") for path in (ROOT / folder).rglob("*.py")]
+    lines = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8").count("\n") for path in paths}
+    assert {name for name, number in lines.items() if number > _MOST_LINES} == set()

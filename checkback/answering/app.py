@@ -72,7 +72,7 @@ def check_app(  # noqa: PLR0913  (keyword options, most of them left at their de
             if secret is not None:
                 _verify(refusal(secret, request.headers, body, clock_ms(), window_ms))
             checks, several = _checks(body, group)
-        except _RefusedError as refused:
+        except _CheckRefusedError as refused:
             return JSONResponse({"error": str(refused)}, status_code=refused.status)
         if several:
             return JSONResponse({"answers": await _answers(listener, checks, batch_ms / 1000, limiter())})
@@ -82,7 +82,7 @@ def check_app(  # noqa: PLR0913  (keyword options, most of them left at their de
     return Starlette(routes=[Route("/", answer, methods=["POST"])])
 
 
-class _RefusedError(ProtocolError):
+class _CheckRefusedError(ProtocolError):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
@@ -91,18 +91,18 @@ class _RefusedError(ProtocolError):
 async def _body(request: Request, limit: int) -> bytes:
     """The body, of which no more than ``limit`` bytes are kept."""
     if len(request.headers.raw) > _MAX_HEADERS:
-        raise _RefusedError(f"There are more than {_MAX_HEADERS} headers.", 431)
+        raise _CheckRefusedError(f"There are more than {_MAX_HEADERS} headers.", 431)
     body = bytearray()
     async for part in request.stream():
         body += part
         if len(body) > limit:
-            raise _RefusedError(f"The body is longer than {limit} bytes.", 413)
+            raise _CheckRefusedError(f"The body is longer than {limit} bytes.", 413)
     return bytes(body)
 
 
 def _verify(reason: str | None) -> None:
     if reason is not None:
-        raise _RefusedError(f"{reason}.", 401)
+        raise _CheckRefusedError(f"{reason}.", 401)
 
 
 def _checks(body: bytes, group: str) -> tuple[list[CheckRequest], bool]:
@@ -112,9 +112,9 @@ def _checks(body: bytes, group: str) -> tuple[list[CheckRequest], bool]:
         several = isinstance(said, dict) and "checks" in said
         checks = _several(said) if several else [CheckRequest.from_json(said)]
     except (ProtocolError, ValueError, RecursionError) as error:
-        raise _RefusedError(str(error), 400) from error
+        raise _CheckRefusedError(str(error), 400) from error
     if any(check.group != group for check in checks):
-        raise _RefusedError(f"This endpoint answers for group {group}.", 404)
+        raise _CheckRefusedError(f"This endpoint answers for group {group}.", 404)
     return checks, several
 
 

@@ -12,8 +12,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import uvicorn
-from kafka import KafkaProducer
-from kafka.errors import KafkaError
 
 from checkback.answering.advertising import announced_url, refuse_unreachable
 from checkback.answering.app import check_app
@@ -21,8 +19,8 @@ from checkback.answering.listening import listening_socket
 from checkback.exceptions import CheckbackError, ConfigurationError
 from checkback.forking import in_child_of, refuse_in_child
 from checkback.kafka.kafka_python import make_client
-from checkback.kafka.kafka_python.transport import close_producer
-from checkback.kafka.reaching import RECONNECT_MS
+from checkback.kafka.kafka_python.library import KafkaError, KafkaProducer
+from checkback.kafka.kafka_python.repairs import close_producer
 from checkback.listener import TransactionChecker
 from checkback.wire.checks import MAX_BATCH, Announcement, announcement_key
 from checkback.wire.protocol import Topics
@@ -84,8 +82,6 @@ class EndpointAnnouncer:
             "acks": "all",
             # twice is no harm: an idempotent one ends with an outage that is longer than a record may wait
             "enable_idempotence": False,
-            "reconnect_backoff_max_ms": RECONNECT_MS,
-            "allow_auto_create_topics": False,
             "max_block_ms": int(_START_SECONDS * 1000),
         }
         self._kafka = make_client(KafkaProducer, settings, kafka_options, _FIXED, whose="a check endpoint")

@@ -6,12 +6,12 @@ from checkback.consumer.listener import (
     BatchListener,
     ConsumeResult,
     Listener,
-    Place,
     ReceivedMessage,
+    TopicPartition,
 )
 from checkback.consumer.metrics import Figures, PartitionFigures, collector_of
+from checkback.consumer.offsets.counts import MessageCounts
 from checkback.consumer.offsets.partitions import ResetPlace
-from checkback.consumer.offsets.work import Counts
 from checkback.consumer.pull.consumer import PullConsumer, PullResult
 from checkback.consumer.pull.status import PullStatus
 from checkback.consumer.push import AsyncPushConsumer, Extension, PushConsumer
@@ -33,14 +33,13 @@ __all__ = [
     "BatchListener",
     "ConsumeResult",
     "ConsumerSettings",
-    "Counts",
     "Extension",
     "Figures",
     "Listener",
+    "MessageCounts",
     "Mode",
     "Order",
     "PartitionFigures",
-    "Place",
     "PullConsumer",
     "PullResult",
     "PullStatus",
@@ -49,6 +48,7 @@ __all__ = [
     "ResetPlace",
     "StartAt",
     "TagExpression",
+    "TopicPartition",
     "WhenOffsetIsGone",
     "collector_of",
 ]

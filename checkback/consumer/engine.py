@@ -15,12 +15,14 @@ from typing import Any
 
 from checkback.consumer.clients import Connection, NewTopic, clients_of
 from checkback.consumer.clients.base import Clients, GroupClient, KafkaAwayError
-from checkback.consumer.fetching import FailedParcels, FetchLoop
-from checkback.consumer.listener import Place, refuse_no_place
+from checkback.consumer.failed_parcels import FailedParcels
+from checkback.consumer.fetching import FetchLoop
+from checkback.consumer.listener import TopicPartition, refuse_no_place
 from checkback.consumer.metrics import Figures, PartitionFigures
+from checkback.consumer.offsets.counts import MessageCounts
 from checkback.consumer.offsets.partitions import Partitions, Subscription
 from checkback.consumer.offsets.storing import OffsetStore, StoringTurns
-from checkback.consumer.offsets.work import Counts, Parcel
+from checkback.consumer.offsets.work import Parcel
 from checkback.consumer.retries.sending_back import SendingBack, SendingClients, SentBackParcel
 from checkback.consumer.retries.timers import Timers
 from checkback.consumer.retry import OwnTopics
@@ -153,7 +155,7 @@ class Engine:
         """The listener has said *later*, or nothing in time; from any thread."""
         self._go_on(self._failed.failed(parcel))
 
-    def reset(self, offsets: Mapping[Place, int]) -> "Future[Mapping[Place, tuple[int, int]]]":
+    def reset(self, offsets: Mapping[TopicPartition, int]) -> "Future[Mapping[TopicPartition, tuple[int, int]]]":
         """See :meth:`PushConsumer.reset`."""
         if not self._threads:
             raise ConfigurationError("The consumer has not been started.")
@@ -163,10 +165,10 @@ class Engine:
         """What has been done, and how far it is behind."""
         if not self._threads:
             return Figures(self._given.group)
-        topics = {topic: Counts(**vars(counts)) for topic, counts in list(self._partitions.gone.items())}
+        topics = {topic: MessageCounts(**vars(counts)) for topic, counts in list(self._partitions.gone.items())}
         partitions = []
         for work in list(self._partitions.works.values()):
-            topics.setdefault(work.place.topic, Counts()).add(work.counts)
+            topics.setdefault(work.place.topic, MessageCounts()).add(work.counts)
             position, span, held = work.progress()
             end = self._loop.ends.get(work.place)
             lag = None if end is None else max(0, end - position)
@@ -358,12 +360,12 @@ class Engine:
             )
 
 
-def _lawful(offsets: Mapping[Place, int]) -> dict[Place, int]:
+def _lawful(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Raises ConfigurationError where Kafka can have no such place."""
     try:
-        found = {Place(*place): offset for place, offset in offsets.items()}
+        found = {TopicPartition(*place): offset for place, offset in offsets.items()}
     except (AttributeError, TypeError):
-        told = f'reset() takes offsets by place, {{Place("orders", 0): 812}}, not {offsets!r:.100}.'
+        told = f'reset() takes offsets by place, {{TopicPartition("orders", 0): 812}}, not {offsets!r:.100}.'
         raise ConfigurationError(told) from None
     for place, offset in found.items():
         refuse_no_place(place.partition, offset)

@@ -9,8 +9,14 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from time import monotonic
 
-from checkback.consumer.clients.base import AT_ONCE, GroupClient, KafkaAwayError, OffsetsGoneError, SharedOutAnewError
-from checkback.consumer.listener import Place, ReceivedMessage
+from checkback.consumer.clients.base import (
+    AT_ONCE,
+    GroupClient,
+    KafkaAwayError,
+    OffsetsGoneError,
+    RebalanceInProgressError,
+)
+from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.offsets.partitions import Partitions
 from checkback.consumer.offsets.poison_messages import CALM_SECONDS
 from checkback.consumer.offsets.work import Parcel, PartitionWork
@@ -28,7 +34,7 @@ _MORE_PARTITIONS_SECONDS = 30.0
 _LEAVE_SECONDS = 5.0
 _SAY_WAITING_SECONDS = 5.0
 
-Reset = tuple[Mapping[Place, int], "Future[Mapping[Place, tuple[int, int]]]"]
+Reset = tuple[Mapping[TopicPartition, int], "Future[Mapping[TopicPartition, tuple[int, int]]]"]
 
 
 class FetchLoop:
@@ -58,7 +64,7 @@ class FetchLoop:
         self._failed = failed
         self._timers = timers
         self._settings = settings
-        self._paused: dict[Place, PartitionWork] = {}
+        self._paused: dict[TopicPartition, PartitionWork] = {}
         self._message_bytes = 1
         """Of a message, about: as those were that came last. Nothing is known of the first ones."""
         self._alone: PartitionWork | None = None
@@ -75,12 +81,12 @@ class FetchLoop:
         self._made_again: SimpleQueue[str] = SimpleQueue()
         self._to_forget = False
         """Whether the client still remembers a topic that was made again."""
-        self.ends: dict[Place, int] = {}
+        self.ends: dict[TopicPartition, int] = {}
         """Ends of partitions, as they were last heard of."""
 
-    def reset(self, offsets: Mapping[Place, int]) -> "Future[Mapping[Place, tuple[int, int]]]":
+    def reset(self, offsets: Mapping[TopicPartition, int]) -> "Future[Mapping[TopicPartition, tuple[int, int]]]":
         """Set those of these partitions that are ours to other offsets; from any thread."""
-        done: Future[Mapping[Place, tuple[int, int]]] = Future()
+        done: Future[Mapping[TopicPartition, tuple[int, int]]] = Future()
         self._resets.put((offsets, done))
         if self._over:
             self._refuse_resets()
@@ -107,7 +113,7 @@ class FetchLoop:
         while not stopping.is_set():
             try:
                 self._round()
-            except SharedOutAnewError as error:  # a short pause: all members wait for this one to poll
+            except RebalanceInProgressError as error:  # a short pause: all members wait for this one to poll
                 _LOGGER.debug("Not yet: %s", error)
                 stopping.wait(_POLL_SECONDS)
             except KafkaAwayError as error:
@@ -155,7 +161,7 @@ class FetchLoop:
         self._forget_topics()
         self._store(now)
 
-    def _take(self, polled: Mapping[Place, Sequence[ReceivedMessage]]) -> None:
+    def _take(self, polled: Mapping[TopicPartition, Sequence[ReceivedMessage]]) -> None:
         works = self._partitions.works
         number = size = 0
         for place, messages in polled.items():
@@ -194,7 +200,7 @@ class FetchLoop:
         """``False``: not now. Where only the group's coordinator is away, reading goes on, as far as windows let."""
         try:
             return store()
-        except SharedOutAnewError:
+        except RebalanceInProgressError:
             raise
         except KafkaAwayError as error:
             self._next_store = monotonic() + self._not_stored.failed(error)
@@ -252,7 +258,7 @@ class FetchLoop:
         self._client.forget()
         self._to_forget = False
 
-    def _read_no_more(self, places: Mapping[Place, int | None]) -> None:
+    def _read_no_more(self, places: Mapping[TopicPartition, int | None]) -> None:
         """Nothing is asked of these any more: it would be refused each time, and nothing else be read."""
         works = self._partitions.works
         gone = {works[place]: offset for place, offset in places.items() if place in works}
@@ -365,42 +371,3 @@ class FetchLoop:
                     parcel.failure = f"the listener had not ended after {longest:.0f} s"
                     self._workers.replace_one()
                     self._failed(parcel)
-
-
-class FailedParcels:
-    """What becomes of a parcel of which the listener has said *later*."""
-
-    def __init__(self, settings: ConsumerSettings, timers: Timers, send_back: Callable[[Parcel], None]) -> None:
-        self._settings = settings
-        self._timers = timers
-        self._send_back = send_back
-        self._given_up_said = 0.0
-
-    def failed(self, parcel: Parcel) -> Parcel | None:
-        """Gives what waited for it, where it is dropped."""
-        settings = self._settings
-        if settings.mode is Mode.BROADCASTING:
-            return self._drop(parcel)
-        in_vain = any(message.tries >= settings.max_reconsume_times for message in parcel.messages)
-        if settings.order is Order.NONE or in_vain or parcel.reasons:
-            self._send_back(parcel)
-        else:
-            parcel.work.count(retried=len(parcel.messages))
-            parcel.failed_once_more()
-            for one in parcel.work.apart(parcel):  # which message of a batch has failed it is not known
-                parcel.work.rest(one)
-                self._timers.add(monotonic() + settings.suspend, one)
-        return None
-
-    def not_sent(self, parcel: Parcel) -> None:
-        """It could not be sent back, and is tried here again; that does not count."""
-        self._timers.add(monotonic() + self._settings.retry_here, parcel)
-
-    def _drop(self, parcel: Parcel) -> Parcel | None:
-        now = monotonic()
-        if now >= self._given_up_said:
-            self._given_up_said = now + _LOOK_SECONDS
-            reason = "".join(f" ({why})" for why in parcel.reasons.values())
-            _LOGGER.error("Broadcasting has no retries: %s is dropped%s", parcel.messages[0].id, reason)
-        parcel.work.count(given_up=len(parcel.messages))
-        return parcel.work.ended(parcel)

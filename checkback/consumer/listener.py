@@ -20,7 +20,7 @@ class ConsumeResult(StrEnum):
     """It is to be tried again. An exception says the same, and so does any other return value."""
 
 
-class Place(NamedTuple):
+class TopicPartition(NamedTuple):
     """A partition of a topic."""
 
     topic: str

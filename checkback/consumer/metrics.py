@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from checkback.consumer.listener import Place
-from checkback.consumer.offsets.work import Counts
+from checkback.consumer.listener import TopicPartition
+from checkback.consumer.offsets.counts import MessageCounts
 from checkback.exceptions import ConfigurationError
 
 
 class PartitionFigures(NamedTuple):
     """Of a partition that the consumer has now."""
 
-    place: Place
+    place: TopicPartition
     position: int
     """The next offset to read, as it would be stored now."""
     lag: int | None
@@ -33,15 +33,15 @@ class Figures:
 
     group: str
     partitions: Sequence[PartitionFigures] = ()
-    topics: Mapping[str, Counts] = field(default_factory=dict)
+    topics: Mapping[str, MessageCounts] = field(default_factory=dict)
     """What has become of messages since it was started; those tried again are counted with the retry topic."""
     passed_over: int | None = None
     """By an inbox; None: these are not an inbox's."""
 
     @property
-    def all(self) -> Counts:
+    def all(self) -> MessageCounts:
         """Of all topics together."""
-        total = Counts()
+        total = MessageCounts()
         for counts in self.topics.values():
             total.add(counts)
         return total
@@ -91,7 +91,7 @@ def collector_of(*sources: HasFigures) -> Any:
     except ImportError as error:
         raise ConfigurationError("Metrics for Prometheus need: pip install prometheus-client.") from error
 
-    class Collector:
+    class PrometheusCollector:
         def collect(self) -> Iterator[Any]:
             found = [source.figures() for source in sources]
             for name, attribute, said in _GAUGES:
@@ -109,7 +109,7 @@ def collector_of(*sources: HasFigures) -> Any:
                 passed.add_metric([group], number)
             yield passed
 
-    return Collector()
+    return PrometheusCollector()
 
 
 def _largest(found: Iterable[Figures], attribute: str) -> dict[tuple[str, str, str], int]:

@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from checkback.consumer.clients.base import Clients
 from checkback.consumer.engine import Engine, Given
 from checkback.consumer.judging import Judging, asynchronous
-from checkback.consumer.listener import AsyncBatchListener, AsyncListener, BatchListener, Listener, Place
+from checkback.consumer.listener import AsyncBatchListener, AsyncListener, BatchListener, Listener, TopicPartition
 from checkback.consumer.metrics import Figures
 from checkback.consumer.offsets.partitions import Subscription
 from checkback.consumer.resetting.control_topic import ControlTopic
@@ -40,20 +40,39 @@ class Extension(Protocol):
         """The consumer is about to stop."""
 
 
-class _Consumer:
+_AnyListener = TypeVar("_AnyListener", bound=Listener | BatchListener | AsyncListener | AsyncBatchListener)
+
+
+class _Consumer(Generic[_AnyListener]):
     """What both consumers have in common."""
 
-    def __init__(self, given: Given, judging_of: Any, extensions: Sequence[Extension]) -> None:
+    def __init__(  # noqa: PLR0913  (but for the first four by their names)
+        self,
+        bootstrap_servers: str,
+        group: str,
+        listener: _AnyListener,
+        subscription: Wanted,
+        *,
+        settings: ConsumerSettings | None = None,
+        topics: Topics | None = None,
+        transport: TransportName | Clients | str = TransportName.KAFKA_PYTHON,
+        kafka_options: Mapping[str, Any] | None = None,
+        extensions: Sequence[Extension] = (),
+    ) -> None:
+        self._refuse(listener)
+        given = _given(bootstrap_servers, group, subscription, settings, topics, transport, kafka_options)
         self.group = given.group
         self.settings = given.settings
-        self._given = given
         self._engine = Engine(given)
-        self._judging: Judging = judging_of(self._engine.ended)
+        self._judging = Judging(listener, self._engine.ended, several=given.settings.batch is not None)
         self._extensions = [*extensions, *_listens_to_resets(given)]
         self._started = self._closed = False
         self._process = os.getpid()
 
-    def reset(self, offsets: Mapping[Place, int]) -> "Future[Mapping[Place, tuple[int, int]]]":
+    def _refuse(self, listener: _AnyListener) -> None:
+        """Raises ConfigurationError where the listener is for the other kind of consumer."""
+
+    def reset(self, offsets: Mapping[TopicPartition, int]) -> "Future[Mapping[TopicPartition, tuple[int, int]]]":
         """Set partitions to other offsets while it runs: what is held is dropped, the offset stored, and read on.
 
         The answer, a future, has offsets before and after (:class:`ResetPlace`), without partitions that this consumer
@@ -108,7 +127,7 @@ class _Consumer:
                 stack.callback(extension.stop)
 
 
-class PushConsumer(_Consumer):
+class PushConsumer(_Consumer[Listener | BatchListener]):
     """Reads topics as one of a group, and calls a listener from threads.
 
     ``read_committed``, at least once: what a listener is done with is stored, in any order (:class:`OffsetWindow`); a
@@ -132,24 +151,9 @@ class PushConsumer(_Consumer):
         ConfigurationError: an argument makes no sense.
     """
 
-    def __init__(  # noqa: PLR0913  (but for the first four by their names)
-        self,
-        bootstrap_servers: str,
-        group: str,
-        listener: Listener | BatchListener,
-        subscription: Wanted,
-        *,
-        settings: ConsumerSettings | None = None,
-        topics: Topics | None = None,
-        transport: TransportName | Clients | str = TransportName.KAFKA_PYTHON,
-        kafka_options: Mapping[str, Any] | None = None,
-        extensions: Sequence[Extension] = (),
-    ) -> None:
+    def _refuse(self, listener: Listener | BatchListener) -> None:
         if asynchronous(listener):
             raise ConfigurationError("The listener is a coroutine function: that is for AsyncPushConsumer.")
-        given = _given(bootstrap_servers, group, subscription, settings, topics, transport, kafka_options)
-        several = given.settings.batch is not None
-        super().__init__(given, lambda ended: Judging(listener, ended, several=several), extensions)
 
     def start(self) -> Self:
         """Connect, join the group, and begin to call the listener.
@@ -189,29 +193,11 @@ class PushConsumer(_Consumer):
         self.close()
 
 
-class AsyncPushConsumer(_Consumer):
+class AsyncPushConsumer(_Consumer[AsyncListener | AsyncBatchListener]):
     """As :class:`PushConsumer`, with a listener that is a coroutine function, called on the loop that starts it.
 
     One that is an ordinary function is called there, too, and holds the loop up while it works.
     """
-
-    def __init__(  # noqa: PLR0913  (but for the first four by their names)
-        self,
-        bootstrap_servers: str,
-        group: str,
-        listener: AsyncListener | AsyncBatchListener,
-        subscription: Wanted,
-        *,
-        settings: ConsumerSettings | None = None,
-        topics: Topics | None = None,
-        transport: TransportName | Clients | str = TransportName.KAFKA_PYTHON,
-        kafka_options: Mapping[str, Any] | None = None,
-        extensions: Sequence[Extension] = (),
-    ) -> None:
-        given = _given(bootstrap_servers, group, subscription, settings, topics, transport, kafka_options)
-        several = given.settings.batch is not None
-        super().__init__(given, lambda ended: Judging(listener, ended, several=several), extensions)
-        self._ending: asyncio.Future[None] | None = None
 
     async def start(self) -> Self:
         """As :meth:`PushConsumer.start`. Where it is cancelled, it has ended again before the cancellation goes on."""

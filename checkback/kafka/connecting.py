@@ -1,13 +1,15 @@
-"""Which Kafka client a producer uses."""
+"""Which Kafka client something uses: one rule for producers, consumers and pull consumers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from checkback.exceptions import ConfigurationError
 from checkback.installing import extra
 from checkback.kafka.transport import Transport
 
+T = TypeVar("T")
+_Connect = Callable[[str, int, Mapping[str, Any]], Transport]
 LEAST_HALF_TIMEOUT_MS, MOST_HALF_TIMEOUT_MS = 100, 3_600_000
 
 
@@ -19,10 +21,31 @@ class TransportName(StrEnum):
     """Needs the extra ``fast``."""
 
 
+def of_library(name: TransportName | str, kafka_python: Callable[[], T], confluent: Callable[[], T]) -> T:
+    """What the library of this name has for it.
+
+    Args:
+        name: the library's.
+        kafka_python: imports it of kafka-python, and gives it.
+        confluent: likewise of confluent-kafka, which may not be installed.
+
+    Raises:
+        ConfigurationError: there is no such library, or it is not installed.
+    """
+    if name == TransportName.KAFKA_PYTHON:
+        return kafka_python()
+    if name == TransportName.CONFLUENT:
+        try:
+            return confluent()
+        except ImportError as error:
+            raise ConfigurationError(f"The transport confluent-kafka needs: {extra('fast')}.") from error
+    raise ConfigurationError(f"There is no transport {name!r}: use {' or '.join(TransportName)}.")
+
+
 def connect(
     name: TransportName | str, bootstrap_servers: str, half_timeout_ms: int, options: Mapping[str, Any]
 ) -> Transport:
-    """Connect a transport. ``options`` are further settings of its client, under that client's names.
+    """Connect a producer's transport. ``options`` are further settings of its client, under that client's names.
 
     Raises:
         ConfigurationError: there is no such transport, its package is missing, a setting cannot be, or Kafka does not
@@ -33,15 +56,16 @@ def connect(
             f"half_timeout_ms must be a whole number of ms, from {LEAST_HALF_TIMEOUT_MS} to {MOST_HALF_TIMEOUT_MS}, "
             f"not {half_timeout_ms!r}."
         )
-    # each imports its own client, of which one may be missing
-    if name == TransportName.KAFKA_PYTHON:
-        from checkback.kafka.kafka_python.transport import KafkaPythonTransport  # noqa: PLC0415  (imported when it is needed)
+    return of_library(name, _kafka_python, _confluent)(bootstrap_servers, half_timeout_ms, options)
 
-        return KafkaPythonTransport(bootstrap_servers, half_timeout_ms, options)
-    if name == TransportName.CONFLUENT:
-        try:
-            from checkback.kafka.librdkafka.transport import ConfluentTransport  # noqa: PLC0415  (imported when it is needed)
-        except ImportError as error:
-            raise ConfigurationError(f"The transport confluent-kafka needs: {extra('fast')}.") from error
-        return ConfluentTransport(bootstrap_servers, half_timeout_ms, options)
-    raise ConfigurationError(f"There is no transport {name!r}: use {' or '.join(TransportName)}.")
+
+def _kafka_python() -> _Connect:
+    from checkback.kafka.kafka_python.transport import KafkaPythonTransport  # noqa: PLC0415  (imported when it is needed)
+
+    return KafkaPythonTransport
+
+
+def _confluent() -> _Connect:
+    from checkback.kafka.librdkafka.transport import ConfluentTransport  # noqa: PLC0415  (imported when it is needed)
+
+    return ConfluentTransport

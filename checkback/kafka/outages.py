@@ -3,37 +3,12 @@
 import logging
 from collections.abc import Callable
 
-from kafka.errors import (
-    BrokerNotAvailableError,
-    CommitFailedError,
-    CorrelationIdError,
-    IllegalGenerationError,
-    InvalidReceiveError,
-    KafkaError,
-    KafkaProtocolError,
-    RebalanceInProgressError,
-    UnknownError,
-    UnknownMemberIdError,
-)
-
 from checkback.exceptions import CheckbackError
 
 _LOGGER = logging.getLogger(__name__)
 _FIRST_PAUSE_MS = 100
 _LONGEST_PAUSE_MS = 5_000
 _SAID_AGAIN_MS = 60_000
-
-_TRANSIENT = (
-    *(CommitFailedError, UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError),  # asked to join again
-    *(BrokerNotAvailableError, UnknownError, KafkaProtocolError, InvalidReceiveError, CorrelationIdError),
-)
-
-
-def passes(error: BaseException) -> bool:
-    """Whether kafka-python's call may go well later, with nothing changed: Kafka is away, or busy with itself."""
-    if isinstance(error, KafkaError):
-        return error.retriable or isinstance(error, _TRANSIENT)
-    return isinstance(error, OSError)
 
 
 class Outage:

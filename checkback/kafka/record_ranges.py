@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
 
-from checkback.kafka.polling import poll
+from checkback.kafka.kafka_python.polling import poll
 
 _POLL_MS = 200
 
@@ -20,7 +20,7 @@ def tell_nobody(what: str, done: int, whole: int) -> None:
     """A :data:`Tell` for those who do not care."""
 
 
-class Limits(NamedTuple):
+class ReadLimits(NamedTuple):
     """How much may be read."""
 
     records: int = 200_000
@@ -29,7 +29,7 @@ class Limits(NamedTuple):
     """By one reader, for all that it is asked for."""
 
 
-USUAL = Limits()
+USUAL = ReadLimits()
 
 
 class Unread(NamedTuple):
@@ -90,7 +90,7 @@ class RangeReader:
     def __init__(
         self,
         consumer: KafkaConsumer,
-        limits: Limits = USUAL,
+        limits: ReadLimits = USUAL,
         tell: Tell = tell_nobody,
         clock: Callable[[], float] = monotonic,
     ) -> None:

@@ -8,8 +8,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from checkback.exceptions import ConfigurationError
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.kafka.polling import poll
-from checkback.kafka.reaching import RECONNECT_MS
+from checkback.kafka.kafka_python.polling import poll
 
 _POLL_MS = 200
 
@@ -29,7 +28,6 @@ def reading_consumer(
     """
     settings: dict[str, Any] = {
         "bootstrap_servers": bootstrap_servers,
-        "reconnect_backoff_max_ms": RECONNECT_MS,
         "auto_offset_reset": "earliest",
         "enable_auto_commit": False,
         "isolation_level": isolation_level,

@@ -7,7 +7,7 @@ from checkback.exceptions import ProtocolError
 from checkback.wire.checks import Announcement
 
 
-class Announced(NamedTuple):
+class AnnouncedEndpoint(NamedTuple):
     """An endpoint that was announced and has not been taken back."""
 
     group: str
@@ -19,12 +19,12 @@ class Announced(NamedTuple):
     """Real topics it answers for; None: all."""
 
 
-def announced(records: Iterable[Any]) -> list[Announced]:
+def announced(records: Iterable[Any]) -> list[AnnouncedEndpoint]:
     """The endpoints that these records of ``cb.producers`` leave, those heard from last at the end.
 
     What cannot be read takes the announcement under its key back, as the check service has it.
     """
-    found: dict[bytes, Announced] = {}
+    found: dict[bytes, AnnouncedEndpoint] = {}
     for record in records:
         key = record.key or b""
         found.pop(key, None)
@@ -34,5 +34,5 @@ def announced(records: Iterable[Any]) -> list[Announced]:
             said = Announcement.from_record(record.value)
         except ProtocolError:
             continue
-        found[key] = Announced(said.group, said.instance, said.url, record.timestamp, said.topics)
+        found[key] = AnnouncedEndpoint(said.group, said.instance, said.url, record.timestamp, said.topics)
     return list(found.values())

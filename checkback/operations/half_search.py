@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
 from typing import Any, NamedTuple
 
-from kafka import KafkaConsumer, TopicPartition
-
-from checkback.kafka.record_ranges import Limits, RangeReader, Tell, tell_nobody
+from checkback.kafka.kafka_python.library import KafkaConsumer, TopicPartition
+from checkback.kafka.record_ranges import RangeReader, ReadLimits, Tell, tell_nobody
 from checkback.kafka.topic_reading import records_to_end
 from checkback.operations.in_doubt import InDoubt, place_of, row_of
 from checkback.operations.story_events import EventKind, event_of, half_in, headers_of, held_in
@@ -94,7 +93,7 @@ def search(
         found = finds(counted(records_to_end(consumer, topic), topic, tell), topics, name)
         if exact := _exact(found, begun):
             return Search(exact, topic, 0)
-    reader = RangeReader(consumer, Limits(_ALL, float("inf")), tell, clock)
+    reader = RangeReader(consumer, ReadLimits(_ALL, float("inf")), tell, clock)
     for start_ms, end_ms in windows(now_ms, since_ms):
         halves = _in_window(consumer, reader, topics, name, start_ms, end_ms)
         if exact := _exact(halves, begun):

@@ -4,11 +4,8 @@ from collections.abc import Mapping
 from time import monotonic, sleep
 from typing import Any, NamedTuple, Self
 
-from kafka import TopicPartition
-from kafka.admin import OffsetSpec
-from kafka.errors import KafkaError
-
 from checkback.exceptions import KafkaUnreachableError
+from checkback.kafka.kafka_python.library import KafkaError, OffsetSpec, TopicPartition
 from checkback.kafka.reaching import no_kafka
 from checkback.operations.topics import admin_client
 from checkback.wire.job_groups import claim_group, display_group
@@ -19,7 +16,7 @@ _PATIENT_SECONDS = 5.0
 _PAUSE_SECONDS = 0.1
 
 
-class Claim(NamedTuple):
+class ClaimRecord(NamedTuple):
     """The run of a job that reads the topics, or that did last: nothing takes a claim back when a job ends."""
 
     run: str
@@ -41,12 +38,12 @@ class Claim(NamedTuple):
         return f"{name}process {self.process} on {self.host}, since {self.since}"
 
 
-def claim_in(metadata: str | None) -> Claim | None:
+def claim_in(metadata: str | None) -> ClaimRecord | None:
     """The claim in an offset's metadata; None when that is something else."""
     try:
         said = read_object((metadata or "").rstrip("\0"))  # librdkafka ends it so
         texts = {name: str(said[name]) for name in ("query_id", "job", "page", "half_topic_id") if name in said}
-        return Claim(str(said["run"]), str(said["host"]), int(said["process"]), str(said["since"]), **texts)
+        return ClaimRecord(str(said["run"]), str(said["host"]), int(said["process"]), str(said["since"]), **texts)
     except (ValueError, KeyError, TypeError, OverflowError):
         return None
 
@@ -69,7 +66,7 @@ class JobInKafka:
     def __exit__(self, *_: object) -> None:
         self._admin.close()
 
-    def claim(self) -> Claim | None:
+    def claim(self) -> ClaimRecord | None:
         """Who has the topics, or had them last; None when nobody has since they were made."""
         place = TopicPartition(self._topics.progress, 0)
         found = self._committed(claim_group(self._topics), [place]).get(place)

@@ -5,12 +5,10 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Self
 
-from kafka import KafkaProducer
-from kafka.errors import KafkaError
-
 from checkback.exceptions import OperatorError
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.kafka.kafka_python.transport import close_producer
+from checkback.kafka.kafka_python.library import KafkaError, KafkaProducer
+from checkback.kafka.kafka_python.repairs import close_producer
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, op_headers
 
 _AT_ONCE = 1_000

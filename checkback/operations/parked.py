@@ -15,6 +15,16 @@ _LOGGER = logging.getLogger(__name__)
 
 _Place = tuple[HalfPosition, str]
 
+IN_DOUBT_ACTIONS = (Action.COMMIT, Action.ROLLBACK)
+"""What an operator may do about a transaction that is not decided."""
+
+
+def parked_actions(*, undecided: bool, kept: bool) -> tuple[Action, ...]:
+    """What is of use for a parked message: a decision, or checks again; one that was committed is delivered again."""
+    if undecided:
+        return (*IN_DOUBT_ACTIONS, Action.RESUME)
+    return (Action.REDELIVER,) if kept else ()
+
 
 class ParkedMessage(NamedTuple):
     """A record of ``cb.parked``."""

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from kafka import KafkaConsumer
-
+from checkback.kafka.kafka_python.library import KafkaConsumer
 from checkback.kafka.topic_reading import own_topic, records_to_end
 from checkback.wire import protocol
 from checkback.wire.protocol import Topics

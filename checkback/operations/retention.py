@@ -3,10 +3,8 @@
 import logging
 from typing import Protocol
 
-from kafka import KafkaAdminClient
-from kafka.admin import ConfigResource, ConfigResourceType
-
 from checkback.exceptions import ConfigurationError
+from checkback.kafka.kafka_python.library import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 
 class Times(Protocol):

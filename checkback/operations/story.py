@@ -4,14 +4,12 @@ from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
 from typing import Any, NamedTuple
 
-from kafka import KafkaConsumer, TopicPartition
-from kafka.partitioner.default import murmur2
-
 from checkback.exceptions import ProtocolError
-from checkback.kafka.record_ranges import USUAL, Limits, RangeReader, Tell, tell_nobody
+from checkback.kafka.kafka_python.library import KafkaConsumer, TopicPartition, murmur2
+from checkback.kafka.record_ranges import USUAL, RangeReader, ReadLimits, Tell, tell_nobody
 from checkback.operations.in_doubt import InDoubt, place_of, row_of
-from checkback.operations.story_events import Event, EventKind, delivered, event_of, half_in, headers_of, held_in
-from checkback.operations.story_standing import Standing, decision, standing
+from checkback.operations.story_events import EventKind, StoryEvent, delivered, event_of, half_in, headers_of, held_in
+from checkback.operations.story_standing import StoryStanding, decision, standing
 from checkback.wire import protocol
 from checkback.wire.message_json import unpack
 from checkback.wire.protocol import Action, HalfAction, HalfPosition, Message, Topics
@@ -31,8 +29,8 @@ class Story(NamedTuple):
     group: str
     topic: str
     """The real topic."""
-    standing: Standing
-    events: tuple[Event, ...]
+    standing: StoryStanding
+    events: tuple[StoryEvent, ...]
     """By time."""
     row: InDoubt | None = None
     """What ``cb.status`` has of it; None when it is not in doubt."""
@@ -44,7 +42,7 @@ def story_of(
     consumer: KafkaConsumer,
     topics: Topics,
     half: HalfPosition,
-    limits: Limits = USUAL,
+    limits: ReadLimits = USUAL,
     tell: Tell = tell_nobody,
     clock: Callable[[], float] = monotonic,
     row: InDoubt | None = None,
@@ -143,7 +141,7 @@ class _Reading:
         found = self._reader.read_stretches({place: [(half.offset, half.offset + 1)]}, lambda _: True)
         return found[0] if found else None
 
-    def _of_one_partition(self, topic: str, half: HalfPosition, since_ms: int) -> list[Event]:
+    def _of_one_partition(self, topic: str, half: HalfPosition, since_ms: int) -> list[StoryEvent]:
         """Of ``cb.parked`` and ``cb.rejected``."""
         first = f"{self._topics.half}:{half}".encode()
 
@@ -160,7 +158,7 @@ class _Reading:
         rows = self._reader.read(topic, partitions, [since_ms], lambda record: place_of(record.key) == half)
         return row_of(half, rows[-1].value, rows[-1].timestamp) if rows else None
 
-    def _checks(self, transaction_id: str, half: HalfPosition, since_ms: int, row: InDoubt | None) -> list[Event]:
+    def _checks(self, transaction_id: str, half: HalfPosition, since_ms: int, row: InDoubt | None) -> list[StoryEvent]:
         topic = self._topics.check
         count = len(self._reader.partitions(topic))
         if not count:
@@ -171,8 +169,8 @@ class _Reading:
         return self._events(found)
 
     def _ops(
-        self, transaction_id: str, half: HalfPosition, events: Iterable[Event], since_ms: int, row: InDoubt | None
-    ) -> list[Event]:
+        self, transaction_id: str, half: HalfPosition, events: Iterable[StoryEvent], since_ms: int, row: InDoubt | None
+    ) -> list[StoryEvent]:
         topic = self._topics.op
         if half.partition not in self._reader.partitions(topic):
             return []
@@ -188,7 +186,7 @@ class _Reading:
 
         return self._events(self._reader.read(topic, [half.partition], _spread(moments), ours))
 
-    def _written_again(self, half: HalfPosition, events: Iterable[Event]) -> list[Event]:
+    def _written_again(self, half: HalfPosition, events: Iterable[StoryEvent]) -> list[StoryEvent]:
         """Half messages that the job wrote since a topic did not take what was committed: on the same partition."""
         moments = [*_commits(events), *(event.time_ms for event in events if event.kind is EventKind.PARKED)]
         if not moments:
@@ -201,19 +199,19 @@ class _Reading:
         moments = [moment - _BEFORE_MS for moment in moments]
         return self._events(self._reader.read(self._topics.half, [half.partition], _spread(moments), ours))
 
-    def _deliveries(self, record: Any, events: Iterable[Event]) -> list[Event]:
+    def _deliveries(self, record: Any, events: Iterable[StoryEvent]) -> list[StoryEvent]:
         commits = _commits(events)
         if not commits and decision(list(events)) is not None:
             self._notes.append("the real topic: the transaction was rolled back")
             return []
         # without any decision among the events on_exhausted may have committed it
         moments = [moment - _BEFORE_MS for moment in commits or [record.timestamp]]
-        found: list[Event] = []
+        found: list[StoryEvent] = []
         for topic, sent in _by_topic(sent_in(record)):
             found += self._arrived(topic, sent, moments, decided=bool(commits))
         return found
 
-    def _arrived(self, topic: str, sent: list[Sent], moments: list[int], *, decided: bool) -> list[Event]:
+    def _arrived(self, topic: str, sent: list[Sent], moments: list[int], *, decided: bool) -> list[StoryEvent]:
         partitions = self._reader.partitions(topic)
         if not partitions:
             self._notes.append(f"{topic}: there is no such topic")
@@ -232,12 +230,12 @@ class _Reading:
             self._notes.append(f"{topic}: other partitions than those where it belongs ({named} of {len(partitions)})")
         return [delivered(record) for record in found]
 
-    def _events(self, records: Iterable[Any]) -> list[Event]:
+    def _events(self, records: Iterable[Any]) -> list[StoryEvent]:
         found = (event_of(record, self._topics) for record in records)
         return [event for event in found if event is not None]
 
 
-def _told(events: Iterable[Event], half: HalfPosition) -> list[Event]:
+def _told(events: Iterable[StoryEvent], half: HalfPosition) -> list[StoryEvent]:
     """Those of the half message and of what the job wrote of it again, each once, by time."""
     copies = {event.half for event in events if event.kind in {EventKind.HELD, EventKind.UNDELIVERABLE}}
     copies |= {event.half for event in events if event.kind in {EventKind.PARKED, EventKind.NOT_PARKED}}
@@ -245,7 +243,7 @@ def _told(events: Iterable[Event], half: HalfPosition) -> list[Event]:
     return sorted(dict.fromkeys(event for event in events if event.half in ours), key=lambda event: event.time_ms)
 
 
-def _commits(events: Iterable[Event]) -> list[int]:
+def _commits(events: Iterable[StoryEvent]) -> list[int]:
     """When it may have been delivered: commits, the end of a delay, the end of its being parked."""
     found = []
     for event in events:

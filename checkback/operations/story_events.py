@@ -8,7 +8,7 @@ from checkback.operations.in_doubt import place_of, row_of
 from checkback.operations.times import said_time
 from checkback.wire import protocol
 from checkback.wire.json_reading import read_object
-from checkback.wire.protocol import HalfAction, HalfPosition, Held, Topics
+from checkback.wire.protocol import HalfAction, HalfPosition, HeldNote, Topics
 
 _MOST_CHARACTERS = 512
 """Of a remark or a reason."""
@@ -43,7 +43,7 @@ class EventKind(StrEnum):
     """The job has not taken an op: ``refused`` says which."""
 
 
-class Event(NamedTuple):
+class StoryEvent(NamedTuple):
     """One record. Fields that say nothing of it are empty."""
 
     time_ms: int
@@ -77,13 +77,13 @@ class Event(NamedTuple):
     """``topic:partition:offset`` of the record that the job has not taken."""
 
 
-def event_of(record: Any, topics: Topics) -> Event | None:
+def event_of(record: Any, topics: Topics) -> StoryEvent | None:
     """What a record of one of Checkback's topics says; None when it says nothing of a transaction.
 
     What is missing or cannot be read in it is empty: anybody may have written it.
     """
     headers = headers_of(record)
-    event = Event(
+    event = StoryEvent(
         time_ms=record.timestamp,
         kind=EventKind.HALF,
         place=f"{record.topic}:{record.partition}:{record.offset}",
@@ -111,11 +111,11 @@ def event_of(record: Any, topics: Topics) -> Event | None:
     return _status(event, record) if record.topic == topics.status else None
 
 
-def delivered(record: Any) -> Event:
+def delivered(record: Any) -> StoryEvent:
     """What a record of a real topic says."""
     transaction_id = _text(headers_of(record), protocol.ID)
     place = f"{record.topic}:{record.partition}:{record.offset}"
-    return Event(
+    return StoryEvent(
         record.timestamp, EventKind.DELIVERED, place, transaction_id=transaction_id, topic=record.topic,
         size=len(record.value or b""),
     )  # fmt: skip
@@ -134,10 +134,10 @@ def half_in(headers: dict[str, bytes]) -> HalfPosition | None:
         return None
 
 
-def held_in(record: Any) -> Held | None:
+def held_in(record: Any) -> HeldNote | None:
     """What the job noted in a half message that it wrote again; None of one that a producer wrote."""
     try:
-        return Held.parse(_text(headers_of(record), protocol.HELD))
+        return HeldNote.parse(_text(headers_of(record), protocol.HELD))
     except ProtocolError:
         return None
 
@@ -154,7 +154,7 @@ def remark_of(value: bytes | None) -> tuple[str, str]:
     return "", text[:_MOST_CHARACTERS]
 
 
-def said(event: Event) -> str:
+def said(event: StoryEvent) -> str:
     """The event in a few words, without who, when and where."""
     kind = event.kind
     if kind is EventKind.HALF:
@@ -172,7 +172,7 @@ def said(event: Event) -> str:
     return f"{kind} to {event.topic}" if kind is EventKind.DELIVERED else str(kind)
 
 
-def _said_of_half(event: Event) -> str:
+def _said_of_half(event: StoryEvent) -> str:
     several = f" with {event.messages} messages" if event.messages else ""
     decided = ", commit by itself" if event.action == HalfAction.COMMIT else ""
     later = f", not before {said_time(event.deliver_at_ms)}" if event.deliver_at_ms else ""
@@ -180,7 +180,7 @@ def _said_of_half(event: Event) -> str:
     return f"half message{several} of {size} for {event.topic}{decided}{later}"
 
 
-def _half(event: Event, record: Any, headers: dict[str, bytes]) -> Event:
+def _half(event: StoryEvent, record: Any, headers: dict[str, bytes]) -> StoryEvent:
     kind = EventKind.HALF
     if held_in(record) is not None:
         kind = EventKind.UNDELIVERABLE if event.action == HalfAction.PARK else EventKind.HELD
@@ -192,14 +192,14 @@ def _half(event: Event, record: Any, headers: dict[str, bytes]) -> Event:
     )
 
 
-def _parked(event: Event, headers: dict[str, bytes]) -> Event:
+def _parked(event: StoryEvent, headers: dict[str, bytes]) -> StoryEvent:
     became = _text(headers, protocol.ENDED)
     if became:
         return event._replace(kind=EventKind.NOT_PARKED, action=became)
     return event._replace(kind=EventKind.PARKED, messages=_number(headers, protocol.MESSAGES))
 
 
-def _rejected(event: Event, headers: dict[str, bytes], topics: Topics) -> Event:
+def _rejected(event: StoryEvent, headers: dict[str, bytes], topics: Topics) -> StoryEvent:
     came_from = _text(headers, protocol.FROM)
     topic, _, place = came_from.partition(":")
     if topic == topics.op:
@@ -208,7 +208,7 @@ def _rejected(event: Event, headers: dict[str, bytes], topics: Topics) -> Event:
     return event._replace(kind=EventKind.REJECTED, half=half, refused=came_from)
 
 
-def _status(event: Event, record: Any) -> Event | None:
+def _status(event: StoryEvent, record: Any) -> StoryEvent | None:
     place = place_of(record.key)
     if place is None:
         return None

@@ -1,4 +1,4 @@
-"""Times and durations as people read them."""
+"""Times and durations as people read them, and how far two clocks are apart."""
 
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -27,3 +27,11 @@ def said_duration(ms: float) -> str:
             rest //= small
             return f"{whole} {unit} {rest} {smaller}" if rest and unit != "min" else f"{whole} {unit}"
     return f"{seconds} s"
+
+
+def difference_ms(asked_ms: int, kafka: int, heard_ms: int) -> int:
+    """By how much a clock is ahead of Kafka's, at least, negative when it is behind.
+
+    Kafka said its time after the clock showed ``asked_ms`` and before it showed ``heard_ms``.
+    """
+    return max(asked_ms - kafka, 0) + min(heard_ms - kafka, 0)

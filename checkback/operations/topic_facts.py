@@ -3,13 +3,19 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from kafka import KafkaAdminClient, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
-from kafka.errors import UnknownTopicOrPartitionError, for_code
-
+from checkback.kafka.kafka_python.library import (
+    ConfigResource,
+    ConfigResourceType,
+    KafkaAdminClient,
+    OffsetSpec,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 from checkback.operations.retention import Times
 from checkback.operations.times import said_duration
-from checkback.operations.topics import IN_SYNC, MOST_BYTES, RULED, broken_rules, few_ops, rules_of
+from checkback.operations.topics import IN_SYNC, RULED, broken_rules, few_ops, rules_of
+from checkback.wire.limits import MOST_RECORD_BYTES
 from checkback.wire.protocol import Topics
 
 _CLEANUP, _TIME, _SIZE = "cleanup.policy", "retention.ms", "retention.bytes"
@@ -196,10 +202,10 @@ def _kept(one: TopicFacts, topics: Topics, times: Times) -> Iterable[Fault]:
     by_size = int(one.configuration.get(_SIZE, "-1"))
     if by_size >= 0 and one.name != topics.progress:
         yield Fault(one.name, f"is deleted by size ({_SIZE}={by_size})", f"set {_SIZE}=-1", stops=False)
-    largest = int(one.configuration.get(_LARGEST, str(MOST_BYTES)))
-    if one.name in {topics.check, topics.parked, topics.rejected} and largest < MOST_BYTES:
+    largest = int(one.configuration.get(_LARGEST, str(MOST_RECORD_BYTES)))
+    if one.name in {topics.check, topics.parked, topics.rejected} and largest < MOST_RECORD_BYTES:
         what = f"takes {largest:,} bytes a record: of larger messages only the head is written there"
-        yield Fault(one.name, what, f"set {_LARGEST}={MOST_BYTES}", stops=False)
+        yield Fault(one.name, what, f"set {_LARGEST}={MOST_RECORD_BYTES}", stops=False)
 
 
 def _least_ms(name: str, topics: Topics, times: Times) -> tuple[int, bool]:

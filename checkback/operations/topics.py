@@ -6,13 +6,18 @@ from enum import StrEnum
 from time import monotonic, sleep
 from typing import Any, NamedTuple, Self
 
-from kafka import KafkaAdminClient
-from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
-from kafka.errors import InvalidReplicationFactorError, KafkaError, TopicAlreadyExistsError
-
 from checkback.exceptions import CheckpointMismatchError, ConfigurationError
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.kafka.kafka_python.group_admin import GroupAdmin
+from checkback.kafka.kafka_python.library import (
+    ConfigResource,
+    ConfigResourceType,
+    InvalidReplicationFactorError,
+    KafkaAdminClient,
+    KafkaError,
+    NewTopic,
+    TopicAlreadyExistsError,
+)
+from checkback.kafka.kafka_python.repairs import GroupAdmin
 from checkback.operations.retention import Times, lengthen, refuse_short, shorter_retention
 from checkback.wire.limits import MOST_RECORD_BYTES
 from checkback.wire.protocol import Topics
@@ -27,7 +32,6 @@ _TIME, _PACKING, _CLEANUP = "message.timestamp.type", "compression.type", "clean
 _ELECTION = "unclean.leader.election.enable"
 RULED = (_TIME, _PACKING, _CLEANUP, _ELECTION)
 """Settings that there are rules for."""
-MOST_BYTES = MOST_RECORD_BYTES
 """Of a record that the job writes."""
 IN_SYNC = "min.insync.replicas"
 _SEGMENT_BYTES = 1 << 30
@@ -127,7 +131,7 @@ class TopicAdministration:
         keep = {"retention.ms": str(times.age_limit + 2 * _DAY_MS)}
         read_again = {"retention.ms": str(times.half_retention_ms)}
         # A half message that filled cb.half's batch has a few headers more there, and is not compressed any more.
-        whole = {"max.message.bytes": str(MOST_BYTES), "segment.bytes": str(_SEGMENT_BYTES)}
+        whole = {"max.message.bytes": str(MOST_RECORD_BYTES), "segment.bytes": str(_SEGMENT_BYTES)}
         every = {
             "retention.bytes": "-1",
             _PACKING: "producer",

@@ -1,13 +1,11 @@
 """The transactional producer: half message, local transaction, op."""
 
-import contextlib
 import logging
 import os
-import random
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial, wraps
-from time import monotonic, time_ns
+from time import time_ns
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -17,6 +15,7 @@ from checkback.kafka.connecting import TransportName, connect
 from checkback.kafka.transport import OutgoingRecord, Transport
 from checkback.listener import HalfMessage, LocalTransactionState, TransactionListener, TransactionSendResult
 from checkback.producing.arguments import deliver_at_ms_of, message_of, messages_of, options_of
+from checkback.producing.partition_run import PartitionRun
 from checkback.producing.real_topics import MissingTopic, RealTopics
 from checkback.producing.scope import Rollback, TransactionScope
 from checkback.wire.limits import MAX_REMARK_BYTES, refuse_several_too_large, refuse_too_large
@@ -40,9 +39,6 @@ R = TypeVar("R")
 
 _LOGGER = logging.getLogger(__name__)
 
-_RUN_LENGTH = 64
-"""Half messages in a row to one partition, so that concurrent ones share a request."""
-_ASK_SECONDS = 60.0
 _LOOK_SECONDS = 2.0
 """For a warning of a missing topic, when a process ends right after its first message."""
 
@@ -102,7 +98,7 @@ class TransactionProducer:
             else transport
         )
         try:
-            self._partition_run = _PartitionRun(partial(self._transport.partitions, self.topics.half, self.topics.op))
+            self._partition_run = PartitionRun(partial(self._transport.partitions, self.topics.half, self.topics.op))
         except ConfigurationError as error:
             self.close(seconds=1)
             raise ConfigurationError(f"{error} Run 'checkback topics create' first.") from error
@@ -362,32 +358,6 @@ class Transaction:
     def send(self, *, arg: Any = None) -> TransactionSendResult:
         """Write the half message, run the listener's local transaction, write the op."""
         return self._producer.send_several_in_transaction(self._messages, arg=arg, options=self._options)
-
-
-class _PartitionRun:
-    """Chooses half partitions: runs of one partition, so that batches fill, and all partitions in turn.
-
-    ``ask`` says how many there are; it is asked again once a minute, since topics may be grown.
-    """
-
-    def __init__(self, ask: Callable[[], int], clock: Callable[[], float] = monotonic) -> None:
-        self._ask = ask
-        self._clock = clock
-        self._partitions = ask()
-        self._ask_at = clock() + _ASK_SECONDS
-        self._count = random.randrange(self._partitions) * _RUN_LENGTH  # noqa: S311  (spreads load, hides nothing)
-
-    def look(self) -> None:
-        """Ask when it is time. Without an answer what is known stays."""
-        if self._clock() >= self._ask_at:
-            self._ask_at = self._clock() + _ASK_SECONDS
-            with contextlib.suppress(ConfigurationError):
-                self._partitions = self._ask()
-
-    def next_partition(self) -> int:
-        # A race between threads costs nothing but an uneven run.
-        self._count += 1
-        return self._count // _RUN_LENGTH % self._partitions
 
 
 def _new_transaction_id() -> str:

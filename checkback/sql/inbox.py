@@ -40,7 +40,7 @@ from checkback.consumer.listener import ConsumeResult
 from checkback.consumer.metrics import Figures
 from checkback.exceptions import ConfigurationError
 from checkback.sql.database import INSERTS, refuse_autocommit
-from checkback.sql.handler_session import HandlerSession
+from checkback.sql.handler_session import HandlerSession, is_later
 from checkback.wire.message_id import MAX_BYTES, MessageId, identified
 from checkback.wire.protocol import MAX_GROUP_BYTES
 
@@ -229,7 +229,7 @@ class SqlInbox:
             with HandlerSession(engine) as session, self._once(session, message) as first:
                 if first:
                     with session.given_away():
-                        later = _is_later(handle(session, message))
+                        later = is_later(handle(session, message))
                     if later:
                         return ConsumeResult.LATER
                     self._take_again(session, message)
@@ -351,7 +351,7 @@ class SqlInbox:
                 if first:
                     guarded: Any = session.sync_session
                     with guarded.given_away():
-                        later = _is_later(await handle(session, message))
+                        later = is_later(await handle(session, message))
                     if later:
                         return ConsumeResult.LATER
                     await session.run_sync(self._take_again, message)
@@ -385,17 +385,6 @@ class SqlInbox:
         if isinstance(self._engine, Engine):
             raise ConfigurationError(f"The inbox was given an Engine that is not asyncio's: use {instead}.")
         return self._engine
-
-
-def _is_later(result: object) -> bool:
-    """Whether the transaction must not commit; TypeError for what is not an answer, so that it is rolled back."""
-    if result is None or isinstance(result, ConsumeResult):
-        return result is ConsumeResult.LATER
-    returned = f"{result!r:.80}"
-    if inspect.iscoroutine(result):
-        result.close()
-        returned = "a coroutine (only an 'async def' itself, with an AsyncEngine, is awaited)"
-    raise TypeError(f"The handler returned {returned}; it must return a ConsumeResult or None.")
 
 
 def _aged(older_than: timedelta, batch: int) -> datetime:

@@ -190,7 +190,7 @@ class HalfPosition(NamedTuple):
         return position
 
 
-class Held(NamedTuple):
+class HeldNote(NamedTuple):
     """What the job notes in a half message that it writes again since its topic did not take it."""
 
     tries: int

@@ -110,8 +110,7 @@ def _of_kafka(settings: "Settings") -> "Iterator[Finding]":
 
 def _safely(about: str, look: "Callable[[], Iterable[Finding]]") -> "Iterator[Finding]":
     """What one part finds. That it cannot be looked at is a finding, too, and the others are looked at all the same."""
-    from kafka.errors import KafkaError
-
+    from checkback.kafka.kafka_python.library import KafkaError
     from checkback_cli.doctor.finding import warning
 
     try:

@@ -4,14 +4,16 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kafka import KafkaAdminClient, KafkaProducer
-from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaError
-
 from checkback.kafka.kafka_python import SHARED, make_client
+from checkback.kafka.kafka_python.library import (
+    ConfigResource,
+    ConfigResourceType,
+    KafkaAdminClient,
+    KafkaError,
+    KafkaProducer,
+)
 from checkback.kafka.reaching import CONNECT_MS
-from checkback.operations.clocks import difference_ms
-from checkback.operations.times import said_duration
+from checkback.operations.times import difference_ms, said_duration
 from checkback.operations.topic_facts import TopicFacts, facts_of, faults
 from checkback.wire.job_groups import own_groups
 from checkback.wire.protocol import Topics

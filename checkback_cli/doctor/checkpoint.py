@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from checkback.operations.job_in_kafka import Claim
+from checkback.operations.job_in_kafka import ClaimRecord
 from checkback_cli.doctor.finding import Finding, ok, warning, wrong
 from checkback_cli.doctor.machine import local_folder
 from conf import Settings
@@ -14,7 +14,7 @@ from conf import Settings
 _NEW = "name the folder that belongs to these topics, or start on a new one with 'checkback run --new-checkpoint'"
 
 
-def about_checkpoint(settings: Settings, claim: Claim | None, ids: Mapping[str, str]) -> Iterator[Finding]:
+def about_checkpoint(settings: Settings, claim: ClaimRecord | None, ids: Mapping[str, str]) -> Iterator[Finding]:
     """Whether it is there, can be written to, and belongs to these topics.
 
     ``claim`` is who has the topics; ``ids`` are Kafka's own of them, by name, as far as they are known.
@@ -45,7 +45,7 @@ def about_checkpoint(settings: Settings, claim: Claim | None, ids: Mapping[str, 
 
 
 def mismatches(
-    facts: Mapping[str, Any], query_id: str, settings: Settings, claim: Claim | None, ids: Mapping[str, str]
+    facts: Mapping[str, Any], query_id: str, settings: Settings, claim: ClaimRecord | None, ids: Mapping[str, str]
 ) -> Iterator[Finding]:
     """What in a checkpoint's own facts does not fit to settings and Kafka."""
     prefix = settings.kafka.topic_prefix
@@ -90,7 +90,7 @@ def _id_bytes(text: str) -> bytes | str:
         return text
 
 
-def _empty(folder: Path, claim: Claim | None) -> Finding:
+def _empty(folder: Path, claim: ClaimRecord | None) -> Finding:
     if claim is not None:
         said = f"{folder} has none, and these topics belong to another one: {claim}"
         return wrong("checkpoint", said, _NEW)

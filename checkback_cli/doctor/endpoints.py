@@ -10,7 +10,7 @@ from contextlib import closing
 from urllib.parse import urlsplit
 
 from checkback.kafka.topic_reading import ends_of, own_topic, reading_consumer, records_to_end
-from checkback.operations.announced import Announced, announced
+from checkback.operations.announced import AnnouncedEndpoint, announced
 from checkback.operations.in_doubt import newest
 from checkback.operations.times import said_duration
 from checkback.wire.protocol import Topics
@@ -66,7 +66,7 @@ def unasked(in_doubt: Mapping[str, int], live: Mapping[str, Sequence[str]]) -> I
 
 
 def live_endpoints(
-    heard: Iterable[Announced], fixed: Mapping[str, Sequence[str]], ttl_ms: int, now_ms: int
+    heard: Iterable[AnnouncedEndpoint], fixed: Mapping[str, Sequence[str]], ttl_ms: int, now_ms: int
 ) -> dict[str, list[str]]:
     """URLs by group, each once: those heard from within the time, and the fixed ones of the settings."""
     found: dict[str, dict[str, None]] = {}
@@ -78,7 +78,7 @@ def live_endpoints(
     return {group: list(urls) for group, urls in found.items()}
 
 
-def gone(heard: Iterable[Announced], live: Mapping[str, Sequence[str]]) -> dict[str, int]:
+def gone(heard: Iterable[AnnouncedEndpoint], live: Mapping[str, Sequence[str]]) -> dict[str, int]:
     """Groups that were announced and have no live endpoint, with when they were heard last."""
     found: dict[str, int] = {}
     for one in heard:

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from checkback_cli.doctor.finding import Finding, ok, warning
-from conf import Origin, Settings, origins
+from conf import SettingOrigin, Settings, origins
 
 
 def about_settings(settings: Settings, file: Path | None, bootstrap_servers: str | None) -> Iterator[Finding]:
     """Where they came from, and what in them is likely not meant."""
-    changed = [one.key for one in origins(file, bootstrap_servers) if one.origin is not Origin.DEFAULT]
+    changed = [one.key for one in origins(file, bootstrap_servers) if one.origin is not SettingOrigin.DEFAULT]
     named = file or os.environ.get("CHECKBACK_CONFIG")
     differing = f"{len(changed)} not the default" + _shown(changed) if changed else "all defaults"
     yield ok("settings", f"{named or 'no settings file'}; {differing}")

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import typer
 
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import TopicPartition
 from checkback.consumer.resetting.all_groups import AllGroups, KnownGroup
 from checkback.consumer.resetting.reset_plan import PartitionOffsets
-from checkback.consumer.retries.dead_letter_topic import Counted
+from checkback.consumer.retries.dead_letter_topic import LetterCount
 from checkback.wire.job_groups import is_own
 from checkback.wire.protocol import Topics
 from checkback_cli.groups.dead_letters import count_letters, said_count
@@ -49,7 +49,7 @@ class ConsumerRow(NamedTuple):
     """What has come back to be tried again, and waits for a consumer; None: it has no retry topic, or no offset."""
     delayed: int | None = None
     """What waits for its time in the job; None: it has no retry topic, or no job has said so."""
-    dead: Counted | None = None
+    dead: LetterCount | None = None
     """None: it has no topic of dead letters."""
     skipped: int = 0
     """Offsets that were gone past without handling what was there, since its offsets were last set by hand."""
@@ -111,7 +111,9 @@ def read_consumers(
     return rows, unknown
 
 
-def _lags(topics: Collection[str], stored: Mapping[Place, int], ends: Mapping[Place, int]) -> tuple[TopicLag, ...]:
+def _lags(
+    topics: Collection[str], stored: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> tuple[TopicLag, ...]:
     return tuple(lag_of(topic, stored, ends) for topic in sorted(topics))
 
 
@@ -120,7 +122,7 @@ def named_in(topics: Iterable[str], prefix: str) -> frozenset[str]:
     return frozenset(name.removeprefix(prefix) for name in topics if name.startswith(prefix) and name != prefix)
 
 
-def lag_of(topic: str, stored: Mapping[Place, int], ends: Mapping[Place, int]) -> TopicLag:
+def lag_of(topic: str, stored: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> TopicLag:
     """How far a group with these offsets is behind the ends of a topic."""
     offsets = [PartitionOffsets(at.partition, 0, end, stored.get(at)) for at, end in ends.items() if at.topic == topic]
     lags = [one.lag for one in offsets if one.lag is not None]

@@ -6,20 +6,19 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 import typer
-from kafka import KafkaConsumer
 from rich.prompt import Confirm
 
 from checkback.consumer.clients import Connection, clients_of
 from checkback.consumer.listener import ReceivedMessage
-from checkback.consumer.retries.dead_letter_topic import Counted, DeadLetterTopic, Listed
+from checkback.consumer.retries.dead_letter_topic import DeadLetterTopic, LetterCount, ListedLetter
 from checkback.consumer.retries.dead_letters import (
     Choice,
     DeadLetter,
+    LetterFilter,
     LetterPlace,
     Letters,
     Mark,
     To,
-    Wanted,
     chosen,
     said_by,
 )
@@ -27,6 +26,7 @@ from checkback.consumer.retries.resending import Became, Outcome, Resend, Resend
 from checkback.consumer.retry import OwnTopics, as_it_was
 from checkback.exceptions import OperatorError
 from checkback.kafka.connecting import TransportName
+from checkback.kafka.kafka_python.library import KafkaConsumer
 from checkback.kafka.record_ranges import Tell
 from checkback.kafka.topic_reading import reading_consumer
 from checkback.operations.times import said_time
@@ -83,7 +83,7 @@ def list_groups(kafka: KafkaSettings, *, as_json: bool) -> None:
 
 def count_letters(
     consumer: KafkaConsumer, topics: Topics, groups: Iterable[str], tell: Tell
-) -> list[tuple[str, Counted, str]]:
+) -> list[tuple[str, LetterCount, str]]:
     """How many letters of each group wait, and in which topic; after 10 s it counts no more, and says how many at most.
 
     Raises:
@@ -98,7 +98,7 @@ def count_letters(
     return rows
 
 
-def said_count(counted: Counted) -> str:
+def said_count(counted: LetterCount) -> str:
     """How many letters there are, for people."""
     return f"at most {counted.offsets}" if counted.letters is None else str(counted.letters)
 
@@ -106,7 +106,7 @@ def said_count(counted: Counted) -> str:
 def list_letters(kafka: KafkaSettings, listing: Listing, *, as_json: bool) -> None:
     """Print a group's letters, the newest first."""
 
-    def wanted(one: Listed) -> bool:
+    def wanted(one: ListedLetter) -> bool:
         return listing.topic in {None, one.letter.topic} and (listing.resent or one.mark is None)
 
     with _reading(kafka) as consumer, progress() as tell:
@@ -158,7 +158,7 @@ def content_said(content: bytes | None, most_bytes: int) -> str:
     return f"{kind}{text[:shown]}{cut}"
 
 
-def resend_letters(kafka: KafkaSettings, group: str, wanted: Wanted, manner: Manner) -> None:
+def resend_letters(kafka: KafkaSettings, group: str, wanted: LetterFilter, manner: Manner) -> None:
     """Say what is to be resent, ask, do it, and say what became of each.
 
     Raises:
@@ -240,7 +240,7 @@ def _cells(letter: DeadLetter) -> tuple[object, ...]:
     )
 
 
-def _marked(one: Listed, *, shown: bool) -> tuple[object, ...]:
+def _marked(one: ListedLetter, *, shown: bool) -> tuple[object, ...]:
     return (_said(one.mark) or _NOTHING,) if shown else ()
 
 

@@ -127,12 +127,12 @@ def resend(
 
     Exit status 0: done, or nothing was to be done; 1: not all; 2: wrong arguments, or nobody to ask; 75: try again.
     """
-    from checkback.consumer.retries.dead_letters import To, Wanted
+    from checkback.consumer.retries.dead_letters import LetterFilter, To
     from checkback_cli.groups.dead_letters import Manner, resend_letters
 
     if bool(places) == every:
         raise typer.BadParameter("name letters by their place, or give --all; not both.")
     if again and every:
         raise typer.BadParameter("--again is for letters that are named.")
-    wanted = Wanted(frozenset(_place(place) for place in places or ()), topic, again)
+    wanted = LetterFilter(frozenset(_place(place) for place in places or ()), topic, again)
     resend_letters(load(config, bootstrap_server).kafka, group, wanted, Manner(To(to), not yes, who, as_json))

@@ -10,10 +10,10 @@ import typer
 from rich.console import Console
 from rich.prompt import Confirm
 
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import TopicPartition
 from checkback.consumer.resetting.control import ResetOrder
 from checkback.consumer.resetting.control_topic import ControlTopic
-from checkback.consumer.resetting.group_offsets import GroupOffsets, Member
+from checkback.consumer.resetting.group_offsets import GroupMember, GroupOffsets
 from checkback.consumer.resetting.reset_plan import Direction, Move, Target, plan
 from checkback.consumer.resetting.reset_run import Report, ResetRun
 from checkback.exceptions import OperatorError
@@ -27,7 +27,7 @@ from conf import KafkaSettings
 _NOBODY = "-"
 
 
-class Wanted(NamedTuple):
+class GroupReset(NamedTuple):
     """What an operator wants to be done."""
 
     group: str
@@ -52,7 +52,7 @@ def show_offsets(kafka: KafkaSettings, group: str, topic: str | None, *, as_json
             raise OperatorError(_unknown(group))
         places = {*stored, *(place for member in members for place in member.places)}
         if topic is not None:
-            places = {Place(topic, number) for number in asked.partitions(topic)}
+            places = {TopicPartition(topic, number) for number in asked.partitions(topic)}
         found = asked.offsets(places)
     rows = []
     for place in sorted(found):
@@ -63,7 +63,7 @@ def show_offsets(kafka: KafkaSettings, group: str, topic: str | None, *, as_json
 
 
 def reset_offsets(
-    kafka: KafkaSettings, wanted: Wanted, seconds: float, *, dry_run: bool, ask: bool, as_json: bool
+    kafka: KafkaSettings, wanted: GroupReset, seconds: float, *, dry_run: bool, ask: bool, as_json: bool
 ) -> None:
     """Say what is to be done, ask, do it, and say who has.
 
@@ -78,7 +78,7 @@ def reset_offsets(
         chosen = _chosen(group.partitions(wanted.topic), wanted)
         if not wanted.new_group and not group.stored() and not group.members():
             raise OperatorError(f"{_unknown(wanted.group)} A group that is new gets offsets with --new-group.")
-        known = group.offsets([Place(wanted.topic, one) for one in chosen], target)
+        known = group.offsets([TopicPartition(wanted.topic, one) for one in chosen], target)
         moves = plan(known.values(), target, force=wanted.force)
         offsets = {move.partition: move.after for move in moves if move.done}
         unforced = [move.partition for move in moves if move.direction is Direction.FORWARD and not move.done]
@@ -124,7 +124,7 @@ def _control(kafka: KafkaSettings, stack: ExitStack) -> ControlTopic:
     return found
 
 
-def _chosen(there: Sequence[int], wanted: Wanted) -> Sequence[int]:
+def _chosen(there: Sequence[int], wanted: GroupReset) -> Sequence[int]:
     missing = [str(one) for one in wanted.partitions or () if one not in there]
     if missing:
         raise OperatorError(f"{wanted.topic} has {len(there)} partitions, and none with number {', '.join(missing)}.")
@@ -149,11 +149,11 @@ def _unknown(group: str) -> str:
     return f"The group {group} has stored nothing and has no members: is the name right?"
 
 
-def _owner(place: Place, members: Sequence[Member]) -> Member | None:
+def _owner(place: TopicPartition, members: Sequence[GroupMember]) -> GroupMember | None:
     return next((member for member in members if place in member.places), None)
 
 
-def _who(member: Member | None) -> tuple[str | None, str | None]:
+def _who(member: GroupMember | None) -> tuple[str | None, str | None]:
     return (None, None) if member is None else (member.client_id, member.host)
 
 
@@ -165,7 +165,7 @@ def _not_done(group: str, report: Report, seconds: float) -> str:
     """Which partitions were not set, who has them, and what to do; empty: all that were to be set are."""
     if not report.waited_for:
         return ""
-    by_owner: dict[Member | None, list[int]] = {}
+    by_owner: dict[GroupMember | None, list[int]] = {}
     for partition, owner in sorted(report.waited_for.items()):
         by_owner.setdefault(owner, []).append(partition)
     said = []

@@ -82,9 +82,9 @@ def reset(
     Exit status 0: all is set, or is there already; 1: not all of it, as where --force is needed; 2: wrong arguments, or
     nobody to ask; 75: Kafka is away.
     """
-    from checkback_cli.groups.group_offsets import Wanted, reset_offsets
+    from checkback_cli.groups.group_offsets import GroupReset, reset_offsets
 
-    wanted = Wanted(group, topic, to, partitions, force, new_group)
+    wanted = GroupReset(group, topic, to, partitions, force, new_group)
     seconds = duration_ms("--wait", wait) / 1000
     ask = not yes and not dry_run
     reset_offsets(load(config, bootstrap_server).kafka, wanted, seconds, dry_run=dry_run, ask=ask, as_json=as_json)

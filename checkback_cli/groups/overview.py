@@ -13,7 +13,7 @@ from checkback.operations.times import said_duration
 from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile, JobUrl
 
 if TYPE_CHECKING:
-    from checkback.operations.announced import Announced
+    from checkback.operations.announced import AnnouncedEndpoint
     from checkback.operations.in_doubt import InDoubt
     from checkback.operations.parked import ParkedMessage
     from checkback_cli.groups.consumer_groups import Delayed
@@ -148,7 +148,7 @@ def cells(row: GroupRow, now_ms: int) -> tuple[object, ...]:
 
 
 def from_topics(
-    announcements: Iterable["Announced"],
+    announcements: Iterable["AnnouncedEndpoint"],
     in_doubt: Sequence["InDoubt"],
     parked: Sequence["ParkedMessage"],
     fixed: Iterable[tuple[str, str]],

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import TypeAdapter, ValidationError
 
 from checkback.exceptions import CheckbackError, ConfigurationError
-from checkback.operations.job_in_kafka import Claim, JobInKafka
+from checkback.operations.job_in_kafka import ClaimRecord, JobInKafka
 from conf import Settings
 from status_page.facts import JobFacts
 
@@ -30,7 +30,7 @@ class JobSilentError(CheckbackError):
 class Job(NamedTuple):
     """What was found of the job on some topics."""
 
-    claim: Claim | None
+    claim: ClaimRecord | None
     """Who has the topics, or had them last; None when nobody has, or when it was not looked for."""
     page: str
     """Where it was asked; empty: it serves no page."""
@@ -57,7 +57,7 @@ def look_for_job(settings: Settings, url: str | None, kafka: JobInKafka | None) 
     return _asked(claim, claim.page, settings)
 
 
-def _asked(claim: Claim | None, page: str, settings: Settings) -> Job:
+def _asked(claim: ClaimRecord | None, page: str, settings: Settings) -> Job:
     if claim is not None and loopback(page) and claim.host != socket.gethostname():
         return Job(claim, page, None, elsewhere(claim))
     try:
@@ -73,7 +73,7 @@ def _asked(claim: Claim | None, page: str, settings: Settings) -> Job:
     return Job(claim, page, facts, "")
 
 
-def elsewhere(claim: Claim) -> str:
+def elsewhere(claim: ClaimRecord) -> str:
     """What to do about a page that only the machine which serves it can reach."""
     port = urlsplit(claim.page).port or 80
     return (

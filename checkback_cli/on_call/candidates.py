@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from checkback.exceptions import OperatorError
 from checkback.operations.in_doubt import InDoubt
-from checkback.operations.parked import ParkedMessage
+from checkback.operations.parked import IN_DOUBT_ACTIONS, ParkedMessage, parked_actions
 from checkback.operations.times import said_duration
 from checkback.wire.protocol import Action, HalfPosition
 from checkback_cli.terminal.naming import ambiguous, called
@@ -32,7 +32,7 @@ class Candidate(NamedTuple):
     """Whether ``cb.parked`` has it: likewise."""
 
 
-class Wanted(NamedTuple):
+class TransactionFilter(NamedTuple):
     """Which transactions an operator has named."""
 
     ids: Sequence[str] = ()
@@ -53,10 +53,14 @@ class Wanted(NamedTuple):
 
 
 def candidates(in_doubt: Iterable[InDoubt], parked: Iterable[ParkedMessage], now_ms: int) -> list[Candidate]:
-    """All that wait, the oldest first. What both lists have is parked: the job writes that last."""
-    found = {one.half: _of_parked(one) for one in parked if one.kept or one.undecided}
-    for row in in_doubt:
-        found.setdefault(row.half, of_row(row, now_ms))
+    """All that wait, the oldest first. What both lists have is parked: the job writes that last.
+
+    One that nothing can be done about is there, too, so that it is said why.
+    """
+    left = [_of_parked(one) for one in parked]
+    found = {one.half: one for one in left if one.actions}
+    for one in (*(of_row(row, now_ms) for row in in_doubt), *left):
+        found.setdefault(one.half, one)
     return sorted(found.values(), key=lambda one: (one.since_ms, one.half))
 
 
@@ -66,17 +70,16 @@ def of_row(row: InDoubt, now_ms: int) -> Candidate:
     return Candidate(
         *(row.transaction_id, row.group, row.topic, row.half, row.ingested_ms),
         how=f"in doubt for {age}, attempt {row.attempt} of {row.check_max}",
-        actions=frozenset({Action.COMMIT, Action.ROLLBACK}),
+        actions=frozenset(IN_DOUBT_ACTIONS),
         row=True,
     )
 
 
 def _of_parked(message: ParkedMessage) -> Candidate:
-    decisions = {Action.COMMIT, Action.ROLLBACK, Action.RESUME} if message.undecided else {Action.REDELIVER}
     return Candidate(
         *(message.transaction_id, message.group, message.topic, message.half, message.time_ms),
         how=f"parked: {message.reason}",
-        actions=frozenset(decisions),
+        actions=frozenset(parked_actions(undecided=message.undecided, kept=message.kept)),
         parked=True,
     )
 
@@ -84,7 +87,7 @@ def _of_parked(message: ParkedMessage) -> Candidate:
 def chosen(
     found: Sequence[Candidate],
     action: Action,
-    wanted: Wanted,
+    wanted: TransactionFilter,
     other: Callable[[HalfPosition], Candidate | None] = lambda _: None,
 ) -> list[Candidate]:
     """Those that are named, each once; with ``every``, all that fit and that the action is for.
@@ -138,14 +141,15 @@ def _refuse(action: Action, ones: Sequence[Candidate]) -> None:
     wrong = [one for one in ones if action not in one.actions]
     if not wrong:
         return
-    said = " ".join(
-        f"{one.transaction_id} at {one.half} ({one.how}): {_of_use(one) or 'there is nothing to do about it'}."
-        for one in wrong[:_MOST_NAMED]
-    )
+    said = " ".join(f"{one.transaction_id} at {one.half} ({one.how}): {_of_use(one)}." for one in wrong[:_MOST_NAMED])
     if len(wrong) > _MOST_NAMED:
         said += f" So it is with {len(wrong) - _MOST_NAMED} more."
     raise OperatorError(f"'{action}' does not apply: {said} Nothing was done.")
 
 
 def _of_use(one: Candidate) -> str:
-    return f"try {' or '.join(sorted(one.actions))}" if one.actions else ""
+    if one.actions:
+        return f"try {' or '.join(sorted(one.actions))}"
+    if one.parked:
+        return "it is in cb.parked only, since it did not fit into cb.half: send it to its topic by hand"
+    return "there is nothing to do about it"

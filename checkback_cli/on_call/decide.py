@@ -27,7 +27,7 @@ from checkback_cli.terminal.options import (
 if TYPE_CHECKING:
     from checkback.operations.story import Story
     from checkback.wire.protocol import Topics
-    from checkback_cli.on_call.candidates import Candidate, Wanted
+    from checkback_cli.on_call.candidates import Candidate, TransactionFilter
     from checkback_cli.on_call.waiting import Awaited
     from conf import Settings
 
@@ -89,11 +89,11 @@ def _command(action: Action, does: str) -> Callable[..., None]:
         config: ConfigFile = None,
         bootstrap_server: BootstrapServer = None,
     ) -> None:
-        from checkback_cli.on_call.candidates import Wanted
+        from checkback_cli.on_call.candidates import TransactionFilter
         from conf import load
 
         before_ms = None if older_than is None else int(time.time() * 1000) - older_than
-        wanted = Wanted(ids or (), halves or (), every, group, topic, before_ms)
+        wanted = TransactionFilter(ids or (), halves or (), every, group, topic, before_ms)
         _act(action, wanted, _Manner(yes, who, why, wait), load(config, bootstrap_server))
 
     act.__doc__ = (
@@ -119,7 +119,7 @@ def remark(who: str, why: str, action: Action) -> str:
     return json.dumps({"who": who, "why": why, "by": f"checkback {action}"}, ensure_ascii=False)
 
 
-def _act(action: Action, wanted: "Wanted", manner: _Manner, settings: "Settings") -> None:
+def _act(action: Action, wanted: "TransactionFilter", manner: _Manner, settings: "Settings") -> None:
     from contextlib import closing
 
     from checkback.kafka.topic_reading import reading_consumer
@@ -151,7 +151,7 @@ def _act(action: Action, wanted: "Wanted", manner: _Manner, settings: "Settings"
             _tell(action, ones, awaited, (consumer, topics))
 
 
-def _refuse_arguments(wanted: "Wanted", manner: _Manner, terminal: bool) -> None:
+def _refuse_arguments(wanted: "TransactionFilter", manner: _Manner, terminal: bool) -> None:
     named = bool(wanted.ids or wanted.halves)
     if named == wanted.every:
         raise typer.BadParameter("name transactions (TX or --half), or give --all with --group; not both.")
@@ -165,7 +165,7 @@ def _refuse_arguments(wanted: "Wanted", manner: _Manner, terminal: bool) -> None
         raise typer.BadParameter(f"--who and --why together have more than {REMARK_CHARACTERS} characters.")
 
 
-def _chosen(action: Action, wanted: "Wanted", settings: "Settings", topics: "Topics") -> "list[Candidate]":
+def _chosen(action: Action, wanted: "TransactionFilter", settings: "Settings", topics: "Topics") -> "list[Candidate]":
     from contextlib import closing
 
     from checkback.kafka.topic_reading import ends_of, own_topic, reading_consumer, records_to_end
@@ -190,6 +190,7 @@ def _chosen(action: Action, wanted: "Wanted", settings: "Settings", topics: "Top
 
 def _neither(consumer: Any, topics: "Topics", half: HalfPosition) -> "Candidate | None":
     """One that no list has: it was never checked, or it is decided. Its story says."""
+    from checkback.operations.parked import IN_DOUBT_ACTIONS
     from checkback.operations.story import story_of
     from checkback.operations.story_standing import Stand
     from checkback_cli.on_call.candidates import Candidate
@@ -198,7 +199,7 @@ def _neither(consumer: Any, topics: "Topics", half: HalfPosition) -> "Candidate 
     if story is None:
         return None
     undecided = story.standing.stand in {Stand.OPEN, Stand.IN_DOUBT}
-    actions = frozenset({Action.COMMIT, Action.ROLLBACK} if undecided else ())
+    actions = frozenset(IN_DOUBT_ACTIONS if undecided else ())
     since_ms = story.events[0].time_ms if story.events else 0
     known = (story.transaction_id, story.group, story.topic, story.half, since_ms)
     return Candidate(*known, how=str(story.standing), actions=actions)

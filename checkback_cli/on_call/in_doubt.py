@@ -11,7 +11,7 @@ from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from checkback.operations.announced import Announced
+    from checkback.operations.announced import AnnouncedEndpoint
     from checkback.operations.in_doubt import InDoubt
     from conf import Settings
     from status_page.facts import GroupFacts, JobFacts
@@ -94,7 +94,7 @@ def chosen(
 
 def known_groups(
     names: "Iterable[str]",
-    heard: "Iterable[Announced]",
+    heard: "Iterable[AnnouncedEndpoint]",
     fixed: "Mapping[str, Sequence[str]]",
     ttl_ms: int,
     now_ms: int,

@@ -53,7 +53,7 @@ def show(
     from contextlib import closing
 
     from checkback.exceptions import OperatorError
-    from checkback.kafka.record_ranges import Limits
+    from checkback.kafka.record_ranges import ReadLimits
     from checkback.kafka.topic_reading import own_topic, reading_consumer
     from checkback.operations.story import story_of
     from checkback.wire.protocol import Topics
@@ -71,7 +71,7 @@ def show(
     ):
         own_topic(consumer, topics.half)
         halves = [(half, None)] if half else _halves(consumer, topics, str(transaction_id), since, tell)
-        found = [story_of(consumer, topics, place, Limits(records), tell, row=row) for place, row in halves]
+        found = [story_of(consumer, topics, place, ReadLimits(records), tell, row=row) for place, row in halves]
     stories = [with_tables(story, settings) for story in found if story is not None]
     if not stories:
         raise OperatorError(f"Kafka has no record of a half message at {', '.join(str(place) for place, _ in halves)}.")

@@ -11,7 +11,7 @@ from checkback.wire.protocol import HalfPosition
 from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile, Group, Topic
 
 if TYPE_CHECKING:
-    from checkback.operations.story_events import Event
+    from checkback.operations.story_events import StoryEvent
 
 _REMEMBERED = 100_000
 """Half messages whose topic and group are known; records that do not name them are about one of these."""
@@ -72,14 +72,14 @@ class Fitting:
         self._most = most
         self._seen: OrderedDict[HalfPosition, tuple[str, str, str]] = OrderedDict()
 
-    def known(self, event: "Event") -> "Event | None":
+    def known(self, event: "StoryEvent") -> "StoryEvent | None":
         """The event with id, group and topic of its half message, as far as they are known; None: not asked for."""
         if event.half is not None:
             event = self._named(event, event.half)
         fits = self._group in {None, event.group} and self._topic in {None, event.topic}
         return event if fits else None
 
-    def _named(self, event: "Event", half: HalfPosition) -> "Event":
+    def _named(self, event: "StoryEvent", half: HalfPosition) -> "StoryEvent":
         transaction_id, group, topic = self._seen.get(half, ("", "", ""))
         if not (event.transaction_id and event.group and event.topic):
             return event._replace(
@@ -93,7 +93,7 @@ class Fitting:
         return event
 
 
-def line(event: "Event") -> str:
+def line(event: "StoryEvent") -> str:
     """One line: time, what, and whose."""
     from checkback.operations.story_events import said
     from checkback.wire.printable import printable
@@ -104,7 +104,7 @@ def line(event: "Event") -> str:
     return "\t".join(printable(part) for part in _without_last_empty(parts))
 
 
-def event_object(event: "Event") -> dict[str, Any]:
+def event_object(event: "StoryEvent") -> dict[str, Any]:
     """An event for programs, without what is empty: most fields are, of most events."""
     from checkback.operations.story_events import said
 

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from time import monotonic, sleep
 from typing import Any
 
-from kafka import KafkaConsumer, TopicPartition
-
-from checkback.kafka.polling import poll
-from checkback.kafka.record_ranges import Limits
+from checkback.kafka.kafka_python.library import KafkaConsumer, TopicPartition
+from checkback.kafka.kafka_python.polling import poll
+from checkback.kafka.record_ranges import ReadLimits
 from checkback.operations.story import Story, story_of
 from checkback.operations.story_events import EventKind, event_of
 from checkback.operations.story_standing import Stand
@@ -15,7 +14,7 @@ from checkback.wire.protocol import Action, HalfPosition, Source, Topics
 from checkback_cli.on_call.candidates import Candidate
 
 _POLL_MS = 200
-_LIMITS = Limits(50_000, 10.0)
+_LIMITS = ReadLimits(50_000, 10.0)
 _OUTCOMES = {
     Action.COMMIT: "committed",
     Action.ROLLBACK: "rolled back",

@@ -9,9 +9,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from checkback_cli.terminal.options import BootstrapServer, ConfigFile
-from conf import Origin, default_text, origins
+from conf import SettingOrigin, default_text, origins
 
-_STYLES = {Origin.DEFAULT: "dim", Origin.FILE: "cyan", Origin.ENVIRONMENT: "magenta", Origin.COMMAND_LINE: "green"}
+_STYLES = {
+    SettingOrigin.DEFAULT: "dim",
+    SettingOrigin.FILE: "cyan",
+    SettingOrigin.ENVIRONMENT: "magenta",
+    SettingOrigin.COMMAND_LINE: "green",
+}
 
 
 def config(

@@ -5,8 +5,8 @@ from time import monotonic
 from typing import Any
 
 import typer
-from kafka import KafkaConsumer
-from kafka.errors import KafkaError
+
+from checkback.kafka.kafka_python.library import KafkaConsumer, KafkaError
 
 _LOOK_SECONDS = 3.0
 _ANSWER_MS = 2_000

@@ -56,7 +56,7 @@ _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
 _NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
 
 
-class RefusedError(OSError):
+class AddressRefusedError(OSError):
     """An address the settings do not admit."""
 
     def __init__(self, reason: str) -> None:
@@ -150,12 +150,12 @@ class AdmittedResolver(AbstractResolver):
         """Addresses of a host.
 
         Raises:
-            RefusedError: it has addresses, and none is admitted; or it is an address in an odd notation.
+            AddressRefusedError: it has addresses, and none is admitted; or it is an address in an odd notation.
             OSError: it has none.
         """
         refusal = self._allowed.refusal_of_literal(host)
         if refusal is not None:
-            raise RefusedError(refusal)
+            raise AddressRefusedError(refusal)
         reasons: list[str] = []
         admitted: list[ResolveResult] = []
         for its_family, protocol, address in FOUND.get():
@@ -174,7 +174,7 @@ class AdmittedResolver(AbstractResolver):
                 )
             )
         if reasons and not admitted:
-            raise RefusedError(reasons[0])
+            raise AddressRefusedError(reasons[0])
         return admitted
 
     async def close(self) -> None:

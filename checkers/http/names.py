@@ -32,7 +32,7 @@ class Address(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Kept:
+class _KnownName:
     addresses: list[Address]
     error: Exception | None
     """Why there are none."""
@@ -53,7 +53,7 @@ class Names:
         self._shares = Shares(lookups)
         self._clock = clock
         self._look_up = look_up or _addresses
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: OrderedDict[str, _KnownName] = OrderedDict()
         self._under_way: dict[str, asyncio.Future[list[Address]]] = {}
 
     async def addresses(self, group: str, host: str) -> list[Address]:
@@ -75,7 +75,7 @@ class Names:
             late = socket.gaierror(socket.EAI_AGAIN, f"the name {host} was not resolved within {self._seconds:g} s")
             return self._stale(kept, late)
 
-    def _stale(self, kept: _Kept | None, error: OSError) -> list[Address]:
+    def _stale(self, kept: _KnownName | None, error: OSError) -> list[Address]:
         if kept is None or kept.error is not None or self._clock() - kept.at >= _STALE_SECONDS:
             raise error
         return kept.addresses
@@ -112,7 +112,7 @@ class Names:
         if error is None and not found:
             error = socket.gaierror(socket.EAI_NONAME, f"the name {host} has no address")
         if not isinstance(error, OwnMeansError):
-            self._kept[host] = _Kept(found, error, self._clock())
+            self._kept[host] = _KnownName(found, error, self._clock())
             self._kept.move_to_end(host)
             while len(self._kept) > _MOST_NAMES:
                 self._kept.popitem(last=False)
@@ -122,7 +122,7 @@ class Names:
             under_way.set_exception(error)
 
 
-def _given(kept: _Kept) -> list[Address]:
+def _given(kept: _KnownName) -> list[Address]:
     if kept.error is not None:
         raise kept.error.with_traceback(None)  # the same one each time: it must not grow
     return kept.addresses

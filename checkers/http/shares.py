@@ -74,13 +74,11 @@ class Shares:
         self._used -= amount
 
 
-def connections_in_all(setting: int = 0) -> int:
-    """Connections to endpoints at once: what the settings say, or a third of the files that the process may open.
+def connections_in_all() -> int:
+    """Connections to endpoints at once: a third of the files that the process may open.
 
     A third, since about as many may be idle, kept for the next request (:mod:`checkers.http.session`).
     """
-    if setting:
-        return setting
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return _MOST_CONNECTIONS

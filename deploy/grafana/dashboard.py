@@ -25,7 +25,7 @@ def dashboard() -> dict[str, Any]:
         "refresh": "30s",
         "templating": {"list": _variables()},
         "annotations": {"list": [_alerts()]},
-        "links": [_link("Metrics and alerts", "metrics.md"), _link("Operations", "operations.md")],
+        "links": [_link("Metrics and alerts", "metrics.md"), _link("Operations", "stop-messages.md")],
         "panels": laid_out(ROWS),
     }
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import NamedTuple, Self
 
-from checkback.consumer import Place, PullConsumer, PullStatus
+from checkback.consumer import PullConsumer, PullStatus, TopicPartition
 from checkback.consumer.resetting.group_offsets import GroupOffsets
 from checkback.wire.protocol import Topics
 from examples.points.service import GROUP, TOPIC
@@ -18,7 +18,7 @@ class Look(NamedTuple):
 
     waits: str
     """What is still on its way; empty: nothing that can be seen."""
-    ends: Mapping[Place, int]
+    ends: Mapping[TopicPartition, int]
     """Where the topics end that an order passes through."""
     batch: float
     """Of the job, the last one that has ended: what it says of itself is as of then."""
@@ -68,21 +68,21 @@ class Way:
         }
         said = [*_said(waiting), *in_job(job)]
         topics = (self._topics.half, self._topics.op, later, TOPIC, retry)
-        places = [Place(topic, number) for topic in topics for number in self._pull.partitions(topic)]
+        places = [TopicPartition(topic, number) for topic in topics for number in self._pull.partitions(topic)]
         ends = {place: found.maximum for place, found in self._points.offsets(places).items()}
         return Look(", ".join(said), ends, job.get("checkback_batch", 0))
 
     def dead_letters(self) -> int:
         """Orders that the points service has given up."""
         topic = self._topics.dead(GROUP)
-        return sum(self._behind(Place(topic, number), 0) for number in self._pull.partitions(topic))
+        return sum(self._behind(TopicPartition(topic, number), 0) for number in self._pull.partitions(topic))
 
     def _unread(self, group: GroupOffsets, topic: str) -> int:
         stored = group.stored()
-        places = [Place(topic, number) for number in self._pull.partitions(topic)]
+        places = [TopicPartition(topic, number) for number in self._pull.partitions(topic)]
         return sum(self._behind(place, stored.get(place, 0)) for place in places)
 
-    def _behind(self, place: Place, offset: int) -> int:
+    def _behind(self, place: TopicPartition, offset: int) -> int:
         """Messages from there on. Not the end less the offset: transactions' ends have offsets, too."""
         count = 0
         while True:

@@ -15,15 +15,15 @@ from checkback.wire.protocol import Action, HalfPosition
 from status_page import overview
 from status_page.api.openapi import document
 from status_page.facts import GroupFacts
-from status_page.pages.forms import RefusedError, json_of
+from status_page.pages.forms import FormError, json_of
 from status_page.site import Site
 from status_page.transactions import lists
-from status_page.transactions.deciding import MOST_AT_ONCE, Chosen, Decision, Receipt, actions_for, problems
+from status_page.transactions.deciding import MOST_AT_ONCE, Chosen, OperatorDecision, Receipt, actions_for, problems
 from status_page.transactions.index import Index, Parked
 from status_page.transactions.schema import PARKED, STATUS
 from status_page.words import why_in_doubt
 
-_LIST = Callable[[Index, lists.Asked, int], lists.Listed]
+_LIST = Callable[[Index, lists.ListQuery, int], lists.ListPage]
 
 
 class Api:
@@ -73,10 +73,10 @@ class Api:
         try:
             half = HalfPosition.parse(request.path_params["half"])
         except ProtocolError as error:
-            raise RefusedError(422, "Name the place of the half message, for example 3:4711.") from error
+            raise FormError(422, "Name the place of the half message, for example 3:4711.") from error
         row, parked = self._site.index.in_doubt_at(half), self._site.index.parked_at(half)
         if row is None and not parked:
-            raise RefusedError(404, "It is neither in doubt nor parked, as far as was read.")
+            raise FormError(404, "It is neither in doubt nor parked, as far as was read.")
         return {
             "half": str(half),
             "in_doubt": next(iter(self._rows([row] if row else [])), None),
@@ -98,14 +98,14 @@ class Api:
             self._admit(request)
             body = await json_of(request)
             return JSONResponse(await run_in_threadpool(self._decide, body), 202)
-        except RefusedError as error:
+        except FormError as error:
             return _refused(error)
 
     def decided(self, request: Request) -> Any:
         """What was written, and how many of these the job has not judged."""
         receipt = self._site.deciding.receipt(request.path_params["receipt"])
         if receipt is None:
-            raise RefusedError(404, "No such decision is remembered.")
+            raise FormError(404, "No such decision is remembered.")
         return self._receipt(receipt)
 
     def described(self, _: Request) -> Any:
@@ -114,13 +114,13 @@ class Api:
 
     def nothing(self, _: Request) -> Any:
         """There is nothing."""
-        raise RefusedError(404, "There is no such thing: /api/v1/openapi.json says what there is.")
+        raise FormError(404, "There is no such thing: /api/v1/openapi.json says what there is.")
 
     def _guarded(self, answer: Callable[[Request], Any]) -> Callable[[Request], Response]:
         def answered(request: Request) -> Response:
             try:
                 return JSONResponse(answer(request))
-            except RefusedError as error:
+            except FormError as error:
                 return _refused(error)
 
         return answered
@@ -129,7 +129,7 @@ class Api:
         try:
             what = lists.asked(request.query_params)
         except ValueError as error:
-            raise RefusedError(422, str(error)) from error
+            raise FormError(422, str(error)) from error
         listed = of(self._site.index, what, self._site.now_ms())
         return {
             "rows": self._rows(listed.rows),
@@ -149,30 +149,30 @@ class Api:
 
     def _admit(self, request: Request) -> None:
         if not self._site.signing_in.possible:
-            raise RefusedError(403, "Nobody may act here: http.token is not set.")
+            raise FormError(403, "Nobody may act here: http.token is not set.")
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer":
-            raise RefusedError(401, "Send the token: Authorization: Bearer TOKEN.")
+            raise FormError(401, "Send the token: Authorization: Bearer TOKEN.")
         admission = self._site.signing_in.admit(token.strip(), request.client.host if request.client else "")
         if admission.wait_seconds:
             wait = int(admission.wait_seconds) + 1
-            raise RefusedError(429, f"Too many wrong tokens came from your address. Wait {wait} s.", wait)
+            raise FormError(429, f"Too many wrong tokens came from your address. Wait {wait} s.", wait)
         if not admission.admitted:
-            raise RefusedError(401, "That is not the token.")
+            raise FormError(401, "That is not the token.")
 
     def _decide(self, body: Any) -> Any:
         names = _names(body)
         chosen, missing = self._site.deciding.chosen(names)
         if missing:
-            raise RefusedError(409, f"Neither in doubt nor parked: {', '.join(missing[:10])}. Nothing was done.")
+            raise FormError(409, f"Neither in doubt nor parked: {', '.join(missing[:10])}. Nothing was done.")
         wrong = problems(body["action"], chosen, body["who"], body["why"])
         if wrong:
-            raise RefusedError(422, " ".join([*wrong, "Nothing was done."]))
-        decision = Decision(Action(body["action"]), tuple(chosen), body["who"].strip(), body["why"].strip())
+            raise FormError(422, " ".join([*wrong, "Nothing was done."]))
+        decision = OperatorDecision(Action(body["action"]), tuple(chosen), body["who"].strip(), body["why"].strip())
         try:
             return self._receipt(self._site.deciding.write(decision))
         except CheckbackError as error:
-            raise RefusedError(502, f"{error} Doing it twice does no harm.") from error
+            raise FormError(502, f"{error} Doing it twice does no harm.") from error
 
     def _receipt(self, receipt: Receipt) -> dict[str, Any]:
         decision = receipt.decision
@@ -203,21 +203,21 @@ def _names(body: Any) -> list[str]:
     """What is to be decided about.
 
     Raises:
-        RefusedError: the body is not as ``openapi.json`` says.
+        FormError: the body is not as ``openapi.json`` says.
     """
     texts = ("action", "who", "why")
     if not isinstance(body, dict) or not all(isinstance(body.get(name), str) for name in texts):
-        raise RefusedError(422, f"Send an object with texts for {', '.join(texts)}. Nothing was done.")
+        raise FormError(422, f"Send an object with texts for {', '.join(texts)}. Nothing was done.")
     named = body.get("transactions")
     if not isinstance(named, list) or not 0 < len(named) <= MOST_AT_ONCE:
-        raise RefusedError(422, f"transactions must be a list of 1 to {MOST_AT_ONCE}. Nothing was done.")
+        raise FormError(422, f"transactions must be a list of 1 to {MOST_AT_ONCE}. Nothing was done.")
     for one in named:
         if not isinstance(one, dict) or not isinstance(one.get("half"), str) or not isinstance(one.get(ID), str):
-            raise RefusedError(422, f"Each of transactions must have texts for half and {ID}. Nothing was done.")
+            raise FormError(422, f"Each of transactions must have texts for half and {ID}. Nothing was done.")
     return [f"{one['half']} {one[ID]}" for one in named]
 
 
-def _refused(error: RefusedError) -> Response:
+def _refused(error: FormError) -> Response:
     headers = {"retry-after": str(error.wait_seconds)} if error.wait_seconds else {}
     if error.status == 401:
         headers["www-authenticate"] = 'Bearer realm="checkback"'

@@ -30,7 +30,7 @@ class Session(NamedTuple):
     ends: float
 
 
-class Admission(NamedTuple):
+class TokenCheck(NamedTuple):
     """What came of showing a token."""
 
     admitted: bool
@@ -59,7 +59,7 @@ class SigningIn:
         """Whether anybody may act."""
         return bool(self._token)
 
-    def admit(self, token: str, address: str) -> Admission:
+    def admit(self, token: str, address: str) -> TokenCheck:
         """Judge a token that somebody at ``address`` shows.
 
         After five wrong ones from an address (of IPv6, from a /64) it has to wait, a second first, then twice as long
@@ -68,16 +68,16 @@ class SigningIn:
         now = self._clock()
         guesses = self._guesses_of(_neighbourhood(address), now)
         if now < guesses.until:
-            return Admission(admitted=False, wait_seconds=guesses.until - now)
+            return TokenCheck(admitted=False, wait_seconds=guesses.until - now)
         if self.possible and hmac.compare_digest(token.encode(errors="replace"), self._token):
             self._guesses.pop(_neighbourhood(address), None)
-            return Admission(admitted=True)
+            return TokenCheck(admitted=True)
         guesses.wrong += 1
         guesses.last = now
         if guesses.wrong >= _FREE_GUESSES:
             doubled = min(guesses.wrong - _FREE_GUESSES, 16)  # 2.0**1024 is an error: no wait at all
             guesses.until = now + min(_LONGEST_WAIT_SECONDS, 2.0**doubled)
-        return Admission(admitted=False)
+        return TokenCheck(admitted=False)
 
     def begin(self) -> Session:
         """A session for somebody who was admitted."""

@@ -12,10 +12,10 @@ from starlette.responses import RedirectResponse, Response
 from checkback.exceptions import CheckbackError
 from checkback.wire.protocol import Action
 from status_page.http.signing_in import Session, same
-from status_page.pages.forms import Form, RefusedError, form_of
+from status_page.pages.forms import Form, FormError, form_of
 from status_page.pages.rendering import Pages, link
 from status_page.site import Site
-from status_page.transactions.deciding import MOST_AT_ONCE, WHO_CHARACTERS, WHY_CHARACTERS, Decision, problems
+from status_page.transactions.deciding import MOST_AT_ONCE, WHO_CHARACTERS, WHY_CHARACTERS, OperatorDecision, problems
 
 _WAIT_SECONDS = 5
 
@@ -34,7 +34,7 @@ class Acting:
             return self._asking(request, onward, "", 200)
         try:
             form = await form_of(request)
-        except RefusedError as error:
+        except FormError as error:
             return self._refused(request, error)
         onward = _local(form.one("next"))
         known = request.cookies.get(self._before, "")
@@ -59,7 +59,7 @@ class Acting:
         """End the session."""
         try:
             session, _ = await self._form(request)
-        except RefusedError as error:
+        except FormError as error:
             return self._refused(request, error)
         self._site.signing_in.end(session.name)
         answer = RedirectResponse("/", 303)
@@ -85,7 +85,7 @@ class Acting:
         """Do it."""
         try:
             _, form = await self._form(request)
-        except RefusedError as error:
+        except FormError as error:
             return self._refused(request, error)
         return await run_in_threadpool(self._decide, request, form)
 
@@ -107,10 +107,10 @@ class Acting:
     async def _form(self, request: Request) -> tuple[Session, Form]:
         session = self._site.session(request)
         if session is None:
-            raise RefusedError(401, "Your session has ended. Sign in again.")
+            raise FormError(401, "Your session has ended. Sign in again.")
         form = await form_of(request)
         if not same(form.one("form_token"), session.form_token):
-            raise RefusedError(403, "That form is not of this session. Go back, load the page again, and try again.")
+            raise FormError(403, "That form is not of this session. Go back, load the page again, and try again.")
         return session, form
 
     def _decide(self, request: Request, form: Form) -> Response:
@@ -124,7 +124,7 @@ class Acting:
         if wrong:
             return self._confirming(request, action, wrong, 422, **shown)
         try:
-            receipt = self._site.deciding.write(Decision(Action(action), tuple(chosen), who, why))
+            receipt = self._site.deciding.write(OperatorDecision(Action(action), tuple(chosen), who, why))
         except CheckbackError as error:
             return self._confirming(request, action, [f"{error} Doing it twice does no harm."], 502, **shown)
         return RedirectResponse(f"/decided/{receipt.name}", 303)
@@ -146,7 +146,7 @@ class Acting:
         self._set_cookie(request, answer, self._before, form_token)
         return answer
 
-    def _refused(self, request: Request, error: RefusedError) -> Response:
+    def _refused(self, request: Request, error: FormError) -> Response:
         return self._pages.page(request, "refused.html", "Not done", {"sentence": error.sentence}, status=error.status)
 
     @staticmethod

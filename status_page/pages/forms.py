@@ -11,7 +11,7 @@ MOST_BYTES = 256 * 1024
 _FIELDS = 2_000
 
 
-class RefusedError(Exception):
+class FormError(Exception):
     """A request that is answered with ``status`` and a sentence; ``wait_seconds``: try again after that time."""
 
     def __init__(self, status: int, sentence: str, wait_seconds: int = 0) -> None:
@@ -40,16 +40,16 @@ async def form_of(request: Request) -> Form:
     """The fields of a form that one of our own pages sent.
 
     Raises:
-        RefusedError: it is none, too long, or another site's page sent it.
+        FormError: it is none, too long, or another site's page sent it.
     """
     _refuse_others(request)
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
-        raise RefusedError(415, "Send a form (application/x-www-form-urlencoded).")
+        raise FormError(415, "Send a form (application/x-www-form-urlencoded).")
     body = await _body(request)
     try:
         pairs = parse_qsl(body.decode("ascii", "replace"), keep_blank_values=True, max_num_fields=_FIELDS)
     except ValueError as error:
-        raise RefusedError(413, f"A form has at most {_FIELDS} fields.") from error
+        raise FormError(413, f"A form has at most {_FIELDS} fields.") from error
     return Form(pairs)
 
 
@@ -57,16 +57,16 @@ async def json_of(request: Request) -> Any:
     """What a program sent.
 
     Raises:
-        RefusedError: it is not JSON, or too long.
+        FormError: it is not JSON, or too long.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise RefusedError(415, "Send JSON (content-type: application/json).")
+        raise FormError(415, "Send JSON (content-type: application/json).")
     body = await _body(request)
     try:
         said = json.loads(body)
         json.dumps(said, ensure_ascii=False).encode()  # half a character is text in JSON, and nowhere else
     except (ValueError, RecursionError) as error:
-        raise RefusedError(400, "The body is not JSON.") from error
+        raise FormError(400, "The body is not JSON.") from error
     return said
 
 
@@ -74,9 +74,9 @@ def _refuse_others(request: Request) -> None:
     """Browsers say where a form comes from; the session's cookie and the form's token would keep it out as well."""
     origin = request.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
-        raise RefusedError(403, "This form was sent by a page of another site.")
+        raise FormError(403, "This form was sent by a page of another site.")
     if request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
-        raise RefusedError(403, "This form was sent by a page of another site.")
+        raise FormError(403, "This form was sent by a page of another site.")
 
 
 async def _body(request: Request) -> bytes:
@@ -84,5 +84,5 @@ async def _body(request: Request) -> bytes:
     async for part in request.stream():
         body += part
         if len(body) > MOST_BYTES:
-            raise RefusedError(413, f"A request has at most {MOST_BYTES:,} bytes.")
+            raise FormError(413, f"A request has at most {MOST_BYTES:,} bytes.")
     return bytes(body)

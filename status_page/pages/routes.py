@@ -98,7 +98,7 @@ class Showing:
         wanted = [group for group in overview.all_groups(facts, in_doubt) if text in group.group]
         begin = _number(request.query_params.get("from", ""))
         shown = {
-            "groups": [_Group(group) for group in wanted[begin : begin + _GROUPS]],
+            "groups": [_GroupRow(group) for group in wanted[begin : begin + _GROUPS]],
             "total": len(wanted),
             "begin": begin,
             "step": _GROUPS,
@@ -126,7 +126,7 @@ class Showing:
         try:
             what = lists.asked(request.query_params)
         except ValueError as error:
-            what, problem = lists.Asked(), str(error)
+            what, problem = lists.ListQuery(), str(error)
         listed = (lists.in_doubt if of == STATUS.name else lists.parked)(index, what, now_ms)
         shown = {
             **_names(index, of),
@@ -174,7 +174,7 @@ class Showing:
         )
 
 
-class _Group:
+class _GroupRow:
     """A group, with what its row says of its health."""
 
     def __init__(self, facts: GroupFacts) -> None:

@@ -18,7 +18,7 @@ _NAME, _CAUSE = 30, 60
 """Characters: an answer is read in one look, and what is below has the whole of it."""
 
 
-class Level(StrEnum):
+class Attention(StrEnum):
     """How much somebody has to care."""
 
     WELL = "well"
@@ -26,11 +26,11 @@ class Level(StrEnum):
     ACT = "act"
 
 
-class Verdict(NamedTuple):
+class HealthAnswer(NamedTuple):
     """An answer."""
 
     question: str
-    level: Level
+    level: Attention
     answer: str
     """A few words, or a number."""
     detail: str
@@ -49,7 +49,7 @@ def verdicts(
     *,
     complete: bool = True,
     unasked: Mapping[str, str] = _NONE,
-) -> tuple[Verdict, ...]:
+) -> tuple[HealthAnswer, ...]:
     """All four, in the order in which one asks.
 
     ``complete``: the lists have been read to their end. ``unasked``: groups with some in doubt of which nobody can be
@@ -72,38 +72,40 @@ def per_minute(points: tuple[FlowPoint, ...], name: str, now_ms: int) -> float:
     return float(sum(getattr(point, name) for point in lately)) / minutes
 
 
-def _flows(facts: JobFacts) -> Verdict:
+def _flows(facts: JobFacts) -> HealthAnswer:
     question = "Do transactions flow?"
     batch = facts.batch
     if batch is None:
         return _starting(question, facts)
     if facts.now_ms - batch.ended_ms > _STALLED_MS:
         since = age(batch.ended_ms, facts.now_ms)
-        return Verdict(question, Level.ACT, "No", f"Batch {batch.number:,} ended {since} ago, and none since.")
+        return HealthAnswer(question, Attention.ACT, "No", f"Batch {batch.number:,} ended {since} ago, and none since.")
     if facts.held:
         most, messages = facts.held[0], sum(one.number for one in facts.held)
         topic, why = clipped(most.topic, _NAME), clipped(most.reason.rstrip("."), _CAUSE)
         waiting = f"{count(messages, 'committed message')} held; topic {topic}: {why}."
-        return Verdict(question, Level.LOOK, "Not all", waiting)
+        return HealthAnswer(question, Attention.LOOK, "Not all", waiting)
     half, committed = (per_minute(facts.flow, name, facts.now_ms) for name in ("half", "committed"))
     if not (half or committed):
         since = _since(facts)
         waits = sum(one.records for one in facts.backlog or ())
         if waits or facts.backlog is None:
             waiting = f"; {count(waits, 'record')} to be taken in" if waits else ""
-            return Verdict(question, Level.LOOK, "Not at present", f"Nothing has been taken in {since}{waiting}.")
-        return Verdict(question, Level.WELL, "Quiet", f"The job runs; nothing has come {since}.")
+            return HealthAnswer(
+                question, Attention.LOOK, "Not at present", f"Nothing has been taken in {since}{waiting}."
+            )
+        return HealthAnswer(question, Attention.WELL, "Quiet", f"The job runs; nothing has come {since}.")
     detail = f"{number(half)} half messages and {number(committed)} commits a minute, {_over(facts)}."
-    return Verdict(question, Level.WELL, "Yes", detail)
+    return HealthAnswer(question, Attention.WELL, "Yes", detail)
 
 
-def _starting(question: str, facts: JobFacts) -> Verdict:
+def _starting(question: str, facts: JobFacts) -> HealthAnswer:
     """Before the first batch has ended: which step of the start it is, and for how long."""
     step = next((one for one in reversed(facts.steps) if one.seconds is None), None)
     doing = f" Now, for {duration((facts.now_ms - step.began_ms) / 1000)}: {step.name}." if step else ""
     said = f"No batch has ended yet; started {_ago(facts.started_ms, facts.now_ms)}.{doing}"
     late = facts.running_ms is not None and facts.now_ms - facts.running_ms > _STALLED_MS
-    return Verdict(question, Level.ACT if late else Level.LOOK, "No" if late else "Starting", said)
+    return HealthAnswer(question, Attention.ACT if late else Attention.LOOK, "No" if late else "Starting", said)
 
 
 def _ago(then_ms: int, now_ms: int) -> str:
@@ -125,36 +127,38 @@ def _over(facts: JobFacts) -> str:
 
 def _in_doubt(
     facts: JobFacts, total: Total, oldest_ms: int | None, unasked: Mapping[str, str], *, complete: bool
-) -> Verdict:
+) -> HealthAnswer:
     question, link = "Which are in doubt?", "/transactions"
     if not complete:
-        return Verdict(question, Level.LOOK, _UNKNOWN, "The list is still being read.", link)
+        return HealthAnswer(question, Attention.LOOK, _UNKNOWN, "The list is still being read.", link)
     if not total.number or oldest_ms is None:
-        return Verdict(question, Level.WELL, "None", "Nothing is open that had to be asked about.", link)
+        return HealthAnswer(question, Attention.WELL, "None", "Nothing is open that had to be asked about.", link)
     waited = facts.now_ms - oldest_ms
-    level = Level.LOOK if waited >= _OLD_MS else Level.WELL
+    level = Attention.LOOK if waited >= _OLD_MS else Attention.WELL
     said = "The oldest one was" if total.number > 1 else "It was"
     detail = f"{said} taken in {_ago(oldest_ms, facts.now_ms)}."
     if unasked:
-        level = Level.ACT
+        level = Attention.ACT
         name, why = next(iter(unasked.items()))
         more = f" and {count(len(unasked) - 1, 'other')}" if len(unasked) > 1 else ""
         kind = clipped(why.partition(":")[0], _NAME)  # not which, and what it said: that is below
         detail = f"Nobody to ask in group {clipped(name, _NAME)} ({kind}){more}."
-    return Verdict(question, level, number(total.number), detail, link)
+    return HealthAnswer(question, level, number(total.number), detail, link)
 
 
-def _parked(total: Total, *, complete: bool) -> Verdict:
+def _parked(total: Total, *, complete: bool) -> HealthAnswer:
     question, link = "Is anything parked?", "/parked"
     if not complete:
-        return Verdict(question, Level.LOOK, _UNKNOWN, "The list is still being read.", link)
+        return HealthAnswer(question, Attention.LOOK, _UNKNOWN, "The list is still being read.", link)
     if not total.number:
-        return Verdict(question, Level.WELL, "Nothing", "No message waits for an operator.", link)
+        return HealthAnswer(question, Attention.WELL, "Nothing", "No message waits for an operator.", link)
     waits = "message waits" if total.number == 1 else "messages wait"
-    return Verdict(question, Level.ACT, number(total.number), f"{waits.capitalize()} for an operator's decision.", link)
+    return HealthAnswer(
+        question, Attention.ACT, number(total.number), f"{waits.capitalize()} for an operator's decision.", link
+    )
 
 
-def _behind(facts: JobFacts) -> Verdict:
+def _behind(facts: JobFacts) -> HealthAnswer:
     question = "Is the job behind?"
     held = max(facts.held_back, key=lambda one: one.seconds, default=None)
     if held is not None:
@@ -162,21 +166,25 @@ def _behind(facts: JobFacts) -> Verdict:
             f"Somebody's open Kafka transaction has hidden partition {held.partition} of {held.topic} "
             f"for {duration(held.seconds)}{f': it is of {held.writer}' if held.writer else ''}."
         )
-        return Verdict(question, Level.LOOK, "Held back", detail)
+        return HealthAnswer(question, Attention.LOOK, "Held back", detail)
     if facts.backlog is None:
-        return Verdict(question, Level.LOOK, _UNKNOWN, "What waits in Kafka, or what has been taken in, is not known.")
+        return HealthAnswer(
+            question, Attention.LOOK, _UNKNOWN, "What waits in Kafka, or what has been taken in, is not known."
+        )
     records = sum(one.records for one in facts.backlog)
     if not records and facts.batch is None:
-        return Verdict(question, Level.LOOK, "Starting", "Nothing waits in Kafka; no batch has ended yet.")
+        return HealthAnswer(question, Attention.LOOK, "Starting", "Nothing waits in Kafka; no batch has ended yet.")
     speed = facts.batch.records_per_second if facts.batch else 0.0
     if not records:
-        return Verdict(question, Level.WELL, "No", "All records have been taken in.")
+        return HealthAnswer(question, Attention.WELL, "No", "All records have been taken in.")
     waits = count(records, "record")
     seconds = records / speed if speed else None
     if seconds is not None and seconds < _BEHIND_SECONDS:
-        return Verdict(question, Level.WELL, "No", f"{waits} to be taken in: {duration(seconds)} at the present speed.")
+        return HealthAnswer(
+            question, Attention.WELL, "No", f"{waits} to be taken in: {duration(seconds)} at the present speed."
+        )
     after = f"{duration(seconds)} at the present speed" if seconds else _nothing_taken_in(facts)
-    return Verdict(question, Level.LOOK, "Yes", f"{waits} to be taken in: {after}.")
+    return HealthAnswer(question, Attention.LOOK, "Yes", f"{waits} to be taken in: {after}.")
 
 
 def _nothing_taken_in(facts: JobFacts) -> str:

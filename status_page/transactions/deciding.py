@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol, Self
 from checkback.exceptions import OperatorError, ProtocolError
 from checkback.operations.in_doubt import InDoubt
 from checkback.operations.operator_ops import Row
+from checkback.operations.parked import IN_DOUBT_ACTIONS, parked_actions
 from checkback.wire.printable import printable
 from checkback.wire.protocol import Action, HalfPosition
 from status_page.transactions.index import Index, Parked
@@ -42,7 +43,7 @@ class Chosen(NamedTuple):
         return f"{self.half} {self.transaction_id}"
 
 
-class Decision(NamedTuple):
+class OperatorDecision(NamedTuple):
     """What somebody wants done."""
 
     action: Action
@@ -55,7 +56,7 @@ class Receipt(NamedTuple):
     """What was done."""
 
     name: str
-    decision: Decision
+    decision: OperatorDecision
     time_ms: int
 
 
@@ -95,7 +96,7 @@ class Deciding:
                 found[one.name] = one
         return list(found.values()), missing
 
-    def write(self, decision: Decision) -> Receipt:
+    def write(self, decision: OperatorDecision) -> Receipt:
         """Write an op for each, and wait until Kafka has them all.
 
         Raises:
@@ -146,12 +147,8 @@ def chosen_of(row: InDoubt | Parked) -> Chosen:
 
 
 def actions_for(row: InDoubt | Parked) -> tuple[Action, ...]:
-    """What is of use: an open transaction can be decided, a parked one resumed as well, a committed one redelivered."""
-    if isinstance(row, InDoubt):
-        return (Action.COMMIT, Action.ROLLBACK)
-    if row.undecided:
-        return (Action.COMMIT, Action.ROLLBACK, Action.RESUME)
-    return (Action.REDELIVER,) if row.kept else ()
+    """What is of use for it."""
+    return IN_DOUBT_ACTIONS if isinstance(row, InDoubt) else parked_actions(undecided=row.undecided, kept=row.kept)
 
 
 def problems(action: str, chosen: Sequence[Chosen], who: str, why: str) -> list[str]:
@@ -172,7 +169,7 @@ def problems(action: str, chosen: Sequence[Chosen], who: str, why: str) -> list[
     return wrong
 
 
-def _log(decision: Decision) -> None:
+def _log(decision: OperatorDecision) -> None:
     names = ", ".join(f"{one.transaction_id} at {one.half}" for one in decision.chosen[:10])
     more = f" and {len(decision.chosen) - 10:,} more" if len(decision.chosen) > 10 else ""
     said = printable(f"{decision.action} of {names}{more} by {decision.who!r}: {decision.why!r}")

@@ -11,13 +11,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from kafka.errors import KafkaError
-
 from checkback.exceptions import CheckbackError
+from checkback.kafka.kafka_python.library import KafkaError
 from checkback.wire.protocol import Topics
 from status_page.transactions.index import Index
-from status_page.transactions.reading import Reading
-from status_page.transactions.standing import Progress
+from status_page.transactions.reading import IndexReader
+from status_page.transactions.standing import ReadingProgress
 
 _LOGGER = logging.getLogger(__name__)
 _WAIT_MS = 500
@@ -31,7 +30,7 @@ _CLOSE_MS = 1_000
 class Follower:
     """``connect`` opens a consumer without a group."""
 
-    def __init__(self, topics: Topics, index: Index, connect: Callable[[], Any], progress: Progress) -> None:
+    def __init__(self, topics: Topics, index: Index, connect: Callable[[], Any], progress: ReadingProgress) -> None:
         self._topics = topics
         self._index = index
         self._connect = connect
@@ -70,7 +69,7 @@ class Follower:
         try:
             consumer = self._connect()
             try:
-                self._read(Reading(self._topics, self._index, consumer, self._progress), stopping)
+                self._read(IndexReader(self._topics, self._index, consumer, self._progress), stopping)
             finally:
                 consumer.close(autocommit=False, timeout_ms=_CLOSE_MS)
         except (KafkaError, CheckbackError, OSError) as error:
@@ -84,7 +83,7 @@ class Follower:
             return repr(error)
         return ""
 
-    def _read(self, reading: Reading, stopping: threading.Event) -> None:
+    def _read(self, reading: IndexReader, stopping: threading.Event) -> None:
         clock = self._progress.clock
         reading.begin()
         while not stopping.is_set():

@@ -44,7 +44,7 @@ class Parked(NamedTuple):
     """False for one that was committed, but could not be delivered."""
 
 
-class Wanted(NamedTuple):
+class RowFilter(NamedTuple):
     """Which rows of a list somebody wants to see; all of them unless it says something."""
 
     group: str = ""
@@ -53,7 +53,7 @@ class Wanted(NamedTuple):
     """Only those from before this time; 0: all."""
 
 
-ALL = Wanted()
+ALL = RowFilter()
 
 
 class Cursor(NamedTuple):
@@ -73,7 +73,7 @@ class Total(NamedTuple):
     """False: at least so many."""
 
 
-class Tally(NamedTuple):
+class RowCount(NamedTuple):
     """How many of one group and topic there are of one kind."""
 
     group: str
@@ -130,13 +130,13 @@ class Index:
         self._write(PARKED.put, kept, "DELETE FROM parked WHERE partition = ? AND offset = ? AND id = ?", gone)
 
     def in_doubt(
-        self, wanted: Wanted = ALL, limit: int = 100, after: Cursor | None = None, before: Cursor | None = None
+        self, wanted: RowFilter = ALL, limit: int = 100, after: Cursor | None = None, before: Cursor | None = None
     ) -> list[InDoubt]:
         """The oldest ones first."""
         return [_status_row(row) for row in self._page(STATUS.name, wanted, limit, after, before)]
 
     def parked(
-        self, wanted: Wanted = ALL, limit: int = 100, after: Cursor | None = None, before: Cursor | None = None
+        self, wanted: RowFilter = ALL, limit: int = 100, after: Cursor | None = None, before: Cursor | None = None
     ) -> list[Parked]:
         """Those first that have waited longest."""
         return [_parked_row(row) for row in self._page(PARKED.name, wanted, limit, after, before)]
@@ -157,7 +157,7 @@ class Index:
         """Those whose half message lies there: of a transaction of several messages there may be more than one."""
         return [_parked_row(row) for row in self._at(PARKED.name, half, MOST_ROWS)]
 
-    def total(self, of: str, wanted: Wanted = ALL) -> Total:
+    def total(self, of: str, wanted: RowFilter = ALL) -> Total:
         """How many of a list (``status``, ``parked``) are wanted."""
         where, values = _condition(wanted)
         if not wanted.before_ms:
@@ -167,10 +167,10 @@ class Index:
         (row,) = self._read(counted, values)
         return Total(min(row[0], COUNTED), row[0] <= COUNTED)
 
-    def tallies(self, of: str) -> list[Tally]:
+    def tallies(self, of: str) -> list[RowCount]:
         """How many of a list there are by group, topic and kind."""
         rows = self._read("SELECT grp, topic, kind, number FROM tallies WHERE list = ? AND number > 0", (of,))
-        return [Tally(*row) for row in rows]
+        return [RowCount(*row) for row in rows]
 
     def _write(self, put: str, kept: Sequence[tuple[Any, ...]], drop: str, gone: Sequence[tuple[Any, ...]]) -> None:
         if not (kept or gone):
@@ -184,7 +184,7 @@ class Index:
             self._connection.execute("COMMIT")
 
     def _page(
-        self, table: str, wanted: Wanted, limit: int, after: Cursor | None, before: Cursor | None
+        self, table: str, wanted: RowFilter, limit: int, after: Cursor | None, before: Cursor | None
     ) -> list[tuple[Any, ...]]:
         where, values = _condition(wanted)
         edge = after or before
@@ -236,7 +236,7 @@ def cursor_of(row: InDoubt | Parked) -> Cursor:
     return Cursor(since_ms, *row.half, row.transaction_id)
 
 
-def _condition(wanted: Wanted) -> tuple[str, list[object]]:
+def _condition(wanted: RowFilter) -> tuple[str, list[object]]:
     columns = (("grp = ?", _utf8(wanted.group)), ("topic = ?", _utf8(wanted.topic)), ("since_ms < ?", wanted.before_ms))
     given = [(column, value) for column, value in columns if value]
     return "".join(f" AND {column}" for column, _ in given), [value for _, value in given]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from checkback.operations.in_doubt import InDoubt
 from conf.durations import parse
-from status_page.transactions.index import COUNTED, MOST_ROWS, Cursor, Index, Parked, Total, Wanted, cursor_of
+from status_page.transactions.index import COUNTED, MOST_ROWS, Cursor, Index, Parked, RowFilter, Total, cursor_of
 from status_page.transactions.schema import PARKED, STATUS
 
 PAGE_ROWS = 30
@@ -13,7 +13,7 @@ PAGE_ROWS = 30
 _TEXT_CHARACTERS = 300
 
 
-class Asked(NamedTuple):
+class ListQuery(NamedTuple):
     """What a URL's query asks for."""
 
     group: str = ""
@@ -33,7 +33,7 @@ class Asked(NamedTuple):
         return {name: value for name, value in given.items() if value}
 
 
-class Listed(NamedTuple):
+class ListPage(NamedTuple):
     """Rows, and how to go on."""
 
     rows: tuple[InDoubt | Parked, ...]
@@ -46,7 +46,7 @@ class Listed(NamedTuple):
     """Whether more begin with the text than are shown: type more of it."""
 
 
-def asked(query: Mapping[str, str]) -> Asked:
+def asked(query: Mapping[str, str]) -> ListQuery:
     """Read a query.
 
     Raises:
@@ -59,7 +59,7 @@ def asked(query: Mapping[str, str]) -> Asked:
     limit = query.get("limit", str(PAGE_ROWS))
     if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:9]) <= MOST_ROWS):
         raise ValueError(f"limit must be a number from 1 to {MOST_ROWS}.")
-    return Asked(
+    return ListQuery(
         group=texts["group"],
         topic=texts["topic"],
         older_than=older_than,
@@ -70,7 +70,7 @@ def asked(query: Mapping[str, str]) -> Asked:
     )
 
 
-def in_doubt(index: Index, what: Asked, now_ms: int) -> Listed:
+def in_doubt(index: Index, what: ListQuery, now_ms: int) -> ListPage:
     """A page of the transactions that are in doubt, the oldest first."""
     if what.text:
         rows = index.in_doubt_called(what.text, what.limit + 1)
@@ -79,7 +79,7 @@ def in_doubt(index: Index, what: Asked, now_ms: int) -> Listed:
     return _page(found, what, index.total(STATUS.name, _wanted(what, now_ms)))
 
 
-def parked(index: Index, what: Asked, now_ms: int) -> Listed:
+def parked(index: Index, what: ListQuery, now_ms: int) -> ListPage:
     """A page of the parked messages, those first that have waited longest."""
     if what.text:
         rows = index.parked_called(what.text, what.limit + 1)
@@ -93,24 +93,24 @@ def said(total: Total) -> str:
     return f"{total.number:,}" if total.exact else f"more than {COUNTED:,}"
 
 
-def _wanted(what: Asked, now_ms: int) -> Wanted:
+def _wanted(what: ListQuery, now_ms: int) -> RowFilter:
     before_ms = now_ms - _duration(what.older_than) if what.older_than else 0
-    return Wanted(what.group, what.topic, max(before_ms, 1) if what.older_than else 0)
+    return RowFilter(what.group, what.topic, max(before_ms, 1) if what.older_than else 0)
 
 
-def _called(rows: Sequence[InDoubt | Parked], number: int) -> Listed:
-    return Listed(tuple(rows), Total(len(rows), number <= len(rows)), cut=number > len(rows))
+def _called(rows: Sequence[InDoubt | Parked], number: int) -> ListPage:
+    return ListPage(tuple(rows), Total(len(rows), number <= len(rows)), cut=number > len(rows))
 
 
-def _page(found: Sequence[InDoubt | Parked], what: Asked, total: Total) -> Listed:
+def _page(found: Sequence[InDoubt | Parked], what: ListQuery, total: Total) -> ListPage:
     backwards = what.before is not None and what.after is None
     more = len(found) > what.limit
     rows = (found[1:] if backwards else found[:-1]) if more else found
     if not rows:
-        return Listed((), total)
+        return ListPage((), total)
     previous = _cursor_text(cursor_of(rows[0])) if (more if backwards else what.after) else ""
     following = _cursor_text(cursor_of(rows[-1])) if backwards or more else ""
-    return Listed(tuple(rows), total, previous, following)
+    return ListPage(tuple(rows), total, previous, following)
 
 
 def _duration(text: str) -> int:

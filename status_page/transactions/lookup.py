@@ -8,10 +8,9 @@ from checkback.wire.protocol import Topics
 from conf import Settings
 from status_page.transactions.following import Follower
 from status_page.transactions.index import Index
-from status_page.transactions.standing import Progress, Standing
+from status_page.transactions.standing import ListStanding, ReadingProgress
 
 _FETCH: dict[str, Any] = {
-    "allow_auto_create_topics": False,
     "fetch_max_wait_ms": 1_000,  # Kafka answers nothing else on this connection meanwhile
     "fetch_max_bytes": 4 * 1024 * 1024,  # of content that is thrown away: but for the head of what does not fit
     "metadata_max_age_ms": 10_000,  # within which a topic that was made again is noticed
@@ -26,7 +25,7 @@ class Transactions:
         connect = partial(reading_consumer, kafka.bootstrap_servers, options={**_FETCH, **kafka.python_client})
         self.index = Index()
         """What was read."""
-        self._progress = Progress()
+        self._progress = ReadingProgress()
         self._follower = Follower(Topics(kafka.topic_prefix), self.index, connect, self._progress)
 
     def start(self) -> None:
@@ -38,6 +37,6 @@ class Transactions:
         self._follower.stop()
         self.index.close()
 
-    def standing(self) -> Standing:
+    def standing(self) -> ListStanding:
         """How far the lists can be relied on now."""
         return self._progress.standing()

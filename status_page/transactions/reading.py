@@ -4,17 +4,16 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from kafka import TopicPartition
-from kafka.errors import KafkaError
-
 from checkback.exceptions import ProtocolError
-from checkback.kafka.polling import poll
+from checkback.kafka.kafka_python.library import KafkaError, TopicPartition
+from checkback.kafka.kafka_python.polling import poll
+from checkback.kafka.kafka_python.repairs import topic_id
 from checkback.kafka.topic_reading import ends_of
 from checkback.operations.in_doubt import InDoubt, is_there, place_of, row_of
 from checkback.operations.parked import ParkedEnd, parked_record
 from checkback.wire.protocol import HalfPosition, Topics
 from status_page.transactions.index import Index
-from status_page.transactions.standing import Progress
+from status_page.transactions.standing import ReadingProgress
 
 _LOOK_SECONDS = 10.0
 """From one look at where the topics end to the next."""
@@ -24,14 +23,14 @@ _ANSWER_MS = 3_000
 """A Kafka that takes longer to say where its topics end is away."""
 
 
-class Reading:
+class IndexReader:
     """``consumer`` has no group, and is this object's alone.
 
     A topic that was deleted and made again, was given partitions, or has lost records (retention, an unclean election)
     is read again from its beginning, and so is the other one.
     """
 
-    def __init__(self, topics: Topics, index: Index, consumer: Any, progress: Progress) -> None:
+    def __init__(self, topics: Topics, index: Index, consumer: Any, progress: ReadingProgress) -> None:
         self._topics = topics
         self._index = index
         self._consumer = consumer
@@ -137,10 +136,7 @@ class Reading:
         partitions = self._consumer.partitions_for_topic(topic)
         if not partitions:
             return None
-        # Kafka's own id of the topic: no public method gives it. Without it one that was made again, and has as many
-        # records as before by the next look, goes unnoticed.
-        topic_id = getattr(getattr(self._consumer, "_cluster", None), "topic_id", None)
-        return (topic_id(topic) if topic_id else None, frozenset(partitions))
+        return topic_id(self._consumer, topic), frozenset(partitions)
 
 
 def _parked_rows(records: Iterable[Any]) -> Iterable[Any]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 
-class Standing(NamedTuple):
+class ListStanding(NamedTuple):
     """How far the lists can be relied on, at a moment."""
 
     complete: bool = False
@@ -20,15 +20,15 @@ class Standing(NamedTuple):
     """Rows that the job cannot have written, and that are in no list."""
 
 
-class Progress:
+class ReadingProgress:
     """What the thread that reads has said last. ``clock`` gives seconds and never runs backwards."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self._read = Standing(problem="Nobody reads the topics yet.")
+        self._read = ListStanding(problem="Nobody reads the topics yet.")
         self._away: tuple[float, str] | None = None
 
-    def standing(self) -> Standing:
+    def standing(self) -> ListStanding:
         """How it stands now."""
         read, away = self._read, self._away
         if away is None:
@@ -39,7 +39,7 @@ class Progress:
     def begun(self, missing: str = "") -> None:
         """The topics are read from their beginning; ``missing`` says which of them are not there."""
         self._away = None
-        self._read = Standing(problem=missing)
+        self._read = ListStanding(problem=missing)
 
     def foreign(self, rows: int) -> None:
         """So many rows more cannot be the job's."""

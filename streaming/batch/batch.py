@@ -1,15 +1,74 @@
 """One micro-batch: what its tasks are told, and what they and the driver report."""
 
+import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from state import OpenByTopic, Tallies, Usages
+from state import OpenByTopic, OpenOf, Tallies, Tally, Usages
 
 OpenBySegment = dict[tuple[int, int], OpenByTopic]
 """What is undecided, by half partition and first offset of the segment."""
 
 SIZES = frozenset({"read", "read_bytes", "state_bytes", "state_bytes_before"})
 """Counts of a batch that say how large it is, not what happened."""
+
+
+def tallies_to_json(tallies: Tallies) -> str:
+    """For :func:`tallies_of`."""
+    return json.dumps([[*tally, number] for tally, number in tallies.items()])
+
+
+def tallies_of(texts: Iterable[str]) -> Tallies:
+    """The sum of what :func:`tallies_to_json` gave."""
+    summed = Tallies()
+    for text in texts:
+        for name, group, size, number in json.loads(text):
+            summed[Tally(name, group, size)] += number
+    return summed
+
+
+def open_to_json(still_open: OpenBySegment) -> str:
+    """For :func:`open_by_segment`."""
+    return json.dumps([[*place, [[*key, *one] for key, one in pairs.items()]] for place, pairs in still_open.items()])
+
+
+def open_by_segment(texts: Iterable[str]) -> OpenBySegment:
+    """All segments of what :func:`open_to_json` gave; each is in one of them."""
+    return {
+        (partition, offset): {(group, topic): OpenOf(*numbers) for group, topic, *numbers in pairs}
+        for text in texts
+        for partition, offset, pairs in json.loads(text)
+    }
+
+
+class HeldUntil(NamedTuple):
+    """Committed messages that their topic did not take, and that are tried again at the same time."""
+
+    topic: str
+    until_s: int
+    """Of the job's time, in s since 1970, rounded down."""
+    reason: str = ""
+    """Why; empty where they have been tried again."""
+
+
+HeldChanges = Counter[HeldUntil]
+"""How many messages: more than 0 of those that are held now, less of those that have been tried again."""
+
+
+def held_to_json(changes: HeldChanges) -> str:
+    """For :func:`held_changes`."""
+    return json.dumps([[*held, number] for held, number in changes.items()])
+
+
+def held_changes(texts: Iterable[str]) -> HeldChanges:
+    """The sum of what :func:`held_to_json` gave."""
+    summed = HeldChanges()
+    for text in texts:
+        for topic, until_s, reason, number in json.loads(text):
+            summed[HeldUntil(topic, until_s, reason)] += number
+    return summed
 
 
 @dataclass(frozen=True)
@@ -33,7 +92,7 @@ class Batch:
 
 @dataclass
 class PartitionReport:
-    """What a task did, for :class:`streaming.sink.ExactlyOnceSink`."""
+    """What a task did, for :class:`streaming.sink.ExactlyOnceSink`: a row of whole numbers, booleans and texts."""
 
     partition: int
     written: int = 0
@@ -44,11 +103,13 @@ class PartitionReport:
     reasons: str = "[]"
     """Why messages were held, parked or rejected: see :mod:`streaming.kafka_sink.reasons`."""
     tallies: str = "[]"
-    """What is counted by producer group, or by how long it took: see :mod:`streaming.batch.reported`."""
+    """What is counted by producer group, or by how long it took: see :func:`tallies_of`."""
     still_open: str = "[]"
     """What is undecided in segments that have changed: likewise."""
     held: str = "[]"
     """Which messages are held, and which of those held before were tried again: likewise."""
+    staged: str = "[]"
+    """Files that tables are to take: fields of :class:`streaming.tables.staging.StagedFile`."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +133,6 @@ class BatchReport:
     still_open: OpenBySegment = field(default_factory=dict)
     """What is undecided in segments where that has changed."""
     held: Counter[tuple[str, int, str]] = field(default_factory=Counter, kw_only=True)
-    """Messages held; less than 0 of those that were tried again: :class:`streaming.batch.reported.HeldUntil`."""
+    """Messages held; less than 0 of those that were tried again: :class:`HeldUntil`."""
     seconds: float = 0.0
     """From the batch's own time until it was written."""

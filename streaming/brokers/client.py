@@ -3,13 +3,26 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkback.operations.topics import MOST_BYTES
+from checkback.kafka.librdkafka.transactional import transactional_settings
+from checkback.wire.limits import MOST_RECORD_BYTES
 from checkback.wire.protocol import Topics
 from streaming.batch.failpoints import FailpointHook, no_failpoint
 
-ANSWER_BYTES = MOST_BYTES + (1 << 20)
+ANSWER_BYTES = MOST_RECORD_BYTES + (1 << 20)
 """``receive.message.max.bytes`` of who reads our topics. By librdkafka's default an answer with the largest record that
 they take is too large: it closes the connection, time after time."""
+
+
+def producer_settings(transactional_id: str, timeout_ms: int) -> dict[str, Any]:
+    """Settings of the sink's librdkafka producers."""
+    return {
+        **transactional_settings(transactional_id, timeout_ms),
+        "partitioner": "murmur2_random",  # Java's default, which librdkafka's own is not
+        "linger.ms": 20,
+        "batch.size": 262_144,
+        "queue.buffering.max.messages": 200_000,
+        "queue.buffering.max.kbytes": 131_072,
+    }
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined] # not re-exported
-
+from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.errors import NO_TOPIC
+from checkback.kafka.librdkafka.library import AdminClient, ConfigResource, KafkaError, KafkaException, ResourceType
 from streaming.brokers.retrying import retrying, retrying_until
 
 NO_SUCH_TOPIC = "there is no such topic"
@@ -21,13 +21,6 @@ _CONFIGURED_SECONDS = 60.0
 _TIMED_OUT_SECONDS = 60.0
 _WHOLE = -1
 """In place of a partition: the topic as a whole."""
-
-_NO_TOPIC = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -58,7 +51,7 @@ class Brokers:
     """
 
     def __init__(self, client: Mapping[str, Any]) -> None:
-        self._admin = AdminClient(dict(client))
+        self._admin = make_client(AdminClient, dict(client))
         self._alive = -1
         """The broker that answered last."""
 
@@ -165,7 +158,7 @@ class TopicDirectory:
         error = described.error
         if error is not None or not described.replicas:
             self._since.setdefault((topic, _WHOLE), now)
-            if error is None or error.code() in _NO_TOPIC:
+            if error is None or error.code() in NO_TOPIC:
                 return Standing(0, NO_SUCH_TOPIC)
             if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 return Standing(0, "this job is not authorized to see that topic")

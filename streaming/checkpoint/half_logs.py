@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # not re-exported
 from pyspark import SparkContext, TaskContext
 
+from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.errors import NOT_ALLOWED
+from checkback.kafka.librdkafka.library import AdminClient, KafkaError, KafkaException, OffsetSpec, TopicPartition
 from checkback.wire.protocol import Topics
 from state import ANYWHERE, Reach
 from streaming.brokers.retrying import retrying
@@ -44,7 +45,7 @@ class HalfLogs:
         self._in_plan = in_plan
         self._checkpoint = checkpoint
         self._client = dict(client)
-        self._admin = AdminClient(self._client)
+        self._admin = make_client(AdminClient, self._client)
         self._topics = topics
         self._ops: dict[str, int] | None = None
         self._there = _numbers(checkpoint.names(""))
@@ -88,7 +89,7 @@ class HalfLogs:
         try:
             return self._ask(partitions)
         except KafkaException:
-            self._admin = AdminClient(self._client)
+            self._admin = make_client(AdminClient, self._client)
             raise
 
     def _ask(self, partitions: Iterable[int]) -> dict[str, int]:
@@ -110,7 +111,7 @@ class HalfLogs:
 
 def _passing(error: KafkaError) -> KafkaException:
     """An error that is worth another try, unless the job is not allowed to ask: leaders move."""
-    if error.code() in {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}:
+    if error.code() in NOT_ALLOWED:
         return KafkaException(error)
     return KafkaException(KafkaError(KafkaError._TIMED_OUT, error.str()))
 

@@ -17,7 +17,7 @@ _AFRESH = (
 )
 
 
-class Verdict(Enum):
+class ProgressVerdict(Enum):
     """What a task may do with its rows."""
 
     WRITE = "write"
@@ -55,7 +55,9 @@ def trial_id(query_id: str) -> str:
     return f"checkback-{query_id}-trial"
 
 
-def judge_progress(progress: Progress, batch_id: int, entry_hash: str, partition: int, floor: int = 0) -> Verdict:
+def judge_progress(
+    progress: Progress, batch_id: int, entry_hash: str, partition: int, floor: int = 0
+) -> ProgressVerdict:
     """Whether batch ``batch_id`` of a state partition is to be written or is in already.
 
     ``floor`` is an offset that the partition is known to have reached: 0, or that of the last batch in which every
@@ -66,7 +68,7 @@ def judge_progress(progress: Progress, batch_id: int, entry_hash: str, partition
     """
     if progress.offset is None:
         if batch_id == 0:
-            return Verdict.WRITE
+            return ProgressVerdict.WRITE
         raise _missing(partition, batch_id)
     if progress.offset < floor:
         raise ProgressError(
@@ -74,9 +76,9 @@ def judge_progress(progress: Progress, batch_id: int, entry_hash: str, partition
             f"was at least {floor}: Kafka was restored from an older copy or lost data. {_AFRESH}"
         )
     if progress.offset <= batch_id:
-        return Verdict.WRITE
+        return ProgressVerdict.WRITE
     if progress.offset == batch_id + 1 and progress.entry_hash == entry_hash:
-        return Verdict.SKIP
+        return ProgressVerdict.SKIP
     raise ProgressError(
         f"State partition {partition}: Kafka has batch {progress.offset - 1}, the checkpoint is about to write "
         f"{'another ' if progress.offset == batch_id + 1 else ''}batch {batch_id}. The checkpoint was restored from an "

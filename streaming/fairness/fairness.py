@@ -31,7 +31,7 @@ deliveries first."""
 _COUNT_AGAIN_SECONDS = 60.0
 
 
-class Standing(NamedTuple):
+class KnownUsage(NamedTuple):
     """What is known of groups and of the state."""
 
     usages: Usages | None
@@ -110,10 +110,10 @@ class Fairness:
         if self._timer is None:
             self._count_in(_COUNT_AFTER_SECONDS)
 
-    def standing(self) -> Standing:
+    def standing(self) -> KnownUsage:
         """What is known now."""
         with self._lock:
-            return Standing(self._quotas.now, self._state_bytes.now, dict(self._told))
+            return KnownUsage(self._quotas.now, self._state_bytes.now, dict(self._told))
 
     def stop(self) -> None:
         """Count no more. Harmless when nothing is to be counted."""

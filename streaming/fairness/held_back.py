@@ -14,12 +14,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # documented as ours to use
-from kafka import KafkaAdminClient
-from kafka import TopicPartition as Partition
-
-from checkback.kafka.kafka_python import SHARED, make_client
+from checkback.kafka import kafka_python, librdkafka
+from checkback.kafka.kafka_python.library import KafkaAdminClient
+from checkback.kafka.kafka_python.library import TopicPartition as Partition
+from checkback.kafka.librdkafka.library import (
+    AdminClient,
+    IsolationLevel,
+    KafkaException,
+    OffsetSpec,
+    TopicCollection,
+    TopicPartition,
+)
 
 _LOGGER = logging.getLogger(__name__)
 _LOOK_SECONDS = 5.0
@@ -31,14 +36,14 @@ _CALL_SECONDS = 5.0
 _STOP_SECONDS = 2.0
 
 
-class Place(NamedTuple):
+class PartitionId(NamedTuple):
     """One partition."""
 
     topic: str
     partition: int
 
 
-class Ends(NamedTuple):
+class PartitionEnds(NamedTuple):
     """Where a partition ends for those who read committed, and for those who do not."""
 
     stable: int
@@ -47,10 +52,10 @@ class Ends(NamedTuple):
     """Where it begins."""
 
 
-class Held(NamedTuple):
+class HeldPartition(NamedTuple):
     """A partition to warn of."""
 
-    place: Place
+    place: PartitionId
     offset: int
     """Where the open transaction begins."""
     seconds: float
@@ -64,10 +69,10 @@ class HeldBack:
     """
 
     def __init__(self) -> None:
-        self._since: dict[Place, tuple[int, float]] = {}
-        self._warn_at: dict[Place, float] = {}
+        self._since: dict[PartitionId, tuple[int, float]] = {}
+        self._warn_at: dict[PartitionId, float] = {}
 
-    def look(self, found: Mapping[Place, Ends], now: float) -> dict[Place, float]:
+    def look(self, found: Mapping[PartitionId, PartitionEnds], now: float) -> dict[PartitionId, float]:
         """Take in a look; for how many seconds each of these partitions has been held back, 0 when it is not."""
         for place, ends in found.items():
             if ends.stable >= ends.end:
@@ -79,14 +84,14 @@ class HeldBack:
             self._forget(place)
         return {place: now - self._since[place][1] if place in self._since else 0.0 for place in found}
 
-    def warnings(self, now: float) -> list[Held]:
+    def warnings(self, now: float) -> list[HeldPartition]:
         """Those to warn of now: each after 10 s, and then once a minute."""
         due = [place for place, at in self._warn_at.items() if now >= at]
         for place in due:
             self._warn_at[place] = now + _AGAIN_SECONDS
-        return [Held(place, self._since[place][0], now - self._since[place][1]) for place in due]
+        return [HeldPartition(place, self._since[place][0], now - self._since[place][1]) for place in due]
 
-    def _forget(self, place: Place) -> None:
+    def _forget(self, place: PartitionId) -> None:
         self._since.pop(place, None)
         self._warn_at.pop(place, None)
 
@@ -103,10 +108,10 @@ class HeldBackWatch:
         self,
         client: Mapping[str, Any],
         topics: Iterable[str],
-        writer: Callable[[Held], str],
-        observe: Callable[[Place, float], None],
-        looked: Callable[[Mapping[Place, Ends]], None] = lambda _found: None,
-        named: Callable[[Place, str], None] = lambda _place, _writer: None,
+        writer: Callable[[HeldPartition], str],
+        observe: Callable[[PartitionId, float], None],
+        looked: Callable[[Mapping[PartitionId, PartitionEnds]], None] = lambda _found: None,
+        named: Callable[[PartitionId, str], None] = lambda _place, _writer: None,
     ) -> None:
         self._client = dict(client)
         self._topics = list(topics)
@@ -150,7 +155,7 @@ class HeldBackWatch:
         admin: AdminClient | None = None
         while not self._stopping.is_set():
             try:
-                admin = admin or AdminClient(self._client)
+                admin = admin or librdkafka.make_client(AdminClient, self._client)
                 self._look_once(admin)
             except Exception as error:  # noqa: BLE001  (whatever it is, messages are worth more than this look)
                 _LOGGER.debug("Whether partitions are held back cannot be told now: %r", error)
@@ -168,7 +173,7 @@ class HeldBackWatch:
             self._held_from = began
             self.look(found, time.monotonic())
 
-    def look(self, found: Mapping[Place, Ends], now: float) -> None:
+    def look(self, found: Mapping[PartitionId, PartitionEnds], now: float) -> None:
         """Take in what was found: tell of it, and warn where it is time to."""
         for place, seconds in self._held.look(found, now).items():
             self._observe(place, seconds)
@@ -178,45 +183,51 @@ class HeldBackWatch:
             _LOGGER.warning(
                 "partition %d of %s has been held back by an open transaction%s for %.0f s: nothing behind offset %d "
                 "is read before that ends. Nobody may write to this topic in a long Kafka transaction: see "
-                "docs/operations.md.",
+                "docs/stop-messages.md.",
                 *(held.place.partition, held.place.topic, writer, held.seconds, held.offset),
             )
 
 
-def read_ends(admin: AdminClient, topics: Iterable[str]) -> dict[Place, Ends]:
+def read_ends(admin: AdminClient, topics: Iterable[str]) -> dict[PartitionId, PartitionEnds]:
     """Both ends of each partition of these topics; those whose leader does not answer are left out.
 
     Raises:
         KafkaException: Kafka does not answer at all.
     """
     asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_CALL_SECONDS)
-    places = [Place(name, partition.id) for name, answer in asked.items() for partition in answer.result().partitions]
+    places = [
+        PartitionId(name, partition.id) for name, answer in asked.items() for partition in answer.result().partitions
+    ]
     # This order: what is written in between looks stable too early, and not held back.
     first = _offsets(admin, places, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)  # type: ignore[no-untyped-call]  # confluent-kafka has no types for it
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # likewise
     ends = _offsets(admin, places, latest, IsolationLevel.READ_UNCOMMITTED)
     stable = _offsets(admin, places, latest, IsolationLevel.READ_COMMITTED)
     known = first.keys() & ends.keys() & stable.keys()
-    return {place: Ends(stable[place], ends[place], first[place]) for place in known}
+    return {place: PartitionEnds(stable[place], ends[place], first[place]) for place in known}
 
 
-def _offsets(admin: AdminClient, places: Iterable[Place], which: Any, isolation: IsolationLevel) -> dict[Place, int]:
+def _offsets(
+    admin: AdminClient, places: Iterable[PartitionId], which: Any, isolation: IsolationLevel
+) -> dict[PartitionId, int]:
     latest = {TopicPartition(*place): which for place in places}
     found = {}
     asked = admin.list_offsets(latest, isolation_level=isolation, request_timeout=_CALL_SECONDS)
     for place, answer in asked.items():
         with contextlib.suppress(KafkaException):
-            found[Place(place.topic, place.partition)] = answer.result().offset
+            found[PartitionId(place.topic, place.partition)] = answer.result().offset
     return found
 
 
-def named_writer(bootstrap_servers: str, options: Mapping[str, Any]) -> Callable[[Held], str]:
+def named_writer(bootstrap_servers: str, options: Mapping[str, Any]) -> Callable[[HeldPartition], str]:
     """Asks Kafka whose transaction it is; "" where it does not say, or does not allow the job to ask."""
     servers = {"bootstrap_servers": bootstrap_servers}
 
-    def writer(held: Held) -> str:
+    def writer(held: HeldPartition) -> str:
         try:
-            with contextlib.closing(make_client(KafkaAdminClient, servers, options, SHARED)) as admin:
+            with contextlib.closing(
+                kafka_python.make_client(KafkaAdminClient, servers, options, kafka_python.SHARED)
+            ) as admin:
                 return _named(admin, held)
         except Exception as error:  # noqa: BLE001  (the warning is worth more than the name in it)
             _LOGGER.debug("Whose transaction holds back %s cannot be told: %r", held.place, error)
@@ -225,7 +236,7 @@ def named_writer(bootstrap_servers: str, options: Mapping[str, Any]) -> Callable
     return writer
 
 
-def _named(admin: KafkaAdminClient, held: Held) -> str:
+def _named(admin: KafkaAdminClient, held: HeldPartition) -> str:
     place = Partition(*held.place)
     for producer in admin.describe_producers([place])[place].active_producers:
         if producer.current_transaction_start_offset != held.offset:

@@ -7,15 +7,14 @@ import pandas as pd
 from pyspark.sql import SparkSession
 
 from state import Usage, Usages, segment_from_bytes, summed
-from streaming.batch.batch import OpenBySegment
-from streaming.batch.reported import open_by_segment, open_to_json
+from streaming.batch.batch import OpenBySegment, open_by_segment, open_to_json
 
 _COLUMNS = ("open", "open_bytes", "delayed", "parked")
 _SCHEMA = "group string, open long, open_bytes long, delayed long, parked long, state_bytes long, still_open string"
 _NOBODY = ""
 
 
-class Counted(NamedTuple):
+class StateCount(NamedTuple):
     """All state at a moment."""
 
     usages: Usages
@@ -24,7 +23,7 @@ class Counted(NamedTuple):
     still_open: OpenBySegment
 
 
-def usage_in_state(spark: SparkSession, checkpoint: str, batch: int) -> Counted:
+def usage_in_state(spark: SparkSession, checkpoint: str, batch: int) -> StateCount:
     """Read the whole state as it was when this batch had ended; a running query is not disturbed.
 
     Raises:
@@ -35,7 +34,7 @@ def usage_in_state(spark: SparkSession, checkpoint: str, batch: int) -> Counted:
     found = contents.mapInPandas(_counted, _SCHEMA).collect()
     groups = [{row["group"]: Usage(*(row[name] for name in _COLUMNS))} for row in found if row["group"] != _NOBODY]
     still_open = open_by_segment(row["still_open"] for row in found if row["group"] == _NOBODY)
-    return Counted(summed(groups), sum(row["state_bytes"] for row in found), still_open)
+    return StateCount(summed(groups), sum(row["state_bytes"] for row in found), still_open)
 
 
 def _counted(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:

@@ -18,13 +18,13 @@ Everybody else reads g + 1, and fences whoever is there.
 
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
-
 from checkback.exceptions import JobFailedError
+from checkback.kafka.librdkafka.group_offsets import committed
+from checkback.kafka.librdkafka.library import Consumer, TopicPartition
+from checkback.kafka.librdkafka.transactional import StuckError
 from checkback.wire.beside_offsets import metadata_of
+from streaming.brokers.client import producer_settings
 from streaming.brokers.directory import TopicDirectory
-from streaming.brokers.group_offsets import committed
-from streaming.brokers.producers import StuckError, producer_settings
 from streaming.brokers.retrying import retrying
 from streaming.checkpoint.progress import Progress, transactional_id
 from streaming.kafka_sink.topic_limits import KnownLimits

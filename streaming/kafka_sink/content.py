@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Message
 
 from checkback.kafka.librdkafka.headers import headers_of
+from checkback.kafka.librdkafka.library import Message
 from checkback.wire import protocol
 from checkback.wire.protocol import HalfPosition, Topics
 from state import BUNDLE, OutcomeKind

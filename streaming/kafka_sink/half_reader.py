@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from time import monotonic, sleep
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-
+from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.errors import LEADER_AWAY
+from checkback.kafka.librdkafka.library import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from checkback.kafka.reaching import RECONNECT_MS
 from streaming.brokers.client import ANSWER_BYTES
 
@@ -19,18 +20,6 @@ _SKIPPED = 4_096
 asked for by itself, which takes some milliseconds."""
 _NOWHERE = -1
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
-_TRANSIENT = frozenset(
-    {
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.REQUEST_TIMED_OUT,
-    }
-)
-"""A broker or a leader is away, or a partition is so new that the client has not heard of it: it is as if silent."""
 
 
 class HalfReader:
@@ -43,7 +32,8 @@ class HalfReader:
     def __init__(self, client: Mapping[str, Any], half_topic: str, seconds: float = _ANSWER_SECONDS) -> None:
         self._topic = half_topic
         self._seconds = seconds
-        self._consumer = Consumer(
+        self._consumer = make_client(
+            Consumer,
             {
                 **client,
                 "group.id": "checkback-half-reader",  # librdkafka wants a name; nobody is told of it
@@ -58,7 +48,7 @@ class HalfReader:
                 "fetch.wait.max.ms": 10,
                 "reconnect.backoff.ms": 10,
                 "reconnect.backoff.max.ms": RECONNECT_MS,
-            }
+            },
         )
 
     def read(self, partition: int, offsets: Iterable[int]) -> Iterator[tuple[int, Message | None]]:
@@ -89,7 +79,7 @@ class HalfReader:
                 self._consumer.assign([TopicPartition(self._topic, partition, position)])
             message = self._consumer.poll(1.0)
             error = message.error() if message is not None else None
-            if message is None or (error is not None and error.code() in _TRANSIENT):
+            if message is None or (error is not None and error.code() in LEADER_AWAY):
                 self._refuse_silence(quiet_since, partition, wanted[0])
                 continue
             quiet_since = monotonic()
@@ -118,7 +108,7 @@ class HalfReader:
             try:
                 first, _ = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), self._seconds)
             except KafkaException as error:
-                if error.args[0].code() not in _TRANSIENT or monotonic() - asked >= self._seconds:
+                if error.args[0].code() not in LEADER_AWAY or monotonic() - asked >= self._seconds:
                     raise
                 sleep(_PAUSE_SECONDS)
             else:

@@ -9,7 +9,7 @@ from typing import Any
 
 from checkback.exceptions import ProtocolError
 from checkback.wire import protocol
-from checkback.wire.protocol import HalfAction, HalfPosition, Held
+from checkback.wire.protocol import HalfAction, HalfPosition, HeldNote
 from streaming.batch.headers import Headers
 from streaming.batch.record import Record
 from streaming.kafka_sink.topic_limits import Refusal
@@ -26,13 +26,13 @@ def pause_ms(tries: int) -> int:
     return min(_FIRST_PAUSE_MS * 2 ** min(tries, 20), _LONGEST_PAUSE_MS)
 
 
-def held_of(headers: Headers) -> Held | None:
+def held_of(headers: Headers) -> HeldNote | None:
     """What the job has noted in a half message; None in one that was never held."""
     written = dict(headers).get(protocol.HELD)
     if written is None:
         return None
     try:
-        return Held.parse(written.decode())
+        return HeldNote.parse(written.decode())
     except (ProtocolError, UnicodeDecodeError):  # streaming.stateful.decode lets none of these pass
         return None
 
@@ -58,16 +58,16 @@ class Holding:
     redeliver_for_ms: int = _DAYS_3_MS
 
     def half(
-        self, row: dict[str, Any], application: Headers, held: Held | None, refusal: Refusal
+        self, row: dict[str, Any], application: Headers, held: HeldNote | None, refusal: Refusal
     ) -> tuple[Record, bool]:
         """The half message to write instead of the delivery, and whether it will be tried again by itself.
 
         ``row`` is the outcome, with the reason for people; ``held`` what the half message that it came from says.
         """
-        held = held or Held(0, 0, half_of(row))
+        held = held or HeldNote(0, 0, half_of(row))
         since_ms = held.since_ms or self.now_ms
         again = refusal.passing and self.now_ms - since_ms < self.redeliver_for_ms
-        noted = Held(held.tries + 1, since_ms, held.origin) if again else Held(0, 0, held.origin)
+        noted = HeldNote(held.tries + 1, since_ms, held.origin) if again else HeldNote(0, 0, held.origin)
         partition = row["partition"]
         wait_ms = refusal.pause_ms or pause_ms(held.tries)
         ours: list[tuple[str, str]] = [

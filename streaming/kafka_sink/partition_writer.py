@@ -2,20 +2,30 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from checkback.exceptions import TransactionTimeoutError
+from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.library import Consumer, KafkaException, TopicPartition
 from checkback.wire.job_groups import claim_group
 from state import Tallies, Usages, counts_of, open_of, summed, usages_of
-from streaming.batch.batch import SIZES, Batch, OpenBySegment, PartitionReport
+from streaming.batch.batch import (
+    SIZES,
+    Batch,
+    OpenBySegment,
+    PartitionReport,
+    held_to_json,
+    open_to_json,
+    tallies_to_json,
+)
 from streaming.batch.failpoints import Failpoint
-from streaming.batch.reported import held_to_json, open_to_json, tallies_to_json
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.directory import Brokers, Known, TopicDirectory
-from streaming.checkpoint.progress import Verdict, judge_progress, progress_group
+from streaming.checkpoint.progress import ProgressVerdict, judge_progress, progress_group
 from streaming.kafka_sink.beginning import Beginning
 from streaming.kafka_sink.content import Contents
 from streaming.kafka_sink.delivery_spans import DeliverySpans
@@ -25,10 +35,11 @@ from streaming.kafka_sink.records import Ask, Pace, RecordBuilder
 from streaming.kafka_sink.refusals import Refusals
 from streaming.kafka_sink.spill import ReplayableBatches
 from streaming.kafka_sink.topic_limits import KnownLimits, LearnedLimits
-from streaming.kafka_sink.transaction import KafkaTransaction, RefusedError
+from streaming.kafka_sink.transaction import KafkaTransaction, TopicsRefusedError
 from streaming.ownership.claimed import refuse_another_run
 from streaming.ownership.generations import Generations
 
+T = TypeVar("T")
 _PASSES = 8
 """Passes over one batch at most. Two do when all that refused something can be asked about."""
 
@@ -58,21 +69,21 @@ def write_partition(
         ProgressError, ConfigurationError: see ``judge_progress`` and ``KafkaTransaction.open``.
         KafkaException: what is not a record's fault: brokers away, fenced by another task.
     """
-    with ReplayableBatches(outcomes, settings.kept_bytes) as pieces:
-        if pieces.empty and not batch.every_partition_writes:  # 1
-            pieces.refuse_missing()
+    with ReplayableBatches(outcomes, settings.kept_bytes) as batches:
+        if batches.empty and not batch.every_partition_writes:  # 1
+            batches.refuse_missing()
             return PartitionReport(partition)
-        return _Task(settings, batch, partition, pieces).run()
+        return _Task(settings, batch, partition, batches).run()
 
 
 class _Task:
     """Steps 2 to 7."""
 
-    def __init__(self, settings: SinkSettings, batch: Batch, partition: int, pieces: ReplayableBatches) -> None:
+    def __init__(self, settings: SinkSettings, batch: Batch, partition: int, batches: ReplayableBatches) -> None:
         self._settings = settings
         self._batch = batch
         self._partition = partition
-        self._pieces = pieces
+        self._batches = batches
         self._consumer = _progress_consumer(settings, batch.query_id)
         self._done = TopicPartition(settings.topics.progress, partition, batch.number + 1, batch.entry_hash)
         self._beginning = Beginning(
@@ -92,37 +103,37 @@ class _Task:
             self._settings.client(),
             self._builder,
             _known_topics(self._settings),
-            self._pieces,
+            self._batches,
             self._batch.dated_ms,
         )
         self._ask = refusals.again
         timed_out = False
-        rules = refusals.known()
+        limits = refusals.known()
         for last in [False] * (_PASSES - 1) + [True]:
             try:
-                return self._pass(rules)
-            except RefusedError as refused:  # 7
+                return self._pass(limits)
+            except TopicsRefusedError as refused:  # 7
                 if last:
                     raise KafkaException(refused.cause) from refused
                 _directory(self._settings).doubt(refused.topics)  # made again with fewer partitions, perhaps
-                rules = refusals.found(refused, rules)
+                limits = refusals.found(refused, limits)
             except TransactionTimeoutError:
                 if timed_out or last:
                     raise
                 timed_out = True
-                self._pieces.pull()  # so that this time the transaction is open for the writing alone
+                self._batches.pull()  # so that this time the transaction is open for the writing alone
         raise AssertionError  # unreachable
 
-    def _pass(self, rules: KnownLimits) -> PartitionReport:
+    def _pass(self, limits: KnownLimits) -> PartitionReport:
         transaction, progress = self._beginning.open()  # 2, 3
         refuse_another_run(_claim_consumer(self._settings), self._settings.topics, self._batch.run)
         verdict = judge_progress(
             progress, self._batch.number, self._batch.entry_hash, self._partition, self._batch.floor
         )
-        if verdict is Verdict.SKIP:  # 4
+        if verdict is ProgressVerdict.SKIP:  # 4
             return self._skipped()
         try:
-            return self._written(transaction, rules)
+            return self._written(transaction, limits)
         except KafkaException as error:
             group = self._consumer.consumer_group_metadata()
             raise transaction.failed(error.args[0], [self._done], group) from error
@@ -135,26 +146,26 @@ class _Task:
         report = PartitionReport(self._partition, skipped=True)
         sizes, usages = Counter[str](), list[Usages]()
         still_open: OpenBySegment = {}
-        for piece in self._pieces:
+        for piece in self._batches:
             sizes.update({name: number for name, number in counts_of(piece).plain.items() if name in SIZES})
             still_open.update(open_of(piece))
             usages.append(usages_of(piece))
-        self._pieces.refuse_missing()
+        self._batches.refuse_missing()
         report.counts, report.usages = json.dumps(sizes), json.dumps(summed(usages))
         report.still_open = open_to_json(still_open)
         return report
 
-    def _written(self, transaction: KafkaTransaction, rules: KnownLimits) -> PartitionReport:
+    def _written(self, transaction: KafkaTransaction, limits: KnownLimits) -> PartitionReport:
         settings, number = self._settings, self._batch.number
         report = PartitionReport(self._partition)
         counts, told_apart = Counter[str](), Tallies()
         still_open: OpenBySegment = {}
         usages: list[Usages] = []
         settings.failpoint(Failpoint.BEFORE_TRANSACTION, number)
-        transaction.begin(rules, self._batch.dated_ms)  # 5
-        builder = self._builder(transaction.known, rules, self._ask, transaction.pace_ms)
+        transaction.begin(limits, self._batch.dated_ms)  # 5
+        builder = self._builder(transaction.known, limits, self._ask, transaction.pace_ms)
         spans = DeliverySpans(settings.topics.all()) if settings.tracing else None
-        for piece in self._pieces:
+        for piece in self._batches:
             records = builder.build(piece)
             report.written += transaction.produce(spans.watched(records) if spans else records)
             found = counts_of(piece)
@@ -163,7 +174,7 @@ class _Task:
             still_open.update(open_of(piece))
             usages.append(usages_of(piece))
             settings.failpoint(Failpoint.IN_TRANSACTION, number)
-        self._pieces.refuse_missing()
+        self._batches.refuse_missing()
         settings.failpoint(Failpoint.STATE_COMMITTED, number)
         renewal = self._beginning.renewal() if self._batch.every_partition_writes else None
         transaction.commit([self._done], self._consumer.consumer_group_metadata(), renewal)  # 6
@@ -178,74 +189,51 @@ class _Task:
         report.held = held_to_json(builder.held)
         return report
 
-    def _builder(self, known: Known, rules: KnownLimits, ask: Ask | None, pace: Pace | None = None) -> RecordBuilder:
+    def _builder(self, known: Known, limits: KnownLimits, ask: Ask | None, pace: Pace | None = None) -> RecordBuilder:
         contents = contents_of(self._settings)
-        return RecordBuilder(self._settings.topics, known, self._holding, rules, ask, pace, contents)
+        return RecordBuilder(self._settings.topics, known, self._holding, limits, ask, pace, contents)
 
 
-_known: dict[str, LearnedLimits] = {}
+_made: dict[tuple[str, ...], Any] = {}
+
+
+def _of_worker(make: Callable[[], T], *key: str) -> T:
+    """What ``make`` gives: one for each worker process and ``key``, kept across batches."""
+    if key not in _made:
+        _made[key] = make()
+    made: T = _made[key]
+    return made
 
 
 def _known_topics(settings: SinkSettings) -> LearnedLimits:
-    """One for each worker process."""
-    return _known.setdefault(settings.bootstrap_servers, LearnedLimits())
-
-
-_directories: dict[str, TopicDirectory] = {}
+    return _of_worker(LearnedLimits, "limits", settings.bootstrap_servers)
 
 
 def _directory(settings: SinkSettings) -> TopicDirectory:
-    """One for each worker process, with a connection that is up."""
-    if settings.bootstrap_servers not in _directories:
-        _directories[settings.bootstrap_servers] = TopicDirectory(Brokers(settings.client()))
-    return _directories[settings.bootstrap_servers]
-
-
-_consumers: dict[tuple[str, str], Consumer] = {}
+    """With a connection that is up."""
+    return _of_worker(lambda: TopicDirectory(Brokers(settings.client())), "directory", settings.bootstrap_servers)
 
 
 def _progress_consumer(settings: SinkSettings, query_id: str) -> Consumer:
-    """One for each worker process: unlike producers, they fence nobody and can be kept across batches."""
-    key = (settings.bootstrap_servers, query_id)
-    if key not in _consumers:
-        group = {"group.id": progress_group(query_id), "isolation.level": "read_committed"}
-        _consumers[key] = Consumer(settings.client(**group, **{"enable.auto.commit": False}))
-    return _consumers[key]
-
-
-_claims: dict[tuple[str, str], Consumer] = {}
+    """Unlike producers, they fence nobody and can be kept."""
+    group = {"group.id": progress_group(query_id), "isolation.level": "read_committed"}
+    consumer = partial(make_client, Consumer, settings.client(**group, **{"enable.auto.commit": False}))
+    return _of_worker(consumer, "progress", settings.bootstrap_servers, query_id)
 
 
 def _claim_consumer(settings: SinkSettings) -> Consumer:
-    """One for each worker process, too."""
-    key = (settings.bootstrap_servers, settings.topics.prefix)
-    if key not in _claims:
-        group = {"group.id": claim_group(settings.topics), "enable.auto.commit": False}
-        _claims[key] = Consumer(settings.client(**group))
-    return _claims[key]
-
-
-_readers: dict[tuple[str, str], HalfReader] = {}
+    group = {"group.id": claim_group(settings.topics), "enable.auto.commit": False}
+    consumer = partial(make_client, Consumer, settings.client(**group))
+    return _of_worker(consumer, "claim", settings.bootstrap_servers, settings.topics.prefix)
 
 
 def contents_of(settings: SinkSettings) -> Contents:
     """Reads with one connection for each worker process, made when it is needed first."""
-
-    def reader() -> HalfReader:
-        key = (settings.bootstrap_servers, settings.topics.half)
-        if key not in _readers:
-            _readers[key] = HalfReader(settings.client(), settings.topics.half)
-        return _readers[key]
-
+    half, servers = settings.topics.half, settings.bootstrap_servers
+    reader = partial(_of_worker, lambda: HalfReader(settings.client(), half), "reader", servers, half)
     return Contents(settings.topics, reader)
 
 
-_holding: dict[tuple[str, str], Generations] = {}
-
-
 def _generations(settings: SinkSettings, query_id: str) -> Generations:
-    """One for each worker process, too."""
-    key = (settings.bootstrap_servers, query_id)
-    if key not in _holding:
-        _holding[key] = Generations(settings.client(), query_id, settings.topics.progress)
-    return _holding[key]
+    made = partial(Generations, settings.client(), query_id, settings.topics.progress)
+    return _of_worker(made, "generations", settings.bootstrap_servers, query_id)

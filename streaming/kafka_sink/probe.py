@@ -7,14 +7,21 @@ from math import inf
 from time import monotonic
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
-from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined] # not re-exported
-
-from checkback.operations.topics import MOST_BYTES
+from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.errors import REFUSED, error_code
+from checkback.kafka.librdkafka.library import (
+    AclOperation,
+    AdminClient,
+    ConfigResource,
+    KafkaError,
+    KafkaException,
+    ResourceType,
+    TopicCollection,
+)
+from checkback.kafka.librdkafka.transactional import Transactional
+from checkback.wire.limits import MOST_RECORD_BYTES
 from streaming.batch.record import Record
-from streaming.brokers.producers import error_code, init_transactions, warm_up
 from streaming.kafka_sink.topic_limits import UNLIMITED, TopicLimits
-from streaming.kafka_sink.transaction import REFUSED
 
 _SECONDS = 30.0
 _ASK_SECONDS = 10.0
@@ -32,7 +39,7 @@ def describe_limits(client: dict[str, Any], topics: Iterable[str], *, compressed
     names = sorted(topics)
     if not names:
         return {}
-    admin = _clients.setdefault(client["bootstrap.servers"], AdminClient(client))
+    admin = _clients.setdefault(client["bootstrap.servers"], make_client(AdminClient, client))
     rules = _limits(admin, names, compressed=compressed)
     described = admin.describe_topics(
         TopicCollection(names), include_authorized_operations=True, request_timeout=_ASK_SECONDS
@@ -52,7 +59,7 @@ def _limits(admin: AdminClient, names: list[str], *, compressed: bool) -> dict[s
     ).items():
         with contextlib.suppress(KafkaException):
             configured = {name: entry.value for name, entry in answer.result(_SECONDS).items()}
-            fits = min(int(configured["max.message.bytes"]), int(configured["segment.bytes"]), MOST_BYTES)
+            fits = min(int(configured["max.message.bytes"]), int(configured["segment.bytes"]), MOST_RECORD_BYTES)
             too_large_from = UNLIMITED if compressed else fits + 1
             rules[resource.name] = TopicLimits("", fits, too_large_from, "compact" in configured["cleanup.policy"])
     return rules
@@ -89,17 +96,18 @@ def _try_round(
     answers: dict[int, KafkaError | None],
     dated_ms: int,
 ) -> KafkaError | None:
-    producer = Producer({**client, "batch.num.messages": 1})
+    transaction = Transactional({**client, "batch.num.messages": 1})
     failure = None
     try:
-        warm_up(producer, records[waiting[0]].topic)
-        init_transactions(producer, _SECONDS)
-        producer.begin_transaction()
+        transaction.connect(records[waiting[0]].topic)
+        transaction.fence(_SECONDS)
+        transaction.begin()
+        produce = transaction.producer.produce
         for index in waiting:
             topic, partition, key, value, headers = records[index]
             try:
                 delivered = partial(_note, answers, index)
-                producer.produce(topic, value, key, partition, delivered, timestamp=dated_ms, headers=headers)  # type: ignore[arg-type] # lists are invariant
+                produce(topic, value, key, partition, delivered, timestamp=dated_ms, headers=headers)  # type: ignore[arg-type] # lists are invariant
             except BufferError:
                 break
             except KafkaException as error:
@@ -107,13 +115,10 @@ def _try_round(
                     answers[index] = error.args[0]
                     continue
                 raise
-        producer.flush(_SECONDS)
+        transaction.flush(_SECONDS)
     except KafkaException as error:
         failure = error.args[0]  # the exception itself would keep the producer
-    with contextlib.suppress(KafkaException, SystemError):  # the latter: a callback called after a fatal error
-        producer.purge()
-        producer.flush(_SECONDS)
-        producer.abort_transaction(_SECONDS)
+    transaction.abort(_SECONDS)
     return failure
 
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkback.exceptions import OwnTopicError
-from checkback.operations.topics import MOST_BYTES
 from checkback.wire import protocol
 from checkback.wire.checks import CheckRequest
+from checkback.wire.limits import MOST_RECORD_BYTES
 from checkback.wire.message_json import unpack
-from checkback.wire.protocol import HalfPosition, Held, Topics
+from checkback.wire.protocol import HalfPosition, HeldNote, Topics
 from checkback.wire.sent_back import dead_letter_of
 from state import (
     BUNDLE,
@@ -26,11 +26,11 @@ from state import (
     rejected_record_offset,
     status_pause_ms,
 )
+from streaming.batch.batch import HeldChanges, HeldUntil
 from streaming.batch.bundles import bundled_messages
 from streaming.batch.headers import Headers, application_headers, unpack_headers
 from streaming.batch.heads import head_of
 from streaming.batch.record import RANDOM_OR_KEYED, Record
-from streaming.batch.reported import HeldChanges, HeldUntil
 from streaming.brokers.directory import Known
 from streaming.kafka_sink.content import Contents
 from streaming.kafka_sink.holding import HELD_MARK, Holding, half_of, held_of, held_until_s, pause_ms
@@ -216,7 +216,7 @@ class RecordBuilder:
         if why:
             raise OwnTopicError(
                 f"{record.topic} refuses a record that the job must write there: {why}. Give it the "
-                f"configuration of 'checkback topics create' (max.message.bytes={MOST_BYTES}; compacted: only "
+                f"configuration of 'checkback topics create' (max.message.bytes={MOST_RECORD_BYTES}; compacted: only "
                 f"{self._topics.status}), let the job write to it, and start again: nothing is lost."
             )
         return record
@@ -273,7 +273,7 @@ class RecordBuilder:
         key, _, headers = request.to_record()
         return Record(self._topics.check, RANDOM_OR_KEYED, key, row["value"], list(headers))
 
-    def _undeliverable(self, row: dict[str, Any], headers: Headers, held: Held | None, refusal: Refusal) -> Record:
+    def _undeliverable(self, row: dict[str, Any], headers: Headers, held: HeldNote | None, refusal: Refusal) -> Record:
         asked = f" partition {row['partition']}" if row["partition"] >= 0 else ""
         row = {**row, "reason": f"{protocol.UNDELIVERABLE} {row['topic']}{asked}: {refusal.reason}"}
         half, again = self._holding.half(row, headers, held, refusal)

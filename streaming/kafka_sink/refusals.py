@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
-
+from checkback.kafka.librdkafka.errors import REFUSES_ALL, TOO_LARGE
+from checkback.kafka.librdkafka.library import KafkaError, KafkaException
 from streaming.batch.record import Record, batch_bytes, record_key
 from streaming.brokers.directory import Known
 from streaming.kafka_sink.probe import describe_limits, probe_individually
 from streaming.kafka_sink.records import Ask, RecordBuilder
 from streaming.kafka_sink.spill import ReplayableBatches
 from streaming.kafka_sink.topic_limits import KnownLimits, LearnedLimits, TopicLimits
-from streaming.kafka_sink.transaction import NOT_NOW, REFUSES_ALL, TOO_LARGE, RefusedError
+from streaming.kafka_sink.transaction import NOT_NOW, TopicsRefusedError
 
 _TRIED_AT_ONCE = 1_000
 _TRYING_SECONDS = 10.0
@@ -75,7 +75,7 @@ class Refusals:
         self._known.learn(asked)
         return rules.joined(KnownLimits(asked))
 
-    def found(self, refused: RefusedError, rules: KnownLimits) -> KnownLimits:
+    def found(self, refused: TopicsRefusedError, rules: KnownLimits) -> KnownLimits:
         """The rules to continue with, after a pass by ``rules`` has failed.
 
         Raises:

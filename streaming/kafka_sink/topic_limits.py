@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import NamedTuple
 
-from kafka.partitioner.default import murmur2
-
+from checkback.kafka.kafka_python.library import murmur2
 from streaming.batch.record import Record, RecordKey, batch_bytes, record_key
 
 UNLIMITED = 2**63 - 1

@@ -1,19 +1,17 @@
 """One Kafka transaction of a state partition, with a producer of its own; and what Kafka refused in it."""
 
-import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from time import monotonic
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
-
 from checkback.exceptions import CheckbackError, ConfigurationError, TransactionTimeoutError
+from checkback.kafka.librdkafka.errors import FENCED, GONE, REFUSED, TOO_LARGE, error_code
+from checkback.kafka.librdkafka.library import KafkaError, KafkaException, TopicPartition
+from checkback.kafka.librdkafka.transactional import Transactional
 from checkback.wire.protocol import Topics
 from streaming.batch.record import Record
-from streaming.brokers.bounded import add_offsets
 from streaming.brokers.directory import Known, TopicDirectory
-from streaming.brokers.producers import error_code, init_transactions, warm_up
 from streaming.brokers.retrying import retrying
 from streaming.kafka_sink.small_batches import SizeLimitedTopics
 from streaming.kafka_sink.topic_limits import KnownLimits
@@ -27,45 +25,15 @@ _STALLED_SECONDS = 120.0
 _NARROW_SECONDS = 10.0
 """A tenth of the transaction's time, if that is less: for one topic that takes a few messages at a time."""
 
-GONE = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError._UNKNOWN_PARTITION,
-    }
-)
-"""The topic was deleted after its partitions were asked for."""
 NOT_NOW = GONE | {
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError._MSG_TIMED_OUT,
 }
 """What the brokers say, or have kept silent about, of the topic or a partition: the next pass knows by asking them."""
-TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
-REFUSES_ALL = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.TOPIC_EXCEPTION,
-        KafkaError.INVALID_TIMESTAMP,
-        KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-        KafkaError.POLICY_VIOLATION,
-        KafkaError.UNSUPPORTED_COMPRESSION_TYPE,
-    }
-)
-"""What a topic says of every record that this sink writes."""
-REFUSED = GONE | TOO_LARGE | REFUSES_ALL | {KafkaError.INVALID_RECORD}
-"""Errors that are the record's or its topic's fault. All others, a broker away or a fence, are nobody's."""
-
 _SAYS_NOTHING = frozenset({KafkaError._STATE, KafkaError._FATAL})
-FENCED = frozenset(
-    {
-        KafkaError._FENCED,
-        KafkaError.INVALID_PRODUCER_EPOCH,
-        KafkaError.PRODUCER_FENCED,
-    }
-)
 
 
-class RefusedError(CheckbackError):
+class TopicsRefusedError(CheckbackError):
     """Topics refused records of a transaction; nothing of it will be visible.
 
     ``topics`` has the error of each that is known; after TOPIC_AUTHORIZATION_FAILED Kafka does not say which it was.
@@ -98,7 +66,8 @@ class KafkaTransaction:
         self._began = monotonic()
         # no method of this object as a callback: the garbage collector is off in workers, and that would be a circle
         failures = {"on_delivery": partial(_note, self._refused, self._stall), "delivery.report.only.error": True}
-        self._producer = Producer({**client, **failures})
+        self._kafka = Transactional({**client, **failures})
+        self._producer = self._kafka.producer
         self._narrow: SizeLimitedTopics | None = None
         self.known = Known(directory)
         """How the topics of this batch stand."""
@@ -110,9 +79,9 @@ class KafkaTransaction:
             StuckError: that cannot be settled; they are fenced all the same.
             ConfigurationError: the transaction time-out is longer than the broker allows.
         """
-        retrying(_AWAY_SECONDS)(warm_up, self._producer, self._progress_topic)
+        retrying(_AWAY_SECONDS)(self._kafka.connect, self._progress_topic)
         try:
-            init_transactions(self._producer)
+            self._kafka.fence()
         except KafkaException as error:
             if error_code(error) == KafkaError.INVALID_TRANSACTION_TIMEOUT:
                 raise ConfigurationError(
@@ -129,7 +98,7 @@ class KafkaTransaction:
             known = self.known
             seconds = min(_NARROW_SECONDS, self._timeout_ms / 1000 / 10)
             self._narrow = SizeLimitedTopics(limits, lambda topic: max(1, known.again(topic).partitions), seconds)
-        self._producer.begin_transaction()
+        self._kafka.begin()
         self._began = monotonic()
 
     def pace_ms(self, topic: str) -> float:
@@ -151,7 +120,7 @@ class KafkaTransaction:
                 send(topic, value, key, partition, timestamp=dated_ms, headers=headers)  # type: ignore[arg-type] # lists are invariant
             except (BufferError, KafkaException):
                 self._write(record)
-        self._serve(self._producer.poll, 0)
+        self._kafka.poll(0)
         return written
 
     def commit(
@@ -160,16 +129,15 @@ class KafkaTransaction:
         """Put the progress offsets, and what is to be renewed beside them, into the transaction, and commit."""
         if self._narrow is not None:
             self._narrow.write(self._write, self._flush)
-        add_offsets(self._producer, done, group, _OPERATION_SECONDS)
+        self._kafka.add_offsets(done, group, _OPERATION_SECONDS)
         if renewal is not None:
             offset, renewing = renewal
-            add_offsets(self._producer, [offset], renewing, _OPERATION_SECONDS)
-        # commit_transaction waits for delivery reports that only poll and flush take off the queue
+            self._kafka.add_offsets([offset], renewing, _OPERATION_SECONDS)
         self._flush()
-        self._producer.commit_transaction(self._timeout_ms / 1000)
+        self._kafka.commit(self._timeout_ms / 1000)
 
     def failed(self, error: KafkaError, done: Sequence[TopicPartition], group: Any) -> Exception:
-        """Abort, and say what ``error`` means: :class:`RefusedError`, ``TransactionTimeoutError``, or just itself.
+        """Abort; gives what ``error`` means: :class:`TopicsRefusedError`, ``TransactionTimeoutError``, or itself.
 
         After a record was refused every call but one fails with no more than "erroneous state", and after a fatal
         error ``produce`` says no more than that there was one. Putting the progress offsets into the transaction says
@@ -187,11 +155,11 @@ class KafkaTransaction:
             return KafkaException(error)
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             # There may be no transaction yet, and librdkafka takes that badly; the next producer settles it.
-            self._purge()
+            self._kafka.purge(_ABORT_SECONDS)
         else:
             self.abort()
         if self._refused or error.code() in REFUSED or self._some_timed_out():
-            return RefusedError(self._refused, self.known, error)
+            return TopicsRefusedError(self._refused, self.known, error)
         return KafkaException(error)
 
     def _some_timed_out(self) -> bool:
@@ -210,13 +178,11 @@ class KafkaTransaction:
 
     def abort(self) -> None:
         """Abort, so that no consumer waits for this transaction's end. Without an answer Kafka does it in time."""
-        self._purge()
-        with contextlib.suppress(KafkaException, SystemError):
-            self._producer.abort_transaction(_ABORT_SECONDS)
+        self._kafka.abort(_ABORT_SECONDS)
 
     def _reason(self, done: Sequence[TopicPartition], group: Any) -> KafkaError | None:
         try:
-            add_offsets(self._producer, done, group, _OPERATION_SECONDS)
+            self._kafka.add_offsets(done, group, _OPERATION_SECONDS)
         except KafkaException as error:
             return error.args[0]  # not the exception: with its traceback it would be in a circle with this frame
         return None
@@ -230,7 +196,7 @@ class KafkaTransaction:
                 self._producer.produce(topic, value, key, partition, timestamp=self._dated_ms, headers=headers)  # type: ignore[arg-type] # lists are invariant
                 break
             except BufferError:  # bounded memory: wait until some are out
-                self._serve(self._producer.poll, 0.05)
+                self._kafka.poll(0.05)
                 looked += 0.05
                 if looked >= _LOOK_SECONDS:
                     looked = 0.0
@@ -245,7 +211,7 @@ class KafkaTransaction:
         deadline = monotonic() + self._timeout_ms / 1000
         self._stall.begin()
         while monotonic() < deadline:
-            if not self._serve(self._producer.flush, _LOOK_SECONDS):
+            if not self._kafka.flush(_LOOK_SECONDS):
                 return
             self._refuse_lost_topics()
             self._refuse_stalled()
@@ -253,21 +219,8 @@ class KafkaTransaction:
     def _refuse_stalled(self) -> None:
         """Say so when brokers have taken nothing for long. librdkafka's own time-out counts slowness, too."""
         if self._stall.look(len(self._producer), monotonic()):
-            self._purge()  # says which messages are left
+            self._kafka.purge(_ABORT_SECONDS)  # says which messages are left
             raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT, "Kafka has taken nothing for long"))
-
-    def _purge(self) -> None:
-        """Drop what is not yet in Kafka, and hear of what was refused."""
-        self._producer.purge()
-        with contextlib.suppress(KafkaException):
-            self._serve(self._producer.flush, _ABORT_SECONDS)
-
-    def _serve(self, call: Callable[[float], int], seconds: float) -> int:
-        """``poll`` or ``flush``. After a fatal error confluent-kafka calls our callback with that already raised."""
-        try:
-            return call(seconds)
-        except SystemError as error:
-            raise KafkaException(KafkaError(KafkaError._STATE, "see the fatal error")) from error
 
     def _refuse_lost_topics(self) -> None:
         """Left to itself librdkafka waits for a topic that was deleted, or a leader, until its messages time out."""

@@ -5,25 +5,32 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import NamedTuple, Protocol, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # not re-exported
-
 from checkback.exceptions import JobFailedError
 from checkback.kafka.bounded_calls import within
+from checkback.kafka.bounds import Bounds
+from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.group_offsets import committed
 from checkback.kafka.librdkafka.headers import headers_of
+from checkback.kafka.librdkafka.library import (
+    AdminClient,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    OffsetSpec,
+    TopicPartition,
+)
+from checkback.kafka.librdkafka.topics import TopicDescription, described
 from checkback.wire import protocol
 from checkback.wire.sent_back import due_after_pause
 from streaming.batch.headers import Headers
 from streaming.batch.record import Record
-from streaming.brokers.client import ANSWER_BYTES, SinkSettings
+from streaming.brokers.client import ANSWER_BYTES, SinkSettings, producer_settings
 from streaming.brokers.directory import Brokers, Described, TopicDirectory
-from streaming.brokers.group_offsets import committed
-from streaming.brokers.producers import producer_settings
 from streaming.brokers.retrying import retrying, retrying_until
-from streaming.brokers.topics import TopicDescription, described
 from streaming.kafka_sink.topic_limits import KnownLimits
 from streaming.kafka_sink.transaction import KafkaTransaction
-from streaming.later.offsets import UNKNOWN_EPOCH, Bounds, Reached, StoredOffset, begin_at, to_store, truncated
+from streaming.later.offsets import UNKNOWN_EPOCH, Reached, StoredOffset, begin_at, to_store, truncated
 
 TRANSACTION_MS = 10_000
 _LEAST_BYTES = 4 << 20
@@ -87,8 +94,8 @@ class LaterClients:
             "fetch.wait.max.ms": 200,
             "receive.message.max.bytes": ANSWER_BYTES,
         }
-        self._consumer = Consumer(settings.client(**reading))
-        self._admin = AdminClient(settings.client())
+        self._consumer = make_client(Consumer, settings.client(**reading))
+        self._admin = make_client(AdminClient, settings.client())
         self._brokers = Brokers(settings.client())
         self._directory = TopicDirectory(self._brokers)
         self._transaction = self._new_transaction()
@@ -167,7 +174,7 @@ class LaterClients:
         """Write ``moved``, and that these were, in one transaction.
 
         Raises:
-            RefusedError: topics do not take them; nothing was written.
+            TopicsRefusedError: topics do not take them; nothing was written.
             TransactionTimeoutError, KafkaException: something else; likewise, or Kafka did not say.
         """
         reached = {record.partition: Reached(record.offset + 1, record.epoch) for record in records}

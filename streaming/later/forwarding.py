@@ -10,14 +10,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic, time_ns
 
-from confluent_kafka import KafkaError, KafkaException
-
 from checkback.exceptions import (
     CheckbackError,
     JobFailedError,
     OwnTopicError,
     TransactionTimeoutError,
 )
+from checkback.kafka.librdkafka.errors import FENCED, NOT_ALLOWED, OF_THE_RECORD, error_code
+from checkback.kafka.librdkafka.library import KafkaException
+from checkback.kafka.librdkafka.transactional import StuckError
 from checkback.kafka.outages import Outage
 from checkback.wire import protocol
 from checkback.wire.sent_back import dead_letter_of
@@ -25,8 +26,7 @@ from streaming.batch.headers import Headers
 from streaming.batch.heads import head_of
 from streaming.batch.record import RANDOM_OR_KEYED, Record
 from streaming.brokers.client import SinkSettings
-from streaming.brokers.producers import StuckError, error_code
-from streaming.kafka_sink.transaction import FENCED, TOO_LARGE, RefusedError
+from streaming.kafka_sink.transaction import TopicsRefusedError
 from streaming.later.clients import TRANSACTION_MS, ChangedError, LaterClients, Memory, Place, Retry, transactional_id
 from streaming.later.portions import MOST_AT_ONCE, after_failing, after_success
 
@@ -37,16 +37,6 @@ _AGAIN_SECONDS = 1.0
 _AWAY_SECONDS = 60.0
 _HEAD_BYTES = 128 << 10
 """Of a record that is written with its head only."""
-_OF_THE_RECORD = TOO_LARGE | {KafkaError.INVALID_RECORD}
-"""Refusals that are one record's fault; of all others one of our topics is to be put right."""
-_NOT_ALLOWED = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    }
-)
 
 
 class _AgainError(Exception):
@@ -151,9 +141,9 @@ class Forwarder:
         began = monotonic()
         try:
             clients.write(records, moved)
-        except (RefusedError, KafkaException, TransactionTimeoutError) as error:
+        except (TopicsRefusedError, KafkaException, TransactionTimeoutError) as error:
             self._at_once = after_failing(len(records))
-            if isinstance(error, RefusedError):
+            if isinstance(error, TopicsRefusedError):
                 if len(records) == 1:
                     self._note_refusal(clients.place(records[0]), moved[0].topic, error)
                 raise _AgainError from error
@@ -163,12 +153,12 @@ class Forwarder:
         for record in records:
             self._refusals.pop(clients.place(record), None)
 
-    def _note_refusal(self, place: Place, topic: str, error: RefusedError) -> None:
+    def _note_refusal(self, place: Place, topic: str, error: TopicsRefusedError) -> None:
         """So that another topic is tried. The dead letters of one group, whatever they lack, hold no other one back."""
         topics = self._settings.topics
         cause = error.topics.get(topic, error.cause)
         ours = topic in {topics.half, topics.rejected}
-        if cause.code() in _NOT_ALLOWED or (ours and cause.code() not in _OF_THE_RECORD):
+        if cause.code() in NOT_ALLOWED or (ours and cause.code() not in OF_THE_RECORD):
             raise KafkaException(cause) from error
         refused = self._refusals.setdefault(place, {})
         if topic == topics.rejected and topic in refused:
@@ -210,7 +200,7 @@ class Forwarder:
     def _explained(self, error: Exception) -> CheckbackError | None:
         """What ended it, or None for what may pass."""
         topics = self._settings.topics
-        if isinstance(error, KafkaException) and error_code(error) in _NOT_ALLOWED:
+        if isinstance(error, KafkaException) and error_code(error) in NOT_ALLOWED:
             return JobFailedError(
                 f"Kafka does not allow the job to move {topics.later} ({error}): grant it read on that topic and on "
                 f"the group {topics.later}, write on {topics.half} and {topics.prefix}dlq.*, and the transactional id "

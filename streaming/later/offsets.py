@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from confluent_kafka import TopicPartition
-
 from checkback.exceptions import JobStoppedError
+from checkback.kafka.bounds import Bounds
+from checkback.kafka.librdkafka.library import TopicPartition
+from checkback.kafka.librdkafka.topics import TopicDescription
 from checkback.wire.beside_offsets import metadata_of
 from checkback.wire.json_reading import number_of, read_object, text_of
-from streaming.brokers.topics import TopicDescription
 
 _LOGGER = logging.getLogger(__name__)
 UNKNOWN_EPOCH = -1
@@ -34,13 +34,6 @@ class Reached(NamedTuple):
     """Of the leader that had this record: librdkafka then notices when its brokers have lost it."""
     end: int = 0
     """To there is nothing else to be moved: the ends of transactions lie between. 0: not known."""
-
-
-class Bounds(NamedTuple):
-    """A partition's first offset, and the one behind its last."""
-
-    first: int
-    end: int
 
 
 @dataclass(frozen=True)

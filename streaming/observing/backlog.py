@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from math import inf
 
 from status_page.facts import PartitionBacklog
-from streaming.fairness.held_back import Ends, Place
+from streaming.fairness.held_back import PartitionEnds, PartitionId
 
 _GOOD_SECONDS = 10.0
 """What was found out about the ends says nothing any more after that: Kafka has not answered since."""
 
 
-class Backlog:
+class JobBacklog:
     """Of ``topics``. Both ends and what is read only ever go on, so the furthest that is known of each counts.
 
     ``now`` is seconds of a clock that only goes on.
@@ -23,12 +23,12 @@ class Backlog:
     def __init__(self, topics: Iterable[str]) -> None:
         self._topics = frozenset(topics)
         self._lock = threading.Lock()
-        self._ends: dict[Place, int] = {}
-        self._first: dict[Place, int] = {}
-        self._read: dict[Place, int] | None = None
-        self._looked_at: dict[Place, float] = {}
+        self._ends: dict[PartitionId, int] = {}
+        self._first: dict[PartitionId, int] = {}
+        self._read: dict[PartitionId, int] | None = None
+        self._looked_at: dict[PartitionId, float] = {}
 
-    def looked(self, found: Mapping[Place, Ends], now: float) -> None:
+    def looked(self, found: Mapping[PartitionId, PartitionEnds], now: float) -> None:
         """Kafka's partitions begin and end there; those whose leader is away are not among them."""
         with self._lock:
             for place, ends in found.items():
@@ -42,7 +42,7 @@ class Backlog:
         with self._lock:
             self._read = self._read or {}
             for place, offset in places.items():
-                self._read[Place(*place)] = max(offset, self._read.get(Place(*place), 0))
+                self._read[PartitionId(*place)] = max(offset, self._read.get(PartitionId(*place), 0))
 
     def now(self, now: float) -> tuple[PartitionBacklog, ...] | None:
         """By partition; None as long as either is not known, of all of them."""

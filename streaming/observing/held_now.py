@@ -18,7 +18,7 @@ class HeldNow:
         """By topic and time of the next try (s): how many, and why."""
 
     def changed(self, changes: Mapping[tuple[str, int, str], int], now_ms: int) -> None:
-        """Take in what a batch says: see :class:`streaming.batch.reported.HeldUntil`."""
+        """Take in what a batch says: see :class:`streaming.batch.batch.HeldUntil`."""
         with self._lock:
             for (topic, until_s, reason), change in sorted(changes.items(), key=lambda one: one[1]):
                 number, why = self._held.get((topic, until_s), (0, ""))

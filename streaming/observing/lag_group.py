@@ -7,8 +7,8 @@ import logging
 import time
 from collections.abc import Mapping
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-
+from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.library import Consumer, KafkaException, TopicPartition
 from checkback.wire.protocol import Topics
 from streaming.brokers.client import SinkSettings
 
@@ -36,7 +36,7 @@ class LagGroup:
         now = time.monotonic()
         if self._consumer is None:
             own = {"group.id": lag_group(self._settings.topics), "enable.auto.commit": False}
-            self._consumer = Consumer(self._settings.client(**own, on_commit=self._ended))
+            self._consumer = make_client(Consumer, self._settings.client(**own, on_commit=self._ended))
         self._consumer.poll(0)  # hears how the last commit ended
         if now < self._next or places == self._committed:
             return

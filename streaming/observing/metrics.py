@@ -9,13 +9,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metr
 from prometheus_client.registry import Collector
 
 from checkback.version import __version__
+from conf import Settings
 from state import Tallies
 from status_page.facts import PartitionBacklog
 from streaming.batch.batch import SIZES, BatchReport
-from streaming.fairness.held_back import Place
-from streaming.observing.bounded import MOST, OTHER, Labels
+from streaming.fairness.held_back import PartitionId
+from streaming.observing.labels import MOST, OTHER, Labels, kind_of
 from streaming.observing.progress import BatchProgress
-from streaming.observing.reason_kinds import kind_of
 from streaming.observing.waits import BATCH_BUCKETS, Waits
 
 _CHECKS = {
@@ -158,7 +158,7 @@ class JobMetrics:
         self._waits = Waits()
         registry.register(self._waits)
 
-    def held_back(self, place: Place, seconds: float) -> None:
+    def held_back(self, place: PartitionId, seconds: float) -> None:
         """For how long a partition that the job reads has been held back; 0 when it is not."""
         self._held_back.labels(place.topic, str(place.partition)).set(seconds)
 
@@ -302,3 +302,17 @@ class _BatchMetrics:
             return
         for one in found:
             self._backlog.labels(one.topic, str(one.partition)).set(one.records)
+
+
+def tell_limits(registry: CollectorRegistry, settings: Settings) -> None:
+    """Register them; they hold as long as the job runs."""
+    quotas, job = settings.quotas, settings.job
+    for name, said, value in (
+        ("quota_open_transactions", "Undecided transactions that a producer group may have", quotas.open),
+        ("quota_open_bytes", "Bytes of undecided half messages that a producer group may have", quotas.open_bytes),
+        ("quota_delayed_messages", "Messages waiting for their time that a producer group may have", quotas.delayed),
+        ("quota_parked_messages", "Messages waiting for an operator that a producer group may have", quotas.parked),
+        ("age_limit_seconds", "Age at which an undecided transaction is parked", settings.transactions.age_limit / 1e3),
+        ("driver_memory_bytes", "Memory of the driver; above a quarter of it, state is slow", job.driver_memory_bytes),
+    ):
+        Gauge(f"checkback_{name}", said, registry=registry).set(value)

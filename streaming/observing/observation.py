@@ -12,17 +12,16 @@ from checkback.wire.protocol import Topics
 from checkers.facts import GroupStanding
 from conf import Settings
 from state import Usage
-from status_page.facts import BatchFacts, EndpointFacts, GroupFacts, HeldBack, JobFacts, OpenOfTopic
+from status_page.facts import BatchFacts, EndpointFacts, GroupFacts, HeldBackPartition, JobFacts, OpenOfTopic
 from status_page.words import NO_ENDPOINT, why_unasked
 from streaming.batch.batch import BatchReport, OpenBySegment
-from streaming.fairness.fairness import Standing
-from streaming.fairness.held_back import Ends, Place
-from streaming.observing.backlog import Backlog
+from streaming.fairness.fairness import KnownUsage
+from streaming.fairness.held_back import PartitionEnds, PartitionId
+from streaming.observing.backlog import JobBacklog
 from streaming.observing.clock import now_ms as _now_ms
 from streaming.observing.flow import Flow
 from streaming.observing.held_now import HeldNow
-from streaming.observing.limits import tell_limits
-from streaming.observing.metrics import JobMetrics, KeptNow, OpenNow
+from streaming.observing.metrics import JobMetrics, KeptNow, OpenNow, tell_limits
 from streaming.observing.notes import notes_of
 from streaming.observing.open_transactions import OpenTransactions
 from streaming.observing.progress import BatchProgress, Places, batch_progress
@@ -31,7 +30,7 @@ from streaming.ownership.claim import Owner
 
 _MOST_GROUPS = 1_000
 _MOST_BATCHES = 100
-_NOTHING = Standing(None, None, {})
+_NOTHING = KnownUsage(None, None, {})
 
 ChecksStanding = Callable[[], Mapping[str, GroupStanding] | None]
 """By producer group; None: not known. Answers within a second."""
@@ -50,19 +49,19 @@ class Observation:
         self._started_ms = _now_ms()
         self._flow = Flow(self._started_ms)
         topics = Topics(settings.kafka.topic_prefix)
-        self._backlog = Backlog((topics.half, topics.op))
+        self._backlog = JobBacklog((topics.half, topics.op))
         self.start_up = StartUp()
         self._lock = threading.Lock()
         self._batches: deque[BatchFacts] = deque(maxlen=_MOST_BATCHES)
         self._last: BatchProgress | None = None
-        self._held_back: dict[Place, float] = {}
-        self._writers: dict[Place, str] = {}
+        self._held_back: dict[PartitionId, float] = {}
+        self._writers: dict[PartitionId, str] = {}
         self._owner: Owner | None = None
-        self._standing: Callable[[], Standing] = lambda: _NOTHING
+        self._standing: Callable[[], KnownUsage] = lambda: _NOTHING
         self._checks: ChecksStanding = lambda: None
         self._ask_for_ends: Callable[[], None] = lambda: None
 
-    def of(self, owner: Owner, standing: Callable[[], Standing], checks: ChecksStanding | None) -> None:
+    def of(self, owner: Owner, standing: Callable[[], KnownUsage], checks: ChecksStanding | None) -> None:
         """Whose job it is, and whom to ask about quotas and checks; batches are begun from now on."""
         self._owner, self._standing = owner, standing
         self._checks = checks or (lambda: None)
@@ -77,7 +76,7 @@ class Observation:
         """How to have :meth:`looked` told where partitions end now; waits for it a moment at most."""
         self._ask_for_ends = ask
 
-    def looked(self, found: Mapping[Place, Ends]) -> None:
+    def looked(self, found: Mapping[PartitionId, PartitionEnds]) -> None:
         """Where Kafka's partitions end."""
         self._backlog.looked(found, time.monotonic())
 
@@ -106,7 +105,7 @@ class Observation:
         self.start_up.over()
         return found
 
-    def held_back(self, place: Place, seconds: float) -> None:
+    def held_back(self, place: PartitionId, seconds: float) -> None:
         """For how long a partition that the job reads has been held back; 0 when it is not."""
         self.metrics.held_back(place, seconds)
         with self._lock:
@@ -116,7 +115,7 @@ class Observation:
                 self._held_back.pop(place, None)
                 self._writers.pop(place, None)
 
-    def held_back_by(self, place: Place, writer: str) -> None:
+    def held_back_by(self, place: PartitionId, writer: str) -> None:
         """Whose open transaction holds a partition back, as far as Kafka says."""
         with self._lock:
             self._writers[place] = writer
@@ -145,7 +144,9 @@ class Observation:
         known = checks is not None and len(checks) < _MOST_GROUPS
         with self._lock:
             batches, last = tuple(self._batches), self._last
-            held_back = tuple(HeldBack(*place, s, self._writers.get(place, "")) for place, s in self._held_back.items())
+            held_back = tuple(
+                HeldBackPartition(*place, s, self._writers.get(place, "")) for place, s in self._held_back.items()
+            )
         owner = self._owner
         facts = JobFacts(
             job=settings.job.name,
@@ -174,7 +175,7 @@ class Observation:
         return notes_of(facts)
 
     def _groups(
-        self, standing: Standing, checks: Mapping[str, GroupStanding], *, known: bool
+        self, standing: KnownUsage, checks: Mapping[str, GroupStanding], *, known: bool
     ) -> tuple[GroupFacts, ...]:
         usages, counted = standing.usages or {}, self._open.counted
         nothing = None if standing.usages is None else Usage()

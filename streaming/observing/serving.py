@@ -9,7 +9,7 @@ from conf import Settings
 from status_page.app import status_app
 from status_page.http.server import StatusServer
 from status_page.transactions.lookup import Transactions
-from status_page.transactions.telling import Telling
+from status_page.transactions.transaction_story import KafkaStories
 from streaming.observing.observation import Observation
 
 _LOGGER = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ class Serving:
         self._port = settings.http.port
         self._transactions = Transactions(settings)
         registry = observation.metrics.registry
-        app = status_app(settings, observation, self._transactions, registry, Telling(settings))
+        app = status_app(settings, observation, self._transactions, registry, KafkaStories(settings))
         self._server = StatusServer(settings.http, app)
         self._served = False
         self._said = ""

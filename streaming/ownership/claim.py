@@ -17,16 +17,21 @@ import uuid
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, fields
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
-
 from checkback.exceptions import CheckpointMismatchError, TakenOverError
+from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.errors import NOT_ALLOWED, error_code
+from checkback.kafka.librdkafka.group_offsets import committed, store_offsets
+from checkback.kafka.librdkafka.library import (
+    AdminClient,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    TopicPartition,
+)
 from checkback.wire.beside_offsets import metadata_of
 from checkback.wire.job_groups import GROUPS, claim_group
 from checkback.wire.json_reading import read_object
-from streaming.brokers.bounded import store_offsets
 from streaming.brokers.client import SinkSettings
-from streaming.brokers.group_offsets import committed
 from streaming.brokers.retrying import retrying
 
 _CALL_SECONDS = 5.0
@@ -135,7 +140,7 @@ class Claim:
 
     def _open(self, group: str) -> None:
         options = {"group.id": group, "enable.auto.commit": False}
-        self._consumers[group] = Consumer(self._settings.client(**options))
+        self._consumers[group] = make_client(Consumer, self._settings.client(**options))
 
     def _another(self, owner: Owner) -> CheckpointMismatchError:
         name = f"job '{owner.job}', " if owner.job else ""
@@ -154,7 +159,9 @@ class Claim:
 
         Kafka forgets them a week after their job has stopped.
         """
-        found = retrying()(_claims_on, AdminClient(self._settings.client()), self._settings.topics.progress)
+        found = retrying()(
+            _claims_on, make_client(AdminClient, self._settings.client()), self._settings.topics.progress
+        )
         for group in found.keys() - self._consumers.keys():
             self._open(group)
         return list(found.values())
@@ -180,7 +187,7 @@ def _metadata(answer: "Future[ConsumerGroupTopicPartitions]") -> str | None:
     try:
         found = (answer.result().topic_partitions or [_NOWHERE])[0]
     except KafkaException as error:
-        if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        if error_code(error) in NOT_ALLOWED:
             return None
         raise
     return None if found.offset < 0 else metadata_of(found)

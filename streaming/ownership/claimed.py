@@ -6,13 +6,12 @@ meanwhile. So a task looks at the claim when nobody can fence it unnoticed any m
 before the fence it is fenced; if after, the claim is another run's.
 """
 
-from confluent_kafka import Consumer, TopicPartition
-
 from checkback.exceptions import TakenOverError
+from checkback.kafka.librdkafka.group_offsets import committed
+from checkback.kafka.librdkafka.library import Consumer, TopicPartition
 from checkback.wire.beside_offsets import metadata_of
 from checkback.wire.json_reading import read_object
 from checkback.wire.protocol import Topics
-from streaming.brokers.group_offsets import committed
 from streaming.brokers.retrying import retrying
 
 _SECONDS = 60.0

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException, Producer
-
 from checkback.exceptions import JobStoppedError
-from checkback.operations.clocks import difference_ms
+from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.library import TIMESTAMP_LOG_APPEND_TIME, KafkaException, Producer
+from checkback.operations.times import difference_ms
 from streaming.brokers.client import SinkSettings
 
 _DAY_MS = 24 * 3_600_000
@@ -42,7 +42,7 @@ def kafka_ms(settings: SinkSettings) -> int | None:
     """
     said: list[tuple[Any, Any]] = []
     options: dict[str, Any] = {"acks": 1, "message.timeout.ms": _WAIT_MS, "linger.ms": 0}
-    producer = Producer(settings.client(**options))
+    producer = make_client(Producer, settings.client(**options))
     # a key, should the topic be compacted
     producer.produce(
         settings.topics.progress,

@@ -2,14 +2,13 @@
 
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-
+from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.group_offsets import committed
+from checkback.kafka.librdkafka.library import Consumer, TopicPartition
+from checkback.kafka.librdkafka.transactional import StuckError, Transactional, transactional_settings
 from checkback.wire.beside_offsets import metadata_of
 from streaming.brokers.client import SinkSettings
-from streaming.brokers.group_offsets import committed
-from streaming.brokers.producers import StuckError, init_transactions, warm_up
 from streaming.brokers.retrying import retrying
 from streaming.checkpoint.progress import Progress, progress_group, transactional_id
 from streaming.ownership.generations import GENERATIONS_TRIED, Generations
@@ -26,7 +25,7 @@ def read_progress(settings: SinkSettings, query_id: str, partitions: int, *, set
     """
     isolation = "read_committed" if settled else "read_uncommitted"
     group = {"group.id": progress_group(query_id), "enable.auto.commit": False, "isolation.level": isolation}
-    consumer = Consumer(settings.client(**group))
+    consumer = make_client(Consumer, settings.client(**group))
     places = [TopicPartition(settings.topics.progress, number) for number in range(partitions)]
     try:
         found = retrying()(committed, consumer, places)
@@ -63,9 +62,7 @@ def fence(settings: SinkSettings, query_id: str, partitions: int) -> None:
 
 
 def _fence(settings: SinkSettings, name: str) -> None:
-    # the first try falls before the socket is up: see producer_settings
-    quick: dict[str, Any] = {"transactional.id": name, "reconnect.backoff.ms": 10}
-    producer = Producer(settings.client(**quick, **{"transaction.timeout.ms": settings.transaction_timeout_ms}))
-    warm_up(producer, settings.topics.progress, _CALL_SECONDS)
+    kafka = Transactional(settings.client(**transactional_settings(name, settings.transaction_timeout_ms)))
+    kafka.connect(settings.topics.progress, _CALL_SECONDS)
     with contextlib.suppress(StuckError):  # fenced all the same: see streaming.kafka_sink.beginning
-        init_transactions(producer, _CALL_SECONDS)
+        kafka.fence(_CALL_SECONDS)

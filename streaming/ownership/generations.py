@@ -8,10 +8,10 @@ holds; none is 0.
 import time
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
-
 from checkback.exceptions import JobFailedError
-from streaming.brokers.group_offsets import committed
+from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.group_offsets import committed
+from checkback.kafka.librdkafka.library import Consumer, TopicPartition
 from streaming.brokers.retrying import retrying
 
 GENERATIONS_TRIED = 3
@@ -34,7 +34,7 @@ class Generations:
 
     def __init__(self, client: dict[str, Any], query_id: str, topic: str) -> None:
         group = {"group.id": generation_group(query_id), "enable.auto.commit": False}
-        self._consumer = Consumer({**client, **group, "isolation.level": "read_uncommitted"})
+        self._consumer = make_client(Consumer, {**client, **group, "isolation.level": "read_uncommitted"})
         self._topic = topic
 
     def holding(self, partition: int) -> int:

@@ -4,13 +4,12 @@ import logging
 import time
 from collections.abc import Mapping
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-
 from checkback.exceptions import JobStoppedError
+from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.library import AdminClient, KafkaException
+from checkback.kafka.librdkafka.topics import TopicDescription, described
 from checkback.operations.topics import few_ops
 from streaming.brokers.client import SinkSettings
-from streaming.brokers.topics import TopicDescription, described
 from streaming.checkpoint.folder import deleted, recreated
 from streaming.checkpoint.offset_log import Entry
 from streaming.ownership.claim import Claim, Owner
@@ -34,7 +33,7 @@ class BatchPreconditions:
         self._owner = owner
         self._topics = topics
         self._clock = clock
-        self._admin = AdminClient(settings.client())
+        self._admin = make_client(AdminClient, settings.client())
         self._missing: set[str] = set()
         self._half, self._op = settings.topics.half, settings.topics.op
         self._warned: tuple[int, ...] = ()

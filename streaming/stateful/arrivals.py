@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from checkback.exceptions import ProtocolError
 from checkback.wire.limits import MAX_UNFOLDED_BYTES, MESSAGE_BYTES, TOGETHER, header_bytes, several_too_large
@@ -14,7 +16,8 @@ from state import BROKEN_FIELDS, BUNDLE, HALF_FIELDS, OP_FIELDS, Arrivals, Field
 from state.rows import Column, objects
 from streaming.batch.headers import Headers, application_headers
 from streaming.stateful.admission import Admission
-from streaming.stateful.decode import BROKEN_KIND, HALF_KIND, OP_KIND, OPTIONS
+from streaming.stateful.broken import OPTIONS
+from streaming.stateful.decode import BROKEN_KIND, HALF_KIND, OP_KIND
 
 # An arriving row's columns under the names that state.rows gives them.
 _OP_NAMES = {"half_offset": "offset", "action": "topic"}
@@ -27,14 +30,13 @@ _MESSAGES, _HELD = OPTIONS.index(MESSAGES), len(OPTIONS)
 _PLAIN_HALF_FIELDS = {name: kind for name, kind in HALF_FIELDS.items() if name not in _OPTION_FIELDS}
 
 
-def arrivals_of(frames: list[pd.DataFrame], topics: Topics, admission: Admission) -> Arrivals:
-    """What a batch brings for one segment, from frames with the columns of ``streaming.stateful.decode``.
+def arrivals_of(chunks: list[pa.RecordBatch], topics: Topics, admission: Admission) -> Arrivals:
+    """What a batch brings for one segment, from record batches with the columns of ``streaming.stateful.decode``.
 
     A half message that is not admitted, or whose value should be several messages and is not, becomes a broken record.
     """
-    # Put together as numpy columns: pandas.concat would look at every object for missing values.
-    halves = _rows(frames, HALF_KIND, {**_PLAIN_HALF_FIELDS, "options": object}, {})
-    broken = _rows(frames, BROKEN_KIND, BROKEN_FIELDS, {})
+    halves = _rows(chunks, HALF_KIND, {**_PLAIN_HALF_FIELDS, "options": object}, {})
+    broken = _rows(chunks, BROKEN_KIND, BROKEN_FIELDS, {})
     options = _options(halves["options"])
     columns = {**halves, **{name: options[:, at] for at, name in enumerate(_OPTION_FIELDS)}}
     halves = Rows({name: columns[name].astype(kind, copy=False) for name, kind in HALF_FIELDS.items()})
@@ -50,17 +52,24 @@ def arrivals_of(frames: list[pd.DataFrame], topics: Topics, admission: Admission
     if wrong:
         broken = Rows.concat([broken, _broken(halves.take(np.array(wrong)), [reasons[row] for row in wrong], topics)])
         halves = halves.take(np.setdiff1d(np.arange(halves.count), wrong))
-    return Arrivals(halves=halves, ops=_rows(frames, OP_KIND, OP_FIELDS, _OP_NAMES), broken=broken)
+    return Arrivals(halves=halves, ops=_rows(chunks, OP_KIND, OP_FIELDS, _OP_NAMES), broken=broken)
 
 
-def _rows(frames: list[pd.DataFrame], wanted: int, fields: Fields, names: dict[str, str]) -> Rows:
+def _rows(chunks: list[pa.RecordBatch], wanted: int, fields: Fields, names: dict[str, str]) -> Rows:
     parts = []
-    for frame in frames:
-        chosen = frame["kind"].to_numpy() == wanted
-        if chosen.any():
-            columns = {name: frame[names.get(name, name)].to_numpy()[chosen] for name in fields}
-            parts.append(Rows({name: columns[name].astype(kind, copy=False) for name, kind in fields.items()}))
+    for chunk in chunks:
+        chosen = np.flatnonzero(chunk.column("kind").to_numpy(zero_copy_only=False) == wanted)
+        if len(chosen):
+            rows = chunk if len(chosen) == len(chunk) else chunk.take(pa.array(chosen))
+            columns = {name: rows.column(names.get(name, name)) for name in fields}
+            parts.append(Rows({name: _column(columns[name], kind) for name, kind in fields.items()}))
     return Rows.concat(parts) if parts else Rows.empty(fields)
+
+
+def _column(values: pa.Array, kind: Any) -> Column:
+    """A column that may be written to: Arrow's own memory may not."""
+    found = values.to_numpy(zero_copy_only=False)
+    return found if kind is object else found.astype(kind)
 
 
 def _options(written: Column) -> Column:

@@ -4,7 +4,6 @@ Our own SDK writes its headers first and in one order, which is read by position
 protocol takes the slower way through a map. What breaks the protocol becomes a row with a reason.
 """
 
-from collections.abc import Callable
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -14,8 +13,8 @@ from checkback.wire import limits, protocol
 from checkback.wire.protocol import Topics
 from state import Event
 from state.content import KEPT_BYTES, SHUFFLED_BYTES
-from state.segment import BEYOND_REASON
 from streaming.batch.heads import HEAD_BYTES, HEADER_HEAD_BYTES, HEADER_HEADS, KEY_HEAD_BYTES, NAME_HEAD_CHARACTERS
+from streaming.stateful.broken import OPTIONS, Ends, beyond, broken_reason, size_rules
 
 CLOCK_PARTITION = -1
 NO_SEGMENT = -1
@@ -46,25 +45,15 @@ COLUMNS = {
 }
 """Columns of the decoded frame and their Spark types, before the ingest time."""
 
-OPTIONS = (protocol.PARTITION, protocol.IMMUNITY_MS, protocol.CHECK_MAX, protocol.DELIVER_AT, protocol.MESSAGES)
-"""Optional headers of a half message, all of them numbers."""
-
 HELD_OPTION = "1"
 """Stands behind these of a half message that the job wrote, and of no other: its headers may be set aside."""
 
-ZERO_IN_NAME = "a header's name holds a zero byte"
-
 _HALF_ORDER = (protocol.ID, protocol.GROUP, protocol.TOPIC)
 _OP_ORDER = (protocol.ID, protocol.GROUP, protocol.HALF, protocol.ACTION, protocol.SOURCE)
-_HELD = r"^[0-9]{1,9} [0-9]{1,15} (0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,14})\z"
 _MOST = 2_147_483_647
 _NAME_SEPARATOR = "\x00"
 _REPLACED = "\ufffd"
 """What Java makes of bytes that are not UTF-8."""
-
-
-Ends = Callable[[Column], Column]
-"""Of a half partition, where it ends as far as the batch knows; null where it does not."""
 
 
 def decode(records: DataFrame, topics: Topics, segment_size: int, ends: Ends | None = None) -> DataFrame:
@@ -182,11 +171,11 @@ def _checked(fields: DataFrame, topics: Topics, segment_size: int, ends: Ends | 
         F.substring_index("half", ":", 1).cast("int").alias("named_partition"),
         F.substring_index("half", ":", -1).cast("long").alias("named_offset"),
     )
-    too_large = [F.when(wrong, F.lit(reason)) for wrong, reason in _size_rules()]
+    too_large = [F.when(wrong, F.lit(reason)) for wrong, reason in size_rules()]
     rows = rows.select("*", F.coalesce(*too_large).alias("too_large"))
     rows = rows.select(
         "*",
-        F.coalesce("too_large", _broken_reason(topics), *_beyond(ends)).alias("reason"),
+        F.coalesce("too_large", broken_reason(topics), *beyond(ends)).alias("reason"),
         F.when(F.col("is_half"), F.col("offset")).otherwise(F.col("named_offset")).alias("half_offset"),
     )
     broken = F.col("reason").isNotNull()
@@ -293,127 +282,3 @@ def _event() -> Column:
     return F.when(F.col("is_half"), F.coalesce(*of_itself, F.lit(int(Event.HALF)))).otherwise(
         F.coalesce(*known, F.lit(0))
     )
-
-
-def _broken_reason(topics: Topics) -> Column:
-    """The first thing wrong with a record, null when nothing is."""
-    is_half, is_op = F.col("is_half"), ~F.col("is_half")
-    source, action = F.col("source"), F.col("action")
-    # one message of several has a longer id when it is held, or delivered again
-    alone = (is_half & F.col("held").isNotNull()) | (is_op & (action == protocol.Action.REDELIVER))
-    most = F.when(alone, protocol.MAX_NUMBERED_ID_BYTES).otherwise(protocol.MAX_ID_BYTES)
-    text = {protocol.ID: ("id", most, protocol.MAX_ID_BYTES)}
-    text |= {protocol.GROUP: ("group", F.lit(protocol.MAX_GROUP_BYTES), protocol.MAX_GROUP_BYTES)}
-    rules: list[tuple[Column, str]] = [
-        # the sink's client would cut the name off there
-        (F.col("zero_in_name") & F.col("headers").isNotNull() & (F.size("headers") > 0), ZERO_IN_NAME),
-        (F.col("repeated"), "a cb- header is there more than once"),
-    ]
-    for name, (column, at_most, said) in text.items():
-        rules += _text_rules(F.col(column), name, at_most, said)
-    version = F.col("version")
-    rules += [
-        (version.isNotNull() & ~version.rlike(r"^[1-9][0-9]{0,8}\z"), "cb-version is not a number"),
-        (version.cast("int") > protocol.VERSION, "cb-version is later than this job's: upgrade the job"),
-    ]
-    rules += [(is_half & wrong, reason) for wrong, reason in _half_rules(topics)]
-    named = F.concat(F.col("named_partition").cast("string"), F.lit(":"), F.col("named_offset").cast("string"))
-    natural = (F.col("named_partition") >= 0) & (F.col("named_offset") >= 0)
-    plain = F.coalesce((named == F.col("half")) & natural, F.lit(False))  # noqa: FBT003  (that is its signature)
-    rules += [
-        (
-            is_op & (F.col("header_bytes") > limits.MAX_OP_HEADER_BYTES),
-            "the headers of an op are larger than 16 KiB together",
-        ),
-        (is_op & ~plain, "cb-half is not partition:offset"),
-        # each would get a segment of its own, and random numbers would make batches that never end
-        (is_op & (F.col("named_offset") >= 10**protocol.MAX_OFFSET_DIGITS), "cb-half names an offset that no log has"),
-        (
-            is_op & (F.col("named_partition") != F.col("partition")),
-            "it lies on another partition than its cb-half",
-        ),
-        (
-            is_op & (action.isNull() | ~action.isin([a.value for a in protocol.Action])),
-            "cb-action is not one we know",
-        ),
-        (
-            is_op & (source.isNull() | ~source.isin([s.value for s in protocol.Source])),
-            "cb-source is not one we know",
-        ),
-        (
-            is_op & (action == protocol.Action.UNREACHABLE) & (source != protocol.Source.CHECK),
-            "only a check can find a producer unreachable",
-        ),
-        (
-            is_op & (action == protocol.Action.RESUME) & (source != protocol.Source.OPERATOR),
-            "only an operator can resume",
-        ),
-        (
-            is_op & (action == protocol.Action.REDELIVER) & (source != protocol.Source.OPERATOR),
-            "only an operator can have a message delivered again",
-        ),
-    ]
-    return F.coalesce(*(F.when(wrong, F.lit(reason)) for wrong, reason in rules))
-
-
-def _beyond(ends: Ends | None) -> list[Column]:
-    if ends is None:
-        return []
-    beyond = ~F.col("is_half") & (F.col("named_offset") >= ends(F.col("partition")))
-    return [F.when(beyond, F.lit(BEYOND_REASON))]
-
-
-def _size_rules() -> list[tuple[Column, str]]:
-    """What no record may exceed; of one that does only the head continues from here."""
-    spare = F.when(F.col("held").isNotNull(), limits.HELD_SPARE).otherwise(1)
-    return [
-        (F.col("value_bytes") > limits.MAX_VALUE_BYTES, "its value is larger than 16 MiB"),
-        (F.col("key_bytes") > limits.MAX_KEY_BYTES, "its key is larger than 1 MiB"),
-        (F.size("headers") > limits.MAX_HEADERS * spare, "it has more than 1,000 headers"),
-        (F.col("header_bytes") > limits.MAX_HEADER_BYTES * spare, "its headers are larger than 1 MiB together"),
-    ]
-
-
-def _half_rules(topics: Topics) -> list[tuple[Column, str]]:
-    topic = F.col("real_topic").cast("string")
-    legal = r"^[a-zA-Z0-9._-]{1,249}\z"
-    partition, immunity, check_max, deliver_at, messages = (F.col(f"`{name}`") for name in OPTIONS)
-    action, held = F.col("action"), F.col("held")
-    return [
-        # nobody can deliver it as it is, nor read it again: librdkafka's client for Python fails on such a name
-        (F.col("replaced_in_name"), "a header's name is not UTF-8, or has U+FFFD in it"),
-        (
-            topic.isNull() | ~topic.rlike(legal) | topic.isin(".", ".."),
-            "cb-topic is missing or is not a valid topic name",
-        ),
-        (topic.isin(*topics.all()) | topic.startswith("__"), "cb-topic is one of Checkback's or Kafka's own"),
-        (partition.isNotNull() & ~partition.rlike(r"^[0-9]{1,9}\z"), "cb-partition is not a number"),
-        (
-            immunity.isNotNull() & ~immunity.rlike(r"^[0-9]{1,15}\z"),
-            "cb-immunity-ms is not a number of milliseconds",
-        ),
-        (check_max.isNotNull() & ~check_max.rlike(r"^[0-9]{1,9}\z"), "cb-check-max is not a number"),
-        (
-            deliver_at.isNotNull() & ~deliver_at.rlike(r"^[0-9]{1,15}\z"),
-            "cb-deliver-at is not a number of milliseconds",
-        ),
-        (messages.isNotNull() & ~messages.rlike(r"^[0-9]{1,9}\z"), "cb-messages is not a number"),
-        (messages.isNotNull() & partition.isNotNull(), "cb-partition is for one message, not for several"),
-        (
-            action.isNotNull() & ~action.isin([a.value for a in protocol.HalfAction]),
-            "cb-action of a half message is not one we know",
-        ),
-        (
-            held.isNotNull() & (~held.rlike(_HELD) | action.isNull() | messages.isNotNull()),
-            "cb-held is not what the job writes there",
-        ),
-    ]
-
-
-def _text_rules(column: Column, name: str, most: Column, said: int) -> list[tuple[Column, str]]:
-    length = F.octet_length(column)
-    return [
-        (column.isNull() | (length == 0), f"{name} is missing"),
-        (length > most, f"{name} is longer than {said} bytes"),
-        (~F.is_valid_utf8(column.cast("string")), f"{name} is not UTF-8"),
-    ]

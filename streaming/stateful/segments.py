@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import (
     BinaryType,
@@ -27,9 +28,9 @@ from state import (
     Allowance,
     Arrivals,
     Collector,
-    Limits,
     Policies,
     Rows,
+    RunLimits,
     Segment,
     evaluate,
     segment_from_bytes,
@@ -58,7 +59,10 @@ OUTCOME_SCHEMA = StructType(
     ]
 )
 
-SegmentFunction = Callable[[Any, Iterator[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
+_OUTCOME_ARROW: pa.Schema = to_arrow_schema(OUTCOME_SCHEMA, timezone="UTC")
+
+SegmentFunction = Callable[[Any, Iterator[pa.RecordBatch], GroupState], Iterator[pa.RecordBatch]]
+"""As :mod:`streaming.python_worker.arrow_state` has it: Arrow record batches, where PySpark has pandas frames."""
 
 BatchTime = Callable[[GroupState], int]
 """The batch's own time, the same for all its rows and timers and whenever it is run again."""
@@ -73,7 +77,7 @@ def with_segment_state(
     clock_tolerance_ms: int,
     batch_time: BatchTime = GroupState.getCurrentProcessingTimeMs,
     failpoint: FailpointHook = no_failpoint,
-    limits: Limits | None = None,
+    limits: RunLimits | None = None,
 ) -> DataFrame:
     """Outcomes of a decoded stream that has an ``ingest_time`` column.
 
@@ -100,23 +104,23 @@ def segment_function(
     clock_tolerance_ms: int,
     batch_time: BatchTime,
     failpoint: FailpointHook = no_failpoint,
-    limits: Limits | None = None,
+    limits: RunLimits | None = None,
 ) -> SegmentFunction:
     """The function that Spark calls for each segment that has rows, or whose timer is due."""
     spending = _Spending(limits)
     openings = Openings()
 
-    def step(key: Any, frames: Iterator[pd.DataFrame], group_state: GroupState) -> Iterator[pd.DataFrame]:
+    def step(key: Any, chunks: Iterator[pa.RecordBatch], group_state: GroupState) -> Iterator[pa.RecordBatch]:
         prepare_worker()
         name_worker("state")
         half_partition, number = int(key[0]), int(key[1])
-        pieces = [frame for frame in frames if len(frame)]
+        pieces = [chunk for chunk in chunks if chunk.num_rows]
         batch = _batch_number()
         policy, now_ms = policies.of_batch(batch), batch_time(group_state)
         arrivals = arrivals_of(pieces, topics, Admission(now_ms, policy.delay_max_ms, told()))
         if number == NO_SEGMENT:
             result = evaluate(Segment.new(0, policy), Arrivals(broken=arrivals.broken), now_ms, policy)
-            yield from _frames([result.outcomes, _counted(_read(arrivals))], half_partition)
+            yield from _batches([result.outcomes, _counted(_read(arrivals))], half_partition)
             return
         stored = group_state.get[0] if group_state.exists else b""
         segment = segment_from_bytes(stored) if stored else Segment.new(number, policy)
@@ -140,7 +144,7 @@ def segment_function(
                 timeout_ms = max(result.timer_ms - clock_tolerance_ms - 1, group_state.getCurrentWatermarkMs() + 1)
                 group_state.setTimeoutTimestamp(timeout_ms)
         sizes = {"state_bytes": len(kept), "state_bytes_before": len(stored)}
-        yield from _frames([result.outcomes, _counted({**_read(arrivals), **sizes})], half_partition)
+        yield from _batches([result.outcomes, _counted({**_read(arrivals), **sizes})], half_partition)
 
     return step
 
@@ -148,7 +152,7 @@ def segment_function(
 class _Spending:
     """The allowance of the run of Python that is under way: see ``state.allowance`` for what depends on it."""
 
-    def __init__(self, limits: Limits | None) -> None:
+    def __init__(self, limits: RunLimits | None) -> None:
         self._limits = limits
         self._run: tuple[int, int, bool] | None = None
         self._allowance = Allowance(limits)
@@ -181,8 +185,9 @@ def _counted(numbers: dict[str, int]) -> Rows:
     return made.rows()
 
 
-def _frames(parts: list[Rows], half_partition: int) -> Iterator[pd.DataFrame]:
-    outcomes = Rows.concat(parts)  # each frame has a price, however few its rows
+def _batches(parts: list[Rows], half_partition: int) -> Iterator[pa.RecordBatch]:
+    outcomes = Rows.concat(parts)  # each batch has a price, however few its rows
     if outcomes.count:
-        columns = {name: outcomes[name] for name in OUTCOME_FIELDS}
-        yield pd.DataFrame({"half_partition": np.full(outcomes.count, half_partition, dtype=np.int32), **columns})
+        columns = {"half_partition": np.full(outcomes.count, half_partition, np.int32), **outcomes}
+        arrays = [pa.array(columns[field.name], field.type) for field in _OUTCOME_ARROW]
+        yield pa.RecordBatch.from_arrays(arrays, schema=_OUTCOME_ARROW)

@@ -4,7 +4,7 @@ import pytest
 
 from checkback import CheckEndpoint, ConfigurationError, EndpointAnnouncer
 from checkback.answering.advertising import announced_url
-from tests.answering.test_endpoint import Answerer
+from tests.answering.endpoint import Answerer
 
 WILDCARDS = ["0.0.0.0", "::", "", "0:0::0"]  # noqa: S104  (that is the test)
 

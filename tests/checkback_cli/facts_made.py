@@ -11,7 +11,7 @@ from status_page.facts import (
     EndpointFacts,
     FlowPoint,
     GroupFacts,
-    HeldBack,
+    HeldBackPartition,
     HeldMessages,
     JobFacts,
     OpenOfTopic,
@@ -25,7 +25,7 @@ FACTS = JobFacts(
     *("checkback", "0.1.0", "run-1", "host-1", "kafka:9092", "cb.", "/data", NOW - 7_500_000, NOW),
     batch=BatchFacts(4711, NOW - 3_000, 0.52, records=1_200, records_per_second=2_307.7),
     backlog=(PartitionBacklog("cb.half", 0, 7), PartitionBacklog("cb.op", 1, 0)),
-    held_back=(HeldBack("cb.op", 3, 40.0),),
+    held_back=(HeldBackPartition("cb.op", 3, 40.0),),
     held=(HeldMessages("shop.late", 1_500, "there is no such topic.", NOW + 40_000),),
     counted=True,
     groups=(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from checkback.operations.announced import Announced
-from checkback.operations.job_in_kafka import Claim
+from checkback.operations.announced import AnnouncedEndpoint
+from checkback.operations.job_in_kafka import ClaimRecord
 from checkback.operations.topic_facts import TopicFacts, faults
 from checkback.wire.protocol import Topics
 from checkback_cli.doctor.brokers import broker_settings, features, lacking_rights, off_by
@@ -135,7 +135,7 @@ def test_clocks(ms: int, level: Level, said: str) -> None:
     assert said in finding.said
 
 
-CLAIM = Claim("run", "host", 7, "then", query_id="q")
+CLAIM = ClaimRecord("run", "host", 7, "then", query_id="q")
 FIT = {"segment_size": 4_096, "state_partitions": 2, "topic_prefix": "cb.", "half_topic_id": ""}
 
 
@@ -161,7 +161,7 @@ def test_ids_of_topics_are_the_same_however_they_are_spelled() -> None:
     assert not same_id("AAAAAAAAAAAAAAAAAAAAAQ", "00000000-0000-0000-0000-000000000002")
 
 
-def in_folder(folder: Path, claim: Claim | None = None) -> list[tuple[Level, str]]:
+def in_folder(folder: Path, claim: ClaimRecord | None = None) -> list[tuple[Level, str]]:
     settings = Settings.model_validate({"job": {"checkpoint": str(folder)}})
     return [(one.level, one.said) for one in about_checkpoint(settings, claim, {})]
 
@@ -198,9 +198,9 @@ def test_a_group_that_waits_and_never_announced_itself_is_named() -> None:
 
 def test_endpoints_that_are_live_and_groups_that_are_gone() -> None:
     heard = [
-        Announced("shop", "a", "http://a/", NOW - 1_000),
-        Announced("shop", "b", "http://a/", NOW - 2_000),
-        Announced("old", "c", "http://c/", NOW - 90_000),
+        AnnouncedEndpoint("shop", "a", "http://a/", NOW - 1_000),
+        AnnouncedEndpoint("shop", "b", "http://a/", NOW - 2_000),
+        AnnouncedEndpoint("old", "c", "http://c/", NOW - 90_000),
     ]
     live = live_endpoints(heard, {"fixed": ["http://f/"]}, 60_000, NOW)
     assert live == {"shop": ["http://a/"], "fixed": ["http://f/"]}

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 from kafka import TopicPartition
 
+from tests.needs_no_repair import NeedsNoRepair
+
 PLACE = TopicPartition("cb.check", 0)
 REGISTRY = TopicPartition("cb.producers", 0)
 
@@ -19,7 +21,7 @@ class Record(NamedTuple):
     timestamp: int = 0
 
 
-class FakeConsumer:
+class FakeConsumer(NeedsNoRepair):
     """Gives the records put into it, once each. ``fails`` are errors that the next calls raise, one each."""
 
     def __init__(self, place: TopicPartition = PLACE, most: int = 500) -> None:

@@ -2,12 +2,11 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import errno
 import gzip
 import json
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,61 +15,32 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from checkback import CallableListener, CheckRequest, HalfPosition, LocalTransactionState, check_app
+from checkback import CallableListener, CheckRequest, LocalTransactionState, check_app
 from checkback.wire.protocol import Action
 from checkback.wire.signature import refusal
-from checkers import AllowList, Asked, Asker, Endpoint, Verdict, open_session, tls_context
+from checkers import AllowList, Asker, Endpoint, EndpointAnswer, EndpointVerdict, open_session, tls_context
 from conf.settings import CheckSettings
+from tests.checkers.asking import REQUEST, ask_about, never
 from tests.checkers.serving import http, serving, serving_app
 
 URL = "http://endpoint/"
-REQUEST = CheckRequest(
-    transaction_id="tx-17",
-    group="orders",
-    topic="paid",
-    key=None,
-    value=b"\x00\xff",
-    headers=[("trace-id", b"\x00"), ("trace-id", b"")],
-    half=HalfPosition(3, 81_923),
-    attempt=1,
-    check_max=15,
-    ingested_ms=1_767_225_600_000,
-)
 
 
-def ask_about(
-    url: str, requests: Sequence[CheckRequest], keys: dict[str, bytes] | None = None, **settings: Any
-) -> Asked:
-    """Ask as the service does, over the network."""
-    checks = CheckSettings.model_validate({"ask_timeout": "5s", **settings})
-
-    async def asked() -> Asked:
-        allowed = AllowList(checks.allowed_hosts)
-        async with open_session(checks, allowed, tls_context(checks)) as session:
-            return await Asker(session, allowed, keys, lambda: 1_000).ask(Endpoint(url, 100), requests)
-
-    return asyncio.run(asked())
-
-
-def ask(url: str, **settings: Any) -> Verdict:
+def ask(url: str, **settings: Any) -> EndpointVerdict:
     [verdict] = ask_about(url, [REQUEST], **settings).verdicts
     return verdict
 
 
-def ask_app(endpoint: Callable[[Request], Awaitable[Response]]) -> Verdict:
+def ask_app(endpoint: Callable[[Request], Awaitable[Response]]) -> EndpointVerdict:
     with serving_app(Starlette(routes=[Route("/", endpoint, methods=["POST"])])) as url:
         return ask(url)
 
 
-def ask_for(body: bytes, *headers: str, status: str = "200 OK") -> Verdict:
+def ask_for(body: bytes, *headers: str, status: str = "200 OK") -> EndpointVerdict:
     """Ask an endpoint that answers with these bytes."""
     with serving(http(body, status, *headers)) as served:
         verdict = ask(served.url)
-        return Verdict(verdict.action, verdict.remark.replace(served.url, URL))
-
-
-def never(_: Any, __: Any = None) -> LocalTransactionState:
-    raise AssertionError("nobody may call this")
+        return EndpointVerdict(verdict.action, verdict.remark.replace(served.url, URL))
 
 
 @pytest.mark.parametrize("state", LocalTransactionState)
@@ -83,7 +53,7 @@ def test_our_endpoint_is_asked_with_the_whole_request(state: LocalTransactionSta
 
     with serving_app(check_app(CallableListener(never, check), "orders")) as url:
         verdict = ask(url)
-    assert verdict == Verdict(Action(state), "")
+    assert verdict == EndpointVerdict(Action(state), "")
     assert asked == [REQUEST]
 
 
@@ -93,19 +63,19 @@ def test_a_listener_that_raises_is_unknown_and_says_why() -> None:
 
     with serving_app(check_app(CallableListener(never, check), "orders")) as url:
         verdict = ask(url)
-    assert verdict == Verdict(Action.UNKNOWN, "check_local_transaction raised LookupError('no such database')")
+    assert verdict == EndpointVerdict(Action.UNKNOWN, "check_local_transaction raised LookupError('no such database')")
 
 
 def test_the_endpoint_of_another_group_has_no_verdict() -> None:
     with serving_app(check_app(CallableListener(never, never), "invoices")) as url:
         verdict = ask(url)
-    assert verdict == Verdict(Action.UNKNOWN, f"{url} answered with status 404")
+    assert verdict == EndpointVerdict(Action.UNKNOWN, f"{url} answered with status 404")
 
 
 @pytest.mark.parametrize("status", [201, 204, 400, 404, 405, 429, 500, 503])
 def test_a_verdict_under_another_status_than_200_is_none(status: int) -> None:
     verdict = ask_for(b"" if status == 204 else b'{"state": "commit"}', status=f"{status} No")
-    assert verdict == Verdict(Action.UNKNOWN, f"{URL} answered with status {status}")
+    assert verdict == EndpointVerdict(Action.UNKNOWN, f"{URL} answered with status {status}")
 
 
 @pytest.mark.parametrize(
@@ -165,11 +135,11 @@ def test_a_packed_body_is_unknown() -> None:
 )
 def test_the_remark_is_kept_up_to_512_characters(said: Any, kept: str) -> None:
     body = json.dumps({"state": "rollback", "remark": said}).encode()
-    assert ask_for(body) == Verdict(Action.ROLLBACK, kept)
+    assert ask_for(body) == EndpointVerdict(Action.ROLLBACK, kept)
 
 
 def test_a_verdict_needs_no_remark() -> None:
-    assert ask_for(b'{"state": "commit"}') == Verdict(Action.COMMIT, "")
+    assert ask_for(b'{"state": "commit"}') == EndpointVerdict(Action.COMMIT, "")
 
 
 def test_redirects_are_not_followed() -> None:
@@ -195,7 +165,7 @@ def test_the_question_is_json_in_a_post() -> None:
         assert CheckRequest.from_json(await request.json()) == REQUEST
         return JSONResponse({"state": "commit"})
 
-    assert ask_app(answer) == Verdict(Action.COMMIT, "")
+    assert ask_app(answer) == EndpointVerdict(Action.COMMIT, "")
 
 
 @pytest.fixture
@@ -226,7 +196,7 @@ def test_a_tls_handshake_that_never_ends_is_no_connection() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"https://127.0.0.1:{silent.getsockname()[1]}/"
         verdict = ask(url, ask_timeout="200ms")
-    assert verdict == Verdict(Action.UNREACHABLE, f"{url}: no connection in time")
+    assert verdict == EndpointVerdict(Action.UNREACHABLE, f"{url}: no connection in time")
 
 
 def test_a_host_that_is_not_found_is_unreachable() -> None:
@@ -238,13 +208,15 @@ def test_a_host_that_is_not_found_is_unreachable() -> None:
 def test_a_connection_closed_without_an_answer_is_unknown_and_says_so() -> None:
     with serving(b"") as served:
         verdict = ask(served.url)
-    assert verdict == Verdict(Action.UNKNOWN, f"{served.url}: closed the connection without an answer")
+    assert verdict == EndpointVerdict(Action.UNKNOWN, f"{served.url}: closed the connection without an answer")
 
 
 def test_a_host_that_is_not_allowed_is_said_without_noise(closed_port: int) -> None:
     url = f"http://localhost:{closed_port}/"
     verdict = ask(url, allowed_hosts=["10.0.0.0/8"])
-    assert verdict == Verdict(Action.UNREACHABLE, f"{url}: localhost at 127.0.0.1 is not in checks.allowed_hosts")
+    assert verdict == EndpointVerdict(
+        Action.UNREACHABLE, f"{url}: localhost at 127.0.0.1 is not in checks.allowed_hosts"
+    )
 
 
 @pytest.mark.parametrize(
@@ -325,93 +297,11 @@ def test_a_group_with_a_key_is_asked_with_a_signature() -> None:
     assert b"checkback-signature" not in plain.lower()
 
 
-SEVERAL = [dataclasses.replace(REQUEST, transaction_id=f"tx-{number}") for number in range(3)]
-
-
-def ask_several(answers: Any) -> list[Verdict]:
-    with serving(http(answers if isinstance(answers, bytes) else json.dumps(answers).encode())) as served:
-        return ask_about(served.url, SEVERAL).verdicts
-
-
-def test_several_checks_are_asked_in_one_post() -> None:
-    answers = [{"id": "tx-2", "state": "rollback", "remark": "no"}, {"id": "tx-0", "state": "commit"}]
-    with serving(http(json.dumps({"answers": answers}).encode())) as served:
-        verdicts = ask_about(served.url, SEVERAL).verdicts
-    [(_, body)] = served.requests
-    said = json.loads(body)
-    assert said["version"] == 1
-    assert [CheckRequest.from_json(check) for check in said["checks"]] == SEVERAL
-    assert verdicts[0] == Verdict(Action.COMMIT, "")
-    assert (verdicts[1].action, "left this one of 3 checks unanswered" in verdicts[1].remark) == (Action.UNKNOWN, True)
-    assert verdicts[2] == Verdict(Action.ROLLBACK, "no")
-
-
-@pytest.mark.parametrize("answers", [b"", b"{}", b'{"state": "commit"}', b'{"answers": 1}', b'{"answers": [1]}'])
-def test_a_body_without_answers_is_unknown_for_all(answers: bytes) -> None:
-    assert [verdict.action for verdict in ask_several(answers)] == [Action.UNKNOWN] * 3
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        *({"state": "perhaps"}, {"state": []}, {}, {"state": None}, {"id": []}, {"id": {}}, {"id": None}),
-    ],
-)
-def test_one_bad_answer_spoils_no_other(bad: dict[str, Any]) -> None:
-    answers = [{"id": "tx-0", "state": "commit"}, {"id": "tx-1", **bad}, {"id": "tx-2", "state": "commit"}]
-    actions = [verdict.action for verdict in ask_several({"answers": answers})]
-    assert actions == [Action.COMMIT, Action.UNKNOWN, Action.COMMIT]
-
-
-@pytest.mark.parametrize("entry", [b"null", b"1", b'"tx-1"', b"[]", b"[[]]", b"{}", b"9" * 5_000, b"1e999"])
-def test_one_entry_that_is_none_spoils_no_other(entry: bytes) -> None:
-    answers = b'{"answers": [%b, {"id": "tx-0", "state": "commit"}, {"id": "tx-2", "state": "rollback"}]}' % entry
-    actions = [verdict.action for verdict in ask_several(answers)]
-    assert actions == [Action.COMMIT, Action.UNKNOWN, Action.ROLLBACK]
-
-
-def test_one_check_that_json_cannot_say_spoils_no_other_and_no_endpoint() -> None:
-    requests = [dataclasses.replace(SEVERAL[0], topic="\ud800"), SEVERAL[1]]
-    with serving(http(b'{"state": "commit"}')) as served:
-        asked = ask_about(served.url, requests)
-    assert asked.failure == ""
-    assert [verdict.action for verdict in asked.verdicts] == [Action.UNKNOWN, Action.COMMIT]
-    assert "cannot be asked" in asked.verdicts[0].remark
-
-
-def large(megabytes: int) -> CheckRequest:
-    return dataclasses.replace(REQUEST, value=bytes(megabytes * 1_000_000))
-
-
-@pytest.mark.parametrize(("megabytes", "cut"), [(6, False), (7, True), (50, True)])
-def test_a_check_too_large_for_our_endpoint_is_asked_without_its_message(megabytes: int, cut: bool) -> None:  # noqa: FBT001  (pytest gives it by name)
-    asked: list[CheckRequest] = []
-
-    def check(request: CheckRequest) -> LocalTransactionState:
-        asked.append(request)
-        return LocalTransactionState.COMMIT
-
-    with serving_app(check_app(CallableListener(never, check), "orders")) as url:
-        [verdict] = ask_about(url, [large(megabytes)]).verdicts
-    assert verdict == Verdict(Action.COMMIT, "")
-    [said] = asked
-    assert (said.transaction_id, said.left_out > 0, said.value is None, said.half) == ("tx-17", cut, cut, REQUEST.half)
-
-
-def test_an_endpoint_that_takes_less_is_asked_without_the_message() -> None:
-    def check(request: CheckRequest) -> LocalTransactionState:
-        return LocalTransactionState.COMMIT if request.left_out else LocalTransactionState.ROLLBACK
-
-    with serving_app(check_app(CallableListener(never, check), "orders", max_body_bytes=1_000)) as url:
-        assert ask_about(url, [large(1)]).verdicts == [Verdict(Action.COMMIT, "")]
-        assert ask_about(url, SEVERAL * 10) == Asked([], alone=True)
-
-
 def test_out_of_files_is_nobodys_fault_but_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_more(*_: Any, **__: Any) -> socket.socket:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    async def asked_twice(url: str) -> tuple[Asked, Asked]:
+    async def asked_twice(url: str) -> tuple[EndpointAnswer, EndpointAnswer]:
         checks = CheckSettings()
         async with open_session(checks, AllowList([]), tls_context(checks)) as session:
             asker = Asker(session, AllowList([]))
@@ -424,7 +314,7 @@ def test_out_of_files_is_nobodys_fault_but_ours(monkeypatch: pytest.MonkeyPatch)
         first, second = asyncio.run(asked_twice(served.url))
     assert "Too many open files" in first.lacking
     assert (first.verdicts, first.failure) == ([], "")
-    assert second.verdicts == [Verdict(Action.COMMIT, "")]
+    assert second.verdicts == [EndpointVerdict(Action.COMMIT, "")]
 
 
 def test_no_more_connections_are_kept_than_may_be_idle() -> None:
@@ -442,23 +332,3 @@ def test_no_more_connections_are_kept_than_may_be_idle() -> None:
         app = check_app(CallableListener(never, lambda _: LocalTransactionState.COMMIT), "orders")
         urls = [stack.enter_context(serving_app(app)) for _ in range(5)]
         assert asyncio.run(asked(urls)) == 2
-
-
-def test_our_endpoint_answers_several() -> None:
-    def check(request: CheckRequest) -> LocalTransactionState:
-        return LocalTransactionState.COMMIT if request.transaction_id == "tx-1" else LocalTransactionState.ROLLBACK
-
-    with serving_app(check_app(CallableListener(never, check), "orders")) as url:
-        actions = [verdict.action for verdict in ask_about(url, SEVERAL).verdicts]
-    assert actions == [Action.ROLLBACK, Action.COMMIT, Action.ROLLBACK]
-
-
-def test_a_hundred_long_remarks_are_not_too_large() -> None:
-    requests = [dataclasses.replace(REQUEST, transaction_id=f"{number:064}") for number in range(100)]
-
-    def check(_: CheckRequest) -> LocalTransactionState:
-        raise LookupError("ü" * 1_000)
-
-    with serving_app(check_app(CallableListener(never, check), "orders")) as url:
-        remarks = [verdict.remark for verdict in ask_about(url, requests).verdicts]
-    assert [len(remark) for remark in remarks] == [512] * 100

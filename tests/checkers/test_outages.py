@@ -6,7 +6,8 @@ import pytest
 from kafka import errors
 
 from checkback.exceptions import CheckServiceError, ConfigurationError, KafkaUnreachableError
-from checkback.kafka.outages import Outage, passes
+from checkback.kafka.kafka_python.errors import passes
+from checkback.kafka.outages import Outage
 from checkers.outages import explained
 from conf import Settings
 

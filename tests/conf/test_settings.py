@@ -12,7 +12,7 @@ from pydantic import HttpUrl, ValidationError
 
 import conf
 from checkback.exceptions import ConfigurationError
-from conf import Milliseconds, Origin, Settings, load, origins
+from conf import Milliseconds, SettingOrigin, Settings, load, origins
 
 DEFAULT_FILE = Path(conf.__file__).with_name("default.toml")
 
@@ -44,7 +44,7 @@ def refused(file: Path | None = None) -> str:
     return str(error.value)
 
 
-def found(file: Path | None = None) -> dict[str, tuple[Any, Origin]]:
+def found(file: Path | None = None) -> dict[str, tuple[Any, SettingOrigin]]:
     return {key: (value, origin) for key, value, origin in origins(file)}
 
 
@@ -258,11 +258,11 @@ def test_origins_say_where_each_value_came_from(write: WriteFile, monkeypatch: p
     file = write('[transactions]\ntimeout = "10s"\ncheck_interval = "40s"\n[checks.endpoints]\norders = []\n')
     monkeypatch.setenv("CHECKBACK_TRANSACTIONS__TIMEOUT", "20s")
     said = found(file)
-    assert said["transactions.timeout"] == ("20s", Origin.ENVIRONMENT)
-    assert said["transactions.check_interval"] == ("40s", Origin.FILE)
-    assert said["transactions.age_limit"] == ("3d", Origin.DEFAULT)
-    assert said["checks.endpoints"] == ({"orders": []}, Origin.FILE)
-    assert [key for key, (_, origin) in said.items() if origin is not Origin.DEFAULT] == [
+    assert said["transactions.timeout"] == ("20s", SettingOrigin.ENVIRONMENT)
+    assert said["transactions.check_interval"] == ("40s", SettingOrigin.FILE)
+    assert said["transactions.age_limit"] == ("3d", SettingOrigin.DEFAULT)
+    assert said["checks.endpoints"] == ({"orders": []}, SettingOrigin.FILE)
+    assert [key for key, (_, origin) in said.items() if origin is not SettingOrigin.DEFAULT] == [
         "transactions.timeout",
         "transactions.check_interval",
         "checks.endpoints",
@@ -270,7 +270,7 @@ def test_origins_say_where_each_value_came_from(write: WriteFile, monkeypatch: p
 
 
 def test_a_value_set_to_its_default_still_came_from_the_file(write: WriteFile) -> None:
-    assert found(write('[transactions]\ntimeout = "6s"\n'))["transactions.timeout"] == ("6s", Origin.FILE)
+    assert found(write('[transactions]\ntimeout = "6s"\n'))["transactions.timeout"] == ("6s", SettingOrigin.FILE)
 
 
 def test_origins_stand_in_the_order_of_the_default_file() -> None:
@@ -283,7 +283,7 @@ def test_origins_stand_in_the_order_of_the_default_file() -> None:
         return [one for key in table for one in inner.get(key, [f"{prefix}{key}"])]
 
     assert list(found()) == keys(listed)
-    assert {origin for _, origin in found().values()} == {Origin.DEFAULT}
+    assert {origin for _, origin in found().values()} == {SettingOrigin.DEFAULT}
 
 
 def test_origins_refuse_what_load_refuses(write: WriteFile) -> None:
@@ -317,7 +317,7 @@ def test_a_variable_that_must_be_json_and_is_not_is_refused(monkeypatch: pytest.
 def test_the_file_may_be_named_by_a_variable(write: WriteFile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHECKBACK_CONFIG", str(write('[job]\nname = "named"\n')))
     assert load().job.name == "named"
-    assert found()["job.name"] == ("named", Origin.FILE)
+    assert found()["job.name"] == ("named", SettingOrigin.FILE)
 
 
 def test_a_file_given_goes_before_the_named_one(

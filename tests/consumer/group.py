@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaConsumer
+from kafka import TopicPartition as KafkaPartition
 
 from checkback.consumer import ConsumerSettings, Listener, PushConsumer, StartAt
 from checkback.consumer.clients import Connection, clients_of
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored, decode, encode
 from checkback.kafka.connecting import TransportName
 from checkback.wire.protocol import Topics as OwnTopics
@@ -52,21 +53,21 @@ def member(
     )
 
 
-def stored_by(place: Topics, group: str | None = None) -> dict[Place, Stored]:
+def stored_by(place: Topics, group: str | None = None) -> dict[TopicPartition, Stored]:
     """What the test's group, or another, has stored for the test's topic."""
     connection = Connection(place.bootstrap_servers, group or group_of(place.topics), "test")
-    places = [Place(place.real_topic, number) for number in range(4)]
+    places = [TopicPartition(place.real_topic, number) for number in range(4)]
     return clients_of(TransportName.KAFKA_PYTHON).stored(connection, places)
 
 
-def ends_of(place: Topics) -> dict[Place, int]:
+def ends_of(place: Topics) -> dict[TopicPartition, int]:
     """The ends of the test's topic."""
     consumer = KafkaConsumer(bootstrap_servers=place.bootstrap_servers)
     try:
         return {
-            Place(*one): end
+            TopicPartition(*one): end
             for one, end in consumer.end_offsets(
-                [TopicPartition(place.real_topic, number) for number in range(4)]
+                [KafkaPartition(place.real_topic, number) for number in range(4)]
             ).items()
         }
     finally:

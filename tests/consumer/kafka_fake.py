@@ -7,12 +7,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 
-from checkback.consumer import Place, ReceivedMessage
+from checkback.consumer import ReceivedMessage, TopicPartition
 from checkback.consumer.clients.base import (
     AT_ONCE,
     Connection,
     KafkaAwayError,
-    Limits,
     Member,
     NewTopic,
     OffsetsGoneError,
@@ -21,16 +20,17 @@ from checkback.consumer.clients.base import (
 from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.retry import SentBack
 from checkback.exceptions import CheckbackError
+from checkback.kafka.bounds import Bounds
 
 
 @dataclass
 class FakeKafka:
     """Logs and what a group has stored; a :class:`~checkback.consumer.clients.base.Clients`."""
 
-    logs: dict[Place, list[ReceivedMessage]] = field(default_factory=dict)
-    first: dict[Place, int] = field(default_factory=dict)
-    stored_offsets: dict[Place, Stored] = field(default_factory=dict)
-    stores: list[dict[Place, Stored]] = field(default_factory=list)
+    logs: dict[TopicPartition, list[ReceivedMessage]] = field(default_factory=dict)
+    first: dict[TopicPartition, int] = field(default_factory=dict)
+    stored_offsets: dict[TopicPartition, Stored] = field(default_factory=dict)
+    stores: list[dict[TopicPartition, Stored]] = field(default_factory=list)
     written: list[SentBack] = field(default_factory=list)
     failures: list[CheckbackError] = field(default_factory=list)
     """Raised by the next transactions, one each."""
@@ -48,7 +48,7 @@ class FakeKafka:
     """So many times nobody says where partitions begin and end."""
     coordinator_hangs: bool = False
     """The next offsets that are stored outside a transaction are under way until it answers again; nothing else is."""
-    under_way: dict[Place, Stored] | None = None
+    under_way: dict[TopicPartition, Stored] | None = None
 
     def answer_again(self) -> None:
         """The coordinator does what it was told before."""
@@ -57,7 +57,7 @@ class FakeKafka:
 
     def write(self, topic: str, *values: bytes, key: bytes | None = None, partition: int = 0) -> None:
         """Messages at the end of a partition."""
-        place = Place(topic, partition)
+        place = TopicPartition(topic, partition)
         log = self.logs.setdefault(place, [])
         self.topics[topic] = max(self.topics.get(topic, 0), partition + 1)
         for value in values:
@@ -69,7 +69,7 @@ class FakeKafka:
     def sender(self, connection: Connection, transactional_id: str) -> "FakeSender":
         return FakeSender(self)
 
-    def stored(self, connection: Connection, places: Collection[Place]) -> dict[Place, Stored]:
+    def stored(self, connection: Connection, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         return {place: self.stored_offsets[place] for place in places if place in self.stored_offsets}
 
 
@@ -78,8 +78,8 @@ class FakeClient:
 
     def __init__(self, kafka: FakeKafka) -> None:
         self.kafka = kafka
-        self.positions: dict[Place, int] = {}
-        self.paused = set[Place]()
+        self.positions: dict[TopicPartition, int] = {}
+        self.paused = set[TopicPartition]()
         self.joined: Rebalances | None = None
         self.topics: Sequence[str] = ()
         self.remembers_topics = kafka.remembers_topics
@@ -88,10 +88,10 @@ class FakeClient:
         self.joined = rebalances
         self.topics = topics
         rebalances.assigned(
-            [Place(name, number) for name in topics for number in range(self.kafka.topics.get(name, 0))]
+            [TopicPartition(name, number) for name in topics for number in range(self.kafka.topics.get(name, 0))]
         )
 
-    def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[Place, Sequence[ReceivedMessage]]:
+    def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[TopicPartition, Sequence[ReceivedMessage]]:
         while self.joined is not None and not self.kafka.rebalances.empty():
             self.kafka.rebalances.get()(self.joined)
         found = {}
@@ -108,33 +108,33 @@ class FakeClient:
             self.positions[place] += len(messages)
         return found
 
-    def begin(self, positions: Mapping[Place, int]) -> None:
+    def begin(self, positions: Mapping[TopicPartition, int]) -> None:
         self.positions.update(positions)
         self.paused -= positions.keys()
 
-    def pause(self, places: Collection[Place]) -> None:
+    def pause(self, places: Collection[TopicPartition]) -> None:
         self.paused |= set(places)
 
-    def resume(self, places: Collection[Place]) -> None:
+    def resume(self, places: Collection[TopicPartition]) -> None:
         self.paused -= set(places)
 
-    def stored(self, places: Collection[Place]) -> dict[Place, Stored]:
+    def stored(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         return {place: self.kafka.stored_offsets[place] for place in places if place in self.kafka.stored_offsets}
 
-    def store(self, offsets: Mapping[Place, Stored]) -> None:
+    def store(self, offsets: Mapping[TopicPartition, Stored]) -> None:
         if self.kafka.coordinator_hangs:
             self.kafka.under_way = self.kafka.under_way or dict(offsets)
             raise KafkaAwayError("the coordinator does not answer")
         self.kafka.stores.append(dict(offsets))
         self.kafka.stored_offsets.update(offsets)
 
-    def limits(self, places: Collection[Place]) -> dict[Place, Limits]:
+    def limits(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
         if self.kafka.limits_away:
             self.kafka.limits_away -= 1
             raise KafkaAwayError("it does not say where partitions begin")
-        return {place: Limits(self.kafka.first.get(place, 0), len(self.kafka.logs.get(place, []))) for place in places}
+        return {place: Bounds(self.kafka.first.get(place, 0), len(self.kafka.logs.get(place, []))) for place in places}
 
-    def offsets_at(self, places: Collection[Place], time_ms: int) -> dict[Place, int]:
+    def offsets_at(self, places: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         return {
             place: sum(message.timestamp_ms < time_ms for message in self.kafka.logs.get(place, [])) for place in places
         }
@@ -145,10 +145,10 @@ class FakeClient:
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         return {name: self.kafka.topic_ids[name] for name in topics if name in self.kafka.topic_ids}
 
-    def end_known(self, place: Place) -> int | None:
+    def end_known(self, place: TopicPartition) -> int | None:
         return len(self.kafka.logs.get(place, []))
 
-    def reads_next(self, place: Place) -> int | None:
+    def reads_next(self, place: TopicPartition) -> int | None:
         return self.positions.get(place)
 
     def make_topics(self, topics: Sequence[NewTopic]) -> list[str]:
@@ -185,7 +185,7 @@ class FakeSender:
     def send(
         self,
         records: Sequence[SentBack],
-        offsets: Mapping[Place, Stored],
+        offsets: Mapping[TopicPartition, Stored],
         membership: object,
         *,
         one_by_one: bool = False,

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from kafka import codec
 
-from checkback.consumer import Mode, Place, PullConsumer, PullStatus
+from checkback.consumer import Mode, PullConsumer, PullStatus, TopicPartition
 from checkback.consumer.resetting.control import ResetOrder
 from checkback.consumer.resetting.control_topic import ControlTopic
 from checkback.exceptions import InstallationError
@@ -63,7 +63,7 @@ def test_a_push_consumer_makes_dead_letters_of_those_alone_that_it_cannot_read(
     if transport == TransportName.KAFKA_PYTHON:
         assert (several[""], several["\\xff\\xfe"], several["\\xed\\xa0\\x80"]) == (b"2", b"", b"a surrogate")
     if topic == "real":
-        assert stored_by(place)[Place(read, 0)].offset == len(written)
+        assert stored_by(place)[TopicPartition(read, 0)].offset == len(written)
 
 
 @pytest.mark.parametrize("transport", BOTH)
@@ -136,7 +136,7 @@ def test_without_its_library_a_consumer_ends_and_stores_nothing_of_it(
         write_ten(place, "none")
         with pytest.raises(InstallationError, match=said):
             consumer.wait(60)
-    assert stored_by(place)[Place(place.real_topic, 0)].offset == len(seen.messages) == 10
+    assert stored_by(place)[TopicPartition(place.real_topic, 0)].offset == len(seen.messages) == 10
     with (
         PullConsumer(place.bootstrap_servers) as pull,
         pytest.raises(InstallationError, match=said),

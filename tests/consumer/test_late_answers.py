@@ -2,7 +2,7 @@
 
 import pytest
 
-from checkback.consumer import ConsumeResult, ConsumerSettings, Place, PushConsumer, ReceivedMessage, StartAt
+from checkback.consumer import ConsumeResult, ConsumerSettings, PushConsumer, ReceivedMessage, StartAt, TopicPartition
 from checkback.consumer.clients.base import KafkaAwayError
 from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.offsets.partitions import Partitions, Subscription
@@ -11,7 +11,7 @@ from checkback.consumer.tags import TagExpression
 from tests.consumer.kafka_fake import FakeClient, FakeKafka
 from tests.consumer.waiting import Recording, soon
 
-ORDERS = Place("orders", 0)
+ORDERS = TopicPartition("orders", 0)
 SETTINGS = ConsumerSettings(start_at=StartAt.FIRST, store_interval=0.05, retry_here=0.05, finish_wait=2.0)
 
 

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from sqlalchemy import create_engine
 
-from checkback.consumer import Counts, Figures, PartitionFigures, Place, collector_of
+from checkback.consumer import Figures, MessageCounts, PartitionFigures, TopicPartition, collector_of
 from checkback.exceptions import ConfigurationError
 from checkback.sql.inbox import SqlInbox
 
@@ -18,10 +18,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "consumers.md"
 class Consumer:
     def figures(self) -> Figures:
         partitions = [
-            PartitionFigures(Place("orders", 0), position=7, lag=3, span=2, held=1),
-            PartitionFigures(Place("orders", 1), position=0, lag=None, span=0, held=0),
+            PartitionFigures(TopicPartition("orders", 0), position=7, lag=3, span=2, held=1),
+            PartitionFigures(TopicPartition("orders", 1), position=0, lag=None, span=0, held=0),
         ]
-        return Figures("points", partitions, {"orders": Counts(done=5, retried=4, dead=3, given_up=2, filtered=1)})
+        return Figures(
+            "points", partitions, {"orders": MessageCounts(done=5, retried=4, dead=3, given_up=2, filtered=1)}
+        )
 
 
 def test_each_figure_is_there_with_its_labels() -> None:
@@ -32,7 +34,7 @@ def test_each_figure_is_there_with_its_labels() -> None:
     for name, number in gauges.items():
         assert registry.get_sample_value(f"checkback_consumer_{name}", place) == number
     topic = {"group": "points", "topic": "orders"}
-    for name, number in vars(Counts(done=5, retried=4, dead=3, given_up=2, filtered=1)).items():
+    for name, number in vars(MessageCounts(done=5, retried=4, dead=3, given_up=2, filtered=1)).items():
         assert registry.get_sample_value(f"checkback_consumer_{name}_messages_total", topic) == number
     unknown = {**place, "partition": "1"}
     assert registry.get_sample_value("checkback_consumer_lag_messages", unknown) is None
@@ -80,8 +82,8 @@ def test_the_page_has_each_name_and_no_other() -> None:
 
 
 def test_figures_of_all_topics_together() -> None:
-    figures = Figures("points", [], {"a": Counts(done=1, dead=1), "b": Counts(done=2)})
-    assert figures.all == Counts(done=3, dead=1)
+    figures = Figures("points", [], {"a": MessageCounts(done=1, dead=1), "b": MessageCounts(done=2)})
+    assert figures.all == MessageCounts(done=3, dead=1)
     assert Consumer().figures().lag == 3
 
 

@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from checkback.consumer.clients.base import KafkaAwayError, RefusedError
+from checkback.consumer.clients.base import KafkaAwayError, RecordRefusedError
 from checkback.consumer.clients.confluent_sender import _Reports
 
 
@@ -27,7 +27,7 @@ def test_a_refusal_says_which_record_it_is_of() -> None:
     reports = _Reports()
     reports.heard(0, KafkaError(KafkaError._STATE), None)
     reports.heard(1, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), None)
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(RecordRefusedError) as refused:
         reports.all_taken(2)
     assert refused.value.number == 1
 

@@ -8,8 +8,8 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from checkback.consumer import ConsumeResult, Counts, PushConsumer, ReceivedMessage, StartAt
-from checkback.consumer.listener import Place
+from checkback.consumer import ConsumeResult, MessageCounts, PushConsumer, ReceivedMessage, StartAt
+from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import decode
 from checkback.consumer.retry import ORIGIN, TRIES, OwnTopics
 from checkback.kafka.topic_reading import reading_consumer, records_as_they_come
@@ -45,7 +45,7 @@ def test_window_0_then_5_then_1_to_4(place: Topics, transport: str) -> None:
         return SUCCESS
 
     def stored() -> tuple[int, tuple[range, ...]]:
-        found = stored_by(place)[Place(place.real_topic, 0)]
+        found = stored_by(place)[TopicPartition(place.real_topic, 0)]
         return found.offset, decode(found).done
 
     write(place, *(b"%d" % number for number in range(7)))
@@ -149,7 +149,7 @@ def test_retry_levels_in_their_order_sixteen_times_and_then_it_is_dead(place: To
             waits.append(round((int(dict(record.headers)["cb-deliver-at"]) - record.timestamp) / 100_000))
             headers = [pair for pair in record.headers if not pair[0].startswith("cb-")]
             producer.send(own.retry, record.value, record.key, headers=headers).get(30)
-        soon(lambda: points.figures().all == Counts(done=1, retried=16, dead=1))
+        soon(lambda: points.figures().all == MessageCounts(done=1, retried=16, dead=1))
         soon(lambda: points.figures().lag == 0)
     assert waits == list(range(3, 19))
     assert [message.tries for message in seen.messages if message.value == b"bad"] == list(range(17))

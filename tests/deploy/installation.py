@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from checkback.consumer import Counts
-from checkback.consumer import Place as ConsumerPlace
+from checkback.consumer import MessageCounts
+from checkback.consumer import TopicPartition as ConsumerPlace
 from checkback.consumer.metrics import Figures, PartitionFigures, collector_of
 from checkers.facts import EndpointStanding, GroupStanding
 from checkers.metrics import CheckMetrics
@@ -16,9 +16,8 @@ from conf import Settings
 from state import SUM, Tallies, Tally
 from status_page.facts import BatchFacts, PartitionBacklog
 from streaming.batch.batch import BatchReport
-from streaming.fairness.held_back import Place
-from streaming.observing.limits import tell_limits
-from streaming.observing.metrics import JobMetrics, KeptNow, OpenNow
+from streaming.fairness.held_back import PartitionId
+from streaming.observing.metrics import JobMetrics, KeptNow, OpenNow, tell_limits
 from streaming.observing.progress import BatchProgress
 
 PHASES = ("ask Kafka for its ends", "plan", "write offsets", "get batch", "evaluate and write", "note the end")
@@ -40,7 +39,7 @@ class Reading:
         """How it stands then."""
         lag = self.lag + self.lag_grows * batches
         orders = PartitionFigures(ConsumerPlace("orders", 0), position=7, lag=lag, span=9, held=9)
-        counts = Counts(done=self.done * batches, dead=self.dead * batches)
+        counts = MessageCounts(done=self.done * batches, dead=self.dead * batches)
         return Figures("points", [orders], {"orders": counts})
 
 
@@ -81,7 +80,7 @@ class Installation:
         tell_limits(self.registry, Settings())
         self._checks = CheckMetrics(self.registry, lambda: {"shop": GroupStanding(3, 1, doing.endpoints)})
         for partition in range(2):
-            self._metrics.held_back(Place("cb.op", partition), 0.0)
+            self._metrics.held_back(PartitionId("cb.op", partition), 0.0)
         self.registry.register(collector_of(self))
 
     def figures(self) -> Figures:
@@ -105,7 +104,7 @@ class Installation:
             )
         )
         self._metrics.progress(self._progress())
-        self._metrics.held_back(Place("cb.op", 1), doing.held_back_seconds)
+        self._metrics.held_back(PartitionId("cb.op", 1), doing.held_back_seconds)
         self._ask_endpoints()
 
     def _stands(self) -> None:

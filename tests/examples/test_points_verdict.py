@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from checkback.consumer import Place
+from checkback.consumer import TopicPartition
 from examples.points.kills import plan
 from examples.points.rest import Look, Rest, in_job
 from examples.points.verdict import Points, Verdict, judge
@@ -95,7 +95,7 @@ def test_shop_and_service_are_both_killed(seconds: float) -> None:
 
 
 def look(batch: int, end: int = 5, waits: str = "") -> Look:
-    return Look(waits, {Place("points", 0): end}, batch)
+    return Look(waits, {TopicPartition("points", 0): end}, batch)
 
 
 def test_at_rest_when_two_batches_have_found_nothing_new() -> None:

@@ -14,13 +14,13 @@ from checkback.operations.topics import admin_client
 from checkback.wire.protocol import ACTION, ID
 from checkers import CheckService, Reading
 from status_page.app import status_app
-from status_page.sample import SampleView
 from status_page.transactions.lookup import Transactions
 from status_page.transactions.schema import PARKED, STATUS
 from tests.hostile.place import HALF, kinds, pollute
 from tests.hostile.records import WILD_NOTES
 from tests.place import Place, wait_until
 from tests.status_page.browser import Browser
+from tests.status_page.sample import SampleView
 
 
 class Committed:

@@ -1,6 +1,5 @@
 """What kafka-python has fetched, and what becomes of it where a record or a batch cannot be decoded. No Kafka."""
 
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,11 +7,11 @@ import pytest
 from kafka import TopicPartition, codec
 from kafka.consumer.fetcher import Fetcher
 from kafka.errors import CorruptRecordError
-from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 
 from checkback.exceptions import InstallationError
-from checkback.kafka import polling
+from checkback.kafka.kafka_python import polling
 from tests.by_hand import NOT_UTF_8, Name, Record
 
 PLACE = TopicPartition("orders", 3)
@@ -31,7 +30,7 @@ def batch(*records: Record, compression: int = NO_COMPRESSION) -> bytes:
 def fetched(*batches: bytes) -> Any:
     """As a consumer's poll has it, whose fetcher has the class that is used there."""
     fetcher = SimpleNamespace(PartitionRecords=Fetcher.PartitionRecords, _next_partition_records=None)
-    consumer: Any = SimpleNamespace(_fetcher=fetcher, poll=lambda **_: {})
+    consumer: Any = SimpleNamespace(_fetcher=fetcher, _coordinator=None, poll=lambda **_: {})
     polling.poll(consumer)
     return fetcher.PartitionRecords(0, PLACE, MemoryRecords(b"".join(batches)))
 
@@ -76,22 +75,12 @@ def test_what_is_compressed_by_something_unknown_here_is_not_passed_over(monkeyp
     monkeypatch.setattr(codec, "zstd", None)
     given = fetched(batch(GOOD), packed)
     consumer: Any = SimpleNamespace(
-        _fetcher=SimpleNamespace(PartitionRecords=None, _next_partition_records=given), poll=lambda **_: given.take()
+        _fetcher=SimpleNamespace(PartitionRecords=None, _next_partition_records=given),
+        _coordinator=None,
+        poll=lambda **_: given.take(),
     )
     assert len(polling.poll(consumer)) == 1
     for _ in range(3):
         with pytest.raises(InstallationError, match=r"orders-3 are compressed with zstd.*pip install zstandard\."):
             polling.poll(consumer)
     assert given.next_fetch_offset == 1
-
-
-@pytest.mark.parametrize(
-    ("owner", "names"),
-    [
-        (Fetcher, ["PartitionRecords"]),
-        (Fetcher.PartitionRecords, ["take", "_unpack_records", "drain"]),
-        (DefaultRecordBatch, ["_buffer", "_pos", "_decompressed", "_num_records", "_next_record_index"]),
-    ],
-)
-def test_kafka_python_still_has_what_it_has_no_public_names_for(owner: type, names: Sequence[str]) -> None:
-    assert [name for name in names if not hasattr(owner, name)] == []

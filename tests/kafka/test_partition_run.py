@@ -1,7 +1,7 @@
 """Which half partition a producer writes to, while the topics are grown."""
 
 from checkback.exceptions import ConfigurationError
-from checkback.producing.producer import _PartitionRun
+from checkback.producing.partition_run import PartitionRun
 
 
 class Kafka:
@@ -17,14 +17,14 @@ class Kafka:
             raise ConfigurationError("away")
         return self.partitions
 
-    def used(self, run: _PartitionRun) -> set[int]:
+    def used(self, run: PartitionRun) -> set[int]:
         run.look()
         return {run.next_partition() for _ in range(1_000)}
 
 
 def test_partitions_that_were_added_are_used_a_minute_later() -> None:
     kafka = Kafka()
-    run = _PartitionRun(kafka.ask, lambda: kafka.now)
+    run = PartitionRun(kafka.ask, lambda: kafka.now)
     kafka.partitions = 4
     kafka.now = 59
     assert kafka.used(run) == {0, 1}
@@ -34,6 +34,6 @@ def test_partitions_that_were_added_are_used_a_minute_later() -> None:
 
 def test_without_an_answer_what_is_known_stays() -> None:
     kafka = Kafka()
-    run = _PartitionRun(kafka.ask, lambda: kafka.now)
+    run = PartitionRun(kafka.ask, lambda: kafka.now)
     kafka.away, kafka.now = True, 60
     assert kafka.used(run) == {0, 1}

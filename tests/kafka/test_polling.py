@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition, codec
 
 from checkback.exceptions import InstallationError
-from checkback.kafka.polling import poll
+from checkback.kafka.kafka_python.polling import poll
 from tests.fuzz.pieces import NotText
 from tests.place import Place
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from kafka import TopicPartition
 from kafka.structs import OffsetAndTimestamp
 
-from checkback.kafka.record_ranges import Limits, RangeReader, Unread, between, stretches
+from checkback.kafka.record_ranges import RangeReader, ReadLimits, Unread, between, stretches
+from tests.needs_no_repair import NeedsNoRepair
 
 OFFSETS = st.integers(0, 1_000)
 
@@ -46,7 +47,7 @@ class Record(NamedTuple):
     offset: int
 
 
-class Log:
+class Log(NeedsNoRepair):
     """A consumer of one partition, whose records have their offsets as time stamps and come ten at a time."""
 
     def __init__(self, *offsets: int, end: int) -> None:
@@ -92,7 +93,7 @@ class Log:
 
 def test_records_behind_some_moments_are_read_and_the_rest_is_named() -> None:
     log = Log(*range(100), end=100)
-    reader = RangeReader(log, Limits(records=20))
+    reader = RangeReader(log, ReadLimits(records=20))
     found = reader.read("t", [0], [10, 60], lambda record: record.offset % 2 == 0)
     assert [record.offset for record in found] == [10, 12, 14, 16, 18, 60, 62, 64, 66, 68]
     assert reader.unread == [Unread("t", 0, 20, 60), Unread("t", 0, 70, 100)]
@@ -113,7 +114,7 @@ def test_moment_zero_is_the_beginning() -> None:
 
 def test_when_time_is_up_what_is_left_is_named() -> None:
     times = iter([0.0, 0.0, 1.0, 9.0])
-    reader = RangeReader(Log(*range(100), end=100), Limits(seconds=5.0), clock=lambda: next(times))
+    reader = RangeReader(Log(*range(100), end=100), ReadLimits(seconds=5.0), clock=lambda: next(times))
     found = reader.read("t", [0], [0], lambda _: True)
     assert [record.offset for record in found] == list(range(20))
     assert reader.unread == [Unread("t", 0, 20, 100)]

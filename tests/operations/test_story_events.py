@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkback.operations.story_events import Event, EventKind, delivered, event_of, held_in, remark_of, said
+from checkback.operations.story_events import EventKind, StoryEvent, delivered, event_of, held_in, remark_of, said
 from checkback.wire import protocol
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import Action, HalfPosition, Source
 from tests.kafka.made_records import HALF, TOPICS, Record, half, op, parked, refused
 
 
-def event(record: Record) -> Event:
+def event(record: Record) -> StoryEvent:
     found = event_of(record, TOPICS)
     assert found is not None
     return found

@@ -3,7 +3,7 @@
 import pytest
 
 from checkback.operations.in_doubt import InDoubt
-from checkback.operations.story_events import Event, delivered, event_of
+from checkback.operations.story_events import StoryEvent, delivered, event_of
 from checkback.operations.story_standing import Stand, decision, standing
 from checkback.wire import protocol
 from checkback.wire.protocol import Action, HalfPosition, Source
@@ -14,7 +14,7 @@ ROW = InDoubt("tx", "shop", "orders", HALF, 3, 15, 1_000, 5_000, "unknown", 9_00
 COPY = HalfPosition(3, 5_000)
 
 
-def events(*records: Record) -> list[Event]:
+def events(*records: Record) -> list[StoryEvent]:
     found = [delivered(one) if one.topic == "orders" else event_of(one, TOPICS) for one in records]
     return [one for one in found if one is not None]
 

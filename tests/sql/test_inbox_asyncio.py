@@ -16,7 +16,7 @@ from checkback.consumer import AsyncPushConsumer, ConsumeResult
 from checkback.sql.inbox import SqlInbox
 from tests.consumer.kafka_fake import FakeKafka
 from tests.consumer.waiting import soon
-from tests.sql.test_inbox import LATER, PAGE, SUCCESS, HandlerError
+from tests.sql.points import LATER, PAGE, SUCCESS, HandlerError
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -28,7 +28,7 @@ from checkback import (
     check_app,
 )
 from checkback.sql.transaction_log import SqlTransactionLog
-from tests.answering.test_endpoint import request as http_request
+from tests.answering.endpoint import request as http_request
 from tests.place import wait_until
 from tests.sql.databases import POSTGRESQL, SNAPSHOTS, SQLITE, engine_of
 

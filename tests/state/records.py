@@ -18,12 +18,12 @@ from state import (
     Arrivals,
     Evaluation,
     Event,
-    Limits,
     OpenByTopic,
     OpenOf,
     OutcomeKind,
     Policy,
     Rows,
+    RunLimits,
     Segment,
     State,
     Tallies,
@@ -235,7 +235,7 @@ def arrivals(halves: Sequence[Half] = (), ops: Sequence[Op] = (), broken: Sequen
 class Driver:
     """One segment, step by step, in records."""
 
-    def __init__(self, policy: Policy, *, stored: bool = False, limits: Limits | None = None) -> None:
+    def __init__(self, policy: Policy, *, stored: bool = False, limits: RunLimits | None = None) -> None:
         self.policy = policy
         self.limits = limits
         """Of each step."""

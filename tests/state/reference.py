@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from state import Event, Limits, Policy, Usage
+from state import Event, Policy, RunLimits, Usage
 from tests.state.records import Broken, Check, Ended, Half, Message, Op, Parked, Rejected, Said, Status
 
 FOREIGN = "its cb-id or cb-group is not that of the half message it points at"
@@ -49,8 +49,7 @@ class Transaction:
 
     @property
     def size(self) -> int:
-        half = self.half
-        return max(half.left_out, 0) + _length(half.key, half.value, half.headers)
+        return max(self.half.left_out, 0) + _length(self.half.key, self.half.value, self.half.headers)
 
     def set_aside(self) -> None:
         """At the end of the step in which it came: only small content is kept."""
@@ -115,9 +114,9 @@ class Spent:
 class Reference:
     """One segment."""
 
-    def __init__(self, policy: Policy, limits: Limits | None = None) -> None:
+    def __init__(self, policy: Policy, limits: RunLimits | None = None) -> None:
         self.policy = policy
-        self.limits = limits or Limits()
+        self.limits = limits or RunLimits()
         self.transactions: dict[int, Transaction] = {}
         self.waiting: list[Waiting] = []
         self.touched_ms = 0

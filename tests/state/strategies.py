@@ -6,7 +6,7 @@ from itertools import product
 
 from hypothesis import strategies as st
 
-from state import Always, Event, Limits, Policy
+from state import Always, Event, Policy, RunLimits
 from tests.state.records import Broken, Half, Message, Op
 
 Records = tuple[Half | Op, ...]
@@ -76,7 +76,7 @@ class Batch:
 class History:
     policy: Policy
     batches: tuple[Batch, ...]
-    limits: Limits
+    limits: RunLimits
 
 
 def transaction_id(offset: int) -> str:
@@ -123,11 +123,11 @@ def _all_halves() -> list[Half]:
 
 _LIMITS = st.sampled_from(
     [
-        *[Limits()] * 3,
-        Limits(events=1, group_least=0),
-        Limits(events=1, group_least=1),
-        Limits(group_events=2),
-        Limits(payload_bytes=5, group_least=1),
+        *[RunLimits()] * 3,
+        RunLimits(events=1, group_least=0),
+        RunLimits(events=1, group_least=1),
+        RunLimits(group_events=2),
+        RunLimits(payload_bytes=5, group_least=1),
     ]
 )
 

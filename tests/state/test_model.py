@@ -6,7 +6,7 @@ from collections import Counter
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from state import Limits, Policy
+from state import Policy, RunLimits
 from tests.state.records import Driver, Half, Op, Said
 from tests.state.reference import Reference
 from tests.state.strategies import History, Records, histories, splits, transaction_id
@@ -41,7 +41,7 @@ def test_a_segment_does_what_the_reference_does(history: History) -> None:
         actual = segment.step(now_ms, *came)
         expected = reference.step(now_ms, *came)
         assert actual.in_any_order() == expected.in_any_order()
-        left = history.limits != Limits()
+        left = history.limits != RunLimits()
         assert actual.timer_ms is None or actual.timer_ms > now_ms or left, "something due was left"
         timer_ms = actual.timer_ms
         came_in += len(came)

@@ -17,10 +17,10 @@ from conf import Settings
 from status_page.app import site_app
 from status_page.facts import GroupFacts, JobFacts
 from status_page.http.signing_in import SigningIn
-from status_page.sample import SampleTransactions
 from status_page.site import Site
 from status_page.transactions.deciding import Deciding
 from status_page.transactions.story import Story, Told
+from tests.status_page.sample import SampleTransactions
 
 TOKEN = "sixteen characters"  # noqa: S105  (of a page that decides nothing)
 NOW_MS = 1_800_000_000_000

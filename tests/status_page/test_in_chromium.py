@@ -15,7 +15,7 @@ import pytest
 from conf import Settings
 from status_page.app import site_app
 from status_page.http.server import StatusServer
-from status_page.sample import TOKEN, SampleView, sample_site
+from tests.status_page.sample import TOKEN, SampleView, sample_site
 from torture.local_postgresql import free_port
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -15,12 +15,11 @@ from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from kafka.partitioner.default import murmur2
 
+from checkback.kafka.librdkafka.group_offsets import committed
 from checkback.local import LocalKafka
 from state import OutcomeKind
 from streaming.batch.batch import Batch, PartitionReport
-from streaming.brokers.client import SinkSettings
-from streaming.brokers.group_offsets import committed
-from streaming.brokers.producers import producer_settings
+from streaming.brokers.client import SinkSettings, producer_settings
 from streaming.brokers.retrying import retrying
 from streaming.checkpoint.progress import progress_group, transactional_id
 from streaming.kafka_sink.partition_writer import write_partition

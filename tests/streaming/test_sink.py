@@ -14,8 +14,7 @@ from kafka.partitioner.default import murmur2
 from checkback.exceptions import InputCutShortError, ProgressError, TakenOverError
 from state import OutcomeKind
 from streaming.batch.batch import Batch
-from streaming.brokers.client import SinkSettings
-from streaming.brokers.producers import producer_settings
+from streaming.brokers.client import SinkSettings, producer_settings
 from streaming.checkpoint.progress import transactional_id
 from streaming.kafka_sink.partition_writer import write_partition
 from streaming.kafka_sink.spill import ReplayableBatches

@@ -79,7 +79,7 @@ def test_errors_of_kafkas_client_are_told_too() -> None:
 
 
 def test_every_sentence_is_in_the_table_for_operators() -> None:
-    table = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8").lower()
+    table = (Path(__file__).parents[2] / "docs" / "stop-messages.md").read_text(encoding="utf-8").lower()
     values = {"prefix": "cb.", "servers": "...", "checkpoint": "...", "found": "..."}
     beginnings = [" ".join(rule.sentence.format(**values).split()[:4]).rstrip(",:;").lower() for rule in _KNOWN_ERRORS]
     assert [beginning for beginning in beginnings if beginning not in table] == []

@@ -17,9 +17,8 @@ from checkback.local import LocalKafka
 from streaming.batch.batch import Batch, PartitionReport
 from streaming.batch.failpoints import Failpoint
 from streaming.batch.record import Record
-from streaming.brokers.client import SinkSettings
+from streaming.brokers.client import SinkSettings, producer_settings
 from streaming.brokers.directory import Brokers, TopicDirectory
-from streaming.brokers.producers import producer_settings
 from streaming.kafka_sink.partition_writer import write_partition
 from streaming.kafka_sink.topic_limits import KnownLimits, TopicLimits
 from streaming.kafka_sink.transaction import KafkaTransaction

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 from checkback.consumer.clients.base import AT_ONCE, Clients, Connection, GroupClient, Rebalances, Sender
-from checkback.consumer.listener import Place, ReceivedMessage
+from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.offsets.metadata import Stored, decode
 from torture.effects.steps import Step
 from torture.effects.strike import Watch
@@ -27,7 +27,7 @@ class WatchedClients:
         sender._producer = _WatchedProducer(sender._producer, self._watch)  # noqa: SLF001  (the steps lie within send())
         return cast("Sender", sender)
 
-    def stored(self, connection: Connection, places: Collection[Place]) -> dict[Place, Stored]:
+    def stored(self, connection: Connection, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """What the group has stored."""
         return self._clients.stored(connection, places)
 
@@ -45,17 +45,17 @@ class _WatchedClient:
     def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
         self._client.join(topics, _WatchedRebalances(rebalances, self._watch))
 
-    def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[Place, Sequence[ReceivedMessage]]:
+    def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[TopicPartition, Sequence[ReceivedMessage]]:
         polled = self._client.poll(seconds, most)
         if polled:
             self._watch(Step.MESSAGES_READ)
         return polled
 
-    def begin(self, positions: Mapping[Place, int]) -> None:
+    def begin(self, positions: Mapping[TopicPartition, int]) -> None:
         self._client.begin(positions)
         self._watch(Step.BEGUN)
 
-    def store(self, offsets: Mapping[Place, Stored]) -> None:
+    def store(self, offsets: Mapping[TopicPartition, Stored]) -> None:
         closing = self._watch.closing
         self._watch(Step.CLOSING if closing else Step.STORING)
         self._watch.under_way(Step.STORE_UNDER_WAY)
@@ -70,12 +70,12 @@ class _WatchedRebalances:
         self._rebalances = rebalances
         self._watch = watch
 
-    def assigned(self, places: Collection[Place]) -> None:
+    def assigned(self, places: Collection[TopicPartition]) -> None:
         if places:
             self._watch(Step.ASSIGNED)
         self._rebalances.assigned(places)
 
-    def leaving(self, places: Collection[Place]) -> Mapping[Place, Stored]:
+    def leaving(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, Stored]:
         if places:
             self._watch(Step.LEAVING)
         offsets = self._rebalances.leaving(places)
@@ -83,12 +83,12 @@ class _WatchedRebalances:
             self._watch(Step.LEAVING_UNSTORED)
         return offsets
 
-    def left(self, places: Collection[Place]) -> None:
+    def left(self, places: Collection[TopicPartition]) -> None:
         if places:
             self._watch(Step.LEFT)
         self._rebalances.left(places)
 
-    def lost(self, places: Collection[Place]) -> None:
+    def lost(self, places: Collection[TopicPartition]) -> None:
         self._rebalances.lost(places)
 
 

@@ -6,10 +6,11 @@ from contextlib import closing
 from time import monotonic
 from typing import NamedTuple
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaConsumer
+from kafka import TopicPartition as KafkaPartition
 
 from checkback.consumer.clients import Connection, KafkaAwayError, clients_of
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored, decode
 from checkback.consumer.retries.dead_letters import DeadLetter, lies_there, said_by
 from checkback.consumer.retry import FIRST_ID, as_it_was
@@ -43,7 +44,7 @@ class KafkaLook:
         found = [letter for letter in letters if isinstance(letter, DeadLetter)]
         return Counter(letter.first_id for letter in found), {letter.first_id: letter.reason for letter in found}
 
-    def stored(self) -> dict[Place, Stored]:
+    def stored(self) -> dict[TopicPartition, Stored]:
         """What the group has stored."""
         with closing(reading_consumer(self._bootstrap_servers)) as consumer:
             return self._stored(self._places(consumer))
@@ -65,14 +66,14 @@ class KafkaLook:
         count = Counter(one.get(ID) for one in retries)
         return {one[FIRST_ID].decode(errors="replace") for one in retries if count[one.get(ID)] > 1}
 
-    def _places(self, consumer: KafkaConsumer) -> list[Place]:
+    def _places(self, consumer: KafkaConsumer) -> list[TopicPartition]:
         return [
-            Place(topic, number)
+            TopicPartition(topic, number)
             for topic in (TOPIC, self.retry)
             for number in sorted(consumer.partitions_for_topic(topic) or ())
         ]
 
-    def _stored(self, places: list[Place]) -> dict[Place, Stored]:
+    def _stored(self, places: list[TopicPartition]) -> dict[TopicPartition, Stored]:
         """Of a partition in a transaction whose producer has died nothing is known before that has been ended."""
         connection = Connection(self._bootstrap_servers, GROUP, "torture")
         deadline = monotonic() + _STABLE_SECONDS
@@ -93,8 +94,8 @@ class KafkaLook:
                 yield Open(order, f"{record.topic}-{record.partition} {record.offset}, not delivered to {self.retry}")
 
 
-def _open(consumer: KafkaConsumer, place: Place, stored: Stored) -> Iterator[Open]:
-    partition = TopicPartition(*place)
+def _open(consumer: KafkaConsumer, place: TopicPartition, stored: Stored) -> Iterator[Open]:
+    partition = KafkaPartition(*place)
     done = decode(stored).done
     end = consumer.end_offsets([partition])[partition]
     for record in records_between(consumer, partition, stored.offset, end):

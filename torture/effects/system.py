@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Self
 
 from checkback.consumer import Order, StartAt
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import TopicPartition
 from torture.effects import shop
 from torture.effects.books import Books
 from torture.effects.database import EffectsDatabase
@@ -74,7 +74,7 @@ class EffectsSystem:
         """What the first consumer said that ended by itself."""
         self.start_at = StartAt.FIRST
         """Of consumers that are started from now on."""
-        self._stored: Mapping[Place, int] = {}
+        self._stored: Mapping[TopicPartition, int] = {}
         self._seed = seed
         self.start_shop()
         self.job = self._start_job()

@@ -4,11 +4,10 @@ from checkback.consumer.clients.base import (
     Connection,
     GroupClient,
     KafkaAwayError,
-    Limits,
     NewTopic,
     OffsetsGoneError,
     Rebalances,
-    RefusedError,
+    RecordRefusedError,
     Sender,
 )
 from checkback.consumer.clients.connecting import clients_of
@@ -17,11 +16,10 @@ __all__ = [
     "Connection",
     "GroupClient",
     "KafkaAwayError",
-    "Limits",
     "NewTopic",
     "OffsetsGoneError",
     "Rebalances",
-    "RefusedError",
+    "RecordRefusedError",
     "Sender",
     "clients_of",
 ]

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-from checkback.consumer.listener import Place, ReceivedMessage
+from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.retry import SentBack
 from checkback.exceptions import CheckbackError
+from checkback.kafka.bounds import Bounds
 
 SEND_MS = 10_000
 """Longest time of a transaction: after a consumer has died within one, others wait for its end, and for no longer."""
@@ -25,7 +26,7 @@ class KafkaAwayError(CheckbackError):
     retriable = True
 
 
-class SharedOutAnewError(KafkaAwayError):
+class RebalanceInProgressError(KafkaAwayError):
     """The group is sharing its partitions out again: it goes well after some polls, and only after them."""
 
 
@@ -41,26 +42,17 @@ class FencedError(KafkaAwayError):
 class OffsetsGoneError(CheckbackError):
     """There are no messages at these offsets any more, or there never were; None: they are another log's."""
 
-    def __init__(self, offsets: Mapping[Place, int | None]) -> None:
+    def __init__(self, offsets: Mapping[TopicPartition, int | None]) -> None:
         super().__init__(f"no messages at {', '.join(f'{place} {offset}' for place, offset in offsets.items())}")
         self.offsets = offsets
 
 
-class RefusedError(CheckbackError):
+class RecordRefusedError(CheckbackError):
     """Kafka does not take one of the records of a transaction, which is aborted; ``number`` says which."""
 
     def __init__(self, number: int, why: str) -> None:
         super().__init__(why)
         self.number = number
-
-
-class Limits(NamedTuple):
-    """Of a partition."""
-
-    first: int
-    """Offset of the first message there is."""
-    end: int
-    """The next one that will be written; of those that can be read."""
 
 
 class Member(NamedTuple):
@@ -97,25 +89,25 @@ class Connection:
 class Rebalances(Protocol):
     """Told of a group's rebalances, from within :meth:`GroupClient.poll` and ``close``, perhaps on another thread."""
 
-    def assigned(self, places: Collection[Place]) -> None:
+    def assigned(self, places: Collection[TopicPartition]) -> None:
         """These are ours now. Nothing is read of them before :meth:`GroupClient.begin`."""
 
-    def leaving(self, places: Collection[Place]) -> Mapping[Place, Stored]:
+    def leaving(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, Stored]:
         """These will be somebody else's; gives what is to be stored before."""
 
-    def left(self, places: Collection[Place]) -> None:
+    def left(self, places: Collection[TopicPartition]) -> None:
         """These are not ours any more; what was to be stored is, if Kafka took it."""
 
-    def lost(self, places: Collection[Place]) -> None:
+    def lost(self, places: Collection[TopicPartition]) -> None:
         """These are somebody else's already: nothing may be stored."""
 
 
-def in_commits(offsets: Mapping[Place, Stored]) -> Iterator[dict[Place, Stored]]:
+def in_commits(offsets: Mapping[TopicPartition, Stored]) -> Iterator[dict[TopicPartition, Stored]]:
     """Offsets in pieces of which Kafka takes each: it writes the offsets of a request in one batch, of 1 MB at most.
 
     That is ``max.message.bytes`` of ``__consumer_offsets``, which 250 partitions with the longest metadata exceed.
     """
-    piece: dict[Place, Stored] = {}
+    piece: dict[TopicPartition, Stored] = {}
     size = 0
     for place, stored in offsets.items():
         one = len(stored.metadata.encode()) + len(place.topic) + _OFFSET_BYTES
@@ -147,32 +139,32 @@ class GroupClient(Protocol):
     def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
         """Join the group. With it go rebalances, cooperative where the client has them."""
 
-    def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[Place, Sequence[ReceivedMessage]]:
+    def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[TopicPartition, Sequence[ReceivedMessage]]:
         """Wait for messages for at most that long; gives ``most`` of them, or fewer.
 
         Raises:
             OffsetsGoneError: there are none where some partitions are read.
         """
 
-    def begin(self, positions: Mapping[Place, int]) -> None:
+    def begin(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from there on; assigned ones of the group, or any where there is no group."""
 
-    def pause(self, places: Collection[Place]) -> None:
+    def pause(self, places: Collection[TopicPartition]) -> None:
         """Read no further in these."""
 
-    def resume(self, places: Collection[Place]) -> None:
+    def resume(self, places: Collection[TopicPartition]) -> None:
         """Read on."""
 
-    def stored(self, places: Collection[Place]) -> dict[Place, Stored]:
+    def stored(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """What the group has stored, of those partitions for which it has."""
 
-    def store(self, offsets: Mapping[Place, Stored]) -> None:
+    def store(self, offsets: Mapping[TopicPartition, Stored]) -> None:
         """Store offsets for the group, and wait until that is done."""
 
-    def limits(self, places: Collection[Place]) -> dict[Place, Limits]:
+    def limits(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
         """Where these partitions begin and end."""
 
-    def offsets_at(self, places: Collection[Place], time_ms: int) -> dict[Place, int]:
+    def offsets_at(self, places: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         """Offset of the first message of this time or later; the end where there is none."""
 
     def partitions(self, topics: Collection[str]) -> dict[str, int]:
@@ -181,10 +173,10 @@ class GroupClient(Protocol):
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """What tells each of these topics from one of the same name that was made again, of those that exist."""
 
-    def end_known(self, place: Place) -> int | None:
+    def end_known(self, place: TopicPartition) -> int | None:
         """The end of a partition as it was last heard of, without asking."""
 
-    def reads_next(self, place: Place) -> int | None:
+    def reads_next(self, place: TopicPartition) -> int | None:
         """Where a partition is read next, without asking; all messages before it were given by :meth:`poll`.
 
         It passes over the ends of transactions, which are not messages. None: not known.
@@ -223,7 +215,7 @@ class Sender(Protocol):
     def send(
         self,
         records: Sequence[SentBack],
-        offsets: Mapping[Place, Stored],
+        offsets: Mapping[TopicPartition, Stored],
         membership: object,
         *,
         one_by_one: bool = False,
@@ -233,7 +225,7 @@ class Sender(Protocol):
         ``one_by_one``: each in a batch of its own, which may be too large where each of its records would not be.
 
         Raises:
-            RefusedError: Kafka does not take one of them, or, if not ``one_by_one``, one of those that came with it.
+            RecordRefusedError: Kafka does not take one of them, or, if not ``one_by_one``, one that came with it.
                 Nothing was written.
             FencedError: another of its name has begun.
             KafkaAwayError: something else. Whether it was written is known once another has been made.
@@ -252,7 +244,7 @@ class Clients(Protocol):
     def sender(self, connection: Connection, transactional_id: str) -> Sender:
         """A transactional producer. Made, it has ended the last transaction of the one before it of this name."""
 
-    def stored(self, connection: Connection, places: Collection[Place]) -> dict[Place, Stored]:
+    def stored(self, connection: Connection, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """What a group has stored, asked by a client that is there for nothing else.
 
         The consumer's own may be waiting for the end of the very transaction that this is asked about.

@@ -9,35 +9,43 @@ from time import monotonic
 from typing import Any
 from uuid import UUID
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic as KafkaTopic
-
 from checkback.consumer.clients.base import (
     AT_ONCE,
     Connection,
     GroupClient,
     KafkaAwayError,
-    Limits,
     Member,
     NewTopic,
     OffsetsGoneError,
+    RebalanceInProgressError,
     Rebalances,
     Sender,
-    SharedOutAnewError,
     in_commits,
     known_ids,
 )
 from checkback.consumer.clients.confluent_sender import ConfluentSender, to_kafka
 from checkback.consumer.clients.leaving import leave_in_time
-from checkback.consumer.listener import Place, ReceivedMessage, UnreadableMessage
+from checkback.consumer.listener import ReceivedMessage, TopicPartition, UnreadableMessage
 from checkback.consumer.offsets.metadata import Stored
 from checkback.exceptions import ConfigurationError, ConsumerError
 from checkback.kafka.bounded_calls import in_thread
+from checkback.kafka.bounds import Bounds
 from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.librdkafka import FIXED, connected, make_client
-from checkback.kafka.librdkafka.errors import is_fatal
+from checkback.kafka.librdkafka.errors import GONE, NO_TOPIC, NOT_ALLOWED, REBALANCING, error_code, is_fatal
 from checkback.kafka.librdkafka.headers import headers_of
+from checkback.kafka.librdkafka.library import (
+    AdminClient,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+)
+from checkback.kafka.librdkafka.library import NewTopic as KafkaTopic
+from checkback.kafka.librdkafka.library import (
+    TopicPartition as KafkaTopicPartition,
+)
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
 from checkback.wire.beside_offsets import metadata_of
 
@@ -49,18 +57,6 @@ STORE_SECONDS = 5.0
 LOST_SECONDS = 120.0
 """After that nothing of it is under way any more (socket.timeout.ms is 60 s): it is lost, and never comes back."""
 _READ_AHEAD, _READ_AHEAD_KIB, _FETCH_BYTES = 2_000, 16_384, 262_144
-_NOT_ALLOWED = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    }
-)
-_SHARED_OUT_ANEW = frozenset(
-    {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID}
-)
-_UNKNOWN = frozenset({KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC})
 
 
 class ConfluentClients:
@@ -75,13 +71,10 @@ class ConfluentClients:
         with explained():
             return ConfluentSender(connection, transactional_id)
 
-    def stored(self, connection: Connection, places: Collection[Place]) -> dict[Place, Stored]:
+    def stored(self, connection: Connection, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """See :class:`~checkback.consumer.clients.base.Clients`."""
-        client = ConfluentClient(connection)
-        try:
+        with contextlib.closing(ConfluentClient(connection)) as client:
             return client.stored(places)
-        finally:
-            client.close()
 
 
 class ConfluentClient:
@@ -121,9 +114,9 @@ class ConfluentClient:
         self._consumer: Consumer = make_client(Consumer, settings)
         connected(self._consumer, connection.bootstrap_servers, CONNECT_MS / 1000)
         self._joined: Callable[[], None] = lambda: None
-        self._begun = set[Place]()
-        self._gone: dict[Place, int | None] = {}
-        self._read_to: dict[Place, int] = {}
+        self._begun = set[TopicPartition]()
+        self._gone: dict[TopicPartition, int | None] = {}
+        self._read_to: dict[TopicPartition, int] = {}
         """Where partitions ended when they were last read to their end."""
         self._rebalanced = True
         self._membership: object = None
@@ -134,13 +127,13 @@ class ConfluentClient:
     def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
 
-        def assigned(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        def assigned(consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
             self._rebalanced = True
             # begin() adds each by itself, with its offset: nothing is fetched before
             consumer.incremental_assign([])
             rebalances.assigned(_places(partitions))
 
-        def revoked(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        def revoked(consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
             places = _places(partitions)
             for piece in in_commits(rebalances.leaving(places)):
                 # Not waited for: where the group is about to be shared out again, the answer comes only after this has
@@ -149,7 +142,7 @@ class ConfluentClient:
             self._end(places)
             rebalances.left(places)
 
-        def lost(_: Consumer, partitions: list[TopicPartition]) -> None:
+        def lost(_: Consumer, partitions: list[KafkaTopicPartition]) -> None:
             self._end(_places(partitions))
             rebalances.lost(_places(partitions))
 
@@ -160,7 +153,7 @@ class ConfluentClient:
         with explained():
             joined()
 
-    def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[Place, Sequence[ReceivedMessage]]:
+    def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[TopicPartition, Sequence[ReceivedMessage]]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         if self._gone:
             gone, self._gone = self._gone, {}
@@ -171,11 +164,11 @@ class ConfluentClient:
                 self._rebalanced = False
                 # here and not when it is wanted: from another thread it was not answered any more, at times (2.16)
                 self._membership = self._consumer.consumer_group_metadata()
-        found: dict[Place, list[ReceivedMessage]] = {}
+        found: dict[TopicPartition, list[ReceivedMessage]] = {}
         for message in polled:
             error = message.error()
             if error is None:
-                place = Place(message.topic() or "", message.partition() or 0)
+                place = TopicPartition(message.topic() or "", message.partition() or 0)
                 found.setdefault(place, []).append(received(message))
             else:
                 self._failed(message, error)
@@ -183,36 +176,35 @@ class ConfluentClient:
             return self.poll(0, most)
         return found
 
-    def begin(self, positions: Mapping[Place, int]) -> None:
+    def begin(self, positions: Mapping[TopicPartition, int]) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         with explained():
             # not seek(): what was fetched before would still come, and could not be told from what comes after
             self._end(positions.keys() & self._begun)
-            added = [TopicPartition(place.topic, place.partition, offset) for place, offset in positions.items()]
+            added = [KafkaTopicPartition(place.topic, place.partition, offset) for place, offset in positions.items()]
             self._consumer.incremental_assign(added)
             self._begun |= positions.keys()
             self._consumer.resume(added)  # one that was ours before may have been paused then
 
-    def pause(self, places: Collection[Place]) -> None:
+    def pause(self, places: Collection[TopicPartition]) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         with explained():
-            self._consumer.pause([TopicPartition(*place) for place in places if place in self._begun])
+            self._consumer.pause([KafkaTopicPartition(*place) for place in places if place in self._begun])
 
-    def resume(self, places: Collection[Place]) -> None:
+    def resume(self, places: Collection[TopicPartition]) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         with explained():
-            self._consumer.resume([TopicPartition(*place) for place in places if place in self._begun])
+            self._consumer.resume([KafkaTopicPartition(*place) for place in places if place in self._begun])
 
-    def stored(self, places: Collection[Place]) -> dict[Place, Stored]:
+    def stored(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         with explained():
-            found = self._consumer.committed([TopicPartition(*place) for place in places], timeout=_ANSWER_SECONDS)
+            found = self._consumer.committed([KafkaTopicPartition(*place) for place in places], timeout=_ANSWER_SECONDS)
             _raise_first(found)
-        return {
-            Place(one.topic, one.partition): Stored(one.offset, metadata_of(one)) for one in found if one.offset >= 0
-        }
+        kept = [one for one in found if one.offset >= 0]
+        return {TopicPartition(one.topic, one.partition): Stored(one.offset, metadata_of(one)) for one in kept}
 
-    def store(self, offsets: Mapping[Place, Stored]) -> None:
+    def store(self, offsets: Mapping[TopicPartition, Stored]) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         if self._storing is not None and not self._storing.done() and monotonic() < self._lost_at:
             raise KafkaAwayError("what was to be stored before is still under way")
@@ -226,18 +218,18 @@ class ConfluentClient:
         except TimeoutError:
             raise KafkaAwayError(f"offsets were not stored within {STORE_SECONDS:.0f} s") from None
 
-    def limits(self, places: Collection[Place]) -> dict[Place, Limits]:
+    def limits(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         with explained():
-            return {place: self._limits(TopicPartition(*place)) for place in places}
+            return {place: self._limits(KafkaTopicPartition(*place)) for place in places}
 
-    def offsets_at(self, places: Collection[Place], time_ms: int) -> dict[Place, int]:
+    def offsets_at(self, places: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
-        asked = [TopicPartition(place.topic, place.partition, max(time_ms, 0)) for place in places]
+        asked = [KafkaTopicPartition(place.topic, place.partition, max(time_ms, 0)) for place in places]
         with explained():
             found = self._consumer.offsets_for_times(asked, timeout=_ANSWER_SECONDS)
             _raise_first(found)
-        later = {Place(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
+        later = {TopicPartition(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
         ends = self.limits([place for place in places if place not in later])
         return {place: later[place] if place in later else ends[place].end for place in places}
 
@@ -257,19 +249,19 @@ class ConfluentClient:
                 try:
                     found[name] = UUID(bytes=b64decode(f"{answer.result().topic_id}=="))
                 except KafkaException as error:
-                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    if error_code(error) not in NO_TOPIC:
                         raise
         return known_ids(found)
 
-    def end_known(self, place: Place) -> int | None:
+    def end_known(self, place: TopicPartition) -> int | None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         if place not in self._begun:
             return None
         with explained():
-            _, end = self._consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
+            _, end = self._consumer.get_watermark_offsets(KafkaTopicPartition(*place), cached=True)
         return None if end < 0 else int(end)
 
-    def reads_next(self, place: Place) -> int | None:
+    def reads_next(self, place: TopicPartition) -> int | None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         return self._read_to.get(place)
 
@@ -332,31 +324,31 @@ class ConfluentClient:
             self._consumer.consume(1, 0)
             self._consumer.close()
 
-    def _limits(self, partition: TopicPartition) -> Limits:
+    def _limits(self, partition: KafkaTopicPartition) -> Bounds:
         try:
-            return Limits(*self._consumer.get_watermark_offsets(partition, timeout=_ANSWER_SECONDS))
+            return Bounds(*self._consumer.get_watermark_offsets(partition, timeout=_ANSWER_SECONDS))
         except KafkaException as error:
-            if error.args[0].code() not in _UNKNOWN:
+            if error.args[0].code() not in GONE:
                 raise
         # of a topic that was made a moment ago it remembers, for a minute, that it is not there
         self._consumer.list_topics(timeout=_ANSWER_SECONDS)
-        return Limits(*self._consumer.get_watermark_offsets(partition, timeout=_ANSWER_SECONDS))
+        return Bounds(*self._consumer.get_watermark_offsets(partition, timeout=_ANSWER_SECONDS))
 
-    def _end(self, places: Collection[Place]) -> None:
+    def _end(self, places: Collection[TopicPartition]) -> None:
         begun = [place for place in places if place in self._begun]
         self._begun.difference_update(begun)
         for place in begun:
             self._read_to.pop(place, None)
         # also when there is none: else the client would do so with all of them
-        self._consumer.incremental_unassign([TopicPartition(*place) for place in begun])
+        self._consumer.incremental_unassign([KafkaTopicPartition(*place) for place in begun])
 
     def _failed(self, message: Message, error: KafkaError) -> None:
-        place = Place(message.topic() or "", message.partition() or 0)
+        place = TopicPartition(message.topic() or "", message.partition() or 0)
         if error.code() == KafkaError._PARTITION_EOF:
             self._read_to[place] = message.offset() or 0
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             self._gone[place] = message.offset() or 0
-        elif error.code() in _NOT_ALLOWED or is_fatal(error):
+        elif error.code() in NOT_ALLOWED or is_fatal(error):
             with explained():
                 raise KafkaException(error)
         else:  # a topic that is not there yet, a broker that is away: the client goes on by itself
@@ -370,14 +362,14 @@ def explained() -> Iterator[None]:
         yield
     except KafkaException as error:
         code = error.args[0].code()
-        if code in _NOT_ALLOWED:
+        if code in NOT_ALLOWED:
             raise ConfigurationError(f"Kafka does not allow the consumer one of its resources: {error}.") from error
         if is_fatal(error.args[0]):
             raise ConsumerError(f"The consumer failed: {error}.") from error
-        raise (SharedOutAnewError if code in _SHARED_OUT_ANEW else KafkaAwayError)(str(error)) from error
+        raise (RebalanceInProgressError if code in REBALANCING else KafkaAwayError)(str(error)) from error
 
 
-def _committed(error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
+def _committed(error: KafkaError | None, partitions: Sequence[KafkaTopicPartition]) -> None:
     """What became of the offsets of partitions that were left."""
     failed = [one for one in partitions if one.error is not None or error is not None]
     if failed:
@@ -385,14 +377,14 @@ def _committed(error: KafkaError | None, partitions: Sequence[TopicPartition]) -
         _LOGGER.warning("%s are left without storing their offsets: %s", names, error or failed[0].error)
 
 
-def _raise_first(partitions: Sequence[TopicPartition] | None) -> None:
+def _raise_first(partitions: Sequence[KafkaTopicPartition] | None) -> None:
     for partition in partitions or ():
         if partition.error is not None:
             raise KafkaException(partition.error)
 
 
-def _places(partitions: Sequence[TopicPartition]) -> list[Place]:
-    return [Place(one.topic, one.partition) for one in partitions]
+def _places(partitions: Sequence[KafkaTopicPartition]) -> list[TopicPartition]:
+    return [TopicPartition(one.topic, one.partition) for one in partitions]
 
 
 def received(message: Any) -> ReceivedMessage:

@@ -6,51 +6,47 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from kafka import KafkaConsumer, TopicPartition
-from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.errors import (
-    AuthorizationError,
-    CommitFailedError,
-    IllegalGenerationError,
-    KafkaError,
-    LogTruncationError,
-    NoOffsetForPartitionError,
-    OffsetOutOfRangeError,
-    RebalanceInProgressError,
-    TopicAlreadyExistsError,
-    UnknownMemberIdError,
-)
-
 from checkback.consumer.clients.base import (
     AT_ONCE,
     Connection,
     GroupClient,
     KafkaAwayError,
-    Limits,
     Member,
     NewTopic,
     OffsetsGoneError,
+    RebalanceInProgressError,
     Rebalances,
     Sender,
-    SharedOutAnewError,
     in_commits,
     known_ids,
 )
 from checkback.consumer.clients.kafka_python_sender import KafkaPythonSender, to_kafka
 from checkback.consumer.clients.leaving import leave_in_time
-from checkback.consumer.listener import Place, ReceivedMessage, UnreadableMessage
+from checkback.consumer.listener import ReceivedMessage, TopicPartition, UnreadableMessage
 from checkback.consumer.offsets.metadata import Stored
 from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError
+from checkback.kafka.bounds import Bounds
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.kafka.kafka_python.group_admin import GroupAdmin
-from checkback.kafka.outages import passes
-from checkback.kafka.polling import EscapedHeaders, poll
-from checkback.kafka.reaching import RECONNECT_MS
+from checkback.kafka.kafka_python.errors import REBALANCING, passes
+from checkback.kafka.kafka_python.library import (
+    AsyncConsumerRebalanceListener,
+    AuthorizationError,
+    CooperativeStickyAssignor,
+    KafkaConsumer,
+    KafkaError,
+    LogTruncationError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    TopicAlreadyExistsError,
+)
+from checkback.kafka.kafka_python.library import (
+    TopicPartition as KafkaTopicPartition,
+)
+from checkback.kafka.kafka_python.polling import EscapedHeaders, poll
+from checkback.kafka.kafka_python.repairs import GroupAdmin, begin_anew_when_lost, free_parked
 from checkback.wire.beside_offsets import without_end
 
 _LOGGER = logging.getLogger(__name__)
-_SHARED_OUT_ANEW = (CommitFailedError, IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError)
 _ANSWER_MS = 5_000
 _HEARTBEAT_MS = 1_000  # a member hears of a rebalance with its next one
 _FETCH_WAIT_MS = 200
@@ -77,13 +73,10 @@ class KafkaPythonClients:
         with explained():
             return KafkaPythonSender(connection, transactional_id)
 
-    def stored(self, connection: Connection, places: Collection[Place]) -> dict[Place, Stored]:
+    def stored(self, connection: Connection, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """See :class:`~checkback.consumer.clients.base.Clients`."""
-        client = KafkaPythonClient(connection)
-        try:
+        with contextlib.closing(KafkaPythonClient(connection)) as client:
             return client.stored(places)
-        finally:
-            client.close()
 
 
 class KafkaPythonClient:
@@ -93,14 +86,12 @@ class KafkaPythonClient:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._owned = set[Place]()
+        self._owned = set[TopicPartition]()
         self._closed = False
         settings = {
             "fetch_max_wait_ms": _FETCH_WAIT_MS,
             "heartbeat_interval_ms": _HEARTBEAT_MS,
-            "reconnect_backoff_max_ms": RECONNECT_MS,
             "metrics_enabled": False,
-            "allow_auto_create_topics": False,
             "metadata_max_age_ms": 60_000,
             "max_poll_records": AT_ONCE,
             "bootstrap_servers": connection.bootstrap_servers,
@@ -114,68 +105,68 @@ class KafkaPythonClient:
         # members are told apart by their name, which is ours
         options = {name: value for name, value in connection.options.items() if name != "client_id"}
         self._consumer = make_client(KafkaConsumer, settings, options, _FIXED, whose="a consumer")
-        _begin_anew_when_lost(self._consumer)
+        begin_anew_when_lost(self._consumer)
 
     def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         with explained():
             self._consumer.subscribe(list(topics), listener=_Listener(self._consumer, rebalances))
 
-    def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[Place, Sequence[ReceivedMessage]]:
+    def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[TopicPartition, Sequence[ReceivedMessage]]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
-        self._free_parked()
+        free_parked(self._consumer)
         try:
             with explained():
                 polled = poll(self._consumer, int(seconds * 1000), min(most, self._consumer.config["max_poll_records"]))
         except NoOffsetForPartitionError:  # of one that was assigned this moment
             return {}
-        return {Place(*place): [received(record) for record in records] for place, records in polled.items()}
+        return {TopicPartition(*place): [received(record) for record in records] for place, records in polled.items()}
 
-    def begin(self, positions: Mapping[Place, int]) -> None:
+    def begin(self, positions: Mapping[TopicPartition, int]) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         with explained():
             if not self._connection.group:
                 self._owned |= positions.keys()
-                self._consumer.assign([TopicPartition(*place) for place in self._owned])
+                self._consumer.assign([KafkaTopicPartition(*place) for place in self._owned])
             for place, offset in positions.items():
-                self._consumer.seek(TopicPartition(*place), offset)
-            self._consumer.resume(*(TopicPartition(*place) for place in positions))
+                self._consumer.seek(KafkaTopicPartition(*place), offset)
+            self._consumer.resume(*(KafkaTopicPartition(*place) for place in positions))
 
-    def pause(self, places: Collection[Place]) -> None:
+    def pause(self, places: Collection[TopicPartition]) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         self._consumer.pause(*self._assigned(places))
 
-    def resume(self, places: Collection[Place]) -> None:
+    def resume(self, places: Collection[TopicPartition]) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         self._consumer.resume(*self._assigned(places))
 
-    def stored(self, places: Collection[Place]) -> dict[Place, Stored]:
+    def stored(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         found = {}
         for place in places:
             with explained():
-                stored = self._consumer.committed(TopicPartition(*place), metadata=True, timeout_ms=_ANSWER_MS)
+                stored = self._consumer.committed(KafkaTopicPartition(*place), metadata=True, timeout_ms=_ANSWER_MS)
             if stored is not None and stored.offset >= 0:
                 found[place] = Stored(stored.offset, without_end(stored.metadata))
         return found
 
-    def store(self, offsets: Mapping[Place, Stored]) -> None:
+    def store(self, offsets: Mapping[TopicPartition, Stored]) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         with explained():
             for piece in in_commits(offsets):
                 self._consumer.commit(to_kafka(piece), timeout_ms=_ANSWER_MS)
 
-    def limits(self, places: Collection[Place]) -> dict[Place, Limits]:
+    def limits(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
-        asked = [TopicPartition(*place) for place in places]
+        asked = [KafkaTopicPartition(*place) for place in places]
         with explained():
             first = self._consumer.beginning_offsets(asked, timeout_ms=_ANSWER_MS)
             end = self._consumer.end_offsets(asked, timeout_ms=_ANSWER_MS)
-        return {place: Limits(first[place], end[place]) for place in places}
+        return {place: Bounds(first[place], end[place]) for place in places}
 
-    def offsets_at(self, places: Collection[Place], time_ms: int) -> dict[Place, int]:
+    def offsets_at(self, places: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
-        asked = {TopicPartition(*place): max(time_ms, 0) for place in places}
+        asked = {KafkaTopicPartition(*place): max(time_ms, 0) for place in places}
         with explained():
             found = self._consumer.offsets_for_times(asked, timeout_ms=_ANSWER_MS)
             later = {place: one.offset for place, one in found.items() if one is not None}
@@ -191,17 +182,17 @@ class KafkaPythonClient:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         return known_ids({topic["name"]: UUID(str(topic["topic_id"])) for topic in self._described(topics)})
 
-    def end_known(self, place: Place) -> int | None:
+    def end_known(self, place: TopicPartition) -> int | None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
-        partition = TopicPartition(*place)
+        partition = KafkaTopicPartition(*place)
         if partition not in self._consumer.assignment():
             return None
         end = self._consumer.highwater(partition)
         return None if end is None else int(end)
 
-    def reads_next(self, place: Place) -> int | None:
+    def reads_next(self, place: TopicPartition) -> int | None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
-        partition = TopicPartition(*place)
+        partition = KafkaTopicPartition(*place)
         if partition not in self._consumer.assignment():
             return None
         with explained():
@@ -246,21 +237,10 @@ class KafkaPythonClient:
         with contextlib.suppress(KafkaError, OSError):
             self._consumer.close(autocommit=False, timeout_ms=_ANSWER_MS)
 
-    def _free_parked(self) -> None:
-        """Let records come that were set aside when their partition was paused, and that has been resumed.
-
-        kafka-python 3.0 brings them back only where it remembers no records before them, and what it remembers may be
-        used up: the partition would stand still for ever. It has no public method that helps.
-        """
-        fetcher = getattr(self._consumer, "_fetcher", None)
-        remembered = getattr(fetcher, "_next_partition_records", None)
-        if fetcher is not None and remembered is not None and not remembered:
-            fetcher._next_partition_records = None  # noqa: SLF001  (see above)
-
-    def _assigned(self, places: Collection[Place]) -> list[TopicPartition]:
+    def _assigned(self, places: Collection[TopicPartition]) -> list[KafkaTopicPartition]:
         """Those of them that are ours at this moment: one may have been lost since it was looked at."""
         assignment = self._consumer.assignment()
-        return [TopicPartition(*place) for place in places if place in assignment]
+        return [KafkaTopicPartition(*place) for place in places if place in assignment]
 
     def _described(self, topics: Collection[str]) -> list[Any]:
         with explained(), contextlib.closing(self._admin()) as admin:
@@ -271,25 +251,6 @@ class KafkaPythonClient:
         return make_client(GroupAdmin, servers, self._connection.options, SHARED)
 
 
-def _begin_anew_when_lost(consumer: Any) -> None:
-    """Have a join that the group answers with "nobody knows you" begin again, with all partitions lost.
-
-    kafka-python 3.0 looks for that when a join begins, and not when it is the join itself that is told so, as after the
-    process was suspended for longer than its session. It would join as somebody new who has partitions that are
-    another's by now: both would read them, and brokers take offsets from both. No public method helps.
-    """
-    coordinator: Any = getattr(consumer, "_coordinator", None)
-    reset = getattr(coordinator, "reset_generation", None)
-    if coordinator is None or reset is None:
-        return
-
-    def reset_generation(*arguments: Any, **named: Any) -> None:
-        reset(*arguments, **named)
-        coordinator.rejoining = False
-
-    coordinator.reset_generation = reset_generation
-
-
 class _Listener(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
     """Runs on the client's own thread, which must not wait for itself: so it stores by awaiting."""
 
@@ -297,13 +258,13 @@ class _Listener(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-
         self._consumer = consumer
         self._rebalances = rebalances
 
-    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+    async def on_partitions_assigned(self, assigned: Collection[KafkaTopicPartition]) -> None:
         for partition in assigned:
             self._consumer.seek(partition, 0)  # any position will do: without one it would ask for the stored one
         self._consumer.pause(*assigned)
         self._rebalances.assigned(_places(assigned))
 
-    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+    async def on_partitions_revoked(self, revoked: Collection[KafkaTopicPartition]) -> None:
         places = _places(revoked)
         for piece in in_commits(self._rebalances.leaving(places)):
             try:
@@ -312,7 +273,7 @@ class _Listener(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-
                 _LOGGER.warning("%s are left without storing their offsets: %r", ", ".join(map(str, places)), error)
         self._rebalances.left(places)
 
-    async def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+    async def on_partitions_lost(self, lost: Collection[KafkaTopicPartition]) -> None:
         self._rebalances.lost(_places(lost))
 
 
@@ -322,17 +283,19 @@ def explained() -> Iterator[None]:
     try:
         yield
     except OffsetOutOfRangeError as error:
-        raise OffsetsGoneError({Place(*place): offset for place, offset in error.args[0].items()}) from error
+        raise OffsetsGoneError({TopicPartition(*place): offset for place, offset in error.args[0].items()}) from error
     except LogTruncationError as error:  # what was read is not what the log has
         found = error.divergent_offsets.items()
-        raise OffsetsGoneError({Place(*place): None if end is None else end.offset for place, end in found}) from error
+        raise OffsetsGoneError(
+            {TopicPartition(*place): None if end is None else end.offset for place, end in found}
+        ) from error
     except NoOffsetForPartitionError:
         raise
     except AuthorizationError as error:
         raise ConfigurationError(f"Kafka does not allow the consumer one of its resources: {error!r}.") from error
     except (KafkaError, OSError) as error:
-        if isinstance(error, _SHARED_OUT_ANEW):
-            raise SharedOutAnewError(repr(error)) from error
+        if isinstance(error, REBALANCING):
+            raise RebalanceInProgressError(repr(error)) from error
         if passes(error):
             raise KafkaAwayError(repr(error)) from error
         raise ConsumerError(f"The consumer failed: {error!r}.") from error
@@ -340,12 +303,12 @@ def explained() -> Iterator[None]:
         raise
 
 
-def _places(partitions: Collection[TopicPartition]) -> list[Place]:
-    return [Place(*partition) for partition in partitions]
+def _places(partitions: Collection[KafkaTopicPartition]) -> list[TopicPartition]:
+    return [TopicPartition(*partition) for partition in partitions]
 
 
 def received(record: Any) -> ReceivedMessage:
-    """A record that :func:`checkback.kafka.polling.poll` has given."""
+    """A record that :func:`checkback.kafka.kafka_python.polling.poll` has given."""
     kind = UnreadableMessage if type(record.headers) is EscapedHeaders else ReceivedMessage
     return kind(
         *(record.topic, record.partition, record.offset, record.key, record.value, record.headers, record.timestamp)

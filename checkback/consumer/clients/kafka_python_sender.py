@@ -4,41 +4,36 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafka import KafkaProducer, TopicPartition
-from kafka.errors import (
-    InvalidProducerEpochError,
-    InvalidRecordError,
-    KafkaError,
-    MessageSizeTooLargeError,
-    ProducerFencedError,
-    RecordListTooLargeError,
-)
-from kafka.serializer import Serializer
-from kafka.structs import OffsetAndMetadata
-
 from checkback.consumer.clients.base import (
     SEND_MS,
     Connection,
     FencedError,
     KafkaAwayError,
-    RefusedError,
+    RecordRefusedError,
     anywhere,
     in_commits,
 )
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.retry import SentBack
 from checkback.kafka.bounded_calls import within
 from checkback.kafka.client_options import of_reaching
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.kafka.kafka_python.transport import close_producer
-from checkback.kafka.reaching import RECONNECT_MS
+from checkback.kafka.kafka_python.errors import FENCED, OF_THE_RECORD
+from checkback.kafka.kafka_python.library import (
+    KafkaError,
+    KafkaProducer,
+    OffsetAndMetadata,
+    Serializer,
+)
+from checkback.kafka.kafka_python.library import (
+    TopicPartition as KafkaTopicPartition,
+)
+from checkback.kafka.kafka_python.repairs import close_producer
 from checkback.wire.beside_offsets import END
 from checkback.wire.limits import MOST_RECORD_BYTES
 
 _COMMIT_SECONDS = 2 * SEND_MS / 1000
-_REFUSALS = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidRecordError)
-_FENCED = (InvalidProducerEpochError, ProducerFencedError)
 
 
 class KafkaPythonSender:
@@ -46,12 +41,10 @@ class KafkaPythonSender:
 
     def __init__(self, connection: Connection, transactional_id: str) -> None:
         settings = {
-            "reconnect_backoff_max_ms": RECONNECT_MS,
             "retry_backoff_ms": 10,  # a transaction begins while the last one's markers are being written
             "max_request_size": MOST_RECORD_BYTES,
             "max_block_ms": SEND_MS,
             "metrics_enabled": False,
-            "allow_auto_create_topics": False,
             "bootstrap_servers": connection.bootstrap_servers,
             "transactional_id": transactional_id,
             "transaction_timeout_ms": SEND_MS,
@@ -71,7 +64,7 @@ class KafkaPythonSender:
     def send(
         self,
         records: Sequence[SentBack],
-        offsets: Mapping[Place, Stored],
+        offsets: Mapping[TopicPartition, Stored],
         membership: object,
         *,
         one_by_one: bool = False,
@@ -81,7 +74,7 @@ class KafkaPythonSender:
             self._producer.begin_transaction()
             self._write(records, one_by_one=one_by_one)
             within(_COMMIT_SECONDS, lambda: self._commit(offsets, membership))
-        except _FENCED as error:
+        except FENCED as error:
             raise FencedError(repr(error)) from error
         except (
             KafkaError,
@@ -95,7 +88,7 @@ class KafkaPythonSender:
         """See :class:`~checkback.consumer.clients.Sender`."""
         close_producer(self._producer, 0)
 
-    def _commit(self, offsets: Mapping[Place, Stored], membership: object) -> None:
+    def _commit(self, offsets: Mapping[TopicPartition, Stored], membership: object) -> None:
         """These calls know no time limit."""
         for piece in in_commits(offsets):
             self._producer.send_offsets_to_transaction(to_kafka(piece), membership)
@@ -110,8 +103,8 @@ class KafkaPythonSender:
                 filled = [(name, content or b"") for name, content in headers]  # it writes no header without a value
                 data = _NULL if value is None else value
                 future = self._producer.send(topic, data, key, headers=filled, partition=partition)
-            except (*_REFUSALS, TypeError, UnicodeError) as error:  # it cannot be written at all
-                raise RefusedError(number, str(error)) from error
+            except (*OF_THE_RECORD, TypeError, UnicodeError) as error:  # it cannot be written at all
+                raise RecordRefusedError(number, str(error)) from error
             except KafkaError:
                 for earlier, one in enumerate(futures):  # what was refused before: after that the client takes no more
                     _acknowledged(earlier, one)
@@ -142,10 +135,10 @@ class _Nulls(Serializer):  # type: ignore[misc]  # kafka-python has no types
         return None if data is _NULL else data
 
 
-def to_kafka(offsets: Mapping[Place, Stored]) -> dict[TopicPartition, OffsetAndMetadata]:
+def to_kafka(offsets: Mapping[TopicPartition, Stored]) -> dict[KafkaTopicPartition, OffsetAndMetadata]:
     """Offsets as kafka-python has them."""
     return {
-        TopicPartition(*place): OffsetAndMetadata(offset, metadata and metadata + END, -1)
+        KafkaTopicPartition(*place): OffsetAndMetadata(offset, metadata and metadata + END, -1)
         for place, (offset, metadata) in offsets.items()
     }
 
@@ -153,5 +146,5 @@ def to_kafka(offsets: Mapping[Place, Stored]) -> dict[TopicPartition, OffsetAndM
 def _acknowledged(number: int, future: Any) -> None:
     try:
         future.get(timeout=SEND_MS / 1000)
-    except _REFUSALS as error:
-        raise RefusedError(number, str(error)) from error
+    except OF_THE_RECORD as error:
+        raise RecordRefusedError(number, str(error)) from error

@@ -3,10 +3,10 @@
 A text that fits into 4,096 bytes (Kafka's ``offset.metadata.max.bytes``): ``cb1;812;1;0;0;R...;``. Its parts, each with
 a semicolon behind it: the version, the offset that it belongs to, three numbers of :class:`Endings`, and nothing or a
 letter before base64: ``R`` for run lengths, ``B`` for a bitmap, the shorter of the two. Up to three more follow
-(:class:`Kept`). ``T``, beside the offsets of a group's retry topic, and eight letters for each topic that the group has
-begun to read: Kafka forgets the offsets of a topic with the topic, and that they were there is known from here. ``S``,
-and how many offsets the group has skipped in this partition. ``I``, and eight letters for the topic's id: one that is
-made again with the same name has other messages at the same offsets.
+(:class:`LastingFacts`). ``T``, beside the offsets of a group's retry topic, and eight letters for each topic that the
+group has begun to read: Kafka forgets the offsets of a topic with the topic, and that they were there is known from
+here. ``S``, and how many offsets the group has skipped in this partition. ``I``, and eight letters for the topic's id:
+one that is made again with the same name has other messages at the same offsets.
 
 A part without its semicolon was cut short, and what lies behind the last one is nobody's: a client may have read on in
 its memory. More *done* than was stored would be messages lost.
@@ -54,7 +54,7 @@ class Stored(NamedTuple):
     metadata: str = ""
 
 
-class Kept(NamedTuple):
+class LastingFacts(NamedTuple):
     """What is known of a partition wherever its offset goes."""
 
     skipped: int = 0
@@ -71,7 +71,7 @@ class Note(NamedTuple):
     done: tuple[range, ...] = ()
     """Done behind the offset, in order."""
     endings: Endings = Endings()
-    kept: Kept = Kept()
+    kept: LastingFacts = LastingFacts()
 
 
 def encode(
@@ -80,7 +80,7 @@ def encode(
     endings: Endings = Endings(),  # noqa: B008  (a frozen one)
     most_bytes: int = MOST_BYTES,
     topics: Collection[str] = (),
-    kept: Kept = Kept(),  # noqa: B008  (likewise)
+    kept: LastingFacts = LastingFacts(),  # noqa: B008  (likewise)
 ) -> Stored:
     """Spell what is done behind a position.
 
@@ -152,9 +152,9 @@ def decode(stored: Stored) -> Note:
     return Note(done, Endings(bool(running), without_a_word, alone), _kept(stored.metadata))
 
 
-def _kept(metadata: str) -> Kept:
+def _kept(metadata: str) -> LastingFacts:
     begun, topic = _more(metadata, _TOPICS) or "", _more(metadata, _ID) or ""
-    return Kept(_number(_more(metadata, _SKIPPED)), _parted(begun), topic if _is_letters(topic) else "")
+    return LastingFacts(_number(_more(metadata, _SKIPPED)), _parted(begun), topic if _is_letters(topic) else "")
 
 
 def _number(text: str | None) -> int:

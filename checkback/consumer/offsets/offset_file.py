@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored
 from checkback.exceptions import ConfigurationError, ConsumerError
 
@@ -53,11 +53,11 @@ class OffsetFile:
         """The file before."""
         return self.path.with_name(f"{self.path.name}.bak")
 
-    def stored(self, places: Collection[Place]) -> dict[Place, Stored]:
+    def stored(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """What is stored, of those partitions for which something is."""
         return {place: self._offsets[place] for place in places if place in self._offsets}
 
-    def store(self, offsets: Mapping[Place, Stored]) -> None:
+    def store(self, offsets: Mapping[TopicPartition, Stored]) -> None:
         """Store, and wait until the disk has it.
 
         Raises:
@@ -83,7 +83,7 @@ class OffsetFile:
         """Let another process have the file."""
         self._lock.close()
 
-    def _read(self) -> dict[Place, Stored]:
+    def _read(self) -> dict[TopicPartition, Stored]:
         torn = False
         for path in (self.path, self.backup):
             try:
@@ -102,12 +102,12 @@ class OffsetFile:
         return {}
 
 
-def _parsed(text: str) -> dict[Place, Stored]:
+def _parsed(text: str) -> dict[TopicPartition, Stored]:
     said: Any = json.loads(text)
     if not isinstance(said, dict) or said.get("version") != _VERSION:
         raise ValueError("it is not a file of offsets, or of a later version")
     return {
-        Place(str(topic), int(partition)): Stored(int(offset), str(metadata))
+        TopicPartition(str(topic), int(partition)): Stored(int(offset), str(metadata))
         for topic, partition, offset, metadata in said["offsets"]
     }
 

@@ -10,11 +10,12 @@ from time import monotonic
 from typing import NamedTuple
 
 from checkback.consumer.clients.base import SEND_MS, GroupClient, KafkaAwayError
-from checkback.consumer.listener import Place
-from checkback.consumer.offsets.metadata import Kept, Stored, decode, letters
+from checkback.consumer.listener import TopicPartition
+from checkback.consumer.offsets.counts import MessageCounts
+from checkback.consumer.offsets.metadata import LastingFacts, Stored, decode, letters
 from checkback.consumer.offsets.starting import Start, begun_before, forgotten, go_on, refuse_outside, start
 from checkback.consumer.offsets.storing import OffsetStore, StoringTurns
-from checkback.consumer.offsets.work import Counts, PartitionWork, WorkRules
+from checkback.consumer.offsets.work import PartitionWork, WorkRules
 from checkback.consumer.settings import ConsumerSettings, StartAt, WhenOffsetIsGone
 from checkback.consumer.tags import TagExpression
 from checkback.exceptions import CheckbackError
@@ -87,16 +88,16 @@ class Partitions:
         """Topics of which the group had stored something when this process began."""
         self._begun_before = frozenset[str]()
         """Topics that it had begun to read then, though Kafka may have forgotten what was stored."""
-        self._begun_here: dict[Place, float] = {}
+        self._begun_here: dict[TopicPartition, float] = {}
         """When this process first began each, by its clock."""
-        self.works: dict[Place, PartitionWork] = {}
+        self.works: dict[TopicPartition, PartitionWork] = {}
         self.topic_ids: dict[str, str] = {}
         """What tells topics from others of the same name, as far as it is known; another thread adds to it."""
-        self.new = set[Place]()
+        self.new = set[TopicPartition]()
         """Ours, and not begun yet."""
-        self.gone: dict[str, Counts] = {}
+        self.gone: dict[str, MessageCounts] = {}
         """By topic, of partitions that are not ours any more."""
-        self._lost: dict[Place, PartitionWork] = {}
+        self._lost: dict[TopicPartition, PartitionWork] = {}
         self.on_assigned: Callable[[], None] = lambda: None
         self.on_begun: Callable[[], None] = lambda: None
         """Called when partitions were begun, and that is stored."""
@@ -124,14 +125,14 @@ class Partitions:
     def read_all(self) -> None:
         """Without a group: all partitions that there are, and are not read yet, are ours."""
         for topic, count in self._client.partitions(self._subscription.names).items():
-            self.new |= {Place(topic, number) for number in range(count)} - self.works.keys()
+            self.new |= {TopicPartition(topic, number) for number in range(count)} - self.works.keys()
 
-    def assigned(self, places: Collection[Place]) -> None:
+    def assigned(self, places: Collection[TopicPartition]) -> None:
         """See :class:`~checkback.consumer.clients.Rebalances`."""
         self.new |= set(places)
         self.on_assigned()
 
-    def leaving(self, places: Collection[Place]) -> Mapping[Place, Stored]:
+    def leaving(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, Stored]:
         """See :class:`~checkback.consumer.clients.Rebalances`. Messages in hand may end, for a while."""
         works = self.put_down(places)
         with self._turns.turn(_TURN_SECONDS) as ours:
@@ -140,7 +141,7 @@ class Partitions:
                 return {}
             return self._changed(works, leaving=True)
 
-    def left(self, places: Collection[Place]) -> None:
+    def left(self, places: Collection[TopicPartition]) -> None:
         """See :class:`~checkback.consumer.clients.Rebalances`."""
         # what is under way for them is refused from now on, as of an older generation
         self._turns.unanswered -= set(places)
@@ -151,7 +152,7 @@ class Partitions:
                 work.stop()
                 self._add_up(work)
 
-    def lost(self, places: Collection[Place]) -> None:
+    def lost(self, places: Collection[TopicPartition]) -> None:
         """See :class:`~checkback.consumer.clients.Rebalances`."""
         held = sum(self.works[place].progress().held for place in places if place in self.works)
         _LOGGER.warning(
@@ -162,7 +163,7 @@ class Partitions:
         self._lost |= {place: self.works[place] for place in places if place in self.works}
         self.left(places)
 
-    def put_down(self, places: Collection[Place]) -> list[PartitionWork]:
+    def put_down(self, places: Collection[TopicPartition]) -> list[PartitionWork]:
         """Hand out nothing more of these; let what is in hand end, for ``finish_wait`` at most."""
         works = [self.works[place] for place in places if place in self.works]
         handed_out = [work for work in works if not work.stopped]  # others have been waited for
@@ -195,7 +196,7 @@ class Partitions:
         self.new.difference_update(places)
         self.on_begun()
 
-    def go_on(self, offsets: Mapping[Place, int], *, made_again: bool = False) -> None:
+    def go_on(self, offsets: Mapping[TopicPartition, int], *, made_again: bool = False) -> None:
         """There is no message at these offsets, or these were of another topic. What was read before is handled.
 
         Raises:
@@ -203,7 +204,7 @@ class Partitions:
         """
         ours = [place for place in offsets if place in self.works]
         limits = self._client.limits(ours) if ours else {}
-        starts: dict[Place, Start] = {}
+        starts: dict[TopicPartition, Start] = {}
         for place in ours:
             work = self.works[place]
             before = work.at(offsets[place], self._here(place, work.kept), with_done=True)
@@ -213,7 +214,9 @@ class Partitions:
         for place, one in starts.items():
             self.gone[place.topic].skipped += one.skipped  # of the work that was before
 
-    def reset(self, offsets: Mapping[Place, int], done: "Future[Mapping[Place, tuple[int, int]]]") -> None:
+    def reset(
+        self, offsets: Mapping[TopicPartition, int], done: "Future[Mapping[TopicPartition, tuple[int, int]]]"
+    ) -> None:
         """Set those of these that are ours to other offsets: drop what is held, store, read on from there."""
         if not done.set_running_or_notify_cancel():
             return
@@ -265,8 +268,8 @@ class Partitions:
                 if place in self.works:
                     self.works[place].stored = stored
 
-    def _stored_at_start(self) -> Mapping[Place, Stored]:
-        places = [Place(name, number) for name, count in self._counted.items() for number in range(count)]
+    def _stored_at_start(self) -> Mapping[TopicPartition, Stored]:
+        places = [TopicPartition(name, number) for name, count in self._counted.items() for number in range(count)]
         deadline = monotonic() + _START_SECONDS
         while True:
             try:
@@ -284,13 +287,13 @@ class Partitions:
             for work in works:
                 work.stored = offsets.get(work.place, work.stored)
 
-    def _put(self, offsets: Mapping[Place, Stored]) -> None:
+    def _put(self, offsets: Mapping[TopicPartition, Stored]) -> None:
         """Store; raises when Kafka does not say that it has: see :attr:`StoringTurns.unanswered`."""
         self._turns.unanswered |= offsets.keys()
         self._store.store(offsets)
         self._turns.unanswered -= offsets.keys()
 
-    def _changed(self, works: Collection[PartitionWork], *, leaving: bool = False) -> dict[Place, Stored]:
+    def _changed(self, works: Collection[PartitionWork], *, leaving: bool = False) -> dict[TopicPartition, Stored]:
         found = {work.place: work.to_store(leaving=leaving) for work in works}
         unanswered, unsettled = self._turns.unanswered, self._turns.unsettled  # what is not known is stored again
         return {
@@ -299,7 +302,7 @@ class Partitions:
             if (found[work.place] != work.stored or work.place in unanswered) and work.place not in unsettled
         }
 
-    def _begin_at(self, offsets: Mapping[Place, Stored]) -> None:
+    def _begin_at(self, offsets: Mapping[TopicPartition, Stored]) -> None:
         """Begin partitions of ours again, elsewhere."""
         if not offsets:
             return
@@ -313,7 +316,7 @@ class Partitions:
             self._put(offsets)
         self.begin()
 
-    def _known(self, place: Place, stored: Stored) -> Stored:
+    def _known(self, place: TopicPartition, stored: Stored) -> Stored:
         """What is known to be done, of a partition that was lost and has come back: more than what is stored, perhaps.
 
         It was lost with Kafka away, for example, and nobody else has stored anything since.
@@ -322,30 +325,30 @@ class Partitions:
         return work.to_store(leaving=True) if work is not None and work.stored == stored else stored
 
     def _add_up(self, work: PartitionWork) -> None:
-        self.gone.setdefault(work.place.topic, Counts()).add(work.counts)
+        self.gone.setdefault(work.place.topic, MessageCounts()).add(work.counts)
 
-    def _work(self, place: Place, stored: Stored) -> PartitionWork:
+    def _work(self, place: TopicPartition, stored: Stored) -> PartitionWork:
         rules = self._subscription.rules(place.topic, self._settings, self._begun_topics)
         work = PartitionWork(place, stored, rules, monotonic())
         work.kept = self._here(place, work.kept)
         return work
 
-    def _here(self, place: Place, kept: Kept) -> Kept:
+    def _here(self, place: TopicPartition, kept: LastingFacts) -> LastingFacts:
         """With the topic that is there now."""
         found = self.topic_ids.get(place.topic)
         return kept._replace(topic=letters(found)) if found else kept
 
-    def _setting(self, place: Place) -> WhenOffsetIsGone:
+    def _setting(self, place: TopicPartition) -> WhenOffsetIsGone:
         """In the retry topic whatever lies there is to be done."""
         retry = place.topic == self._subscription.retry_topic
         return WhenOffsetIsGone.EARLIEST if retry else self._settings.when_offset_is_gone
 
-    def _started_again(self, stored: Mapping[Place, Stored]) -> dict[Place, Start]:
+    def _started_again(self, stored: Mapping[TopicPartition, Stored]) -> dict[TopicPartition, Start]:
         """Where what is stored is of another topic of the same name."""
         kept = {place: decode(one).kept for place, one in stored.items()}
         again = [place for place, one in kept.items() if one.topic and one.topic != self._here(place, one).topic]
         limits = self._client.limits(again) if again else {}
-        found: dict[Place, Start] = {}
+        found: dict[TopicPartition, Start] = {}
         for place in again:
             found[place] = go_on(place, stored[place], limits[place], self._setting(place), made_again=True)
             _LOGGER.error("%s", found[place].said)
@@ -356,7 +359,7 @@ class Partitions:
         there = {name for name, count in self._counted.items() if count} | {place.topic for place in self._begun_here}
         return there - {self._subscription.retry_topic}
 
-    def _is_forgotten(self, place: Place) -> bool:
+    def _is_forgotten(self, place: TopicPartition) -> bool:
         """Whether the group must have stored an offset, where it has none now."""
         if place in self._begun_here:
             return True
@@ -366,13 +369,13 @@ class Partitions:
         # before that it may be another member's that has died at its start
         return place.topic in self._begun_before or monotonic() - begun > _SETTLED_SECONDS
 
-    def _starts(self, places: Collection[Place]) -> dict[Place, Start]:
+    def _starts(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Start]:
         if not places:
             return {}
         limits = self._client.limits(places)
         by_time = self._settings.start_at is StartAt.TIMESTAMP
         at_time = self._client.offsets_at(places, self._start_ms) if by_time else {}
-        found: dict[Place, Start] = {}
+        found: dict[TopicPartition, Start] = {}
         for place in places:
             first = place.topic == self._subscription.retry_topic  # whatever lies there is to be done
             if not first and self._is_forgotten(place):

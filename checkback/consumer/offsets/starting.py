@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from checkback.consumer.clients.base import Limits
-from checkback.consumer.listener import Place
-from checkback.consumer.offsets.metadata import Kept, Stored, decode, encode, has_begun
+from checkback.consumer.listener import TopicPartition
+from checkback.consumer.offsets.metadata import LastingFacts, Stored, decode, encode, has_begun
 from checkback.consumer.settings import StartAt, WhenOffsetIsGone
 from checkback.exceptions import ConfigurationError, OffsetGoneError
+from checkback.kafka.bounds import Bounds
 
 
 class Start(NamedTuple):
@@ -19,7 +19,9 @@ class Start(NamedTuple):
     """Offsets gone past without handling what was there; ``stored`` has these, and those of before."""
 
 
-def start(place: Place, start_at: StartAt, limits: Limits, at_time: int | None = None, *, added: bool = False) -> Start:
+def start(
+    place: TopicPartition, start_at: StartAt, limits: Bounds, at_time: int | None = None, *, added: bool = False
+) -> Start:
     """Where a group begins that has stored nothing for a partition.
 
     Args:
@@ -42,7 +44,7 @@ def start(place: Place, start_at: StartAt, limits: Limits, at_time: int | None =
 
 
 def begun_before(
-    topics: Collection[str], retry_topic: str, stored: Mapping[Place, Stored], *, has_run: bool
+    topics: Collection[str], retry_topic: str, stored: Mapping[TopicPartition, Stored], *, has_run: bool
 ) -> frozenset[str]:
     """Topics that the group has begun to read before, though Kafka may have forgotten its offsets.
 
@@ -62,7 +64,7 @@ def begun_before(
     return frozenset(topics) if stored or has_run else with_offsets  # no word of topics: all that it may have read
 
 
-def forgotten(place: Place, limits: Limits, setting: WhenOffsetIsGone) -> Start:
+def forgotten(place: TopicPartition, limits: Bounds, setting: WhenOffsetIsGone) -> Start:
     """Where a group goes on that had stored an offset, and has none.
 
     Raises:
@@ -76,7 +78,7 @@ def forgotten(place: Place, limits: Limits, setting: WhenOffsetIsGone) -> Start:
 
 
 def go_on(
-    place: Place, before: Stored, limits: Limits, setting: WhenOffsetIsGone, *, made_again: bool = False
+    place: TopicPartition, before: Stored, limits: Bounds, setting: WhenOffsetIsGone, *, made_again: bool = False
 ) -> Start:
     """Where a group goes on whose offset has no message.
 
@@ -105,10 +107,10 @@ def go_on(
 
 def _elsewhere(
     found: str,
-    limits: Limits,
+    limits: Bounds,
     setting: WhenOffsetIsGone,
     deleted: int = 0,
-    kept: Kept = Kept(),  # noqa: B008  (a frozen one)
+    kept: LastingFacts = LastingFacts(),  # noqa: B008  (a frozen one)
 ) -> Start:
     """``deleted``: offsets that it had not handled; ``kept``: what was known before."""
     found += f" (it has {limits.first} to {limits.end}; when_offset_is_gone is {setting})."
@@ -124,7 +126,7 @@ def _elsewhere(
     return Start(stored, f"{found} The group goes on at {new}.", skipped)
 
 
-def refuse_outside(offsets: Mapping[Place, int], limits: Mapping[Place, Limits]) -> None:
+def refuse_outside(offsets: Mapping[TopicPartition, int], limits: Mapping[TopicPartition, Bounds]) -> None:
     """Raises ConfigurationError where somebody wants to go on where there is nothing, and never was."""
     for place, offset in offsets.items():
         first, end = limits[place]

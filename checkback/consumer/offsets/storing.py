@@ -5,17 +5,17 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored
 
 
 class OffsetStore(Protocol):
     """A :class:`~checkback.consumer.clients.GroupClient` is one, at the brokers; an offset file is another."""
 
-    def stored(self, places: Collection[Place]) -> dict[Place, Stored]:
+    def stored(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """What is stored, of those partitions for which something is."""
 
-    def store(self, offsets: Mapping[Place, Stored]) -> None:
+    def store(self, offsets: Mapping[TopicPartition, Stored]) -> None:
         """Store, and wait until that is done."""
 
 
@@ -27,9 +27,9 @@ class StoringTurns:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.unsettled = frozenset[Place]()
+        self.unsettled = frozenset[TopicPartition]()
         """Partitions of a transaction whose end is not known: nothing else may store their offsets."""
-        self.unanswered = frozenset[Place]()
+        self.unanswered = frozenset[TopicPartition]()
         """Partitions whose offsets were to be stored, and Kafka has not said that they are.
 
         They may yet be, late: no transaction stores newer ones before the next answer, which comes after that.

@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
 
-from checkback.consumer.listener import NOT_UTF_8, Place, ReceivedMessage, UnreadableMessage
+from checkback.consumer.listener import NOT_UTF_8, ReceivedMessage, TopicPartition, UnreadableMessage
 from checkback.consumer.offsets import poison_messages as ends
-from checkback.consumer.offsets.metadata import Endings, Kept, Stored, decode, encode
+from checkback.consumer.offsets.counts import MessageCounts, PartitionProgress
+from checkback.consumer.offsets.metadata import Endings, LastingFacts, Stored, decode, encode
 from checkback.consumer.offsets.window import OffsetWindow
 from checkback.consumer.retry import as_it_was
 from checkback.consumer.settings import ConsumerSettings, Order
@@ -23,8 +23,6 @@ _MESSAGE_BYTES = 200
 """What a message takes besides its content, about."""
 
 _WHOLE_PARTITION = object()
-
-
 _NO_REASONS: Mapping[int, str] = MappingProxyType({})
 
 
@@ -64,39 +62,6 @@ class Parcel:
         self.messages = [message._replace(tries=message.tries + 1) for message in self.messages]
 
 
-@dataclass
-class Counts:
-    """What has become of messages so far."""
-
-    done: int = 0
-    retried: int = 0
-    """Sent back, or, with an order, tried again here."""
-    dead: int = 0
-    """Sent to the dead letters."""
-    given_up: int = 0
-    """Failed while broadcasting, and dropped."""
-    filtered: int = 0
-    """Not wanted, by their tags."""
-    skipped: int = 0
-    """Offsets gone past without handling what was there: it is gone, or ``when_offset_is_gone`` says so."""
-
-    def add(self, other: "Counts") -> None:
-        """Those of another."""
-        for name, number in vars(other).items():
-            setattr(self, name, getattr(self, name) + number)
-
-
-class Progress(NamedTuple):
-    """How far a partition is."""
-
-    position: int
-    """The next offset to read, for whoever begins again."""
-    span: int
-    """Offsets from there to the newest message that was read."""
-    held: int
-    """Messages under way."""
-
-
 @dataclass(frozen=True)
 class WorkRules:
     """What holds for all messages of a partition."""
@@ -115,12 +80,12 @@ class PartitionWork:
     All methods but :meth:`take` and :meth:`next_chunk` may be called from any thread.
     """
 
-    def __init__(self, place: Place, stored: Stored, rules: WorkRules, since: float = 0.0) -> None:
+    def __init__(self, place: TopicPartition, stored: Stored, rules: WorkRules, since: float = 0.0) -> None:
         note = decode(stored)
         self.place = place
         self.since = since
         """When it was begun, by the consumer's clock."""
-        self.counts = Counts()
+        self.counts = MessageCounts()
         self.kept = note.kept
         """What is stored beside the offset, wherever that goes."""
         self.window = OffsetWindow(stored.offset, note.done)
@@ -146,10 +111,10 @@ class PartitionWork:
         self._resting: Parcel | None = None
         self._handed = 0
 
-    def progress(self) -> Progress:
+    def progress(self) -> PartitionProgress:
         """How far it is."""
         with self._lock:
-            return Progress(self.window.position, self.window.span, self.window.held)
+            return PartitionProgress(self.window.position, self.window.span, self.window.held)
 
     @property
     def full(self) -> bool:
@@ -341,7 +306,7 @@ class PartitionWork:
         endings = endings._replace(running=False) if leaving else endings
         return encode(position, done, endings, topics=self._rules.topics(), kept=self.kept)
 
-    def at(self, offset: int, kept: Kept, *, with_done: bool = False) -> Stored:
+    def at(self, offset: int, kept: LastingFacts, *, with_done: bool = False) -> Stored:
         """What to store where it goes on at another offset. ``with_done``: with what is done behind it."""
         with self._lock:
             position, done = self.window.done_ahead()
@@ -351,7 +316,7 @@ class PartitionWork:
     def count(self, *, retried: int = 0, dead: int = 0, given_up: int = 0) -> None:
         """What has become of messages that have failed."""
         with self._lock:
-            self.counts.add(Counts(retried=retried, dead=dead, given_up=given_up))
+            self.counts.add(MessageCounts(retried=retried, dead=dead, given_up=given_up))
 
     def stop(self) -> None:
         """Hand out nothing any more."""

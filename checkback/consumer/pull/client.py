@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from checkback.consumer.listener import Place, ReceivedMessage
-from checkback.consumer.pull.status import Bounds
+from checkback.consumer.listener import ReceivedMessage, TopicPartition
+from checkback.kafka.bounds import Bounds
 
 ASK_SECONDS = 10.0
 """For Kafka to answer a question."""
@@ -30,14 +30,14 @@ class PullClient(Protocol):
             KafkaUnreachableError: Kafka does not say.
         """
 
-    def bounds(self, place: Place) -> Bounds | None:
+    def bounds(self, place: TopicPartition) -> Bounds | None:
         """The offsets that a partition has now; None when there is no such partition.
 
         Raises:
             KafkaUnreachableError: Kafka does not say.
         """
 
-    def read(self, place: Place, offset: int, most: int, seconds: float) -> LogRead:
+    def read(self, place: TopicPartition, offset: int, most: int, seconds: float) -> LogRead:
         """Read at most so many messages from an offset on; at once when there is something, else within ``seconds``.
 
         Raises:

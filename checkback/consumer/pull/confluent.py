@@ -5,22 +5,22 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-
 from checkback.consumer.clients.confluent import received
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import TopicPartition
 from checkback.consumer.pull.client import ASK_SECONDS, LogRead
-from checkback.consumer.pull.status import Bounds
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
+from checkback.kafka.bounds import Bounds
 from checkback.kafka.client_options import refuse_options
 from checkback.kafka.librdkafka import FIXED, connected, make_client
+from checkback.kafka.librdkafka.errors import GONE
+from checkback.kafka.librdkafka.library import Consumer, KafkaError, KafkaException, Message
+from checkback.kafka.librdkafka.library import TopicPartition as KafkaTopicPartition
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
 
 _POLL_SECONDS = 0.1
 _MOST_WAITING = 2_000
 """Messages of a partition whose turn it is not: beyond, it is paused, which throws away what librdkafka has of it."""
 _FEW_WAITING = _MOST_WAITING // 4
-_NOT_THERE = frozenset({KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART})
 
 
 class _Log:
@@ -43,7 +43,7 @@ class _Log:
             self.reached = offset + 1
         elif error is not None and error.code() == KafkaError._PARTITION_EOF:
             self.reached = max(self.reached, offset or 0)
-        elif error is not None and (error.code() == KafkaError._AUTO_OFFSET_RESET or error.code() in _NOT_THERE):
+        elif error is not None and (error.code() == KafkaError._AUTO_OFFSET_RESET or error.code() in GONE):
             self.gone = True
 
     def take(self, most: int) -> LogRead:
@@ -76,7 +76,7 @@ class ConfluentPull:
         self._consumer = make_client(Consumer, settings)
         # on a connection of its own: a question behind a fetch that waits is answered when that is
         self._asking = connected(make_client(Consumer, settings), bootstrap_servers, CONNECT_MS / 1000)
-        self._logs: dict[Place, _Log] = {}
+        self._logs: dict[TopicPartition, _Log] = {}
 
     def partitions(self, topic: str) -> Sequence[int]:
         """See :class:`~checkback.consumer.pull.client.PullClient`."""
@@ -86,19 +86,19 @@ class ConfluentPull:
             raise _unanswered(error) from error
         return sorted(known.partitions) if known is not None else ()
 
-    def bounds(self, place: Place) -> Bounds | None:
+    def bounds(self, place: TopicPartition) -> Bounds | None:
         """See :class:`~checkback.consumer.pull.client.PullClient`."""
         try:
-            found = self._asking.get_watermark_offsets(TopicPartition(*place), ASK_SECONDS)
+            found = self._asking.get_watermark_offsets(KafkaTopicPartition(*place), ASK_SECONDS)
         except KafkaException as error:
-            if error.args[0].code() in _NOT_THERE:
+            if error.args[0].code() in GONE:
                 return None
             raise _unanswered(error) from error
         if found is None:
             raise _unanswered("it took too long")
         return Bounds(*found)
 
-    def read(self, place: Place, offset: int, most: int, seconds: float) -> LogRead:
+    def read(self, place: TopicPartition, offset: int, most: int, seconds: float) -> LogRead:
         """See :class:`~checkback.consumer.pull.client.PullClient`."""
         log = self._log(place, offset)
         until = monotonic() + seconds
@@ -111,7 +111,7 @@ class ConfluentPull:
         if read.gone:
             self._forget(place)
         elif log.paused and len(log.waiting) < _FEW_WAITING:
-            self._consumer.resume([TopicPartition(*place)])
+            self._consumer.resume([KafkaTopicPartition(*place)])
             log.paused = False
         return read
 
@@ -120,18 +120,18 @@ class ConfluentPull:
         self._asking.close()
         self._consumer.close()
 
-    def _log(self, place: Place, offset: int) -> _Log:
+    def _log(self, place: TopicPartition, offset: int) -> _Log:
         log = self._logs.get(place)
         if log is not None and log.position == offset:
             return log
         self._forget(place)  # given again, not sought: a partition that is not fetched yet cannot be
-        self._consumer.incremental_assign([TopicPartition(*place, offset)])
+        self._consumer.incremental_assign([KafkaTopicPartition(*place, offset)])
         log = self._logs[place] = _Log(offset)
         return log
 
-    def _forget(self, place: Place) -> None:
+    def _forget(self, place: TopicPartition) -> None:
         if self._logs.pop(place, None) is not None:
-            self._consumer.incremental_unassign([TopicPartition(*place)])
+            self._consumer.incremental_unassign([KafkaTopicPartition(*place)])
 
     def _take_in(self, seconds: float) -> None:
         first = self._consumer.poll(seconds)
@@ -141,12 +141,12 @@ class ConfluentPull:
             error = message.error()
             if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise ConfigurationError(f"This client may not read the topic {message.topic()}: {error}.")
-            log = self._logs.get(Place(str(message.topic()), message.partition() or 0))
+            log = self._logs.get(TopicPartition(str(message.topic()), message.partition() or 0))
             if log is not None:
                 log.came(message)
         for place, log in self._logs.items():
             if len(log.waiting) > _MOST_WAITING and not log.paused:
-                self._consumer.pause([TopicPartition(*place)])
+                self._consumer.pause([KafkaTopicPartition(*place)])
                 log.paused = True
 
 

@@ -7,13 +7,14 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from checkback.consumer.listener import NOT_UTF_8, Place, ReceivedMessage, UnreadableMessage, refuse_no_place
+from checkback.consumer.listener import NOT_UTF_8, ReceivedMessage, TopicPartition, UnreadableMessage, refuse_no_place
 from checkback.consumer.pull.client import ASK_SECONDS, LogRead, PullClient
 from checkback.consumer.pull.connecting import connect
-from checkback.consumer.pull.status import Bounds, Facts, PullStatus, Read, Verdict, judge
+from checkback.consumer.pull.status import Facts, PullStatus, Read, Verdict, judge
 from checkback.consumer.tags import TagExpression
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.forking import in_child_of, refuse_in_child
+from checkback.kafka.bounds import Bounds
 from checkback.kafka.connecting import TransportName
 from checkback.wire.protocol import is_topic_name
 
@@ -114,7 +115,7 @@ class PullConsumer:
         refuse_no_place(partition, offset)
         if max < 1 or wait_ms < 0:
             raise ConfigurationError(f"max {max}, wait_ms {wait_ms}: at least 1 and 0.")
-        wanted, place = TagExpression.parse(tags), Place(topic, partition)
+        wanted, place = TagExpression.parse(tags), TopicPartition(topic, partition)
         until = monotonic() + wait_ms / 1000
         for _ in range(_TRIES):
             bounds = self._client.bounds(place)
@@ -144,12 +145,12 @@ class PullConsumer:
         if not in_child_of(self._process):
             self._client.close()
 
-    def _wait(self, place: Place, offset: int, most: int, until: float) -> LogRead:
+    def _wait(self, place: TopicPartition, offset: int, most: int, until: float) -> LogRead:
         return self._client.read(place, offset, most, max(0.0, until - monotonic()))
 
-    def _read(self, place: Place, offset: int, bounds: Bounds | None, most: int) -> LogRead:
+    def _read(self, place: TopicPartition, offset: int, bounds: Bounds | None, most: int) -> LogRead:
         """What lies from an offset within the bounds on: the next messages, or that there is none."""
-        maximum = offset if bounds is None else bounds.maximum
+        maximum = offset if bounds is None else bounds.end
         until = monotonic() + ASK_SECONDS
         read = LogRead((), offset)
         while not (read.messages or read.gone or read.next_offset >= maximum):

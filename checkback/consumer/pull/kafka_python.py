@@ -4,23 +4,24 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any
 
-from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import (
+from checkback.consumer.clients.kafka_python import received
+from checkback.consumer.listener import TopicPartition
+from checkback.consumer.pull.client import ASK_SECONDS, LogRead
+from checkback.exceptions import ConfigurationError, KafkaUnreachableError
+from checkback.kafka.bounds import Bounds
+from checkback.kafka.kafka_python import make_client
+from checkback.kafka.kafka_python.library import (
+    KafkaConsumer,
     KafkaError,
     KafkaTimeoutError,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
-
-from checkback.consumer.clients.kafka_python import received
-from checkback.consumer.listener import Place
-from checkback.consumer.pull.client import ASK_SECONDS, LogRead
-from checkback.consumer.pull.status import Bounds
-from checkback.exceptions import ConfigurationError, KafkaUnreachableError
-from checkback.kafka.kafka_python import make_client
-from checkback.kafka.polling import poll
-from checkback.kafka.reaching import RECONNECT_MS
+from checkback.kafka.kafka_python.library import (
+    TopicPartition as KafkaTopicPartition,
+)
+from checkback.kafka.kafka_python.polling import poll
 
 _POLL_SECONDS = 0.1
 _FIRST_ASK_SECONDS = 1.0
@@ -44,17 +45,15 @@ class KafkaPythonPull:
     def __init__(self, bootstrap_servers: str, options: Mapping[str, Any]) -> None:
         settings: dict[str, Any] = {
             "bootstrap_servers": bootstrap_servers,
-            "reconnect_backoff_max_ms": RECONNECT_MS,
             "auto_offset_reset": "none",
             "enable_auto_commit": False,
             "isolation_level": "read_committed",
-            "allow_auto_create_topics": False,
             # a fetch of the partition read before is waited for when it is another's turn
             "fetch_max_wait_ms": 100,
             "metrics_enabled": False,
         }
         self._consumer = make_client(KafkaConsumer, settings, options, _FIXED, whose="a pull consumer")
-        self._reading: TopicPartition | None = None
+        self._reading: KafkaTopicPartition | None = None
 
     def partitions(self, topic: str) -> Sequence[int]:
         """See :class:`~checkback.consumer.pull.client.PullClient`."""
@@ -63,9 +62,9 @@ class KafkaPythonPull:
         except KafkaError as error:
             raise _unanswered(error) from error
 
-    def bounds(self, place: Place) -> Bounds | None:
+    def bounds(self, place: TopicPartition) -> Bounds | None:
         """See :class:`~checkback.consumer.pull.client.PullClient`."""
-        at = TopicPartition(*place)
+        at = KafkaTopicPartition(*place)
         if place.partition not in self.partitions(place.topic) and not self._is_there(place):
             return None
         for seconds in (_FIRST_ASK_SECONDS, ASK_SECONDS):
@@ -84,9 +83,9 @@ class KafkaPythonPull:
                 return Bounds(minimum, max(minimum, maximum))
         return None
 
-    def read(self, place: Place, offset: int, most: int, seconds: float) -> LogRead:
+    def read(self, place: TopicPartition, offset: int, most: int, seconds: float) -> LogRead:
         """See :class:`~checkback.consumer.pull.client.PullClient`."""
-        at = TopicPartition(*place)
+        at = KafkaTopicPartition(*place)
         self._turn_to(at, offset)
         until = monotonic() + seconds
         while True:
@@ -109,7 +108,7 @@ class KafkaPythonPull:
         """See :class:`~checkback.consumer.pull.client.PullClient`."""
         self._consumer.close()
 
-    def _is_there(self, place: Place) -> bool:
+    def _is_there(self, place: TopicPartition) -> bool:
         try:
             self._consumer.topics()  # asks Kafka each time
         except UnknownTopicOrPartitionError as error:
@@ -119,7 +118,7 @@ class KafkaPythonPull:
             raise _unanswered(error) from error
         return place.partition in self.partitions(place.topic)
 
-    def _turn_to(self, at: TopicPartition, offset: int) -> None:
+    def _turn_to(self, at: KafkaTopicPartition, offset: int) -> None:
         assigned = self._consumer.assignment()
         if at not in assigned:
             self._consumer.assign([*assigned, at])

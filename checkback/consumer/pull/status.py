@@ -7,6 +7,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
+from checkback.kafka.bounds import Bounds
+
 
 class PullStatus(StrEnum):
     """What a pull found (RocketMQ's ``GetMessageStatus``)."""
@@ -29,15 +31,6 @@ class PullStatus(StrEnum):
     """There are offsets, and no message has them."""
     MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
     """The message was there, and was deleted before it was read."""
-
-
-class Bounds(NamedTuple):
-    """The offsets that a partition has."""
-
-    minimum: int
-    """Of the first message that is kept, if there is one."""
-    maximum: int
-    """Of the next message to come; with ``read_committed`` all before it are decided (the last stable offset)."""
 
 
 class Read(NamedTuple):
@@ -80,7 +73,7 @@ class _Row(NamedTuple):
 
 def _behind(_offset: int, bounds: Bounds, _read: Read) -> int:
     """Where nothing has ever been deleted all is read again: none is lost, and there is nobody to say what is new."""
-    return bounds.maximum if bounds.minimum > 0 else bounds.minimum
+    return bounds.end if bounds.first > 0 else bounds.first
 
 
 _NOTHING = Read(0)
@@ -99,14 +92,14 @@ _TABLE = (
     ),
     _Row(
         PullStatus.MESSAGE_WAS_REMOVING,
-        lambda o, b, r: r is not None and r.gone and o < b.minimum,
-        lambda _o, b, _r: b.minimum,
+        lambda o, b, r: r is not None and r.gone and o < b.first,
+        lambda _o, b, _r: b.first,
     ),
     # nothing was, or nothing had come
-    _Row(PullStatus.NO_MESSAGE_IN_QUEUE, lambda _o, b, _r: b.maximum == 0, lambda *_: 0),
-    _Row(PullStatus.OFFSET_TOO_SMALL, lambda o, b, _r: o < b.minimum, lambda _o, b, _r: b.minimum),
-    _Row(PullStatus.OFFSET_OVERFLOW_ONE, lambda o, b, _r: o == b.maximum, lambda o, _b, _r: o),
-    _Row(PullStatus.OFFSET_OVERFLOW_BADLY, lambda o, b, _r: o > b.maximum, _behind),
+    _Row(PullStatus.NO_MESSAGE_IN_QUEUE, lambda _o, b, _r: b.end == 0, lambda *_: 0),
+    _Row(PullStatus.OFFSET_TOO_SMALL, lambda o, b, _r: o < b.first, lambda _o, b, _r: b.first),
+    _Row(PullStatus.OFFSET_OVERFLOW_ONE, lambda o, b, _r: o == b.end, lambda o, _b, _r: o),
+    _Row(PullStatus.OFFSET_OVERFLOW_BADLY, lambda o, b, _r: o > b.end, _behind),
 )
 """Tried in this order; the first that holds is the status. With none of them the offset is within the bounds."""
 

@@ -5,13 +5,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from time import monotonic
 from typing import Any, NamedTuple
 
-from kafka import TopicPartition
-from kafka.errors import TopicAuthorizationFailedError
-
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored, decode
 from checkback.consumer.resetting.group_offsets import GroupClients, answered, stored_in
-from checkback.kafka.polling import poll
+from checkback.kafka.kafka_python.library import TopicAuthorizationFailedError
+from checkback.kafka.kafka_python.library import TopicPartition as KafkaTopicPartition
+from checkback.kafka.kafka_python.polling import poll
 from checkback.wire.protocol import ID, RESERVED_PREFIX
 
 _OF_CONSUMERS = frozenset({"consumer", ""})
@@ -30,7 +29,7 @@ class KnownGroup(NamedTuple):
     """None: it uses Kafka's newer protocol, of which this client cannot ask."""
     topics: frozenset[str]
     """That its members want, or of which it has stored offsets; some may be gone."""
-    stored: Mapping[Place, int]
+    stored: Mapping[TopicPartition, int]
     skipped: Mapping[str, int]
     """By topic: offsets that its consumers have gone past without handling what was there."""
 
@@ -56,14 +55,16 @@ class AllGroups(GroupClients):
         offsets = answered(lambda: self.admin.list_group_offsets(dict.fromkeys(names)))
         return [_known(listed[name], described[name], offsets[name]) for name in names]
 
-    def ends(self, topics: Collection[str]) -> dict[Place, int]:
+    def ends(self, topics: Collection[str]) -> dict[TopicPartition, int]:
         """Where each partition of topics ends for ``read_committed`` consumers; none of topics that are not there."""
         there = sorted(self.topics() & set(topics))
-        partitions = [TopicPartition(name, one) for name in there for one in self.consumer.partitions_for_topic(name)]
+        partitions = [
+            KafkaTopicPartition(name, one) for name in there for one in self.consumer.partitions_for_topic(name)
+        ]
         found = answered(lambda: self.consumer.end_offsets(partitions)) if partitions else {}
-        return {Place(*partition): end for partition, end in found.items()}
+        return {TopicPartition(*partition): end for partition, end in found.items()}
 
-    def delivered_to(self, ends: Mapping[Place, int], seconds: float) -> tuple[frozenset[str], frozenset[str]]:
+    def delivered_to(self, ends: Mapping[TopicPartition, int], seconds: float) -> tuple[frozenset[str], frozenset[str]]:
         """The topics of these partitions to which Checkback delivers; and those that could not be looked at.
 
         Kafka keeps no list of them. The last records of each partition are read: one that was delivered has ``cb-id``
@@ -88,20 +89,20 @@ class AllGroups(GroupClients):
                 self.consumer.pause(*done)
         return frozenset(found), frozenset(refused | ({one.topic for one in waiting} - found))
 
-    def _seek_near(self, ends: Mapping[Place, int]) -> set[TopicPartition]:
+    def _seek_near(self, ends: Mapping[TopicPartition, int]) -> set[KafkaTopicPartition]:
         """Go to a little before the ends; the partitions that have anything."""
-        partitions = [TopicPartition(*place) for place in ends]
+        partitions = [KafkaTopicPartition(*place) for place in ends]
         first = answered(lambda: self.consumer.beginning_offsets(partitions)) if partitions else {}
-        there = {one for one in partitions if ends[Place(*one)] > first[one]}
+        there = {one for one in partitions if ends[TopicPartition(*one)] > first[one]}
         self.consumer.assign(there)
         for one in there:
-            self.consumer.seek(one, max(first[one], ends[Place(*one)] - _LOOKED_AT))
+            self.consumer.seek(one, max(first[one], ends[TopicPartition(*one)] - _LOOKED_AT))
         return there
 
-    def _seen(self, one: TopicPartition, ends: Mapping[Place, int], known: Collection[str]) -> bool:
-        return one.topic in known or self.consumer.position(one) >= ends[Place(*one)]
+    def _seen(self, one: KafkaTopicPartition, ends: Mapping[TopicPartition, int], known: Collection[str]) -> bool:
+        return one.topic in known or self.consumer.position(one) >= ends[TopicPartition(*one)]
 
-    def _assign_again(self, waiting: Collection[TopicPartition]) -> None:
+    def _assign_again(self, waiting: Collection[KafkaTopicPartition]) -> None:
         """What may not be read is refused with each poll as long as it is assigned."""
         positions = {one: self.consumer.position(one) for one in waiting}
         self.consumer.assign(waiting)
@@ -114,7 +115,9 @@ def was_delivered(headers: Iterable[tuple[str, bytes | None]]) -> bool:
     return {name for name, _ in headers if name.startswith(RESERVED_PREFIX)} == {ID}
 
 
-def _known(listed: Mapping[str, Any], described: Mapping[str, Any], answer: Mapping[TopicPartition, Any]) -> KnownGroup:
+def _known(
+    listed: Mapping[str, Any], described: Mapping[str, Any], answer: Mapping[KafkaTopicPartition, Any]
+) -> KnownGroup:
     stored = stored_in(answer)
     skipped = Counter[str]()
     for place, found in answer.items():

@@ -6,9 +6,9 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.exceptions import ProtocolError
 from checkback.wire.json_reading import read_object
 
@@ -17,6 +17,16 @@ _MAX_OFFSET = 2**63 - 1
 _MAX_PARTITION = 2**31 - 1
 _MAX_PARTITION_DIGITS = 10
 _MAX_TEXT = 1_000
+
+
+class ControlRecords(Protocol):
+    """A :class:`~checkback.consumer.resetting.control_topic.ControlTopic` that has gone to its end."""
+
+    def read(self, seconds: float) -> list[ReceivedMessage]:
+        """What has come, or comes within ``seconds``."""
+
+    def write(self, records: Mapping[bytes, bytes | None]) -> None:
+        """Write records, by key."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +54,9 @@ class ResetOrder:
         said = {"id": self.id, "group": self.group, "topic": self.topic, "offsets": self.offsets}
         return json.dumps(said, ensure_ascii=False).encode()
 
-    def places(self) -> dict[Place, int]:
+    def places(self) -> dict[TopicPartition, int]:
         """The offsets, by place."""
-        return {Place(self.topic, partition): offset for partition, offset in self.offsets.items()}
+        return {TopicPartition(self.topic, partition): offset for partition, offset in self.offsets.items()}
 
     @classmethod
     def parse(cls, value: bytes) -> Self:

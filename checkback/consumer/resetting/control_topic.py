@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer
-
-from checkback.consumer.listener import Place, ReceivedMessage
+from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.pull.connecting import connect as connect_reading
 from checkback.exceptions import ConfigurationError
 from checkback.kafka.connecting import TransportName
 from checkback.kafka.connecting import connect as connect_writing
+from checkback.kafka.kafka_python.library import KafkaConsumer, KafkaProducer
 from checkback.kafka.transport import OutgoingRecord, Transport
 
 _WRITE_MS = 10_000
@@ -31,7 +30,7 @@ class ControlTopic:
     def __init__(
         self, topic: str, bootstrap_servers: str, transport: TransportName | str, options: Mapping[str, Any]
     ) -> None:
-        self._place = Place(topic, 0)
+        self._place = TopicPartition(topic, 0)
         self._name, self._bootstrap_servers = transport, bootstrap_servers
         self._options = _of_connection(transport, options)
         patience = "fetch_max_wait_ms" if transport == TransportName.KAFKA_PYTHON else "fetch.wait.max.ms"
@@ -46,7 +45,7 @@ class ControlTopic:
             KafkaUnreachableError: Kafka does not say.
         """
         bounds = self._reading.bounds(self._place)
-        self._offset = None if bounds is None else bounds.maximum
+        self._offset = None if bounds is None else bounds.end
         return bounds is not None
 
     def read(self, seconds: float) -> list[ReceivedMessage]:

@@ -6,15 +6,13 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
-from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError, NoError
-from kafka.structs import OffsetAndMetadata
-
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import TopicPartition
 from checkback.consumer.resetting.reset_plan import Goal, PartitionOffsets, Target
 from checkback.exceptions import KafkaUnreachableError, OperatorError
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.kafka.kafka_python.group_admin import GroupAdmin
+from checkback.kafka.kafka_python.library import KafkaConsumer, KafkaError, NoError, OffsetAndMetadata
+from checkback.kafka.kafka_python.library import TopicPartition as KafkaTopicPartition
+from checkback.kafka.kafka_python.repairs import GroupAdmin
 from checkback.kafka.topic_reading import reading_consumer
 
 T = TypeVar("T")
@@ -23,12 +21,12 @@ _AGAIN_SECONDS = 0.2
 _NONE_STORED = -1
 
 
-class Member(NamedTuple):
+class GroupMember(NamedTuple):
     """A consumer of a group, as the brokers know it."""
 
     client_id: str
     host: str
-    places: frozenset[Place]
+    places: frozenset[TopicPartition]
     """Partitions that it has."""
 
 
@@ -73,12 +71,12 @@ class GroupOffsets(GroupClients):
         super().__init__(bootstrap_servers, options)
         self._group = group
 
-    def stored(self) -> dict[Place, int]:
+    def stored(self) -> dict[TopicPartition, int]:
         """Every offset that the group has stored."""
         found = answered(lambda: self.admin.list_group_offsets({self._group: None}))
         return stored_in(found[self._group])
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[GroupMember]:
         """Who is in the group now; none also where it uses Kafka's newer protocol, of which this client cannot ask."""
         found = answered(lambda: self.admin.describe_groups([self._group]))[self._group]
         return [_member(one) for one in found["members"]]
@@ -94,12 +92,14 @@ class GroupOffsets(GroupClients):
             raise OperatorError(f"Kafka has no topic {topic}.")
         return sorted(found)
 
-    def offsets(self, places: Collection[Place], target: Target | None = None) -> dict[Place, PartitionOffsets]:
+    def offsets(
+        self, places: Collection[TopicPartition], target: Target | None = None
+    ) -> dict[TopicPartition, PartitionOffsets]:
         """Where partitions begin and end, where the group is, and which offset a target's time has."""
-        asked = {place: TopicPartition(*place) for place in places}
+        asked = {place: KafkaTopicPartition(*place) for place in places}
         minimum = answered(lambda: self.consumer.beginning_offsets(list(asked.values())))
         maximum = answered(lambda: self.consumer.end_offsets(list(asked.values())))
-        at_time: Mapping[TopicPartition, Any] = {}
+        at_time: Mapping[KafkaTopicPartition, Any] = {}
         if target is not None and target.goal is Goal.TIME:
             at_time = answered(lambda: self.consumer.offsets_for_times(dict.fromkeys(asked.values(), target.number)))
         stored = self.stored()
@@ -110,13 +110,13 @@ class GroupOffsets(GroupClients):
             found[place] = PartitionOffsets(place.partition, minimum[at], maximum[at], stored.get(place), at_offset)
         return found
 
-    def set(self, offsets: Mapping[Place, int]) -> bool:
+    def set(self, offsets: Mapping[TopicPartition, int]) -> bool:
         """Store offsets in the group's place; False: it has members, and Kafka takes it from them only.
 
         Raises:
             OperatorError: Kafka refuses it for another reason.
         """
-        wanted = {TopicPartition(*place): OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()}
+        wanted = {KafkaTopicPartition(*place): OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()}
         answers = answered(lambda: self.admin.alter_group_offsets(self._group, wanted))
         refused = {answer for answer in answers.values() if answer is not NoError}
         if {answer.__name__ for answer in refused} <= {"UnknownMemberIdError", "RebalanceInProgressError"}:
@@ -126,22 +126,22 @@ class GroupOffsets(GroupClients):
         )
 
 
-def stored_in(answer: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[Place, int]:
+def stored_in(answer: Mapping[KafkaTopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, int]:
     """The offsets in an answer of kafka-python's ``list_group_offsets``."""
     return {
-        Place(place.topic, place.partition): stored.offset
+        TopicPartition(place.topic, place.partition): stored.offset
         for place, stored in answer.items()
         if stored.offset != _NONE_STORED
     }
 
 
-def _member(said: Mapping[str, Any]) -> Member:
+def _member(said: Mapping[str, Any]) -> GroupMember:
     places = set()
     assignment = said["member_assignment"]
     if isinstance(assignment, Mapping):  # in a group of other clients than consumers it is anything
         for topic in assignment.get("assigned_partitions", ()):
-            places |= {Place(topic["topic"], number) for number in topic["partitions"]}
-    return Member(said["client_id"], said["client_host"].removeprefix("/"), frozenset(places))
+            places |= {TopicPartition(topic["topic"], number) for number in topic["partitions"]}
+    return GroupMember(said["client_id"], said["client_host"].removeprefix("/"), frozenset(places))
 
 
 def answered(ask: Callable[[], T]) -> T:

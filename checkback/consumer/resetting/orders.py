@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError, Future
 from typing import Protocol
 
-from checkback.consumer.listener import Place, ReceivedMessage
-from checkback.consumer.resetting.control import ResetDone, ResetOrder, is_order
+from checkback.consumer.listener import ReceivedMessage, TopicPartition
+from checkback.consumer.resetting.control import ControlRecords, ResetDone, ResetOrder, is_order
 from checkback.exceptions import CheckbackError, ProtocolError
 
 _LOGGER = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class Orders:
     def __init__(self, group: str, consumer: str) -> None:
         self._group = group
         self._consumer = consumer
-        self._done: dict[str, dict[Place, ResetDone]] = {}
+        self._done: dict[str, dict[TopicPartition, ResetDone]] = {}
 
     def heard(self, records: Iterable[ReceivedMessage], now_ms: int) -> list[ResetOrder]:
         """The orders among new records of the control topic that hold: of each group and topic the last word counts."""
@@ -57,12 +57,12 @@ class Orders:
             found.append(order)
         return found
 
-    def left_to_do(self, order: ResetOrder) -> dict[Place, int]:
+    def left_to_do(self, order: ResetOrder) -> dict[TopicPartition, int]:
         """Partitions that this consumer has not set, with their offsets."""
         done = self._done.get(order.id, {})
         return {place: offset for place, offset in order.places().items() if place not in done}
 
-    def done(self, order: ResetOrder, found: Mapping[Place, tuple[int, int]]) -> None:
+    def done(self, order: ResetOrder, found: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Partitions were set: offsets before and after."""
         self._done = {order.id: self._done.get(order.id, {}), **self._of_other_topics(order)}
         for place, (before, after) in found.items():
@@ -74,7 +74,7 @@ class Orders:
         done = self._done.get(order.id, {})
         return {done[place].key: done[place].value for place in order.places() if place in done}
 
-    def _of_other_topics(self, order: ResetOrder) -> dict[str, dict[Place, ResetDone]]:
+    def _of_other_topics(self, order: ResetOrder) -> dict[str, dict[TopicPartition, ResetDone]]:
         """An order before for the same topic is over."""
         return {
             name: done
@@ -83,17 +83,11 @@ class Orders:
         }
 
 
-class Control(Protocol):
+class Control(ControlRecords, Protocol):
     """A :class:`~checkback.consumer.resetting.control_topic.ControlTopic`."""
 
     def go_to_end(self) -> bool:
         """Begin behind the last record; False when there is no such topic."""
-
-    def read(self, seconds: float) -> list[ReceivedMessage]:
-        """What has come, or comes within ``seconds``."""
-
-    def write(self, records: Mapping[bytes, bytes | None]) -> None:
-        """Write records, by key."""
 
     def close(self) -> None:
         """Let go of Kafka."""
@@ -102,7 +96,7 @@ class Control(Protocol):
 class Resettable(Protocol):
     """A consumer that can be told to go on elsewhere: :class:`~checkback.consumer.PushConsumer`."""
 
-    def reset(self, offsets: Mapping[Place, int]) -> "Future[Mapping[Place, tuple[int, int]]]":
+    def reset(self, offsets: Mapping[TopicPartition, int]) -> "Future[Mapping[TopicPartition, tuple[int, int]]]":
         """Drop what is held of these partitions, store the offsets, and read on from there.
 
         Gives offsets before and after of those that it has.

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from checkback.consumer.listener import Place, ReceivedMessage
-from checkback.consumer.resetting.control import ResetDone, ResetOrder, is_done
-from checkback.consumer.resetting.group_offsets import Member
+from checkback.consumer.listener import ReceivedMessage, TopicPartition
+from checkback.consumer.resetting.control import ControlRecords, ResetDone, ResetOrder, is_done
+from checkback.consumer.resetting.group_offsets import GroupMember
 from checkback.exceptions import ProtocolError
 
 _REPEAT_SECONDS = 1.0
@@ -17,21 +17,11 @@ BY_COMMAND = "this command: the group had no members"
 class Group(Protocol):
     """A :class:`~checkback.consumer.resetting.group_offsets.GroupOffsets`."""
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[GroupMember]:
         """Who is in the group now."""
 
-    def set(self, offsets: Mapping[Place, int]) -> bool:
+    def set(self, offsets: Mapping[TopicPartition, int]) -> bool:
         """Store offsets in the group's place; False: it has members."""
-
-
-class Control(Protocol):
-    """A :class:`~checkback.consumer.resetting.control_topic.ControlTopic` that has gone to its end."""
-
-    def read(self, seconds: float) -> list[ReceivedMessage]:
-        """What has come, or comes within ``seconds``."""
-
-    def write(self, records: Mapping[bytes, bytes | None]) -> None:
-        """Write records, by key."""
 
 
 @dataclass
@@ -40,7 +30,7 @@ class Report:
 
     done: dict[int, ResetDone] = field(default_factory=dict)
     """By partition."""
-    waited_for: dict[int, Member | None] = field(default_factory=dict)
+    waited_for: dict[int, GroupMember | None] = field(default_factory=dict)
     """Partitions of which nothing was heard, and who has them; None: nobody."""
 
 
@@ -65,14 +55,14 @@ class ResetRun:
         order: ResetOrder,
         stored: Mapping[int, int | None],
         group: Group,
-        control: Callable[[], Control],
+        control: Callable[[], ControlRecords],
         clock: Callable[[], float],
     ) -> None:
         self._order = order
         self._stored = stored
         self._group = group
         self._open = control
-        self._control: Control | None = None
+        self._control: ControlRecords | None = None
         self._clock = clock
         self._report = Report()
 
@@ -83,7 +73,7 @@ class ResetRun:
             CheckbackError: Kafka failed. What was reported until then is done.
         """
         until = self._clock() + seconds
-        members: list[Member] = []
+        members: list[GroupMember] = []
         try:
             while left := self._left():
                 members = self._group.members()
@@ -93,7 +83,7 @@ class ResetRun:
         finally:
             self._take_back()
         for partition in self._left():
-            place = Place(self._order.topic, partition)
+            place = TopicPartition(self._order.topic, partition)
             owner = next((member for member in members if place in member.places), None)
             self._report.waited_for[partition] = owner
         return self._report
@@ -118,7 +108,7 @@ class ResetRun:
         return {partition: offset for partition, offset in self._order.offsets.items() if partition not in done}
 
     def _set(self, left: Mapping[int, int]) -> bool:
-        places = {Place(self._order.topic, partition): offset for partition, offset in left.items()}
+        places = {TopicPartition(self._order.topic, partition): offset for partition, offset in left.items()}
         if not self._group.set(places):
             return False
         for partition, offset in left.items():

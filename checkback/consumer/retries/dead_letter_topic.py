@@ -3,11 +3,10 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from kafka import KafkaConsumer, TopicPartition
-
 from checkback.consumer.listener import ReceivedMessage
 from checkback.consumer.retries.dead_letters import DeadLetter, LetterPlace, Letters, Mark, lies_there, said_by
 from checkback.exceptions import OperatorError
+from checkback.kafka.kafka_python.library import KafkaConsumer, TopicPartition
 from checkback.kafka.record_ranges import Tell, tell_nobody
 from checkback.kafka.topic_reading import records_between
 
@@ -17,7 +16,7 @@ _NEAR = 100
 """Offsets; letters no further from one another are read with what lies between."""
 
 
-class Listed(NamedTuple):
+class ListedLetter(NamedTuple):
     """A letter, and whether it was resent."""
 
     letter: DeadLetter
@@ -27,11 +26,11 @@ class Listed(NamedTuple):
 class Newest(NamedTuple):
     """Some letters, the newest first, and whether there are more."""
 
-    listed: list[Listed]
+    listed: list[ListedLetter]
     more: bool
 
 
-class Counted(NamedTuple):
+class LetterCount(NamedTuple):
     """How many letters wait."""
 
     letters: int | None
@@ -71,9 +70,9 @@ class DeadLetterTopic:
                 "the groups that have dead letters."
             )
 
-    def newest(self, wanted: Callable[[Listed], bool], most: int | None) -> Newest:
+    def newest(self, wanted: Callable[[ListedLetter], bool], most: int | None) -> Newest:
         """The newest letters that are wanted; ``None``: all of them. Reads no further back than it must."""
-        found: list[Listed] = []
+        found: list[ListedLetter] = []
         more = False
         ends = self._consumer.end_offsets(self.partitions)
         for partition in self.partitions:
@@ -89,14 +88,14 @@ class DeadLetterTopic:
         found.sort(key=lambda one: (one.letter.died_ms, one.letter.place), reverse=True)
         return Newest(found[:most], more or len(found) > len(found[:most]))
 
-    def count(self, most_offsets: int) -> Counted:
+    def count(self, most_offsets: int) -> LetterCount:
         """How many letters wait, if there are no more offsets than that."""
         first, ends = (ask(self.partitions) for ask in (self._consumer.beginning_offsets, self._consumer.end_offsets))
         offsets = sum(ends[partition] - first[partition] for partition in self.partitions)
         if offsets > most_offsets:
-            return Counted(None, offsets)
+            return LetterCount(None, offsets)
         waiting = self.newest(lambda one: one.mark is None, None).listed
-        return Counted(len(waiting), offsets, waiting[0].letter.died_ms if waiting else None)
+        return LetterCount(len(waiting), offsets, waiting[0].letter.died_ms if waiting else None)
 
     def read(self, place: LetterPlace) -> ReceivedMessage:
         """One of them, whole, as it lies there.
@@ -155,7 +154,7 @@ class DeadLetterTopic:
                     found[place] = lies_there(record)
         return found
 
-    def _backwards(self, partition: TopicPartition, end: int) -> Iterator[Listed]:
+    def _backwards(self, partition: TopicPartition, end: int) -> Iterator[ListedLetter]:
         """Letters from the end back. A mark lies behind its letter, so it has been seen before."""
         first = self._consumer.beginning_offsets([partition])[partition]
         marks: dict[LetterPlace, Mark] = {}
@@ -167,7 +166,7 @@ class DeadLetterTopic:
                 if isinstance(said, Mark):
                     marks.setdefault(said.letter, said)
                 else:
-                    yield Listed(said, marks.get(said.place))
+                    yield ListedLetter(said, marks.get(said.place))
             self._tell(self._topic, end - start, end - first)
             stop = start
 

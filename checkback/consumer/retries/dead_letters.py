@@ -137,7 +137,7 @@ class Letters:
     """By partition: the next offset to be read."""
 
 
-class Wanted(NamedTuple):
+class LetterFilter(NamedTuple):
     """Which letters are to be resent."""
 
     places: Collection[LetterPlace] = ()
@@ -158,7 +158,7 @@ class Choice(NamedTuple):
     """Nobody knows where these come from."""
 
 
-def chosen(found: Letters, wanted: Wanted) -> Choice:
+def chosen(found: Letters, wanted: LetterFilter) -> Choice:
     """Which of the letters that were found are to be resent, in their order.
 
     Raises:

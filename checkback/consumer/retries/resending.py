@@ -6,14 +6,13 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from kafka import KafkaConsumer
-
-from checkback.consumer.clients.base import FencedError, KafkaAwayError, RefusedError, Sender
+from checkback.consumer.clients.base import FencedError, KafkaAwayError, RecordRefusedError, Sender
 from checkback.consumer.listener import ReceivedMessage
 from checkback.consumer.retries.dead_letter_topic import DeadLetterTopic
 from checkback.consumer.retries.dead_letters import DeadLetter, LetterPlace, Letters, Mark, To, mark_of, parcels, resent
 from checkback.consumer.retry import OwnTopics, SentBack
 from checkback.exceptions import ConsumerError, OperatorError, ProtocolError
+from checkback.kafka.kafka_python.library import KafkaConsumer
 from checkback.wire.protocol import Topics
 
 _MOST_LETTERS = 250
@@ -126,7 +125,7 @@ class Resending:
                 return outcomes
             try:
                 self._write(sender, records, one_by_one=one_by_one)
-            except RefusedError as error:
+            except RecordRefusedError as error:
                 going = [one.letter.place for one in outcomes if one.became is Became.RESENT]
                 if one_by_one or len(going) == 1:
                     refused[going[error.number // 2]] = f"{records[error.number].topic} does not take it ({error})"
@@ -137,7 +136,7 @@ class Resending:
     def _write(self, sender: Sender, records: Sequence[SentBack], *, one_by_one: bool) -> None:
         try:
             sender.send(records, {}, None, one_by_one=one_by_one)
-        except RefusedError:
+        except RecordRefusedError:
             # its producer is of no use any more; the next one fences again, so marks are read again as well
             self._drop_sender()
             raise

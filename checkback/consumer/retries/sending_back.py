@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from checkback.consumer.clients.base import KafkaAwayError, RefusedError, Sender
-from checkback.consumer.listener import Place, ReceivedMessage
+from checkback.consumer.clients.base import KafkaAwayError, RecordRefusedError, Sender
+from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.offsets.storing import StoringTurns
 from checkback.consumer.offsets.work import Parcel, PartitionWork
@@ -39,7 +39,7 @@ class SendingClients(NamedTuple):
     """Makes the transactional producer; the one before it has been closed."""
     membership: Callable[[], object]
     """What proves to a transaction that this consumer is in its group; raises KafkaAwayError while it is not."""
-    stored: Callable[[Collection[Place]], dict[Place, Stored]]
+    stored: Callable[[Collection[TopicPartition]], dict[TopicPartition, Stored]]
     """What the group has stored."""
     make_topics: Callable[[], None]
     """Makes those of the group's own topics that are missing."""
@@ -150,7 +150,7 @@ class SendingBack:
         offsets = _stored_with(parcels)
         try:
             self._transact(records, offsets, membership)
-        except RefusedError as error:
+        except RecordRefusedError as error:
             self._refused(parcels, records[error.number], *owners[error.number], str(error))
         except CheckbackError as error:
             self._drop_sender()
@@ -162,13 +162,15 @@ class SendingBack:
                 self._report(parcel)
             _were_stored(parcels, offsets)
 
-    def _transact(self, records: Sequence[SentBack], offsets: Mapping[Place, Stored], membership: object) -> None:
+    def _transact(
+        self, records: Sequence[SentBack], offsets: Mapping[TopicPartition, Stored], membership: object
+    ) -> None:
         for one_by_one in (False, True):
             if self._sender is None:
                 self._sender = self._clients.connect()
             try:
                 self._sender.send(records, offsets, membership, one_by_one=one_by_one)
-            except RefusedError:
+            except RecordRefusedError:
                 self._drop_sender()
                 if one_by_one or len(records) == 1:
                     raise
@@ -237,7 +239,7 @@ class SendingBack:
         self._sender = None
 
 
-def _stored_with(parcels: Iterable[Parcel]) -> dict[Place, Stored]:
+def _stored_with(parcels: Iterable[Parcel]) -> dict[TopicPartition, Stored]:
     """What is to be stored when all of these are sent."""
     besides: dict[PartitionWork, list[int]] = {}
     for parcel in parcels:
@@ -245,7 +247,7 @@ def _stored_with(parcels: Iterable[Parcel]) -> dict[Place, Stored]:
     return {work.place: work.to_store(offsets) for work, offsets in besides.items()}
 
 
-def _were_stored(parcels: Iterable[Parcel], offsets: dict[Place, Stored]) -> None:
+def _were_stored(parcels: Iterable[Parcel], offsets: dict[TopicPartition, Stored]) -> None:
     for work in {parcel.work for parcel in parcels}:
         work.stored = offsets[work.place]
 
@@ -254,4 +256,4 @@ class _InDoubt(NamedTuple):
     """What was in a transaction whose end is not known."""
 
     parcels: Sequence[Parcel]
-    offsets: dict[Place, Stored]
+    offsets: dict[TopicPartition, Stored]

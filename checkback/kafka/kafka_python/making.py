@@ -8,7 +8,8 @@ from kafka.errors import KafkaConfigurationError, KafkaError
 
 from checkback.exceptions import WrongOptionError
 from checkback.kafka.client_options import no_such_option, refuse_options
-from checkback.kafka.reaching import CONNECT_MS, no_kafka
+from checkback.kafka.kafka_python.repairs import refuse_unknown_version
+from checkback.kafka.reaching import CONNECT_MS, RECONNECT_MS, no_kafka
 
 _KINDS = (KafkaConsumer, KafkaProducer, KafkaAdminClient)
 _BYTES = dict.fromkeys(("key_serializer", "value_serializer", "key_deserializer", "value_deserializer"), (None,))
@@ -23,6 +24,12 @@ SHARED: Mapping[str, tuple[object, ...]] = {
 }
 """What nobody may set of clients that have one set of options between them (``kafka.client_options``): what all of
 these read and write rests on it. Of a pull consumer likewise."""
+_OF_ALL = {
+    "bootstrap_timeout_ms": CONNECT_MS,
+    "reconnect_backoff_max_ms": RECONNECT_MS,
+    "allow_auto_create_topics": False,  # whoever asks about a topic does not make it
+}
+"""Settings of every client that has them."""
 _OTHER_TYPES = frozenset({"acks", "api_version"})
 """Options whose default is a number or a text, and that take something else as well."""
 
@@ -50,6 +57,7 @@ def make_client(
     Raises:
         WrongOptionError: there is no such option, its value has the wrong type, or it is ours to set.
         KafkaUnreachableError: no Kafka answers.
+        InstallationError: kafka-python is of a version that Checkback was not tried with.
     """
     given = dict(options or {})
     refuse_options(given, fixed, whose)
@@ -59,12 +67,15 @@ def make_client(
         del given[name]
     for name, value in given.items():
         _refuse_wrong_type(name, value, kind.DEFAULT_CONFIG[name])
+    of_all = {name: value for name, value in _OF_ALL.items() if name in kind.DEFAULT_CONFIG}
     try:
-        return kind(**{"bootstrap_timeout_ms": CONNECT_MS, **ours, **given})
+        client = kind(**{**of_all, **ours, **given})
     except (KafkaConfigurationError, ValueError, TypeError, AttributeError, AssertionError) as error:
         raise WrongOptionError(f"kafka-python cannot use these settings: {error}.") from error
     except KafkaError as error:
         raise no_kafka(str(ours["bootstrap_servers"]), error, setting) from error
+    refuse_unknown_version(client)
+    return client
 
 
 def _refuse_wrong_type(name: str, value: object, default: object) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
-from kafka.producer.transaction_manager import TransactionState
 
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.kafka.client_options import of_reaching
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.kafka.reaching import CONNECT_MS, RECONNECT_MS
+from checkback.kafka.kafka_python.repairs import ask_for_another_producer_id, close_producer
+from checkback.kafka.reaching import CONNECT_MS
 from checkback.kafka.transport import OP_LINGER_MS, Lost, OutgoingRecord, not_acknowledged, not_written
 
 _FIXED: Mapping[str, tuple[object, ...]] = {
@@ -39,8 +39,6 @@ class KafkaPythonTransport:
             "max_block_ms": half_timeout_ms,
             "delivery_timeout_ms": half_timeout_ms,
             "request_timeout_ms": max(half_timeout_ms // 2, 1),
-            "reconnect_backoff_max_ms": RECONNECT_MS,
-            "allow_auto_create_topics": False,
             "metrics_enabled": False,  # nobody reads them, and they are a tenth of its time
         }
         self._bootstrap_servers, self._options = bootstrap_servers, options
@@ -93,39 +91,6 @@ class KafkaPythonTransport:
         """See :class:`~checkback.kafka.transport.Transport`."""
         close_producer(self._ops, seconds)
         close_producer(self._halves, seconds)
-
-
-def ask_for_another_producer_id(client: KafkaProducer) -> None:
-    """Have an idempotent producer go on after a record that Kafka did not acknowledge in time.
-
-    kafka-python 3.0 gives up its producer id then, rightly, and never asks for another one, since it takes itself for
-    one that has begun: whatever it is given from then on times out, for ever. No public method helps.
-    """
-    manager: Any = getattr(client, "_transaction_manager", None)
-    if manager is None:  # it is not idempotent
-        return
-    give_up = manager.reset_producer_id
-
-    def give_up_and_begin_again() -> None:
-        with manager._lock:  # noqa: SLF001  (see above)
-            give_up()
-            manager._current_state = TransactionState.UNINITIALIZED  # noqa: SLF001  (see above)
-
-    manager.reset_producer_id = give_up_and_begin_again
-
-
-def close_producer(client: KafkaProducer, seconds: float) -> None:
-    """Write what is waiting, for at most ``seconds``, and end, also when Kafka is away. Never raises KafkaError."""
-    try:
-        client.close(timeout=seconds)
-    except KafkaError:
-        # kafka-python flushes first, and is not closed when that fails; what is left is reported as lost
-        client.flush = _nothing
-        client.close(timeout=0)
-
-
-def _nothing(timeout: float | None = None) -> None:
-    pass
 
 
 def _partitions(client: KafkaProducer, topic: str) -> int:

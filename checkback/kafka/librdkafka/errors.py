@@ -1,4 +1,4 @@
-"""What librdkafka's errors mean for whoever holds the client."""
+"""What librdkafka's errors mean, in one place: for whoever holds the client, the record, or the topic."""
 
 import contextlib
 import logging
@@ -10,6 +10,72 @@ from confluent_kafka import KafkaError, KafkaException
 _LOGGER = logging.getLogger(__name__)
 TIMED_OUT = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT})
 """Nothing was heard of it in time."""
+WRONG_SETTINGS = frozenset({KafkaError._INVALID_ARG, KafkaError._CONFLICT})
+"""What librdkafka says of options that it does not have, or whose values it cannot use."""
+NOT_ALLOWED = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+"""Another producer of the same transactional id has begun, or Kafka has ended the transaction."""
+REBALANCING = frozenset({KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.UNKNOWN_MEMBER_ID})
+"""The group is sharing its partitions out again."""
+
+NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
+GONE = NO_TOPIC | {KafkaError._UNKNOWN_PARTITION}
+"""There is no such topic or partition, or none yet."""
+TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+OF_THE_RECORD = TOO_LARGE | {KafkaError.INVALID_MSG, KafkaError.INVALID_RECORD}
+"""Refusals that are one record's fault: the topic takes others."""
+REFUSES_ALL = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.UNSUPPORTED_COMPRESSION_TYPE,
+    }
+)
+"""What a topic says of every record that the job writes."""
+REFUSED = GONE | TOO_LARGE | REFUSES_ALL | {KafkaError.INVALID_RECORD}
+"""Errors that are the record's or its topic's fault. All others, a broker away or a fence, are nobody's."""
+
+TRANSIENT = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError._WAIT_COORD,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+    }
+)
+"""Besides those that Kafka's clients call retriable: a coordinator that has just started or moved."""
+LEADER_AWAY = GONE | {
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REQUEST_TIMED_OUT,
+}
+"""What a reader is told while a broker or a leader is away, or of a partition that its client has not heard of yet."""
+
+
+def error_code(error: KafkaException) -> int:
+    """The code of the KafkaError in it."""
+    return int(error.args[0].code())
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same call may go well later, with nothing changed."""
+    return isinstance(error, KafkaException) and (error_code(error) in TRANSIENT or error.args[0].retriable())
 
 
 def is_fatal(error: KafkaError) -> bool:

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 
 from checkback.exceptions import WrongOptionError
+from checkback.kafka.librdkafka.errors import WRONG_SETTINGS
 from checkback.kafka.reaching import no_kafka
 
 T = TypeVar("T")
@@ -18,8 +19,6 @@ FIXED: Mapping[str, tuple[object, ...]] = {
     **dict.fromkeys(("bootstrap.servers", "metadata.broker.list", "group.id", "partition.assignment.strategy"), ()),
 }
 """What is promised of consumers: ``read_committed``, only what was handled is stored, their own servers."""
-WRONG_SETTINGS = frozenset({KafkaError._INVALID_ARG, KafkaError._CONFLICT})
-"""What librdkafka says of options that it does not have, or whose values it cannot use."""
 
 
 def make_client(kind: Any, settings: Mapping[str, Any], setting: str = "") -> Any:

@@ -23,7 +23,7 @@ from checkback.exceptions import CheckbackError
 from checkback.producing.producer import TransactionProducer
 from checkback.testing import LocalCluster
 from checkback_cli.trying.demo_shop.proof import Proof, prove
-from checkback_cli.trying.demo_shop.shop import GROUP, TOPIC, Fate, Order, Shop, make_orders
+from checkback_cli.trying.demo_shop.shop import GROUP, TOPIC, Fate, Shop, ShopOrder, make_orders
 from conf import HttpSettings, Settings
 from streaming import BatchReport, TransactionJob
 
@@ -53,7 +53,7 @@ def demonstrate(orders: int, seed: int) -> bool:
     return proof.holds
 
 
-def _run(console: Console, folder: Path, orders: list[Order]) -> Proof:
+def _run(console: Console, folder: Path, orders: list[ShopOrder]) -> Proof:
     with ExitStack() as parts:
         with console.status("Starting a Kafka broker (the first time its jars are fetched) ..."):
             broker = parts.enter_context(LocalCluster([TOPIC]))
@@ -115,7 +115,7 @@ def _trade(
     console: Console,
     bootstrap_servers: str,
     shop: Shop,
-    orders: list[Order],
+    orders: list[ShopOrder],
     job: TransactionJob,
     screen: "Screen",
 ) -> None:
@@ -135,7 +135,7 @@ def _trade(
             future.result()
 
 
-def _show_fates(console: Console, orders: list[Order]) -> None:
+def _show_fates(console: Console, orders: list[ShopOrder]) -> None:
     fates = Counter(order.fate for order in orders)
     told = ", ".join(f"{fates[fate]} {fate}" for fate in Fate if fates[fate])
     console.print(f"The shop sends {len(orders)} orders: {told}.", highlight=False)

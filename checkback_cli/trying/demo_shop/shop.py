@@ -36,7 +36,7 @@ _SHARES = {
 
 
 @dataclass(frozen=True)
-class Order:
+class ShopOrder:
     """An order, and what will happen to it."""
 
     number: int
@@ -53,12 +53,12 @@ class Crash(BaseException):
     """The process dies here: like a real one it passes every handler, and no op is written."""
 
 
-def make_orders(count: int, seed: int) -> list[Order]:
+def make_orders(count: int, seed: int) -> list[ShopOrder]:
     """Orders with their fates, the same for the same seed."""
     chance = random.Random(seed)  # noqa: S311  (a demo's dice)
     fates = chance.choices(list(_SHARES), weights=list(_SHARES.values()), k=count)
     return [
-        Order(number, f"customer-{chance.randrange(100)}", chance.randrange(100, 100_000), fate)
+        ShopOrder(number, f"customer-{chance.randrange(100)}", chance.randrange(100, 100_000), fate)
         for number, fate in enumerate(fates)
     ]
 
@@ -74,14 +74,14 @@ class Shop:
                 "CREATE TABLE orders (transaction_id TEXT PRIMARY KEY, number INTEGER, message BLOB NOT NULL)"
             )
 
-    def place(self, producer: TransactionProducer, order: Order) -> None:
+    def place(self, producer: TransactionProducer, order: ShopOrder) -> None:
         """Send one order; a crash loses the op, as the death of a process would."""
         with contextlib.suppress(Crash):  # the rest of the shop continues, as other processes would
             producer.send_in_transaction(Message(TOPIC, order.message(), order.customer.encode()), arg=order)
 
     def execute_local_transaction(self, message: HalfMessage, arg: Any) -> LocalTransactionState:
         """Write the order into the database."""
-        order: Order = arg
+        order: ShopOrder = arg
         if order.fate is Fate.CRASHES_BEFORE_COMMIT:
             raise Crash
         if order.fate is Fate.ROLLS_BACK:

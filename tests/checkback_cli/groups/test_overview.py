@@ -15,11 +15,12 @@ from kafka.errors import TopicAuthorizationFailedError
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from checkback.consumer.listener import Place, ReceivedMessage
-from checkback.consumer.offsets.metadata import Kept, Stored, encode
+from checkback.consumer.listener import ReceivedMessage
+from checkback.consumer.listener import TopicPartition as Place
+from checkback.consumer.offsets.metadata import LastingFacts, Stored, encode
 from checkback.consumer.resetting.all_groups import AllGroups, was_delivered
 from checkback.consumer.resetting.group_offsets import GroupOffsets
-from checkback.consumer.retries.dead_letter_topic import Counted
+from checkback.consumer.retries.dead_letter_topic import LetterCount
 from checkback.consumer.retries.dead_letters import LetterPlace, mark_of
 from checkback.consumer.retry import OwnTopics, SentBack, dead_letter
 from checkback.exceptions import KafkaUnreachableError
@@ -28,6 +29,7 @@ from checkback_cli import app
 from checkback_cli.groups.consumer_groups import ConsumerRow, TopicLag, as_object, cells, lag_of, named_in, tell_unknown
 from status_page.facts import GroupFacts
 from tests.checkback_cli.facts_made import bodies, page
+from tests.needs_no_repair import NeedsNoRepair
 from tests.place import Place as Topics
 from tests.place import wait_until
 
@@ -121,8 +123,8 @@ def test_a_group_of_ours_with_its_retries_and_dead_letters(groups: Groups) -> No
     groups.write(groups.own.retry, 3, "cb-id")
     groups.store(group, topic, {0: 5, 1: 3, 2: 0})
     groups.store(group, groups.own.retry, {0: 1})
-    groups.store_as_consumers_do(group, Place(topic, 1), encode(3, (), kept=Kept(40)))
-    groups.store_as_consumers_do(group, Place(topic, 0), encode(5, (), kept=Kept(2)))
+    groups.store_as_consumers_do(group, Place(topic, 1), encode(3, (), kept=LastingFacts(40)))
+    groups.store_as_consumers_do(group, Place(topic, 0), encode(5, (), kept=LastingFacts(2)))
     letters = [groups.letter(name) for name in ("one", "two", "three")]
     groups.put(mark_of(LetterPlace.parse(letters[1]), groups.own, groups.own.retry, "ada"))
     expected = {
@@ -230,7 +232,7 @@ def test_without_kafka_the_job_is_shown_and_consumer_groups_are_tried_again(
 def test_on_a_terminal_there_are_two_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Console, "is_terminal", True)
     monkeypatch.setenv("COLUMNS", "160")
-    rows = [ConsumerRow("points", (TopicLag("shop.orders", 4, 7, 1),), 3, 2, 12, Counted(None, 20_000), 4_711)]
+    rows = [ConsumerRow("points", (TopicLag("shop.orders", 4, 7, 1),), 3, 2, 12, LetterCount(None, 20_000), 4_711)]
     monkeypatch.setattr("checkback_cli.groups.consumer_groups.read_consumers", lambda *_: (rows, frozenset({"secret"})))
     with page(bodies()) as url:
         said = CliRunner().invoke(app, ["groups", "--job", url])
@@ -278,7 +280,7 @@ def test_what_was_delivered_has_an_id_and_nothing_else_of_ours(names: list[str],
     assert was_delivered([(name, b"1") for name in names]) is delivered
 
 
-class Refusing:
+class Refusing(NeedsNoRepair):
     """A consumer of two topics with a message each, one of which it may not read."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from checkback.exceptions import ConfigurationError
-from checkback.operations.job_in_kafka import Claim
+from checkback.operations.job_in_kafka import ClaimRecord
 from checkback_cli.on_call.asking_job import JobSilentError, ask, elsewhere, in_doubt_by_group, look_for_job, loopback
 from conf import Settings
 from tests.checkback_cli.facts_made import FACTS, bodies, page
@@ -20,15 +20,15 @@ HERE = socket.gethostname()
 class Kafka:
     """Stands for ``JobInKafka``."""
 
-    def __init__(self, claim: Claim | None) -> None:
+    def __init__(self, claim: ClaimRecord | None) -> None:
         self._claim = claim
 
-    def claim(self) -> Claim | None:
+    def claim(self) -> ClaimRecord | None:
         return self._claim
 
 
-def claim(url: str, run: str = "run-1", host: str = HERE) -> Claim:
-    return Claim(run, host, 7, "2026-11-22 09:30:00 UTC", page=url)
+def claim(url: str, run: str = "run-1", host: str = HERE) -> ClaimRecord:
+    return ClaimRecord(run, host, 7, "2026-11-22 09:30:00 UTC", page=url)
 
 
 def test_what_the_page_says_is_read_as_it_was_written() -> None:

@@ -1,23 +1,20 @@
 """Whoever is on call, on a real broker, without a job: what it would write, a test writes."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
-from checkback.exceptions import CheckbackError
-from checkback.kafka.record_ranges import Limits
-from checkback.kafka.topic_reading import reading_consumer, records_as_they_come
-from checkback.operations.announced import Announced
+from checkback.kafka.record_ranges import ReadLimits
+from checkback.kafka.topic_reading import reading_consumer
+from checkback.operations.announced import AnnouncedEndpoint
 from checkback.operations.in_doubt import InDoubt
 from checkback.operations.story import story_of
 from checkback.operations.story_standing import Stand
@@ -25,56 +22,19 @@ from checkback.wire import protocol
 from checkback.wire.message_json import pack
 from checkback.wire.protocol import Action, HalfPosition, Message, Source
 from checkback_cli import app
-from checkback_cli.on_call import decide
 from checkback_cli.on_call.in_doubt import counts_by_reason, known_groups
 from status_page.facts import GroupFacts
 from status_page.words import NO_ENDPOINT
 from tests.checkback_cli.facts_made import bodies, page
+from tests.checkback_cli.on_call.scene import invoke, objects, refusal
 from tests.job_records import JobRecords, now_ms
-from tests.place import Place, wait_until
-
-
-@pytest.fixture
-def written(place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobRecords]:
-    for variable in [name for name in os.environ if name.upper().startswith("CHECKBACK_")]:
-        monkeypatch.delenv(variable)
-    monkeypatch.setenv("CHECKBACK_KAFKA__TOPIC_PREFIX", place.topics.prefix)
-    monkeypatch.setenv("CHECKBACK_KAFKA__BOOTSTRAP_SERVERS", place.bootstrap_servers)
-    monkeypatch.setenv("CHECKBACK_JOB__CHECKPOINT", str(place.folder / "checkpoint"))
-    monkeypatch.setenv("COLUMNS", "300")
-    with JobRecords(place) as records:
-        yield records
-
-
-def invoke(*arguments: str, given: str | None = None) -> Result:
-    return CliRunner().invoke(app, arguments, input=given)
+from tests.place import wait_until
 
 
 def lines(*arguments: str) -> list[list[str]]:
     done = invoke(*arguments)
     assert done.exit_code == 0, (done.output, done.exception)
     return [line.split("\t") for line in done.stdout.splitlines()]
-
-
-def objects(*arguments: str) -> list[dict[str, Any]]:
-    done = invoke(*arguments, "--json")
-    assert done.exit_code == 0, (done.output, done.exception)
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def refusal(*arguments: str) -> str:
-    error = invoke(*arguments).exception
-    assert isinstance(error, CheckbackError), error
-    return str(error)
-
-
-def operators_ops(place: Place) -> list[tuple[str, str, dict[str, str]]]:
-    found = [(dict(record.headers), record.value) for record in place.read(place.topics.op)]
-    return [
-        (headers[protocol.HALF].decode(), headers[protocol.ACTION].decode(), json.loads(value))
-        for headers, value in found
-        if headers[protocol.SOURCE] == b"operator"
-    ]
 
 
 def test_transactions_in_doubt_are_listed_the_oldest_first(written: JobRecords) -> None:
@@ -164,7 +124,7 @@ def test_what_is_in_doubt_is_counted_by_reason() -> None:
         InDoubt("a", "shop", "t", HalfPosition(0, 1), 1, 15, 0, 0),
         InDoubt("b", "shop", "t", HalfPosition(0, 2), 1, 15, 0, 0),
     ]
-    heard = [Announced("shop", "i", "http://a:1/", 1_000)]
+    heard = [AnnouncedEndpoint("shop", "i", "http://a:1/", 1_000)]
     (gone,) = known_groups({"shop"}, heard, {}, 120_000, 301_000)
     assert list(counts_by_reason(rows, {"shop": gone})) == [
         "2 of group shop: Nobody can be asked; endpoint skipped: no heartbeat for 5 min."
@@ -265,137 +225,12 @@ def test_what_was_not_looked_at_is_named(written: JobRecords) -> None:
         written.op("noise", HalfPosition(0, 9_000), Action.COMMIT)
     consumer = reading_consumer(written.place.bootstrap_servers)
     try:
-        story = story_of(consumer, written.topics, half, Limits(records=10))
+        story = story_of(consumer, written.topics, half, ReadLimits(records=10))
     finally:
         consumer.close()
     assert story is not None
     assert story.standing.stand is Stand.OPEN
     assert story.not_looked_at == (f"{written.topics.op}-0: offsets 10 to 29 (20 records)",)
-
-
-def test_a_transaction_in_doubt_is_committed_with_who_and_why(written: JobRecords) -> None:
-    half = written.half("tx")
-    written.in_doubt("tx", half)
-    done = invoke("commit", "tx", "--yes", "--who", "ada", "--why", "the shop's database has it")
-    assert done.exit_code == 0, (done.output, done.exception)
-    assert "commit: 1 written." in done.output
-    remark = {"who": "ada", "why": "the shop's database has it", "by": "checkback commit"}
-    assert operators_ops(written.place) == [(str(half), "commit", remark)]
-    (story,) = objects("show", "tx")
-    assert (story["stands"], story["why"]) == ("committed", "by operator ada; the job has not taken that in yet")
-
-
-def test_all_of_a_group_that_are_old(written: JobRecords) -> None:
-    places = {}
-    for name, group, age_ms in (("a", "shop", 7_200_000), ("b", "shop", 0), ("c", "evil", 7_200_000)):
-        places[name] = written.half(name, group=group)
-        written.in_doubt(name, places[name], group=group, ingested_ms=now_ms() - age_ms)
-    lost = written.half("lost")
-    written.parked("lost", lost, "undecided for longer than the age limit")
-    done = invoke("rollback", "--all", "--group", "shop", "--older-than", "1h", "--yes", "--why", "gone")
-    assert done.exit_code == 0, (done.output, done.exception)
-    assert [half for half, _, _ in operators_ops(written.place)] == [str(places["a"])]
-    assert invoke("resume", "--all", "--group", "shop", "--yes", "--why", "back").exit_code == 0
-    assert operators_ops(written.place)[-1][:2] == (str(lost), "resume")
-    assert "nothing was done" in invoke("redeliver", "--all", "--group", "shop", "--yes", "--why", "x").output
-
-
-def test_one_that_was_never_checked_is_named_by_its_place(written: JobRecords) -> None:
-    half, over = written.half("fresh"), written.half("over")
-    written.op("over", over, Action.COMMIT)
-    written.delivered("over")
-    assert "Neither in doubt nor parked: fresh." in refusal("commit", "fresh", "--yes", "--why", "x")
-    assert "there is nothing to do about it" in refusal("commit", "--half", str(over), "--yes", "--why", "x")
-    assert operators_ops(written.place) == []
-    assert invoke("rollback", "--half", str(half), "--yes", "--why", "x").exit_code == 0
-    assert [one[:2] for one in operators_ops(written.place)] == [(str(half), "rollback")]
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["commit"],
-        ["commit", "tx"],
-        ["commit", "tx", "--yes"],
-        ["commit", "tx", "--all", "--yes", "--why", "x"],
-        ["commit", "--all", "--yes", "--why", "x"],
-        ["commit", "--half", "tx", "--yes", "--why", "x"],
-        ["commit", "tx", "--yes", "--why", 600 * "x"],
-        ["commit", "tx", "--yes", "--why", "x", "--wait", "soon"],
-    ],
-)
-def test_wrong_arguments_or_nobody_to_ask_is_status_2(arguments: list[str]) -> None:
-    assert invoke(*arguments).exit_code == 2
-
-
-@pytest.mark.parametrize(("said", "status"), [("y\nit is paid\n", 0), ("n\n", 1)])
-def test_on_a_terminal_it_asks(written: JobRecords, monkeypatch: pytest.MonkeyPatch, said: str, status: int) -> None:
-    monkeypatch.setattr(decide, "on_a_terminal", lambda: True)
-    half = written.half("tx")
-    written.in_doubt("tx", half)
-    done = invoke("commit", "tx", "--wait", "0s", given=said)
-    assert done.exit_code == status, (done.output, done.exception)
-    assert "Commit this transaction?" in done.output
-    assert [remark["why"] for _, _, remark in operators_ops(written.place)] == ["it is paid"] * (not status)
-
-
-def as_the_job(written: JobRecords, then: Callable[[str, HalfPosition], None]) -> threading.Event:
-    """Do this, once, when an operator's op comes; gives what stops the waiting for it."""
-    stopping = threading.Event()
-    consumer = reading_consumer(written.place.bootstrap_servers)
-
-    def run() -> None:
-        for record in records_as_they_come(consumer, written.topics.op, stopping.is_set):
-            headers = dict(record.headers)
-            if headers[protocol.SOURCE] == b"operator":
-                then(
-                    f"{record.topic}:{record.partition}:{record.offset}",
-                    HalfPosition.parse(headers[protocol.HALF].decode()),
-                )
-                break
-        consumer.close()
-
-    threading.Thread(target=run, daemon=True).start()
-    return stopping
-
-
-def test_waiting_says_where_it_was_delivered(written: JobRecords) -> None:
-    half = written.half("tx")
-    written.in_doubt("tx", half)
-
-    def deliver(_: str, place: HalfPosition) -> None:
-        written.delivered("tx")
-        written.decided(place)
-
-    stop = as_the_job(written, deliver)
-    done = invoke("commit", "tx", "--yes", "--why", "x", "--wait", "30s")
-    stop.set()
-    assert done.exit_code == 0, (done.output, done.exception)
-    assert f"tx at {half}: delivered: {written.place.real_topic}:" in done.output
-
-
-def test_waiting_says_that_somebody_was_faster(written: JobRecords) -> None:
-    half = written.half("tx")
-    written.in_doubt("tx", half)
-    written.op("tx", half, Action.ROLLBACK)
-
-    def refuse(op: str, place: HalfPosition) -> None:
-        written.decided(place)
-        written.refused("tx", place, op, Action.COMMIT, "it contradicts the decision already taken")
-
-    stop = as_the_job(written, refuse)
-    done = invoke("commit", "tx", "--yes", "--why", "x", "--wait", "30s")
-    stop.set()
-    assert done.exit_code == 1, (done.output, done.exception)
-    assert "rolled back: by producer" in done.output or "it contradicts" in done.output
-
-
-def test_waiting_in_vain_is_to_be_tried_again(written: JobRecords) -> None:
-    half = written.half("tx")
-    written.parked("tx", half, "too old")
-    done = invoke("resume", "tx", "--yes", "--why", "x", "--wait", "500ms")
-    assert done.exit_code == 75
-    assert "1 not ended yet: tx." in done.output
 
 
 def test_without_a_job_status_is_what_kafka_says(written: JobRecords) -> None:

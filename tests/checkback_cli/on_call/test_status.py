@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner, Result
 
-from checkback.operations.announced import Announced
+from checkback.operations.announced import AnnouncedEndpoint
 from checkback.operations.in_doubt import InDoubt
 from checkback.operations.parked import ParkedMessage
 from checkback.wire.protocol import HalfPosition
@@ -110,7 +110,7 @@ def test_groups_are_shown_with_their_endpoints() -> None:
 def test_without_a_job_groups_are_those_of_the_topics() -> None:
     place = HalfPosition(0, 1)
     rows = from_topics(
-        [Announced("shop", "a", "http://a:1/", NOW - 5_000)],
+        [AnnouncedEndpoint("shop", "a", "http://a:1/", NOW - 5_000)],
         [
             InDoubt("tx", "shop", "t", place, 1, 15, NOW - 60_000, NOW),
             InDoubt("y", "shop", "t", place, 1, 15, NOW, NOW),

@@ -1,12 +1,12 @@
 """Which records ``checkback tail`` shows, and its lines."""
 
-from checkback.operations.story_events import Event, event_of
+from checkback.operations.story_events import StoryEvent, event_of
 from checkback.wire.protocol import Action, HalfPosition, Source
 from checkback_cli.on_call.tail import Fitting, event_object, line
 from tests.kafka.made_records import TOPICS, Record, half, op
 
 
-def event(record: Record) -> Event:
+def event(record: Record) -> StoryEvent:
     found = event_of(record, TOPICS)
     assert found is not None
     return found

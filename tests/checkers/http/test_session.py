@@ -10,7 +10,7 @@ import pytest
 
 from checkback import CheckRequest, ConfigurationError, HalfPosition
 from checkback.wire.protocol import Action
-from checkers import AllowList, Asker, Endpoint, Verdict, open_session, tls_context
+from checkers import AllowList, Asker, Endpoint, EndpointVerdict, open_session, tls_context
 from conf.settings import CheckSettings
 from tests.checkers.serving import http, serving
 
@@ -34,10 +34,10 @@ def certificate(folder: Path, name: str) -> tuple[Path, Path]:
     return made, key
 
 
-def ask(url: str, **settings: str) -> Verdict:
+def ask(url: str, **settings: str) -> EndpointVerdict:
     checks = CheckSettings.model_validate(settings)
 
-    async def asked() -> Verdict:
+    async def asked() -> EndpointVerdict:
         async with open_session(checks, AllowList([]), tls_context(checks)) as session:
             return (await Asker(session, AllowList([])).ask(Endpoint(url), [REQUEST])).verdicts[0]
 
@@ -56,7 +56,7 @@ def test_only_an_authority_of_the_settings_is_trusted(tmp_path: Path) -> None:
     tls, authority = server_tls(tmp_path)
     with serving(http(b'{"state": "commit"}'), tls) as served:
         url = f"https://localhost:{served.port}/"
-        assert ask(url, tls_ca=str(authority)) == Verdict(Action.COMMIT, "")
+        assert ask(url, tls_ca=str(authority)) == EndpointVerdict(Action.COMMIT, "")
         untrusted = ask(url)
         assert untrusted.action is Action.UNREACHABLE
         assert untrusted.remark == f"{url}: its certificate is not accepted: self-signed certificate"
@@ -72,7 +72,7 @@ def test_the_certificate_of_the_settings_is_shown(tmp_path: Path) -> None:
     with serving(http(b'{"state": "commit"}'), tls) as served:
         url = f"https://localhost:{served.port}/"
         shown = ask(url, tls_ca=str(authority), tls_certificate=str(ours), tls_key=str(key))
-        assert shown == Verdict(Action.COMMIT, "")
+        assert shown == EndpointVerdict(Action.COMMIT, "")
         assert ask(url, tls_ca=str(authority)).action is not Action.COMMIT
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from checkback.consumer.offsets.metadata import (
     MOST_BYTES,
     Endings,
-    Kept,
+    LastingFacts,
     Note,
     Stored,
     decode,
@@ -67,10 +67,10 @@ def test_it_fits_into_what_brokers_take() -> None:
 def test_topics_that_were_begun_and_what_was_skipped_are_said_beside_the_rest(
     given_ranges: tuple[int, list[range]], endings: Endings, topics: set[str], skipped: int
 ) -> None:
-    stored = encode(*given_ranges, endings, topics=topics, kept=Kept(skipped, topic=letters("id")))
+    stored = encode(*given_ranges, endings, topics=topics, kept=LastingFacts(skipped, topic=letters("id")))
     begun = frozenset(map(letters, topics))
-    assert decode(stored) == Note(tuple(given_ranges[1]), endings, Kept(skipped, begun, letters("id")))
-    assert decode(encode(*given_ranges, endings, kept=Kept(skipped))).kept == Kept(skipped)
+    assert decode(stored) == Note(tuple(given_ranges[1]), endings, LastingFacts(skipped, begun, letters("id")))
+    assert decode(encode(*given_ranges, endings, kept=LastingFacts(skipped))).kept == LastingFacts(skipped)
     more = encode(*given_ranges, endings, topics=["another"], kept=decode(stored).kept)
     assert all(has_begun(more, topic) for topic in (*topics, "another")), "a narrower subscription forgets nothing"
     assert all(has_begun(stored, topic) for topic in topics)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from checkback.consumer import Place, PushConsumer
+from checkback.consumer import PushConsumer, TopicPartition
 from checkback.consumer.clients import Connection, clients_of
 from checkback.consumer.clients.base import in_commits
 from checkback.consumer.offsets.metadata import MOST_BYTES, Stored, encode
@@ -19,16 +19,16 @@ LONG = encode(0, [range(at * 37 + 5, at * 37 + 20) for at in range(3_000)])
 
 
 @pytest.fixture
-def wide(place: Topics) -> Iterator[list[Place]]:
+def wide(place: Topics) -> Iterator[list[TopicPartition]]:
     """All partitions of a topic that has many."""
     name = f"{place.topics.prefix}wide"
     with TopicAdministration(place.bootstrap_servers) as administration:
         administration.create_one(name, PARTITIONS)
-        yield [Place(name, number) for number in range(PARTITIONS)]
+        yield [TopicPartition(name, number) for number in range(PARTITIONS)]
 
 
 def test_pieces_have_all_and_each_is_small() -> None:
-    offsets = {Place("orders", number): LONG for number in range(PARTITIONS)}
+    offsets = {TopicPartition("orders", number): LONG for number in range(PARTITIONS)}
     pieces = list(in_commits(offsets))
     assert {place: stored for piece in pieces for place, stored in piece.items()} == offsets
     assert max(sum(len(stored.metadata) for stored in piece.values()) for piece in pieces) < 500_000
@@ -38,7 +38,9 @@ def test_pieces_have_all_and_each_is_small() -> None:
 
 
 @pytest.mark.parametrize("transport", BOTH)
-def test_they_are_stored_by_a_consumer_and_in_a_transaction(place: Topics, wide: list[Place], transport: str) -> None:
+def test_they_are_stored_by_a_consumer_and_in_a_transaction(
+    place: Topics, wide: list[TopicPartition], transport: str
+) -> None:
     assert MOST_BYTES - 4 < len(LONG.metadata) <= MOST_BYTES
     clients = clients_of(transport)
     connection = Connection(place.bootstrap_servers, group_of(place.topics), "test", options(transport))

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from checkback.consumer import Place
+from checkback.consumer import TopicPartition
 from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.offsets.offset_file import OffsetFile, default_file
 from checkback.exceptions import ConfigurationError, ConsumerError
 
-ORDERS, RETURNS = Place("orders", 0), Place("returns", 3)
+ORDERS, RETURNS = TopicPartition("orders", 0), TopicPartition("returns", 3)
 
 
-def stored(path: Path) -> dict[Place, Stored]:
+def stored(path: Path) -> dict[TopicPartition, Stored]:
     file = OffsetFile(path)
     try:
         return file.stored([ORDERS, RETURNS])
@@ -22,7 +22,7 @@ def stored(path: Path) -> dict[Place, Stored]:
         file.close()
 
 
-def write(path: Path, *offsets: dict[Place, Stored]) -> None:
+def write(path: Path, *offsets: dict[TopicPartition, Stored]) -> None:
     file = OffsetFile(path)
     for one in offsets:
         file.store(one)

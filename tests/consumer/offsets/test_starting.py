@@ -6,15 +6,24 @@ from threading import Event
 
 import pytest
 
-from checkback.consumer import ConsumeResult, ConsumerSettings, Place, PushConsumer, StartAt, WhenOffsetIsGone, engine
-from checkback.consumer.clients.base import Limits, NewTopic, Rebalances
-from checkback.consumer.offsets.metadata import Kept, Stored, decode, encode, has_begun, letters
+from checkback.consumer import (
+    ConsumeResult,
+    ConsumerSettings,
+    PushConsumer,
+    StartAt,
+    TopicPartition,
+    WhenOffsetIsGone,
+    engine,
+)
+from checkback.consumer.clients.base import NewTopic, Rebalances
+from checkback.consumer.offsets.metadata import LastingFacts, Stored, decode, encode, has_begun, letters
 from checkback.consumer.offsets.starting import begun_before, go_on
 from checkback.exceptions import OffsetGoneError
+from checkback.kafka.bounds import Bounds
 from tests.consumer.kafka_fake import FakeClient, FakeKafka
 from tests.consumer.waiting import Recording, soon
 
-ORDERS, RETURNS, RETRY = Place("orders", 0), Place("returns", 0), Place("cb.retry.points", 0)
+ORDERS, RETURNS, RETRY = TopicPartition("orders", 0), TopicPartition("returns", 0), TopicPartition("cb.retry.points", 0)
 
 
 def points(
@@ -183,7 +192,7 @@ def test_a_client_that_remembers_the_old_topic_is_made_to_forget_it_once(monkeyp
         ({RETRY: encode(3, [], topics=["orders"]), RETRY._replace(partition=1): Stored(1)}, False, {"orders"}),
     ],
 )
-def test_which_topics_a_group_has_begun(stored: dict[Place, Stored], has_run: bool, begun: set[str]) -> None:  # noqa: FBT001  (a case)
+def test_which_topics_a_group_has_begun(stored: dict[TopicPartition, Stored], has_run: bool, begun: set[str]) -> None:  # noqa: FBT001  (a case)
     found = begun_before(["orders", "returns"], "cb.retry.points", stored, has_run=has_run)
     assert found - {"cb.retry.points"} == begun - {"cb.retry.points"}
 
@@ -204,7 +213,7 @@ def test_a_file_of_offsets_forgets_nothing() -> None:
 def test_what_is_skipped_is_added_to_what_was(
     offset: int, first: int, end: int, setting: WhenOffsetIsGone, new: int, skipped: int
 ) -> None:
-    found = go_on(ORDERS, encode(offset, (), kept=Kept(1_000)), Limits(first, end), setting)
+    found = go_on(ORDERS, encode(offset, (), kept=LastingFacts(1_000)), Bounds(first, end), setting)
     assert (found.stored.offset, found.skipped) == (new, skipped)
     assert decode(found.stored).kept.skipped == 1_000 + skipped
     assert ("offsets are skipped" in found.said) == (skipped > 0)
@@ -288,12 +297,12 @@ def test_what_was_read_before_retention_deleted_the_rest_is_handled() -> None:
 
 def test_what_was_done_ahead_was_not_skipped() -> None:
     done = encode(0, [range(1, 100)])
-    found = go_on(ORDERS, done, Limits(100, 300), WhenOffsetIsGone.EARLIEST)
+    found = go_on(ORDERS, done, Bounds(100, 300), WhenOffsetIsGone.EARLIEST)
     assert (found.skipped, "deleted 1 offsets unread" in found.said) == (1, True)
 
 
 def test_of_a_log_that_was_cut_off_nobody_knows_what_was_skipped() -> None:
-    found = go_on(ORDERS, encode(40, ()), Limits(1_000_000, 2_000_000), WhenOffsetIsGone.EARLIEST, made_again=True)
+    found = go_on(ORDERS, encode(40, ()), Bounds(1_000_000, 2_000_000), WhenOffsetIsGone.EARLIEST, made_again=True)
     assert (found.stored.offset, found.skipped) == (1_000_000, 0)
 
 

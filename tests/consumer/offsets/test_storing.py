@@ -6,14 +6,16 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from checkback.consumer.clients import KafkaAwayError, confluent, confluent_sender, kafka_python_sender
+from checkback.consumer.clients import KafkaAwayError, confluent, kafka_python_sender
 from checkback.consumer.clients.confluent import ConfluentClient
 from checkback.consumer.clients.confluent_sender import ConfluentSender
 from checkback.consumer.clients.kafka_python_sender import KafkaPythonSender
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored
+from checkback.kafka.librdkafka import transactional
+from checkback.kafka.librdkafka.transactional import Transactional
 
-OFFSETS = {Place("orders", 0): Stored(1)}
+OFFSETS = {TopicPartition("orders", 0): Stored(1)}
 
 
 class Losing:
@@ -103,13 +105,14 @@ class LosingProducer:
 
 def sender_of(losing: LosingProducer) -> ConfluentSender:
     sender = ConfluentSender.__new__(ConfluentSender)
+    sender._kafka, sender._partitions = Transactional.__new__(Transactional), {}
     stands_in: Any = losing
-    sender._producer, sender._partitions = stands_in, {}
+    sender._kafka.producer = stands_in
     return sender
 
 
 def test_nobody_waits_for_a_transactions_offsets_that_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(confluent_sender, "OFFSETS_SECONDS", 0.05)
+    monkeypatch.setattr(transactional, "_LONGER_SECONDS", 0.05 - 10)
     losing = LosingProducer()
     with pytest.raises(KafkaAwayError, match="not taken within"):
         sender_of(losing).send([], OFFSETS, None)

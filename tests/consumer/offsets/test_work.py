@@ -2,11 +2,11 @@
 
 import pytest
 
-from checkback.consumer import ConsumerSettings, Order, Place, ReceivedMessage, TagExpression
+from checkback.consumer import ConsumerSettings, Order, ReceivedMessage, TagExpression, TopicPartition
 from checkback.consumer.offsets.metadata import Endings, Stored, decode
 from checkback.consumer.offsets.work import Parcel, PartitionWork, WorkRules
 
-ORDERS = Place("orders", 0)
+ORDERS = TopicPartition("orders", 0)
 
 
 def work(tags: str = "*", stored: Stored = Stored(0), **settings: object) -> PartitionWork:  # noqa: B008  (a frozen one)

@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import KafkaAdminClient
+from kafka import TopicPartition as KafkaPartition
 
 from checkback import ConfigurationError
 from checkback.consumer import PullConsumer, PullResult, PullStatus
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import TopicPartition
 from checkback.consumer.pull.client import LogRead, PullClient
 from checkback.consumer.pull.connecting import connect
-from checkback.consumer.pull.status import Bounds
 from checkback.exceptions import KafkaUnreachableError
+from checkback.kafka.bounds import Bounds
 from checkback.kafka.connecting import TransportName
 from checkback.local import LocalKafka
 from checkback.operations.topics import TopicAdministration
@@ -57,7 +58,7 @@ class Log:
     def delete_before(self, offset: int) -> None:
         """What retention does."""
         admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
-        admin.delete_records({TopicPartition(self.topic, 0): offset})
+        admin.delete_records({KafkaPartition(self.topic, 0): offset})
         admin.close()
 
     def delete(self) -> None:
@@ -168,10 +169,10 @@ class Deleting:
     def __init__(self, client: PullClient, log: Log, before: int) -> None:
         self.client, self.log, self.before = client, log, before
 
-    def bounds(self, place: Place) -> Bounds | None:
+    def bounds(self, place: TopicPartition) -> Bounds | None:
         return self.client.bounds(place)
 
-    def read(self, place: Place, offset: int, most: int, seconds: float) -> LogRead:
+    def read(self, place: TopicPartition, offset: int, most: int, seconds: float) -> LogRead:
         self.log.delete_before(self.before)
         return self.client.read(place, offset, most, seconds)
 

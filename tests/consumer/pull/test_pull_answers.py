@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 from checkback.consumer import PullConsumer, PullResult, PullStatus
-from checkback.consumer.listener import Place, ReceivedMessage
+from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.pull.client import LogRead
-from checkback.consumer.pull.status import Bounds
 from checkback.exceptions import KafkaUnreachableError
+from checkback.kafka.bounds import Bounds
 
 
 class Scripted:
@@ -21,10 +21,10 @@ class Scripted:
     def partitions(self, topic: str) -> Sequence[int]:
         return [0]
 
-    def bounds(self, place: Place) -> Bounds | None:
+    def bounds(self, place: TopicPartition) -> Bounds | None:
         return self._bounds.pop(0) if len(self._bounds) > 1 else self._bounds[0]
 
-    def read(self, place: Place, offset: int, most: int, seconds: float) -> LogRead:
+    def read(self, place: TopicPartition, offset: int, most: int, seconds: float) -> LogRead:
         self.asked.append(offset)
         return self._reads.pop(0) if len(self._reads) > 1 else self._reads[0]
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkback.consumer.pull.status import Bounds, Facts, PullStatus, Read, Verdict, judge
+from checkback.consumer.pull.status import Facts, PullStatus, Read, Verdict, judge
+from checkback.kafka.bounds import Bounds
 
 PAGE = Path(__file__).parents[3] / "docs" / "pull-consumer.md"
 
@@ -67,7 +68,7 @@ def test_who_follows_the_corrections_gets_to_where_messages_are_or_will_come(off
         return
     again = judge(Facts(first.next_offset, bounds))
     assert again is None or again.next_offset == first.next_offset
-    assert bounds.minimum <= first.next_offset <= bounds.maximum
+    assert bounds.first <= first.next_offset <= bounds.end
 
 
 def test_the_page_has_a_row_for_each() -> None:

@@ -16,13 +16,13 @@ from kafka.errors import CommitFailedError, RebalanceInProgressError
 from kafka.structs import OffsetAndMetadata
 from typer.testing import CliRunner, Result
 
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import TopicPartition as Place
 from checkback.consumer.resetting.control import ResetDone, is_order
 from checkback.consumer.resetting.control_topic import ControlTopic
 from checkback.consumer.resetting.orders import ResetListener
 from checkback.exceptions import CheckbackError
 from checkback.kafka.connecting import TransportName
-from checkback.kafka.polling import poll
+from checkback.kafka.kafka_python.polling import poll
 from checkback_cli import app
 from tests import place as places
 from tests.place import wait_until

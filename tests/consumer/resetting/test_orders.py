@@ -9,7 +9,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from checkback.consumer.listener import Place, ReceivedMessage
+from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.resetting.control import ResetDone, ResetOrder
 from checkback.consumer.resetting.orders import Orders, ResetListener
 from checkback.exceptions import CheckbackError, KafkaUnreachableError
@@ -17,7 +17,7 @@ from tests.place import wait_until
 
 NOW_MS = 1_800_000_000_000
 ORDER = ResetOrder("one", "points", "orders", {0: 5, 1: 6, 2: 7})
-P0, P1, P2 = (Place("orders", number) for number in range(3))
+P0, P1, P2 = (TopicPartition("orders", number) for number in range(3))
 
 
 def record(key: bytes, value: bytes | None, time_ms: int = NOW_MS) -> ReceivedMessage:
@@ -76,7 +76,9 @@ def test_each_partition_is_set_once_and_reported_as_often_as_it_is_asked_for() -
 def test_another_order_begins_anew_and_forgets_the_one_before() -> None:
     mine = orders()
     mine.done(ORDER, {P0: (9, 5)})
-    mine.done(ResetOrder("retries", "points", "cb.retry.points", {0: 0}), {Place("cb.retry.points", 0): (3, 0)})
+    mine.done(
+        ResetOrder("retries", "points", "cb.retry.points", {0: 0}), {TopicPartition("cb.retry.points", 0): (3, 0)}
+    )
     again = ResetOrder("two", "points", "orders", {0: 5})
     assert mine.left_to_do(again) == {P0: 5}
     mine.done(again, {P0: (7, 5)})
@@ -121,12 +123,12 @@ class Consumer:
     """Has partitions 0 and 1, at offset 9."""
 
     def __init__(self) -> None:
-        self.asked: list[dict[Place, int]] = []
+        self.asked: list[dict[TopicPartition, int]] = []
         self.failing = 0
 
-    def reset(self, offsets: Mapping[Place, int]) -> "Future[Mapping[Place, tuple[int, int]]]":
+    def reset(self, offsets: Mapping[TopicPartition, int]) -> "Future[Mapping[TopicPartition, tuple[int, int]]]":
         self.asked.append(dict(offsets))
-        future: Future[Mapping[Place, tuple[int, int]]] = Future()
+        future: Future[Mapping[TopicPartition, tuple[int, int]]] = Future()
         if self.failing:
             self.failing -= 1
             future.set_exception(CheckbackError("busy"))

@@ -2,25 +2,25 @@
 
 from collections.abc import Callable, Mapping
 
-from checkback.consumer.listener import Place, ReceivedMessage
+from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.resetting.control import ResetDone, ResetOrder
-from checkback.consumer.resetting.group_offsets import Member
+from checkback.consumer.resetting.group_offsets import GroupMember
 from checkback.consumer.resetting.reset_run import BY_COMMAND, Report, ResetRun
 
 ORDER = ResetOrder("one", "points", "orders", {0: 5, 1: 6, 2: 7})
 STORED = {0: 9, 1: 9, 2: None}
-P0, P1, P2 = (Place("orders", number) for number in range(3))
+P0, P1, P2 = (TopicPartition("orders", number) for number in range(3))
 
 
 class Cluster:
     """A group, the control topic and the time."""
 
-    def __init__(self, *members: Member) -> None:
+    def __init__(self, *members: GroupMember) -> None:
         self.now = 0.0
         self.group = list(members)
         self.orders: list[dict[int, int]] = []
         self.left: dict[bytes, bytes | None] = {}
-        self.stored: dict[Place, int] = {}
+        self.stored: dict[TopicPartition, int] = {}
         self.refuses = 0
         self.read_takes = 60.0
         self.answer: Callable[[dict[int, int]], list[ResetDone]] = lambda _: []
@@ -30,10 +30,10 @@ class Cluster:
         self.opened += 1
         return self
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[GroupMember]:
         return self.group
 
-    def set(self, offsets: Mapping[Place, int]) -> bool:
+    def set(self, offsets: Mapping[TopicPartition, int]) -> bool:
         if self.group or self.refuses:
             self.refuses -= 1
             return False
@@ -63,8 +63,8 @@ def done(partition: int, who: str = "a") -> ResetDone:
     return ResetDone("one", partition, 9, ORDER.offsets[partition], who)
 
 
-A = Member("a", "10.0.0.1", frozenset({P0, P1}))
-B = Member("b", "10.0.0.2", frozenset({P2}))
+A = GroupMember("a", "10.0.0.1", frozenset({P0, P1}))
+B = GroupMember("b", "10.0.0.2", frozenset({P2}))
 
 
 def test_a_group_without_members_is_set_by_the_command() -> None:

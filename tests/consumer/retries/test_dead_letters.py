@@ -11,11 +11,11 @@ from checkback.consumer.retries.dead_letter_topic import runs
 from checkback.consumer.retries.dead_letters import (
     RESENT,
     DeadLetter,
+    LetterFilter,
     LetterPlace,
     Letters,
     Mark,
     To,
-    Wanted,
     chosen,
     mark_of,
     parcels,
@@ -137,28 +137,28 @@ def test_what_is_too_large_with_its_headers_goes_only_to_its_origin() -> None:
 def test_named_ones_are_chosen_in_their_order_but_for_those_that_were_resent() -> None:
     there = found(letter("0:1"), letter("0:9"), letter("1:3"), marks={"0:9": mark("0:9")})
     named = frozenset(map(place, ("1:3", "0:9", "0:1")))
-    choice = chosen(there, Wanted(named))
+    choice = chosen(there, LetterFilter(named))
     assert [str(one.place) for one in choice.letters] == ["0:1", "1:3"]
     assert choice.before == [(letter("0:9"), mark("0:9"))]
-    assert [str(one.place) for one in chosen(there, Wanted(named, again=True)).letters] == ["0:1", "0:9", "1:3"]
+    assert [str(one.place) for one in chosen(there, LetterFilter(named, again=True)).letters] == ["0:1", "0:9", "1:3"]
 
 
 def test_all_are_those_of_a_topic_that_say_where_they_come_from() -> None:
     there = found(letter("0:1"), letter("0:2", "shop.returns"), letter("0:3", ""), letter("0:4"))
-    assert [str(one.place) for one in chosen(there, Wanted()).letters] == ["0:1", "0:2", "0:4"]
-    assert chosen(there, Wanted()).without_origin == [letter("0:3", "")]
-    assert [str(one.place) for one in chosen(there, Wanted(topic="shop.orders")).letters] == ["0:1", "0:4"]
+    assert [str(one.place) for one in chosen(there, LetterFilter()).letters] == ["0:1", "0:2", "0:4"]
+    assert chosen(there, LetterFilter()).without_origin == [letter("0:3", "")]
+    assert [str(one.place) for one in chosen(there, LetterFilter(topic="shop.orders")).letters] == ["0:1", "0:4"]
 
 
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        (Wanted({place("0:1"), place("0:7")}), "There is no dead letter at 0:7."),
-        (Wanted({place("0:1")}, "shop.returns"), "These do not come from shop.returns: 0:1 (from shop.orders)."),
-        (Wanted({place("0:3")}), "These do not say where they come from"),
+        (LetterFilter({place("0:1"), place("0:7")}), "There is no dead letter at 0:7."),
+        (LetterFilter({place("0:1")}, "shop.returns"), "These do not come from shop.returns: 0:1 (from shop.orders)."),
+        (LetterFilter({place("0:3")}), "These do not say where they come from"),
     ],
 )
-def test_one_that_is_named_and_cannot_be_resent_is_an_error(wanted: Wanted, said: str) -> None:
+def test_one_that_is_named_and_cannot_be_resent_is_an_error(wanted: LetterFilter, said: str) -> None:
     with pytest.raises(OperatorError) as error:
         chosen(found(letter("0:1"), letter("0:3", "")), wanted)
     assert str(error.value).startswith(said)

@@ -7,7 +7,7 @@ import pytest
 from kafka import TopicPartition
 
 from checkback.consumer import ReceivedMessage
-from checkback.consumer.clients.base import FencedError, KafkaAwayError, RefusedError
+from checkback.consumer.clients.base import FencedError, KafkaAwayError, RecordRefusedError
 from checkback.consumer.retries.dead_letter_topic import DeadLetterTopic
 from checkback.consumer.retries.dead_letters import (
     DeadLetter,
@@ -153,7 +153,7 @@ def test_a_half_message_of_anybodys_hides_no_letter(more: list[tuple[str, bytes 
 
 def test_what_a_topic_refuses_is_found_and_the_others_go() -> None:
     log = Log(3)
-    log.failures = [RefusedError(0, "too large"), RefusedError(2, "too large")]
+    log.failures = [RecordRefusedError(0, "too large"), RecordRefusedError(2, "too large")]
     outcomes = run(log)
     assert became(outcomes) == [Became.RESENT, Became.REFUSED, Became.RESENT]
     assert outcomes[1].why == "cb.later does not take it (too large)"
@@ -164,7 +164,7 @@ def test_what_a_topic_refuses_is_found_and_the_others_go() -> None:
 
 def test_after_a_refusal_marks_are_read_again() -> None:
     log = Log(2)
-    log.failures = [RefusedError(0, "too large")]
+    log.failures = [RecordRefusedError(0, "too large")]
     found = log.found()
 
     def connect() -> Log:

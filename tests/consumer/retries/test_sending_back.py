@@ -7,7 +7,7 @@ from time import monotonic
 
 from checkback.consumer import ConsumerSettings, ReceivedMessage
 from checkback.consumer.clients import KafkaAwayError
-from checkback.consumer.listener import Place
+from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.offsets.storing import StoringTurns
 from checkback.consumer.offsets.work import Parcel, PartitionWork, WorkRules
@@ -16,7 +16,7 @@ from checkback.consumer.retry import OwnTopics, SentBack
 from checkback.wire.protocol import Topics
 from tests.consumer.waiting import soon
 
-PLACE = Place("orders", 0)
+PLACE = TopicPartition("orders", 0)
 SETTINGS = ConsumerSettings()
 
 
@@ -29,7 +29,7 @@ class Sender:
     def send(
         self,
         records: Sequence[SentBack],
-        offsets: Mapping[Place, Stored],
+        offsets: Mapping[TopicPartition, Stored],
         membership: object,
         *,
         one_by_one: bool = False,

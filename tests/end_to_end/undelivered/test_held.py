@@ -80,14 +80,17 @@ def test_topics_made_and_grown_late_get_their_messages_once_through_a_crash(plac
     }
 
 
+DECIDED = ("--yes", "--why", "by hand")
+
+
 @pytest.fixture
-def parked_command(place: Place, tmp_path: Path) -> Any:
+def command(place: Place, tmp_path: Path) -> Any:
     file = tmp_path / "mine.toml"
     kafka = f'[kafka]\nbootstrap_servers = "{place.bootstrap_servers}"\ntopic_prefix = "{place.topics.prefix}"\n'
     file.write_text(kafka)
 
     def invoke(*arguments: str) -> Result:
-        return CliRunner(env={"COLUMNS": "400"}).invoke(app, ["parked", *arguments, "--config", str(file)])
+        return CliRunner(env={"COLUMNS": "400"}).invoke(app, [*arguments, "--config", str(file)])
 
     return invoke
 
@@ -98,7 +101,7 @@ def waiting(place: Place) -> list[ParkedMessage]:
 
 
 def test_an_operator_has_an_undeliverable_message_delivered_once_however_often_it_is_asked_for(
-    place: Place, spark: SparkSession, parked_command: Any
+    place: Place, spark: SparkSession, command: Any
 ) -> None:
     narrow = f"{place.topics.prefix}narrow"
     create(place, narrow, max_message_bytes="1000")
@@ -110,10 +113,13 @@ def test_an_operator_has_an_undeliverable_message_delivered_once_however_often_i
         producer.commit(message)
         undecided = producer.prepare(Message(place.real_topic, b"v"), options=TransactionOptions(check_max=0))
         wait_until(lambda: len(waiting(place)) == 2, 90, "the parked messages")
-        refused = parked_command("commit", message.transaction_id)
+        refused = command("commit", message.transaction_id, *DECIDED)
         assert isinstance(refused.exception, OperatorError)
-        assert "checkback parked redeliver" in str(refused.exception)
-        assert "not decided yet" in str(parked_command("redeliver", undecided.transaction_id).exception)
+        assert "not deliverable to" in str(refused.exception)
+        assert "try redeliver." in str(refused.exception)
+        assert "try commit or resume or rollback." in str(
+            command("redeliver", undecided.transaction_id, *DECIDED).exception
+        )
         admin = KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)
         admin.alter_configs([ConfigResource("TOPIC", narrow, {"max.message.bytes": "5000"})])
         admin.close()
@@ -130,12 +136,12 @@ def test_an_operator_has_an_undeliverable_message_delivered_once_however_often_i
         assert (record.key, record.value) == (b"key", b"x" * 2_000)
         assert record.headers == [("cb-id", message.transaction_id.encode()), ("h", b"1")]
         assert [one.transaction_id for one in waiting(place)] == [undecided.transaction_id]
-        assert parked_command("rollback", "--all").exit_code == 0
+        assert command("rollback", "--all", "--group", "shop", *DECIDED).exit_code == 0
         wait_until(lambda: waiting(place) == [], 60, "an empty list")
-        shown = parked_command("list", "--ended").output
+        shown = command("parked", "list", "--ended").output
         assert "rolled back" in shown
         assert "committed" in shown
-    assert "Not in the list" in str(parked_command("redeliver", message.transaction_id).exception)
+    assert "Neither in doubt nor parked" in str(command("redeliver", message.transaction_id, *DECIDED).exception)
 
 
 def test_a_message_without_a_local_transaction_is_one_record_and_delivered_at_its_time(

@@ -1,5 +1,6 @@
 """The server on real sockets: its port, its thread, and what it says of it."""
 
+import inspect
 import logging
 import signal
 import socket
@@ -13,6 +14,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http import h11_impl
 
 from checkback.exceptions import ConfigurationError
 from conf.settings import HttpSettings
@@ -206,3 +208,11 @@ def _sends_on(slow: socket.socket, until: float) -> None:
 
 def _files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_uvicorn_has_the_names_that_its_connections_are_bounded_by() -> None:
+    """Not documented. ``pyproject.toml`` admits the versions with which the tests above pass (0.34 to 0.54)."""
+    source = inspect.getsource(h11_impl)
+    for name in ("connections", "cycle", "loop", "transport", "on_response_complete", "response_complete"):
+        assert f"self.{name}" in source, name
+    assert {"connection_made", "connection_lost", "on_response_complete"} <= vars(h11_impl.H11Protocol).keys()

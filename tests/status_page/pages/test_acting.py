@@ -326,10 +326,10 @@ def test_receipts_are_forgotten_at_some_time() -> None:
     browser = signed_in(place)
     first = browser.decide("commit", "0:0 tx-0").headers["location"]
     chosen, _ = place.deciding.chosen(["0:0 tx-0"])
-    from status_page.transactions.deciding import Decision  # noqa: PLC0415  (only here)
+    from status_page.transactions.deciding import OperatorDecision  # noqa: PLC0415  (only here)
 
     for _ in range(200):
-        place.deciding.write(Decision(Action.COMMIT, tuple(chosen), "a", "b"))
+        place.deciding.write(OperatorDecision(Action.COMMIT, tuple(chosen), "a", "b"))
     assert browser.get(first).status_code == 404
 
 

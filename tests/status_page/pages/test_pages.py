@@ -13,15 +13,15 @@ from status_page.facts import (
     BatchFacts,
     EndpointFacts,
     GroupFacts,
-    HeldBack,
+    HeldBackPartition,
     HeldMessages,
     OpenOfTopic,
     PartitionBacklog,
 )
-from status_page.sample import SampleView, flow
-from status_page.transactions.standing import Standing
+from status_page.transactions.standing import ListStanding
 from status_page.transactions.story import Told
 from tests.status_page.browser import NOW_MS, Place, doubtful, given_up, group
+from tests.status_page.sample import SampleView, flow
 
 NASTY = "<script>alert(1)</script>\"'&\u202e\x1b[2J\r\n{{ 7 * 7 }}"
 
@@ -85,7 +85,7 @@ def busy(**facts: Any) -> Place:
         "notes": ("Look at payments.",),
         "groups": (GroupFacts("orders", 3, 2_048, 1, 1, oldest, endpoints, 4, "too much is open"), group("quiet")),
         "backlog": (PartitionBacklog("cb.half", 0, 12),),
-        "held_back": (HeldBack("cb.op", 1, 30.0),),
+        "held_back": (HeldBackPartition("cb.op", 1, 30.0),),
         "held": tuple(HeldMessages(f"shop.{at}", 3, "no <such> topic", NOW_MS + 40_000) for at in range(21)),
         "flow": flow(NOW_MS),
         **facts,
@@ -326,16 +326,16 @@ def test_a_reader_may_pause_what_loads_itself() -> None:
 @pytest.mark.parametrize(
     ("standing", "said"),
     [
-        (Standing(complete=True), ""),
-        (Standing(behind=12_345), "they are still being read, with 12,345 records to go"),
+        (ListStanding(complete=True), ""),
+        (ListStanding(behind=12_345), "they are still being read, with 12,345 records to go"),
         (
-            Standing(problem="Kafka has no topic cb.status: run 'checkback topics create'."),
+            ListStanding(problem="Kafka has no topic cb.status: run 'checkback topics create'."),
             "Kafka has no topic cb.status",
         ),
-        (Standing(complete=True, away_seconds=75.0, problem="x"), "Kafka has not answered for 1 min 15 s."),
+        (ListStanding(complete=True, away_seconds=75.0, problem="x"), "Kafka has not answered for 1 min 15 s."),
     ],
 )
-def test_the_page_says_how_far_its_lists_can_be_relied_on(standing: Standing, said: str) -> None:
+def test_the_page_says_how_far_its_lists_can_be_relied_on(standing: ListStanding, said: str) -> None:
     place = busy()
     place.transactions.stands = standing
     for path in ("/", "/transactions", "/parked", "/groups", "/transactions/0:0"):

@@ -8,7 +8,7 @@ from status_page.facts import (
     BatchFacts,
     FlowPoint,
     GroupFacts,
-    HeldBack,
+    HeldBackPartition,
     HeldMessages,
     JobFacts,
     PartitionBacklog,
@@ -16,7 +16,7 @@ from status_page.facts import (
 )
 from status_page.overview import all_groups, unasked
 from status_page.pages import charts
-from status_page.pages.verdicts import Level, Verdict, verdicts
+from status_page.pages.verdicts import Attention, HealthAnswer, verdicts
 from status_page.transactions.index import Total
 from status_page.words import NO_ENDPOINT
 from tests.status_page.browser import NOW_MS, FixedView
@@ -29,7 +29,9 @@ def facts(**given: Any) -> JobFacts:
     return FixedView(**{"batch": BATCH, "backlog": (), **given}).facts()
 
 
-def answers(in_doubt: Total = NONE, oldest_ms: int | None = None, parked: Total = NONE, **given: Any) -> list[Verdict]:
+def answers(
+    in_doubt: Total = NONE, oldest_ms: int | None = None, parked: Total = NONE, **given: Any
+) -> list[HealthAnswer]:
     return list(verdicts(facts(**given), in_doubt, oldest_ms, parked))
 
 
@@ -41,10 +43,10 @@ def flow(**each: int) -> tuple[FlowPoint, ...]:
 def test_a_job_that_is_well_says_so_four_times() -> None:
     found = answers(flow=flow(half=10, committed=9))
     assert [(one.level, one.answer) for one in found] == [
-        (Level.WELL, "Yes"),
-        (Level.WELL, "None"),
-        (Level.WELL, "Nothing"),
-        (Level.WELL, "No"),
+        (Attention.WELL, "Yes"),
+        (Attention.WELL, "None"),
+        (Attention.WELL, "Nothing"),
+        (Attention.WELL, "No"),
     ]
     assert found[0].detail == "20 half messages and 18 commits a minute, since the start, 1 min ago."
 
@@ -52,14 +54,14 @@ def test_a_job_that_is_well_says_so_four_times() -> None:
 @pytest.mark.parametrize(
     ("given", "level", "answer"),
     [
-        ({"batch": None}, Level.LOOK, "Starting"),
-        ({"batch": None, "running_ms": NOW_MS - 59_000}, Level.LOOK, "Starting"),
-        ({"batch": None, "running_ms": NOW_MS - 61_000}, Level.ACT, "No"),
-        ({"batch": BatchFacts(7, NOW_MS - 61_000, 1.0)}, Level.ACT, "No"),
-        ({}, Level.WELL, "Quiet"),
+        ({"batch": None}, Attention.LOOK, "Starting"),
+        ({"batch": None, "running_ms": NOW_MS - 59_000}, Attention.LOOK, "Starting"),
+        ({"batch": None, "running_ms": NOW_MS - 61_000}, Attention.ACT, "No"),
+        ({"batch": BatchFacts(7, NOW_MS - 61_000, 1.0)}, Attention.ACT, "No"),
+        ({}, Attention.WELL, "Quiet"),
     ],
 )
-def test_whether_transactions_flow(given: dict[str, Any], level: Level, answer: str) -> None:
+def test_whether_transactions_flow(given: dict[str, Any], level: Attention, answer: str) -> None:
     found = answers(**given)[0]
     assert (found.level, found.answer) == (level, answer)
 
@@ -67,7 +69,7 @@ def test_whether_transactions_flow(given: dict[str, Any], level: Level, answer: 
 def test_the_page_is_not_green_while_messages_are_held() -> None:
     held = (HeldMessages("shop.late", 3, "there is no such topic", NOW_MS), HeldMessages("shop.b", 1, "x", NOW_MS))
     found = answers(flow=flow(half=10, committed=9), held=held)[0]
-    assert (found.level, found.answer) == (Level.LOOK, "Not all")
+    assert (found.level, found.answer) == (Attention.LOOK, "Not all")
     assert found.detail == "4 committed messages held; topic shop.late: there is no such topic."
 
 
@@ -75,29 +77,29 @@ def test_nothing_is_green_while_it_is_not_known() -> None:
     step = StepFacts("start Java and Spark", NOW_MS - 132_000)
     found = verdicts(facts(batch=None, backlog=None, steps=(step,)), NONE, None, NONE, complete=False)
     assert [(one.level, one.answer) for one in found] == [
-        (Level.LOOK, "Starting"),
-        (Level.LOOK, "Not known yet"),
-        (Level.LOOK, "Not known yet"),
-        (Level.LOOK, "Not known yet"),
+        (Attention.LOOK, "Starting"),
+        (Attention.LOOK, "Not known yet"),
+        (Attention.LOOK, "Not known yet"),
+        (Attention.LOOK, "Not known yet"),
     ]
     assert found[0].detail == ("No batch has ended yet; started 1 min ago. Now, for 2 min 12 s: start Java and Spark.")
     unread = answers(batch=None, backlog=(PartitionBacklog("cb.half", 0, 20_000),))[3]
-    assert (unread.level, unread.answer) == (Level.LOOK, "Yes")
-    assert answers(batch=None, backlog=())[3].level == Level.LOOK
+    assert (unread.level, unread.answer) == (Attention.LOOK, "Yes")
+    assert answers(batch=None, backlog=())[3].level == Attention.LOOK
 
 
 def test_a_job_that_has_taken_in_nothing_is_not_quiet_while_records_wait() -> None:
     waiting = answers(backlog=(PartitionBacklog("cb.half", 0, 2_000),))[0]
-    assert (waiting.level, waiting.answer) == (Level.LOOK, "Not at present")
+    assert (waiting.level, waiting.answer) == (Attention.LOOK, "Not at present")
     assert waiting.detail == "Nothing has been taken in since its start, 1 min ago; 2,000 records to be taken in."
     blind = answers(backlog=None)[0]
-    assert (blind.level, blind.detail) == (Level.LOOK, "Nothing has been taken in since its start, 1 min ago.")
+    assert (blind.level, blind.detail) == (Attention.LOOK, "Nothing has been taken in since its start, 1 min ago.")
 
 
 def test_what_is_in_doubt_for_long_needs_a_look() -> None:
     young, old = answers(Total(3), NOW_MS - 599_000)[1], answers(Total(1), NOW_MS - 600_000)[1]
-    assert (young.level, young.answer, young.link) == (Level.WELL, "3", "/transactions")
-    assert (old.level, old.detail) == (Level.LOOK, "It was taken in 10 min ago.")
+    assert (young.level, young.answer, young.link) == (Attention.WELL, "3", "/transactions")
+    assert (old.level, old.detail) == (Attention.LOOK, "It was taken in 10 min ago.")
 
 
 def test_a_group_with_some_in_doubt_and_nobody_to_ask_is_red() -> None:
@@ -105,7 +107,7 @@ def test_a_group_with_some_in_doubt_and_nobody_to_ask_is_red() -> None:
     stuck = unasked(view, {"well": 3, "never": 20_000, "over": 0})
     assert stuck == {"never": NO_ENDPOINT}
     found = verdicts(view, Total(20_003), NOW_MS - 1_000, NONE, unasked=stuck)[1]
-    assert found.level == Level.ACT
+    assert found.level == Attention.ACT
     assert found.detail == "Nobody to ask in group never (no endpoint)."
     named, other = all_groups(view, {"never": 1})
     assert (named.group, other.group) == ("well", "never")
@@ -127,22 +129,22 @@ def test_what_is_said_of_groups_without_anybody_to_ask_is_short_whatever_the_cau
 
 def test_anything_parked_needs_somebody() -> None:
     found = answers(parked=Total(1_204))[2]
-    assert (found.level, found.answer, found.link) == (Level.ACT, "1,204", "/parked")
+    assert (found.level, found.answer, found.link) == (Attention.ACT, "1,204", "/parked")
 
 
 def test_whether_the_job_is_behind() -> None:
     behind = answers(backlog=(PartitionBacklog("cb.half", 0, 20_000), PartitionBacklog("cb.op", 1, 1)))[3]
     assert (behind.level, behind.detail) == (
-        Level.LOOK,
+        Attention.LOOK,
         "20,001 records to be taken in: 1 min 20 s at the present speed.",
     )
     little = answers(backlog=(PartitionBacklog("cb.half", 0, 200),))[3]
-    assert (little.level, little.answer) == (Level.WELL, "No")
+    assert (little.level, little.answer) == (Attention.WELL, "No")
     standing = answers(batch=BatchFacts(7, NOW_MS, 0.1), backlog=(PartitionBacklog("cb.half", 0, 200),))[3]
     assert standing.detail == "200 records to be taken in: the last batch took in none."
-    held = answers(held_back=(HeldBack("cb.op", 3, 40.0), HeldBack("cb.op", 4, 90.0)))[3]
+    held = answers(held_back=(HeldBackPartition("cb.op", 3, 40.0), HeldBackPartition("cb.op", 4, 90.0)))[3]
     assert held.detail == "Somebody's open Kafka transaction has hidden partition 4 of cb.op for 1 min 30 s."
-    named = answers(held_back=(HeldBack("cb.op", 3, 40.0, "producer 7, transactional id 'x'"),))[3]
+    named = answers(held_back=(HeldBackPartition("cb.op", 3, 40.0, "producer 7, transactional id 'x'"),))[3]
     assert named.detail.endswith("for 40 s: it is of producer 7, transactional id 'x'.")
 
 

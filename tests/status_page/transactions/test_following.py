@@ -23,7 +23,7 @@ from status_page.transactions.index import Index
 from status_page.transactions.lookup import Transactions
 from status_page.transactions.schema import PARKED, STATUS
 from tests.place import wait_until
-from tests.status_page.transactions.test_reading import NONSENSE, Record, parked, row
+from tests.status_page.transactions.scene import NONSENSE, Record, parked, row
 
 SECONDS = 30.0
 

@@ -11,7 +11,7 @@ from checkback.operations.in_doubt import InDoubt
 from checkback.operations.parked import ParkedMessage
 from checkback.wire.protocol import HalfPosition
 from status_page.transactions import lists
-from status_page.transactions.index import COUNTED, MOST_ROWS, Cursor, Index, Total, Wanted, cursor_of
+from status_page.transactions.index import COUNTED, MOST_ROWS, Cursor, Index, RowFilter, Total, cursor_of
 from status_page.transactions.schema import PARKED, STATUS
 from tests.status_page.browser import NOW_MS, doubtful, given_up
 
@@ -27,10 +27,10 @@ MESSAGES = st.builds(
     *(NAMES, NAMES, NAMES, PLACES, st.sampled_from(["why", "committed, but not deliverable to x"])),
     *(st.just(None), st.binary(max_size=3), st.integers(0, 4), st.booleans()),
 )
-WANTED = st.builds(Wanted, st.sampled_from(["", "a", "b"]), st.sampled_from(["", "a", "b"]), st.integers(0, 4))
+WANTED = st.builds(RowFilter, st.sampled_from(["", "a", "b"]), st.sampled_from(["", "a", "b"]), st.integers(0, 4))
 
 
-def chosen(rows: list[Any], wanted: Wanted, since: str) -> list[Any]:
+def chosen(rows: list[Any], wanted: RowFilter, since: str) -> list[Any]:
     found = [
         row
         for row in rows
@@ -43,7 +43,9 @@ def chosen(rows: list[Any], wanted: Wanted, since: str) -> list[Any]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(PLACES, st.none() | ROWS)), WANTED, st.integers(1, 4))
-def test_it_is_the_plain_list(records: list[tuple[HalfPosition, InDoubt | None]], wanted: Wanted, limit: int) -> None:
+def test_it_is_the_plain_list(
+    records: list[tuple[HalfPosition, InDoubt | None]], wanted: RowFilter, limit: int
+) -> None:
     index, model = Index(), dict[HalfPosition, InDoubt]()
     for half, row in records:
         index.take_status([(half, row and row._replace(half=half))])
@@ -63,7 +65,7 @@ def test_it_is_the_plain_list(records: list[tuple[HalfPosition, InDoubt | None]]
     index.close()
 
 
-def pages(index: Index, wanted: Wanted, limit: int) -> list[InDoubt]:
+def pages(index: Index, wanted: RowFilter, limit: int) -> list[InDoubt]:
     """The whole list, page by page."""
     found, after = list[InDoubt](), None
     while rows := index.in_doubt(wanted, limit, after):
@@ -72,7 +74,7 @@ def pages(index: Index, wanted: Wanted, limit: int) -> list[InDoubt]:
     return found
 
 
-def backwards(index: Index, wanted: Wanted, limit: int) -> list[InDoubt]:
+def backwards(index: Index, wanted: RowFilter, limit: int) -> list[InDoubt]:
     found, before = list[InDoubt](), Cursor(10, 10, 10, "")
     while rows := index.in_doubt(wanted, limit, None, before):
         found = [*rows, *found]
@@ -87,7 +89,7 @@ def tallied(rows: list[InDoubt]) -> set[tuple[str, str, str, int]]:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(MESSAGES, st.booleans())), WANTED)
-def test_so_is_the_list_of_parked_messages(records: list[tuple[ParkedMessage, bool]], wanted: Wanted) -> None:
+def test_so_is_the_list_of_parked_messages(records: list[tuple[ParkedMessage, bool]], wanted: RowFilter) -> None:
     index, model = Index(), dict[tuple[HalfPosition, str], ParkedMessage]()
     for message, ended in records:
         place = (message.half, message.transaction_id)
@@ -185,8 +187,8 @@ def test_a_total_is_counted_up_to_a_limit() -> None:
     number = COUNTED + 5
     index.take_status((row.half, row) for row in map(doubtful, range(number)))
     assert index.total(STATUS.name) == Total(number)
-    assert index.total(STATUS.name, Wanted(before_ms=NOW_MS)) == Total(COUNTED, exact=False)
-    assert lists.said(index.total(STATUS.name, Wanted(before_ms=NOW_MS))) == "more than 10,000"
+    assert index.total(STATUS.name, RowFilter(before_ms=NOW_MS)) == Total(COUNTED, exact=False)
+    assert lists.said(index.total(STATUS.name, RowFilter(before_ms=NOW_MS))) == "more than 10,000"
 
 
 def test_pages_lead_to_one_another() -> None:
@@ -251,7 +253,7 @@ def test_a_closed_index_is_empty_and_may_be_opened_again() -> None:
     index.take_status([(HalfPosition(0, 1), doubtful(1))])
     index.close()
     index.take_status([(HalfPosition(0, 2), doubtful(2))])
-    assert (index.in_doubt(), index.total(STATUS.name), index.total(STATUS.name, Wanted(before_ms=5))) == (
+    assert (index.in_doubt(), index.total(STATUS.name), index.total(STATUS.name, RowFilter(before_ms=5))) == (
         [],
         Total(0),
         Total(0),

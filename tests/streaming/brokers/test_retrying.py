@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from streaming.brokers.group_offsets import committed
+from checkback.kafka.librdkafka.group_offsets import committed
 from streaming.brokers.retrying import retrying
 
 PLACES = [TopicPartition("cb.progress", 0), TopicPartition("cb.progress", 1)]

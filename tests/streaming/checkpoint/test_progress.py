@@ -3,20 +3,20 @@
 import pytest
 
 from checkback.exceptions import ProgressError
-from streaming.checkpoint.progress import LastBatch, Progress, Verdict, judge_progress, judge_start
+from streaming.checkpoint.progress import LastBatch, Progress, ProgressVerdict, judge_progress, judge_start
 
 
 @pytest.mark.parametrize(
     ("progress", "batch", "verdict"),
     [
-        (Progress(None), 0, Verdict.WRITE),
-        (Progress(0, ""), 0, Verdict.WRITE),
-        (Progress(5, "other"), 5, Verdict.WRITE),
-        (Progress(2, "other"), 5, Verdict.WRITE),  # idle batches write nothing
-        (Progress(6, "hash"), 5, Verdict.SKIP),
+        (Progress(None), 0, ProgressVerdict.WRITE),
+        (Progress(0, ""), 0, ProgressVerdict.WRITE),
+        (Progress(5, "other"), 5, ProgressVerdict.WRITE),
+        (Progress(2, "other"), 5, ProgressVerdict.WRITE),  # idle batches write nothing
+        (Progress(6, "hash"), 5, ProgressVerdict.SKIP),
     ],
 )
-def test_lawful_progress(progress: Progress, batch: int, verdict: Verdict) -> None:
+def test_lawful_progress(progress: Progress, batch: int, verdict: ProgressVerdict) -> None:
     assert judge_progress(progress, batch, "hash", 0) is verdict
 
 
@@ -34,7 +34,7 @@ def test_unlawful_progress_stops_the_job(progress: Progress, batch: int, told: s
 
 
 def test_a_partition_that_forgot_what_all_have_written_stops_the_job() -> None:
-    assert judge_progress(Progress(5, "other"), 8, "hash", 0, floor=5) is Verdict.WRITE
+    assert judge_progress(Progress(5, "other"), 8, "hash", 0, floor=5) is ProgressVerdict.WRITE
     with pytest.raises(ProgressError, match="was at least 5"):
         judge_progress(Progress(4, "other"), 8, "hash", 0, floor=5)
 

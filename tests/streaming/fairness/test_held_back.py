@@ -8,20 +8,28 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from conf import Settings
-from streaming.fairness.held_back import Ends, Held, HeldBack, HeldBackWatch, Place, named_writer, read_ends
+from streaming.fairness.held_back import (
+    HeldBack,
+    HeldBackWatch,
+    HeldPartition,
+    PartitionEnds,
+    PartitionId,
+    named_writer,
+    read_ends,
+)
 from streaming.job import TransactionJob
 from streaming.observing.metrics import JobMetrics
 from tests.place import HALF_PARTITIONS, wait_until
 from tests.place import Place as Topics
 
-HALF, OP = Place("cb.half", 0), Place("cb.op", 3)
-STEADY, STUCK = Ends(7, 7), Ends(5, 7)
+HALF, OP = PartitionId("cb.half", 0), PartitionId("cb.op", 3)
+STEADY, STUCK = PartitionEnds(7, 7), PartitionEnds(5, 7)
 
 
 def test_a_partition_is_held_back_since_the_first_look_that_found_it_so() -> None:
     held = HeldBack()
     assert held.look({HALF: STEADY, OP: STUCK}, 100) == {HALF: 0, OP: 0}
-    assert held.look({HALF: STEADY, OP: Ends(5, 9)}, 105) == {HALF: 0, OP: 5}
+    assert held.look({HALF: STEADY, OP: PartitionEnds(5, 9)}, 105) == {HALF: 0, OP: 5}
     assert held.look({HALF: STUCK, OP: STUCK}, 111) == {HALF: 0, OP: 11}
     assert held.look({HALF: STUCK, OP: STEADY}, 112) == {HALF: 1, OP: 0}
     assert held.look({OP: STUCK}, 120) == {OP: 0}
@@ -30,21 +38,21 @@ def test_a_partition_is_held_back_since_the_first_look_that_found_it_so() -> Non
 def test_one_whose_stable_end_moves_is_not() -> None:
     held = HeldBack()
     for second in range(0, 100, 5):
-        assert held.look({OP: Ends(second, second + 3)}, second) == {OP: 0}
+        assert held.look({OP: PartitionEnds(second, second + 3)}, second) == {OP: 0}
         assert held.warnings(second) == []
 
 
 def test_it_is_warned_of_after_10_s_then_once_a_minute_and_anew_after_an_end() -> None:
     held = HeldBack()
 
-    def warned(found: Ends, now: float) -> list[Held]:
+    def warned(found: PartitionEnds, now: float) -> list[HeldPartition]:
         held.look({HALF: STEADY, OP: found}, now)
         return held.warnings(now)
 
     assert [second for second in range(200) if warned(STUCK, second)] == [10, 70, 130, 190]
-    assert warned(STUCK, 250) == [Held(OP, 5, 250)]
+    assert warned(STUCK, 250) == [HeldPartition(OP, 5, 250)]
     assert warned(STEADY, 400) == warned(STUCK, 401) == warned(STUCK, 410) == []
-    assert warned(STUCK, 411) == [Held(OP, 5, 10)]
+    assert warned(STUCK, 411) == [HeldPartition(OP, 5, 10)]
 
 
 def test_a_partition_that_is_not_found_is_forgotten() -> None:
@@ -55,7 +63,7 @@ def test_a_partition_that_is_not_found_is_forgotten() -> None:
 
 
 def test_the_warning_says_which_partition_and_how_long(caplog: pytest.LogCaptureFixture) -> None:
-    told: list[tuple[Place, float]] = []
+    told: list[tuple[PartitionId, float]] = []
     watch = HeldBackWatch({}, [], lambda _: " (producer 12)", lambda place, seconds: told.append((place, seconds)))
     with caplog.at_level(logging.WARNING):
         watch.look({OP: STUCK}, 60)
@@ -86,7 +94,7 @@ def test_a_look_that_fails_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None
 def test_who_asks_for_the_ends_gets_those_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.fairness.held_back._LOOK_SECONDS", 600)
     monkeypatch.setattr("streaming.fairness.held_back._FRESH_SECONDS", 0)
-    ends, told = [Ends(1, 1)], list[Ends]()
+    ends, told = [PartitionEnds(1, 1)], list[PartitionEnds]()
     monkeypatch.setattr("streaming.fairness.held_back.read_ends", lambda *_: {HALF: ends[-1]})
     watch = HeldBackWatch({}, [], lambda _: "", lambda *_: None, lambda found: told.append(found[HALF]))
     watch.ask()
@@ -94,9 +102,9 @@ def test_who_asks_for_the_ends_gets_those_of_now(monkeypatch: pytest.MonkeyPatch
     watch.start()
     try:
         watch.ask()
-        ends.append(Ends(9, 9))
+        ends.append(PartitionEnds(9, 9))
         watch.ask()
-        assert told[-1] == Ends(9, 9)
+        assert told[-1] == PartitionEnds(9, 9)
     finally:
         watch.stop()
 
@@ -110,7 +118,7 @@ def test_the_metric_has_a_row_for_each_partition() -> None:
     metrics.held_back(OP, 40.0)
     metrics.held_back(HALF, 0.0)
 
-    def sample(place: Place) -> float | None:
+    def sample(place: PartitionId) -> float | None:
         labels = {"topic": place.topic, "partition": str(place.partition)}
         found: float | None = metrics.registry.get_sample_value("checkback_partition_held_back_seconds", labels)
         return found
@@ -140,16 +148,16 @@ def test_a_real_one_is_seen_and_named(place: Topics, transaction: Producer) -> N
     admin = AdminClient({"bootstrap.servers": place.bootstrap_servers})
     topics = (place.topics.half, place.topics.op)
     found = read_ends(admin, topics)
-    assert found.keys() == {Place(topic, number) for topic in topics for number in range(HALF_PARTITIONS)}
-    stuck = Place(place.topics.op, 1)
-    assert found.pop(stuck) == Ends(0, 2)
+    assert found.keys() == {PartitionId(topic, number) for topic in topics for number in range(HALF_PARTITIONS)}
+    stuck = PartitionId(place.topics.op, 1)
+    assert found.pop(stuck) == PartitionEnds(0, 2)
     assert all(ends.stable == ends.end for ends in found.values())
-    writer = named_writer(place.bootstrap_servers, {})(Held(stuck, 0, 40))
+    writer = named_writer(place.bootstrap_servers, {})(HeldPartition(stuck, 0, 40))
     assert writer.endswith(f", transactional id '{place.topics.prefix}long')")
-    assert named_writer(place.bootstrap_servers, {"no_such_option": 1})(Held(stuck, 0, 40)) == ""
+    assert named_writer(place.bootstrap_servers, {"no_such_option": 1})(HeldPartition(stuck, 0, 40)) == ""
 
     transaction.commit_transaction(30)
-    wait_until(lambda: read_ends(admin, topics)[stuck] == Ends(3, 3), 10)
+    wait_until(lambda: read_ends(admin, topics)[stuck] == PartitionEnds(3, 3), 10)
     transaction.begin_transaction()  # the fixture ends it
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.state import GroupStateTimeout
@@ -49,8 +49,8 @@ def test_spark_does_as_it_is_told_from_the_next_batch_on(spark: SparkSession, ar
     source, seen = tmp_path / "in", []
     source.mkdir()
 
-    def frames(key: Any, pieces: Iterator[pd.DataFrame], _state: Any) -> Iterator[pd.DataFrame]:
-        yield pd.DataFrame({"most": [max(len(piece) for piece in pieces)]})
+    def batches(key: Any, pieces: Iterator[pa.RecordBatch], _state: Any) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"most": [max(len(piece) for piece in pieces)]})
 
     def write(number: int) -> None:
         rows = "\n".join(json.dumps({"n": at, "g": 1}) for at in range(500))
@@ -63,7 +63,7 @@ def test_spark_does_as_it_is_told_from_the_next_batch_on(spark: SparkSession, ar
 
     write(0)
     rows = spark.readStream.schema("n long, g long").json(str(source)).groupBy("g")
-    made = rows.applyInPandasWithState(frames, "most long", "x long", "append", GroupStateTimeout.NoTimeout)
+    made = rows.applyInPandasWithState(batches, "most long", "x long", "append", GroupStateTimeout.NoTimeout)
     query = made.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).foreachBatch(sink).start()
     try:
         arrow.watch(query)

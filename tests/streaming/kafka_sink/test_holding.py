@@ -13,10 +13,9 @@ from kafka.admin import ConfigResource, NewPartitions
 from checkback.exceptions import ProtocolError
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.message_json import pack, to_base64
-from checkback.wire.protocol import HalfPosition, Held, Message
+from checkback.wire.protocol import HalfPosition, HeldNote, Message
 from state import BUNDLE, OutcomeKind
-from streaming.batch.batch import Batch, PartitionReport
-from streaming.batch.reported import HeldChanges, HeldUntil, held_changes
+from streaming.batch.batch import Batch, HeldChanges, HeldUntil, PartitionReport, held_changes
 from streaming.brokers.client import SinkSettings
 from streaming.kafka_sink.holding import pause_ms
 from streaming.kafka_sink.partition_writer import write_partition
@@ -215,12 +214,12 @@ def test_a_parked_record_of_an_undeliverable_message_says_why_and_where_it_came_
 
 
 def test_what_is_held_is_spelled_and_read() -> None:
-    held = Held(3, NOW_MS, HalfPosition(3, 81_923))
+    held = HeldNote(3, NOW_MS, HalfPosition(3, 81_923))
     assert str(held) == "3 1000000 3:81923"
-    assert Held.parse(str(held)) == held
+    assert HeldNote.parse(str(held)) == held
 
 
 @pytest.mark.parametrize("text", ["", "1 2", "1 2 3", "a 2 3:4", "1 -2 3:4", "1 2 3:4 5", "1 2 03:4"])
 def test_what_is_not_held_is_refused(text: str) -> None:
     with pytest.raises(ProtocolError):
-        Held.parse(text)
+        HeldNote.parse(text)

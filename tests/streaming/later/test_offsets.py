@@ -7,8 +7,9 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from checkback.exceptions import JobStoppedError
-from streaming.brokers.topics import TopicDescription
-from streaming.later.offsets import Bounds, Reached, StoredOffset, begin_at, to_store
+from checkback.kafka.bounds import Bounds
+from checkback.kafka.librdkafka.topics import TopicDescription
+from streaming.later.offsets import Reached, StoredOffset, begin_at, to_store
 
 TOPIC = TopicDescription("id", 2)
 BOUNDS = [Bounds(5, 100), Bounds(7, 100)]

@@ -10,8 +10,7 @@ from prometheus_client import generate_latest
 from conf import Settings
 from state import Tallies, Tally
 from streaming.batch.batch import BatchReport
-from streaming.observing.limits import tell_limits
-from streaming.observing.metrics import EVENTS, JobMetrics
+from streaming.observing.metrics import EVENTS, JobMetrics, tell_limits
 
 SEMANTICS = Path(__file__).parents[3] / "docs" / "semantics.md"
 

@@ -10,9 +10,9 @@ import pytest
 from checkback.wire.protocol import UNDELIVERABLE
 from conf import Settings
 from state import SUM, WAIT_EDGES_MS, Collector, OpenOf, Tally
-from status_page.facts import EndpointFacts, GroupFacts, HeldBack, JobFacts, PartitionBacklog
-from streaming.batch.batch import BatchReport
-from streaming.batch.reported import (
+from status_page.facts import EndpointFacts, GroupFacts, HeldBackPartition, JobFacts, PartitionBacklog
+from streaming.batch.batch import (
+    BatchReport,
     HeldChanges,
     HeldUntil,
     held_changes,
@@ -22,16 +22,15 @@ from streaming.batch.reported import (
     tallies_of,
     tallies_to_json,
 )
-from streaming.fairness.held_back import Ends, Place
-from streaming.observing.backlog import Backlog
-from streaming.observing.bounded import OTHER, Labels
+from streaming.fairness.held_back import PartitionEnds, PartitionId
+from streaming.observing.backlog import JobBacklog
 from streaming.observing.flow import STRETCH_MS, STRETCHES, Flow
+from streaming.observing.labels import OTHER, Labels, kind_of
 from streaming.observing.metrics import JobMetrics, KeptNow, OpenNow
 from streaming.observing.notes import notes_of
 from streaming.observing.observation import Observation
 from streaming.observing.open_transactions import OpenTransactions
 from streaming.observing.progress import batch_progress
-from streaming.observing.reason_kinds import kind_of
 
 ONE, TWO = (0, 0), (0, 4096)
 ORDERS = ("shop", "orders")
@@ -190,7 +189,10 @@ def test_before_the_first_batch_nothing_is_said_that_rests_on_it() -> None:
     sample = observation.metrics.registry.get_sample_value
     for name in ("batch", "batch_end_timestamp_seconds", "running_timestamp_seconds", "state_bytes", "state_segments"):
         assert sample(f"checkback_{name}") is None
-    ends = {Place("cb.half", 0): Ends(20_050, 20_050, 10), Place("cb.later", 0): Ends(9, 9)}
+    ends = {
+        PartitionId("cb.half", 0): PartitionEnds(20_050, 20_050, 10),
+        PartitionId("cb.later", 0): PartitionEnds(9, 9),
+    }
     observation.looked(ends)
     assert observation.facts().backlog is None, "where the query stands is not known"
     observation.read_to({("cb.half", 0): 50})
@@ -236,18 +238,18 @@ def test_what_is_held_is_said_until_it_is_delivered(monkeypatch: pytest.MonkeyPa
 
 
 def test_who_holds_a_partition_back_is_said_as_long_as_it_is() -> None:
-    observation, place = Observation(Settings()), Place("cb.op", 3)
+    observation, place = Observation(Settings()), PartitionId("cb.op", 3)
     observation.held_back(place, 15.0)
     observation.held_back_by(place, "producer 7")
-    assert observation.facts().held_back == (HeldBack("cb.op", 3, 15.0, "producer 7"),)
+    assert observation.facts().held_back == (HeldBackPartition("cb.op", 3, 15.0, "producer 7"),)
     observation.held_back(place, 0.0)
     observation.held_back(place, 5.0)
-    assert observation.facts().held_back == (HeldBack("cb.op", 3, 5.0),)
+    assert observation.facts().held_back == (HeldBackPartition("cb.op", 3, 5.0),)
 
 
 def test_a_backlog_is_what_kafka_has_and_the_query_has_not() -> None:
-    backlog = Backlog(["cb.half"])
-    backlog.looked({Place("cb.half", 0): Ends(5, 9, 3)}, 10.0)
+    backlog = JobBacklog(["cb.half"])
+    backlog.looked({PartitionId("cb.half", 0): PartitionEnds(5, 9, 3)}, 10.0)
     backlog.read_to({})
     assert backlog.now(11.0) == (PartitionBacklog("cb.half", 0, 6),), "a new checkpoint begins where the topic does"
     backlog.read_to({("cb.half", 0): 12})
@@ -270,7 +272,7 @@ def facts(**changed: Any) -> JobFacts:
         ({"now_ms": 200_000, "running_ms": 139_000}, "The first batch has not ended for 61 s"),
         ({"now_ms": 600_000}, "The job is starting, for 600 s: nothing is taken in yet."),
         (
-            {"held_back": (HeldBack("cb.op", 3, 40.0),)},
+            {"held_back": (HeldBackPartition("cb.op", 3, 40.0),)},
             "Partition 3 of cb.op has been held back by an open",
         ),
         ({"backlog": (PartitionBacklog("cb.half", 0, 123_456),)}, "The job is 123,456 records behind"),

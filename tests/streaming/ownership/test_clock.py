@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from checkback.exceptions import JobStoppedError
-from checkback.operations.clocks import difference_ms
+from checkback.operations.times import difference_ms
 from streaming.brokers.client import SinkSettings
 from streaming.ownership.clock import JobClock, kafka_ms, running_ms
 from tests.place import Place

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-import pandas as pd
+import pyarrow as pa
 import pytest
 
 from checkback.wire.limits import TOGETHER
@@ -17,7 +17,7 @@ from streaming.stateful.decode import COLUMNS, HALF_KIND
 ADMITS_ALL = Admission(now_ms=0, delay_max_ms=10**12)
 
 
-def frame(value: bytes, count: int, *headers: tuple[str, bytes]) -> pd.DataFrame:
+def frame(value: bytes, count: int, *headers: tuple[str, bytes]) -> pa.RecordBatch:
     """A half message that says it holds so many messages."""
     packed = json.dumps([{"key": name, "value": to_base64(content)} for name, content in headers])
     given: dict[str, Any] = {
@@ -29,7 +29,7 @@ def frame(value: bytes, count: int, *headers: tuple[str, bytes]) -> pd.DataFrame
         "topic": "t",
     }
     given |= {"value": value, "headers": packed, "options": f",,,,{count}", "left_out": -1}
-    return pd.DataFrame([{**dict.fromkeys(COLUMNS), **given}])
+    return pa.RecordBatch.from_pylist([{**dict.fromkeys(COLUMNS), **given}])
 
 
 def test_several_messages_are_one_half_message() -> None:
@@ -56,10 +56,10 @@ def test_a_message_whose_key_is_too_large_to_be_written_again() -> None:
     assert found.broken["reason"].tolist() == ["a message's key: 1,048,577 bytes, at most 1,048,576 are taken"]
 
 
-def aside(**columns: Any) -> pd.DataFrame:
+def aside(**columns: Any) -> pa.RecordBatch:
     """A half message whose content was set aside."""
-    row = frame(b"", 1).iloc[0].to_dict() | {"value": None, "headers": None, "left_out": 20_000, "options": None}
-    return pd.DataFrame([row | columns])
+    row = frame(b"", 1).to_pylist()[0] | {"value": None, "headers": None, "left_out": 20_000, "options": None}
+    return pa.RecordBatch.from_pylist([row | columns])
 
 
 def test_what_is_wrong_with_several_messages_that_were_set_aside_is_not_known_yet() -> None:

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.state import GroupState
 
 from checkback.wire.message_json import pack
 from checkback.wire.protocol import Message, Topics
-from state import BUNDLE, NOT_WRITTEN, Event, Limits, OutcomeKind, Policies, Policy
+from state import BUNDLE, NOT_WRITTEN, Event, OutcomeKind, Policies, Policy, RunLimits
 from streaming.stateful.decode import BROKEN_KIND, CLOCK_KIND, COLUMNS, HALF_KIND, INGEST_TIME, OP_KIND
 from streaming.stateful.segments import with_segment_state
 from tests.place import STATE_PARTITIONS
@@ -43,7 +43,7 @@ class Stream:
         self._query: Any = None
 
     def start(
-        self, policies: Policies = POLICIES, tolerance_ms: int = TOLERANCE_MS, limits: Limits | None = None
+        self, policies: Policies = POLICIES, tolerance_ms: int = TOLERANCE_MS, limits: RunLimits | None = None
     ) -> None:
         """Start, or start again from the checkpoint."""
         clock = str(self._clock)
@@ -153,7 +153,7 @@ def test_state_and_timers_survive_a_restart(stream: Stream) -> None:
 
 def test_timers_that_are_not_allowed_come_later_and_a_batch_run_again_lets_the_same_ones_fire(stream: Stream) -> None:
     stream.stop()
-    few = Limits(events=3, group_least=0)
+    few = RunLimits(events=3, group_least=0)
     stream.start(limits=few)
     segments = range(6)
     stream.feed(0, *(half(64 * segment + at) for at in range(3) for segment in reversed(segments)))

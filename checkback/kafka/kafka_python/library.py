@@ -1,0 +1,100 @@
+"""Every name of kafka-python that the product uses outside this folder.
+
+Nobody else imports kafka, which ``tests/test_rooms.py`` holds: what depends on the library is seen here.
+"""
+
+from kafka import (
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    TopicPartition,
+)
+from kafka.admin import (
+    ConfigResource,
+    ConfigResourceType,
+    NewTopic,
+    OffsetSpec,
+)
+from kafka.consumer.subscription_state import (
+    AsyncConsumerRebalanceListener,
+)
+from kafka.coordinator.assignors.cooperative_sticky import (
+    CooperativeStickyAssignor,
+)
+from kafka.errors import (
+    AuthorizationError,
+    CommitFailedError,
+    IllegalGenerationError,
+    IllegalSaslStateError,
+    InvalidProducerEpochError,
+    InvalidRecordError,
+    InvalidReplicationFactorError,
+    KafkaConfigurationError,
+    KafkaError,
+    KafkaTimeoutError,
+    LogTruncationError,
+    MessageSizeTooLargeError,
+    NoError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    ProducerFencedError,
+    RebalanceInProgressError,
+    RecordListTooLargeError,
+    SaslAuthenticationFailedError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
+    UnsupportedSaslMechanismError,
+    for_code,
+)
+from kafka.partitioner.default import (
+    murmur2,
+)
+from kafka.serializer import (
+    Serializer,
+)
+from kafka.structs import (
+    OffsetAndMetadata,
+)
+
+__all__ = [
+    "AsyncConsumerRebalanceListener",
+    "AuthorizationError",
+    "CommitFailedError",
+    "ConfigResource",
+    "ConfigResourceType",
+    "CooperativeStickyAssignor",
+    "IllegalGenerationError",
+    "IllegalSaslStateError",
+    "InvalidProducerEpochError",
+    "InvalidRecordError",
+    "InvalidReplicationFactorError",
+    "KafkaAdminClient",
+    "KafkaConfigurationError",
+    "KafkaConsumer",
+    "KafkaError",
+    "KafkaProducer",
+    "KafkaTimeoutError",
+    "LogTruncationError",
+    "MessageSizeTooLargeError",
+    "NewTopic",
+    "NoError",
+    "NoOffsetForPartitionError",
+    "OffsetAndMetadata",
+    "OffsetOutOfRangeError",
+    "OffsetSpec",
+    "ProducerFencedError",
+    "RebalanceInProgressError",
+    "RecordListTooLargeError",
+    "SaslAuthenticationFailedError",
+    "Serializer",
+    "TopicAlreadyExistsError",
+    "TopicAuthorizationFailedError",
+    "TopicPartition",
+    "UnknownMemberIdError",
+    "UnknownTopicOrPartitionError",
+    "UnsupportedSaslMechanismError",
+    "for_code",
+    "murmur2",
+]

@@ -1,0 +1,46 @@
+"""What Kafka says of topics: ids and partitions."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from checkback.kafka.librdkafka.errors import NO_TOPIC, error_code
+
+_CALL_SECONDS = 5.0
+
+
+_NO_ID = 22 * "A"  # 16 bytes of zeros in base 64
+
+
+def topic_ids(admin: AdminClient, topics: Iterable[str]) -> dict[str, str]:
+    """The id of each topic that exists: see :func:`described`."""
+    return {name: one.id for name, one in described(admin, topics).items()}
+
+
+class TopicDescription(NamedTuple):
+    """What Kafka says of a topic."""
+
+    id: str
+    """Kafka's own; another one when the topic is deleted and made again. Empty where it gives none (before 2.8)."""
+    partitions: int
+
+
+def described(admin: AdminClient, topics: Iterable[str]) -> dict[str, TopicDescription]:
+    """Those of the topics that exist.
+
+    Raises:
+        KafkaException: Kafka did not say.
+    """
+    asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_CALL_SECONDS)
+    found = {}
+    for name, answer in asked.items():
+        try:
+            topic = answer.result()
+            given = str(topic.topic_id)
+            found[name] = TopicDescription("" if given == _NO_ID else given, len(topic.partitions))
+        except KafkaException as error:
+            if error_code(error) not in NO_TOPIC:
+                raise
+    return found

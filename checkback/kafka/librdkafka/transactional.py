@@ -1,0 +1,131 @@
+"""Transactions of librdkafka: how a producer fences those before it, and what ends a transaction one way or the other.
+
+The one place that does so: the job's sink, its probe and its fence, the forwarder and consumers stand on it.
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+
+from checkback.exceptions import CheckbackError
+from checkback.kafka.librdkafka.errors import error_code
+from checkback.kafka.librdkafka.group_offsets import in_time
+from checkback.kafka.librdkafka.making import make_client
+from checkback.kafka.reaching import RECONNECT_MS
+from checkback.wire.limits import MOST_RECORD_BYTES
+
+_METADATA_SECONDS = 30.0
+_OPERATION_SECONDS = 60.0
+_SETTLED_SECONDS = 5.0
+_LONGER_SECONDS = 1.0
+
+
+class StuckError(CheckbackError):
+    """The last transaction under this transactional id is decided, but Kafka cannot write its markers."""
+
+    retriable = True
+
+
+def transactional_settings(transactional_id: str, timeout_ms: int) -> dict[str, Any]:
+    """Settings that every transactional producer has."""
+    return {
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": timeout_ms,
+        "message.timeout.ms": timeout_ms,
+        # the first try falls before the socket is up: without this the next one waits 100 ms
+        "reconnect.backoff.ms": 10,
+        "reconnect.backoff.max.ms": RECONNECT_MS,
+        # librdkafka's default is below Kafka's own; what a topic takes is for the broker to say
+        "message.max.bytes": MOST_RECORD_BYTES,
+    }
+
+
+class Transactional:
+    """A transactional producer, for one transaction after another until one fails.
+
+    ``settings`` are librdkafka's. After any error another one under the same transactional id is to be made: used again
+    after a refusal, librdkafka's has lost count of its records, and its next transaction fails.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.producer: Producer = make_client(Producer, settings)
+
+    def connect(self, topic: str | None = None, seconds: float = _METADATA_SECONDS) -> None:
+        """Before :meth:`fence`: that waits for half a second, often, where no connection is up.
+
+        Twice for one topic that there is: the first answer comes from the address we were given, the second from a
+        broker by its own name. Quicker than asking once about all topics of the cluster (None), and much so where there
+        are many.
+        """
+        if topic is None:
+            self.producer.list_topics(timeout=seconds)
+            return
+        for _ in range(2):
+            self.producer.list_topics(topic, timeout=seconds)
+
+    def fence(self, seconds: float = _OPERATION_SECONDS) -> None:
+        """Fence every earlier producer of this transactional id, and wait until what it left is settled, but not long.
+
+        Raises:
+            StuckError: it is decided, and not settled within some seconds. They are fenced all the same.
+            KafkaException: what else may be.
+        """
+        try:
+            self.producer.init_transactions(_SETTLED_SECONDS)
+        except KafkaException as error:
+            if error_code(error) == KafkaError.CONCURRENT_TRANSACTIONS:
+                raise StuckError(error.args[0].str()) from None  # the exception would keep the producer
+            if not error.args[0].retriable():
+                raise
+            self.producer.init_transactions(seconds)
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self.producer.begin_transaction()
+
+    def add_offsets(self, offsets: Sequence[TopicPartition], group: Any, seconds: float) -> None:
+        """Put a group's offsets into the transaction.
+
+        Raises:
+            KafkaException: Kafka does not take them, or has not answered in time (_TIMED_OUT). Then that producer is of
+                no use any more; the next one of its name ends the transaction.
+        """
+        send = self.producer.send_offsets_to_transaction
+        in_time(seconds + _LONGER_SECONDS, lambda: send(list(offsets), group, seconds))
+
+    def commit(self, seconds: float) -> None:
+        """Commit. It waits for delivery reports that only :meth:`poll` and :meth:`flush` take off the queue."""
+        self.producer.commit_transaction(seconds)
+
+    def poll(self, seconds: float) -> int:
+        """Hear what became of records, waiting for the first of them for at most ``seconds``; gives their number."""
+        return _served(self.producer.poll, seconds)
+
+    def flush(self, seconds: float) -> int:
+        """Wait until nothing is under way any more, for at most ``seconds``; gives how many still are."""
+        return _served(self.producer.flush, seconds)
+
+    def purge(self, seconds: float) -> None:
+        """Drop what is not yet in Kafka, and hear of what was refused."""
+        self.producer.purge()
+        with contextlib.suppress(KafkaException):
+            self.flush(seconds)
+
+    def abort(self, seconds: float) -> None:
+        """Abort, so that no consumer waits for this transaction's end. Without an answer Kafka does it in time."""
+        self.purge(seconds)
+        with contextlib.suppress(KafkaException, SystemError):
+            self.producer.abort_transaction(seconds)
+
+
+def _served(call: Callable[[float], int], seconds: float) -> int:
+    """After a fatal error confluent-kafka calls our callback with that already raised (``SystemError``)."""
+    try:
+        return call(seconds)
+    except SystemError as error:
+        fatal = error.__cause__
+        if isinstance(fatal, KafkaException):  # what it says, without the exception: that would keep the producer
+            raise KafkaException(fatal.args[0]) from None
+        raise KafkaException(KafkaError(KafkaError._STATE, "see the fatal error")) from error

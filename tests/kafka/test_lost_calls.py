@@ -1,0 +1,89 @@
+"""Storing offsets with librdkafka, which may lose the call: nobody waits for it for ever."""
+
+import gc
+import threading
+import weakref
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from checkback.kafka.librdkafka import group_offsets, transactional
+from checkback.kafka.librdkafka.group_offsets import store_offsets
+from checkback.kafka.librdkafka.transactional import Transactional
+
+OFFSETS = [TopicPartition("cb.progress", 0, 7)]
+
+
+class Losing:
+    """librdkafka's producer and consumer, as far as they store offsets."""
+
+    def __init__(self, *, answers: bool, raises: int | None = None) -> None:
+        self.answers = threading.Event()
+        self.stored: list[Any] = []
+        self._raises = raises
+        if answers:
+            self.answers.set()
+
+    def send_offsets_to_transaction(self, offsets: list[TopicPartition], group: Any, seconds: float) -> None:
+        self._store((offsets, group, seconds))
+
+    def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> None:
+        self._store((offsets, asynchronous))
+
+    def _store(self, what: Any) -> None:
+        assert self.answers.wait(60)
+        if self._raises is not None:
+            raise KafkaException(KafkaError(self._raises))
+        self.stored.append(what)
+
+
+def add_offsets(client: Any, *given: Any) -> None:
+    transaction = Transactional.__new__(Transactional)
+    transaction.producer = client
+    transaction.add_offsets(*given)
+
+
+@pytest.fixture(autouse=True)
+def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactional, "_LONGER_SECONDS", 0.05)
+    monkeypatch.setattr(group_offsets, "STORE_SECONDS", 0.05)
+
+
+def test_what_is_answered_is_stored() -> None:
+    client: Any = Losing(answers=True)
+    add_offsets(client, OFFSETS, "group", 3.0)
+    store_offsets(client, OFFSETS)
+    assert client.stored == [(OFFSETS, "group", 3.0), (OFFSETS, False)]
+
+
+def test_what_is_lost_is_a_time_out_that_may_pass() -> None:
+    client: Any = Losing(answers=False)
+    try:
+        with pytest.raises(KafkaException, match="not taken within") as added:
+            add_offsets(client, OFFSETS, None, 0.0)
+        with pytest.raises(KafkaException, match="not taken within") as stored:
+            store_offsets(client, OFFSETS)
+    finally:
+        client.answers.set()
+    for raised in (added, stored):
+        error = raised.value.args[0]
+        assert (error.code(), error.retriable()) == (KafkaError._TIMED_OUT, True)
+
+
+def test_what_kafka_says_is_raised_and_keeps_no_client() -> None:
+    """A producer that something still holds would be fenced in the midst of things, and say so for ever."""
+    client: Any = Losing(answers=True, raises=KafkaError._FENCED)
+    kept = weakref.ref(client)
+    gc.disable()
+    try:
+        with pytest.raises(KafkaException) as raised:
+            add_offsets(client, OFFSETS, None, 3.0)
+        assert raised.value.args[0].code() == KafkaError._FENCED
+        del raised, client
+        for thread in threading.enumerate():
+            if thread.name == "checkback-call":
+                thread.join(60)
+        assert kept() is None
+    finally:
+        gc.enable()

@@ -1,0 +1,81 @@
+"""A forwarder on a real Kafka, and what it moves."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from checkback.exceptions import CheckbackError
+from streaming.brokers.client import SinkSettings
+from streaming.later.forwarding import Forwarder
+from tests.place import Place, wait_until
+
+HEADERS: list[tuple[str, bytes | None]] = [("cb-id", b"1"), ("cb-topic", b"x"), ("a", None), ("a", b"\xff"), ("", b"")]
+
+
+class Remembering:
+    """A checkpoint, as far as the forwarder needs it."""
+
+    def __init__(self) -> None:
+        self.topics = set[str]()
+
+    def remembers_later(self, topic_id: str) -> bool:
+        return topic_id in self.topics
+
+    def remember_later(self, topic_id: str) -> None:
+        self.topics.add(topic_id)
+
+
+def no_other() -> None:
+    """Nobody has taken the topics over."""
+
+
+def settings(place: Place) -> SinkSettings:
+    return SinkSettings(place.bootstrap_servers, place.topics, 60_000)
+
+
+def forwarder_of(
+    place: Place, memory: Remembering | None = None, refuse_another: Callable[[], None] = no_other
+) -> Forwarder:
+    return Forwarder(settings(place), memory or Remembering(), refuse_another)
+
+
+@contextmanager
+def moving(place: Place, memory: Remembering | None = None) -> Iterator[Forwarder]:
+    made = forwarder_of(place, memory)
+    made.start()
+    yield made
+    made.stop()
+    made.raise_if_dead()
+
+
+def transactional(place: Place, name: str) -> Producer:
+    producer = Producer({"bootstrap.servers": place.bootstrap_servers, "transactional.id": name, "linger.ms": 0})
+    producer.init_transactions(20)
+    return producer
+
+
+def write(place: Place, *values: bytes | None, headers: Any = HEADERS, partition: int = 1) -> None:
+    producer = transactional(place, f"{place.topics.prefix}{threading.get_ident()}")
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(place.topics.later, value, b"key", partition, headers=headers)
+    producer.commit_transaction(20)
+
+
+def halves(place: Place) -> list[bytes | None]:
+    return [record.value for record in place.read(place.topics.half)]
+
+
+def ends(forwarder: Forwarder) -> bool:
+    return not forwarder._thread.is_alive()
+
+
+def ended_by(forwarder: Forwarder) -> CheckbackError:
+    wait_until(lambda: ends(forwarder), what="its end")
+    with pytest.raises(CheckbackError) as caught:
+        forwarder.raise_if_dead()
+    return caught.value
