@@ -6,9 +6,9 @@
     ├── ConfigurationError         a setting is wrong; the message names its key
     │   ├── KafkaUnreachableError        retriable = True; no Kafka answers at the address given
     │   ├── WrongOptionError             an option of a Kafka client that it does not have, or that is ours to set
-    │   └── MissingTopicError            the message's topic is not there, and the producer is to refuse that
+    │   └── MissingTopicError            the message's topic does not exist, and the producer was told to refuse that
     ├── ProtocolError              a record breaks docs/protocol.md
-    ├── InstallationError          Java, jars or a package could not be had
+    ├── InstallationError          Java, jars or a package are missing, and could not be fetched
     ├── BrokerStartError           the local Kafka did not come up
     ├── ProducerClosedError        used after close()
     ├── HalfMessageError           the half message was not written; the local transaction did not run
@@ -17,7 +17,7 @@
     ├── DuplicateTransactionError  the local transaction is in the transaction log already
     ├── OperatorError              what an operator asked for was not done, or not all of it
     ├── ConsumerError              retriable = True; a consumer failed
-    │   └── OffsetGoneError              there is no message at the stored offset; when_offset_is_gone is "stop"
+    │   └── OffsetGoneError              no message at the stored offset; when_offset_is_gone is "stop"
     ├── CheckServiceError          retriable = True; the check service failed
     ├── JobFailedError             retriable = True; the streaming job failed, Kafka being away, for example
     │   ├── DestinationError             retriable = True; a table that messages go to cannot be written to
@@ -100,13 +100,13 @@ class OperatorError(CheckbackError):
 
 
 class ConsumerError(CheckbackError):
-    """A consumer failed. Another one continues where it has stored that it was."""
+    """A consumer failed. The next one continues at its stored offsets."""
 
     retriable = True
 
 
 class OffsetGoneError(ConsumerError):
-    """A group's stored offset has no message any more, or never had one, and its setting is to stop then."""
+    """There is no message at a group's stored offset, or none any more, and ``when_offset_is_gone`` is ``"stop"``."""
 
     retriable = False
 
@@ -152,7 +152,7 @@ class TransactionTimeoutError(JobStoppedError):
 
 
 class TakenOverError(JobStoppedError):
-    """Another job has taken over the checkpoint, and continues where this one was."""
+    """Another job has taken over the checkpoint, and continues where this one stopped."""
 
 
 class StateFormatError(CheckbackError):

@@ -50,7 +50,7 @@ def _hosts_and_ports(text: str) -> str:
     for one in text.split(","):
         if not re.fullmatch(r"\s*(\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]@/]+):\d{1,5}\s*", one):
             # what stands before an @ may be a password, which is not to be printed
-            wrong = repr(one) if "@" not in one else "what has an @: user and password belong into kafka.security"
+            wrong = repr(one) if "@" not in one else "what has an @: user and password belong in kafka.security"
             raise ValueError(f"write host:port, several with commas, not {wrong}")
     return text
 
@@ -68,10 +68,12 @@ class KafkaSettings(Section):
     @model_validator(mode="after")
     def _only_what_is_committed(self) -> Self:
         if "isolation.level" in self.source_options:
-            raise ValueError("kafka.source_options must not set isolation.level: a batch run again must read the same")
+            raise ValueError(
+                "kafka.source_options must not set isolation.level: a repeated batch must read the same records"
+            )
         taken = sorted(_TAKEN_BY_THE_SINK & self.sink_options.keys())
         if taken:
-            raise ValueError(f"kafka.sink_options must not set {', '.join(taken)}: exactly-once rests on the job's own")
+            raise ValueError(f"kafka.sink_options must not set {', '.join(taken)}: exactly-once needs the job's own")
         return self
 
     @property
@@ -132,7 +134,7 @@ class JobSettings(Section):
         taken = sorted(_TAKEN_BY_THE_STATE & self.spark_options.keys())
         if taken:
             raise ValueError(
-                f"job.spark_options must not set {', '.join(taken)}: a batch run again must come to the same state"
+                f"job.spark_options must not set {', '.join(taken)}: a repeated batch must come to the same state"
             )
         return self
 
@@ -219,7 +221,7 @@ class HttpSettings(Section):
     @model_validator(mode="after")
     def _no_short_token(self) -> Self:
         if 0 < len(self.token.get_secret_value()) < _TOKEN_CHARACTERS:
-            raise ValueError(f"http.token must have {_TOKEN_CHARACTERS} characters or more, or none: then nobody acts")
+            raise ValueError(f"http.token must have {_TOKEN_CHARACTERS} characters or more; without one nobody can act")
         return self
 
 

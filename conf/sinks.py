@@ -116,5 +116,5 @@ class SinksSettings(Section):
             raise ValueError(f"sinks.rules: two rules for {', '.join(repeated)}; the second would never apply")
         for (one, first), (other, second) in combinations(self.tables.items(), 2):
             if first.place == second.place:
-                raise ValueError(f"sinks.tables: {one} and {other} are the same place: it would have messages twice")
+                raise ValueError(f"sinks.tables: {one} and {other} are the same place, which would get messages twice")
         return self

@@ -78,7 +78,7 @@ _KNOWN_ERRORS = (
     _KnownError(
         r"(?i)parent path is not a directory|ParentNotDirectory\w*|not a directory|mkdirs failed[^,\n]*",
         JobStoppedError,
-        "The checkpoint folder {checkpoint} cannot be made ({found}): name another one in job.checkpoint.",
+        "The checkpoint folder {checkpoint} cannot be created ({found}): name another one in job.checkpoint.",
     ),
     _KnownError(
         r"OutOfMemoryError[^\n]*",
@@ -100,13 +100,13 @@ _KNOWN_ERRORS = (
     _KnownError(
         r"(?i)_FENCED\b|fenced|INVALID_PRODUCER_EPOCH",
         JobFailedError,
-        "Another producer used this job's transactional id for a moment, a task of an earlier run, perhaps: a restart "
+        "Another producer, perhaps a task of an earlier run, used this job's transactional id for a moment: a restart "
         "continues where it stopped.",
     ),
     _KnownError(
         r"Answer from Java side is empty|Py4JNetworkError|Connection refused: no further|while sending or receiving",
         JobFailedError,
-        "Spark's process has ended, killed for want of memory, perhaps: a restart continues where it stopped. "
+        "Spark's process has ended, perhaps killed for lack of memory: a restart continues where it stopped. "
         "See job.driver_memory and the system's log.",
     ),
     _KnownError(

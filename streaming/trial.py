@@ -44,7 +44,7 @@ def try_folder(checkpoint: str) -> str | None:
         The query id in it; empty: it has none yet; None: it is not on this machine.
 
     Raises:
-        JobStoppedError: it cannot be made, or written to.
+        JobStoppedError: it cannot be created, or written to.
     """
     if "://" in checkpoint:
         return None
@@ -53,7 +53,7 @@ def try_folder(checkpoint: str) -> str | None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise JobStoppedError(
-            f"The checkpoint folder {checkpoint} cannot be made: {_reason(error, folder)}. Name another one in "
+            f"The checkpoint folder {checkpoint} cannot be created: {_reason(error, folder)}. Name another one in "
             "job.checkpoint."
         ) from error
     try:

@@ -245,7 +245,7 @@ def test_a_password_before_an_address_is_refused_and_not_repeated(write: WriteFi
     with pytest.raises(ConfigurationError) as error:
         load(write(f'[kafka]\nbootstrap_servers = "{address}"\n'))
     assert "hunter2" not in str(error.value)
-    assert "user and password belong into kafka.security" in str(error.value)
+    assert "user and password belong in kafka.security" in str(error.value)
 
 
 def test_a_whole_section_may_stand_in_the_environment(write: WriteFile, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -275,7 +275,7 @@ def test_a_full_disk_stops_the_job_and_with_room_it_goes_on(shop: Shop, small_di
 
 def test_a_folder_that_cannot_be_made_is_named(shop: Shop) -> None:
     shop.checkpoint.write_text("a file")
-    with pytest.raises(JobStoppedError, match="checkpoint cannot be made"):
+    with pytest.raises(JobStoppedError, match="checkpoint cannot be created"):
         shop.job().start()
 
 

@@ -50,7 +50,7 @@ _SETTINGS = Settings.model_validate({"kafka": {"topic_prefix": "cb."}, "job": {"
         ("java.io.IOException: Disk quota exceeded", JobFailedError, "Make room"),
         ("java.io.FileNotFoundException: /x (Permission denied)", JobStoppedError, "may not write"),
         ("java.io.FileNotFoundException: /x (Read-only file system)", JobStoppedError, "may not write"),
-        ("ParentNotDirectoryException: Parent path is not a directory: /x", JobStoppedError, "cannot be made"),
+        ("ParentNotDirectoryException: Parent path is not a directory: /x", JobStoppedError, "cannot be created"),
         ("java.lang.OutOfMemoryError: Java heap space", JobFailedError, "job.driver_memory"),
         ("[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error", JobStoppedError, "/data/checkpoint/state"),
         ("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log", JobFailedError, "Another job wrote"),
