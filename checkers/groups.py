@@ -227,7 +227,8 @@ class Groups:
     def _choose(self, check: Check, now_ms: int) -> tuple[Endpoint | None, str]:
         """The endpoint to ask next, or why there is none: one that is well, else one that may be tried again."""
         request = check.request
-        reason, probe = f"no live endpoint of group {request.group} is known", None
+        # one that answers for other topics only may be there, and is shown as well
+        reason, probe = f"no live endpoint of group {request.group} for topic {request.topic} is known", None
         known = self._directory.endpoints(request.group, request.topic, now_ms)
         for endpoint in islice(known, _MOST_LOOKED_AT if len(check.tried) < _MOST_TRIED else 0):
             if endpoint.url in check.tried:

@@ -122,8 +122,10 @@ def test_none_left_is_unreachable_and_says_what_the_last_did() -> None:
         await scene.put("a")
         assert scene.posts == [(TWO, ["a"]), (ONE, ["a"])]
         assert scene.verdicts == {"a": EndpointVerdict(UNREACHABLE, "refused")}
+        scene.announce("http://bills/", "bills", topics=("sent",))  # it lives, and does not answer for paid
         await scene.put("b", group="bills")
-        assert scene.verdicts["b"] == EndpointVerdict(UNREACHABLE, "no live endpoint of group bills is known")
+        nobody = EndpointVerdict(UNREACHABLE, "no live endpoint of group bills for topic paid is known")
+        assert scene.verdicts["b"] == nobody
 
     played(play)
 

@@ -179,7 +179,7 @@ def test_of_a_group_that_is_away_a_few_checks_are_answered_and_the_others_wait()
         await scene.put(*(f"a-{number}" for number in range(250)), group="away")
         assert (len(scene.verdicts), len(scene.postponed)) == (100, 150)
         assert set(scene.actions().values()) == {UNREACHABLE}
-        assert set(scene.postponed.values()) == {"no live endpoint of group away is known"}
+        assert set(scene.postponed.values()) == {"no live endpoint of group away for topic paid is known"}
         await scene.put("b", group="another")
         assert scene.actions()["b"] is UNREACHABLE
         scene.now_ms += 30_000

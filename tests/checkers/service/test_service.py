@@ -99,7 +99,7 @@ def test_without_an_endpoint_the_group_is_unreachable_at_once(place: Place) -> N
         wait_until(lambda: bool(answers(place)), SECONDS, "an answer")
     [op] = answers(place).values()
     assert dict(op.headers)["cb-action"] == b"unreachable"
-    assert op.value == b"no live endpoint of group orders is known"
+    assert op.value == b"no live endpoint of group orders for topic paid is known"
 
 
 def test_an_announcement_taken_back_is_asked_no_longer(place: Place) -> None:
