@@ -37,7 +37,7 @@ class Chart(NamedTuple):
 
 
 class TableRow(NamedTuple):
-    """Five minutes."""
+    """Five minutes, or fewer: the oldest begins with the job."""
 
     time_ms: int
     numbers: tuple[int, ...]
@@ -49,12 +49,13 @@ def charts(points: Sequence[FlowPoint], now_ms: int) -> tuple[Chart, ...]:
 
 
 def table(points: Sequence[FlowPoint], now_ms: int) -> tuple[TableRow, ...]:
-    """The hour in stretches of five minutes, the newest first."""
+    """The hour in stretches of five minutes, the newest first; none from before the first point."""
     rows = []
-    for number_ in range(_HOUR_MS // _TABLE_MS):
-        end = now_ms - number_ * _TABLE_MS
+    first = points[0].time_ms if points else now_ms
+    for end in range(now_ms, max(first, now_ms - _HOUR_MS), -_TABLE_MS):
         inside = [point for point in points if end - _TABLE_MS <= point.time_ms < end]
-        rows.append(TableRow(end - _TABLE_MS, tuple(sum(getattr(p, name) for p in inside) for name, _ in NAMES)))
+        numbers = tuple(sum(getattr(point, name) for point in inside) for name, _ in NAMES)
+        rows.append(TableRow(max(first, end - _TABLE_MS), numbers))
     return tuple(rows)
 
 
@@ -66,11 +67,18 @@ def _chart(name: str, title: str, points: Sequence[FlowPoint], now_ms: int) -> C
     places = [(_x(point.time_ms, now_ms), _y(rate, peak)) for point, rate in zip(hour, rates, strict=True)]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     area = f"{places[0][0]:.1f},{HEIGHT} {line} {places[-1][0]:.1f},{HEIGHT}" if places else ""
-    said = f"{number(total)} in the last hour"
+    said = f"{number(total)} {_span(hour, now_ms)}"
     if total:
         at = hour[rates.index(peak)].time_ms
         said += f", most at {utc(at)[11:16]} UTC: {number(peak)} a minute; {number(rates[-1])} a minute now"
     return Chart(name, title, total, peak, line, area, f"{said}.")
+
+
+def _span(hour: Sequence[FlowPoint], now_ms: int) -> str:
+    """A job that started lately does not know what the one before it did in this hour."""
+    if hour and now_ms - hour[0].time_ms < _HOUR_MS - _stretch_ms(hour):
+        return f"since {utc(hour[0].time_ms)[11:16]} UTC"
+    return "in the last hour"
 
 
 def _stretch_ms(points: Sequence[FlowPoint]) -> int:

@@ -134,7 +134,8 @@ def _in_doubt(
     if not total.number or oldest_ms is None:
         return HealthAnswer(question, Attention.WELL, "None", "Nothing is open that had to be asked about.", link)
     waited = facts.now_ms - oldest_ms
-    level = Attention.LOOK if waited >= _OLD_MS else Attention.WELL
+    blind = facts.batch is None  # what of these is decided, and whom one can ask, is not known yet
+    level = Attention.LOOK if blind or waited >= _OLD_MS else Attention.WELL
     said = "The oldest one was" if total.number > 1 else "It was"
     detail = f"{said} taken in {_ago(oldest_ms, facts.now_ms)}."
     if unasked:

@@ -216,7 +216,7 @@ def test_a_screen_reader_is_told_names_and_roles(browser: Any, url: str) -> None
     assert page.get_by_role("img", name="Half messages").count() == 1
     assert page.get_by_role("navigation", name="Pages").count() == 1
     assert page.get_by_role("heading", level=1).count() == 1
-    page.get_by_text("The last hour as a table").click()
+    page.get_by_text("The same as a table").click()
     assert page.get_by_role("table", name="Numbers in stretches of 5 min").is_visible()
     page.context.close()
 
