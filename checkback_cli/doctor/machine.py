@@ -97,7 +97,7 @@ def about_scratch(settings: Settings) -> Iterator[Finding]:
 
 def scratch(folder: Path, dead: int, unknown: int) -> Finding:
     """What so many bytes there mean, of runs that were killed and of whoever else uses Spark."""
-    said = f"{dead / _MIB:,.0f} MiB of killed runs in {folder}, and {unknown / _MIB:,.0f} MiB of Spark's of others"
+    said = f"{dead / _MIB:,.0f} MiB of killed runs in {folder}, and {unknown / _MIB:,.0f} MiB of other Spark programs"
     if unknown >= _MUCH_SCRATCH:
         todo = "if no other Spark runs on this machine, remove blockmgr-* and spark-* there: no start does"
         return warning("scratch", said, todo)

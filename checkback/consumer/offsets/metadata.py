@@ -79,7 +79,7 @@ def encode(
     done: Sequence[range],
     endings: Endings = Endings(),  # noqa: B008  (a frozen one)
     most_bytes: int = MOST_BYTES,
-    topics: Collection[str] = (),
+    topics: Collection[str] | None = None,
     kept: LastingFacts = LastingFacts(),  # noqa: B008  (likewise)
 ) -> Stored:
     """Spell what is done behind a position.
@@ -91,11 +91,13 @@ def encode(
         done: ranges behind it, in order, none touching the next, as :meth:`OffsetWindow.done_ahead` gives them.
         endings: how readers have ended.
         most_bytes: of the whole text.
-        topics: that the group has begun to read, beside those that were kept; of more than 200 nothing is said.
+        topics: that the group has begun to read, beside those that were kept; of more than 200 nothing is said. None:
+            nobody knows; an empty one says that it has begun none.
         kept: what else is known.
     """
-    begun = kept.begun | {letters(topic) for topic in topics}
-    tail = f"{_TOPICS}{''.join(sorted(begun))};" if 0 < len(begun) <= _MOST_TOPICS else ""
+    begun = kept.begun | {letters(topic) for topic in topics or ()}
+    said = (begun or topics is not None) and len(begun) <= _MOST_TOPICS
+    tail = f"{_TOPICS}{''.join(sorted(begun))};" if said else ""
     tail += f"{_SKIPPED}{min(kept.skipped, _MOST_OFFSET)};" if kept.skipped else ""
     tail += f"{_ID}{kept.topic};" if kept.topic else ""
     if not done and endings == Endings() and not tail:

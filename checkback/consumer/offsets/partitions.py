@@ -51,7 +51,7 @@ class Subscription:
         """All topics."""
         return [*self.topics, *([self.retry_topic] if self.retry_topic else [])]
 
-    def rules(self, topic: str, settings: ConsumerSettings, begun: Callable[[], Collection[str]] = tuple) -> WorkRules:
+    def rules(self, topic: str, settings: ConsumerSettings, begun: Callable[[], Collection[str] | None]) -> WorkRules:
         """What holds for the messages of one of them; ``begun``: the topics that the group has begun to read."""
         if topic == self.retry_topic:
             return WorkRules(settings, retries=True, topics=begun)
@@ -354,10 +354,15 @@ class Partitions:
             _LOGGER.error("%s", found[place].said)
         return found
 
-    def _begun_topics(self) -> Collection[str]:
-        """All that are there: whoever has their partitions has begun them."""
+    def _begun_topics(self) -> Collection[str] | None:
+        """All that are there: whoever has their partitions has begun them.
+
+        None where there is none, as far as is known, and Kafka does not tell topics from others: then one that has come
+        since may be another member's, and nobody has heard of it.
+        """
         there = {name for name, count in self._counted.items() if count} | {place.topic for place in self._begun_here}
-        return there - {self._subscription.retry_topic}
+        retry = self._subscription.retry_topic
+        return ((there | self.topic_ids.keys()) - {retry}) or (() if retry in self.topic_ids else None)
 
     def _is_forgotten(self, place: TopicPartition) -> bool:
         """Whether the group must have stored an offset, where it has none now."""

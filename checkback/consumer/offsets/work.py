@@ -70,8 +70,8 @@ class WorkRules:
     tags: TagExpression = field(default_factory=lambda: TagExpression.parse("*"))
     retries: bool = False
     """Whether it is the group's retry topic."""
-    topics: Callable[[], Collection[str]] = tuple
-    """Of its retry topic: those that the group has begun to read."""
+    topics: Callable[[], Collection[str] | None] = lambda: None
+    """Of its retry topic: those that the group has begun to read; None where nobody knows, and of other topics."""
 
 
 class PartitionWork:

@@ -100,6 +100,29 @@ def test_a_topic_that_such_a_group_has_not_read_before_begins_where_it_says() ->
     assert sorted(seen.values) == [b"new", b"unread", b"unread, too"]
 
 
+@pytest.mark.parametrize(("ids", "handled"), [({"cb.retry.points": "first"}, [b"new"]), ({}, [b"before", b"new"])])
+def test_a_group_that_has_found_none_of_its_topics_has_begun_none(ids: dict[str, str], handled: list[bytes]) -> None:
+    """A wrong name, put right: what lay in the topic is not for it. Old brokers do not say enough to know that."""
+    kafka = FakeKafka(topics={"cb.later": 1, "cb.retry.points": 1}, topic_ids=ids)
+    with points(kafka, Recording(), "no.such.topic"):
+        soon(lambda: RETRY in kafka.stored_offsets and "cb.dlq.points" in kafka.topics)
+    kafka.write("orders", b"before")
+    with points(kafka, seen := Recording()):
+        soon(lambda: ORDERS in kafka.stored_offsets)
+        kafka.write("orders", b"new")
+        soon(lambda: seen.values == handled)
+
+
+def test_a_topic_that_came_later_is_noted_by_members_that_have_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_MAKE_TOPICS_SECONDS", 0.2)
+    kafka = FakeKafka(topics={"cb.later": 1, "cb.retry.points": 1}, topic_ids={"cb.retry.points": "first"})
+    with points(kafka, Recording(), "orders"):
+        soon(lambda: RETRY in kafka.stored_offsets)
+        assert has_begun(kafka.stored_offsets[RETRY], "orders") is False
+        kafka.topic_ids["orders"] = "second"  # another member has its partitions
+        soon(lambda: has_begun(kafka.stored_offsets[RETRY], "orders"))
+
+
 def test_a_new_group_whose_other_members_have_made_its_retry_topic_begins_where_it_says() -> None:
     kafka = FakeKafka(topics={"cb.later": 1, "cb.retry.points": 1})
     kafka.write("orders", b"before")
@@ -188,6 +211,8 @@ def test_a_client_that_remembers_the_old_topic_is_made_to_forget_it_once(monkeyp
         ({}, True, {"orders", "returns"}),
         ({ORDERS: Stored(3)}, True, {"orders", "returns"}),  # of a version that did not say
         ({RETRY: encode(3, [], topics=["orders"])}, True, {"orders"}),
+        ({RETRY: encode(3, [], topics=[])}, True, set()),
+        ({RETRY: encode(3, [])}, True, {"orders", "returns"}),
         ({RETRY: encode(3, [], topics=["others"]), RETURNS: Stored(1)}, True, {"cb.retry.points", "returns"}),
         ({RETRY: encode(3, [], topics=["orders"]), RETRY._replace(partition=1): Stored(1)}, False, {"orders"}),
     ],

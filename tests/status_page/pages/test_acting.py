@@ -157,6 +157,15 @@ def test_a_session_ends_with_its_time_and_by_signing_out() -> None:
     assert again.decide("commit", "0:0 tx-0").status_code == 401
 
 
+def test_who_has_not_signed_in_reads_what_could_be_done_there() -> None:
+    place = Place()
+    place.doubt(doubtful())
+    place.park(given_up(5))
+    browser = place.browser()
+    assert "Sign in</a> to commit or roll back some of these." in browser.get("/transactions").text
+    assert "Sign in</a> to resume, commit, roll back or redeliver some of these." in browser.get("/parked").text
+
+
 def test_without_a_token_there_are_no_buttons_and_the_page_says_how_to_get_them() -> None:
     place = Place(token="")
     place.doubt(doubtful())

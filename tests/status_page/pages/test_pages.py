@@ -193,6 +193,14 @@ def test_the_first_page_names_the_cause_of_each_group_that_is_stuck() -> None:
     assert "not asked yet: nobody reachable, 7 tries" in text_of(place.browser().get("/transactions?group=noend").text)
 
 
+def test_a_check_within_the_second_is_due() -> None:
+    place = Place()
+    place.doubt(doubtful(1, group="orders", next_check_ms=NOW_MS + 999))
+    place.doubt(doubtful(2, group="points", next_check_ms=NOW_MS + 1_000))
+    assert " due now " in text_of(place.browser().get("/transactions?group=orders").text)
+    assert " in 1 s " in text_of(place.browser().get("/transactions?group=points").text)
+
+
 def test_a_row_has_all_that_is_known() -> None:
     page = text_of(busy().browser().get("/transactions?group=mail").text)
     why = "Asked 2 times of 15, no verdict; its producers did not know"
