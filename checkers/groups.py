@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
-from checkback.wire.checks import CheckRequest
+from checkback.wire.checks import CheckRequest, nobody_for
 from checkback.wire.protocol import Action, HalfPosition, Headers
 from checkers.ask import REQUEST_BYTES, Asker, EndpointAnswer, EndpointVerdict
 from checkers.directory import Endpoint, EndpointDirectory, fallen_silent
@@ -228,7 +228,7 @@ class Groups:
         """The endpoint to ask next, or why there is none: one that is well, else one that may be tried again."""
         request = check.request
         # one that answers for other topics only may be there, and is shown as well
-        reason, probe = f"no live endpoint of group {request.group} for topic {request.topic} is known", None
+        reason, probe = nobody_for(request.group, request.topic), None
         known = self._directory.endpoints(request.group, request.topic, now_ms)
         for endpoint in islice(known, _MOST_LOOKED_AT if len(check.tried) < _MOST_TRIED else 0):
             if endpoint.url in check.tried:

@@ -89,6 +89,10 @@ class EndpointFacts:
     """Why it is not well."""
 
 
+MOST_GROUPS = 1_000
+"""So many a job tells of."""
+
+
 @dataclass(frozen=True)
 class GroupFacts:
     """A producer group."""
@@ -111,6 +115,8 @@ class GroupFacts:
     @property
     def oldest_ms(self) -> int | None:
         """When the oldest undecided one was taken in; None when there is none, or it is not known."""
+        if (self.open or 0) > sum(one.open for one in self.topics):  # of some of them nothing else is known
+            return None
         return min((one.oldest_ms for one in self.topics), default=None)
 
 
@@ -151,6 +157,8 @@ class JobFacts:
     held_back: tuple[HeldBackPartition, ...] = ()
     held: tuple[HeldMessages, ...] = ()
     """By topic, those with most first. What was held before the start is known with its next try, within 10 min."""
+    held_known: bool = True
+    """Whether that is all of them."""
     state_bytes: int | None = None
     """None: not known yet. So after a start, for some minutes, unless it was the first."""
     counted: bool = False

@@ -4,7 +4,10 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
-from status_page.facts import GroupFacts, JobFacts
+from checkback.operations.in_doubt import InDoubt
+from checkback.wire.checks import nobody_for
+from checkback.wire.protocol import Action
+from status_page.facts import MOST_GROUPS, GroupFacts, JobFacts
 from status_page.transactions.index import Index, RowCount, RowFilter
 from status_page.transactions.schema import STATUS
 from status_page.words import NO_ENDPOINT, why_in_doubt
@@ -33,11 +36,15 @@ def stuck(index: Index, facts: JobFacts, most: int = _MOST) -> tuple[list[Stuck]
     for number, group, topic in numbers[:most]:
         oldest = next(iter(index.in_doubt(RowFilter(group, topic), 1)), None)
         if oldest is not None:
-            of_group = groups[group]
-            found.append(
-                Stuck(group, topic, number, oldest.ingested_ms, why_in_doubt(oldest, of_group), bool(of_group.unasked))
-            )
+            why = why_in_doubt(oldest, groups[group])
+            nobody = bool(groups[group].unasked) or _nobody_for_its_topic(oldest)
+            found.append(Stuck(group, topic, number, oldest.ingested_ms, why, nobody))
     return found, max(0, len(numbers) - most)
+
+
+def _nobody_for_its_topic(row: InDoubt) -> bool:
+    """Whether the last check found nobody, though the group may have endpoints for other topics."""
+    return row.last_answer == Action.UNREACHABLE and nobody_for(row.group, row.topic) in row.remark
 
 
 class GroupsByName(dict[str, GroupFacts]):
@@ -50,7 +57,7 @@ class GroupsByName(dict[str, GroupFacts]):
     def __init__(self, facts: JobFacts) -> None:
         super().__init__((group.group, group) for group in facts.groups)
         self._unasked = NO_ENDPOINT if facts.endpoints_known else ""
-        self._nothing = 0 if facts.counted else None
+        self._nothing = 0 if facts.counted and len(facts.groups) < MOST_GROUPS else None
 
     def __missing__(self, name: str) -> GroupFacts:
         nothing = self._nothing
@@ -73,6 +80,12 @@ def unasked(facts: JobFacts, in_doubt: Mapping[str, int]) -> dict[str, str]:
     groups = by_name(facts)
     names = sorted((name for name, number in in_doubt.items() if number), key=lambda name: (-in_doubt[name], name))
     return {name: groups[name].unasked for name in names if groups[name].unasked}
+
+
+def unasked_also(known: Mapping[str, str], stuck: Iterable[Stuck]) -> dict[str, str]:
+    """These, and groups of which nobody answers for one of the topics where most are in doubt."""
+    more = {one.group: f"for topic {one.topic} no endpoint" for one in stuck if one.unasked and one.group not in known}
+    return {**known, **more}
 
 
 def in_doubt_by_group(tallies: Iterable[RowCount]) -> dict[str, int]:

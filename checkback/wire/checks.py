@@ -242,3 +242,8 @@ def _names(said: Any) -> tuple[str, ...] | None:
 def announcement_key(group: str, instance: str) -> bytes:
     """Key of a producer's announcement; a record with it and no value takes the announcement back."""
     return f"{group}/{instance}".encode()
+
+
+def nobody_for(group: str, topic: str) -> str:
+    """The remark of a check that nobody could be asked, though others of the group may answer for other topics."""
+    return f"no live endpoint of group {group} for topic {topic} is known"

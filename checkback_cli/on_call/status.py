@@ -101,10 +101,12 @@ def summary(facts: "JobFacts") -> Iterator[tuple[str, str]]:
 def held_now(facts: "JobFacts", topic: str | None = None) -> Iterator[str]:
     """Committed messages that their topic, or this one, does not take: how many, why, and when they are tried next.
 
-    Nothing where none are known; of those from before the start that takes up to 10 min.
+    Those from before the start are known after up to 10 min.
     """
     if facts.batch is None and not facts.held:
         yield UNKNOWN
+    elif not facts.held_known:
+        yield f"from before the start: {UNKNOWN}"
     wanted = [one for one in facts.held if topic in {None, one.topic}]
     for one in wanted[:_MOST_TOPICS]:
         wait_ms = one.next_ms - facts.now_ms

@@ -47,9 +47,10 @@ class Showing:
         facts, index = self._site.view.facts(), self._site.index
         oldest = next(iter(index.in_doubt(limit=1)), None)
         totals = index.total(STATUS.name), oldest and oldest.ingested_ms, index.total(PARKED.name)
-        unasked = overview.unasked(facts, overview.in_doubt_by_group(index.tallies(STATUS.name)))
-        answers = verdicts(facts, *totals, complete=self._site.standing.complete, unasked=unasked)
         stuck, more = overview.stuck(index, facts)
+        unasked = overview.unasked(facts, overview.in_doubt_by_group(index.tallies(STATUS.name)))
+        unasked = overview.unasked_also(unasked, stuck)
+        answers = verdicts(facts, *totals, complete=self._site.standing.complete, unasked=unasked)
         shown = {
             "verdicts": answers,
             "stuck": stuck,

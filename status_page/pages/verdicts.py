@@ -94,9 +94,16 @@ def _flows(facts: JobFacts) -> HealthAnswer:
             return HealthAnswer(
                 question, Attention.LOOK, "Not at present", f"Nothing has been taken in {since}{waiting}."
             )
-        return HealthAnswer(question, Attention.WELL, "Quiet", f"The job runs; nothing has come {since}.")
+        return _as_far_as_known(question, facts, "Quiet", f"The job runs; nothing has come {since}.")
     detail = f"{number(half)} half messages and {number(committed)} commits a minute, {_over(facts)}."
-    return HealthAnswer(question, Attention.WELL, "Yes", detail)
+    return _as_far_as_known(question, facts, "Yes", detail)
+
+
+def _as_far_as_known(question: str, facts: JobFacts, answer: str, detail: str) -> HealthAnswer:
+    if facts.held_known:
+        return HealthAnswer(question, Attention.WELL, answer, detail)
+    held = "Whether messages from before its start are held is not known yet."
+    return HealthAnswer(question, Attention.LOOK, answer, f"{detail} {held}")
 
 
 def _starting(question: str, facts: JobFacts) -> HealthAnswer:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from status_page.facts import HeldMessages
 
 _MOST = 10_000
-_LATE_S = 600
+LATE_S = 600
+"""Each is tried again within so many seconds."""
 
 
 class HeldNow:
@@ -26,7 +27,7 @@ class HeldNow:
                     self._held.pop((topic, until_s), None)
                 elif number or len(self._held) < _MOST:
                     self._held[topic, until_s] = number + change, reason or why
-            overdue_s = now_ms // 1000 - _LATE_S
+            overdue_s = now_ms // 1000 - LATE_S
             for held in [one for one in self._held if one[1] < overdue_s]:  # lost otherwise: retention, an operator
                 del self._held[held]
 

@@ -11,8 +11,16 @@ from checkback.version import __version__
 from checkback.wire.protocol import Topics
 from checkers.facts import GroupStanding
 from conf import Settings
-from state import Usage
-from status_page.facts import BatchFacts, EndpointFacts, GroupFacts, HeldBackPartition, JobFacts, OpenOfTopic
+from state import REST, Usage
+from status_page.facts import (
+    MOST_GROUPS,
+    BatchFacts,
+    EndpointFacts,
+    GroupFacts,
+    HeldBackPartition,
+    JobFacts,
+    OpenOfTopic,
+)
 from status_page.words import NO_ENDPOINT, why_unasked
 from streaming.batch.batch import BatchReport, OpenBySegment
 from streaming.fairness.fairness import KnownUsage
@@ -20,7 +28,7 @@ from streaming.fairness.held_back import PartitionEnds, PartitionId
 from streaming.observing.backlog import JobBacklog
 from streaming.observing.clock import now_ms as _now_ms
 from streaming.observing.flow import Flow
-from streaming.observing.held_now import HeldNow
+from streaming.observing.held_now import LATE_S, HeldNow
 from streaming.observing.metrics import JobMetrics, KeptNow, OpenNow, tell_limits
 from streaming.observing.notes import notes_of
 from streaming.observing.open_transactions import OpenTransactions
@@ -28,7 +36,6 @@ from streaming.observing.progress import BatchProgress, Places, batch_progress
 from streaming.observing.start_up import StartUp
 from streaming.ownership.claim import Owner
 
-_MOST_GROUPS = 1_000
 _MOST_BATCHES = 100
 _NOTHING = KnownUsage(None, None, {})
 
@@ -141,7 +148,7 @@ class Observation:
         self._ask_for_ends()
         settings, standing, now_ms = self._settings, self._standing(), _now_ms()
         checks = self._checks()
-        known = checks is not None and len(checks) < _MOST_GROUPS
+        known = checks is not None and len(checks) < MOST_GROUPS
         with self._lock:
             batches, last = tuple(self._batches), self._last
             held_back = tuple(
@@ -164,7 +171,8 @@ class Observation:
             batches=batches,
             backlog=self._backlog.now(time.monotonic()),
             held_back=held_back,
-            held=self._held.by_topic(),
+            held=(held := self._held.by_topic()),
+            held_known=self._held_known(standing, sum(one.number for one in held), now_ms),
             state_bytes=standing.state_bytes,
             counted=self._open.counted,
             groups=self._groups(standing, checks or {}, known=known),
@@ -174,6 +182,13 @@ class Observation:
         )
         return notes_of(facts)
 
+    def _held_known(self, standing: KnownUsage, held: int, now_ms: int) -> bool:
+        """Held messages are counted among those that are delayed; by a pause of 10 min each has been tried again."""
+        if standing.usages is None or self.start_up.running_ms is None:
+            return False
+        delayed = sum(usage.delayed for usage in standing.usages.values())
+        return delayed <= held or now_ms - self.start_up.running_ms > LATE_S * 1000
+
     def _groups(
         self, standing: KnownUsage, checks: Mapping[str, GroupStanding], *, known: bool
     ) -> tuple[GroupFacts, ...]:
@@ -182,6 +197,8 @@ class Observation:
         topics: dict[str, list[OpenOfTopic]] = {}
         for (group, topic), (number, oldest_ms) in self._open.by_topic().items():
             topics.setdefault(group, []).append(OpenOfTopic(topic, number, oldest_ms))
+        # of segments with many groups some are put together there; what each has under way is counted apart
+        exact = standing.usages is None or not topics.pop(REST[0], None)
         found = []
         for group in usages.keys() | topics.keys() | checks.keys() | standing.barred.keys():
             usage = usages.get(group, nothing)
@@ -191,7 +208,7 @@ class Observation:
             found.append(
                 GroupFacts(
                     group=group,
-                    open=sum(one.open for one in open_now) if counted else None,
+                    open=(sum(one.open for one in open_now) if exact else usage and usage.open) if counted else None,
                     open_bytes=usage and usage.open_bytes,
                     delayed=usage and usage.delayed,
                     parked=usage and usage.parked,
@@ -203,4 +220,4 @@ class Observation:
                 )
             )
         found.sort(key=lambda one: (-(one.open or 0) - (one.parked or 0), one.group))
-        return tuple(found[:_MOST_GROUPS])
+        return tuple(found[:MOST_GROUPS])

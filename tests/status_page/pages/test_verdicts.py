@@ -73,6 +73,12 @@ def test_the_page_is_not_green_while_messages_are_held() -> None:
     assert found.detail == "4 committed messages held; topic shop.late: there is no such topic."
 
 
+def test_the_page_is_not_green_before_it_is_known_whether_messages_are_held() -> None:
+    flows = answers(held_known=False)[0]
+    assert flows.level is Attention.LOOK
+    assert flows.detail.endswith("Whether messages from before its start are held is not known yet.")
+
+
 def test_nothing_is_green_while_it_is_not_known() -> None:
     step = StepFacts("start Java and Spark", NOW_MS - 132_000)
     found = verdicts(facts(batch=None, backlog=None, steps=(step,)), NONE, None, NONE, complete=False)

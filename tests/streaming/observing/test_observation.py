@@ -1,6 +1,7 @@
 """What people see of a job: gathered from made-up batches."""
 
 import math
+import time
 from collections import Counter
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from checkback.wire.protocol import UNDELIVERABLE
 from conf import Settings
-from state import SUM, WAIT_EDGES_MS, Collector, OpenOf, Tally
+from state import REST, SUM, WAIT_EDGES_MS, Collector, OpenOf, Tally, Usage
 from status_page.facts import EndpointFacts, GroupFacts, HeldBackPartition, JobFacts, PartitionBacklog
 from streaming.batch.batch import (
     BatchReport,
@@ -22,6 +23,7 @@ from streaming.batch.batch import (
     tallies_of,
     tallies_to_json,
 )
+from streaming.fairness.fairness import KnownUsage
 from streaming.fairness.held_back import PartitionEnds, PartitionId
 from streaming.observing.backlog import JobBacklog
 from streaming.observing.flow import STRETCH_MS, STRETCHES, Flow
@@ -31,6 +33,7 @@ from streaming.observing.notes import notes_of
 from streaming.observing.observation import Observation
 from streaming.observing.open_transactions import OpenTransactions
 from streaming.observing.progress import batch_progress
+from streaming.ownership.claim import Owner
 
 ONE, TWO = (0, 0), (0, 4096)
 ORDERS = ("shop", "orders")
@@ -302,3 +305,37 @@ def test_a_start_as_it_should_be_is_nothing_to_be_red_about() -> None:
 def test_nothing_is_said_where_all_is_well() -> None:
     well = (EndpointFacts("http://a", "well"), SKIPPED)
     assert not notes_of(facts(groups=(GroupFacts("shop", open=3, waiting=2, endpoints=well),))).notes
+
+
+def started(standing: KnownUsage, still_open: dict[tuple[int, int], dict[tuple[str, str], OpenOf]]) -> Observation:
+    """With what is known by its first batch."""
+    observation = Observation(Settings())
+    observation.of(Owner("query", "job"), lambda: standing, None)
+    observation.batch(BatchReport(0, 3, 0, Counter(), still_open=still_open))
+    assert observation.progress(progress()) is not None
+    return observation
+
+
+def test_what_is_open_is_known_of_each_group_also_where_a_segment_has_too_many_to_tell_apart() -> None:
+    """There the rest is put together, under no group: it was a group without a name, and the others had 0 open."""
+    still_open = {ONE: {ORDERS: OpenOf(3, 100), REST: OpenOf(3, 5)}}
+    usages = {"shop": Usage(open=4), "one": Usage(open=1), "other": Usage(open=1), "none": Usage(parked=1)}
+    groups = {one.group: one for one in started(KnownUsage(usages, 0, {}), still_open).facts().groups}
+    assert {name: one.open for name, one in groups.items()} == {"shop": 4, "one": 1, "other": 1, "none": 0}
+    assert {one.oldest_ms for one in groups.values()} == {None}, "of some of them it is not known"
+
+
+@pytest.mark.parametrize(("delayed", "known"), [(0, True), (1, False), (None, False)])
+def test_whether_messages_are_held_from_before_the_start_is_known_when_none_is_delayed(
+    delayed: int | None,
+    known: bool,  # noqa: FBT001  (a case)
+) -> None:
+    usages = None if delayed is None else {"shop": Usage(delayed=delayed)}
+    assert started(KnownUsage(usages, 0, {}), {}).facts().held_known is known
+
+
+def test_after_ten_minutes_each_held_message_was_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    observation = started(KnownUsage({"shop": Usage(delayed=1)}, 0, {}), {})
+    now_ms = int(time.time() * 1000)
+    monkeypatch.setattr("streaming.observing.observation._now_ms", lambda: now_ms + 601_000)
+    assert observation.facts().held_known

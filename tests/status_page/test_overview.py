@@ -1,0 +1,50 @@
+"""What the first page shows beside its four answers, from an index and a job's facts."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from checkback.operations.in_doubt import InDoubt
+from checkback.wire.checks import nobody_for
+from checkback.wire.protocol import HalfPosition
+from status_page.facts import MOST_GROUPS, EndpointFacts, GroupFacts, JobFacts
+from status_page.overview import by_name, stuck, unasked_also
+from status_page.transactions.index import Index
+
+WELL = GroupFacts("limited", 3, endpoints=(EndpointFacts("http://one:1", "well", 2.0),))
+
+
+def facts(*groups: GroupFacts) -> JobFacts:
+    return JobFacts("shop", "0", "run", "host", "kafka:9092", "cb.", "/c", 0, 10, counted=True, groups=groups)
+
+
+def row(**given: Any) -> InDoubt:
+    asked = {"last_answer": "unreachable", "answered_ms": 6, "misses": 2, "remark": nobody_for("limited", "orders")}
+    return InDoubt("tx", "limited", "orders", HalfPosition(0, 1), 1, 15, 5, 6, **{**asked, **given})
+
+
+@pytest.mark.parametrize(
+    ("given", "red"),
+    [
+        ({}, True),
+        ({"last_answer": "unknown", "remark": "not sure"}, False),
+        ({"remark": "no connection: Connection refused"}, False),
+    ],
+)
+def test_a_topic_for_which_no_endpoint_answers_is_red_though_the_group_has_one(
+    given: dict[str, Any], red: bool
+) -> None:
+    index = Index()
+    index.take_status([(HalfPosition(0, 1), row(**given))])
+    found, _ = stuck(index, facts(WELL))
+    assert [one.unasked for one in found] == [red]
+    assert unasked_also({}, found) == ({"limited": "for topic orders no endpoint"} if red else {})
+    assert unasked_also({"limited": "endpoint skipped"}, found) == {"limited": "endpoint skipped"}
+
+
+def test_of_a_group_beyond_those_that_the_job_tells_of_nothing_is_known() -> None:
+    some = facts(WELL)
+    assert by_name(some)["another"].open == 0
+    many = replace(some, groups=tuple(GroupFacts(str(number), 1) for number in range(MOST_GROUPS)))
+    assert by_name(many)["another"].open is None
