@@ -32,8 +32,9 @@ def row(**given: Any) -> InDoubt:
         ({"remark": "no connection: Connection refused"}, False),
     ],
 )
-def test_a_topic_for_which_no_endpoint_answers_is_red_though_the_group_has_one(
-    given: dict[str, Any], red: bool
+def test_a_topic_without_an_endpoint_is_red_though_the_group_has_one(
+    given: dict[str, Any],
+    red: bool,  # noqa: FBT001  (a case)
 ) -> None:
     index = Index()
     index.take_status([(HalfPosition(0, 1), row(**given))])
