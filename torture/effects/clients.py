@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 from checkback.consumer.clients.base import AT_ONCE, Clients, Connection, GroupClient, Rebalances, Sender
+from checkback.consumer.clients.kafka_python_sender import KafkaPythonSender
 from checkback.consumer.listener import ReceivedMessage, TopicPartition
 from checkback.consumer.offsets.metadata import Stored, decode
 from torture.effects.steps import Step
@@ -24,7 +25,12 @@ class WatchedClients:
     def sender(self, connection: Connection, transactional_id: str) -> Sender:
         """A transactional producer: a step of its transaction is a call of its library's own producer."""
         sender: Any = self._clients.sender(connection, transactional_id)
-        sender._producer = _WatchedProducer(sender._producer, self._watch)  # noqa: SLF001  (the steps lie within send())
+        # the steps lie within send()
+        if isinstance(sender, KafkaPythonSender):
+            sender._producer = _WatchedProducer(sender._producer, self._watch)  # noqa: SLF001  (see above)
+        else:
+            kafka = sender._kafka  # noqa: SLF001  (likewise)
+            kafka.producer = _WatchedProducer(kafka.producer, self._watch)
         return cast("Sender", sender)
 
     def stored(self, connection: Connection, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
