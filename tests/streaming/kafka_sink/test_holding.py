@@ -112,6 +112,7 @@ def test_it_is_tried_again_with_growing_pauses_and_delivered_once_its_topic_is_t
     assert (second["cb-held"], second["cb-deliver-at"]) == (b"2 1000000 0:77", b"%d" % (NOW_MS + 6_000 + 10_000))
     with TopicAdministration(sink.place.bootstrap_servers) as administration:
         administration.create_one(late, 1)
+        assert administration.wait_for([late]) == []
     counted = outcome("", kind=OutcomeKind.COUNT, reason="committed", half_offset=1)
     report = sink.write(sink.taken_in(first), counted)
     assert held_changes([report.held]) == HeldChanges({tried: -1})
@@ -150,6 +151,7 @@ def test_what_is_a_messages_own_fault_is_left_to_operators_at_once(sink: Sink) -
     compacted = f"{sink.place.topics.prefix}compacted"
     with TopicAdministration(sink.place.bootstrap_servers) as administration:
         administration.create_one(compacted, 1, 1, {"cleanup.policy": "compact"})
+        assert administration.wait_for([compacted]) == []
     sink.write(outcome(compacted, transaction_id="tx"))
     assert dict(sink.kept().headers)["cb-action"] == b"park"
 
@@ -158,6 +160,7 @@ def test_an_operators_redelivery_asks_the_topic_again(sink: Sink) -> None:
     narrow = f"{sink.place.topics.prefix}narrow"
     with TopicAdministration(sink.place.bootstrap_servers) as administration:
         administration.create_one(narrow, 1, 1, {"max.message.bytes": "1000"})
+        assert administration.wait_for([narrow]) == []
     sink.write(outcome(narrow, transaction_id="tx", value=b"x" * 2_000))
     left = sink.taken_in(sink.kept())
     sink.write(left)
@@ -173,6 +176,7 @@ def test_what_is_not_taken_again_is_not_said_to_be_delivered(sink: Sink) -> None
     narrow, late = (f"{sink.place.topics.prefix}{name}" for name in ("narrow", "late"))
     with TopicAdministration(sink.place.bootstrap_servers) as administration:
         administration.create_one(narrow, 1, 1, {"max.message.bytes": "1000"})
+        assert administration.wait_for([narrow]) == []
     messages = [
         outcome(narrow, transaction_id="refused", value=b"x" * 2_000, half_offset=1),
         outcome(late, transaction_id="held", half_offset=2),
