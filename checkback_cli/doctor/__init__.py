@@ -121,6 +121,7 @@ def _safely(about: str, look: "Callable[[], Iterable[Finding]]") -> "Iterator[Fi
 
 def _show(finding: "Finding", console: "Console", as_json: bool) -> None:
     from rich.markup import escape
+    from rich.table import Table
 
     from checkback.wire.printable import printable
 
@@ -131,9 +132,14 @@ def _show(finding: "Finding", console: "Console", as_json: bool) -> None:
         typer.echo("\t".join(printable(part) for part in finding))
         return
     style = _STYLES[finding.level]
-    console.print(f"[{style}]{finding.level:8}[/] [bold]{finding.about:11}[/] {escape(printable(finding.said))}")
+    rows = Table.grid(padding=(0, 1))
+    rows.add_column(width=8)
+    rows.add_column(width=11)
+    rows.add_column(overflow="fold")  # what is too long for a line goes on below it, at the same column
+    rows.add_row(f"[{style}]{finding.level}[/]", f"[bold]{finding.about}[/]", escape(printable(finding.said)))
     if finding.todo:
-        console.print(f"{'':20} [dim]→[/] {escape(printable(finding.todo))}")
+        rows.add_row("", "", f"[dim]→[/] {escape(printable(finding.todo))}")
+    console.print(rows)
 
 
 def _summary(found: "list[Finding]") -> str:

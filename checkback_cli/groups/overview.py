@@ -74,6 +74,7 @@ def groups(
     from checkback.operations.job_in_kafka import JobInKafka
     from checkback.wire.protocol import Topics
     from checkback_cli.on_call.asking_job import look_for_job
+    from checkback_cli.terminal.listing import note
     from conf import load
 
     settings = load(config, bootstrap_server)
@@ -84,9 +85,9 @@ def groups(
     with asked as of_kafka:
         found = look_for_job(settings, job, of_kafka)
     if found.facts is None:
-        typer.echo(f"{found.silence} What follows is what Kafka says.", err=True)
+        note(f"{found.silence} What follows is what Kafka says.")
     elif not found.facts.counted:
-        typer.echo("The job has started lately, and is counting what is open.", err=True)
+        note("The job has started lately, and is counting what is open.")
     if kind is not Kind.CONSUMER:
         _show_producers(settings, found, group, as_json=as_json)
     if kind is not Kind.PRODUCER:

@@ -45,7 +45,7 @@ def in_doubt(
     from checkback.operations.half_search import counted
     from checkback.operations.in_doubt import newest
     from checkback.wire.protocol import Topics
-    from checkback_cli.terminal.listing import show_objects, show_rows
+    from checkback_cli.terminal.listing import note, show_objects, show_rows
     from checkback_cli.terminal.progress import progress
     from conf import load
 
@@ -71,11 +71,11 @@ def in_doubt(
         return
     show_rows(_NAMES, (row_cells(row, groups[row.group], now_ms) for row in rows[:limit]))
     for line in counts_by_reason(rows, groups):
-        typer.echo(line, err=True)
+        note(line)
     for line in held_lines(facts, topic):
-        typer.echo(line, err=True)
+        note(line)
     if len(rows) > limit:
-        typer.echo(f"{len(rows) - limit:,} more: --limit, --group, --topic, --older-than.", err=True)
+        note(f"{len(rows) - limit:,} more: --limit, --group, --topic, --older-than.")
 
 
 def chosen(

@@ -1,6 +1,7 @@
 """How commands print lists: a table for people, lines with tabs for pipes, JSON for programs."""
 
 import json
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -108,3 +109,11 @@ def _print_pairs(console: Console, pairs: Iterable[tuple[str, object]]) -> None:
     for name, value in pairs:
         table.add_row(name, escape(printable(str(value))))
     console.print(table)
+
+
+def note(text: str) -> None:
+    """A sentence beside a list, on standard error. On a terminal no word of it is broken."""
+    console = Console(stderr=True)
+    if console.is_terminal:
+        text = textwrap.fill(text, console.width, break_long_words=False, break_on_hyphens=False)
+    typer.echo(text, err=True)

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from checkback_cli.terminal.listing import show_rows
+from checkback_cli.terminal.listing import note, show_rows
 
 ID = "0123456789abcdef0123456789abcdef"
 NAMES = ("transaction", "group", "topic", "half", "age", "attempts", "last answer", "next check")
@@ -68,3 +68,16 @@ def test_counts_have_separators_on_a_terminal_alone_and_offsets_never(
     show_rows(("partition", "next", "lag"), [(0, 81923, 12345)])
     cells = [cell.strip() for cell in capsys.readouterr().out.splitlines()[3].split("│")]
     assert cells[1:-1] == ["0", "81923", "12,345"]
+
+
+@pytest.mark.parametrize(("terminal", "lines"), [("1", 3), ("", 1)])
+def test_a_sentence_beside_a_list_breaks_no_word_on_a_terminal(
+    terminal: str, lines: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("FORCE_COLOR", terminal)
+    words = "No job answers at http://localhost:9464 (timed out): check whether it runs. What follows is Kafka's."
+    note(words)
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == lines
+    assert " ".join(said) == words
