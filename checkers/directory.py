@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from checkback.exceptions import ProtocolError
-from checkback.wire.checks import Announcement
+from checkback.wire.checks import SILENT, Announcement
 from checkers.facts import EndpointStanding
 from checkers.http.shares import MIB, Shares
 
@@ -153,4 +153,4 @@ def fallen_silent(directory: EndpointDirectory, group: str, now_ms: int) -> Endp
     url, heard_ms = gone
     seconds = (now_ms - heard_ms) / 1000
     silence = f"{seconds:.0f} s" if seconds < _MINUTES_FROM else f"{seconds / 60:.0f} min"
-    return EndpointStanding(url, "skipped", seconds, f"no heartbeat for {silence}")
+    return EndpointStanding(url, "skipped", seconds, f"{SILENT} {silence}")

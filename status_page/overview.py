@@ -1,11 +1,12 @@
 """What the first page shows beside its four answers."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
 
 from checkback.operations.in_doubt import InDoubt
-from checkback.wire.checks import nobody_for
+from checkback.wire.checks import SILENT, nobody_for
 from checkback.wire.protocol import Action
 from status_page.facts import MOST_GROUPS, GroupFacts, JobFacts
 from status_page.transactions.index import Index, RowCount, RowFilter
@@ -62,6 +63,15 @@ class GroupsByName(dict[str, GroupFacts]):
     def __missing__(self, name: str) -> GroupFacts:
         nothing = self._nothing
         return GroupFacts(name, nothing, nothing, nothing, nothing, unasked=self._unasked)
+
+
+def while_nobody_can_be_heard(facts: JobFacts) -> JobFacts:
+    """The same, while Kafka does not answer: it has no heartbeats then, and silence is not an endpoint's fault."""
+
+    def silent(group: GroupFacts) -> bool:
+        return bool(group.endpoints) and all(one.reason.startswith(SILENT) for one in group.endpoints)
+
+    return replace(facts, groups=tuple(replace(one, unasked="") if silent(one) else one for one in facts.groups))
 
 
 def by_name(facts: JobFacts) -> GroupsByName:

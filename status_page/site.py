@@ -11,13 +11,17 @@ from starlette.requests import Request
 from checkback.operations.operator_ops import OperatorOps
 from checkback.wire.protocol import Topics
 from conf import Settings
-from status_page.facts import JobView
+from status_page.facts import JobFacts, JobView
 from status_page.http.signing_in import Session, SigningIn
+from status_page.overview import while_nobody_can_be_heard
 from status_page.transactions.deciding import Deciding, Ops
 from status_page.transactions.index import Index
 from status_page.transactions.lookup import Transactions
 from status_page.transactions.standing import ListStanding
 from status_page.transactions.story import Story
+
+_AWAY_SECONDS = 15.0
+"""Shorter than endpoints may be silent (``checks.endpoint_ttl``), and longer than a broker takes to start again."""
 
 
 def _now_ms() -> int:
@@ -46,6 +50,12 @@ class Site:
     def standing(self) -> ListStanding:
         """How far they can be relied on."""
         return self.transactions.standing()
+
+    def facts(self) -> JobFacts:
+        """How the job stands now, as far as can be known while Kafka does not answer."""
+        found = self.view.facts()
+        away = (self.standing.away_seconds or 0.0) >= _AWAY_SECONDS
+        return while_nobody_can_be_heard(found) if away else found
 
     @property
     def cookie(self) -> str:

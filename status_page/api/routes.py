@@ -48,7 +48,7 @@ class Api:
 
     def status(self, _: Request) -> Any:
         """The job's facts; how many are in doubt and parked."""
-        facts = asdict(self._site.view.facts())
+        facts = asdict(self._site.facts())
         index = self._site.index
         oldest = next(iter(index.in_doubt(limit=1)), None)
         known = self._site.standing.complete
@@ -86,7 +86,7 @@ class Api:
 
     def groups(self, _: Request) -> Any:
         """Producer groups, those with most that is open or parked first; at most 1,000."""
-        facts = self._site.view.facts()
+        facts = self._site.facts()
         in_doubt = overview.in_doubt_by_group(self._site.index.tallies(STATUS.name))
         known, groups = self._site.standing.complete, overview.all_groups(facts, in_doubt)
         rows = [{**asdict(one), "in_doubt": in_doubt.get(one.group, 0) if known else None} for one in groups]
@@ -110,7 +110,7 @@ class Api:
 
     def described(self, _: Request) -> Any:
         """The OpenAPI document."""
-        return document(self._site.view.facts().version)
+        return document(self._site.facts().version)
 
     def nothing(self, _: Request) -> Any:
         """There is nothing."""
@@ -141,7 +141,7 @@ class Api:
         }
 
     def _rows(self, rows: Sequence[InDoubt | Parked]) -> list[dict[str, Any]]:
-        groups = overview.by_name(self._site.view.facts())
+        groups = overview.by_name(self._site.facts())
         return [_row(row, groups) for row in rows]
 
     def _lists(self) -> dict[str, Any]:

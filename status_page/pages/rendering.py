@@ -76,7 +76,7 @@ class Pages:
             refresh=0 if paused else refresh,
             refreshes=bool(refresh),
             paused=paused,
-            facts=facts or self._site.view.facts(),
+            facts=facts or self._site.facts(),
             now=self._site.now_ms(),
             standing=self._site.standing,
             session=self._site.session(request),

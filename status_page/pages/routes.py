@@ -44,7 +44,7 @@ class Showing:
 
     def overview(self, request: Request) -> Response:
         """Do transactions flow, which are in doubt, is anything parked, is the job behind."""
-        facts, index = self._site.view.facts(), self._site.index
+        facts, index = self._site.facts(), self._site.index
         oldest = next(iter(index.in_doubt(limit=1)), None)
         totals = index.total(STATUS.name), oldest and oldest.ingested_ms, index.total(PARKED.name)
         stuck, more = overview.stuck(index, facts)
@@ -93,7 +93,7 @@ class Showing:
 
     def groups(self, request: Request) -> Response:
         """Producer groups, with their endpoints."""
-        facts = self._site.view.facts()
+        facts = self._site.facts()
         text = request.query_params.get("group", "").strip()
         in_doubt = overview.in_doubt_by_group(self._site.index.tallies(STATUS.name))
         wanted = [group for group in overview.all_groups(facts, in_doubt) if text in group.group]
@@ -122,7 +122,7 @@ class Showing:
         return Response(_ICON, media_type="image/svg+xml", headers={"cache-control": "private, max-age=86400"})
 
     def _list(self, request: Request, template: str, title: str, of: str) -> Response:
-        index, facts, now_ms = self._site.index, self._site.view.facts(), self._site.now_ms()
+        index, facts, now_ms = self._site.index, self._site.facts(), self._site.now_ms()
         problem = ""
         try:
             what = lists.asked(request.query_params)
@@ -156,7 +156,7 @@ class Showing:
         self, request: Request, half: HalfPosition, told: Sequence[Told] | None = None, told_not: str = ""
     ) -> Response:
         """``told``: its story; ``told_not``: why it cannot be told."""
-        index, facts = self._site.index, self._site.view.facts()
+        index, facts = self._site.index, self._site.facts()
         row, parked = index.in_doubt_at(half), index.parked_at(half)
         named = row or next(iter(parked), None)
         shown = {
