@@ -1,7 +1,7 @@
 """README's quick start, as it is typed in a clone, at 80 columns: each block, with what is expected beside it.
 
 But for two things: Kafka listens on a free port, and what the wheels need is that of the tests' own environment,
-which spares a gigabyte. With CHECKBACK_FETCH=1 in the environment pip fetches it, as it does for whoever types this.
+which spares a gigabyte. With QUICK_START_FETCH=1 in the environment pip fetches it, as it does for whoever types this.
 """
 
 import os
@@ -139,7 +139,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """A clone, with the environment that the first commands make in it."""
     place = Environment(tmp_path_factory.mktemp("clone"))
     clone(place.folder)
-    fetching = bool(os.environ.get("CHECKBACK_FETCH"))
+    fetching = bool(os.environ.get("QUICK_START_FETCH"))
     variables = {"PIP_QUIET": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     with_these = {**place.variables(**variables), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     alone = "" if fetching else "PIP_NO_DEPS=1 "
