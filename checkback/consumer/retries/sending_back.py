@@ -222,14 +222,17 @@ class SendingBack:
             self._outage.failed(error)
             return False
         self._outage.answered()
+        committed: list[Parcel] = []
         for parcel in going:
             place, before = parcel.work.place, parcel.work.stored
             if before != stored.get(place) == in_doubt.offsets[place]:
+                committed.append(parcel)
                 self._report(parcel)
             else:
                 self._failed(parcel)
-        for parcel in going:
-            parcel.work.stored = stored.get(parcel.work.place, parcel.work.stored)
+        # What else is stored is another member's, though the group's word that it has gone on without this one may not
+        # have come yet: taken for its own, a partition that comes back would go on from before the other had it.
+        _were_stored(committed, in_doubt.offsets)
         self._in_doubt, self._turns.unsettled = None, frozenset()
         return True
 

@@ -1,9 +1,11 @@
 """Who may send back: only what belongs to a consumer by the membership that proves it."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic
+
+import pytest
 
 from checkback.consumer import ConsumerSettings, ReceivedMessage
 from checkback.consumer.clients import KafkaAwayError
@@ -50,16 +52,22 @@ def failed_parcel(work: PartitionWork, offset: int) -> Parcel:
 
 
 @contextmanager
-def sending(sender: Sender, membership: Callable[[], object], parcels: Sequence[Parcel]) -> Iterator[list[Parcel]]:
+def sending(
+    sender: Sender,
+    membership: Callable[[], object],
+    parcels: Sequence[Parcel],
+    stored: Callable[[Collection[TopicPartition]], dict[TopicPartition, Stored]] = lambda _: {},
+    failed: Callable[[Parcel], None] = lambda _: None,
+) -> Iterator[list[Parcel]]:
     """Runs until the block ends; gives what it reports as sent."""
     told: list[Parcel] = []
 
     def sent(report: SentBackParcel) -> None:
         told.append(report.parcel)
 
-    clients = SendingClients(lambda: sender, membership, lambda _: {}, lambda: None)
+    clients = SendingClients(lambda: sender, membership, stored, lambda: None)
     own = OwnTopics.of(Topics(), "points")
-    sends = SendingBack(clients, own, SETTINGS, sent, lambda _: None, StoringTurns())
+    sends = SendingBack(clients, own, SETTINGS, sent, failed, StoringTurns())
     stopping = threading.Event()
     for parcel in parcels:
         sends.give(parcel)
@@ -86,6 +94,42 @@ def test_what_the_group_takes_while_membership_is_asked_for_is_not_sent_by_it() 
         soon(lambda: told)
     assert told == parcels[1:]
     assert sender.sent == [("the new one", [b"2"])]
+
+
+class FailsOnce(Sender):
+    """The first transaction fails; what became of it is what is stored then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offsets: dict[TopicPartition, Stored] = {}
+
+    def send(
+        self,
+        records: Sequence[SentBack],
+        offsets: Mapping[TopicPartition, Stored],
+        membership: object,
+        *,
+        one_by_one: bool = False,
+    ) -> None:
+        if not self.offsets:
+            self.offsets = dict(offsets)
+            raise KafkaAwayError("the group has gone on without this consumer")
+        super().send(records, offsets, membership, one_by_one=one_by_one)
+
+
+@pytest.mark.parametrize("found", ["before", "its own", "another's"])
+def test_offsets_that_another_member_has_stored_are_not_taken_for_ones_own(found: str) -> None:
+    """Else a partition that is lost just then, and comes back, goes on from where it was before the other had it."""
+    work, sender, failed = PartitionWork(PLACE, Stored(0), WorkRules(SETTINGS)), FailsOnce(), list[Parcel]()
+    parcel = failed_parcel(work, 0)
+
+    def stored(_: object) -> dict[TopicPartition, Stored]:
+        return {PLACE: {"before": Stored(0), "its own": sender.offsets[PLACE], "another's": Stored(7)}[found]}
+
+    with sending(sender, lambda: "member", [parcel], stored, failed.append) as told:
+        soon(lambda: told or failed)
+    assert (told, failed) == (([parcel], []) if found == "its own" else ([], [parcel]))
+    assert work.stored == (sender.offsets[PLACE] if found == "its own" else Stored(0))
 
 
 def test_who_is_no_member_waits_until_it_is() -> None:
