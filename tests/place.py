@@ -1,5 +1,6 @@
 """A place of its own for each test: topics, settings, and what consumers find there."""
 
+import os
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -7,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from checkback.kafka.topic_reading import reading_consumer, records_to_end
@@ -108,3 +110,13 @@ def wait_until(holds: Callable[[], bool], seconds: float = 90.0, what: str = "th
     while not holds():
         assert time.monotonic() < deadline, f"{what} did not hold within {seconds} s"
         time.sleep(0.1)
+
+
+def find_by_environment(place: Place, monkeypatch: pytest.MonkeyPatch, columns: int = 300) -> None:
+    """Have commands find it, on a terminal of so many columns."""
+    for variable in [name for name in os.environ if name.upper().startswith("CHECKBACK_")]:
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("CHECKBACK_KAFKA__TOPIC_PREFIX", place.topics.prefix)
+    monkeypatch.setenv("CHECKBACK_KAFKA__BOOTSTRAP_SERVERS", place.bootstrap_servers)
+    monkeypatch.setenv("CHECKBACK_JOB__CHECKPOINT", str(place.folder / "checkpoint"))
+    monkeypatch.setenv("COLUMNS", str(columns))

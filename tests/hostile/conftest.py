@@ -1,6 +1,5 @@
 """One place for all tests of this folder that only read: to fill it takes longer than to read it."""
 
-import os
 import uuid
 from collections.abc import Iterator
 
@@ -10,7 +9,7 @@ from checkback.local import LocalKafka
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import Topics
 from tests.hostile.place import FAR_MS, GROUP, pollute, write_at_odd_times
-from tests.place import Place, wait_until
+from tests.place import Place, find_by_environment, wait_until
 
 
 @pytest.fixture(scope="package")
@@ -41,13 +40,3 @@ def typed_there(polluted: tuple[Place, dict[str, int]], monkeypatch: pytest.Monk
     place, _ = polluted
     find_by_environment(place, monkeypatch)
     return place
-
-
-def find_by_environment(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have commands find it."""
-    for variable in [name for name in os.environ if name.upper().startswith("CHECKBACK_")]:
-        monkeypatch.delenv(variable)
-    monkeypatch.setenv("CHECKBACK_KAFKA__TOPIC_PREFIX", place.topics.prefix)
-    monkeypatch.setenv("CHECKBACK_KAFKA__BOOTSTRAP_SERVERS", place.bootstrap_servers)
-    monkeypatch.setenv("CHECKBACK_JOB__CHECKPOINT", str(place.folder / "checkpoint"))
-    monkeypatch.setenv("COLUMNS", "300")

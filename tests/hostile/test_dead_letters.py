@@ -5,10 +5,9 @@ import json
 import pytest
 
 from checkback.operations.topics import TopicAdministration
-from tests.hostile.conftest import find_by_environment
 from tests.hostile.place import GROUP, pollute
 from tests.hostile.test_commands import invoke, said
-from tests.place import Place, wait_until
+from tests.place import Place, find_by_environment, wait_until
 
 
 def test_each_is_shown(typed_there: Place, polluted: tuple[Place, dict[str, int]]) -> None:

@@ -83,12 +83,6 @@ def question(transaction_id: str) -> CheckRequest:
     return CheckRequest(transaction_id, "orders", "paid", None, b"v", [], HalfPosition(1, 2), 1, 15, 1_000)
 
 
-@pytest.fixture(params=[*SQLITE, *POSTGRESQL])
-def kind(request: pytest.FixtureRequest) -> str:
-    """Database and isolation level; a test that is for some of them only parametrizes this itself."""
-    return str(request.param)
-
-
 @pytest.fixture
 def shop(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
     engine = engine_of(kind, request, tmp_path)

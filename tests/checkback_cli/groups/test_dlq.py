@@ -1,7 +1,6 @@
 """``checkback dlq`` on a real Kafka; a test writes what consumers would, and reads what the job would."""
 
 import json
-import os
 import threading
 from contextlib import closing
 from typing import Any
@@ -21,7 +20,7 @@ from checkback.kafka.connecting import TransportName
 from checkback.operations.topics import TopicAdministration
 from checkback_cli import app
 from checkback_cli.groups.dead_letters import content_said
-from tests.place import Place, wait_until
+from tests.place import Place, find_by_environment, wait_until
 
 GROUP = "points"
 HOSTILE = b"v\x1b[2J\nforged\t\xe2\x80\xae"
@@ -94,11 +93,7 @@ class Dead:
 
 @pytest.fixture
 def dead(place: Place, monkeypatch: pytest.MonkeyPatch) -> Dead:
-    for variable in [name for name in os.environ if name.upper().startswith("CHECKBACK_")]:
-        monkeypatch.delenv(variable)
-    monkeypatch.setenv("CHECKBACK_KAFKA__TOPIC_PREFIX", place.topics.prefix)
-    monkeypatch.setenv("CHECKBACK_KAFKA__BOOTSTRAP_SERVERS", place.bootstrap_servers)
-    monkeypatch.setenv("COLUMNS", "300")
+    find_by_environment(place, monkeypatch)
     return Dead(place)
 
 

@@ -1,7 +1,6 @@
 """Consumer groups in ``checkback groups``, on a real Kafka; producer groups are in ``test_status.py``."""
 
 import json
-import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from types import SimpleNamespace
@@ -31,7 +30,7 @@ from status_page.facts import GroupFacts
 from tests.checkback_cli.facts_made import bodies, page
 from tests.needs_no_repair import NeedsNoRepair
 from tests.place import Place as Topics
-from tests.place import wait_until
+from tests.place import find_by_environment, wait_until
 
 PARTITIONS = 4
 
@@ -105,11 +104,7 @@ class Groups:
 
 @pytest.fixture
 def groups(place: Topics, monkeypatch: pytest.MonkeyPatch) -> Iterator[Groups]:
-    for variable in [name for name in os.environ if name.upper().startswith("CHECKBACK_")]:
-        monkeypatch.delenv(variable)
-    monkeypatch.setenv("CHECKBACK_KAFKA__TOPIC_PREFIX", place.topics.prefix)
-    monkeypatch.setenv("CHECKBACK_KAFKA__BOOTSTRAP_SERVERS", place.bootstrap_servers)
-    monkeypatch.setenv("COLUMNS", "200")
+    find_by_environment(place, monkeypatch, columns=200)
     made = Groups(place)
     yield made
     made.close()
