@@ -6,7 +6,10 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("state", "conf", "checkback", "checkers", "streaming", "bench", "torture", "status_page", "checkback_cli")
@@ -132,3 +135,15 @@ def test_nobody_but_the_kafka_room_makes_a_client() -> None:
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in CLIENTS
     ]
     assert found == []
+
+
+@pytest.mark.parametrize("library", ["checkback.kafka.kafka_python.library", "checkback.kafka.librdkafka.library"])
+def test_a_library_lists_what_is_used_of_it_and_nothing_else(library: str) -> None:
+    used = {
+        alias.name
+        for module in product_outside_the_kafka_room()
+        for node in ast.walk(ast.parse(modules()[module].read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module == library
+        for alias in node.names
+    }
+    assert used == set(import_module(library).__all__)

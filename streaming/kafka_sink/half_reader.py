@@ -6,7 +6,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from checkback.kafka.librdkafka import make_client
-from checkback.kafka.librdkafka.errors import LEADER_AWAY
+from checkback.kafka.librdkafka.errors import LEADER_AWAY, error_code
 from checkback.kafka.librdkafka.library import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from checkback.kafka.reaching import RECONNECT_MS
 from streaming.brokers.client import ANSWER_BYTES
@@ -108,7 +108,7 @@ class HalfReader:
             try:
                 first, _ = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), self._seconds)
             except KafkaException as error:
-                if error.args[0].code() not in LEADER_AWAY or monotonic() - asked >= self._seconds:
+                if error_code(error) not in LEADER_AWAY or monotonic() - asked >= self._seconds:
                     raise
                 sleep(_PAUSE_SECONDS)
             else:

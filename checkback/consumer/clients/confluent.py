@@ -278,7 +278,7 @@ class ConfluentClient:
                     answer.result()
                     made.append(name)
                 except KafkaException as error:
-                    if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    if error_code(error) != KafkaError.TOPIC_ALREADY_EXISTS:
                         raise
         return made
 
@@ -328,7 +328,7 @@ class ConfluentClient:
         try:
             return Bounds(*self._consumer.get_watermark_offsets(partition, timeout=_ANSWER_SECONDS))
         except KafkaException as error:
-            if error.args[0].code() not in GONE:
+            if error_code(error) not in GONE:
                 raise
         # of a topic that was made a moment ago it remembers, for a minute, that it is not there
         self._consumer.list_topics(timeout=_ANSWER_SECONDS)
@@ -361,7 +361,7 @@ def explained() -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        code = error.args[0].code()
+        code = error_code(error)
         if code in NOT_ALLOWED:
             raise ConfigurationError(f"Kafka does not allow the consumer one of its resources: {error}.") from error
         if is_fatal(error.args[0]):

@@ -12,7 +12,7 @@ from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.kafka.bounds import Bounds
 from checkback.kafka.client_options import refuse_options
 from checkback.kafka.librdkafka import FIXED, connected, make_client
-from checkback.kafka.librdkafka.errors import GONE
+from checkback.kafka.librdkafka.errors import GONE, error_code
 from checkback.kafka.librdkafka.library import Consumer, KafkaError, KafkaException, Message
 from checkback.kafka.librdkafka.library import TopicPartition as KafkaTopicPartition
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
@@ -91,7 +91,7 @@ class ConfluentPull:
         try:
             found = self._asking.get_watermark_offsets(KafkaTopicPartition(*place), ASK_SECONDS)
         except KafkaException as error:
-            if error.args[0].code() in GONE:
+            if error_code(error) in GONE:
                 return None
             raise _unanswered(error) from error
         if found is None:

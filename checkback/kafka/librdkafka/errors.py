@@ -45,7 +45,7 @@ REFUSES_ALL = frozenset(
 REFUSED = GONE | TOO_LARGE | REFUSES_ALL | {KafkaError.INVALID_RECORD}
 """Errors that are the record's or its topic's fault. All others, a broker away or a fence, are nobody's."""
 
-TRANSIENT = frozenset(
+_TRANSIENT = frozenset(
     {
         KafkaError.NOT_COORDINATOR,
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -75,7 +75,7 @@ def error_code(error: KafkaException) -> int:
 
 def is_transient(error: BaseException) -> bool:
     """Whether the same call may go well later, with nothing changed."""
-    return isinstance(error, KafkaException) and (error_code(error) in TRANSIENT or error.args[0].retriable())
+    return isinstance(error, KafkaException) and (error_code(error) in _TRANSIENT or error.args[0].retriable())
 
 
 def is_fatal(error: KafkaError) -> bool:

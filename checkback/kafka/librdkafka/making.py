@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaException
 
 from checkback.exceptions import WrongOptionError
-from checkback.kafka.librdkafka.errors import WRONG_SETTINGS
+from checkback.kafka.librdkafka.errors import WRONG_SETTINGS, error_code
 from checkback.kafka.reaching import no_kafka
 
 T = TypeVar("T")
@@ -51,6 +51,6 @@ def connected(client: T, bootstrap_servers: str, seconds: float) -> T:
 
 def wrong_settings(error: Exception, setting: str = "") -> WrongOptionError | None:
     """The error for settings that librdkafka cannot use; None where it is about something else."""
-    if isinstance(error, KafkaException) and error.args[0].code() not in WRONG_SETTINGS:
+    if isinstance(error, KafkaException) and error_code(error) not in WRONG_SETTINGS:
         return None
     return WrongOptionError(f"confluent-kafka cannot use {setting or 'these settings'}: {error}.")

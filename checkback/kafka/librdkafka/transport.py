@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.librdkafka import connected, make_client
-from checkback.kafka.librdkafka.errors import TIMED_OUT, flushed, polled
+from checkback.kafka.librdkafka.errors import TIMED_OUT, error_code, flushed, polled
 from checkback.kafka.librdkafka.writers import HalfWriter, OpWriter, Renewed
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
 from checkback.kafka.transport import OP_LINGER_MS, Lost, OutgoingRecord
@@ -116,7 +116,7 @@ def _is_missing(answer: "Future[Any]") -> bool:
     try:
         answer.result()
     except KafkaException as error:
-        code = error.args[0].code()
+        code = error_code(error)
         if code in TIMED_OUT or code == KafkaError._ALL_BROKERS_DOWN:
             raise KafkaUnreachableError(f"Kafka does not say which topics it has: {error}.") from error
         return bool(code == KafkaError.UNKNOWN_TOPIC_OR_PART)
