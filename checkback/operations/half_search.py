@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from checkback.kafka.kafka_python.library import KafkaConsumer, TopicPartition
 from checkback.kafka.record_ranges import RangeReader, ReadLimits, Tell, tell_nobody
-from checkback.kafka.topic_reading import records_to_end
-from checkback.operations.in_doubt import InDoubt, place_of, row_of
+from checkback.kafka.topic_reading import ends_of, own_topic, records_to_end
+from checkback.operations.in_doubt import InDoubt, newest, place_of, row_of
 from checkback.operations.story_events import EventKind, event_of, half_in, headers_of, held_in
 from checkback.wire import protocol
 from checkback.wire.protocol import HalfPosition, Topics
@@ -108,6 +108,16 @@ def _exact(found: Iterable[FoundHalf], begun: dict[HalfPosition, FoundHalf]) -> 
         if len(begun) < _MOST_BEGUN:
             begun.setdefault(one.half, one)
     return tuple(one for one in found if one.exact)
+
+
+def all_in_doubt(consumer: KafkaConsumer, topics: Topics, tell: Tell = tell_nobody) -> dict[HalfPosition, InDoubt]:
+    """The transactions that ``cb.status`` lists now, those last checked at the end.
+
+    Raises:
+        ConfigurationError: Kafka has no such topic.
+    """
+    status = own_topic(consumer, topics.status)
+    return newest(counted(records_to_end(consumer, status), status, tell), lambda: ends_of(consumer, topics.half))
 
 
 def counted(records: Iterable[Any], what: str, tell: Tell) -> Iterator[Any]:

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from urllib.parse import urlsplit
 
-from checkback.kafka.topic_reading import ends_of, own_topic, reading_consumer, records_to_end
+from checkback.kafka.topic_reading import own_topic, reading_consumer, records_to_end
 from checkback.operations.announced import AnnouncedEndpoint, announced
-from checkback.operations.in_doubt import newest
+from checkback.operations.half_search import all_in_doubt
 from checkback.operations.times import said_duration
 from checkback.wire.protocol import Topics
 from checkback_cli.doctor.finding import Finding, ok, warning, wrong
@@ -29,9 +29,7 @@ def about_endpoints(settings: Settings, topics: Topics) -> Iterator[Finding]:
     kafka = settings.kafka
     with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer:
         heard = announced(records_to_end(consumer, own_topic(consumer, topics.producers)))
-        rows = newest(
-            records_to_end(consumer, own_topic(consumer, topics.status)), lambda: ends_of(consumer, topics.half)
-        )
+        rows = all_in_doubt(consumer, topics)
     in_doubt = Counter(row.group for row in rows.values())
     now_ms = int(time.time() * 1000)
     fixed = {name: [str(url) for url in urls] for name, urls in settings.checks.endpoints.items()}

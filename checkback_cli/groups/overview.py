@@ -204,17 +204,16 @@ def _endpoint(one: dict[str, Any]) -> str:
 def _of_kafka(settings: "Settings", now_ms: int) -> list[GroupRow]:
     from contextlib import closing
 
-    from checkback.kafka.topic_reading import ends_of, own_topic, reading_consumer, records_to_end
+    from checkback.kafka.topic_reading import own_topic, reading_consumer, records_to_end
     from checkback.operations.announced import announced
-    from checkback.operations.in_doubt import newest
+    from checkback.operations.half_search import all_in_doubt
     from checkback.operations.parked import ParkedMessages
     from checkback.wire.protocol import Topics
 
     kafka, topics = settings.kafka, Topics(settings.kafka.topic_prefix)
     with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer:
         heard = announced(records_to_end(consumer, own_topic(consumer, topics.producers)))
-        records = records_to_end(consumer, own_topic(consumer, topics.status))
-        rows = list(newest(records, lambda: ends_of(consumer, topics.half)).values())
+        rows = list(all_in_doubt(consumer, topics).values())
     with ParkedMessages(kafka.bootstrap_servers, topics, kafka.python_client) as messages:
         parked = messages.read()
     fixed = ((name, str(url)) for name, urls in settings.checks.endpoints.items() for url in urls)

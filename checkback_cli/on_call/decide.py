@@ -168,9 +168,8 @@ def _refuse_arguments(wanted: "TransactionFilter", manner: _Manner, terminal: bo
 def _chosen(action: Action, wanted: "TransactionFilter", settings: "Settings", topics: "Topics") -> "list[Candidate]":
     from contextlib import closing
 
-    from checkback.kafka.topic_reading import ends_of, own_topic, reading_consumer, records_to_end
-    from checkback.operations.half_search import counted
-    from checkback.operations.in_doubt import newest
+    from checkback.kafka.topic_reading import reading_consumer
+    from checkback.operations.half_search import all_in_doubt
     from checkback.operations.parked import ParkedMessages
     from checkback_cli.on_call.candidates import candidates, chosen
     from checkback_cli.terminal.progress import progress
@@ -182,8 +181,7 @@ def _chosen(action: Action, wanted: "TransactionFilter", settings: "Settings", t
         ParkedMessages(kafka.bootstrap_servers, topics, kafka.python_client) as messages,
         progress() as tell,
     ):
-        status = own_topic(consumer, topics.status)
-        rows = newest(counted(records_to_end(consumer, status), status, tell), lambda: ends_of(consumer, topics.half))
+        rows = all_in_doubt(consumer, topics, tell)
         found = candidates(rows.values(), messages.read(), now_ms)
         return chosen(found, action, wanted, lambda half: _neither(consumer, topics, half))
 

@@ -40,10 +40,9 @@ def in_doubt(
     """
     from contextlib import closing
 
-    from checkback.kafka.topic_reading import ends_of, own_topic, reading_consumer, records_to_end
+    from checkback.kafka.topic_reading import own_topic, reading_consumer, records_to_end
     from checkback.operations.announced import announced
-    from checkback.operations.half_search import counted
-    from checkback.operations.in_doubt import newest
+    from checkback.operations.half_search import all_in_doubt
     from checkback.wire.protocol import Topics
     from checkback_cli.terminal.listing import note, show_objects, show_rows
     from checkback_cli.terminal.progress import progress
@@ -51,13 +50,11 @@ def in_doubt(
 
     settings = load(config, bootstrap_server)
     kafka, topics = settings.kafka, Topics(settings.kafka.topic_prefix)
-    status = topics.status
     with (
         closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer,
         progress() as tell,
     ):
-        own_topic(consumer, status)
-        found = newest(counted(records_to_end(consumer, status), status, tell), lambda: ends_of(consumer, topics.half))
+        found = all_in_doubt(consumer, topics, tell)
         heard = announced(records_to_end(consumer, own_topic(consumer, topics.producers)))
     now_ms = int(time.time() * 1000)
     fixed = {name: [str(url) for url in urls] for name, urls in settings.checks.endpoints.items()}
