@@ -15,7 +15,7 @@ import sysconfig
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +24,9 @@ import pytest
 
 import checkback
 from checkback import TransactionProducer
+from checkback.kafka.topic_reading import ends_of, reading_consumer
 from checkback.testing import RecordingTransport
+from checkback.wire.protocol import Topics
 from tests.listening import addresses
 from tests.packaging.environments import ROOT, Environment
 from torture.local_postgresql import free_port
@@ -110,10 +112,32 @@ class Terminal:
         os.close(self._main)
 
 
-def follow(terminal: Terminal, line: str) -> None:
+def wait_until_the_op_is_there(port: int) -> None:
+    """No person types as fast as the shop would lose, when it dies, the op that its producer sends 20 ms later."""
+    deadline = time.monotonic() + _SECONDS
+    with closing(reading_consumer(f"127.0.0.1:{port}")) as consumer:
+        while not sum(ends_of(consumer, Topics().op).values()):
+            assert time.monotonic() < deadline, "the first order's op did not come"
+            time.sleep(0.05)
+
+
+@contextmanager
+def all_shown_if_it_fails(running: dict[str, Terminal]) -> Iterator[None]:
+    """What did not come in one terminal is explained in another."""
+    try:
+        yield
+    except AssertionError as error:
+        for command, terminal in running.items():
+            error.add_note(f"$ {command}\n{terminal.shown}")
+        raise
+
+
+def follow(terminal: Terminal, line: str, port: int) -> None:
     """Type what is typed into a program, or wait for what it answers."""
     if line.startswith("order: ") and not line.startswith("order: asked"):
         terminal.wait_for("order: ")
+        if line == "order: die":
+            wait_until_the_op_is_there(port)
         terminal.type(line.removeprefix("order: "))
     elif line != "...":
         terminal.wait_for(re.sub(r"[0-9a-f]{6}\.\.\.", "...", line))
@@ -166,7 +190,7 @@ def test_the_quick_start_does_what_it_says(installed: Environment) -> None:
     variables = {"CHECKBACK_KAFKA__BOOTSTRAP_SERVERS": f"127.0.0.1:{port}", "CHECKBACK_JOB__DRIVER_MEMORY": "1g"}
     variables["CHECKBACK_HTTP__PORT"] = str(free_port())
     running: dict[str, Terminal] = {}
-    with ExitStack() as open_terminals:
+    with ExitStack() as open_terminals, all_shown_if_it_fails(running):
 
         def run(command: str) -> Terminal:
             program, *arguments = shlex.split(command)
@@ -186,7 +210,9 @@ def test_the_quick_start_does_what_it_says(installed: Environment) -> None:
                 terminal = running[command] if reading and command in running else run(command)
                 running[command] = terminal
                 for line in lines:
-                    follow(terminal, line.replace("localhost:9092", f"127.0.0.1:{port}").replace("9092", str(port)))
+                    follow(
+                        terminal, line.replace("localhost:9092", f"127.0.0.1:{port}").replace("9092", str(port)), port
+                    )
                 if command.startswith("checkback topics"):
                     assert terminal.wait() == 0
         for command in ("checkback kafka", "checkback run"):
