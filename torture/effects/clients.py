@@ -99,14 +99,16 @@ class _WatchedRebalances:
 
 
 class _WatchedProducer:
-    """All that is not here is the producer's own."""
+    """All that is not here is the producer's own, to set as well: closing one replaces its ``flush``."""
 
     def __init__(self, producer: Any, watch: Watch) -> None:
-        self._producer = producer
-        self._watch = watch
+        vars(self).update(_producer=producer, _watch=watch)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._producer, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._producer, name, value)
 
     def begin_transaction(self) -> None:
         self._watch(Step.SENDING_BACK)
