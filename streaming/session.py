@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from importlib import resources
 
 from pyspark import SparkContext
@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from checkback.local import spark_jars, use_java
 from checkback.local.scratch import DIRS, scratch_folders, take_scratch
 from conf import Settings
+from streaming.class_archive import archive_file, archive_options
 from streaming.fairness.state_size import MANY, ROWS
 
 _LOGGER = logging.getLogger(__name__)
@@ -66,15 +67,22 @@ _DELTA = {
 }
 
 
-def build_session(settings: Settings) -> SparkSession:
-    """Start Spark as the settings say, with the jars they need, fetching what is missing."""
+def build_session(
+    settings: Settings, more_kinds: Collection[str] = (), java_options: Sequence[str] | None = None
+) -> SparkSession:
+    """Start Spark as the settings say, with the jars they need, fetching what is missing.
+
+    ``more_kinds``: of tables, whose jars it gets as well. ``java_options``: instead of an archive of classes.
+    """
     use_java()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    kinds = {table.kind for table in settings.sinks.tables.values()}
+    kinds = {*more_kinds, *(table.kind for table in settings.sinks.tables.values())}
+    classes = archive_options(archive_file(kinds)) if java_options is None else java_options
     jars = [str(jar) for jar in spark_jars(kinds)]
     builder = SparkSession.builder.master(settings.job.master).appName(settings.job.name)
     # On one machine shuffled rows go through the page cache only: packing them costs more than it saves.
-    local = {"spark.shuffle.compress": "false"} if settings.job.master.startswith("local") else {}
+    here = {"spark.shuffle.compress": "false", "spark.executor.extraJavaOptions": " ".join(classes)}
+    local = here if settings.job.master.startswith("local") else {}
     loopback = _LOOPBACK if settings.job.master.partition("[")[0] == "local" else {}
     delta = _DELTA if "delta" in kinds else {}
     for key, value in (_CONF | local | loopback | delta | settings.job.spark_options).items():
@@ -83,7 +91,7 @@ def build_session(settings: Settings) -> SparkSession:
     with _scratch_of_its_own(settings):
         session = (
             builder.config("spark.driver.memory", settings.job.driver_memory)
-            .config("spark.driver.extraJavaOptions", _java_options())
+            .config("spark.driver.extraJavaOptions", " ".join([_java_options(), *classes]))
             .config("spark.jars", ",".join(jars))
             .config("spark.driver.extraClassPath", os.pathsep.join(jars))
             .config("spark.executor.extraClassPath", os.pathsep.join(jars))

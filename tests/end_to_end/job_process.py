@@ -12,26 +12,25 @@ from pathlib import Path
 
 import psutil
 
+from checkback.exceptions import InstallationError
+from streaming.class_archive import make_archive
 from tests.place import Place
-from torture.classes import class_archive
 
 
 @functools.cache
-def _java_options() -> str:
-    """Fault runs' archive of Spark's classes: two fifths less CPU for a start. One that does not fit is passed over."""
-    archive = class_archive({})
-    ready = [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"] if archive else []
-    return " ".join([os.environ.get("JDK_JAVA_OPTIONS", ""), *ready]).strip()
+def _have_classes_ready() -> None:
+    with contextlib.suppress(InstallationError):
+        make_archive()
 
 
 class Job:
     """``checkback run`` as a process of its own, in a process group of its own."""
 
     def __init__(self, place: Place, environment: Mapping[str, str] | None = None) -> None:
+        _have_classes_ready()
         self._log = place.folder / f"job-{uuid.uuid4().hex}.log"
         self.environment = {
             **os.environ,
-            "JDK_JAVA_OPTIONS": _java_options(),
             "CHECKBACK_KAFKA__BOOTSTRAP_SERVERS": place.bootstrap_servers,
             "CHECKBACK_KAFKA__TOPIC_PREFIX": place.topics.prefix,
             "CHECKBACK_JOB__CHECKPOINT": str(place.folder / "checkpoint"),

@@ -1,0 +1,54 @@
+"""``python -m streaming.prepare [KIND ...]``: make Spark's classes ready for the job, and say where they are.
+
+KIND is that of a table that messages go to: delta, postgresql. It needs what ``checkback kafka`` needs.
+"""
+
+import sys
+from collections.abc import Collection
+from typing import Any
+
+from pyspark import SparkContext
+
+from checkback import Message, TransactionProducer
+from checkback.exceptions import InstallationError
+from checkback.testing import LocalCluster
+from conf import Settings
+from streaming.class_archive import make_archive
+from streaming.job import TransactionJob
+from streaming.session import build_session
+
+_DELIVERED_SECONDS = 240.0
+_EXIT_SECONDS = 120.0
+
+
+def record(archive: str, kinds: Collection[str]) -> None:
+    """Run a job on a Kafka of its own until it has delivered a message, and have its Java write the archive."""
+    with LocalCluster(["orders"]) as cluster:
+        servers = cluster.bootstrap_servers
+        job = {"master": "local[2]", "state_partitions": 2, "checkpoint": str(cluster.folder / "checkpoint")}
+        made = {"kafka": {"bootstrap_servers": servers}, "job": job, "http": {"port": 0}}
+        settings = Settings.model_validate(made)
+        spark = build_session(settings, kinds, [f"-XX:ArchiveClassesAtExit={archive}"])
+        with TransactionJob(settings, spark=spark), TransactionProducer(servers, "archive") as producer:
+            producer.send(Message("orders", b""))
+            cluster.wait_for("orders", 1, _DELIVERED_SECONDS)
+        spark.stop()
+    gateway: Any = SparkContext._gateway  # noqa: SLF001  (the only way to its process)
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(_EXIT_SECONDS)
+
+
+def main(arguments: list[str]) -> None:
+    """Make the archive, if it is not there; exit status 1 with one sentence when that fails."""
+    if arguments[:1] == ["--into"]:
+        record(arguments[1], arguments[2:])
+        return
+    try:
+        print(f"==> Spark's classes are ready in {make_archive(arguments)}", flush=True)  # noqa: T201  (what this command says)
+    except InstallationError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
