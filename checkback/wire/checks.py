@@ -246,8 +246,3 @@ def announcement_key(group: str, instance: str) -> bytes:
 
 SILENT = "no heartbeat for"
 """How the reason begins of an endpoint that has not been heard from for too long."""
-
-
-def nobody_for(group: str, topic: str) -> str:
-    """The remark of a check that nobody could be asked, though others of the group may answer for other topics."""
-    return f"no live endpoint of group {group} for topic {topic} is known"

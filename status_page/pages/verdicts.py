@@ -14,7 +14,7 @@ _OLD_MS = 600_000
 """A transaction that is in doubt for so long needs somebody: checks end most within a minute."""
 _BEHIND_SECONDS = 60.0
 _LATELY_MS = 300_000
-_NAME, _CAUSE = 30, 60
+_NAME, _KIND, _CAUSE = 30, 40, 60
 """Characters: an answer is read in one look, and what is below has the whole of it."""
 
 
@@ -149,7 +149,7 @@ def _in_doubt(
         level = Attention.ACT
         name, why = next(iter(unasked.items()))
         more = f" and {count(len(unasked) - 1, 'other')}" if len(unasked) > 1 else ""
-        kind = clipped(why.partition(":")[0], _NAME)  # not which, and what it said: that is below
+        kind = clipped(why.partition(":")[0], _KIND)  # not which, and what it said: that is below
         detail = f"Nobody to ask in group {clipped(name, _NAME)} ({kind}){more}."
     return HealthAnswer(question, level, number(total.number), detail, link)
 
