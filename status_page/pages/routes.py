@@ -49,7 +49,7 @@ class Showing:
         totals = index.total(STATUS.name), oldest and oldest.ingested_ms, index.total(PARKED.name)
         in_doubt = overview.in_doubt_by_topic(index, facts)
         stuck, more = overview.stuck(index, facts, in_doubt)
-        answers = verdicts(facts, *totals, complete=self._site.standing.complete, unasked=overview.unasked(in_doubt))
+        answers = verdicts(facts, *totals, lacking=self._site.standing.lacking, unasked=overview.unasked(in_doubt))
         shown = {
             "verdicts": answers,
             "stuck": stuck,

@@ -82,7 +82,10 @@ def test_the_page_is_not_green_before_it_is_known_whether_messages_are_held() ->
 
 def test_nothing_is_green_while_it_is_not_known() -> None:
     step = StepFacts("start Java and Spark", NOW_MS - 132_000)
-    found = verdicts(facts(batch=None, backlog=None, steps=(step,)), NONE, None, NONE, complete=False)
+    found = verdicts(
+        facts(batch=None, backlog=None, steps=(step,)), NONE, None, NONE, lacking="Kafka has no topic cb.status."
+    )
+    assert [one.detail for one in found[1:3]] == ["Kafka has no topic cb.status."] * 2
     assert [(one.level, one.answer) for one in found] == [
         (Attention.LOOK, "Starting"),
         (Attention.LOOK, "Not known yet"),
