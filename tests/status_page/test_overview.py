@@ -11,6 +11,7 @@ from checkback.wire.protocol import HalfPosition
 from status_page.facts import MOST_GROUPS, BatchFacts, EndpointFacts, GroupFacts, JobFacts, TopicInDoubt
 from status_page.overview import by_name, in_doubt_by_topic, stuck, unasked, while_nobody_can_be_heard
 from status_page.transactions.index import Index
+from status_page.transactions.standing import ListStanding
 from tests.status_page.browser import NOW_MS, Place, doubtful
 from tests.status_page.pages.test_pages import text_of
 
@@ -68,6 +69,25 @@ def test_a_topic_that_nobody_answers_for_is_red_on_every_page(in_job: bool) -> N
     assert f"act: {why}" in said["/groups"]
     assert f"2 Nobody to ask in group limited ({why})." in said["/"]
     assert "act:" not in text_of(browser.get("/transactions/2:2").text)
+
+
+def test_who_was_not_asked_yet_was_not_asked_25_seconds_ago() -> None:
+    place = Place()
+    place.doubt(
+        doubtful(1, last_answer="unreachable", attempt=1, misses=7, answered_ms=NOW_MS, asked_ms=NOW_MS - 25_000)
+    )
+    listed, one = (text_of(place.browser().get(path).text) for path in ("/transactions", "/transactions/1:1"))
+    assert "not asked yet: nobody reachable, 7 tries 25 s ago" in listed
+    assert "asked 25 s" not in one
+    assert "Last try" in one
+    assert not [page for page in (listed, one) if "Last asked" in page]
+
+
+def test_while_lists_are_read_it_is_not_said_that_nothing_is_in_them() -> None:
+    unread = Place()
+    unread.transactions.stands = ListStanding()
+    assert "is decided." not in unread.browser().get("/transactions").text
+    assert "No message waits" not in unread.browser().get("/parked").text
 
 
 def test_while_kafka_is_away_nobodys_silence_is_held_against_him() -> None:
