@@ -50,15 +50,15 @@ def status(
     if as_json:
         show_objects([_object(found, said)])
     elif found.facts is not None:
-        show_facts(found.facts, in_doubt_by_topic(found.page) or ())
+        show_facts(found.facts, in_doubt_by_topic(found.page))
     else:
         show_pairs(_silent(found, said))
     if found.facts is None:
         raise typer.Exit(WRONG)
 
 
-def show_facts(facts: "JobFacts", in_doubt: "Iterable[TopicInDoubt]" = ()) -> None:
-    """Print what a job says of itself."""
+def show_facts(facts: "JobFacts", in_doubt: "Iterable[TopicInDoubt] | None") -> None:
+    """Print what a job says of itself; ``in_doubt``: None where it does not say."""
     from checkback_cli.terminal.listing import show_pairs, show_rows
 
     show_pairs([*summary(facts), *unasked(in_doubt)])
@@ -116,8 +116,11 @@ def held_now(facts: "JobFacts", topic: str | None = None) -> Iterator[str]:
         yield f"and for {len(wanted) - _MOST_TOPICS:,} more topics"
 
 
-def unasked(in_doubt: "Iterable[TopicInDoubt]") -> Iterator[tuple[str, str]]:
+def unasked(in_doubt: "Iterable[TopicInDoubt] | None") -> Iterator[tuple[str, str]]:
     """Where some are in doubt about which nobody can be asked, and why."""
+    if in_doubt is None:
+        yield "stuck", "not known: the job's page does not say, or has not read its lists yet"
+        return
     found = [one for one in in_doubt if one.unasked]
     for one in found[:_MOST_GROUPS]:
         stuck = f"{one.number:,} in doubt of group {one.group} for topic {one.topic}"

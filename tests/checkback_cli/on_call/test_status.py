@@ -86,6 +86,8 @@ def test_nobody_to_ask_for_one_topic_is_said_though_the_group_has_a_live_endpoin
     stuck = [line.split("\t")[1] for line in done.output.splitlines() if line.startswith("stuck")]
     said = "for topic shop.late: nobody can be asked; no working endpoint for shop.late"
     assert stuck == [f"1 in doubt of group {group} {said}" for group in ("orders", "quiet")]
+    with page((bodies()[0], b"")) as url:
+        assert "stuck\tnot known" in invoke("status", "--job", url).output, "it is not that nothing is"
     many = [TopicInDoubt("g", str(number), 1, "why") for number in range(25)]
     assert list(unasked(many))[20:] == [("stuck", "and in 5 more groups and topics")]
 
