@@ -8,10 +8,10 @@ from checkback.exceptions import ProtocolError
 from checkback.wire.checks import SILENT, Announcement
 from checkers.facts import EndpointStanding, GroupStanding
 from checkers.http.shares import MIB, Shares
+from conf.redaction import redacted
 
 PER_GROUP = 1_000
 """So many announced endpoints of one group are known: those heard from last."""
-_ANNOUNCEMENT_BYTES = 16 * 1024  # a longer one counts as one that cannot be read
 _OWN_BYTES = 1_024  # about what one costs beside its key and value
 _MOST_GONE = 1_000  # groups
 _MOST_SHOWN, _MOST_TOPICS_SHOWN = 20, 100
@@ -71,10 +71,10 @@ class EndpointDirectory:
         """Take in a record of ``cb.producers``; one that cannot be read is as if it were not there."""
         self._forget(key)
         self._forget_dead(now_ms)
-        if value is None or len(key) + len(value) > _ANNOUNCEMENT_BYTES:
+        if value is None:
             return
         try:
-            said = Announcement.from_record(value)
+            said = Announcement.from_record(value, key)
         except ProtocolError:
             return
         size = len(key) + len(value) + _OWN_BYTES
@@ -156,7 +156,7 @@ def group_standing(
     for endpoint, heard_ms, answers_for in directory.live(group, now_ms):
         state, reason = state_of(endpoint.url)
         seconds = None if heard_ms is None else (now_ms - heard_ms) / 1000
-        found.setdefault(endpoint.url, EndpointStanding(endpoint.url, state, seconds, reason))
+        found.setdefault(endpoint.url, EndpointStanding(redacted(endpoint.url), state, seconds, reason))
         if state != "skipped" and topics is not None:
             topics = None if answers_for is None else topics.union(answers_for)
     if not found:
@@ -174,4 +174,4 @@ def _fallen_silent(directory: EndpointDirectory, group: str, now_ms: int) -> End
     url, heard_ms = gone
     seconds = (now_ms - heard_ms) / 1000
     silence = f"{seconds:.0f} s" if seconds < _MINUTES_FROM else f"{seconds / 60:.0f} min"
-    return EndpointStanding(url, "skipped", seconds, f"{SILENT} {silence}")
+    return EndpointStanding(redacted(url), "skipped", seconds, f"{SILENT} {silence}")

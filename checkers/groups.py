@@ -24,6 +24,7 @@ from checkers.directory import Endpoint, EndpointDirectory, group_standing
 from checkers.endpoint_breakers import EndpointBreakers
 from checkers.facts import GroupStanding
 from checkers.http.shares import GroupShares
+from conf.redaction import redacted
 
 _LOGGER = logging.getLogger(__name__)
 _BATCH_BYTES = 1024 * 1024  # of messages, in one request of several checks
@@ -271,7 +272,7 @@ class Groups:
         try:
             asked = await self._asker.ask(endpoint, [check.request for check in batch])
         except Exception as error:  # an answer must come in any case: the offset waits for it
-            _LOGGER.exception("Asking %s failed", endpoint.url)
+            _LOGGER.exception("Asking %s failed", redacted(endpoint.url))
             asked = EndpointAnswer([EndpointVerdict(Action.UNKNOWN, f"asking failed: {error!r}")] * len(batch))
         self._asked(name, (self._clock_ms() - began_ms) / 1000)
         group.under_way -= 1
@@ -314,12 +315,13 @@ class Groups:
         if not failure:
             self._breakers.succeeded(name, url)
             if rested:
-                _LOGGER.info("Check endpoint %s of group %s answers again.", url, name)
+                _LOGGER.info("Check endpoint %s of group %s answers again.", redacted(url), name)
             return
         self._breakers.failed(name, url, self._clock_ms(), failure)
         after = self._breakers.get(name, url)
         if after is not None and not after.closed and not rested:
-            _LOGGER.warning("Check endpoint %s of group %s is skipped for now: %s.", url, name, failure.rstrip("."))
+            said = (redacted(url), name, failure.rstrip("."))
+            _LOGGER.warning("Check endpoint %s of group %s is skipped for now: %s.", *said)
 
     def _settle(
         self, group: _GroupChecks, url: str, batch: Sequence[Check], verdicts: Sequence[EndpointVerdict]

@@ -17,6 +17,7 @@ from checkback_cli.doctor.finding import Finding, ok, warning, wrong
 from checkback_cli.on_call.in_doubt import counted
 from checkers.http.admission import AllowList
 from conf import Settings
+from conf.redaction import redacted
 from status_page.facts import TopicInDoubt
 
 _SECONDS = 2.0
@@ -44,7 +45,8 @@ def about_endpoints(settings: Settings, topics: Topics) -> Iterator[Finding]:
     named = [(group, url) for group, urls in live.items() for url in urls]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         answers = threads.map(lambda one: connect(one[1], settings), named[:_MOST])
-        for (group, url), trouble in zip(named, answers, strict=False):
+        for (group, address), trouble in zip(named, answers, strict=False):
+            url = redacted(address)
             if trouble:
                 todo = "check that it listens there and that this machine may connect (the job may run on another)"
                 yield warning("endpoints", f"group {group}: {url} {trouble}", todo)

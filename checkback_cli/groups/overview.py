@@ -161,6 +161,7 @@ def from_topics(
 ) -> list[GroupRow]:
     """Groups as Kafka's topics and the settings have them, by name."""
     from checkback_cli.on_call.in_doubt import counted
+    from conf.redaction import redacted
 
     waiting, given_up = Counter(row.group for row in in_doubt), Counter(one.group for one in parked)
     fixed = {name: [str(url) for url in urls] for name, urls in checks.endpoints.items()}
@@ -170,10 +171,10 @@ def from_topics(
         oldest[row.group] = min(oldest.get(row.group, row.ingested_ms), row.ingested_ms)
     endpoints: dict[str, list[dict[str, Any]]] = {}
     for one in announcements:
-        heard = {"url": one.url, "heard_seconds": max(0.0, (now_ms - one.heard_ms) / 1000)}
+        heard = {"url": redacted(one.url), "heard_seconds": max(0.0, (now_ms - one.heard_ms) / 1000)}
         endpoints.setdefault(one.group, []).append(heard)
     for name, urls in fixed.items():
-        endpoints.setdefault(name, []).extend({"url": url, "heard_seconds": None} for url in urls)
+        endpoints.setdefault(name, []).extend({"url": redacted(url), "heard_seconds": None} for url in urls)
     return [
         GroupRow(
             *(name, None, waiting[name], oldest.get(name), given_up[name]),

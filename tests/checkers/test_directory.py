@@ -77,6 +77,18 @@ def test_for_which_topics_somebody_can_be_asked() -> None:
     assert group_standing(directory(), "orders", 5) == GroupStanding(0, 0, ())
 
 
+def test_a_password_in_an_address_is_for_asking_and_not_for_people() -> None:
+    url = "http://shop:secret@one/?token=secret"
+    heard = directory()
+    hear(heard, "orders", "a", url, 0)
+    assert urls(heard, "orders", 5) == [url]
+    (live,) = group_standing(heard, "orders", 5).endpoints
+    assert live.url == "http://shop:**********@one/?token=**********"
+    assert urls(heard, "orders", TTL_MS) == []
+    (gone,) = group_standing(heard, "orders", TTL_MS).endpoints
+    assert (gone.state, gone.url) == ("skipped", live.url)
+
+
 def test_at_most_20_endpoints_are_shown_and_the_topics_of_all() -> None:
     heard = directory()
     for number in range(25):

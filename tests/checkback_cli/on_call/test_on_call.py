@@ -81,13 +81,15 @@ def test_an_answer_is_shown_with_its_remark_and_tries_at_which_nobody_was_reache
 
 
 def test_a_topic_for_which_no_live_endpoint_answers_is_named_by_each_command(written: JobRecords) -> None:
-    written.announced("shop", "http://127.0.0.1:1/", topics=("paid",))
+    written.announced("shop", "http://x:secret@127.0.0.1:1/", topics=("paid",))
     written.in_doubt("late", written.half("late"), last_answer="")
     topic = objects("open")[0]["topic"]
     why = f"no working endpoint for {topic}"
     assert lines("open")[0][8] == f"Nobody can be asked; {why}"
     assert lines("groups", "--kind", "producer")[0][5].endswith(f"; nobody to ask for {topic}")
-    (red,) = [one for one in objects("doctor", code=1) if one["level"] == "wrong"]
+    found = objects("doctor", code=1)
+    assert "secret" not in str(found)
+    (red,) = [one for one in found if one["level"] == "wrong"]
     assert red["said"] == f"group shop has 1 transaction in doubt for topic {topic}: nobody can be asked; {why}"
 
 

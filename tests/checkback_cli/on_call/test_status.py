@@ -129,7 +129,7 @@ def test_without_a_job_groups_are_those_of_the_topics() -> None:
     place = HalfPosition(0, 1)
     rows = from_topics(
         [
-            AnnouncedEndpoint("shop", "a", "http://a:1/", NOW - 5_000, ("paid",)),
+            AnnouncedEndpoint("shop", "a", "http://x:secret@a:1/", NOW - 5_000, ("paid",)),
             AnnouncedEndpoint("shop", "b", "http://b:1/", NOW - 500_000),
         ],
         [
@@ -146,7 +146,7 @@ def test_without_a_job_groups_are_those_of_the_topics() -> None:
         ("old", "-", 0, "-", 1, "none"),
         (
             *("shop", "-", 3, "1 min", 0),
-            "http://a:1/ (heard 5 s ago); http://b:1/ (heard 8 min ago); nobody to ask for t",
+            "http://x:**********@a:1/ (heard 5 s ago); http://b:1/ (heard 8 min ago); nobody to ask for t",
         ),
     ]
 
