@@ -11,13 +11,13 @@ from checkback.kafka.kafka_python.polling import poll
 from checkback.kafka.outages import Outage
 from checkback.wire.protocol import Topics
 from checkers.clients import reader
-from checkers.directory import EndpointDirectory, fallen_silent
-from checkers.facts import EndpointStanding, GroupStanding
+from checkers.directory import EndpointDirectory, group_standing
+from checkers.facts import GroupStanding
 from conf import Settings
 
 _WAIT_MS = 500
 _CLOSE_MS = 1_000
-_MOST_GROUPS, _MOST_ENDPOINTS = 1_000, 20
+_MOST_GROUPS = 1_000
 
 
 class Announced:
@@ -57,14 +57,8 @@ class Announced:
         with self._lock:
             if not self._known:
                 return None
-            return {name: self._standing_of(name, now_ms) for name in self._directory.groups()[:_MOST_GROUPS]}
-
-    def _standing_of(self, name: str, now_ms: int) -> GroupStanding:
-        heard = self._directory.heard_ms(name, now_ms)
-        found = [EndpointStanding(url, "well", (now_ms - then_ms) / 1000, "") for url, then_ms in heard.items()]
-        found += [EndpointStanding(url, "well", None, "") for url in self._directory.fixed(name) if url not in heard]
-        gone = None if found else fallen_silent(self._directory, name, now_ms)
-        return GroupStanding(0, 0, tuple([gone] if gone else found[:_MOST_ENDPOINTS]))
+            names = self._directory.groups()[:_MOST_GROUPS]
+            return {name: group_standing(self._directory, name, now_ms) for name in names}
 
     def _run(self) -> None:
         outage = Outage("reading announcements of endpoints", self._clock_ms)

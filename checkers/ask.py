@@ -19,6 +19,7 @@ from checkers.http.names import Names
 from checkers.http.reasons import reason
 from checkers.http.session import BoundedConnector
 from checkers.http.shares import is_ours
+from conf.redaction import redacted
 
 _VERDICTS = {"commit": Action.COMMIT, "rollback": Action.ROLLBACK, "unknown": Action.UNKNOWN}
 _ANSWER_BYTES = 64 * 1024
@@ -91,7 +92,8 @@ class Asker:
             if status == _TOO_LARGE and len(requests) == 1:
                 status, content = await self._post(url, requests, [_head(requests[0])])
         except Exception as error:  # noqa: BLE001  (a URL that is none fails in many ways)
-            return _failed(url, requests, error)
+            return _failed(redacted(url), requests, error)
+        url = redacted(url)  # for people, from here on
         if content is not None:
             return EndpointAnswer(
                 _read_one(url, content) if len(requests) == 1 else _read_batch(url, content, requests)

@@ -1,19 +1,20 @@
 """Which endpoints a producer group has: fixed ones from the settings, and those announced in ``cb.producers``."""
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from checkback.exceptions import ProtocolError
 from checkback.wire.checks import SILENT, Announcement
-from checkers.facts import EndpointStanding
+from checkers.facts import EndpointStanding, GroupStanding
 from checkers.http.shares import MIB, Shares
+from conf.redaction import redacted
 
 PER_GROUP = 1_000
 """So many announced endpoints of one group are known: those heard from last."""
-_ANNOUNCEMENT_BYTES = 16 * 1024  # a longer one counts as one that cannot be read
 _OWN_BYTES = 1_024  # about what one costs beside its key and value
 _MOST_GONE = 1_000  # groups
+_MOST_SHOWN, _MOST_TOPICS_SHOWN = 20, 100
 _MINUTES_FROM = 120  # seconds of silence
 _AGED_AT_ONCE = 4  # more than one for each that comes: dead ones are forgotten faster than new ones are heard
 
@@ -23,6 +24,16 @@ class Endpoint(NamedTuple):
 
     url: str
     batch: int = 1
+
+
+class LiveEndpoint(NamedTuple):
+    """One that may be asked."""
+
+    endpoint: Endpoint
+    heard_ms: int | None
+    """None: the settings name it."""
+    topics: tuple[str, ...] | None
+    """Real topics it answers for; None: all."""
 
 
 class _Heard(NamedTuple):
@@ -60,10 +71,10 @@ class EndpointDirectory:
         """Take in a record of ``cb.producers``; one that cannot be read is as if it were not there."""
         self._forget(key)
         self._forget_dead(now_ms)
-        if value is None or len(key) + len(value) > _ANNOUNCEMENT_BYTES:
+        if value is None:
             return
         try:
-            said = Announcement.from_record(value)
+            said = Announcement.from_record(value, key)
         except ProtocolError:
             return
         size = len(key) + len(value) + _OWN_BYTES
@@ -87,18 +98,18 @@ class EndpointDirectory:
         """
         self._forget_dead(now_ms)
         given: set[str] = set()
+        for endpoint, _, topics in self.live(group, now_ms):
+            if (topics is None or topic in topics) and endpoint.url not in given:
+                given.add(endpoint.url)
+                yield endpoint
+
+    def live(self, group: str, now_ms: int) -> Iterator[LiveEndpoint]:
+        """All of a group, the one heard from last first, fixed ones after; a URL may come more than once."""
         for heard in reversed(self._announced.get(group, {}).values()):
             if now_ms - heard.heard_ms >= self._ttl_ms:
                 break  # and so are all that were heard before
-            if heard.announced.topics is not None and topic not in heard.announced.topics:
-                continue
-            if heard.endpoint.url not in given:
-                given.add(heard.endpoint.url)
-                yield heard.endpoint
-        for endpoint in self._fixed.get(group, ()):
-            if endpoint.url not in given:
-                given.add(endpoint.url)
-                yield endpoint
+            yield LiveEndpoint(heard.endpoint, heard.heard_ms, heard.announced.topics)
+        yield from (LiveEndpoint(endpoint, None, None) for endpoint in self._fixed.get(group, ()))
 
     def groups(self) -> list[str]:
         """Those of which an endpoint is known."""
@@ -108,18 +119,6 @@ class EndpointDirectory:
         """The last endpoint of a group that has none any more, and when it was heard from; for people."""
         heard = next(reversed(self._announced.get(group, OrderedDict()).values()), None)
         return (heard.endpoint.url, heard.heard_ms) if heard else self._gone.get(group)
-
-    def heard_ms(self, group: str, now_ms: int) -> dict[str, int]:
-        """When announced endpoints of a group were heard from last, by URL, the last one first; dead ones left out."""
-        found: dict[str, int] = {}
-        for heard in reversed(self._announced.get(group, {}).values()):
-            if now_ms - heard.heard_ms < self._ttl_ms:
-                found.setdefault(heard.endpoint.url, heard.heard_ms)
-        return found
-
-    def fixed(self, group: str) -> list[str]:
-        """URLs that the settings name."""
-        return [endpoint.url for endpoint in self._fixed.get(group, ())]
 
     def _forget_dead(self, now_ms: int) -> None:
         for _ in range(_AGED_AT_ONCE):
@@ -145,12 +144,34 @@ class EndpointDirectory:
             del self._announced[group]
 
 
-def fallen_silent(directory: EndpointDirectory, group: str, now_ms: int) -> EndpointStanding | None:
-    """The last endpoint of a group that has none any more, for people; None: it never announced one."""
+def group_standing(
+    directory: EndpointDirectory,
+    group: str,
+    now_ms: int,
+    state_of: Callable[[str], tuple[str, str]] = lambda _: ("well", ""),
+) -> GroupStanding:
+    """Whom one can ask, for people. ``state_of``: an endpoint's state, and why it is not well."""
+    found: dict[str, EndpointStanding] = {}
+    topics: set[str] | None = set()
+    for endpoint, heard_ms, answers_for in directory.live(group, now_ms):
+        state, reason = state_of(endpoint.url)
+        seconds = None if heard_ms is None else (now_ms - heard_ms) / 1000
+        found.setdefault(endpoint.url, EndpointStanding(redacted(endpoint.url), state, seconds, reason))
+        if state != "skipped" and topics is not None:
+            topics = None if answers_for is None else topics.union(answers_for)
+    if not found:
+        gone = _fallen_silent(directory, group, now_ms)
+        return GroupStanding(0, 0, (gone,) if gone else ())
+    shown = None if topics is None or len(topics) > _MOST_TOPICS_SHOWN else tuple(sorted(topics))
+    return GroupStanding(0, 0, tuple(found.values())[:_MOST_SHOWN], shown)
+
+
+def _fallen_silent(directory: EndpointDirectory, group: str, now_ms: int) -> EndpointStanding | None:
+    """The last endpoint of a group that has none any more; None: it never announced one."""
     gone = directory.gone(group)
     if gone is None:
         return None
     url, heard_ms = gone
     seconds = (now_ms - heard_ms) / 1000
     silence = f"{seconds:.0f} s" if seconds < _MINUTES_FROM else f"{seconds / 60:.0f} min"
-    return EndpointStanding(url, "skipped", seconds, f"{SILENT} {silence}")
+    return EndpointStanding(redacted(url), "skipped", seconds, f"{SILENT} {silence}")

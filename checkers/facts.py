@@ -25,3 +25,5 @@ class GroupStanding(NamedTuple):
     """Requests under way."""
     endpoints: tuple[EndpointStanding, ...]
     """Those heard from last first, at most 20."""
+    topics: tuple[str, ...] | None = None
+    """Real topics for which one of them is asked that is not skipped, in order; None: all, or more than 100."""

@@ -17,13 +17,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
-from checkback.wire.checks import CheckRequest, nobody_for
+from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import Action, HalfPosition, Headers
 from checkers.ask import REQUEST_BYTES, Asker, EndpointAnswer, EndpointVerdict
-from checkers.directory import Endpoint, EndpointDirectory, fallen_silent
+from checkers.directory import Endpoint, EndpointDirectory, group_standing
 from checkers.endpoint_breakers import EndpointBreakers
-from checkers.facts import EndpointStanding, GroupStanding
+from checkers.facts import GroupStanding
 from checkers.http.shares import GroupShares
+from conf.redaction import redacted
 
 _LOGGER = logging.getLogger(__name__)
 _BATCH_BYTES = 1024 * 1024  # of messages, in one request of several checks
@@ -38,7 +39,7 @@ _MISSED_ANSWERS = 100
 """So many checks of a group are answered *unreachable* in _MISSED_MS; the others are postponed."""
 _MISSED_MS = 30_000
 _MOST_ROOM = 1_000
-_MOST_SHOWN, _MOST_ENDPOINTS_SHOWN = 1_000, 20
+_MOST_SHOWN = 1_000
 _LEAST_BYTES = 256 * 1024  # that a group may still take: more than the largest check has
 
 
@@ -179,18 +180,15 @@ class Groups:
 
     def _standing_of(self, name: str, now_ms: int) -> GroupStanding:
         group = self._groups.get(name) or _GroupChecks()
-        heard = self._directory.heard_ms(name, now_ms)
-        urls = [*heard, *(url for url in self._directory.fixed(name) if url not in heard)]
-        endpoints = []
-        for url in urls[:_MOST_ENDPOINTS_SHOWN]:
+
+        def state_of(url: str) -> tuple[str, str]:
             breaker = self._breakers.get(name, url)
-            state = "well" if breaker is None else "skipped" if breaker.skipped(now_ms) else "tried"
-            seconds = (now_ms - heard[url]) / 1000 if url in heard else None
-            endpoints.append(EndpointStanding(url, state, seconds, breaker.reason if breaker else ""))
-        gone = None if endpoints else fallen_silent(self._directory, name, now_ms)
-        if gone is not None:
-            endpoints.append(gone)
-        return GroupStanding(group.held, group.under_way, tuple(endpoints))
+            if breaker is None:
+                return "well", ""
+            return "skipped" if breaker.skipped(now_ms) else "tried", breaker.reason
+
+        found = group_standing(self._directory, name, now_ms, state_of)
+        return found._replace(waiting=group.held, under_way=group.under_way)
 
     def _refusal(self, name: str, group: _GroupChecks, check: Check) -> str:
         """Why there is no room for one more check of a group; none: its room is taken."""
@@ -228,7 +226,7 @@ class Groups:
         """The endpoint to ask next, or why there is none: one that is well, else one that may be tried again."""
         request = check.request
         # one that answers for other topics only may be there, and is shown as well
-        reason, probe = nobody_for(request.group, request.topic), None
+        reason, probe = f"no live endpoint of group {request.group} for topic {request.topic} is known", None
         known = self._directory.endpoints(request.group, request.topic, now_ms)
         for endpoint in islice(known, _MOST_LOOKED_AT if len(check.tried) < _MOST_TRIED else 0):
             if endpoint.url in check.tried:
@@ -274,7 +272,7 @@ class Groups:
         try:
             asked = await self._asker.ask(endpoint, [check.request for check in batch])
         except Exception as error:  # an answer must come in any case: the offset waits for it
-            _LOGGER.exception("Asking %s failed", endpoint.url)
+            _LOGGER.exception("Asking %s failed", redacted(endpoint.url))
             asked = EndpointAnswer([EndpointVerdict(Action.UNKNOWN, f"asking failed: {error!r}")] * len(batch))
         self._asked(name, (self._clock_ms() - began_ms) / 1000)
         group.under_way -= 1
@@ -317,12 +315,13 @@ class Groups:
         if not failure:
             self._breakers.succeeded(name, url)
             if rested:
-                _LOGGER.info("Check endpoint %s of group %s answers again.", url, name)
+                _LOGGER.info("Check endpoint %s of group %s answers again.", redacted(url), name)
             return
         self._breakers.failed(name, url, self._clock_ms(), failure)
         after = self._breakers.get(name, url)
         if after is not None and not after.closed and not rested:
-            _LOGGER.warning("Check endpoint %s of group %s is skipped for now: %s.", url, name, failure.rstrip("."))
+            said = (redacted(url), name, failure.rstrip("."))
+            _LOGGER.warning("Check endpoint %s of group %s is skipped for now: %s.", *said)
 
     def _settle(
         self, group: _GroupChecks, url: str, batch: Sequence[Check], verdicts: Sequence[EndpointVerdict]

@@ -1,7 +1,8 @@
 """What the page and its API show of a job: plain data, which the job gives. Times are ms since 1970."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,15 @@ class GroupFacts:
     barred: str = ""
     """Why its new half messages are rejected; empty: they are not."""
     unasked: str = ""
-    """Why nobody of it can be asked; empty: somebody can, or that is not known."""
+    """Why nobody of it can be asked; empty: somebody can, or that is not known. For a topic: :meth:`unasked_for`."""
+    answers_for: tuple[str, ...] | None = None
+    """Real topics for which one of its endpoints is asked; None: all, or that is not known."""
+
+    def unasked_for(self, topic: str) -> str:
+        """Why nobody of it can be asked about transactions of a topic; empty: likewise."""
+        if self.unasked or self.answers_for is None or topic in self.answers_for:
+            return self.unasked
+        return f"no working endpoint for {topic}"
 
     @property
     def oldest_ms(self) -> int | None:
@@ -118,6 +127,22 @@ class GroupFacts:
         if (self.open or 0) > sum(one.open for one in self.topics):  # of some of them nothing else is known
             return None
         return min((one.oldest_ms for one in self.topics), default=None)
+
+
+class TopicInDoubt(NamedTuple):
+    """How many of one group and topic are in doubt."""
+
+    group: str
+    topic: str
+    number: int
+    unasked: str = ""
+    """Why nobody can be asked about them: somebody has to do something; empty: somebody can, or that is not known."""
+
+
+def topics_in_doubt(counts: Mapping[tuple[str, str], int], groups: Mapping[str, GroupFacts]) -> list[TopicInDoubt]:
+    """How many of which group and topic, those with most first, and why nobody can be asked."""
+    ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    return [TopicInDoubt(*of, number, groups[of[0]].unasked_for(of[1])) for of, number in ordered if number]
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,13 @@
 """What the first page shows beside its four answers."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import NamedTuple
 
-from checkback.operations.in_doubt import InDoubt
-from checkback.wire.checks import SILENT, nobody_for
-from checkback.wire.protocol import Action
-from status_page.facts import MOST_GROUPS, GroupFacts, JobFacts
-from status_page.transactions.index import Index, RowCount, RowFilter
+from checkback.wire.checks import SILENT
+from status_page.facts import MOST_GROUPS, GroupFacts, JobFacts, TopicInDoubt, topics_in_doubt
+from status_page.transactions.index import Index, RowFilter
 from status_page.transactions.schema import STATUS
 from status_page.words import NO_ENDPOINT, why_in_doubt
 
@@ -25,27 +23,30 @@ class Stuck(NamedTuple):
     oldest_ms: int
     why: str
     """Of the oldest."""
-    unasked: bool = False
-    """Whether nobody of the group can be asked: somebody has to do something."""
+    unasked: str = ""
+    """As in :class:`~status_page.facts.TopicInDoubt`."""
 
 
-def stuck(index: Index, facts: JobFacts, most: int = _MOST) -> tuple[list[Stuck], int]:
+def in_doubt_by_topic(index: Index, facts: JobFacts) -> list[TopicInDoubt]:
+    """Where some are in doubt, those with most first, and why nobody can be asked."""
+    counts = Counter[tuple[str, str]]()
+    for tally in index.tallies(STATUS.name):
+        counts[tally.group, tally.topic] += tally.number
+    return topics_in_doubt(counts, by_name(facts))
+
+
+def stuck(
+    index: Index, facts: JobFacts, in_doubt: Sequence[TopicInDoubt], most: int = _MOST
+) -> tuple[list[Stuck], int]:
     """Where most are in doubt, and in how many further groups and topics some are."""
-    numbers = sorted(_numbers(index.tallies(STATUS.name)), key=lambda one: (-one[0], *one[1:]))
     groups = by_name(facts)
     found = []
-    for number, group, topic in numbers[:most]:
+    for group, topic, number, unasked in in_doubt[:most]:
         oldest = next(iter(index.in_doubt(RowFilter(group, topic), 1)), None)
         if oldest is not None:
             why = why_in_doubt(oldest, groups[group])
-            nobody = bool(groups[group].unasked) or _nobody_for_its_topic(oldest)
-            found.append(Stuck(group, topic, number, oldest.ingested_ms, why, nobody))
-    return found, max(0, len(numbers) - most)
-
-
-def _nobody_for_its_topic(row: InDoubt) -> bool:
-    """Whether the last check found nobody, though the group may have endpoints for other topics."""
-    return row.last_answer == Action.UNREACHABLE and nobody_for(row.group, row.topic) in row.remark
+            found.append(Stuck(group, topic, number, oldest.ingested_ms, why, unasked))
+    return found, max(0, len(in_doubt) - most)
 
 
 class GroupsByName(dict[str, GroupFacts]):
@@ -71,7 +72,8 @@ def while_nobody_can_be_heard(facts: JobFacts) -> JobFacts:
     def silent(group: GroupFacts) -> bool:
         return bool(group.endpoints) and all(one.reason.startswith(SILENT) for one in group.endpoints)
 
-    return replace(facts, groups=tuple(replace(one, unasked="") if silent(one) else one for one in facts.groups))
+    groups = (replace(one, unasked="" if silent(one) else one.unasked, answers_for=None) for one in facts.groups)
+    return replace(facts, groups=tuple(groups))
 
 
 def by_name(facts: JobFacts) -> GroupsByName:
@@ -85,28 +87,18 @@ def all_groups(facts: JobFacts, in_doubt: Mapping[str, int]) -> tuple[GroupFacts
     return (*facts.groups, *(groups[name] for name in sorted(in_doubt) if name not in groups and in_doubt[name]))
 
 
-def unasked(facts: JobFacts, in_doubt: Mapping[str, int]) -> dict[str, str]:
-    """Groups with transactions in doubt of which nobody can be asked, and why; those with most first."""
-    groups = by_name(facts)
-    names = sorted((name for name, number in in_doubt.items() if number), key=lambda name: (-in_doubt[name], name))
-    return {name: groups[name].unasked for name in names if groups[name].unasked}
-
-
-def unasked_also(known: Mapping[str, str], stuck: Iterable[Stuck]) -> dict[str, str]:
-    """These, and groups of which nobody answers for one of the topics where most are in doubt."""
-    more = {one.group: f"for topic {one.topic} no endpoint" for one in stuck if one.unasked and one.group not in known}
-    return {**known, **more}
-
-
-def in_doubt_by_group(tallies: Iterable[RowCount]) -> dict[str, int]:
-    """How many are in doubt in each group."""
-    found: dict[str, int] = {}
-    for tally in tallies:
-        found[tally.group] = found.get(tally.group, 0) + tally.number
+def unasked(in_doubt: Iterable[TopicInDoubt]) -> dict[str, str]:
+    """Groups with transactions in doubt about which nobody can be asked, and why, in this order."""
+    found: dict[str, str] = {}
+    for one in in_doubt:
+        if one.unasked:
+            found.setdefault(one.group, one.unasked)
     return found
 
 
-def _numbers(tallies: Iterable[RowCount]) -> Iterable[tuple[int, str, str]]:
-    ordered = sorted(tallies, key=lambda one: (one.group, one.topic))
-    for (group, topic), same in groupby(ordered, key=lambda one: (one.group, one.topic)):
-        yield sum(one.number for one in same), group, topic
+def by_group(in_doubt: Iterable[TopicInDoubt]) -> dict[str, int]:
+    """How many are in doubt in each group."""
+    found = Counter[str]()
+    for one in in_doubt:
+        found[one.group] += one.number
+    return found

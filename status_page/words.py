@@ -96,7 +96,7 @@ class Reason(NamedTuple):
 
 def reason_of(row: InDoubt, group: GroupFacts | None) -> Reason:
     """The same for all that are in doubt for the same reason."""
-    unheard = (group.unasked or why_unasked(group.endpoints)) if group else ""
+    unheard = (group.unasked_for(row.topic) or why_unasked(group.endpoints)) if group else ""
     remark = clipped(printable(row.remark))
     if row.last_answer == "unreachable":
         return Reason("Nobody could be asked", unheard or remark)

@@ -112,8 +112,8 @@ class JobRecords:
         ]
         self.send(self.topics.rejected, b"", None, headers, 0)
 
-    def announced(self, group: str, url: str, instance: str = "one") -> None:
-        key, value = Announcement(group, instance, url, now_ms()).to_record()
+    def announced(self, group: str, url: str, instance: str = "one", topics: tuple[str, ...] | None = None) -> None:
+        key, value = Announcement(group, instance, url, now_ms(), topics=topics).to_record()
         self.send(self.topics.producers, value, key, [], 0)
 
     def claim(self, **fields: Any) -> None:

@@ -22,7 +22,7 @@ from checkback.kafka.kafka_python import make_client
 from checkback.kafka.kafka_python.library import KafkaError, KafkaProducer
 from checkback.kafka.kafka_python.repairs import close_producer
 from checkback.listener import TransactionChecker
-from checkback.wire.checks import MAX_BATCH, Announcement, announcement_key
+from checkback.wire.checks import MAX_ANNOUNCEMENT_BYTES, MAX_BATCH, Announcement, announcement_key
 from checkback.wire.protocol import Topics
 
 _LOGGER = logging.getLogger(__name__)
@@ -55,7 +55,8 @@ class EndpointAnnouncer:
     ones. ``answers_for`` are the real topics it is asked about; without it all.
 
     Raises:
-        ConfigurationError: nobody can ask at ``url`` (0.0.0.0, say), or the topic ``cb.producers`` is missing.
+        ConfigurationError: nobody can ask at ``url`` (0.0.0.0, say), the topic ``cb.producers`` is missing, or
+            ``answers_for`` is longer than an announcement may be.
         KafkaUnreachableError: no Kafka answers.
     """
 
@@ -76,6 +77,12 @@ class EndpointAnnouncer:
         self._url = url
         self._batch = batch
         self._answers_for = None if answers_for is None else tuple(answers_for)
+        size = sum(map(len, self._record()))
+        if size > MAX_ANNOUNCEMENT_BYTES:
+            raise ConfigurationError(
+                f"The announcement of group {group} has {size:,} bytes, {MAX_ANNOUNCEMENT_BYTES:,} at most are read: "
+                "name fewer topics in answers_for, or leave it out, which means all."
+            )
         self._topic = (topics or Topics()).producers
         settings: dict[str, Any] = {
             "bootstrap_servers": bootstrap_servers,
@@ -111,10 +118,12 @@ class EndpointAnnouncer:
             _LOGGER.warning("The endpoint of group %s could not be taken back, and lapses: %r", self._group, error)
         close_producer(self._kafka, 0)
 
-    def _announce(self) -> Any:
+    def _record(self) -> tuple[bytes, bytes]:
         now_ms = int(time.time() * 1000)
-        said = Announcement(self._group, self._instance, self._url, now_ms, self._batch, self._answers_for)
-        key, value = said.to_record()
+        return Announcement(self._group, self._instance, self._url, now_ms, self._batch, self._answers_for).to_record()
+
+    def _announce(self) -> Any:
+        key, value = self._record()
         return self._kafka.send(self._topic, value, key)
 
     def _beat(self) -> None:

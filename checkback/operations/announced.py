@@ -31,7 +31,7 @@ def announced(records: Iterable[Any]) -> list[AnnouncedEndpoint]:
         if record.value is None:
             continue
         try:
-            said = Announcement.from_record(record.value)
+            said = Announcement.from_record(record.value, key)
         except ProtocolError:
             continue
         found[key] = AnnouncedEndpoint(said.group, said.instance, said.url, record.timestamp, said.topics)

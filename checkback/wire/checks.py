@@ -37,6 +37,8 @@ from checkback.wire.protocol import (
 
 MAX_BATCH = 100
 """Checks in one request over HTTP, at most."""
+MAX_ANNOUNCEMENT_BYTES = 16 * 1024
+"""Of an announcement's key and value; a longer one counts as one that cannot be read."""
 REMARK_CHARACTERS = 512
 """So much of a remark is kept."""
 
@@ -193,12 +195,14 @@ class Announcement:
         return announcement_key(self.group, self.instance), json.dumps(body).encode()
 
     @classmethod
-    def from_record(cls, value: bytes) -> Self:
+    def from_record(cls, value: bytes, key: bytes = b"") -> Self:
         """Read a record's value.
 
         Raises:
-            ProtocolError: not JSON, a field is missing, or one is of a wrong type.
+            ProtocolError: too long, not JSON, a field is missing, or one is of a wrong type.
         """
+        if len(key) + len(value) > MAX_ANNOUNCEMENT_BYTES:
+            raise ProtocolError(f"An announcement of more than {MAX_ANNOUNCEMENT_BYTES:,} bytes.")
         try:
             body = read_object(value)
             return cls(
@@ -246,8 +250,3 @@ def announcement_key(group: str, instance: str) -> bytes:
 
 SILENT = "no heartbeat for"
 """How the reason begins of an endpoint that has not been heard from for too long."""
-
-
-def nobody_for(group: str, topic: str) -> str:
-    """The remark of a check that nobody could be asked, though others of the group may answer for other topics."""
-    return f"no live endpoint of group {group} for topic {topic} is known"

@@ -3,7 +3,6 @@
 import socket
 import ssl
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -15,8 +14,11 @@ from checkback.operations.half_search import all_in_doubt
 from checkback.operations.times import said_duration
 from checkback.wire.protocol import Topics
 from checkback_cli.doctor.finding import Finding, ok, warning, wrong
+from checkback_cli.on_call.in_doubt import counted
 from checkers.http.admission import AllowList
 from conf import Settings
+from conf.redaction import redacted
+from status_page.facts import TopicInDoubt
 
 _SECONDS = 2.0
 _MOST = 50
@@ -30,11 +32,10 @@ def about_endpoints(settings: Settings, topics: Topics) -> Iterator[Finding]:
     with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer:
         heard = announced(records_to_end(consumer, own_topic(consumer, topics.producers)))
         rows = all_in_doubt(consumer, topics)
-    in_doubt = Counter(row.group for row in rows.values())
     now_ms = int(time.time() * 1000)
     fixed = {name: [str(url) for url in urls] for name, urls in settings.checks.endpoints.items()}
     live = live_endpoints(heard, fixed, settings.checks.endpoint_ttl, now_ms)
-    yield from unasked(in_doubt, live)
+    yield from unasked(counted(rows.values(), heard, fixed, settings.checks.endpoint_ttl, now_ms))
     if not live:
         todo = "producers announce theirs (CheckEndpoint), or checks.endpoints names them"
         yield warning("endpoints", "no producer group has a live endpoint: nobody can be asked", todo)
@@ -44,7 +45,8 @@ def about_endpoints(settings: Settings, topics: Topics) -> Iterator[Finding]:
     named = [(group, url) for group, urls in live.items() for url in urls]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         answers = threads.map(lambda one: connect(one[1], settings), named[:_MOST])
-        for (group, url), trouble in zip(named, answers, strict=False):
+        for (group, address), trouble in zip(named, answers, strict=False):
+            url = redacted(address)
             if trouble:
                 todo = "check that it listens there and that this machine may connect (the job may run on another)"
                 yield warning("endpoints", f"group {group}: {url} {trouble}", todo)
@@ -54,11 +56,12 @@ def about_endpoints(settings: Settings, topics: Topics) -> Iterator[Finding]:
         yield ok("endpoints", f"{len(named) - _MOST} more were not connected to")
 
 
-def unasked(in_doubt: Mapping[str, int], live: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
-    """Groups of which somebody should be asked, and nobody can be: also those that never announced themselves."""
-    for group, number in sorted(in_doubt.items(), key=lambda one: (-one[1], one[0])):
-        if group not in live:
-            said = f"group {group} has {number:,} transactions in doubt and no live endpoint: nobody can be asked"
+def unasked(in_doubt: Iterable[TopicInDoubt]) -> Iterator[Finding]:
+    """Where somebody should be asked, and nobody can be: also of groups that never announced themselves."""
+    for group, topic, number, why in in_doubt:
+        if why:
+            stuck = f"{number:,} transaction{'s' if number > 1 else ''} in doubt for topic {topic}"
+            said = f"group {group} has {stuck}: nobody can be asked; {why}"
             todo = "start its application with a CheckEndpoint, or name its endpoints in checks.endpoints"
             yield wrong("endpoints", said, todo)
 

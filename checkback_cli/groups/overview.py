@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from checkback.operations.parked import ParkedMessage
     from checkback_cli.groups.consumer_groups import Delayed
     from checkback_cli.on_call.asking_job import Job
-    from conf import Settings
-    from status_page.facts import EndpointFacts, GroupFacts, JobFacts
+    from conf import CheckSettings, Settings
+    from status_page.facts import GroupFacts, JobFacts, TopicInDoubt
 
 _NAMES = ("group", "open", "in doubt", "oldest", "parked", "endpoints")
 _MOST_TOLD = 1_000
@@ -49,6 +49,8 @@ class GroupRow(NamedTuple):
     parked: int | None
     """None: the job has not counted yet."""
     endpoints: tuple[dict[str, Any], ...]
+    unasked: dict[str, str]
+    """Topics for which some are in doubt, and nobody can be asked; and why."""
 
 
 def groups(
@@ -145,53 +147,64 @@ def cells(row: GroupRow, now_ms: int) -> tuple[object, ...]:
     """A row of the table."""
     oldest = "-" if row.oldest_ms is None else said_duration(max(0, now_ms - row.oldest_ms))
     open_now, in_doubt, parked = ("-" if number is None else number for number in (row.open, row.in_doubt, row.parked))
-    return row.group, open_now, in_doubt, oldest, parked, "; ".join(map(_endpoint, row.endpoints)) or "none"
+    endpoints = "; ".join(map(_endpoint, row.endpoints)) or "none"
+    nobody = f"; nobody to ask for {', '.join(row.unasked)}" if row.unasked else ""
+    return row.group, open_now, in_doubt, oldest, parked, f"{endpoints}{nobody}"
 
 
 def from_topics(
-    announcements: Iterable["AnnouncedEndpoint"],
+    announcements: Sequence["AnnouncedEndpoint"],
     in_doubt: Sequence["InDoubt"],
     parked: Sequence["ParkedMessage"],
-    fixed: Iterable[tuple[str, str]],
+    checks: "CheckSettings",
     now_ms: int,
 ) -> list[GroupRow]:
-    """Groups as Kafka's topics and the settings (``fixed``: group and URL) have them, by name."""
+    """Groups as Kafka's topics and the settings have them, by name."""
+    from checkback_cli.on_call.in_doubt import counted
+    from conf.redaction import redacted
+
     waiting, given_up = Counter(row.group for row in in_doubt), Counter(one.group for one in parked)
+    fixed = {name: [str(url) for url in urls] for name, urls in checks.endpoints.items()}
+    by_topic = counted(in_doubt, announcements, fixed, checks.endpoint_ttl, now_ms)
     oldest: dict[str, int] = {}
     for row in in_doubt:
         oldest[row.group] = min(oldest.get(row.group, row.ingested_ms), row.ingested_ms)
     endpoints: dict[str, list[dict[str, Any]]] = {}
     for one in announcements:
-        heard = {"url": one.url, "heard_seconds": max(0.0, (now_ms - one.heard_ms) / 1000)}
+        heard = {"url": redacted(one.url), "heard_seconds": max(0.0, (now_ms - one.heard_ms) / 1000)}
         endpoints.setdefault(one.group, []).append(heard)
-    for name, url in fixed:
-        endpoints.setdefault(name, []).append({"url": url, "heard_seconds": None})
-    names = sorted({*waiting, *given_up, *endpoints})
+    for name, urls in fixed.items():
+        endpoints.setdefault(name, []).extend({"url": redacted(url), "heard_seconds": None} for url in urls)
     return [
-        GroupRow(name, None, waiting[name], oldest.get(name), given_up[name], tuple(endpoints.get(name, ())))
-        for name in names
+        GroupRow(
+            *(name, None, waiting[name], oldest.get(name), given_up[name]),
+            *(tuple(endpoints.get(name, ())), _unasked(by_topic, name)),
+        )
+        for name in sorted({*waiting, *given_up, *endpoints})
     ]
 
 
+def _unasked(in_doubt: Iterable["TopicInDoubt"], group: str) -> dict[str, str]:
+    return {one.topic: one.unasked for one in in_doubt if one.unasked and one.group == group}
+
+
 def _of_page(page: str, facts: "JobFacts") -> list[GroupRow]:
-    from checkback_cli.on_call.asking_job import in_doubt_by_group
+    from checkback_cli.on_call.asking_job import in_doubt_by_topic
     from status_page.facts import GroupFacts
 
-    counted = in_doubt_by_group(page)
+    counted = in_doubt_by_topic(page)
     known = {one.group for one in facts.groups}
-    unknown = [GroupFacts(name) for name in sorted(counted.keys() - known)]
-    return [_of_job(one, counted.get(one.group)) for one in (*facts.groups, *unknown)]
+    unknown = [GroupFacts(name) for name in sorted({one.group for one in counted or ()} - known)]
+    return [_of_job(one, counted) for one in (*facts.groups, *unknown)]
 
 
-def _of_job(one: "GroupFacts", in_doubt: int | None) -> GroupRow:
-    endpoints = tuple(map(_endpoint_facts, one.endpoints))
-    return GroupRow(one.group, one.open, in_doubt, one.oldest_ms, one.parked, endpoints)
-
-
-def _endpoint_facts(one: "EndpointFacts") -> dict[str, Any]:
+def _of_job(one: "GroupFacts", in_doubt: Sequence["TopicInDoubt"] | None) -> GroupRow:
     from dataclasses import asdict
 
-    return asdict(one)
+    number = None if in_doubt is None else sum(of.number for of in in_doubt if of.group == one.group)
+    endpoints = tuple(asdict(endpoint) for endpoint in one.endpoints)
+    unasked = _unasked(in_doubt or (), one.group)
+    return GroupRow(one.group, one.open, number, one.oldest_ms, one.parked, endpoints, unasked)
 
 
 def _endpoint(one: dict[str, Any]) -> str:
@@ -216,5 +229,4 @@ def _of_kafka(settings: "Settings", now_ms: int) -> list[GroupRow]:
         rows = list(all_in_doubt(consumer, topics).values())
     with ParkedMessages(kafka.bootstrap_servers, topics, kafka.python_client) as messages:
         parked = messages.read()
-    fixed = ((name, str(url)) for name, urls in settings.checks.endpoints.items() for url in urls)
-    return from_topics(heard, rows, parked, fixed, now_ms)
+    return from_topics(heard, rows, parked, settings.checks, now_ms)

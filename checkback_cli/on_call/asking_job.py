@@ -14,11 +14,12 @@ from pydantic import TypeAdapter, ValidationError
 from checkback.exceptions import CheckbackError, ConfigurationError
 from checkback.operations.job_in_kafka import ClaimRecord, JobInKafka
 from conf import Settings
-from status_page.facts import JobFacts
+from status_page.facts import JobFacts, TopicInDoubt
 
 _FACTS = TypeAdapter(JobFacts)
-_SECONDS = 1.5
-"""For an answer: who asks wants one within two seconds, and a job that is well gives it within some milliseconds."""
+_IN_DOUBT = TypeAdapter(list[TopicInDoubt])
+_SECONDS = 5.0
+"""For an answer: a job that is well gives it within some milliseconds, one on a busy machine within a second or two."""
 _MOST_BYTES = 64 * 1024 * 1024
 _STATUS, _GROUPS = "/api/v1/status", "/api/v1/groups"
 
@@ -106,13 +107,12 @@ def ask(page: str, seconds: float = _SECONDS) -> JobFacts:
         ) from error
 
 
-def in_doubt_by_group(page: str, seconds: float = _SECONDS) -> dict[str, int]:
-    """How many of each producer group's transactions are in doubt, as the page has counted; empty: it does not say."""
+def in_doubt_by_topic(page: str, seconds: float = _SECONDS) -> list[TopicInDoubt] | None:
+    """How many are in doubt of which group and topic, as the page has counted; None: it does not say."""
     try:
-        listed = json.loads(_body(page, _GROUPS, seconds))["groups"]
-        return {str(one["group"]): int(one["in_doubt"]) for one in listed}
+        return _IN_DOUBT.validate_python(json.loads(_body(page, _GROUPS, seconds))["in_doubt"])
     except (JobSilentError, ValueError, KeyError, TypeError):
-        return {}
+        return None
 
 
 def _body(page: str, path: str, seconds: float) -> bytes:
@@ -131,6 +131,11 @@ def _body(page: str, path: str, seconds: float) -> bytes:
         ) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
+        if isinstance(reason, TimeoutError):
+            raise JobSilentError(
+                f"No job has answered at {page} within {seconds:g} s. One that is busy may take longer: ask again. "
+                "Otherwise see what its log says."
+            ) from error
         raise JobSilentError(
             f"No job answers at {page} ({reason}): check whether it runs ('checkback run' ends with the reason when it "
             "stops)."

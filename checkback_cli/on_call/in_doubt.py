@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from checkback.operations.announced import AnnouncedEndpoint
     from checkback.operations.in_doubt import InDoubt
     from conf import Settings
-    from status_page.facts import GroupFacts, JobFacts
+    from status_page.facts import GroupFacts, JobFacts, TopicInDoubt
 
 _MOST_REASONS = 8
 _MOST_CAUSES = 3
@@ -89,6 +89,23 @@ def chosen(
     return sorted(fitting, key=lambda row: (row.ingested_ms, row.half))
 
 
+def counted(
+    rows: "Iterable[InDoubt]",
+    heard: "Iterable[AnnouncedEndpoint]",
+    fixed: "Mapping[str, Sequence[str]]",
+    ttl_ms: int,
+    now_ms: int,
+) -> "list[TopicInDoubt]":
+    """How many of which group and topic, those with most first, as Kafka and the settings say."""
+    from collections import Counter
+
+    from status_page.facts import topics_in_doubt
+
+    counts = Counter((row.group, row.topic) for row in rows)
+    known = known_groups({group for group, _ in counts}, heard, fixed, ttl_ms, now_ms)
+    return topics_in_doubt(counts, {group.group: group for group in known})
+
+
 def known_groups(
     names: "Iterable[str]",
     heard: "Iterable[AnnouncedEndpoint]",
@@ -100,16 +117,20 @@ def known_groups(
     from status_page.facts import GroupFacts
     from status_page.words import NO_ENDPOINT
 
-    last: dict[str, int] = {}
+    of_group: dict[str, list[AnnouncedEndpoint]] = {}
     for one in heard:
-        last[one.group] = max(one.heard_ms, last.get(one.group, 0))
+        of_group.setdefault(one.group, []).append(one)
     for name in names:
-        silent_ms = now_ms - last.get(name, 0)
-        if fixed.get(name) or (name in last and silent_ms < ttl_ms):
+        announced = of_group.get(name, [])
+        live = [one.topics for one in announced if now_ms - one.heard_ms < ttl_ms]
+        if fixed.get(name) or None in live:
             yield GroupFacts(name)
+        elif live:
+            yield GroupFacts(name, answers_for=tuple({topic for topics in live for topic in topics or ()}))
         else:
+            silent_ms = now_ms - max((one.heard_ms for one in announced), default=0)
             gone = f"endpoint skipped: no heartbeat for {said_duration(silent_ms)}"
-            yield GroupFacts(name, unasked=gone if name in last else NO_ENDPOINT)
+            yield GroupFacts(name, unasked=gone if announced else NO_ENDPOINT)
 
 
 def asked_by(facts: "JobFacts | None") -> "Iterator[GroupFacts]":

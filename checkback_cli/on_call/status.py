@@ -1,7 +1,7 @@
 """``checkback status``."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -12,7 +12,7 @@ from checkback_cli.terminal.options import WRONG, AsJson, BootstrapServer, Confi
 if TYPE_CHECKING:
     from checkback_cli.on_call.asking_job import Job
     from conf import Settings
-    from status_page.facts import GroupFacts, JobFacts, PartitionBacklog
+    from status_page.facts import GroupFacts, JobFacts, PartitionBacklog, TopicInDoubt
 
 _FLOW = ("half", "committed", "rolled_back", "checked", "parked", "rejected")
 _MOST_GROUPS = 20
@@ -36,7 +36,7 @@ def status(
 
     from checkback.operations.job_in_kafka import JobInKafka
     from checkback.wire.protocol import Topics
-    from checkback_cli.on_call.asking_job import in_doubt_by_group, look_for_job
+    from checkback_cli.on_call.asking_job import in_doubt_by_topic, look_for_job
     from checkback_cli.terminal.listing import show_objects, show_pairs
     from conf import load
 
@@ -50,18 +50,18 @@ def status(
     if as_json:
         show_objects([_object(found, said)])
     elif found.facts is not None:
-        show_facts(found.facts, in_doubt_by_group(found.page))
+        show_facts(found.facts, in_doubt_by_topic(found.page))
     else:
         show_pairs(_silent(found, said))
     if found.facts is None:
         raise typer.Exit(WRONG)
 
 
-def show_facts(facts: "JobFacts", in_doubt: "Mapping[str, int] | None" = None) -> None:
-    """Print what a job says of itself; ``in_doubt``: how many of each group's transactions are."""
+def show_facts(facts: "JobFacts", in_doubt: "Iterable[TopicInDoubt] | None") -> None:
+    """Print what a job says of itself; ``in_doubt``: None where it does not say."""
     from checkback_cli.terminal.listing import show_pairs, show_rows
 
-    show_pairs([*summary(facts), *unasked_groups(facts, in_doubt or {})])
+    show_pairs([*summary(facts), *unasked(in_doubt)])
     groups = [group for group in facts.groups if group.open != 0 or group.parked or group.delayed or group.barred]
     if groups:
         rows = (group_row(group, facts.now_ms) for group in groups[:_MOST_GROUPS])
@@ -116,15 +116,17 @@ def held_now(facts: "JobFacts", topic: str | None = None) -> Iterator[str]:
         yield f"and for {len(wanted) - _MOST_TOPICS:,} more topics"
 
 
-def unasked_groups(facts: "JobFacts", in_doubt: "Mapping[str, int]") -> Iterator[tuple[str, str]]:
-    """Groups with transactions in doubt of which nobody can be asked, and why."""
-    from status_page.overview import unasked
-
-    found = list(unasked(facts, in_doubt).items())
-    for name, why in found[:_MOST_GROUPS]:
-        yield "stuck", f"{in_doubt[name]:,} in doubt of group {name}: nobody can be asked; {why}"
+def unasked(in_doubt: "Iterable[TopicInDoubt] | None") -> Iterator[tuple[str, str]]:
+    """Where some are in doubt about which nobody can be asked, and why."""
+    if in_doubt is None:
+        yield "stuck", "not known: the job's page does not say, or has not read its lists yet"
+        return
+    found = [one for one in in_doubt if one.unasked]
+    for one in found[:_MOST_GROUPS]:
+        stuck = f"{one.number:,} in doubt of group {one.group} for topic {one.topic}"
+        yield "stuck", f"{stuck}: nobody can be asked; {one.unasked}"
     if len(found) > _MOST_GROUPS:
-        yield "stuck", f"{len(found) - _MOST_GROUPS:,} more groups"
+        yield "stuck", f"and in {len(found) - _MOST_GROUPS:,} more groups and topics"
 
 
 def _steps(facts: "JobFacts") -> Iterator[tuple[str, str]]:

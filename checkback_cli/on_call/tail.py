@@ -1,10 +1,12 @@
 """``checkback tail``."""
 
+import textwrap
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
 from checkback.operations.times import said_time
 from checkback.wire.protocol import HalfPosition
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
 
 _REMEMBERED = 100_000
 """Half messages whose topic and group are known; records that do not name them are about one of these."""
+_WHAT = 20
+_INDENT = " " * 15
+"""Deeper than what happened begins: a line that begins so belongs to the one above."""
 
 
 def tail(
@@ -48,7 +53,8 @@ def tail(
     with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer:
         for name in names:
             own_topic(consumer, name)
-        shown = 0
+        shown, console = 0, Console()
+        width = console.width if console.is_terminal else None
         notice = AwayNotice(consumer)
         for record in records_as_they_come(consumer, names, stopping.is_set, new=True, idle=notice.look):
             event = event_of(record, topics)
@@ -57,7 +63,7 @@ def tail(
             if as_json:
                 show_objects([event_object(known)])
             else:
-                typer.echo(line(known))
+                typer.echo(line(known) if width is None else for_people(line(known), width))
             shown += 1
             if shown == count:
                 return
@@ -102,6 +108,13 @@ def line(event: "StoryEvent") -> str:
     half = "" if event.half is None else str(event.half)
     parts = (f"{said_time(event.time_ms)[11:]}Z", said(event), event.transaction_id, event.group, half, remark)
     return "\t".join(printable(part) for part in _without_last_empty(parts))
+
+
+def for_people(said: str, width: int) -> str:
+    """The same line for a terminal: what does not fit stands below, indented; no word is broken."""
+    time, what, *others = said.split("\t")
+    text = "  ".join((time, f"{what:<{_WHAT}}", *others))
+    return textwrap.fill(text, width, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False)
 
 
 def event_object(event: "StoryEvent") -> dict[str, Any]:

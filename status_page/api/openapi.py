@@ -190,7 +190,21 @@ def _schemas() -> _Schema:
             lists=_reference("Lists"),
         ),
         "Group": _object(**group, in_doubt=_KNOWN),
-        "Groups": _object(groups=_array(_reference("Group")), counted=_FLAG, lists=_reference("Lists")),
+        "TopicInDoubt": _object(
+            group=_TEXT,
+            topic=_TEXT,
+            number=_INTEGER,
+            unasked={**_TEXT, "description": "why nobody can be asked; empty: somebody can, or that is not known"},
+        ),
+        "Groups": _object(
+            groups=_array(_reference("Group")),
+            in_doubt={
+                "anyOf": [_array(_reference("TopicInDoubt")), {"type": "null"}],
+                "description": "those with most first; null: not known yet",
+            },
+            counted=_FLAG,
+            lists=_reference("Lists"),
+        ),
         "Decision": _object(**decision, transactions=chosen),
         "Receipt": _object(
             receipt=_TEXT, time_ms=_TIME, **decision, transactions=_array(_object(**named, waiting=_FLAG))

@@ -87,10 +87,12 @@ class Api:
     def groups(self, _: Request) -> Any:
         """Producer groups, those with most that is open or parked first; at most 1,000."""
         facts = self._site.facts()
-        in_doubt = overview.in_doubt_by_group(self._site.index.tallies(STATUS.name))
+        by_topic = overview.in_doubt_by_topic(self._site.index, facts)
+        in_doubt = overview.by_group(by_topic)
         known, groups = self._site.standing.complete, overview.all_groups(facts, in_doubt)
         rows = [{**asdict(one), "in_doubt": in_doubt.get(one.group, 0) if known else None} for one in groups]
-        return {"groups": rows, "counted": facts.counted, "lists": self._lists()}
+        topics = [one._asdict() for one in by_topic]
+        return {"groups": rows, "in_doubt": topics if known else None, "counted": facts.counted, "lists": self._lists()}
 
     async def decide(self, request: Request) -> Response:
         """Write ops."""

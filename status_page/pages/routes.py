@@ -47,10 +47,9 @@ class Showing:
         facts, index = self._site.facts(), self._site.index
         oldest = next(iter(index.in_doubt(limit=1)), None)
         totals = index.total(STATUS.name), oldest and oldest.ingested_ms, index.total(PARKED.name)
-        stuck, more = overview.stuck(index, facts)
-        unasked = overview.unasked(facts, overview.in_doubt_by_group(index.tallies(STATUS.name)))
-        unasked = overview.unasked_also(unasked, stuck)
-        answers = verdicts(facts, *totals, complete=self._site.standing.complete, unasked=unasked)
+        in_doubt = overview.in_doubt_by_topic(index, facts)
+        stuck, more = overview.stuck(index, facts, in_doubt)
+        answers = verdicts(facts, *totals, lacking=self._site.standing.lacking, unasked=overview.unasked(in_doubt))
         shown = {
             "verdicts": answers,
             "stuck": stuck,
@@ -95,7 +94,8 @@ class Showing:
         """Producer groups, with their endpoints."""
         facts = self._site.facts()
         text = request.query_params.get("group", "").strip()
-        in_doubt = overview.in_doubt_by_group(self._site.index.tallies(STATUS.name))
+        by_topic = overview.in_doubt_by_topic(self._site.index, facts)
+        in_doubt = overview.by_group(by_topic)
         wanted = [group for group in overview.all_groups(facts, in_doubt) if text in group.group]
         begin = _number(request.query_params.get("from", ""))
         shown = {
@@ -105,6 +105,7 @@ class Showing:
             "step": _GROUPS,
             "text": text,
             "in_doubt": in_doubt,
+            "unasked": overview.unasked(by_topic),
         }
         return self._pages.page(request, "groups.html", "Groups", shown, facts=facts, refresh=REFRESH_SECONDS)
 

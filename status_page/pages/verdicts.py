@@ -14,7 +14,7 @@ _OLD_MS = 600_000
 """A transaction that is in doubt for so long needs somebody: checks end most within a minute."""
 _BEHIND_SECONDS = 60.0
 _LATELY_MS = 300_000
-_NAME, _CAUSE = 30, 60
+_NAME, _KIND, _CAUSE = 30, 40, 60
 """Characters: an answer is read in one look, and what is below has the whole of it."""
 
 
@@ -47,18 +47,18 @@ def verdicts(
     oldest_ms: int | None,
     parked: Total,
     *,
-    complete: bool = True,
+    lacking: str = "",
     unasked: Mapping[str, str] = _NONE,
 ) -> tuple[HealthAnswer, ...]:
     """All four, in the order in which one asks.
 
-    ``complete``: the lists have been read to their end. ``unasked``: groups with some in doubt of which nobody can be
-    asked, and why.
+    ``lacking``: why the lists are not complete; empty: they are. ``unasked``: groups with some in doubt of which nobody
+    can be asked, and why.
     """
     return (
         _flows(facts),
-        _in_doubt(facts, in_doubt, oldest_ms, unasked, complete=complete),
-        _parked(parked, complete=complete),
+        _in_doubt(facts, in_doubt, oldest_ms, unasked, lacking),
+        _parked(parked, lacking),
         _behind(facts),
     )
 
@@ -133,11 +133,11 @@ def _over(facts: JobFacts) -> str:
 
 
 def _in_doubt(
-    facts: JobFacts, total: Total, oldest_ms: int | None, unasked: Mapping[str, str], *, complete: bool
+    facts: JobFacts, total: Total, oldest_ms: int | None, unasked: Mapping[str, str], lacking: str
 ) -> HealthAnswer:
     question, link = "Which are in doubt?", "/transactions"
-    if not complete:
-        return HealthAnswer(question, Attention.LOOK, _UNKNOWN, "The list is still being read.", link)
+    if lacking:
+        return HealthAnswer(question, Attention.LOOK, _UNKNOWN, clipped(lacking, 2 * _CAUSE), link)
     if not total.number or oldest_ms is None:
         return HealthAnswer(question, Attention.WELL, "None", "Nothing is open that had to be asked about.", link)
     waited = facts.now_ms - oldest_ms
@@ -149,15 +149,15 @@ def _in_doubt(
         level = Attention.ACT
         name, why = next(iter(unasked.items()))
         more = f" and {count(len(unasked) - 1, 'other')}" if len(unasked) > 1 else ""
-        kind = clipped(why.partition(":")[0], _NAME)  # not which, and what it said: that is below
+        kind = clipped(why.partition(":")[0], _KIND)  # not which, and what it said: that is below
         detail = f"Nobody to ask in group {clipped(name, _NAME)} ({kind}){more}."
     return HealthAnswer(question, level, number(total.number), detail, link)
 
 
-def _parked(total: Total, *, complete: bool) -> HealthAnswer:
+def _parked(total: Total, lacking: str) -> HealthAnswer:
     question, link = "Is anything parked?", "/parked"
-    if not complete:
-        return HealthAnswer(question, Attention.LOOK, _UNKNOWN, "The list is still being read.", link)
+    if lacking:
+        return HealthAnswer(question, Attention.LOOK, _UNKNOWN, clipped(lacking, 2 * _CAUSE), link)
     if not total.number:
         return HealthAnswer(question, Attention.WELL, "Nothing", "No message waits for an operator.", link)
     waits = "message waits" if total.number == 1 else "messages wait"

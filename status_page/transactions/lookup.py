@@ -25,8 +25,11 @@ class Transactions:
         connect = partial(reading_consumer, kafka.bootstrap_servers, options={**_FETCH, **kafka.python_client})
         self.index = Index()
         """What was read."""
-        self._progress = ReadingProgress()
-        self._follower = Follower(Topics(kafka.topic_prefix), self.index, connect, self._progress)
+        topics, rules = Topics(kafka.topic_prefix), settings.transactions
+        longest_ms = max(rules.check_interval_max, rules.unreachable_backoff_max, rules.check_answer_ttl)
+        rewritten = {topics.status: longest_ms / 1000, topics.parked: rules.parked_ttl / 1000}
+        self._progress = ReadingProgress(rewritten=rewritten)
+        self._follower = Follower(topics, self.index, connect, self._progress)
 
     def start(self) -> None:
         """Begin to read; returns at once, also while Kafka is away."""

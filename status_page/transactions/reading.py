@@ -36,7 +36,7 @@ class IndexReader:
         self._consumer = consumer
         self._progress = progress
         self._places: list[TopicPartition] = []
-        self._identity: dict[str, object] = {}
+        self._identity: dict[str, tuple[object, frozenset[int]] | None] = {}
         self._starts: Mapping[TopicPartition, int] = {}
         self._look_at = 0.0
         self._half_ends: dict[int, int] = {}
@@ -60,7 +60,7 @@ class IndexReader:
         self._index.clear()
         self._starts = {}
         self._look_at = self._progress.clock() + _LOOK_SOON_SECONDS / 2
-        self._progress.begun(_missing(missing))
+        self._progress.begun({topic: what and what[0] for topic, what in self._identity.items()}, _missing(missing))
 
     def step(self, wait_ms: int) -> int:
         """Take in what has come, waiting for it at most so long; the number of records.
@@ -110,8 +110,7 @@ class IndexReader:
         if behind is None:
             self.begin()
             return
-        self._progress.looked(behind)
-        complete = self._progress.standing().complete
+        complete = self._progress.looked(behind)
         self._look_at = self._progress.clock() + (_LOOK_SECONDS if complete else _LOOK_SOON_SECONDS)
 
     def _behind(self) -> int | None:
@@ -128,11 +127,11 @@ class IndexReader:
         behind: int = sum(ends[place] - max(positions[place], starts[place]) for place in self._places)
         return behind
 
-    def _identities(self) -> dict[str, object]:
+    def _identities(self) -> dict[str, tuple[object, frozenset[int]] | None]:
         """What changes when a topic is made again, or grown; None for one that is not there."""
         return {topic: self._identity_of(topic) for topic in (self._topics.status, self._topics.parked)}
 
-    def _identity_of(self, topic: str) -> object:
+    def _identity_of(self, topic: str) -> tuple[object, frozenset[int]] | None:
         partitions = self._consumer.partitions_for_topic(topic)
         if not partitions:
             return None

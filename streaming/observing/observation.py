@@ -215,6 +215,7 @@ class Observation:
                     topics=tuple(sorted(open_now, key=lambda one: -one.open)) if counted else (),
                     endpoints=endpoints,
                     unasked=why_unasked(endpoints) if endpoints or not known else NO_ENDPOINT,
+                    answers_for=asked.topics,
                     waiting=asked.waiting,
                     barred=standing.barred.get(group, ""),
                 )

@@ -55,3 +55,8 @@ def test_the_free_port_is_in_the_advertised_address() -> None:
         assert served._socket.getsockname()[0] == "0.0.0.0"  # noqa: S104  (likewise)
     finally:
         served.close()
+
+
+def test_an_announcement_that_nobody_would_read_is_refused_before_anything_is_opened() -> None:
+    with pytest.raises(ConfigurationError, match=r"has 3\d,\d{3} bytes, 16,384 at most are read: name fewer topics"):
+        EndpointAnnouncer("nowhere:1", "orders", "http://shop/", answers_for=[f"topic-{n:020}" for n in range(1_000)])

@@ -51,7 +51,13 @@ def bodies(facts: JobFacts = FACTS, **fields: Any) -> tuple[bytes, bytes]:
     """What the job's API says of itself, and of its groups."""
     said = asdict(replace(facts, **fields))
     groups = [{**group, "in_doubt": 5} for group in said["groups"]]
-    return json.dumps({**said, "in_doubt": 5, "lists": {}}).encode(), json.dumps({"groups": groups}).encode()
+    in_doubt = [
+        {"group": group["group"], "topic": topic, "number": number, "unasked": unasked}
+        for group in said["groups"]
+        for topic, number, unasked in (("shop.orders", 4, ""), ("shop.late", 1, "no working endpoint for shop.late"))
+    ]
+    of_groups = {"groups": groups, "in_doubt": in_doubt}
+    return json.dumps({**said, "in_doubt": 5, "lists": {}}).encode(), json.dumps(of_groups).encode()
 
 
 @contextmanager

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from checkback.operations.announced import AnnouncedEndpoint
+from checkback.operations.in_doubt import InDoubt
 from checkback.operations.job_in_kafka import ClaimRecord
 from checkback.operations.topic_facts import TopicFacts, faults
-from checkback.wire.protocol import Topics
+from checkback.wire.protocol import HalfPosition, Topics
 from checkback_cli.doctor.brokers import broker_settings, features, lacking_rights, off_by
 from checkback_cli.doctor.checkpoint import about_checkpoint, mismatches, same_id
 from checkback_cli.doctor.endpoints import connect, gone, live_endpoints, unasked
@@ -17,7 +18,9 @@ from checkback_cli.doctor.finding import Level
 from checkback_cli.doctor.job import about_port, of_facts
 from checkback_cli.doctor.machine import about_jars, about_java, about_packages, local_folder, room, scratch, unfitting
 from checkback_cli.doctor.settings import about_settings
+from checkback_cli.on_call.in_doubt import counted
 from conf import Settings, TransactionSettings
+from status_page.words import NO_ENDPOINT
 from tests.checkback_cli.facts_made import FACTS, NOW
 from tests.checkers.serving import http, serving
 
@@ -191,9 +194,24 @@ def test_a_checkpoint_elsewhere_is_not_looked_at() -> None:
 
 
 def test_a_group_that_waits_and_never_announced_itself_is_named() -> None:
-    (found,) = unasked({"never": 20_000, "well": 1}, {"well": ["http://a/"]})
-    assert (found.level, found.about) == ("wrong", "endpoints")
-    assert found.said.startswith("group never has 20,000 transactions in doubt and no live endpoint")
+    place = HalfPosition(0, 1)
+    rows = [
+        InDoubt("x", group, topic, place, 1, 15, NOW, NOW)
+        for group, topic in (
+            ("never", "paid"),
+            ("never", "paid"),
+            ("well", "paid"),
+            ("well", "late"),
+            ("fixed", "late"),
+        )
+    ]
+    heard = [AnnouncedEndpoint("well", name, f"http://{name}/", NOW, ("paid",)) for name in "ab"]
+    found = list(unasked(counted(rows, heard, {"fixed": ["http://f/"]}, 60_000, NOW)))
+    assert {(one.level, one.about) for one in found} == {("wrong", "endpoints")}
+    assert [one.said for one in found] == [
+        f"group never has 2 transactions in doubt for topic paid: nobody can be asked; {NO_ENDPOINT}",
+        "group well has 1 transaction in doubt for topic late: nobody can be asked; no working endpoint for late",
+    ]
 
 
 def test_endpoints_that_are_live_and_groups_that_are_gone() -> None:

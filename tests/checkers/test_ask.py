@@ -57,6 +57,17 @@ def test_our_endpoint_is_asked_with_the_whole_request(state: LocalTransactionSta
     assert asked == [REQUEST]
 
 
+def test_a_password_in_the_address_is_sent_and_not_said() -> None:
+    with serving(http(b"{}")) as served:
+        host = served.url.removeprefix("http://")
+        said = ask(f"http://shop:secret@{host}").remark
+        assert b"Basic c2hvcDpzZWNyZXQ=" in served.requests[0][0]
+    assert said.startswith(f"http://shop:**********@{host} answered with no verdict")
+    for host in ("127.0.0.1:1/", "169.254.169.254/", "host:99999/", "/"):
+        remark = ask(f"http://shop:secret@{host}").remark
+        assert "secret" not in remark, host
+
+
 def test_a_listener_that_raises_is_unknown_and_says_why() -> None:
     def check(_: CheckRequest) -> LocalTransactionState:
         raise LookupError("no such database")

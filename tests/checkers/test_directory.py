@@ -7,6 +7,8 @@ import pytest
 
 from checkback.wire.checks import Announcement, announcement_key
 from checkers import EndpointDirectory
+from checkers.directory import group_standing
+from checkers.facts import GroupStanding
 
 TTL_MS = 1_000
 WRONG = [
@@ -47,6 +49,53 @@ def test_the_one_heard_from_last_comes_first() -> None:
     assert urls(heard, "orders", 3) == [TWO, ONE]
     hear(heard, "orders", "a", ONE, 3)
     assert urls(heard, "orders", 3) == [ONE, TWO]
+
+
+def test_for_which_topics_somebody_can_be_asked() -> None:
+    heard = directory()
+
+    def standing(*skipped: str) -> tuple[list[str], tuple[str, ...] | None]:
+        found = group_standing(heard, "orders", 5, lambda url: ("skipped" if url in skipped else "well", ""))
+        return [one.url for one in found.endpoints], found.topics
+
+    def announce(instance: str, url: str, *topics: str) -> None:
+        heard.hear(*Announcement("orders", instance, url, 0, topics=topics or None).to_record(), 1)
+
+    announce("a", ONE, "paid")
+    assert standing() == ([ONE], ("paid",))
+    announce("b", ONE, "late")
+    announce("c", TWO, "sent")
+    assert standing() == ([TWO, ONE], ("late", "paid", "sent"))
+    assert standing(TWO) == ([TWO, ONE], ("late", "paid"))
+    announce("d", TWO)
+    assert standing() == ([TWO, ONE], None)
+    assert standing(TWO)[1] == ("late", "paid")
+    assert standing(ONE, TWO)[1] == ()
+    announce("e", ONE, *map(str, range(200)))
+    assert standing(TWO)[1] is None, "of so many nothing is said"
+    assert group_standing(directory(orders=[FIXED]), "orders", 5).topics is None
+    assert group_standing(directory(), "orders", 5) == GroupStanding(0, 0, ())
+
+
+def test_a_password_in_an_address_is_for_asking_and_not_for_people() -> None:
+    url = "http://shop:secret@one/?token=secret"
+    heard = directory()
+    hear(heard, "orders", "a", url, 0)
+    assert urls(heard, "orders", 5) == [url]
+    (live,) = group_standing(heard, "orders", 5).endpoints
+    assert live.url == "http://shop:**********@one/?token=**********"
+    assert urls(heard, "orders", TTL_MS) == []
+    (gone,) = group_standing(heard, "orders", TTL_MS).endpoints
+    assert (gone.state, gone.url) == ("skipped", live.url)
+
+
+def test_at_most_20_endpoints_are_shown_and_the_topics_of_all() -> None:
+    heard = directory()
+    for number in range(25):
+        announced = Announcement("orders", str(number), f"http://{number}/", 0, topics=(f"{number:02}",))
+        heard.hear(*announced.to_record(), 1)
+    found = group_standing(heard, "orders", 5)
+    assert (len(found.endpoints), len(found.topics or ())) == (20, 25)
 
 
 def test_without_a_heartbeat_it_is_asked_no_longer() -> None:

@@ -21,3 +21,8 @@ def test_one_that_is_taken_back_is_gone() -> None:
 
 def test_one_that_cannot_be_read_takes_the_one_before_back() -> None:
     assert announced([record("a", "http://a"), Record(TOPICS.producers, 0, 1, 2, b"shop/a", b"?")]) == []
+
+
+def test_one_that_the_check_service_does_not_read_is_not_shown_as_live() -> None:
+    assert len(announced([record("a", "http://a"), record("b", f"http://{'b' * 16_000}")])) == 2
+    assert announced([record("a", "http://a"), record("a", f"http://{'a' * 17_000}")]) == []

@@ -151,6 +151,10 @@ def test_groups(api: Browser) -> None:
     said = fits(api.get("/api/v1/groups"), "groups")
     assert [(one["group"], one["in_doubt"]) for one in said["groups"]] == [("orders", 3), ("quiet", 0), ("mail", 1)]
     assert said["groups"][0]["endpoints"][0]["reason"] == "connection refused"
+    assert said["in_doubt"] == [
+        {"group": "orders", "topic": "shop.orders", "number": 3, "unasked": ""},
+        {"group": "mail", "topic": "shop.mail", "number": 1, "unasked": ""},
+    ]
 
 
 def test_the_facts_are_asked_for_once_however_many_rows(place: Place, api: Browser) -> None:

@@ -108,6 +108,8 @@ def test_why_a_transaction_is_in_doubt(row: InDoubt, endpoints: tuple[EndpointFa
 
 def test_a_group_without_an_endpoint_is_the_reason_at_once() -> None:
     row = doubtful(last_answer="", attempt=1, asked_ms=NOW_MS)
+    limited = GroupFacts("orders", endpoints=(WELL,), answers_for=())
+    assert words.why_in_doubt(row, limited) == f"Nobody can be asked; no working endpoint for {row.topic}"
     assert words.why_in_doubt(row, GroupFacts("orders", unasked=words.NO_ENDPOINT)) == (
         "Nobody can be asked; no endpoint: none has announced itself, and the settings name none"
     )

@@ -13,9 +13,9 @@ def invoke(*arguments: str, given: str | None = None) -> Result:
     return CliRunner().invoke(app, arguments, input=given)
 
 
-def objects(*arguments: str) -> list[dict[str, Any]]:
+def objects(*arguments: str, code: int = 0) -> list[dict[str, Any]]:
     done = invoke(*arguments, "--json")
-    assert done.exit_code == 0, (done.output, done.exception)
+    assert done.exit_code == code, (done.output, done.exception)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

@@ -80,6 +80,19 @@ def test_an_answer_is_shown_with_its_remark_and_tries_at_which_nobody_was_reache
     assert [(one["misses"], one["answered_ms"]) for one in objects("open")] == [(7, 2), (0, 2)]
 
 
+def test_a_topic_for_which_no_live_endpoint_answers_is_named_by_each_command(written: JobRecords) -> None:
+    written.announced("shop", "http://x:secret@127.0.0.1:1/", topics=("paid",))
+    written.in_doubt("late", written.half("late"), last_answer="")
+    topic = objects("open")[0]["topic"]
+    why = f"no working endpoint for {topic}"
+    assert lines("open")[0][8] == f"Nobody can be asked; {why}"
+    assert lines("groups", "--kind", "producer")[0][5].endswith(f"; nobody to ask for {topic}")
+    found = objects("doctor", code=1)
+    assert "secret" not in str(found)
+    (red,) = [one for one in found if one["level"] == "wrong"]
+    assert red["said"] == f"group shop has 1 transaction in doubt for topic {topic}: nobody can be asked; {why}"
+
+
 def test_what_is_held_is_said_below_the_list_as_the_job_says(written: JobRecords) -> None:
     written.in_doubt("hangs", written.half("hangs"), group="hangs", last_answer="")
     late = "endpoint skipped: http://a:1/: no complete answer in time"

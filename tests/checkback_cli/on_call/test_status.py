@@ -12,8 +12,9 @@ from checkback.operations.parked import ParkedMessage
 from checkback.wire.protocol import HalfPosition
 from checkback_cli import app
 from checkback_cli.groups.overview import cells, from_topics
-from checkback_cli.on_call.status import summary
-from status_page.facts import FlowPoint, StepFacts
+from checkback_cli.on_call.status import summary, unasked
+from conf import Settings
+from status_page.facts import FlowPoint, StepFacts, TopicInDoubt
 from tests.checkback_cli.facts_made import FACTS, NOW, bodies, page
 
 
@@ -79,6 +80,18 @@ def test_a_job_that_answers_is_shown() -> None:
     assert "quiet" not in lines
 
 
+def test_nobody_to_ask_for_one_topic_is_said_though_the_group_has_a_live_endpoint() -> None:
+    with page(bodies()) as url:
+        done = invoke("status", "--job", url)
+    stuck = [line.split("\t")[1] for line in done.output.splitlines() if line.startswith("stuck")]
+    said = "for topic shop.late: nobody can be asked; no working endpoint for shop.late"
+    assert stuck == [f"1 in doubt of group {group} {said}" for group in ("orders", "quiet")]
+    with page((bodies()[0], b"")) as url:
+        assert "stuck\tnot known" in invoke("status", "--job", url).output, "it is not that nothing is"
+    many = [TopicInDoubt("g", str(number), 1, "why") for number in range(25)]
+    assert list(unasked(many))[20:] == [("stuck", "and in 5 more groups and topics")]
+
+
 def test_programs_get_all_of_it() -> None:
     with page(bodies()) as url:
         said = json.loads(invoke("status", "--job", url, "--json").output)
@@ -97,32 +110,44 @@ def test_groups_are_shown_with_their_endpoints() -> None:
         producers = ("groups", "--kind", "producer", "--job", url)
         done = invoke(*producers)
         (only,) = invoke(*producers, "--group", "orders", "--json").output.splitlines()
-    endpoints = "http://a:1/ (well, heard 3 s ago); http://b:1/ (skipped, connection refused)"
+    nobody = "nobody to ask for shop.late"
+    endpoints = f"http://a:1/ (well, heard 3 s ago); http://b:1/ (skipped, connection refused); {nobody}"
     assert done.output.splitlines() == [
         f"orders\t1234\t5\t2 h\t2\t{endpoints}\tproducer",
-        "quiet\t0\t5\t-\t0\tnone\tproducer",
+        f"quiet\t0\t5\t-\t0\tnone; {nobody}\tproducer",
     ]
     said = json.loads(only)
-    assert list(said) == ["kind", "group", "open", "in_doubt", "oldest_ms", "parked", "endpoints"]
+    assert list(said) == ["kind", "group", "open", "in_doubt", "oldest_ms", "parked", "endpoints", "unasked"]
     assert said["endpoints"][1]["reason"] == "connection refused"
+    assert said["unasked"] == {"shop.late": "no working endpoint for shop.late"}
+    with page((bodies()[0], b"{}")) as url:
+        silent = invoke("groups", "--kind", "producer", "--job", url, "--group", "orders")
+    assert silent.output.split("\t")[2] == "-", "the page's lists are not read yet: that is no 0"
 
 
 def test_without_a_job_groups_are_those_of_the_topics() -> None:
     place = HalfPosition(0, 1)
     rows = from_topics(
-        [AnnouncedEndpoint("shop", "a", "http://a:1/", NOW - 5_000)],
         [
+            AnnouncedEndpoint("shop", "a", "http://x:secret@a:1/", NOW - 5_000, ("paid",)),
+            AnnouncedEndpoint("shop", "b", "http://b:1/", NOW - 500_000),
+        ],
+        [
+            InDoubt("x", "shop", "paid", place, 1, 15, NOW, NOW),
             InDoubt("tx", "shop", "t", place, 1, 15, NOW - 60_000, NOW),
             InDoubt("y", "shop", "t", place, 1, 15, NOW, NOW),
         ],
         [ParkedMessage("z", "old", "t", place, "", None, None, NOW)],
-        [("fixed", "http://f:1/")],
+        Settings.model_validate({"checks": {"endpoints": {"fixed": ["http://f:1/"]}}}).checks,
         NOW,
     )
     assert [cells(row, NOW) for row in rows] == [
         ("fixed", "-", 0, "-", 0, "http://f:1/"),
         ("old", "-", 0, "-", 1, "none"),
-        ("shop", "-", 2, "1 min", 0, "http://a:1/ (heard 5 s ago)"),
+        (
+            *("shop", "-", 3, "1 min", 0),
+            "http://x:**********@a:1/ (heard 5 s ago); http://b:1/ (heard 8 min ago); nobody to ask for t",
+        ),
     ]
 
 

@@ -2,7 +2,7 @@
 
 from checkback.operations.story_events import StoryEvent, event_of
 from checkback.wire.protocol import Action, HalfPosition, Source
-from checkback_cli.on_call.tail import Fitting, event_object, line
+from checkback_cli.on_call.tail import Fitting, event_object, for_people, line
 from tests.kafka.made_records import TOPICS, Record, half, op
 
 
@@ -53,3 +53,16 @@ def test_programs_get_what_is_not_empty() -> None:
         "source": "producer",
         "what": "commit by producer",
     }
+
+
+def test_on_a_terminal_no_word_is_broken_and_what_does_not_fit_stands_below() -> None:
+    said = line(event(op(1_767_225_600_000, Action.ROLLBACK, Source.CHECK, value=b"no such order: " + b"why " * 20)))
+    long = said.replace("\ttx\t", f"\t{'0123456789-' * 4}\t").replace("\tshop\t", f"\t{'g' * 70}\t")
+    first, second, *rest = for_people(said, 80).splitlines()
+    assert first.startswith("00:00:00Z  rollback by check     tx  shop  3:4711  no such order: why")
+    assert second.startswith("               why why")
+    assert all(len(one) <= 80 for one in (first, second, *rest))
+    folded = for_people(long, 80).splitlines()
+    assert "0123456789-" * 4 in folded[0]
+    assert "g" * 70 in folded[1].split()
+    assert for_people(line(event(half(1_767_225_600_000))), 80).count("\n") == 0

@@ -29,7 +29,7 @@ _ANSWER = re.compile(
 _GROUP = re.compile(r'<th role="rowheader".*?<bdi class="id">(.*?)</bdi>(.*?)</tr>', re.DOTALL)
 _CELL = re.compile(r'<td role="cell" data-label="([^"]*)"[^>]*>(.*?)</td>', re.DOTALL)
 _FIGURE = re.compile(r"<figcaption><span>(.*?)</span> <b>(.*?)</b>", re.DOTALL)
-_NOTHING_CAME = ("nothing has come", "nothing is taken in yet", "no batch has ended", "None has ended")
+_NOTHING_CAME = ("nothing has come", "nothing is taken in yet", "no batch has ended", "No batch has ended")
 
 
 def wrong(screen: str, said: str, truth: Truth) -> Iterator[str]:

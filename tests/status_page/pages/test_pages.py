@@ -131,7 +131,8 @@ def test_pages_of_a_job_that_has_just_started_are_sound() -> None:
     for path in ("/", "/transactions", "/parked", "/groups"):
         checked(browser.get(path).text)
     assert "No batch has ended yet" in browser.get("/").text
-    assert "None. Every transaction that was asked about is decided." in browser.get("/transactions").text
+    assert "No transaction is in doubt: each that was asked about is decided." in browser.get("/transactions").text
+    assert "No transaction in doubt fits these filters." in browser.get("/transactions?group=x").text
 
 
 def test_that_no_group_is_known_yet_is_not_that_nothing_has_come() -> None:
@@ -139,7 +140,7 @@ def test_that_no_group_is_known_yet_is_not_that_nothing_has_come() -> None:
     said_when: tuple[tuple[dict[str, Any], str], ...] = (
         ({}, "Not known yet: no batch has ended since the start."),
         ({"batch": batch}, "Not known yet: what is open has not been counted since the start."),
-        ({"batch": batch, "counted": True}, "None: nothing has come yet."),
+        ({"batch": batch, "counted": True}, "No producer group is known: nothing has come yet."),
     )
     for known, said in said_when:
         page = text_of(Place(**known).browser().get("/groups").text)

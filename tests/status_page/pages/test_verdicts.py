@@ -13,8 +13,9 @@ from status_page.facts import (
     JobFacts,
     PartitionBacklog,
     StepFacts,
+    topics_in_doubt,
 )
-from status_page.overview import all_groups, unasked
+from status_page.overview import all_groups, by_name, unasked
 from status_page.pages import charts
 from status_page.pages.verdicts import Attention, HealthAnswer, verdicts
 from status_page.transactions.index import Total
@@ -81,7 +82,10 @@ def test_the_page_is_not_green_before_it_is_known_whether_messages_are_held() ->
 
 def test_nothing_is_green_while_it_is_not_known() -> None:
     step = StepFacts("start Java and Spark", NOW_MS - 132_000)
-    found = verdicts(facts(batch=None, backlog=None, steps=(step,)), NONE, None, NONE, complete=False)
+    found = verdicts(
+        facts(batch=None, backlog=None, steps=(step,)), NONE, None, NONE, lacking="Kafka has no topic cb.status."
+    )
+    assert [one.detail for one in found[1:3]] == ["Kafka has no topic cb.status."] * 2
     assert [(one.level, one.answer) for one in found] == [
         (Attention.LOOK, "Starting"),
         (Attention.LOOK, "Not known yet"),
@@ -112,7 +116,8 @@ def test_what_is_in_doubt_for_long_needs_a_look() -> None:
 
 def test_a_group_with_some_in_doubt_and_nobody_to_ask_is_red() -> None:
     view = facts(endpoints_known=True, groups=(GroupFacts("well"),))
-    stuck = unasked(view, {"well": 3, "never": 20_000, "over": 0})
+    counts = {("well", "a"): 3, ("never", "b"): 20_000, ("never", "a"): 7, ("over", "a"): 0}
+    stuck = unasked(topics_in_doubt(counts, by_name(view)))
     assert stuck == {"never": NO_ENDPOINT}
     found = verdicts(view, Total(20_003), NOW_MS - 1_000, NONE, unasked=stuck)[1]
     assert found.level == Attention.ACT
@@ -121,7 +126,8 @@ def test_a_group_with_some_in_doubt_and_nobody_to_ask_is_red() -> None:
     assert (named.group, other.group) == ("well", "never")
     assert (other.open, other.open_bytes, other.delayed, other.parked) == (None,) * 4, "they were not counted"
     assert all_groups(facts(counted=True), {"never": 1})[0].open == 0
-    assert not unasked(facts(), {"never": 20_000}), "endpoints of other processes are not known here"
+    elsewhere = topics_in_doubt(counts, by_name(facts()))
+    assert not unasked(elsewhere), "endpoints of other processes are not known here"
 
 
 def test_what_is_said_of_groups_without_anybody_to_ask_is_short_whatever_the_cause() -> None:

@@ -108,7 +108,7 @@ class Set:
         self.now = 0.0
         self.consumer = FakeConsumer()
         self.index = Index()
-        self.progress = ReadingProgress(lambda: self.now)
+        self.progress = ReadingProgress(lambda: self.now, {TOPICS.status: 7_200.0})
         self.reading = IndexReader(TOPICS, self.index, self.consumer, self.progress)
 
     def steps(self, number: int = 5, seconds: float = 11.0) -> None:

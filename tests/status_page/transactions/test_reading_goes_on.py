@@ -10,6 +10,7 @@ from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 from checkback.wire.protocol import HalfPosition
 from status_page.transactions.following import Follower
 from status_page.transactions.index import Index
+from status_page.transactions.reading import IndexReader
 from status_page.transactions.schema import PARKED, STATUS
 from status_page.transactions.standing import ListStanding, ReadingProgress
 from tests.place import wait_until
@@ -24,6 +25,24 @@ def test_a_topic_that_was_made_again_is_read_again(it: Set) -> None:
     it.consumer.logs[TOPICS.status] = [row("5:1"), row("5:2"), row("5:3")]
     it.steps()
     assert it.ids() == ["tx-5:1", "tx-5:2", "tx-5:3"]
+
+
+def test_what_a_topic_lacks_that_was_made_again_is_said_until_the_job_has_written_all_of_it(it: Set) -> None:
+    it.consumer.logs[TOPICS.status] = [row("0:1"), row("0:2")]
+    it.reading.begin()
+    it.steps()
+    assert it.standing.lacking == ""
+    del it.consumer.logs[TOPICS.status]
+    it.steps()
+    assert it.standing.lacking == "Kafka has no topic cb.status: run 'checkback topics create'."
+    it.consumer.make(TOPICS.status)
+    it.consumer.logs[TOPICS.status] = [row("0:1")]
+    IndexReader(TOPICS, it.index, it.consumer, it.progress).begin()  # another connection, after a failure
+    it.steps()
+    gone = "cb.status was deleted and made again: what the job wrote there before may be missing for up to"
+    assert (it.standing.complete, it.standing.lacking) == (False, f"{gone} 1 h 59 min.")
+    it.steps(1, seconds=7_200)
+    assert it.standing == ListStanding(complete=True)
 
 
 def test_a_topic_that_has_lost_records_is_read_again(it: Set) -> None:

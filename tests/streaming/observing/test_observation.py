@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checkback.wire.checks import Announcement
 from checkback.wire.protocol import UNDELIVERABLE
+from checkers.directory import EndpointDirectory, group_standing
 from conf import Settings
 from state import REST, SUM, WAIT_EDGES_MS, Collector, OpenOf, Tally, Usage
 from status_page.facts import EndpointFacts, GroupFacts, HeldBackPartition, JobFacts, PartitionBacklog
@@ -339,3 +341,13 @@ def test_after_ten_minutes_each_held_message_was_tried_again(monkeypatch: pytest
     now_ms = int(time.time() * 1000)
     monkeypatch.setattr("streaming.observing.observation._now_ms", lambda: now_ms + 601_000)
     assert observation.facts().held_known
+
+
+def test_whether_anybody_can_be_asked_is_said_of_each_topic() -> None:
+    directory, observation = EndpointDirectory({}, 60_000), Observation(Settings())
+    directory.hear(*Announcement("shop", "a", "http://a/", 0, topics=("paid",)).to_record(), 1)
+    checks = {"shop": group_standing(directory, "shop", 2)}
+    observation.of(Owner("query", "job"), lambda: KnownUsage({}, 0, {}), lambda: checks)
+    (shop,) = observation.facts().groups
+    assert (shop.unasked, shop.unasked_for("paid")) == ("", "")
+    assert shop.unasked_for("late") == "no working endpoint for late"
