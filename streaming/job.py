@@ -40,6 +40,7 @@ from streaming.ownership.claim import Claim, Owner
 from streaming.ownership.clock import JobClock, kafka_ms, wall_ms
 from streaming.ownership.fence import any_has
 from streaming.ownership.preconditions import BatchPreconditions
+from streaming.progress_reports import ProgressReports
 from streaming.query import outcome_frame, start_query
 from streaming.session import build_session
 from streaming.settings_in_force import BatchSettings, SettingsInForce
@@ -90,6 +91,7 @@ class TransactionJob:
         self._serving = Serving(settings, self._observation)
         self._lag_group: LagGroup | None = None
         self._query: StreamingQuery | None = None
+        self._reports = ProgressReports()
         self._checks: CheckService | None = None
         self._beside: list[HeldBackWatch | Forwarder | Announced] = []
         self._forwarder: Forwarder | None = None
@@ -279,7 +281,7 @@ class TransactionJob:
             self._forwarder.raise_if_dead()
         try:
             ended = bool(self._query.awaitTermination(max(1, int(seconds))))
-            reports = self._query.recentProgress
+            reports = self._reports.new(self._query)
         except (StreamingQueryException, Py4JError, OSError) as error:
             raise self._reason(error) from error
         if self._preconditions is not None:  # without the topics Spark may wait and begin no batch

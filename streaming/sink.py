@@ -22,6 +22,7 @@ from streaming.kafka_sink.partition_writer import contents_of, write_partition
 from streaming.kafka_sink.reasons import reasons_of
 from streaming.ownership.preconditions import BatchPreconditions
 from streaming.python_worker.preparation import name_worker, prepare_worker
+from streaming.python_worker.prepared_map import BatchFunction, PreparedMap
 from streaming.python_worker.whole_input import whole
 from streaming.tables.publishing import Publisher
 from streaming.tables.staging import StagedFile, Staging, StagingPlan
@@ -62,6 +63,7 @@ class ExactlyOnceSink:
         self._state_partitions = state_partitions
         self._publisher = publisher
         self._settings = settings
+        self._write = PreparedMap(_writer(settings), _REPORT_SCHEMA)
         self._checkpoint = checkpoint
         self._preconditions = preconditions
         self._floor = checkpoint.floor()
@@ -102,7 +104,7 @@ class ExactlyOnceSink:
             self._preconditions.run,
         )
         plan = self._publisher.plan(batch) if self._publisher else None
-        reports = outcomes.mapInArrow(_writer(self._settings, batch, plan), _REPORT_SCHEMA).collect()  # 1
+        reports = self._write.of(outcomes, number, (batch, plan)).collect()  # 1
         self._refuse_missing_reports(number, [report.partition for report in reports])
         published: Counter[str] = Counter()
         if self._publisher and plan:
@@ -151,10 +153,9 @@ def _summed(number: int, reports: list[Row], published: Counter[str]) -> BatchRe
     )
 
 
-def _writer(
-    settings: SinkSettings, batch: Batch, plan: StagingPlan | None
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def write(outcomes: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _writer(settings: SinkSettings) -> BatchFunction:
+    def write(told: tuple[Batch, StagingPlan | None], outcomes: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        batch, plan = told
         prepare_worker()
         name_worker("sink")
         context = TaskContext.get()

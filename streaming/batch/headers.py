@@ -7,17 +7,19 @@ import orjson
 from checkback.wire import protocol
 
 Headers = list[tuple[str, bytes | None]]
+MARK_OF_OURS = f'"{protocol.RESERVED_PREFIX}'
+"""Without it packed headers have none of ours among them."""
 
 
 def unpack_headers(packed: str | None) -> Headers:
     """Headers of Spark's ``to_json`` of its header array, in their order; a null value is left out there."""
     if not packed:
         return []
-    pairs: Headers = []
-    for header in orjson.loads(packed):
-        value = header.get("value")
-        pairs.append((header["key"], None if value is None else a2b_base64(value)))
-    return pairs
+    written = orjson.loads(packed)
+    try:
+        return [(header["key"], a2b_base64(header["value"])) for header in written]
+    except KeyError:  # of a null value
+        return [(header["key"], a2b_base64(header["value"]) if "value" in header else None) for header in written]
 
 
 def application_headers(packed: str | None) -> Headers:

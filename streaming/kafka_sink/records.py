@@ -28,7 +28,7 @@ from state import (
 )
 from streaming.batch.batch import HeldChanges, HeldUntil
 from streaming.batch.bundles import bundled_messages
-from streaming.batch.headers import Headers, application_headers, unpack_headers
+from streaming.batch.headers import MARK_OF_OURS, Headers, application_headers, unpack_headers
 from streaming.batch.heads import head_of
 from streaming.batch.record import RANDOM_OR_KEYED, Record
 from streaming.brokers.directory import Known
@@ -120,10 +120,13 @@ class RecordBuilder:
         names = ("topic", "partition", "key", "value", "headers", "transaction_id")
         self._learn(pc.unique(batch.column("topic")).to_pylist())
         columns = (batch.column(name).to_pylist() for name in names)
+        make = tuple.__new__  # a named tuple's own takes 0.2 µs longer
         for row, (topic, partition, key, value, headers, transaction_id) in enumerate(zip(*columns, strict=True)):
             named = (protocol.ID, transaction_id.encode())
-            record = Record(topic, partition, key, value, [named, *application_headers(headers)])
-            if headers is not None and HELD_MARK in headers:
+            ours = headers is not None and MARK_OF_OURS in headers
+            written = application_headers(headers) if ours else unpack_headers(headers)
+            record = make(Record, (topic, partition, key, value, [named, *written]))
+            if ours and HELD_MARK in headers:
                 self.counts["committed"] -= 1  # it was counted when it was tried first
                 yield self._tried_again(record, batch.slice(row, 1).to_pylist()[0])
                 continue

@@ -1,46 +1,40 @@
-"""Frames of decoded records to the columns of ``state``."""
+"""What a batch brings for one segment, as far as it is taken in."""
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from checkback.exceptions import ProtocolError
 from checkback.wire.limits import MAX_UNFOLDED_BYTES, MESSAGE_BYTES, TOGETHER, header_bytes, several_too_large
 from checkback.wire.message_json import to_base64, unpack
 from checkback.wire.protocol import GROUP, ID, MESSAGES, TOPIC, Topics
-from state import BROKEN_FIELDS, BUNDLE, HALF_FIELDS, OP_FIELDS, Arrivals, Fields, Rows
-from state.rows import Column, objects
+from state import BROKEN_FIELDS, BUNDLE, Arrivals, Rows
+from state.rows import objects
 from streaming.batch.headers import Headers, application_headers
 from streaming.stateful.admission import Admission
 from streaming.stateful.broken import OPTIONS
-from streaming.stateful.decode import BROKEN_KIND, HALF_KIND, OP_KIND
+from streaming.stateful.sorting import HELD, SortedRecords
 
-# An arriving row's columns under the names that state.rows gives them.
-_OP_NAMES = {"half_offset": "offset", "action": "topic"}
 # What is wrong may be a name as long as the record; with it twice the record would be too large for cb.rejected.
 _REASON_CHARACTERS = 300
 _FIRST_HEADERS = ((ID, "transaction_id"), (GROUP, "group"), (TOPIC, "topic"))
 _OWN_ID = f'"key":"{ID}"'
-_OPTION_FIELDS = ("partition", "immunity_ms", "check_max", "deliver_at_ms")
-_MESSAGES, _HELD = OPTIONS.index(MESSAGES), len(OPTIONS)
-_PLAIN_HALF_FIELDS = {name: kind for name, kind in HALF_FIELDS.items() if name not in _OPTION_FIELDS}
+_MESSAGES = OPTIONS.index(MESSAGES)
 
 
 def arrivals_of(chunks: list[pa.RecordBatch], topics: Topics, admission: Admission) -> Arrivals:
-    """What a batch brings for one segment, from record batches with the columns of ``streaming.stateful.decode``.
+    """What record batches with the columns of ``streaming.stateful.decode`` bring.
 
     A half message that is not admitted, or whose value should be several messages and is not, becomes a broken record.
     """
-    halves = _rows(chunks, HALF_KIND, {**_PLAIN_HALF_FIELDS, "options": object}, {})
-    broken = _rows(chunks, BROKEN_KIND, BROKEN_FIELDS, {})
-    options = _options(halves["options"])
-    columns = {**halves, **{name: options[:, at] for at, name in enumerate(_OPTION_FIELDS)}}
-    halves = Rows({name: columns[name].astype(kind, copy=False) for name, kind in HALF_FIELDS.items()})
-    reasons = admission.reasons(halves, options[:, _HELD] >= 0)
+    found = SortedRecords(topics)
+    for chunk in chunks:
+        found.add(chunk)
+    halves, options = found.halves()
+    broken = found.broken()
+    reasons = admission.reasons(halves, options[:, HELD] >= 0)
     several = options[:, _MESSAGES] >= 0
     halves["partition"][several] = BUNDLE
     # what is wrong with one that was set aside is found when it is read again
@@ -52,33 +46,7 @@ def arrivals_of(chunks: list[pa.RecordBatch], topics: Topics, admission: Admissi
     if wrong:
         broken = Rows.concat([broken, _broken(halves.take(np.array(wrong)), [reasons[row] for row in wrong], topics)])
         halves = halves.take(np.setdiff1d(np.arange(halves.count), wrong))
-    return Arrivals(halves=halves, ops=_rows(chunks, OP_KIND, OP_FIELDS, _OP_NAMES), broken=broken)
-
-
-def _rows(chunks: list[pa.RecordBatch], wanted: int, fields: Fields, names: dict[str, str]) -> Rows:
-    parts = []
-    for chunk in chunks:
-        chosen = np.flatnonzero(chunk.column("kind").to_numpy(zero_copy_only=False) == wanted)
-        if len(chosen):
-            rows = chunk if len(chosen) == len(chunk) else chunk.take(pa.array(chosen))
-            columns = {name: rows.column(names.get(name, name)) for name in fields}
-            parts.append(Rows({name: _column(columns[name], kind) for name, kind in fields.items()}))
-    return Rows.concat(parts) if parts else Rows.empty(fields)
-
-
-def _column(values: pa.Array, kind: Any) -> Column:
-    """A column that may be written to: Arrow's own memory may not."""
-    found = values.to_numpy(zero_copy_only=False)
-    return found if kind is object else found.astype(kind)
-
-
-def _options(written: Column) -> Column:
-    """int64[n, 6]: the numbers that ``decode.OPTIONS`` names, and held; -1 for one that is not given."""
-    numbers = np.full((len(written), len(OPTIONS) + 1), -1, dtype=np.int64)
-    for row in np.flatnonzero(pd.notna(written)):
-        spelled = written[row].split(",")
-        numbers[row, : len(spelled)] = [int(number) if number else -1 for number in spelled]
-    return numbers
+    return Arrivals(halves=halves, ops=found.ops(), broken=broken)
 
 
 def wrong_with(value: bytes | None, common: Headers, count: int, topics: Topics) -> str | None:

@@ -1,145 +1,221 @@
-"""What is wrong with a record that breaks the protocol, as expressions that run inside the JVM."""
+"""What a record's headers say, and what is wrong with one that breaks the protocol: the rules, one record at a time.
 
-from collections.abc import Callable
+Of most records columns say as much: see :mod:`streaming.stateful.by_column`, which is held against these rules.
+"""
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
+import re
+from collections.abc import Collection
+from typing import NamedTuple
 
 from checkback.wire import limits, protocol
-from checkback.wire.protocol import Topics
-from state.segment import BEYOND_REASON
+from state import Event
+from streaming.batch.headers import Headers
 
 OPTIONS = (protocol.PARTITION, protocol.IMMUNITY_MS, protocol.CHECK_MAX, protocol.DELIVER_AT, protocol.MESSAGES)
 """Optional headers of a half message, all of them numbers."""
 
 ZERO_IN_NAME = "a header's name holds a zero byte"
+REPLACED = "\ufffd"
+"""What Java makes of bytes that are not UTF-8."""
 
-_HELD = r"^[0-9]{1,9} [0-9]{1,15} (0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,14})\z"
+_TOPIC = re.compile(rb"[a-zA-Z0-9._-]{1,249}")
+_VERSION = re.compile(rb"[1-9][0-9]{0,8}")
+_HELD = re.compile(rb"[0-9]{1,9} [0-9]{1,15} (0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,14})")
+_PLACE = re.compile(rb"(0|[1-9][0-9]*):(0|[1-9][0-9]*)")
+_COUNT, _TIME = re.compile(rb"[0-9]{1,9}"), re.compile(rb"[0-9]{1,15}")
+_NUMBERS = {
+    protocol.PARTITION: (_COUNT, "cb-partition is not a number"),
+    protocol.IMMUNITY_MS: (_TIME, "cb-immunity-ms is not a number of milliseconds"),
+    protocol.CHECK_MAX: (_COUNT, "cb-check-max is not a number"),
+    protocol.DELIVER_AT: (_TIME, "cb-deliver-at is not a number of milliseconds"),
+    protocol.MESSAGES: (_COUNT, "cb-messages is not a number"),
+}
+_MOST_PARTITION, _MOST_OFFSET = (1 << 31) - 1, (1 << 63) - 1
 
-Ends = Callable[[Column], Column]
-"""Of a half partition, where it ends as far as the batch knows; null where it does not."""
+OP_EVENTS = {
+    (protocol.Action.COMMIT, protocol.Source.PRODUCER): Event.COMMIT,
+    (protocol.Action.COMMIT, protocol.Source.CHECK): Event.CHECK_COMMIT,
+    (protocol.Action.COMMIT, protocol.Source.OPERATOR): Event.OPERATOR_COMMIT,
+    (protocol.Action.ROLLBACK, protocol.Source.PRODUCER): Event.ROLLBACK,
+    (protocol.Action.ROLLBACK, protocol.Source.CHECK): Event.CHECK_ROLLBACK,
+    (protocol.Action.ROLLBACK, protocol.Source.OPERATOR): Event.OPERATOR_ROLLBACK,
+    (protocol.Action.UNKNOWN, protocol.Source.PRODUCER): Event.UNKNOWN,
+    (protocol.Action.UNKNOWN, protocol.Source.CHECK): Event.CHECK_UNKNOWN,
+    (protocol.Action.UNKNOWN, protocol.Source.OPERATOR): Event.UNKNOWN,
+    (protocol.Action.UNREACHABLE, protocol.Source.CHECK): Event.CHECK_UNREACHABLE,
+    (protocol.Action.RESUME, protocol.Source.OPERATOR): Event.RESUME,
+    (protocol.Action.REDELIVER, protocol.Source.OPERATOR): Event.REDELIVER,
+}
+"""What an op says and who says it; other pairs break the protocol."""
+_UNLAWFUL_PAIRS = {
+    protocol.Action.UNREACHABLE: "only a check can find a producer unreachable",
+    protocol.Action.RESUME: "only an operator can resume",
+    protocol.Action.REDELIVER: "only an operator can have a message delivered again",
+}
 
+_HALF_EVENTS = {
+    None: Event.HALF,
+    protocol.HalfAction.COMMIT.encode(): Event.HALF_COMMIT,
+    protocol.HalfAction.PARK.encode(): Event.HALF_PARK,
+}
 
-def broken_reason(topics: Topics) -> Column:
-    """The first thing wrong with a record, null when nothing is."""
-    is_half, is_op = F.col("is_half"), ~F.col("is_half")
-    source, action = F.col("source"), F.col("action")
-    # one message of several has a longer id when it is held, or delivered again
-    alone = (is_half & F.col("held").isNotNull()) | (is_op & (action == protocol.Action.REDELIVER))
-    most = F.when(alone, protocol.MAX_NUMBERED_ID_BYTES).otherwise(protocol.MAX_ID_BYTES)
-    text = {protocol.ID: ("id", most, protocol.MAX_ID_BYTES)}
-    text |= {protocol.GROUP: ("group", F.lit(protocol.MAX_GROUP_BYTES), protocol.MAX_GROUP_BYTES)}
-    rules: list[tuple[Column, str]] = [
-        # the sink's client would cut the name off there
-        (F.col("zero_in_name") & F.col("headers").isNotNull() & (F.size("headers") > 0), ZERO_IN_NAME),
-        (F.col("repeated"), "a cb- header is there more than once"),
-    ]
-    for name, (column, at_most, said) in text.items():
-        rules += _text_rules(F.col(column), name, at_most, said)
-    version = F.col("version")
-    rules += [
-        (version.isNotNull() & ~version.rlike(r"^[1-9][0-9]{0,8}\z"), "cb-version is not a number"),
-        (version.cast("int") > protocol.VERSION, "cb-version is later than this job's: upgrade the job"),
-    ]
-    rules += [(is_half & wrong, reason) for wrong, reason in _half_rules(topics)]
-    named = F.concat(F.col("named_partition").cast("string"), F.lit(":"), F.col("named_offset").cast("string"))
-    natural = (F.col("named_partition") >= 0) & (F.col("named_offset") >= 0)
-    plain = F.coalesce((named == F.col("half")) & natural, F.lit(False))  # noqa: FBT003  (that is its signature)
-    rules += [
-        (
-            is_op & (F.col("header_bytes") > limits.MAX_OP_HEADER_BYTES),
-            "the headers of an op are larger than 16 KiB together",
-        ),
-        (is_op & ~plain, "cb-half is not partition:offset"),
-        # each would get a segment of its own, and random numbers would make batches that never end
-        (is_op & (F.col("named_offset") >= 10**protocol.MAX_OFFSET_DIGITS), "cb-half names an offset that no log has"),
-        (
-            is_op & (F.col("named_partition") != F.col("partition")),
-            "it lies on another partition than its cb-half",
-        ),
-        (
-            is_op & (action.isNull() | ~action.isin([a.value for a in protocol.Action])),
-            "cb-action is not one we know",
-        ),
-        (
-            is_op & (source.isNull() | ~source.isin([s.value for s in protocol.Source])),
-            "cb-source is not one we know",
-        ),
-        (
-            is_op & (action == protocol.Action.UNREACHABLE) & (source != protocol.Source.CHECK),
-            "only a check can find a producer unreachable",
-        ),
-        (
-            is_op & (action == protocol.Action.RESUME) & (source != protocol.Source.OPERATOR),
-            "only an operator can resume",
-        ),
-        (
-            is_op & (action == protocol.Action.REDELIVER) & (source != protocol.Source.OPERATOR),
-            "only an operator can have a message delivered again",
-        ),
-    ]
-    return F.coalesce(*(F.when(wrong, F.lit(reason)) for wrong, reason in rules))
+_Found = dict[str, bytes | None]
 
 
-def beyond(ends: Ends | None) -> list[Column]:
-    """Where an op names a place that no half message can have yet: see :func:`streaming.stateful.decode.decode`."""
-    if ends is None:
-        return []
-    beyond = ~F.col("is_half") & (F.col("named_offset") >= ends(F.col("partition")))
-    return [F.when(beyond, F.lit(BEYOND_REASON))]
+class WrittenHalf(NamedTuple):
+    """What the headers of a half message say."""
+
+    transaction_id: str
+    group: str
+    topic: str
+    event: Event
+    options: tuple[int, ...]
+    """Numbers of ``OPTIONS``; -1 for one that is not given."""
+    held: bool
+    """Whether the job wrote it itself."""
 
 
-def size_rules() -> list[tuple[Column, str]]:
-    """What no record may exceed; of one that does only the head continues from here."""
-    spare = F.when(F.col("held").isNotNull(), limits.HELD_SPARE).otherwise(1)
-    return [
-        (F.col("value_bytes") > limits.MAX_VALUE_BYTES, "its value is larger than 16 MiB"),
-        (F.col("key_bytes") > limits.MAX_KEY_BYTES, "its key is larger than 1 MiB"),
-        (F.size("headers") > limits.MAX_HEADERS * spare, "it has more than 1,000 headers"),
-        (F.col("header_bytes") > limits.MAX_HEADER_BYTES * spare, "its headers are larger than 1 MiB together"),
-    ]
+class WrittenOp(NamedTuple):
+    """What the headers of an op say."""
+
+    transaction_id: str
+    group: str
+    action: str
+    source: str
+    event: Event
 
 
-def _half_rules(topics: Topics) -> list[tuple[Column, str]]:
-    topic = F.col("real_topic").cast("string")
-    legal = r"^[a-zA-Z0-9._-]{1,249}\z"
-    partition, immunity, check_max, deliver_at, messages = (F.col(f"`{name}`") for name in OPTIONS)
-    action, held = F.col("action"), F.col("held")
-    return [
-        # nobody can deliver it as it is, nor read it again: librdkafka's client for Python fails on such a name
-        (F.col("replaced_in_name"), "a header's name is not UTF-8, or has U+FFFD in it"),
-        (
-            topic.isNull() | ~topic.rlike(legal) | topic.isin(".", ".."),
-            "cb-topic is missing or is not a valid topic name",
-        ),
-        (topic.isin(*topics.all()) | topic.startswith("__"), "cb-topic is one of Checkback's or Kafka's own"),
-        (partition.isNotNull() & ~partition.rlike(r"^[0-9]{1,9}\z"), "cb-partition is not a number"),
-        (
-            immunity.isNotNull() & ~immunity.rlike(r"^[0-9]{1,15}\z"),
-            "cb-immunity-ms is not a number of milliseconds",
-        ),
-        (check_max.isNotNull() & ~check_max.rlike(r"^[0-9]{1,9}\z"), "cb-check-max is not a number"),
-        (
-            deliver_at.isNotNull() & ~deliver_at.rlike(r"^[0-9]{1,15}\z"),
-            "cb-deliver-at is not a number of milliseconds",
-        ),
-        (messages.isNotNull() & ~messages.rlike(r"^[0-9]{1,9}\z"), "cb-messages is not a number"),
-        (messages.isNotNull() & partition.isNotNull(), "cb-partition is for one message, not for several"),
-        (
-            action.isNotNull() & ~action.isin([a.value for a in protocol.HalfAction]),
-            "cb-action of a half message is not one we know",
-        ),
-        (
-            held.isNotNull() & (~held.rlike(_HELD) | action.isNull() | messages.isNotNull()),
-            "cb-held is not what the job writes there",
-        ),
-    ]
+def read_half(headers: Headers, own_topics: Collection[str]) -> WrittenHalf | str:
+    """What a half message's headers say, or the first thing wrong with them."""
+    found = dict(headers)
+    # one message of several has a longer id when it is held
+    wrong = _wrong_with_any(headers, found, longer_id=found.get(protocol.HELD) is not None)
+    wrong = wrong or _wrong_with_half(found, own_topics)
+    if wrong:
+        return wrong
+    options = tuple(-1 if (value := found.get(name)) is None else int(value) for name in OPTIONS)
+    event = _HALF_EVENTS[found.get(protocol.ACTION)]
+    held = found.get(protocol.HELD) is not None
+    transaction_id, group, topic = _texts(found, protocol.ID, protocol.GROUP, protocol.TOPIC)
+    return WrittenHalf(transaction_id, group, topic, event, options, held)
 
 
-def _text_rules(column: Column, name: str, most: Column, said: int) -> list[tuple[Column, str]]:
-    length = F.octet_length(column)
-    return [
-        (column.isNull() | (length == 0), f"{name} is missing"),
-        (length > most, f"{name} is longer than {said} bytes"),
-        (~F.is_valid_utf8(column.cast("string")), f"{name} is not UTF-8"),
-    ]
+def read_op(headers: Headers, partition: int) -> WrittenOp | str:
+    """What the headers of an op on this partition say, or the first thing wrong with them."""
+    found = dict(headers)
+    # and when it is delivered again
+    again = found.get(protocol.ACTION) == protocol.Action.REDELIVER.encode()
+    wrong = _wrong_with_any(headers, found, longer_id=again)
+    wrong = wrong or _wrong_with_op(headers, found, partition)
+    if wrong:
+        return wrong
+    transaction_id, group, action, source = _texts(found, protocol.ID, protocol.GROUP, protocol.ACTION, protocol.SOURCE)
+    event = OP_EVENTS[protocol.Action(action), protocol.Source(source)]
+    return WrittenOp(transaction_id, group, action, source, event)
+
+
+def wrong_text(name: str, content: bytes | None, most: int, said: int) -> str:
+    """What is wrong with a header that must be there; empty: nothing."""
+    if not content:
+        return f"{name} is missing"
+    if len(content) > most:
+        return f"{name} is longer than {said} bytes"
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return f"{name} is not UTF-8"
+    return ""
+
+
+def wrong_group(content: bytes | None) -> str:
+    """As :func:`wrong_text`, of a producer group."""
+    return wrong_text(protocol.GROUP, content, protocol.MAX_GROUP_BYTES, protocol.MAX_GROUP_BYTES)
+
+
+def wrong_topic(content: bytes | None, own_topics: Collection[str]) -> str:
+    """Likewise, of a real topic."""
+    if content is None or not _TOPIC.fullmatch(content) or content in {b".", b".."}:
+        return "cb-topic is missing or is not a valid topic name"
+    if content.startswith(b"__") or content.decode() in own_topics:
+        return "cb-topic is one of Checkback's or Kafka's own"
+    return ""
+
+
+def _wrong_with_any(headers: Headers, found: _Found, *, longer_id: bool) -> str:
+    if "\0" in "".join(found):  # the sink's client would cut the name off there
+        return ZERO_IN_NAME
+    if len(found) != len(headers):
+        ours = [name for name, _ in headers if name.startswith(protocol.RESERVED_PREFIX)]
+        if len(ours) != len(set(ours)):
+            return "a cb- header is there more than once"
+    most = protocol.MAX_NUMBERED_ID_BYTES if longer_id else protocol.MAX_ID_BYTES
+    wrong = wrong_text(protocol.ID, found.get(protocol.ID), most, protocol.MAX_ID_BYTES)
+    wrong = wrong or wrong_group(found.get(protocol.GROUP))
+    if wrong:
+        return wrong
+    version = found.get(protocol.HEADER_VERSION)
+    if version is not None and not _VERSION.fullmatch(version):
+        return "cb-version is not a number"
+    if version is not None and int(version) > protocol.VERSION:
+        return "cb-version is later than this job's: upgrade the job"
+    return ""
+
+
+def _wrong_with_half(found: _Found, own_topics: Collection[str]) -> str:
+    # nobody can deliver it as it is, nor read it again: librdkafka's client for Python fails on such a name
+    if REPLACED in "".join(found):
+        return "a header's name is not UTF-8, or has U+FFFD in it"
+    return wrong_topic(found.get(protocol.TOPIC), own_topics) or _wrong_with_options(found)
+
+
+def _wrong_with_options(found: _Found) -> str:
+    for name, (number, reason) in _NUMBERS.items():
+        value = found.get(name)
+        if value is not None and not number.fullmatch(value):
+            return reason
+    several = found.get(protocol.MESSAGES) is not None
+    if several and found.get(protocol.PARTITION) is not None:
+        return "cb-partition is for one message, not for several"
+    action, held = found.get(protocol.ACTION), found.get(protocol.HELD)
+    if action not in _HALF_EVENTS:
+        return "cb-action of a half message is not one we know"
+    if held is not None and (not _HELD.fullmatch(held) or action is None or several):
+        return "cb-held is not what the job writes there"
+    return ""
+
+
+def _wrong_with_op(headers: Headers, found: _Found, partition: int) -> str:
+    if sum(len(name.encode()) + len(value or b"") for name, value in headers) > limits.MAX_OP_HEADER_BYTES:
+        return "the headers of an op are larger than 16 KiB together"
+    return _wrong_with_place(found.get(protocol.HALF), partition) or _wrong_with_said(
+        found.get(protocol.ACTION), found.get(protocol.SOURCE)
+    )
+
+
+def _wrong_with_place(half: bytes | None, partition: int) -> str:
+    place = _PLACE.fullmatch(half or b"")
+    # what has more digits than a number of Java has is not read as one
+    if place is None or max(map(len, place.groups())) > protocol.MAX_DIGITS:
+        return "cb-half is not partition:offset"
+    named = tuple(map(int, place.groups()))
+    if named[0] > _MOST_PARTITION or named[1] > _MOST_OFFSET:
+        return "cb-half is not partition:offset"
+    # each would get a segment of its own, and random numbers would make batches that never end
+    if named[1] >= 10**protocol.MAX_OFFSET_DIGITS:
+        return "cb-half names an offset that no log has"
+    return "" if named[0] == partition else "it lies on another partition than its cb-half"
+
+
+def _wrong_with_said(action: bytes | None, source: bytes | None) -> str:
+    actions = {one.encode(): one for one in protocol.Action}
+    sources = {one.encode(): one for one in protocol.Source}
+    if action not in actions:
+        return "cb-action is not one we know"
+    if source not in sources:
+        return "cb-source is not one we know"
+    said = actions[action]
+    return "" if (said, sources[source]) in OP_EVENTS else _UNLAWFUL_PAIRS[said]
+
+
+def _texts(found: _Found, *names: str) -> list[str]:
+    return [(found[name] or b"").decode() for name in names]

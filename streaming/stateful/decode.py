@@ -1,59 +1,70 @@
-"""Kafka records to the columns of ``state``, as expressions that run inside the JVM.
+"""Kafka records to columns, as expressions that run inside the JVM.
 
-Our own SDK writes its headers first and in one order, which is read by position; anything else that keeps the
-protocol takes the slower way through a map. What breaks the protocol becomes a row with a reason.
+Spark plans them anew for each batch, and runs them for each record: what can be judged elsewhere is judged in Python,
+by column (:mod:`streaming.stateful.arrivals`). Here is what has to be known before records are shuffled: which segment
+a record belongs to, and that what is too large goes no further.
+
+Our own SDK writes its headers first and in one order, which is read by position. Of any other record all headers
+continue from here.
 """
 
+from collections.abc import Callable
 from functools import reduce
+from operator import and_
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from checkback.wire import limits, protocol
 from checkback.wire.protocol import Topics
-from state import Event
 from state.content import KEPT_BYTES, SHUFFLED_BYTES
 from streaming.batch.heads import HEAD_BYTES, HEADER_HEAD_BYTES, HEADER_HEADS, KEY_HEAD_BYTES, NAME_HEAD_CHARACTERS
-from streaming.stateful.broken import OPTIONS, Ends, beyond, broken_reason, size_rules
+from streaming.stateful.broken import REPLACED
+from streaming.stateful.each_item import each_item
 
 CLOCK_PARTITION = -1
 NO_SEGMENT = -1
-"""Key of rows that belong to no segment: the clock's, and records that break the protocol."""
+"""Key of rows that belong to no segment: the clock's, and records that are known to break the protocol."""
 
 INGEST_TIME = "ingest_time"
 
-HALF_KIND, OP_KIND, BROKEN_KIND, CLOCK_KIND = range(4)
+HALF_KIND, OP_KIND, OTHER_HALF_KIND, OTHER_OP_KIND, LARGE_HALF_KIND, CLOCK_KIND = range(6)
+"""The other ones are not in our SDK's order, or name no place, or are too large. Of a large half message, which is not
+too large, what headers come along is for its judgement only."""
 
 COLUMNS = {
     "half_partition": "int",
     "segment": "long",
     "kind": "tinyint",
-    "offset": "long",  # of the half message; of the record itself when that is broken
-    "op_offset": "long",
+    "offset": "long",  # of the half message; -1: the op names none
+    "record_offset": "long",  # of the record itself
     "time_ms": "long",  # its record's
-    "event": "tinyint",  # of an op, and of a half message: what it says of itself
-    "transaction_id": "string",
-    "group": "string",
-    "topic": "string",  # real topic of a half message, action of an op, own topic of a broken record
-    "source": "string",
+    "transaction_id": "binary",  # this and the next three as written, and only of records in our SDK's order
+    "group": "binary",
+    "topic": "binary",  # real topic of a half message, action of an op
+    "source": "binary",
     "key": "binary",
     "value": "binary",
-    "headers": "string",
-    "left_out": "long",  # of a half message: bytes of its content that are set aside; -1: none are
-    "options": "string",  # of a half message: what OPTIONS names, with commas between; null when none is given
-    "reason": "string",
+    "headers": "string",  # of a record in our SDK's order those that follow, else all
+    "left_out": "long",  # of a half message: bytes of its value where that is set aside; -1: it is not. Of a large one
+    # also those of the headers, and of a key that is not here
+    "reason": "string",  # why only the head of this record is here
 }
 """Columns of the decoded frame and their Spark types, before the ingest time."""
 
-HELD_OPTION = "1"
-"""Stands behind these of a half message that the job wrote, and of no other: its headers may be set aside."""
+HALF_ORDER = (protocol.ID, protocol.GROUP, protocol.TOPIC)
+OP_ORDER = (protocol.ID, protocol.GROUP, protocol.HALF, protocol.ACTION, protocol.SOURCE)
+Ends = Callable[[Column], Column]
+"""Of a half partition, where it ends as far as the batch knows; null where it does not."""
 
-_HALF_ORDER = (protocol.ID, protocol.GROUP, protocol.TOPIC)
-_OP_ORDER = (protocol.ID, protocol.GROUP, protocol.HALF, protocol.ACTION, protocol.SOURCE)
 _MOST = 2_147_483_647
-_NAME_SEPARATOR = "\x00"
-_REPLACED = "\ufffd"
-"""What Java makes of bytes that are not UTF-8."""
+_NO_OFFSET = 10**protocol.MAX_OFFSET_DIGITS
+_MODEST_BYTES = 1_000
+_JUDGED_BYTES = 300
+"""Of a header of ours: what is longer is wrong, whatever it says."""
+_NAME_BYTES = 64
+"""Our own names are shorter."""
+_HEADER = "struct<key: string, value: binary>"
 
 
 def decode(records: DataFrame, topics: Topics, segment_size: int, ends: Ends | None = None) -> DataFrame:
@@ -70,21 +81,34 @@ def decode(records: DataFrame, topics: Topics, segment_size: int, ends: Ends | N
         ``COLUMNS``, one row for each record; none is lost and none raises.
     """
     is_half = F.col("topic") == topics.half
-    names = F.array_join(F.col("headers")["key"], _NAME_SEPARATOR)
     read = records.select(
-        *("topic", "partition", "key", "value", "headers"),
-        F.col("offset"),
+        *("partition", "offset", "key", "value", "headers"),
         F.unix_millis("timestamp").alias("time_ms"),
         is_half.alias("is_half"),
-        F.when(is_half, _in_order(_HALF_ORDER, names)).otherwise(_in_order(_OP_ORDER, names)).alias("in_order"),
-        (_count(names, _NAME_SEPARATOR) != F.size("headers") - 1).alias("zero_in_name"),
-        *_sizes(names),
-        (F.locate(_REPLACED, names) > 0).alias("replaced_in_name"),
+        *(F.get("headers", at).alias(f"header_{at}") for at in range(len(OP_ORDER))),
     )
-    # Only for records that are not in our SDK's order. No lambda here, nor anywhere in this module: it would take
-    # the whole step out of Spark's code generation, and each task would then write Java code again (30 ms).
-    read = read.withColumn("found", F.when(~F.col("in_order"), F.map_from_entries("headers")))
-    return _checked(_fields(read), topics, segment_size, ends)
+    # No lambda here, nor anywhere in this module: it would take the whole step out of Spark's code generation, and
+    # each task would then write Java code again (30 ms).
+    read = read.select("*", _in_order().alias("in_order"))
+    read = read.select("*", _modest().alias("modest"), _named_half().alias("half"))
+    read = read.select(
+        "*",
+        F.when(~F.col("modest"), _header_bytes()).alias("header_bytes"),
+        F.substring_index("half", ":", -1).cast("long").alias("named_offset"),
+    )
+    read = read.select(
+        "*",
+        F.when(~F.col("modest"), _too_large()).alias("reason"),
+        F.when(F.col("is_half"), F.col("offset")).when(_may_be(ends), F.col("named_offset")).alias("half_offset"),
+    )
+    whole_half = F.col("is_half") & F.col("reason").isNull()
+    # See state.content. Content is set aside also where the record is rejected, and then read again.
+    large = (_bytes("key") > SHUFFLED_BYTES) | (F.col("header_bytes") > SHUFFLED_BYTES)
+    read = read.select("*", F.coalesce(~F.col("modest") & whole_half & large, F.lit(False)).alias("large"))  # noqa: FBT003  (as below)
+    plain = F.col("in_order") & F.col("half_offset").isNotNull() & F.col("reason").isNull() & ~F.col("large")
+    aside = F.col("large") | (whole_half & (_bytes("value") > SHUFFLED_BYTES))
+    read = read.select("*", plain.alias("plain"), aside.alias("aside"))
+    return _columns(read.select("*", _kept_headers(read.sparkSession).alias("kept")), segment_size)
 
 
 def clock_rows(ticks: DataFrame) -> DataFrame:
@@ -99,186 +123,133 @@ def clock_rows(ticks: DataFrame) -> DataFrame:
     return ticks.select(*(F.lit(values[name]).cast(kind).alias(name) for name, kind in COLUMNS.items()))
 
 
-def _in_order(names: tuple[str, ...], all_names: Column) -> Column:
-    """Whether headers begin with just these, and no later one is ours."""
-    prefix = _NAME_SEPARATOR.join(names)
-    at = [F.get("headers", index)["key"] == name for index, name in enumerate(names)]
-    another = F.locate(f"{_NAME_SEPARATOR}{protocol.RESERVED_PREFIX}", all_names, len(prefix) + 1)
-    found = reduce(Column.__and__, at) & (another == 0)
-    if names is _OP_ORDER:  # an op with further headers is kept whole, should it be rejected
-        found &= F.size("headers") == len(names)
+def _in_order() -> Column:
+    """Whether headers begin as our SDK writes them; an op has no others, else it is kept whole if it is rejected."""
+
+    def named(order: tuple[str, ...], first: int) -> Column:
+        return reduce(and_, [F.col(f"header_{at}")["key"] == order[at] for at in range(first, len(order))])
+
+    of_op = (F.size("headers") == len(OP_ORDER)) & named(OP_ORDER, 2)
+    found = named(HALF_ORDER[:2], 0) & F.when(F.col("is_half"), named(HALF_ORDER, 2)).otherwise(of_op)
     return F.coalesce(found, F.lit(False))  # noqa: FBT003  (that is its signature)
 
 
-def _fields(read: DataFrame) -> DataFrame:
-    def header(name: str, half_place: int | None, op_place: int | None) -> Column:
-        def at(place: int | None) -> Column:
-            return F.lit(None).cast("binary") if place is None else F.get("headers", place)["value"]
-
-        by_place = (
-            at(half_place)
-            if half_place == op_place
-            else F.when(F.col("is_half"), at(half_place)).otherwise(at(op_place))
-        )
-        return F.when(F.col("in_order"), by_place).otherwise(F.col("found")[name])
-
-    def optional(name: str) -> Column:
-        return F.col("found")[name].cast("string")
-
-    repeated = _count_of_ours(F.col("headers")["key"]) != _count_of_ours(F.map_keys("found"))
-    return read.select(
-        *("topic", "partition", "offset", "time_ms", "key", "value", "headers", "is_half", "in_order", "zero_in_name"),
-        *("key_bytes", "value_bytes", "header_bytes", "replaced_in_name"),
-        F.when(~F.col("in_order"), repeated).alias("repeated"),
-        header(protocol.ID, 0, 0).alias("id"),
-        header(protocol.GROUP, 1, 1).alias("group"),
-        header(protocol.TOPIC, 2, None).alias("real_topic"),
-        header(protocol.HALF, None, 2).cast("string").alias("half"),
-        header(protocol.ACTION, None, 3).cast("string").alias("action"),
-        header(protocol.SOURCE, None, 4).cast("string").alias("source"),
-        optional(protocol.HEADER_VERSION).alias("version"),
-        optional(protocol.HELD).alias("held"),
-        *(optional(name).alias(name) for name in OPTIONS),
-    )
+def _modest() -> Column:
+    """Whether a record cannot be too large, which can be said of most without adding up all headers (0.4 µs)."""
+    by_place = [F.col(f"header_{at}") for at in range(len(OP_ORDER))]
+    sizes = [F.octet_length(header["value"]) for header in by_place]
+    sizes += [F.octet_length(header["key"]) for header in by_place[len(HALF_ORDER) :]]
+    few = (F.size("headers") <= len(by_place)) & (F.greatest(*sizes) <= _MODEST_BYTES)
+    content = (_bytes("value") <= limits.MAX_VALUE_BYTES) & (_bytes("key") <= SHUFFLED_BYTES)
+    return F.coalesce(F.col("in_order") & few & content, F.lit(False))  # noqa: FBT003  (that is its signature)
 
 
-def _sizes(names: Column) -> tuple[Column, ...]:
-    """Bytes of key, value, and all headers' names and values together."""
-    contents = F.array_join(F.col("headers")["value"].cast("array<string>"), "")  # bytes stay what they are
-    separators = F.size("headers") - 1
-    headers = F.octet_length(names) - separators + F.octet_length(contents)
+def _bytes(name: str) -> Column:
+    return F.coalesce(F.octet_length(name), F.lit(0))
+
+
+def _header_bytes() -> Column:
+    """Of all headers' names and values together."""
+    values = F.col("headers")["value"].cast("array<string>")  # bytes stay what they are
+    return F.octet_length(F.concat_ws("", F.col("headers")["key"], values))
+
+
+def _named_half() -> Column:
+    """What an op says in its ``cb-half``."""
+    by_place = F.col("header_2")["value"]
+    found = F.when(F.col("in_order"), by_place).otherwise(F.map_from_entries("headers")[protocol.HALF])
+    return F.when(~F.col("is_half"), found.cast("string"))
+
+
+def _may_be(ends: Ends | None) -> Column:
+    """Whether an op names a place where its half message may be: spelled as it should be, and before the end."""
+    spelled = F.concat(F.col("partition").cast("string"), F.lit(":"), F.col("named_offset").cast("string"))
+    most = F.lit(_NO_OFFSET) if ends is None else F.least(ends(F.col("partition")), F.lit(_NO_OFFSET))
+    return (F.col("half") == spelled) & F.col("named_offset").between(0, most - 1)
+
+
+def _too_large() -> Column:
+    """What no record may exceed; of one that does only the head continues from here."""
+    held = F.map_from_entries("headers")[protocol.HELD].isNotNull()
+    spare = F.when(held, limits.HELD_SPARE).otherwise(1)
     return (
-        F.coalesce(F.octet_length("key"), F.lit(0)).alias("key_bytes"),
-        F.coalesce(F.octet_length("value"), F.lit(0)).alias("value_bytes"),
-        F.when(F.size("headers") > 0, headers).otherwise(0).alias("header_bytes"),
+        F.when(F.octet_length("value") > limits.MAX_VALUE_BYTES, "its value is larger than 16 MiB")
+        .when(F.octet_length("key") > limits.MAX_KEY_BYTES, "its key is larger than 1 MiB")
+        .when(F.size("headers") > limits.MAX_HEADERS * spare, "it has more than 1,000 headers")
+        .when(F.col("header_bytes") > limits.MAX_HEADER_BYTES * spare, "its headers are larger than 1 MiB together")
     )
 
 
-def _count_of_ours(names: Column) -> Column:
-    """How many names are reserved for the protocol."""
-    text = F.concat(F.lit(_NAME_SEPARATOR), F.array_join(names, _NAME_SEPARATOR))
-    return _count(text, f"{_NAME_SEPARATOR}{protocol.RESERVED_PREFIX}")
-
-
-def _count(text: Column, mark: str) -> Column:
-    """How often a mark is in a text; its first character is in no other place of the mark."""
-    return F.length(text) - F.length(F.replace(text, F.lit(mark), F.lit(mark[1:])))
-
-
-def _checked(fields: DataFrame, topics: Topics, segment_size: int, ends: Ends | None) -> DataFrame:
-    rows = fields.select(
-        "*",
-        F.substring_index("half", ":", 1).cast("int").alias("named_partition"),
-        F.substring_index("half", ":", -1).cast("long").alias("named_offset"),
-    )
-    too_large = [F.when(wrong, F.lit(reason)) for wrong, reason in size_rules()]
-    rows = rows.select("*", F.coalesce(*too_large).alias("too_large"))
-    rows = rows.select(
-        "*",
-        F.coalesce("too_large", broken_reason(topics), *beyond(ends)).alias("reason"),
-        F.when(F.col("is_half"), F.col("offset")).otherwise(F.col("named_offset")).alias("half_offset"),
-    )
-    broken = F.col("reason").isNotNull()
-    is_half = F.col("is_half")
+def _columns(read: DataFrame, segment_size: int) -> DataFrame:
+    is_half, plain, whole = F.col("is_half"), F.col("plain"), F.col("reason").isNull()
+    large, aside = F.col("large"), F.col("aside")
+    other = F.when(large, F.lit(LARGE_HALF_KIND)).when(is_half, F.lit(OTHER_HALF_KIND)).otherwise(OTHER_OP_KIND)
     segment = F.shiftright("half_offset", segment_size.bit_length() - 1)
-    # An op in the five headers that every op has can be written again from its columns; any other is kept whole.
-    application = F.slice("headers", len(_HALF_ORDER) + 1, _MOST)
-    kept = (
-        F.when(F.col("too_large").isNotNull(), _head_of_headers())
-        .when(broken | ~F.col("in_order"), F.col("headers"))
-        .when(is_half, application)
-    )
-    # See state.content. Of these only the size continues from here.
-    aside = is_half & ~broken & (_content_bytes() > SHUFFLED_BYTES)
-    headers_aside = aside & (F.col("key_bytes") + F.col("header_bytes") > KEPT_BYTES)
-    key_aside = headers_aside & (F.col("key_bytes") > KEPT_BYTES)
-    given = [F.col(f"`{name}`") for name in OPTIONS]
-    spelled = [F.coalesce(column, F.lit("")) for column in given]
-    spelled.append(F.when(F.col("held").isNotNull(), F.lit(HELD_OPTION)))  # else null, which concat_ws leaves out
+    without_key = large & (_bytes("key") > KEPT_BYTES)
+    key_left_out = F.when(without_key, _bytes("key")).otherwise(0)
+
+    def by_place(of_half: int, of_op: int) -> Column:
+        chosen = F.col(f"header_{of_op}")["value"]
+        if of_half != of_op:
+            chosen = F.when(is_half, F.col(f"header_{of_half}")["value"]).otherwise(chosen)
+        return F.when(plain, chosen)
+
     values = {
         "half_partition": F.col("partition"),
-        "segment": F.when(broken, NO_SEGMENT).otherwise(segment),
-        "kind": F.when(broken, BROKEN_KIND).when(is_half, HALF_KIND).otherwise(OP_KIND),
-        "offset": F.when(broken, F.col("offset")).otherwise(F.col("half_offset")),
-        "op_offset": F.col("offset"),
+        "segment": F.coalesce(F.when(whole, segment), F.lit(NO_SEGMENT)),
+        "kind": F.when(plain, F.when(is_half, F.lit(HALF_KIND)).otherwise(OP_KIND)).otherwise(other),
+        "offset": F.coalesce("half_offset", F.lit(-1)),
+        "record_offset": F.col("offset"),
         "time_ms": F.coalesce("time_ms", F.lit(-1)),
-        "event": _event(),
-        "transaction_id": F.when(~broken, F.col("id").cast("string")),
-        "group": F.when(~broken, F.col("group").cast("string")),
-        "topic": F.when(broken, F.col("topic"))
-        .when(is_half, F.col("real_topic").cast("string"))
-        .otherwise(F.col("action")),
-        "source": F.when(~broken, F.col("source")),
-        "key": F.when(~key_aside, _bounded("key", KEY_HEAD_BYTES)),
-        "value": F.when(~aside, _bounded("value", HEAD_BYTES)),
-        "headers": F.when(~headers_aside & (F.size(kept) > 0), F.to_json(kept)),
-        "left_out": F.when(key_aside, _content_bytes())
-        .when(headers_aside, F.col("header_bytes") + F.col("value_bytes"))
-        .when(aside, F.col("value_bytes"))
+        "transaction_id": by_place(0, 0),
+        "group": by_place(1, 1),
+        "topic": by_place(2, 3),
+        "source": F.when(~is_half, by_place(4, 4)),
+        "key": F.when(~whole, F.substring("key", 1, KEY_HEAD_BYTES)).when(~without_key, F.col("key")),
+        "value": F.when(~whole, F.substring("value", 1, HEAD_BYTES)).when(~aside, F.col("value")),
+        "headers": F.when(F.size("kept") > 0, F.to_json("kept")),
+        "left_out": F.when(large, _bytes("value") + F.col("header_bytes") + key_left_out)
+        .when(aside, F.octet_length("value"))
         .otherwise(-1),
-        # a broken record's may be no UTF-8, which Arrow does not take
-        "options": F.when(
-            ~broken & is_half & ~F.col("in_order") & F.coalesce(*given, F.col("held")).isNotNull(),
-            F.concat_ws(",", *spelled),
-        ),
         "reason": F.col("reason"),
     }
-    return rows.select(*(values[name].cast(kind).alias(name) for name, kind in COLUMNS.items()))
+    return read.select(*(values[name].cast(kind).alias(name) for name, kind in COLUMNS.items()))
 
 
-def _content_bytes() -> Column:
-    return F.col("key_bytes") + F.col("value_bytes") + F.col("header_bytes")
+def _kept_headers(spark: SparkSession) -> Column:
+    following = F.when(F.col("is_half"), F.slice("headers", len(HALF_ORDER) + 1, _MOST))
+    kept = F.when(F.col("plain"), following).when(F.col("large"), _to_be_judged(spark))
+    return kept.when(F.col("reason").isNull(), F.col("headers")).otherwise(_heads_of_headers(spark))
 
 
-def _bounded(name: str, head: int) -> Column:
-    """A record's key or value: its head when the record is too large; of an op's, which are for people, a little."""
-    column = F.col(name)
-    remark = F.col("reason").isNull() & ~F.col("is_half") & (F.col(f"{name}_bytes") > limits.MAX_REMARK_BYTES)
-    return (
-        F.when(F.col("too_large").isNotNull(), F.substring(name, 1, head))
-        .when(remark, F.substring(name, 1, limits.MAX_REMARK_BYTES))
-        .otherwise(column)
-    )
+def _to_be_judged(spark: SparkSession) -> Column:
+    """All that the rules ask of headers that go no further: the beginning of ours, and what is wrong with names."""
 
-
-def _head_of_headers() -> Column:
-    """The note of a record's sizes, and the heads of its first headers: see ``streaming.batch.heads``."""
-    sizes = F.concat_ws(" ", *(F.col(f"{name}_bytes").cast("string") for name in ("key", "value", "header")))
-    note = F.struct(F.lit(protocol.CUT).alias("key"), sizes.cast("binary").alias("value"))
-    heads = [
-        F.struct(
-            F.substring(F.get("headers", at)["key"], 1, NAME_HEAD_CHARACTERS).alias("key"),
-            F.substring(F.get("headers", at)["value"], 1, HEADER_HEAD_BYTES).alias("value"),
+    def judged(header: Column) -> Column:
+        name = header["key"]
+        ours = F.startswith(name, F.lit(protocol.RESERVED_PREFIX))
+        # a repeated name is still one
+        short = F.when(F.octet_length(name) > _NAME_BYTES, F.concat(F.lit(protocol.RESERVED_PREFIX), F.sha2(name, 256)))
+        marks = [F.when(F.locate(mark, name) > 0, mark).otherwise("") for mark in ("\0", REPLACED)]
+        return F.struct(
+            F.concat(F.when(ours, short.otherwise(name)).otherwise(""), *marks).alias("key"),
+            F.when(ours, F.substring(header["value"], 1, _JUDGED_BYTES)).alias("value"),
         )
-        for at in range(HEADER_HEADS)
-    ]
-    there = F.least(F.coalesce(F.size("headers"), F.lit(0)), F.lit(HEADER_HEADS))
-    return F.concat(F.array(note), F.slice(F.array(*heads), F.lit(1), F.greatest(there, F.lit(0))))
+
+    return each_item(spark, F.col("headers"), _HEADER, judged)
 
 
-_EVENTS = {
-    (protocol.Action.COMMIT, protocol.Source.PRODUCER): Event.COMMIT,
-    (protocol.Action.COMMIT, protocol.Source.CHECK): Event.CHECK_COMMIT,
-    (protocol.Action.COMMIT, protocol.Source.OPERATOR): Event.OPERATOR_COMMIT,
-    (protocol.Action.ROLLBACK, protocol.Source.PRODUCER): Event.ROLLBACK,
-    (protocol.Action.ROLLBACK, protocol.Source.CHECK): Event.CHECK_ROLLBACK,
-    (protocol.Action.ROLLBACK, protocol.Source.OPERATOR): Event.OPERATOR_ROLLBACK,
-    (protocol.Action.UNKNOWN, protocol.Source.PRODUCER): Event.UNKNOWN,
-    (protocol.Action.UNKNOWN, protocol.Source.CHECK): Event.CHECK_UNKNOWN,
-    (protocol.Action.UNKNOWN, protocol.Source.OPERATOR): Event.UNKNOWN,
-    (protocol.Action.UNREACHABLE, protocol.Source.CHECK): Event.CHECK_UNREACHABLE,
-    (protocol.Action.RESUME, protocol.Source.OPERATOR): Event.RESUME,
-    (protocol.Action.REDELIVER, protocol.Source.OPERATOR): Event.REDELIVER,
-}
-"""What an op says and who says it; other pairs break the protocol."""
+def _heads_of_headers(spark: SparkSession) -> Column:
+    """The note of a record's sizes, and the heads of its first headers: see ``streaming.batch.heads``."""
+    sizes = [_bytes("key"), _bytes("value"), F.coalesce("header_bytes", F.lit(0))]
+    spelled = F.concat_ws(" ", *(size.cast("string") for size in sizes))
+    note = F.struct(F.lit(protocol.CUT).alias("key"), spelled.cast("binary").alias("value"))
 
-_HALF_EVENTS = {protocol.HalfAction.COMMIT: Event.HALF_COMMIT, protocol.HalfAction.PARK: Event.HALF_PARK}
+    def head(header: Column) -> Column:
+        return F.struct(
+            F.substring(header["key"], 1, NAME_HEAD_CHARACTERS).alias("key"),
+            F.substring(header["value"], 1, HEADER_HEAD_BYTES).alias("value"),
+        )
 
-
-def _event() -> Column:
-    action, source = F.col("action"), F.col("source")
-    known = (F.when((action == said) & (source == by), int(event)) for (said, by), event in _EVENTS.items())
-    of_itself = (F.when(action == said, int(event)) for said, event in _HALF_EVENTS.items())
-    return F.when(F.col("is_half"), F.coalesce(*of_itself, F.lit(int(Event.HALF)))).otherwise(
-        F.coalesce(*known, F.lit(0))
-    )
+    first = F.coalesce(F.slice("headers", 1, HEADER_HEADS), F.array().cast(f"array<{_HEADER}>"))
+    return F.concat(F.array(note), each_item(spark, first, _HEADER, head))

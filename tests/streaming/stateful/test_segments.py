@@ -15,7 +15,9 @@ from pyspark.sql.streaming.state import GroupState
 from checkback.wire.message_json import pack
 from checkback.wire.protocol import Message, Topics
 from state import BUNDLE, NOT_WRITTEN, Event, OutcomeKind, Policies, Policy, RunLimits
-from streaming.stateful.decode import BROKEN_KIND, CLOCK_KIND, COLUMNS, HALF_KIND, INGEST_TIME, OP_KIND
+from streaming.batch.headers import Headers, packed_headers
+from streaming.stateful.broken import OP_EVENTS
+from streaming.stateful.decode import CLOCK_KIND, COLUMNS, HALF_KIND, INGEST_TIME, OP_KIND, OTHER_HALF_KIND
 from streaming.stateful.segments import with_segment_state
 from tests.place import STATE_PARTITIONS
 
@@ -91,8 +93,13 @@ class Stream:
 
 def _row(**columns: Any) -> dict[str, Any]:
     blank = dict.fromkeys(COLUMNS)
-    common = {"half_partition": 0, "segment": 0, "event": 0, "left_out": -1, "time_ms": -1}
-    return {**blank, **common, **columns}
+    common = {"half_partition": 0, "segment": 0, "offset": -1, "record_offset": 0, "left_out": -1, "time_ms": -1}
+    encoded = {
+        name: b64encode(value.encode()).decode()
+        for name, value in columns.items()
+        if name in {"transaction_id", "group", "topic", "source"}
+    }
+    return {**blank, **common, **columns, **encoded}
 
 
 def _tick() -> dict[str, Any]:
@@ -101,12 +108,20 @@ def _tick() -> dict[str, Any]:
 
 def half(offset: int, **columns: Any) -> dict[str, Any]:
     fixed = {"transaction_id": f"tx-{offset}", "group": "shop", "topic": "orders"}
-    return _row(kind=HALF_KIND, offset=offset, op_offset=offset, segment=offset // 64, **{**fixed, **columns})
+    return _row(kind=HALF_KIND, offset=offset, record_offset=offset, segment=offset // 64, **{**fixed, **columns})
+
+
+def half_with(offset: int, *headers: tuple[str, bytes], **columns: Any) -> dict[str, Any]:
+    """A half message with options, all of whose headers come along."""
+    written: Headers = [("cb-id", b"tx-%d" % offset), ("cb-group", b"shop"), ("cb-topic", b"orders"), *headers]
+    place = {"offset": offset, "record_offset": offset, "segment": offset // 64}
+    return _row(kind=OTHER_HALF_KIND, **place, headers=packed_headers(written), **columns)
 
 
 def op(offset: int, event: Event, op_offset: int = 0) -> dict[str, Any]:
-    fixed = {"transaction_id": f"tx-{offset}", "group": "shop", "topic": "commit", "source": "check"}
-    return _row(kind=OP_KIND, offset=offset, op_offset=op_offset, event=event, segment=offset // 64, **fixed)
+    action, source = next(said for said, means in OP_EVENTS.items() if means == event)
+    fixed = {"transaction_id": f"tx-{offset}", "group": "shop", "topic": action, "source": source}
+    return _row(kind=OP_KIND, offset=offset, record_offset=op_offset, segment=offset // 64, **fixed)
 
 
 def kinds(outcomes: list[dict[str, Any]]) -> list[tuple[OutcomeKind, str]]:
@@ -186,7 +201,7 @@ def test_a_clock_that_steps_back_loses_no_row(stream: Stream) -> None:
 
 
 def test_broken_records_pass_through_without_state(stream: Stream) -> None:
-    broken = _row(kind=BROKEN_KIND, segment=-1, half_partition=3, offset=9, op_offset=9, topic="cb.half", reason="why")
+    broken = _row(kind=OTHER_HALF_KIND, segment=-1, half_partition=3, offset=9, record_offset=9, reason="why")
     (row,) = stream.feed(0, broken)
     assert (row["kind"], row["half_partition"], row["half_offset"], row["reason"]) == (
         OutcomeKind.REJECT_RECORD,
@@ -205,7 +220,9 @@ def test_the_ingest_time_is_the_batchs(stream: Stream) -> None:
 
 
 def test_options_of_a_half_message_are_taken(stream: Stream) -> None:
-    stream.feed(0, half(1, options=f"3,1000,7,{START_MS + 20_000},"), half(2, options=",,0,,"))
+    numbers = {"partition": 3, "immunity-ms": 1_000, "check-max": 7, "deliver-at": START_MS + 20_000}
+    options = [(f"cb-{name}", b"%d" % number) for name, number in numbers.items()]
+    stream.feed(0, half_with(1, *options), half_with(2, ("cb-check-max", b"0")))
     assert kinds(stream.feed(1_001)) == [(OutcomeKind.CHECK, "tx-1"), (OutcomeKind.STATUS, "tx-1")]
     check = next(row for row in stream.outcomes if row["kind"] == OutcomeKind.CHECK)
     assert (check["partition"], check["check_max"]) == (3, 7)
@@ -230,14 +247,20 @@ def test_a_value_that_is_not_several_messages_is_rejected_whole(
     stream: Stream, value: bytes | None, count: int, reason: str
 ) -> None:
     encoded = None if value is None else b64encode(value).decode()
-    good = half(2, options=",,,,1", value=b64encode(pack([Message("a", b"1")])).decode())
-    outcomes = stream.feed(0, half(1, options=f",,,,{count}", value=encoded, headers="[]"), good, op(2, Event.COMMIT))
+    good = half_with(2, ("cb-messages", b"1"), value=b64encode(pack([Message("a", b"1")])).decode())
+    wrong = half_with(1, ("cb-messages", b"%d" % count), value=encoded)
+    outcomes = stream.feed(0, wrong, good, op(2, Event.COMMIT))
     by_kind = {OutcomeKind(row["kind"]): row for row in outcomes}
     rejected = by_kind.pop(OutcomeKind.REJECT_RECORD)
     assert rejected["reason"].startswith(reason)
     assert len(rejected["reason"]) <= 300  # not again as long as the record
     assert (rejected["topic"], rejected["half_offset"], rejected["value"]) == ("cb.half", 1, value)
-    assert [header["key"] for header in json.loads(rejected["headers"])] == ["cb-id", "cb-group", "cb-topic"]
+    assert [header["key"] for header in json.loads(rejected["headers"])] == [
+        "cb-id",
+        "cb-group",
+        "cb-topic",
+        "cb-messages",
+    ]
     assert [(kind, row["transaction_id"], row["partition"]) for kind, row in by_kind.items()] == [
         (OutcomeKind.DELIVER_BUNDLE, "tx-2", BUNDLE)
     ]

@@ -1,0 +1,113 @@
+"""Whether records in our SDK's order keep the protocol, by column: a few ns a record where the rules take microseconds.
+
+A row that is not vouched for here may still keep it. What is said of the others is what
+:mod:`streaming.stateful.broken` says of each, which a test holds for any headers.
+"""
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from checkback.wire import protocol
+from state.rows import Column
+from streaming.stateful.broken import OP_EVENTS, wrong_group, wrong_topic
+
+Mask = npt.NDArray[np.bool_]
+_OF_OURS = f'"key":"{protocol.RESERVED_PREFIX}'.encode()
+_EVENTS: dict[tuple[bytes | None, bytes | None], int] = {
+    (action.encode(), source.encode()): int(event) for (action, source), event in OP_EVENTS.items()
+}
+
+
+class Vouched(NamedTuple):
+    """Columns of a state's rows, and for which rows they hold."""
+
+    columns: dict[str, Column]
+    good: Mask
+
+
+def vouched_halves(rows: pa.RecordBatch, own_topics: Collection[str]) -> Vouched:
+    """Of half messages whose headers have no further one of ours, and a plain name each."""
+    ids, good = _ids(rows.column("transaction_id"))
+    groups, lawful_groups = _few_texts(rows.column("group"), lambda group: not wrong_group(group))
+    topics, lawful_topics = _few_texts(rows.column("topic"), lambda topic: not wrong_topic(topic, own_topics))
+    good &= lawful_groups & lawful_topics & _plain(rows.column("headers"))
+    return Vouched({"transaction_id": ids, "group": groups, "topic": topics}, good)
+
+
+def vouched_ops(rows: pa.RecordBatch) -> Vouched:
+    """Of ops."""
+    ids, good = _ids(rows.column("transaction_id"))
+    groups, lawful_groups = _few_texts(rows.column("group"), lambda group: not wrong_group(group))
+    actions, sources = (rows.column(name).dictionary_encode() for name in ("topic", "source"))
+    table = np.array(
+        [[_EVENTS.get((said, by), 0) for by in _values(sources)] for said in _values(actions)], dtype=np.uint8
+    )
+    events = table[_places(actions), _places(sources)]
+    names = {"action": _texts_of(actions), "source": _texts_of(sources)}
+    return Vouched(
+        {"transaction_id": ids, "group": groups, "event": events, **names}, good & lawful_groups & (events > 0)
+    )
+
+
+def _ids(column: pa.BinaryArray) -> tuple[Column, Mask]:
+    sizes = pc.binary_length(column).fill_null(0).to_numpy()
+    good = (sizes > 0) & (sizes <= protocol.MAX_ID_BYTES)
+    try:
+        return column.cast(pa.string()).to_numpy(zero_copy_only=False), good
+    except pa.ArrowInvalid:  # one of them is not UTF-8
+        texts = [_text(value) for value in column.to_pylist()]
+        found = np.empty(len(texts), dtype=object)
+        found[:] = texts
+        return found, good & np.array([text is not None for text in texts], dtype=bool)
+
+
+def _few_texts(column: pa.BinaryArray, lawful: Callable[[bytes | None], bool]) -> tuple[Column, Mask]:
+    """A column with few different texts, each of which is looked at once."""
+    encoded = column.dictionary_encode()
+    good = np.array([lawful(value) for value in _values(encoded)], dtype=bool)
+    return _texts_of(encoded), good[_places(encoded)]
+
+
+def _values(encoded: pa.DictionaryArray) -> list[bytes | None]:
+    """The different values; null, which the dictionary does not have, is the last one."""
+    return [*encoded.dictionary.to_pylist(), None]
+
+
+def _places(encoded: pa.DictionaryArray) -> npt.NDArray[np.int64]:
+    indices = encoded.indices
+    return (indices.fill_null(len(encoded.dictionary)) if indices.null_count else indices).to_numpy()
+
+
+def _texts_of(encoded: pa.DictionaryArray) -> Column:
+    texts = np.array([_text(value) for value in _values(encoded)], dtype=object)
+    found: Column = texts[_places(encoded)]
+    return found
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _plain(headers: pa.StringArray) -> Mask:
+    """Whether names are ASCII, need no escape in JSON, and are none of ours. Values are base64, which has no ``-``."""
+    count = len(headers)
+    if headers.null_count == count or _all_plain(headers):
+        return np.ones(count, dtype=bool)
+    return np.array([text is None or _plain_bytes(text) for text in headers.cast(pa.binary()).to_pylist()], dtype=bool)
+
+
+def _all_plain(headers: pa.StringArray) -> bool:
+    offsets = np.frombuffer(headers.buffers()[1], np.int32)[headers.offset : headers.offset + len(headers) + 1]
+    return _plain_bytes(bytes(memoryview(headers.buffers()[2])[offsets[0] : offsets[-1]]))
+
+
+def _plain_bytes(spelled: bytes) -> bool:
+    return b"\\" not in spelled and spelled.isascii() and _OF_OURS not in spelled

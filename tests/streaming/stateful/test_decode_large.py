@@ -1,0 +1,112 @@
+"""Decoding of large records: heads of what is too large, and what is set aside of what is not."""
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming.batch.headers import unpack_headers
+from streaming.stateful.decode import NO_SEGMENT, decode
+from tests.streaming.stateful.decoding import (
+    BROKEN,
+    HALF,
+    SCHEMA,
+    SIZE,
+    TOPICS,
+    WHEN,
+    Headers,
+    decoded,
+    half,
+    op,
+    read,
+)
+
+MIB = 1 << 20
+TOO_LARGE = (
+    "its value is larger than 16 MiB",
+    "its key is larger than 1 MiB",
+    "it has more than 1,000 headers",
+    "its headers are larger than 1 MiB together",
+)
+
+
+def test_of_what_is_too_large_the_head_goes_on_with_a_note_of_its_size(spark: SparkSession) -> None:
+    value, key, count, large = TOO_LARGE
+    many: list[tuple[str, bytes]] = [("a", b"")] * 998
+    (row,) = decoded(spark, half(), value=bytes(16 * MIB + 1))
+    assert (row.reason, row.value, row.key) == (value, bytes(65_536), b"key")
+    # cb-id tx-1, cb-group shop, cb-topic orders
+    assert unpack_headers(row.headers) == [("cb-cut", b"3 16777217 35"), *(half()[1] or [])]
+    (row,) = decoded(spark, op(half=b"?"), key=bytes(MIB + 1))
+    assert (row.reason, row.key) == (key, bytes(1024))
+    rows = decoded(spark, half(*many), ("half", [*many, *many]), half(("a", b"x" * MIB)), op(id=b"x" * MIB))
+    assert [row.reason for row in rows] == [count, count, large, large]
+    assert [len(unpack_headers(row.headers)) for row in rows] == [17, 17, 5, 6]
+    assert all(len(row.headers) < 3_000 for row in rows)
+    assert {(row.kind, row.segment) for row in rows} == {(BROKEN, NO_SEGMENT)}
+
+
+def test_what_is_as_large_as_may_be_is_taken(spark: SparkSession) -> None:
+    (row,) = decoded(spark, half(("a", b"x" * (MIB - 36))), key=bytes(MIB), value=bytes(16 * MIB))
+    assert (row.reason, row.kind, row.value, row.key) == (None, HALF, None, None)
+    assert row.left_out == 18 * MIB
+    held = [("cb-action", b"commit"), ("cb-held", b"1 2 3:4"), ("a", b"x" * (MIB + 1)), *([("b", b"")] * 1_000)]
+    (row,) = decoded(spark, half(*held))
+    assert row.reason is None
+
+
+@pytest.mark.parametrize(
+    ("value", "note", "left"),
+    [
+        (16_000, 100, {"key", "value", "headers"}),
+        (16_384, 100, {"key", "headers"}),
+        (16_384, 5_000, {"key"}),
+        (10, 20_000, {"key"}),
+        (20_000, 20_000, {"key"}),
+    ],
+)
+def test_large_content_of_a_half_message_goes_no_further(
+    spark: SparkSession, value: int, note: int, left: set[str]
+) -> None:
+    headers = [("cb-id", b"tx-1"), ("cb-group", b"shop"), ("cb-topic", b"orders"), ("note", b"n" * note)]
+    rows = [(TOPICS.half, 1, 100, b"key", b"v" * value, headers, WHEN)]
+    rows.append((TOPICS.half, 1, 101, b"key", b"v", headers[:3], WHEN))
+    first, second = read(decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE))
+    assert {name for name in ("key", "value", "headers") if getattr(first, name) is not None} == left
+    size = 3 + value + sum(len(name) + len(content) for name, content in headers)
+    assert first.left_out == (-1 if "value" in left else value if "headers" in left else size - 3)
+    assert (first.transaction_id, first.kind, second.left_out, second.value) == ("tx-1", HALF, -1, b"v")
+
+
+LARGE: list[tuple[str, Headers]] = [
+    ("", []),
+    ("", [("a", b"1"), ("a", b"2"), ("cb-partition", b"3"), ("cb-new", b"?" * 20_000)]),
+    ("a header's name holds a zero byte", [("a\0", b"")]),
+    ("a header's name is not UTF-8, or has U+FFFD in it", [("\ufffd", b"")]),
+    ("a header's name is not UTF-8, or has U+FFFD in it", [("cb-" + "n" * 70 + "\ufffd", b"")]),
+    ("a cb- header is there more than once", [("cb-" + "n" * 70, b""), ("cb-" + "n" * 70, b"")]),
+    ("", [("cb-" + "n" * 70, b""), ("cb-" + "n" * 70 + "m", b"")]),
+    ("a cb- header is there more than once", [("cb-id", b"tx-1")]),
+    ("cb-partition is not a number", [("cb-partition", b"1" * 20_000)]),
+    ("cb-version is not a number", [("cb-version", b"\xff")]),
+    ("cb-held is not what the job writes there", [("cb-held", b"1 2 3:4")]),
+]
+
+
+@pytest.mark.parametrize("key", [10, 20_000])
+def test_of_large_content_headers_are_judged_all_the_same(spark: SparkSession, key: int) -> None:
+    content: Headers = [("note", b"n" * 20_000)]
+    rows = decoded(spark, *(half(*content, *more) for _, more in LARGE), key=b"k" * key)
+    assert [row.reason or "" for row in rows] == [reason for reason, _ in LARGE]
+    assert {(row.headers, row.value) for row in rows} == {(None, None)}
+    assert all(row.key == (None if key == 20_000 else b"k" * key) for row in rows)
+    for row, (_, more) in zip(rows, LARGE, strict=True):
+        headers = half(*content, *more)[1] or []
+        size = len(b"value") + sum(len(name.encode()) + len(value or b"") for name, value in headers)
+        assert row.left_out == size + (key if key == 20_000 else 0)
+
+
+@pytest.mark.parametrize("size", [1, 20_000])
+def test_a_half_message_with_a_name_that_could_not_be_read_again_is_refused(spark: SparkSession, size: int) -> None:
+    headers = [("cb-id", b"tx-1"), ("cb-group", b"shop"), ("cb-topic", b"orders"), ("\ufffd", b"n")]
+    rows = [(TOPICS.half, 1, 100, b"key", b"v" * size, headers, WHEN)]
+    (row,) = read(decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE))
+    assert (row.kind, row.reason) == (BROKEN, "a header's name is not UTF-8, or has U+FFFD in it")
