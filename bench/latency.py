@@ -1,20 +1,25 @@
 """Latency: from the op's sending to the message's being readable by a ``read_committed`` consumer."""
 
+import tempfile
 import threading
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
+from bench.cost.course import DoneBatch
+from bench.cost.figures import Cost, cost_of
+from bench.cost.job import costed_job
 from bench.workload import GROUP, HALF_PARTITIONS, REAL_TOPIC, workplace
 from checkback.wire import protocol
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
-from streaming import TransactionJob
 
-_WARM_UP_SECONDS = 60  # batches get quicker for as long: the JIT compiles Spark's planner, too
+WARM_UP_SECONDS = 60  # batches get quicker for as long: the JIT compiles Spark's planner, too
 _DRAIN_SECONDS = 30.0
 
 
@@ -27,25 +32,56 @@ class LatencyResult:
     p99_ms: float
     transactions: int
     per_second: int
+    warm_up_seconds: int
+    cost: Cost
 
 
-def measure_latency(per_second: int = 200, seconds: int = 60, cores: int = 2) -> LatencyResult:
-    """Send at a steady rate, after a warm-up at the same rate, and time each message."""
-    sent: dict[object, float] = {}
+def measure_latency(
+    per_second: int = 200, seconds: int = 60, cores: int = 2, warm_up: int = WARM_UP_SECONDS
+) -> LatencyResult:
+    """Send at a steady rate, after a warm-up at the same rate, and time each message.
+
+    Raises:
+        CheckbackError: the job ended, or did not deliver the last messages in half a minute.
+    """
     read: dict[object, float] = {}
-    with workplace(cores) as place, TransactionJob(place.settings) as job:
+    with (
+        workplace(cores) as place,
+        tempfile.TemporaryDirectory(prefix="checkback-bench-") as folder,
+        costed_job(place, Path(folder)) as job,
+    ):
         reader = _Reader(place.bootstrap_servers, read)
         reader.start()
-        sender = _Sender(place.bootstrap_servers)
-        sender.send(per_second, _WARM_UP_SECONDS, {})
-        sender.send(per_second, seconds, sent)
-        deadline = time.monotonic() + _DRAIN_SECONDS
-        while sent.keys() - read.keys() and time.monotonic() < deadline:
-            job.wait(1)
+        steady = send_steadily(place.bootstrap_servers, per_second, warm_up, seconds)
+        job.wait_until(lambda: steady.sent.keys() <= read.keys(), _DRAIN_SECONDS, "delivered the last messages")
         reader.stop()
-    times = np.array([1000 * (read[key] - sent[key]) for key in sent.keys() & read.keys()])
+    times = np.array([1000 * (read[key] - steady.sent[key]) for key in steady.sent])
     p50, p90, p99 = (round(float(value), 1) for value in np.percentile(times, (50, 90, 99)))
-    return LatencyResult(p50, p90, p99, len(times), per_second)
+    return LatencyResult(p50, p90, p99, len(times), per_second, warm_up, cost_of(steady.batches_in(job.batches)))
+
+
+@dataclass(frozen=True)
+class Steady:
+    """A time of sending at a steady rate; ``began`` and ``ended`` are of ``time.time()``."""
+
+    sent: dict[object, float]
+    """When each op was sent (s, monotonic), by its transaction id."""
+    began: float
+    ended: float
+
+    def batches_in(self, batches: Sequence[DoneBatch]) -> Sequence[DoneBatch]:
+        """Those that ended in it."""
+        return [batch for batch in batches if self.began <= batch.at <= self.ended]
+
+
+def send_steadily(bootstrap_servers: str, per_second: int, warm_up: int, seconds: int) -> Steady:
+    """Send for so many seconds, after a warm-up at the same rate that is in no figure."""
+    sent: dict[object, float] = {}
+    sender = _Sender(bootstrap_servers)
+    sender.send(per_second, warm_up, {})
+    began = time.time()
+    sender.send(per_second, seconds, sent)
+    return Steady(sent, began, time.time())
 
 
 class _Sender:

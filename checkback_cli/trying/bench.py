@@ -28,18 +28,27 @@ Cores = Annotated[int, typer.Option(min=1, help="Cores Spark may use.")]
 def throughput(
     transactions: Annotated[int, typer.Option(min=1000, help="Transactions to time.")] = 300_000,
     value_bytes: Annotated[int, typer.Option(min=0, help="Size of a message.")] = 256,
+    warm_up: Annotated[
+        int | None,
+        typer.Option(
+            min=1000, help="Transactions before those that are timed; not given: as many.", show_default=False
+        ),
+    ] = None,
+    mixed: Annotated[
+        bool, typer.Option("--mix", help="5 % are rolled back, 5 % have a late op, and 1 % none: a check decides.")
+    ] = False,
     cores: Cores = 2,
     json_file: JsonFile = None,
 ) -> None:
-    """Transactions per second on a backlog: Kafka in and Kafka out, exactly once, warm batches only.
+    """Transactions per second on a backlog: Kafka in and Kafka out, exactly once; and what one costs in CPU time.
 
-    As many transactions again are worked off before, to warm up. Every delivery is counted and must be there once.
+    Every delivery is counted and must be there once. 'warm' says whether the JIT was done. On Linux.
     """
     from bench import measure_throughput
 
     with Console(stderr=True).status("Writing the backlog, working it off, counting deliveries (minutes) ..."):
-        result = measure_throughput(transactions, value_bytes, cores)
-    _show(asdict(result), json_file)
+        result = measure_throughput(transactions, value_bytes, cores, warm_up, mixed=mixed)
+    _show_with_cost(asdict(result), json_file)
 
 
 @bench.command("backlog")
@@ -64,16 +73,20 @@ def backlog(
 @bench.command("latency")
 def latency(
     per_second: Annotated[int, typer.Option(min=1, help="Transactions per second.")] = 200,
-    seconds: Annotated[int, typer.Option(min=1, help="For how long, after 60 s of warm-up.")] = 60,
+    seconds: Annotated[int, typer.Option(min=5, help="For how long, after the warm-up.")] = 60,
+    warm_up: Annotated[int, typer.Option(min=1, help="Seconds of warm-up, at the same rate.")] = 60,
     cores: Cores = 2,
     json_file: JsonFile = None,
 ) -> None:
-    """Time from an op's sending until a read_committed consumer has the message."""
+    """Time from an op's sending until a read_committed consumer has the message; and what a batch costs in CPU time.
+
+    'warm' says whether the JIT was done. On Linux.
+    """
     from bench import measure_latency
 
-    with Console(stderr=True).status(f"Sending {per_second} transactions a second for {seconds + 60} s ..."):
-        result = measure_latency(per_second, seconds, cores)
-    _show(asdict(result), json_file)
+    with Console(stderr=True).status(f"Sending {per_second} transactions a second for {seconds + warm_up} s ..."):
+        result = measure_latency(per_second, seconds, cores, warm_up)
+    _show_with_cost(asdict(result), json_file)
 
 
 @bench.command("producer")
@@ -207,6 +220,20 @@ def _show(result: dict[str, Any], json_file: Path | None) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in result.items():
         table.add_row(name.replace("_", " "), str(value))
+    Console().print(table)
+    if json_file is not None:
+        _write(result, json_file)
+
+
+def _show_with_cost(result: dict[str, Any], json_file: Path | None) -> None:
+    """The figures, then CPU time by process and thread group."""
+    figures = {name: value for name, value in result.items() if name != "cost"}
+    groups = ("us_per_transaction", "ms_per_batch")
+    cost = result["cost"]
+    _show(figures | {name: value for name, value in cost.items() if name not in groups}, None)
+    table = Table("CPU time", "us a transaction", "ms a batch", box=None, pad_edge=False)
+    for group, microseconds in cost[groups[0]].items():
+        table.add_row(group, f"{microseconds:.2f}", f"{cost[groups[1]][group]:.2f}")
     Console().print(table)
     if json_file is not None:
         _write(result, json_file)
