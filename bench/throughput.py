@@ -88,17 +88,22 @@ def after_warm_up(batches: Sequence[DoneBatch], warm_up: int) -> Sequence[DoneBa
     raise CheckbackError("All of the backlog was one batch: measure more transactions.")
 
 
+def rate_of(batches: Sequence[DoneBatch]) -> float:
+    """Transactions a second, of all batches after the first one, whose end is where the time begins."""
+    seconds = batches[-1].at - batches[0].at
+    return round(sum(batch.transactions for batch in batches[1:]) / seconds, 1)
+
+
 def _result(
     batches: Sequence[DoneBatch], ended: int, warm_up: int, value_bytes: int, mix: Mix, once: int
 ) -> ThroughputResult:
     warm = after_warm_up(batches[:ended], warm_up)
     counted = sum(batch.transactions for batch in warm[1:])
-    seconds = warm[-1].at - warm[0].at
     return ThroughputResult(
-        transactions_per_second=round(counted / seconds, 1),
+        transactions_per_second=rate_of(warm),
         transactions=counted,
         warm_up_transactions=sum(batch.transactions for batch in batches[:ended]) - counted,
-        seconds=round(seconds, 3),
+        seconds=round(warm[-1].at - warm[0].at, 3),
         value_bytes=value_bytes,
         mix=asdict(mix),
         batch_seconds=[round(after.at - before.at, 3) for before, after in pairwise(batches)],

@@ -23,12 +23,15 @@ class Cost:
     """Job and broker."""
     job_us_per_transaction: float
     job_ms_per_batch: float
+    without_jit_us_per_transaction: float
+    """The job's."""
+    without_jit_ms_per_batch: float
     us_per_transaction: dict[str, float]
     ms_per_batch: dict[str, float]
     jit_share: float
     """Of the job's."""
     jit_share_of_thirds: list[float]
-    """Of the window's first, second and last batches."""
+    """Of the window's first, second and last batches; fewer figures where it has fewer."""
     warm: bool
     """The last third's share is at most ``WARM_SHARE``, and has fallen by ``WARM_FALL`` at most since the first's."""
 
@@ -39,7 +42,8 @@ def cost_of(batches: Sequence[DoneBatch]) -> Cost:
     used = _between(first, last)
     transactions = sum(batch.transactions for batch in batches[1:])
     number = last.number - first.number
-    cuts = [batches[round(third * (len(batches) - 1) / 3)] for third in range(4)]
+    parts = min(3, len(batches) - 1)
+    cuts = [batches[round(part * (len(batches) - 1) / parts)] for part in range(parts + 1)]
     shares = [_jit_share(_between(*pair)) for pair in pairwise(cuts)]
     return Cost(
         transactions=transactions,
@@ -47,6 +51,8 @@ def cost_of(batches: Sequence[DoneBatch]) -> Cost:
         cpu_us_per_transaction=_round(sum(used.values()) / transactions, 1e6),
         job_us_per_transaction=_round(_of_job(used) / transactions, 1e6),
         job_ms_per_batch=_round(_of_job(used) / number, 1e3),
+        without_jit_us_per_transaction=_round((_of_job(used) - used[JIT]) / transactions, 1e6),
+        without_jit_ms_per_batch=_round((_of_job(used) - used[JIT]) / number, 1e3),
         us_per_transaction={group: _round(used[group] / transactions, 1e6) for group in GROUPS},
         ms_per_batch={group: _round(used[group] / number, 1e3) for group in GROUPS},
         jit_share=_jit_share(used),

@@ -21,12 +21,12 @@ _PROC = Path("/proc")
 _TICK_SECONDS = 1 / os.sysconf("SC_CLK_TCK")
 _JAVA = (
     # /proc has the first 15 characters of a thread's name
-    (EXECUTOR, ("Executor task l",)),
+    (EXECUTOR, ("Executor task",)),  # with an l while it works, with an i while it is idle
     (JIT, ("C1 Compiler", "C2 Compiler")),
     (GARBAGE, ("GC Thread", "ParGC", "G1 ", "VM Thread", "ZDriver", "ZWorker", "Shenandoah")),
     (STREAM, ("stream executio",)),
 )
-# A worker takes such a name as a task begins (streaming.python_worker.preparation). The sink alone says when it is done.
+# A worker takes such a name as a task begins (streaming.python_worker.preparation). The sink alone says it is done.
 _WORKERS = ((STATE, "cb-state"), (SINK, "cb-sink"), (SINK, "cb-idle"))
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -82,11 +82,42 @@ def latency(
 
     'warm' says whether the JIT was done. On Linux.
     """
-    from bench import measure_latency
+    from bench import Rate, measure_latency
 
     with Console(stderr=True).status(f"Sending {per_second} transactions a second for {seconds + warm_up} s ..."):
-        result = measure_latency(per_second, seconds, cores, warm_up)
+        result = measure_latency(Rate(per_second, warm_up, seconds), cores)
     _show_with_cost(asdict(result), json_file)
+
+
+@bench.command("guard")
+def guard(
+    commit: Annotated[str, typer.Argument(help="Of this checkout's repository: what to compare with.")],
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="Pairs of runs; 3, or 1 with --short.", show_default=False)
+    ] = None,
+    short: Annotated[bool, typer.Option("--short", help="Less of everything: a pair takes under 3 minutes.")] = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Compare the CPU time of a transaction and of a small batch with another commit's. On Linux, in a checkout.
+
+    Runs alternate. Exit status 1 where this checkout takes more, beyond what the same commit differs from itself.
+    """
+    from bench import SHORT_GUARD, GuardPlan, measure_guard
+
+    errors = Console(stderr=True, highlight=False)
+    plan = SHORT_GUARD if short else GuardPlan()
+    plan = replace(plan, runs=runs) if runs else plan
+    result = measure_guard(commit, plan, lambda line: errors.print(line, markup=False))
+    table = Table("CPU time of the job", "this checkout", commit, "ratio", "noise", "", box=None, pad_edge=False)
+    for name, one in result.compared.items():
+        sides = (", ".join(f"{figure:.1f}" for figure in side) for side in (one.this, one.other))
+        said = name.replace("_", " ").replace(" per ", " a ").replace("batch", "small batch")
+        table.add_row(said, *sides, f"{one.ratio:.3f}", f"± {one.noise:.3f}", one.verdict)
+    Console().print(table)
+    if json_file is not None:
+        _write(asdict(result), json_file)
+    if result.worse:
+        raise typer.Exit(1)
 
 
 @bench.command("producer")
