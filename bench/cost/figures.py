@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from bench.cost.course import DoneBatch
-from bench.cost.groups import BROKER, GROUPS, JIT, CpuSeconds
+from bench.cost.groups import BROKER, GROUPS, JIT, MACHINE, OTHERS, CpuSeconds
 
 WARM_SHARE = 0.10
 """Of the CPU in the last third of a window, at most, that the JIT may take where the job counts as warm."""
@@ -32,8 +32,10 @@ class Cost:
     """Of the job's."""
     jit_share_of_thirds: list[float]
     """Of the window's first, second and last batches; fewer figures where it has fewer."""
+    others_share: float
+    """Of what the machine's cores could do, what other programs took. Beside them the same work takes more CPU time."""
     warm: bool
-    """The last third's share is at most ``WARM_SHARE``, and has fallen by ``WARM_FALL`` at most since the first's."""
+    """The JIT's share in the last third is ``WARM_SHARE`` at most, and no more than ``WARM_FALL`` below the first's."""
 
 
 def cost_of(batches: Sequence[DoneBatch]) -> Cost:
@@ -48,7 +50,7 @@ def cost_of(batches: Sequence[DoneBatch]) -> Cost:
     return Cost(
         transactions=transactions,
         batches=number,
-        cpu_us_per_transaction=_round(sum(used.values()) / transactions, 1e6),
+        cpu_us_per_transaction=_round((_of_job(used) + used[BROKER]) / transactions, 1e6),
         job_us_per_transaction=_round(_of_job(used) / transactions, 1e6),
         job_ms_per_batch=_round(_of_job(used) / number, 1e3),
         without_jit_us_per_transaction=_round((_of_job(used) - used[JIT]) / transactions, 1e6),
@@ -57,6 +59,7 @@ def cost_of(batches: Sequence[DoneBatch]) -> Cost:
         ms_per_batch={group: _round(used[group] / number, 1e3) for group in GROUPS},
         jit_share=_jit_share(used),
         jit_share_of_thirds=shares,
+        others_share=round(max(0.0, used[OTHERS]) / used[MACHINE], 3),
         warm=shares[-1] <= WARM_SHARE and shares[0] - shares[-1] <= WARM_FALL,
     )
 
@@ -66,7 +69,7 @@ def _between(begin: DoneBatch, end: DoneBatch) -> CpuSeconds:
 
 
 def _of_job(used: CpuSeconds) -> float:
-    return sum(seconds for group, seconds in used.items() if group != BROKER)
+    return sum(used[group] for group in GROUPS if group != BROKER)
 
 
 def _jit_share(used: CpuSeconds) -> float:

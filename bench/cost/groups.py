@@ -12,6 +12,8 @@ EXECUTOR, JIT, GARBAGE, STREAM = "JVM executor", "JVM JIT", "JVM GC", "JVM strea
 OTHER_JAVA, ENDED_JAVA = "JVM other", "JVM ended threads"
 STATE, SINK, OTHER_PYTHON, DRIVER = "Python state", "Python sink", "Python other", "Python driver"
 BROKER = "broker"
+OTHERS, MACHINE = "others", "machine"
+"""Not of the job: what all other processes have used but the measurement's own, and what all cores could have given."""
 GROUPS = (EXECUTOR, JIT, GARBAGE, STREAM, OTHER_JAVA, ENDED_JAVA, STATE, SINK, OTHER_PYTHON, DRIVER, BROKER)
 
 CpuSeconds = dict[str, float]
@@ -57,7 +59,7 @@ class CpuOfJob:
         """At all processes and threads."""
         self._workers = []
         for pid in tree_of(self._job):
-            found = _used(_PROC / str(pid))
+            found = _process(pid)
             if found is not None and found.name.startswith("java"):
                 self._look_at_java(pid, found.seconds)
             elif found is not None and pid == self._job:
@@ -66,15 +68,17 @@ class CpuOfJob:
                 self._workers.append(pid)
         self.look_at_workers()
         for pid in tree_of(self._broker) if self._broker else ():
-            if (found := _used(_PROC / str(pid))) is not None:
+            if (found := _process(pid)) is not None:
                 self._add(BROKER, (pid, 0), found.seconds)
+        busy, self._seconds[MACHINE] = _machine()
+        self._seconds[OTHERS] = busy - sum(found.seconds for pid in tree_of(os.getpid()) if (found := _process(pid)))
         self._seconds[ENDED_JAVA] = sum(self._java.values()) - self._java_threads
         return self._seconds.copy()
 
     def look_at_workers(self) -> None:
         """At Python's workers, which change what they do several times a batch."""
         for pid in self._workers:
-            found = _used(_PROC / str(pid))
+            found = _process(pid)
             if found is not None:
                 self._add(_first(_WORKERS, found.name, OTHER_PYTHON), (pid, 0), found.seconds)
 
@@ -100,6 +104,18 @@ def _threads(pid: int) -> Iterator[tuple[int, Used]]:
         for entry in os.scandir(_PROC / str(pid) / "task"):
             if (found := _used(Path(entry.path))) is not None:
                 yield int(entry.name), found
+
+
+def _process(pid: int) -> Used | None:
+    return _used(_PROC / str(pid))
+
+
+def _machine() -> tuple[float, float]:
+    """Seconds that all cores were busy, and that have passed on them."""
+    ticks = [int(number) for number in (_PROC / "stat").read_text(encoding="utf-8").split(maxsplit=9)[1:9]]
+    user, nice, system, idle, waiting, interrupts, soft_interrupts, stolen = ticks
+    busy = user + nice + system + interrupts + soft_interrupts
+    return busy * _TICK_SECONDS, (busy + idle + waiting + stolen) * _TICK_SECONDS
 
 
 def _used(folder: Path) -> Used | None:

@@ -11,7 +11,20 @@ import pytest
 
 from bench.cost.course import BatchCourse, DoneBatch
 from bench.cost.figures import cost_of
-from bench.cost.groups import BROKER, DRIVER, EXECUTOR, GROUPS, JIT, OTHER_JAVA, SINK, STATE, CpuOfJob, CpuSeconds
+from bench.cost.groups import (
+    BROKER,
+    DRIVER,
+    EXECUTOR,
+    GROUPS,
+    JIT,
+    MACHINE,
+    OTHER_JAVA,
+    OTHERS,
+    SINK,
+    STATE,
+    CpuOfJob,
+    CpuSeconds,
+)
 from bench.cost.guard import compared
 from bench.throughput import after_warm_up, measure_throughput
 from bench.workload import LATE, MIXED, Mix, _ops
@@ -119,7 +132,9 @@ def batches(*jit: float) -> list[DoneBatch]:
             number,
             number,
             {"committed": 90, "rolled_back": 10},
-            dict.fromkeys(GROUPS, 0.0) | {JIT: sum(jit[1 : number + 1]), EXECUTOR: 1.0 * number, BROKER: 2.0 * number},
+            dict.fromkeys(GROUPS, 0.0)
+            | {JIT: sum(jit[1 : number + 1]), EXECUTOR: 1.0 * number, BROKER: 2.0 * number}
+            | {OTHERS: 0.5 * number, MACHINE: 10.0 * number},
         )
         for number in range(len(jit))
     ]
@@ -132,6 +147,7 @@ def test_costs_are_between_the_first_batchs_end_and_the_lasts() -> None:
     assert cost.ms_per_batch[BROKER] == 2_000
     assert cost.job_ms_per_batch == pytest.approx(1516.67)
     assert cost.without_jit_ms_per_batch == 1_000
+    assert cost.others_share == 0.05
     assert cost.jit_share_of_thirds == [0.5, 0.333, 0.048]
     assert not cost.warm
 
