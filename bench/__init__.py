@@ -8,10 +8,13 @@ from bench.latency import LatencyResult, Rate, measure_latency
 from bench.neighbours import Neighbours, NeighboursResult, measure_neighbours
 from bench.outage import Outage, OutageResult, measure_outage
 from bench.producer import ProducerResult, measure_producers
+from bench.rocketmq.against import AgainstResult, measure_against_rocketmq
+from bench.starting.recover import RecoverResult, measure_recovery
 from bench.throughput import ThroughputResult, measure_throughput
 
 __all__ = [
     "SHORT_GUARD",
+    "AgainstResult",
     "BacklogResult",
     "ChecksResult",
     "ConsumerResult",
@@ -24,7 +27,9 @@ __all__ = [
     "OutageResult",
     "ProducerResult",
     "Rate",
+    "RecoverResult",
     "ThroughputResult",
+    "measure_against_rocketmq",
     "measure_backlog",
     "measure_checks",
     "measure_consumers",
@@ -33,5 +38,6 @@ __all__ = [
     "measure_neighbours",
     "measure_outage",
     "measure_producers",
+    "measure_recovery",
     "measure_throughput",
 ]

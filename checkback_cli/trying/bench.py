@@ -37,6 +37,13 @@ def throughput(
     mixed: Annotated[
         bool, typer.Option("--mix", help="5 % are rolled back, 5 % have a late op, and 1 % none: a check decides.")
     ] = False,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="rocketmq: in turn with a real RocketMQ 5.4, which takes Java, Maven and its jars.", show_default=False
+        ),
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, help="With --against: runs of each.")] = 2,
     cores: Cores = 2,
     json_file: JsonFile = None,
 ) -> None:
@@ -44,8 +51,22 @@ def throughput(
 
     Every delivery is counted and must be there once. 'warm' says whether the JIT was done. On Linux.
     """
-    from bench import measure_throughput
+    from bench import measure_against_rocketmq, measure_throughput
 
+    if against is not None:
+        if against != "rocketmq":
+            raise typer.BadParameter("rocketmq is all that there is.", param_hint="--against")
+        errors = Console(stderr=True, highlight=False, soft_wrap=True)
+        beside = measure_against_rocketmq(
+            lambda: measure_throughput(transactions, value_bytes, cores, warm_up, mixed=mixed),
+            value_bytes,
+            runs,
+            lambda line: errors.print(line, markup=False),
+        )
+        _show({name: value for name, value in asdict(beside).items() if name != "results"}, None)
+        if json_file is not None:
+            _write(asdict(beside), json_file)
+        return
     with Console(stderr=True).status("Writing the backlog, working it off, counting deliveries (minutes) ..."):
         result = measure_throughput(transactions, value_bytes, cores, warm_up, mixed=mixed)
     _show_with_cost(asdict(result), json_file)
@@ -104,7 +125,7 @@ def guard(
     """
     from bench import SHORT_GUARD, GuardPlan, measure_guard
 
-    errors = Console(stderr=True, highlight=False)
+    errors = Console(stderr=True, highlight=False, soft_wrap=True)
     plan = SHORT_GUARD if short else GuardPlan()
     plan = replace(plan, runs=runs) if runs else plan
     result = measure_guard(commit, plan, lambda line: errors.print(line, markup=False))
@@ -204,6 +225,22 @@ def outage(
     for name, (measured, aim) in result.aims().items():
         aims.add_row(name, str(measured), aim)
     Console().print(aims)
+
+
+@bench.command("recover")
+def recover(
+    kills: Annotated[int, typer.Option(min=1, help="How often the job is killed (SIGKILL) and started again.")] = 3,
+    per_second: Annotated[int, typer.Option(min=1, help="Transactions per second meanwhile.")] = 50,
+    alive: Annotated[float, typer.Option(min=1, help="Seconds for which it works before each kill.")] = 30.0,
+    cores: Cores = 2,
+    json_file: JsonFile = None,
+) -> None:
+    """Time from the job's start, and from its SIGKILL, until it runs and until it delivers what is new. On Linux."""
+    from bench import measure_recovery
+
+    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    result = measure_recovery(kills, per_second, alive, cores, lambda line: errors.print(line, markup=False))
+    _show(asdict(result), json_file)
 
 
 @bench.command("neighbours")
