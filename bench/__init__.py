@@ -3,29 +3,41 @@
 from bench.backlog import BacklogResult, measure_backlog
 from bench.checks import ChecksResult, measure_checks
 from bench.consume import ConsumerResult, measure_consumers
-from bench.latency import LatencyResult, measure_latency
+from bench.cost.guard import SHORT_GUARD, GuardPlan, GuardResult, measure_guard
+from bench.latency import LatencyResult, Rate, measure_latency
 from bench.neighbours import Neighbours, NeighboursResult, measure_neighbours
 from bench.outage import Outage, OutageResult, measure_outage
 from bench.producer import ProducerResult, measure_producers
+from bench.rocketmq.against import AgainstResult, measure_against_rocketmq
+from bench.starting.recover import RecoverResult, measure_recovery
 from bench.throughput import ThroughputResult, measure_throughput
 
 __all__ = [
+    "SHORT_GUARD",
+    "AgainstResult",
     "BacklogResult",
     "ChecksResult",
     "ConsumerResult",
+    "GuardPlan",
+    "GuardResult",
     "LatencyResult",
     "Neighbours",
     "NeighboursResult",
     "Outage",
     "OutageResult",
     "ProducerResult",
+    "Rate",
+    "RecoverResult",
     "ThroughputResult",
+    "measure_against_rocketmq",
     "measure_backlog",
     "measure_checks",
     "measure_consumers",
+    "measure_guard",
     "measure_latency",
     "measure_neighbours",
     "measure_outage",
     "measure_producers",
+    "measure_recovery",
     "measure_throughput",
 ]

@@ -57,6 +57,7 @@ def measure_backlog(
             "JOB__MASTER": f"local[{cores}]",
             "JOB__STATE_PARTITIONS": str(STATE_PARTITIONS),
             "JOB__DRIVER_MEMORY": driver_memory,
+            "LOG__FORMAT": "text",
         }
         with RunningJob(Path(folder) / "output", job) as running:
             watch = MemoryWatch(running.pid)

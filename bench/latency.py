@@ -1,20 +1,22 @@
 """Latency: from the op's sending to the message's being readable by a ``read_committed`` consumer."""
 
+import tempfile
 import threading
 import time
 import uuid
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
+from bench.cost.figures import Cost, cost_of
+from bench.cost.job import CostedJob, costed_job
 from bench.workload import GROUP, HALF_PARTITIONS, REAL_TOPIC, workplace
 from checkback.wire import protocol
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
-from streaming import TransactionJob
 
-_WARM_UP_SECONDS = 60  # batches get quicker for as long: the JIT compiles Spark's planner, too
 _DRAIN_SECONDS = 30.0
 
 
@@ -27,25 +29,50 @@ class LatencyResult:
     p99_ms: float
     transactions: int
     per_second: int
+    warm_up_seconds: int
+    cost: Cost
 
 
-def measure_latency(per_second: int = 200, seconds: int = 60, cores: int = 2) -> LatencyResult:
-    """Send at a steady rate, after a warm-up at the same rate, and time each message."""
+@dataclass(frozen=True)
+class Rate:
+    """For how long to send how much; what is sent in the warm-up is in no figure."""
+
+    per_second: int = 200
+    warm_up_seconds: int = 60
+    """Batches get quicker for as long: the JIT compiles Spark's planner, too."""
+    seconds: int = 60
+
+
+def measure_latency(rate: Rate = Rate(), cores: int = 2) -> LatencyResult:
+    """Send at a steady rate, after a warm-up at the same rate, and time each message.
+
+    Raises:
+        CheckbackError: the job ended, or did not deliver the last messages in half a minute.
+    """
+    with (
+        workplace(cores) as place,
+        tempfile.TemporaryDirectory(prefix="checkback-bench-") as folder,
+        costed_job(place, Path(folder)) as job,
+    ):
+        return latency_of(job, place.bootstrap_servers, rate)
+
+
+def latency_of(job: CostedJob, bootstrap_servers: str, rate: Rate) -> LatencyResult:
+    """Likewise, of a job that runs; its topics may have been used."""
     sent: dict[object, float] = {}
-    read: dict[object, float] = {}
-    with workplace(cores) as place, TransactionJob(place.settings) as job:
-        reader = _Reader(place.bootstrap_servers, read)
-        reader.start()
-        sender = _Sender(place.bootstrap_servers)
-        sender.send(per_second, _WARM_UP_SECONDS, {})
-        sender.send(per_second, seconds, sent)
-        deadline = time.monotonic() + _DRAIN_SECONDS
-        while sent.keys() - read.keys() and time.monotonic() < deadline:
-            job.wait(1)
-        reader.stop()
-    times = np.array([1000 * (read[key] - sent[key]) for key in sent.keys() & read.keys()])
+    reader = _Reader(bootstrap_servers)
+    reader.start()
+    sender = _Sender(bootstrap_servers)
+    sender.send(rate.per_second, rate.warm_up_seconds, {})
+    began = time.time()
+    sender.send(rate.per_second, rate.seconds, sent)
+    ended = time.time()
+    job.wait_until(lambda: sent.keys() <= reader.read.keys(), _DRAIN_SECONDS, "delivered the last messages")
+    reader.stop()
+    times = np.array([1000 * (reader.read[key] - at) for key, at in sent.items()])
     p50, p90, p99 = (round(float(value), 1) for value in np.percentile(times, (50, 90, 99)))
-    return LatencyResult(p50, p90, p99, len(times), per_second)
+    cost = cost_of([batch for batch in job.batches if began <= batch.at <= ended])
+    return LatencyResult(p50, p90, p99, len(times), rate.per_second, rate.warm_up_seconds, cost)
 
 
 class _Sender:
@@ -82,9 +109,11 @@ class _Sender:
 
 
 class _Reader(threading.Thread):
-    def __init__(self, bootstrap_servers: str, read: dict[object, float]) -> None:
+    """Notes when a message is there to be read (s, monotonic), by its transaction id."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
         super().__init__(daemon=True)
-        self._read = read
+        self.read: dict[object, float] = {}
         self._stopping = threading.Event()
         self._consumer = Consumer(
             {
@@ -100,7 +129,7 @@ class _Reader(threading.Thread):
     def run(self) -> None:
         while not self._stopping.is_set():
             for message in self._consumer.consume(500, timeout=0.01):
-                self._read.setdefault(dict(message.headers() or [])[protocol.ID], time.monotonic())
+                self.read.setdefault(dict(message.headers() or [])[protocol.ID], time.monotonic())
         self._consumer.close()
 
     def stop(self) -> None:

@@ -1,67 +1,131 @@
 """Throughput: Kafka in, segments, exactly-once Kafka out, on a backlog that is there before the job starts."""
 
-import time
-from dataclasses import dataclass
+import json
+import multiprocessing
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from itertools import pairwise
+from pathlib import Path
 
-from bench.workload import delivered_once, workplace, write_backlog
+from bench.cost.course import DoneBatch
+from bench.cost.figures import Cost, cost_of
+from bench.cost.job import CostedJob, costed_job
+from bench.endpoint import serve_endpoints
+from bench.workload import ALL_COMMIT, GROUP, MIXED, Mix, delivered_once, workplace, write_backlog
 from checkback.exceptions import CheckbackError
-from streaming import BatchReport, TransactionJob
 
 _LIMIT_SECONDS = 600.0
+_ANSWER_SECONDS = 60.0
+_SPAWN = multiprocessing.get_context("spawn")  # the load's threads and sockets are not to be inherited
 
 
 @dataclass(frozen=True)
 class ThroughputResult:
-    """``transactions_per_second`` counts warm batches only."""
+    """``transactions_per_second`` and ``cost`` count batches after the warm-up only."""
 
     transactions_per_second: float
     transactions: int
     warm_up_transactions: int
     seconds: float
     value_bytes: int
+    mix: dict[str, int]
+    """Percent, of what is not simply committed."""
     batch_seconds: list[float]
     delivered_once: int
+    cost: Cost
 
 
-def measure_throughput(transactions: int = 300_000, value_bytes: int = 256, cores: int = 2) -> ThroughputResult:
-    """Write twice that many transactions, let the job warm up on the first half, and time it on the second.
+def measure_throughput(
+    transactions: int = 300_000,
+    value_bytes: int = 256,
+    cores: int = 2,
+    warm_up: int | None = None,
+    *,
+    mixed: bool = False,
+) -> ThroughputResult:
+    """Write ``warm_up`` more than ``transactions`` (as many where it is None), and time the job on those after it.
 
     Raises:
         CheckbackError: the job did not deliver each transaction exactly once, or not in ten minutes.
     """
-    with workplace(cores) as place:
-        write_backlog(place.bootstrap_servers, 2 * transactions, value_bytes)
-        ends: list[tuple[float, int]] = []
-
-        def observe(report: BatchReport) -> None:
-            ends.append((time.monotonic(), report.counts["committed"]))
-
-        with TransactionJob(place.settings, observe) as job:
-            deadline = time.monotonic() + _LIMIT_SECONDS
-            while sum(committed for _, committed in ends) < 2 * transactions:
-                if job.wait(1) or time.monotonic() > deadline:
-                    raise CheckbackError(f"The job committed only {sum(c for _, c in ends)} transactions.")
-        once = delivered_once(place.bootstrap_servers, 2 * transactions)
-    return _result(ends, transactions, value_bytes, once)
+    mix = MIXED if mixed else ALL_COMMIT
+    before = transactions if warm_up is None else warm_up
+    total = before + transactions
+    with workplace(cores) as place, tempfile.TemporaryDirectory(prefix="checkback-bench-") as folder:
+        write_backlog(place.bootstrap_servers, total, value_bytes, mix)
+        with _endpoint(mix) as asked, costed_job(place, Path(folder), settings=asked) as job:
+            ended = until_read(job, total, mix)
+            job.wait_until(lambda: job.decided >= total, _LIMIT_SECONDS, f"decided {total} transactions")
+        once = delivered_once(place.bootstrap_servers, total - mix.count("rollback", total))
+    return _result(job.batches, ended, before, value_bytes, mix, once)
 
 
-def _result(ends: list[tuple[float, int]], transactions: int, value_bytes: int, once: int) -> ThroughputResult:
-    total, first_warm = 0, 0
-    for index, (_, committed) in enumerate(ends):
-        total += committed
-        if total >= transactions:
-            first_warm = index
-            break
-    warm = [end for end in ends[first_warm:] if end[1]]
-    counted = sum(committed for _, committed in warm[1:])
-    seconds = warm[-1][0] - warm[0][0]
+def until_read(job: CostedJob, transactions: int, mix: Mix = ALL_COMMIT) -> int:
+    """Wait until it has read a backlog to its end; how many batches that were."""
+    ops = transactions - mix.count("check", transactions)
+    job.wait_until(lambda: job.sum("op") >= ops, _LIMIT_SECONDS, f"read {ops} ops")
+    read = 0
+    for index, batch in enumerate(job.batches):
+        read += batch.counts.get("op", 0)
+        if read >= ops:
+            return index + 1
+    raise CheckbackError(f"The job has read {read} of {ops} ops.")
+
+
+def after_warm_up(batches: Sequence[DoneBatch], warm_up: int) -> Sequence[DoneBatch]:
+    """From the batch that ended with so many transactions decided: its end is where the window begins.
+
+    Raises:
+        CheckbackError: there is none after it.
+    """
+    total = 0
+    for index, batch in enumerate(batches[:-1]):
+        total += batch.transactions
+        if total >= warm_up:
+            return batches[index:]
+    raise CheckbackError("All of the backlog was one batch: measure more transactions.")
+
+
+def rate_of(batches: Sequence[DoneBatch]) -> float:
+    """Transactions a second, of all batches after the first one, whose end is where the time begins."""
+    seconds = batches[-1].at - batches[0].at
+    return round(sum(batch.transactions for batch in batches[1:]) / seconds, 1)
+
+
+def _result(
+    batches: Sequence[DoneBatch], ended: int, warm_up: int, value_bytes: int, mix: Mix, once: int
+) -> ThroughputResult:
+    warm = after_warm_up(batches[:ended], warm_up)
+    counted = sum(batch.transactions for batch in warm[1:])
     return ThroughputResult(
-        transactions_per_second=round(counted / seconds, 1),
+        transactions_per_second=rate_of(warm),
         transactions=counted,
-        warm_up_transactions=total,
-        seconds=round(seconds, 3),
+        warm_up_transactions=sum(batch.transactions for batch in batches[:ended]) - counted,
+        seconds=round(warm[-1].at - warm[0].at, 3),
         value_bytes=value_bytes,
-        batch_seconds=[round(after[0] - before[0], 3) for before, after in pairwise(ends)],
+        mix=asdict(mix),
+        batch_seconds=[round(after.at - before.at, 3) for before, after in pairwise(batches)],
         delivered_once=once,
+        cost=cost_of(warm),
     )
+
+
+@contextmanager
+def _endpoint(mix: Mix) -> Iterator[dict[str, str]]:
+    """A process that answers checks with commit, and the setting that names it; nothing where none are asked."""
+    if not mix.check:
+        yield {}
+        return
+    ours, theirs = _SPAWN.Pipe()
+    process = _SPAWN.Process(target=serve_endpoints, args=(1, 0, (), theirs), daemon=True)
+    process.start()
+    try:
+        if not ours.poll(_ANSWER_SECONDS):
+            raise CheckbackError("The process of the check endpoint has not started.")
+        ((port,), _) = ours.recv()
+        yield {"CHECKS__ENDPOINTS": json.dumps({GROUP: [f"http://127.0.0.1:{port}/"]})}
+    finally:
+        process.terminate()
+        process.join()

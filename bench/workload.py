@@ -27,6 +27,8 @@ class Workplace:
 
     bootstrap_servers: str
     settings: Settings
+    broker: int | None = None
+    """Process id of what runs it."""
 
 
 @contextmanager
@@ -43,11 +45,40 @@ def workplace(cores: int = 2) -> Iterator[Workplace]:
                 },
             }
         )
-        yield Workplace(cluster.bootstrap_servers, settings)
+        yield Workplace(cluster.bootstrap_servers, settings, cluster.kafka_pid)
 
 
-def write_backlog(bootstrap_servers: str, transactions: int, value_bytes: int) -> None:
-    """Write committed transactions, all half messages first, then all ops.
+@dataclass(frozen=True)
+class Mix:
+    """What becomes of a backlog's transactions, in percent; the rest is committed in turn."""
+
+    rollback: int = 0
+    late: int = 0
+    """Committed by an op that stands ``LATE`` transactions further back."""
+    check: int = 0
+    """Have no op: a check decides."""
+
+    def fate(self, number: int) -> str:
+        """Of the transaction of that number."""
+        at = number % 100
+        for name, percent in (("rollback", self.rollback), ("late", self.late), ("check", self.check)):
+            if at < percent:
+                return name
+            at -= percent
+        return "commit"
+
+    def count(self, fate: str, transactions: int) -> int:
+        """How many of the first ``transactions`` have that fate."""
+        return sum(self.fate(number) == fate for number in range(transactions))
+
+
+ALL_COMMIT, MIXED = Mix(), Mix(rollback=5, late=5, check=1)
+LATE = 100_000
+"""A batch of a backlog has as many transactions at most, so such an op comes a batch later."""
+
+
+def write_backlog(bootstrap_servers: str, transactions: int, value_bytes: int, mix: Mix = ALL_COMMIT) -> None:
+    """Write transactions, all half messages first, then all ops.
 
     Each has a value of ``value_bytes`` bytes, a key, and two application headers. The topics must be empty: the
     half messages' offsets are counted, not asked for.
@@ -69,11 +100,19 @@ def write_backlog(bootstrap_servers: str, transactions: int, value_bytes: int) -
         headers = half_headers(_transaction_id(number), GROUP, REAL_TOPIC, application)
         produce(producer, topics.half, value, b"customer-%d" % (number % 5000), number % HALF_PARTITIONS, headers)
     producer.flush()
-    for number in range(transactions):
+    for number, action in _ops(transactions, mix):
         half = HalfPosition(number % HALF_PARTITIONS, number // HALF_PARTITIONS)
-        headers = op_headers(_transaction_id(number), GROUP, half, Action.COMMIT, Source.PRODUCER)
+        headers = op_headers(_transaction_id(number), GROUP, half, action, Source.PRODUCER)
         produce(producer, topics.op, b"", None, half.partition, headers)
     producer.flush()
+
+
+def _ops(transactions: int, mix: Mix) -> Iterator[tuple[int, Action]]:
+    for place in range(transactions + LATE):
+        if place >= LATE and mix.fate(place - LATE) == "late":
+            yield place - LATE, Action.COMMIT
+        if place < transactions and (fate := mix.fate(place)) in {"commit", "rollback"}:
+            yield place, Action.COMMIT if fate == "commit" else Action.ROLLBACK
 
 
 def delivered_once(

@@ -49,6 +49,11 @@ class LocalCluster:
         """Where Kafka answers."""
         return self._kafka.bootstrap_servers
 
+    @property
+    def kafka_pid(self) -> int | None:
+        """Process id of what runs Kafka, whose child it is; None when it does not run."""
+        return self._kafka.pid
+
     def create_topic(self, name: str) -> None:
         """Make a real topic; nothing when it is there."""
         with TopicAdministration(self.bootstrap_servers) as administration:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,18 +28,48 @@ Cores = Annotated[int, typer.Option(min=1, help="Cores Spark may use.")]
 def throughput(
     transactions: Annotated[int, typer.Option(min=1000, help="Transactions to time.")] = 300_000,
     value_bytes: Annotated[int, typer.Option(min=0, help="Size of a message.")] = 256,
+    warm_up: Annotated[
+        int | None,
+        typer.Option(
+            min=1000, help="Transactions before those that are timed; not given: as many.", show_default=False
+        ),
+    ] = None,
+    mixed: Annotated[
+        bool, typer.Option("--mix", help="5 % are rolled back, 5 % have a late op, and 1 % none: a check decides.")
+    ] = False,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            help="rocketmq: in turn with a real RocketMQ 5.4, which takes Java, Maven and its jars.", show_default=False
+        ),
+    ] = None,
+    runs: Annotated[int, typer.Option(min=1, help="With --against: runs of each.")] = 2,
     cores: Cores = 2,
     json_file: JsonFile = None,
 ) -> None:
-    """Transactions per second on a backlog: Kafka in and Kafka out, exactly once, warm batches only.
+    """Transactions per second on a backlog: Kafka in and Kafka out, exactly once; and what one costs in CPU time.
 
-    As many transactions again are worked off before, to warm up. Every delivery is counted and must be there once.
+    Every delivery is counted and must be there once. 'warm' says whether the JIT was done. On Linux.
     """
-    from bench import measure_throughput
+    from bench import measure_against_rocketmq, measure_throughput
 
+    if against is not None:
+        if against != "rocketmq":
+            raise typer.BadParameter("rocketmq is all that there is.", param_hint="--against")
+        errors = Console(stderr=True, highlight=False, soft_wrap=True)
+        beside = measure_against_rocketmq(
+            lambda: measure_throughput(transactions, value_bytes, cores, warm_up, mixed=mixed),
+            value_bytes,
+            runs,
+            lambda line: errors.print(line, markup=False),
+        )
+        _show({name: value for name, value in asdict(beside).items() if name != "results"}, None)
+        if json_file is not None:
+            _write(asdict(beside), json_file)
+        return
     with Console(stderr=True).status("Writing the backlog, working it off, counting deliveries (minutes) ..."):
-        result = measure_throughput(transactions, value_bytes, cores)
-    _show(asdict(result), json_file)
+        result = measure_throughput(transactions, value_bytes, cores, warm_up, mixed=mixed)
+    _show_with_cost(asdict(result), json_file)
 
 
 @bench.command("backlog")
@@ -64,16 +94,51 @@ def backlog(
 @bench.command("latency")
 def latency(
     per_second: Annotated[int, typer.Option(min=1, help="Transactions per second.")] = 200,
-    seconds: Annotated[int, typer.Option(min=1, help="For how long, after 60 s of warm-up.")] = 60,
+    seconds: Annotated[int, typer.Option(min=5, help="For how long, after the warm-up.")] = 60,
+    warm_up: Annotated[int, typer.Option(min=1, help="Seconds of warm-up, at the same rate.")] = 60,
     cores: Cores = 2,
     json_file: JsonFile = None,
 ) -> None:
-    """Time from an op's sending until a read_committed consumer has the message."""
-    from bench import measure_latency
+    """Time from an op's sending until a read_committed consumer has the message; and what a batch costs in CPU time.
 
-    with Console(stderr=True).status(f"Sending {per_second} transactions a second for {seconds + 60} s ..."):
-        result = measure_latency(per_second, seconds, cores)
-    _show(asdict(result), json_file)
+    'warm' says whether the JIT was done. On Linux.
+    """
+    from bench import Rate, measure_latency
+
+    with Console(stderr=True).status(f"Sending {per_second} transactions a second for {seconds + warm_up} s ..."):
+        result = measure_latency(Rate(per_second, warm_up, seconds), cores)
+    _show_with_cost(asdict(result), json_file)
+
+
+@bench.command("guard")
+def guard(
+    commit: Annotated[str, typer.Argument(help="Of this checkout's repository: what to compare with.")],
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="Pairs of runs; 3, or 1 with --short.", show_default=False)
+    ] = None,
+    short: Annotated[bool, typer.Option("--short", help="Less of everything: a pair takes under 3 minutes.")] = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Compare the CPU time of a transaction and of a small batch with another commit's. On Linux, in a checkout.
+
+    Runs alternate. Exit status 1 where this checkout takes more, beyond what the same commit differs from itself.
+    """
+    from bench import SHORT_GUARD, GuardPlan, measure_guard
+
+    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    plan = SHORT_GUARD if short else GuardPlan()
+    plan = replace(plan, runs=runs) if runs else plan
+    result = measure_guard(commit, plan, lambda line: errors.print(line, markup=False))
+    table = Table("CPU time of the job", "this checkout", commit, "ratio", "noise", "", box=None, pad_edge=False)
+    for name, one in result.compared.items():
+        sides = (", ".join(f"{figure:.1f}" for figure in side) for side in (one.this, one.other))
+        said = name.replace("_", " ").replace(" per ", " a ").replace("batch", "small batch")
+        table.add_row(said, *sides, f"{one.ratio:.3f}", f"± {one.noise:.3f}", one.verdict)
+    Console().print(table)
+    if json_file is not None:
+        _write(asdict(result), json_file)
+    if result.worse:
+        raise typer.Exit(1)
 
 
 @bench.command("producer")
@@ -162,6 +227,22 @@ def outage(
     Console().print(aims)
 
 
+@bench.command("recover")
+def recover(
+    kills: Annotated[int, typer.Option(min=1, help="How often the job is killed (SIGKILL) and started again.")] = 3,
+    per_second: Annotated[int, typer.Option(min=1, help="Transactions per second meanwhile.")] = 50,
+    alive: Annotated[float, typer.Option(min=1, help="Seconds for which it works before each kill.")] = 30.0,
+    cores: Cores = 2,
+    json_file: JsonFile = None,
+) -> None:
+    """Time from the job's start, and from its SIGKILL, until it runs and until it delivers what is new. On Linux."""
+    from bench import measure_recovery
+
+    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    result = measure_recovery(kills, per_second, alive, cores, lambda line: errors.print(line, markup=False))
+    _show(asdict(result), json_file)
+
+
 @bench.command("neighbours")
 def neighbours(
     hanging: Annotated[int, typer.Option(min=0, help="Groups whose endpoints hang.")] = 40,
@@ -207,6 +288,20 @@ def _show(result: dict[str, Any], json_file: Path | None) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in result.items():
         table.add_row(name.replace("_", " "), str(value))
+    Console().print(table)
+    if json_file is not None:
+        _write(result, json_file)
+
+
+def _show_with_cost(result: dict[str, Any], json_file: Path | None) -> None:
+    """The figures, then CPU time by process and thread group."""
+    figures = {name: value for name, value in result.items() if name != "cost"}
+    groups = ("us_per_transaction", "ms_per_batch")
+    cost = result["cost"]
+    _show(figures | {name: value for name, value in cost.items() if name not in groups}, None)
+    table = Table("CPU time", "us a transaction", "ms a batch", box=None, pad_edge=False)
+    for group, microseconds in cost[groups[0]].items():
+        table.add_row(group, f"{microseconds:.2f}", f"{cost[groups[1]][group]:.2f}")
     Console().print(table)
     if json_file is not None:
         _write(result, json_file)

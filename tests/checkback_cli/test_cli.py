@@ -70,7 +70,9 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("bench", "producer"): "Half message and op from one process",
     ("bench", "consume"): "Messages per second of a push consumer",
     ("bench", "latency"): "Time from an op's sending",
+    ("bench", "guard"): "Compare the CPU time",
     ("bench", "checks"): "Checks per second",
+    ("bench", "recover"): "Time from the job's start",
     ("bench", "neighbours"): "What groups that hang",
     ("bench", "outage"): "The worst day of the producers",
 }

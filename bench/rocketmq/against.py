@@ -1,0 +1,96 @@
+"""Throughput beside RocketMQ's, in turn on the same machine."""
+
+import csv
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from bench.throughput import ThroughputResult
+from checkback.exceptions import CheckbackError
+
+_SOURCE = Path(__file__).parent
+_FILES = ("run.sh", "TxBench.java", "broker.conf", "namesrv.conf", "pom.xml")
+_THREADS = 32
+_NEEDS = ("bash", "java", "javac", "mvn")
+
+
+@dataclass(frozen=True)
+class AgainstResult:
+    """Rates in transactions a second, one of each round; RocketMQ's from the first send until all is consumed."""
+
+    transactions_per_second: float
+    """Ours, median."""
+    ratio: float
+    """To RocketMQ's best."""
+    rocketmq_transactions_per_second: float
+    """Its best."""
+    ours: list[float]
+    rocketmq: list[float]
+    results: list[ThroughputResult]
+
+
+Tell = Callable[[str], None]
+
+
+def measure_against_rocketmq(
+    measure: Callable[[], ThroughputResult], value_bytes: int, runs: int = 2, tell: Tell = lambda _line: None
+) -> AgainstResult:
+    """Measure ours, RocketMQ's, RocketMQ's, ours and so on.
+
+    Raises:
+        CheckbackError: RocketMQ could not be had, or did not deliver.
+    """
+    folder = _work_folder()
+    results: list[ThroughputResult] = []
+    theirs: list[float] = []
+    for number in range(2 * runs):
+        if number % 4 in {0, 3}:
+            results.append(measure())
+            tell(f"{number + 1} of {2 * runs}, Checkback: {results[-1].transactions_per_second}/s")
+        else:
+            theirs.append(_rocketmq(folder, value_bytes))
+            tell(f"{number + 1} of {2 * runs}, RocketMQ: {theirs[-1]}/s")
+    ours = [result.transactions_per_second for result in results]
+    return AgainstResult(median(ours), round(median(ours) / max(theirs), 2), max(theirs), ours, theirs, results)
+
+
+def _work_folder() -> Path:
+    """A copy of what starts it, kept for its jars."""
+    if missing := [program for program in _NEEDS if shutil.which(program) is None]:
+        raise CheckbackError(f"RocketMQ is started with {', '.join(missing)}, which this machine has not: install it.")
+    folder = Path.home() / ".cache" / "checkback" / "rocketmq-bench"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in _FILES:
+        shutil.copy(_SOURCE / name, folder)
+    return folder
+
+
+def _rocketmq(folder: Path, value_bytes: int) -> float:
+    """The best rate of a run: 20,000 transactions twice, then 100,000 where messages have 256 B."""
+    out = folder / "against.csv"
+    out.unlink(missing_ok=True)
+    plan = {"REPS": "2", "PS": str(_THREADS), "BS": str(value_bytes), "N": "20000", "GN": "200", "NB": ""}
+    plan |= {"LONG": "100000", "MAXOTHER": "1000", "OUT": str(out)}
+    done = subprocess.run(
+        ["bash", "run.sh"],  # noqa: S607  (looked for above)
+        cwd=folder,
+        env={**os.environ, **plan},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    try:
+        return best_rate(out.read_text(encoding="utf-8"), value_bytes)
+    except (OSError, ValueError):
+        said = done.stdout.decode(errors="replace")[-2000:]
+        raise CheckbackError(f"RocketMQ was not measured; in {folder}: {said}") from None
+
+
+def best_rate(text: str, value_bytes: int) -> float:
+    """Of the runs at full speed in a file of ``TxBench``'s."""
+    rows = csv.DictReader(text.splitlines())
+    return max(float(row["all_tps"]) for row in rows if row["mode"] == "full" and row["B"] == str(value_bytes))
