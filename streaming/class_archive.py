@@ -4,6 +4,7 @@
 Java passes over one that does not fit: it compares each jar's size and time. See JEP 350.
 """
 
+import fcntl
 import hashlib
 import os
 import subprocess
@@ -15,15 +16,20 @@ import pyspark
 
 from checkback.exceptions import InstallationError
 from checkback.local import java_command
+from checkback.local.jars import TABLES
 
 _LIMIT_SECONDS = 300.0
 
 
 def archive_file(kinds: Iterable[str] = ()) -> Path:
-    """Where the archive of such jobs is, or would be: in the user's cache folder."""
-    spelled = f"{java_command()} {sys.prefix} {pyspark.__version__} {sorted(set(kinds))}"
+    """Where the archive of jobs with such tables is, or would be: in the user's cache folder."""
+    spelled = f"{java_command()} {sys.prefix} {pyspark.__version__} {_with_jars(kinds)}"
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "checkback"
     return folder / f"classes-{hashlib.sha256(spelled.encode()).hexdigest()[:16]}.jsa"
+
+
+def _with_jars(kinds: Iterable[str]) -> list[str]:
+    return sorted(TABLES.keys() & set(kinds))
 
 
 def archive_options(archive: Path) -> list[str]:
@@ -31,23 +37,33 @@ def archive_options(archive: Path) -> list[str]:
     return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"] if archive.exists() else []
 
 
-def make_archive(kinds: Collection[str] = ()) -> Path:
-    """The archive of such jobs, made now, in a process of its own, if it is not there: half a minute.
+def make_archive(kinds: Collection[str] = (), *, again: bool = False) -> Path:
+    """The archive of such jobs, made now, in a process of its own: half a minute.
+
+    One that is there stays, unless it is to be made ``again``.
 
     Raises:
         InstallationError: it could not be made.
     """
     archive = archive_file(kinds)
-    if archive.exists():
-        return archive
-    draft = archive.with_suffix(f".{os.getpid()}")
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "streaming.prepare", "--into", str(draft), *sorted(kinds)]
-        subprocess.run(command, check=True, capture_output=True, text=True, timeout=_LIMIT_SECONDS)  # noqa: S603  (kinds are no options)
-        draft.rename(archive)
+        with archive.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # two who want it at the same time make one
+            if again or not archive.exists():
+                _make(archive, kinds)
     except (OSError, subprocess.SubprocessError) as error:
-        draft.unlink(missing_ok=True)
         said = getattr(error, "stderr", None) or f"{error}"
         raise InstallationError(f"No archive of classes could be made: {said.strip().splitlines()[-1]}") from error
     return archive
+
+
+def _make(archive: Path, kinds: Collection[str]) -> None:
+    draft = archive.with_suffix(".draft")
+    draft.unlink(missing_ok=True)  # Java does not write over what somebody killed has left
+    try:
+        command = [sys.executable, "-m", "streaming.prepare", "--into", str(draft), *_with_jars(kinds)]
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=_LIMIT_SECONDS)  # noqa: S603  (kinds are no options)
+        draft.rename(archive)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,9 +1,12 @@
 """``python -m streaming.prepare [KIND ...]``: make Spark's classes ready for the job, and say where they are.
 
-KIND is that of a table that messages go to: delta, postgresql. It needs what ``checkback kafka`` needs.
+To be done again after an update: a job does not use an archive that does not fit.
+
+KIND is that of a table that messages go to, ``delta`` or ``postgresql``. It needs what ``checkback kafka`` needs.
 """
 
 import sys
+from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Collection
 from typing import Any
 
@@ -11,6 +14,7 @@ from pyspark import SparkContext
 
 from checkback import Message, TransactionProducer
 from checkback.exceptions import InstallationError
+from checkback.local.jars import TABLES
 from checkback.testing import LocalCluster
 from conf import Settings
 from streaming.class_archive import make_archive
@@ -39,16 +43,22 @@ def record(archive: str, kinds: Collection[str]) -> None:
     gateway.proc.wait(_EXIT_SECONDS)
 
 
-def main(arguments: list[str]) -> None:
-    """Make the archive, if it is not there; exit status 1 with one sentence when that fails."""
-    if arguments[:1] == ["--into"]:
-        record(arguments[1], arguments[2:])
+def main() -> None:
+    """Make the archive; exit status 1 with one sentence when that fails."""
+    parser = ArgumentParser("python -m streaming.prepare", description="Make Spark's classes ready for the job.")
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help="of tables that messages go to")
+    parser.add_argument("--into", help=SUPPRESS)
+    arguments = parser.parse_args()
+    if unknown := set(arguments.kinds) - TABLES.keys():
+        parser.error(f"{', '.join(sorted(unknown))}: only {' and '.join(TABLES)} have classes of their own")
+    if arguments.into:
+        record(arguments.into, arguments.kinds)
         return
     try:
-        print(f"==> Spark's classes are ready in {make_archive(arguments)}", flush=True)  # noqa: T201  (what this command says)
+        print(f"==> Spark's classes are ready in {make_archive(arguments.kinds, again=True)}", flush=True)  # noqa: T201  (what this command says)
     except InstallationError as error:
         sys.exit(str(error))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

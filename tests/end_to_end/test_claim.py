@@ -5,12 +5,14 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 
 from checkback import Message, TransactionProducer
 from checkback.exceptions import CheckbackError, CheckpointMismatchError
 from streaming import TransactionJob
+from streaming.class_archive import archive_file
 from tests.end_to_end.job_process import Job
 from tests.listening import addresses
 from tests.place import Place, wait_until
@@ -94,6 +96,7 @@ def test_a_second_job_takes_over_with_the_port_and_the_first_one_says_so(place: 
         deliveries.one_more()
         wait_until(lambda: b"checkback_batch" in metrics(port), what="metrics of the second job")
         assert addresses(second.process) == {"127.0.0.1"}  # page, metrics, Spark: for this machine
+        assert str(archive_file()) in mapped(second.process)  # the classes of its Java were ready
         began = time.monotonic()
         assert second.terminate() == 0
         assert time.monotonic() - began < 30
@@ -103,6 +106,11 @@ def test_a_second_job_takes_over_with_the_port_and_the_first_one_says_so(place: 
     said = first.said()
     assert "TakenOverError: Another job has taken over: process" in said
     assert "Traceback" not in said
+
+
+def mapped(process: psutil.Process) -> set[str]:
+    """The files that a process and its children have in memory."""
+    return {part.path for one in (process, *process.children(recursive=True)) for part in one.memory_maps()}
 
 
 def metrics(port: int) -> bytes:

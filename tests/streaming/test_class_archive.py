@@ -1,0 +1,50 @@
+"""Where an archive of Spark's classes is, and what is said when it cannot be made; its use is seen end to end."""
+
+from pathlib import Path
+
+import pytest
+
+from checkback.exceptions import InstallationError
+from streaming.class_archive import archive_file, archive_options, make_archive
+
+
+def test_jobs_with_the_same_jars_share_an_archive_in_the_users_cache_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    both = archive_file(["postgresql", "delta"])
+    assert both == archive_file(["delta", "postgresql", "delta"])
+    assert len({both, archive_file(), archive_file(["delta"])}) == 3
+    assert archive_file(["parquet"]) == archive_file()
+    assert both.parent == tmp_path / "checkback"
+
+
+def test_a_job_without_an_archive_starts_as_any_java_does(tmp_path: Path) -> None:
+    assert archive_options(tmp_path / "nothing.jsa") == []
+
+
+def test_an_archive_that_is_there_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    archive_file().parent.mkdir()
+    archive_file().write_bytes(b"as it is")
+    assert make_archive().read_bytes() == b"as it is"
+
+
+def test_why_none_could_be_made_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a file"))
+    with pytest.raises(InstallationError, match=r"No archive of classes could be made: .*Not a directory"):
+        make_archive()
+
+
+def test_of_a_process_that_failed_the_last_line_is_told_and_no_draft_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no java"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "pyspark.py").write_text("raise SystemExit('This Spark does not start.')")
+    with pytest.raises(InstallationError, match=r"could be made: This Spark does not start\.$"):
+        make_archive()
+    assert not archive_file().exists()
+    assert [file.suffix for file in archive_file().parent.iterdir()] == [".lock"]
