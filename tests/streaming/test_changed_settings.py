@@ -11,7 +11,7 @@ from conf import Settings
 from state import Event, OutcomeKind
 from streaming.folders import LocalFolder
 from streaming.settings_in_force import BatchSettings, SettingsInForce
-from tests.streaming.stateful.test_segments import Stream, half, kinds, op
+from tests.streaming.stateful.test_segments import Stream, half, half_with, kinds, op
 
 ACCEPT: dict[str, Any] = {"late_end_transaction": "accept"}
 REQUIRE: dict[str, Any] = {"late_end_transaction": "require_check"}
@@ -55,7 +55,7 @@ def job(spark: SparkSession, tmp_path: Path) -> Iterator[Job]:
     made.stop()
 
 
-LATE = half(1, options=",1000,,,")  # open, and its own check immunity is over after 1 s
+LATE = half_with(1, ("cb-immunity-ms", b"1000"))  # open, and its own check immunity is over after 1 s
 DECISION = op(1, Event.COMMIT)
 AGAIN = op(1, Event.COMMIT, 1)
 OPERATOR = op(1, Event.OPERATOR_COMMIT, 1)
@@ -132,7 +132,7 @@ def test_timers_of_a_tolerance_that_was_lowered_find_nothing_due_and_are_set_aga
 @pytest.mark.parametrize("minutes", [5, 30])
 def test_a_batch_of_timers_run_again_under_another_tolerance_comes_to_the_same(job: Job, minutes: int) -> None:
     job.start(timeout="20min")
-    job.feed(0, half(1), half(2, options=f",{30 * MINUTE},,,"))
+    job.feed(0, half(1), half_with(2, ("cb-immunity-ms", b"%d" % (30 * MINUTE))))
     job.die(20 * MINUTE + 1)
     number, first = job.runs[-1]
     assert kinds(first) == [(OutcomeKind.CHECK, "tx-1"), (OutcomeKind.STATUS, "tx-1")]
