@@ -13,14 +13,13 @@ demo: $(READY)
 	@$(BIN)/checkback demo
 
 # Four parts run at the same time, since each of them waits more than it computes: fault runs, wheels, and the model of the
-# state, which are not measured, since that makes it twice as slow; tests that start whole jobs and programs; consumers, check
-# services and commands, which need a broker alone; and all others, which share one Spark session. tests/checkback is last: the
+# state, which are not measured, since that makes it twice as slow; tests that start whole jobs; consumers, check
+# services, commands and examples, most of which need a broker alone; and all others, which share one Spark session. tests/checkback is last: the
 # job that its cluster starts runs until the end, and keeps a third of a core busy. Chromium is driven with greenlets, beside
 # which Python 3.11 fails to report a failure.
 FAULTS := tests/faults tests/packaging tests/state/test_model.py tests/status_page/test_in_chromium.py
-PROGRAMS := tests/end_to_end tests/examples tests/wire tests/kafka tests/producing tests/answering tests/sql tests/operations \
-	tests/local tests/checkback
-CLIENTS := tests/consumer tests/checkers tests/checkback_cli
+PROGRAMS := tests/end_to_end tests/wire tests/answering tests/sql tests/operations tests/local tests/checkback
+CLIENTS := tests/consumer tests/checkers tests/checkback_cli tests/kafka tests/producing tests/examples
 PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider
 MEASURED := --cov --cov-report= --cov-fail-under=0
 

@@ -143,9 +143,9 @@ class Ground:
     def job_environment(self) -> dict[str, str]:
         """The settings, the clock that can be set, and a folder for what executors log."""
         settings = {**self.settings(), **(self.tables.environment() if self.tables else {})}
-        of_tables = json.loads(settings.get("CHECKBACK_SINKS__TABLES", "{}"))
-        with contextlib.suppress(InstallationError):  # a driver starts every half minute
-            make_archive({table["kind"] for table in of_tables.values()})
+        if self.tables is None:  # there an archive has more classes, and costs more than a short run gets back
+            with contextlib.suppress(InstallationError):  # a driver starts every half minute
+                make_archive()
         return {
             **settings,
             **self.clock.environment(),
