@@ -18,6 +18,7 @@ _POLL_MS = 50
 _A_SECOND = 2_500
 """Checks that are asked again: all of a group that comes back at once would make batches long for everybody."""
 _AT_ONCE = 500
+_AT_LEAST = 100  # for fewer it is not worth reading
 _LOOK_MS = 1_000
 """So often it is asked who can be asked again, while nobody can."""
 
@@ -107,11 +108,14 @@ class Rereader:
                 return
             self._handed.result()  # raises what was wrong with it
             self._handed = None
+        self._earn()
+        if self._left < _AT_LEAST:
+            self.busy = False  # until some more may be asked; new checks are waited for meanwhile
+            return
         rooms = self._known_rooms(readings)
         if rooms is None:
             return
         wanted = _wanted(readings, rooms)
-        self._earn()
         self.busy = bool(wanted)
         if not wanted:
             self._look_ms = self._clock_ms() + _LOOK_MS
@@ -143,7 +147,8 @@ class Rereader:
 
     def _read(self, readings: Mapping[TopicPartition, Reading], wanted: Wanted, rooms: dict[Route, int]) -> list[Check]:
         self._go_to({place: min(map(readings[place].first, routes)) for place, routes in wanted.items()})
-        polled = poll(self._consumer, _POLL_MS)
+        # no more than may be asked: what is left over would be fetched and decoded once more
+        polled = poll(self._consumer, _POLL_MS, max_records=int(self._left))
         # all of them first: Kafka may not answer, and what is taken below has to be asked
         ends = {place: min(self._consumer.position(place), readings[place].window.next) for place in wanted}
         checks = []

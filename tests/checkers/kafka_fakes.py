@@ -32,6 +32,8 @@ class FakeConsumer(NeedsNoRepair):
         self.commits: list[Any] = []
         """What was committed, offset and note; the first may be a test's."""
         self.polls = 0
+        self.given = 0
+        """Records, those given again counted again."""
         self.closed = False
         self._position = 0
 
@@ -62,7 +64,8 @@ class FakeConsumer(NeedsNoRepair):
     def poll(self, timeout_ms: int = 0, max_records: int | None = None) -> dict[TopicPartition, list[Record]]:
         self.polls += 1
         self._fail()
-        found = self.records[self._position :][: self.most]
+        found = self.records[self._position :][: min(self.most, max_records or self.most)]
+        self.given += len(found)
         self._position += len(found)
         return {self.place: found} if found else {}
 

@@ -20,7 +20,7 @@ from kafka.structs import OffsetAndMetadata
 from checkback import CheckRequest, HalfPosition
 from checkback.kafka.outages import Outage
 from checkback.wire.checks import Announcement
-from checkers import Check, Route
+from checkers import Check, Route, rereading
 from checkers.intake import Intake
 from checkers.rereading import Rereader, Rooms
 from tests.checkers.kafka_fakes import REGISTRY, FakeConsumer, Record
@@ -268,6 +268,21 @@ def test_checks_of_a_group_that_is_away_wait_and_are_asked_when_it_is_back(scene
     scene.put("e")
     scene.run_until(lambda: scene.checks.committed_offsets()[-1] == 7)
     assert scene.asked[-1] == "e"
+
+
+def test_what_waits_is_read_as_fast_as_it_may_be_asked_and_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rereading, "_A_SECOND", 30)
+    names = [f"a{number}" for number in range(1_500)]
+    scene.away, scene.again.most = {"orders"}, 500
+    scene.put(*names)
+    scene.checks.records[:] = [record._replace(timestamp=0) for record in scene.checks.records]  # none is old
+    scene.run_until(lambda: scene.checks.committed_offsets()[-1:] == [1_500])
+    scene.away, scene.room = set(), 1_000
+    began_ms = scene.now_ms
+    scene.run_until(lambda: scene.note() == "")
+    assert scene.asked == names
+    assert scene.again.given == 1_500
+    assert scene.now_ms - began_ms >= 1000 * (1_500 - rereading._AT_ONCE) / 30
 
 
 def test_a_trial_that_finds_nobody_changes_nothing(scene: Scene) -> None:
