@@ -9,6 +9,7 @@ KEPT_MS = 600_000
 """A breaker not touched for that long is forgotten; many times its longest pause."""
 _PER_GROUP = 1_000
 _GROUPS = 10_000
+_MOST_ANSWERING = 10_000
 
 
 @dataclass(slots=True)
@@ -26,6 +27,7 @@ class EndpointBreakers:
         self._most_groups = groups
         # the group, and in it the URL, that was touched last at the end
         self._groups: OrderedDict[str, OrderedDict[str, _KeptBreaker]] = OrderedDict()
+        self._answering: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def __len__(self) -> int:
         return sum(map(len, self._groups.values()))
@@ -36,6 +38,10 @@ class EndpointBreakers:
         kept = None if of_group is None else of_group.get(url)
         return None if kept is None else kept.breaker
 
+    def answers(self, group: str, url: str) -> bool:
+        """Whether the last that was heard of an endpoint is that it answered; of very many some are forgotten."""
+        return (group, url) in self._answering
+
     def begin(self, group: str, url: str) -> None:
         """A question is on its way."""
         breaker = self.get(group, url)
@@ -44,6 +50,7 @@ class EndpointBreakers:
 
     def failed(self, group: str, url: str, now_ms: int, reason: str) -> None:
         """It could not be reached, or did not answer in time."""
+        self._answering.pop((group, url), None)
         of_group = self._groups.setdefault(group, OrderedDict())
         kept = of_group.setdefault(url, _KeptBreaker(Breaker(), now_ms))
         kept.touched_ms = now_ms
@@ -54,6 +61,10 @@ class EndpointBreakers:
 
     def succeeded(self, group: str, url: str) -> None:
         """It answered, whatever it said."""
+        self._answering[group, url] = None
+        self._answering.move_to_end((group, url))
+        if len(self._answering) > _MOST_ANSWERING:
+            self._answering.popitem(last=False)
         of_group = self._groups.get(group)
         if of_group is not None and of_group.pop(url, None) is not None and not of_group:
             del self._groups[group]

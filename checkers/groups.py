@@ -28,6 +28,7 @@ from conf.redaction import redacted
 
 _LOGGER = logging.getLogger(__name__)
 _BATCH_BYTES = 1024 * 1024  # of messages, in one request of several checks
+_UNPROVEN_BATCH = 10  # checks in a request to an endpoint that has not answered yet: if it hangs, each loses an attempt
 _AT_ONCE = 200  # so many answers without asking, then the loop turns to other groups
 _MOST_TRIED = 8  # endpoints for one check; those heard from last, which are most likely to live
 _MOST_LOOKED_AT = 100  # endpoints for one choice, so that a group with many dead ones costs others little
@@ -233,7 +234,8 @@ class Groups:
                 continue
             breaker = self._breakers.get(request.group, endpoint.url)
             if breaker is None or breaker.closed:
-                return endpoint, ""
+                proven = self._breakers.answers(request.group, endpoint.url)
+                return endpoint if proven else endpoint._replace(batch=min(endpoint.batch, _UNPROVEN_BATCH)), ""
             if probe is None and breaker.may_ask(now_ms):
                 probe = endpoint
             reason = f"every endpoint of group {request.group} is skipped for now; {breaker.reason}"

@@ -1,5 +1,7 @@
 """Breakers are kept by group and address, for as long as they may be needed, and only so many."""
 
+import pytest
+
 from checkers import EndpointBreakers
 
 URL = "http://one/"
@@ -69,3 +71,17 @@ def test_a_question_that_was_not_sent_leaves_the_probe_to_the_next() -> None:
     assert not breaker.may_ask(10_000)
     breakers.give_up("orders", URL)
     assert breaker.may_ask(10_000)
+
+
+def test_who_answers_is_known_until_it_fails_and_of_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("checkers.endpoint_breakers._MOST_ANSWERING", 2)
+    breakers = EndpointBreakers()
+    assert not breakers.answers("orders", URL)
+    breakers.succeeded("orders", URL)
+    assert breakers.answers("orders", URL)
+    assert not breakers.answers("bills", URL)
+    failed(breakers, "orders", URL, 0, times=1)
+    assert not breakers.answers("orders", URL)
+    for url in ("http://a/", "http://b/", "http://a/", "http://c/"):
+        breakers.succeeded("orders", url)
+    assert [breakers.answers("orders", f"http://{name}/") for name in "abc"] == [True, False, True]

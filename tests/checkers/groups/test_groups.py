@@ -176,6 +176,22 @@ def test_while_it_is_tried_the_others_are_unreachable_at_once() -> None:
     played(play)
 
 
+def test_an_endpoint_that_has_not_answered_is_asked_about_few_at_a_time() -> None:
+    async def play() -> None:
+        scene = Scene(concurrency=1)
+        scene.announce(ONE, batch=100)
+        await scene.put(*(f"a{number}" for number in range(40)))
+        assert [len(names) for _, names in scene.posts] == [10, 30]
+        scene.posts.clear()
+        scene.behaves[ONE] = late
+        await scene.put("b")
+        scene.behaves[ONE] = committed
+        await scene.put(*(f"c{number}" for number in range(40)))
+        assert [len(names) for _, names in scene.posts] == [1, 10, 30]
+
+    played(play)
+
+
 def test_others_of_the_group_are_asked_instead() -> None:
     async def play() -> None:
         scene = Scene(concurrency=1)
