@@ -4,7 +4,6 @@ The service has a process and a core of its own; Kafka, the endpoints and the lo
 from the check's timestamp, taken when it is sent, to the time at which the broker appended the answer to ``cb.op``.
 """
 
-import multiprocessing
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +23,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
     ResourceType,
 )
 
-from bench.endpoint import pin, serve_endpoints
+from bench.endpoint import endpoint_ports, pin
+from bench.running import SPAWN
 from bench.workload import HALF_PARTITIONS, REAL_TOPIC, workplace
 from checkback.exceptions import CheckbackError
 from checkback.wire.checks import Announcement, CheckRequest
@@ -38,7 +38,6 @@ _HANGING = "group-9"
 _LIMIT_SECONDS = 300.0
 _START_SECONDS = 60.0
 _WARM_UP_SECONDS = 10
-_SPAWN = multiprocessing.get_context("spawn")  # the load's threads and sockets are not to be inherited
 
 
 @dataclass(frozen=True)
@@ -119,28 +118,18 @@ def _with_room(settings: Settings, checks: int) -> Settings:
 @contextmanager
 def _endpoints(cores: Sequence[int]) -> Iterator[dict[str, list[int]]]:
     """A process with all endpoints; ports by group."""
-    ours, theirs = _SPAWN.Pipe()
     names = [f"group-{number}" for number in range(GROUPS)]
-    answering = (GROUPS - 1) * ENDPOINTS_PER_GROUP
-    process = _SPAWN.Process(target=serve_endpoints, args=(answering, ENDPOINTS_PER_GROUP, cores, theirs), daemon=True)
-    process.start()
-    try:
-        if not ours.poll(_START_SECONDS):
-            raise CheckbackError("The endpoints did not start.")
-        well, hanging = ours.recv()
+    with endpoint_ports((GROUPS - 1) * ENDPOINTS_PER_GROUP, ENDPOINTS_PER_GROUP, cores) as (well, hanging):
         ports = {name: well[index :: GROUPS - 1] for index, name in enumerate(names[:-1])}
         yield {**ports, _HANGING: hanging}
-    finally:
-        process.terminate()
-        process.join()
 
 
 @contextmanager
 def _service(settings: Settings, cores: Sequence[int]) -> Iterator["_CpuSeconds"]:
     """A process with a check service."""
-    ours, theirs = _SPAWN.Pipe()
-    stopping = _SPAWN.Event()
-    process = _SPAWN.Process(target=_serve_checks, args=(settings, cores, theirs, stopping), daemon=True)
+    ours, theirs = SPAWN.Pipe()
+    stopping = SPAWN.Event()
+    process = SPAWN.Process(target=_serve_checks, args=(settings, cores, theirs, stopping), daemon=True)
     process.start()
     try:
         yield _CpuSeconds(ours)

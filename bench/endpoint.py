@@ -1,13 +1,19 @@
 """Check endpoints for measurements: many ports of one process, which answer *commit* at once, or never."""
 
 import asyncio
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
 import orjson
 
+from bench.running import party
+from checkback.exceptions import CheckbackError
+
+_START_SECONDS = 60.0
 _ONE = orjson.dumps({"state": "commit"})
 
 
@@ -69,3 +75,23 @@ def pin(cores: Sequence[int]) -> None:
     """Keep this process to these cores; none, or a system that cannot: anywhere."""
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
+
+
+@contextmanager
+def endpoint_ports(answering: int, hanging: int = 0, cores: Sequence[int] = ()) -> Iterator[list[list[int]]]:
+    """A process with so many of each kind, kept to these cores; the ports of either.
+
+    Raises:
+        CheckbackError: it has not started.
+    """
+    with party(serve_endpoints, answering, hanging, cores) as process:
+        if not process.poll(_START_SECONDS):
+            raise CheckbackError("The process of the check endpoints has not started.")
+        yield process.recv()
+
+
+@contextmanager
+def commit_endpoint(group: str) -> Iterator[dict[str, str]]:
+    """One that answers a group's checks, and the job's setting that names it."""
+    with endpoint_ports(1) as ((port,), _):
+        yield {"CHECKS__ENDPOINTS": json.dumps({group: [f"http://127.0.0.1:{port}/"]})}

@@ -4,7 +4,6 @@ A transaction's id is ``GROUP-NUMBER``, the number below a limit that is known f
 """
 
 import asyncio
-import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,9 +13,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from bench.endpoint import Answering, Hanging
+from bench.running import party
 from checkback.exceptions import CheckbackError
 
-_SPAWN = multiprocessing.get_context("spawn")  # the load's threads and sockets are not to be inherited
 _ANSWER_SECONDS = 60.0
 _MOST_COUNTED = 255
 
@@ -59,14 +58,8 @@ class Endpoints:
 @contextmanager
 def endpoints(most: int) -> Iterator[Endpoints]:
     """The process; no group has more than ``most`` transactions, or its later ones are not counted."""
-    ours, theirs = _SPAWN.Pipe()
-    process = _SPAWN.Process(target=_serve, args=(theirs, most), daemon=True)
-    process.start()
-    try:
-        yield Endpoints(ours)
-    finally:
-        process.terminate()
-        process.join()
+    with party(_serve, most) as process:
+        yield Endpoints(process)
 
 
 class Ledger:
@@ -102,7 +95,7 @@ class _Noting(Answering):
         return super().answer(question)
 
 
-def _serve(orders: Connection, most: int) -> None:
+def _serve(most: int, orders: Connection) -> None:
     asyncio.run(_serve_until_ended(orders, most))
 
 

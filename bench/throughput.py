@@ -1,10 +1,8 @@
 """Throughput: Kafka in, segments, exactly-once Kafka out, on a backlog that is there before the job starts."""
 
-import json
-import multiprocessing
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -12,13 +10,11 @@ from pathlib import Path
 from bench.cost.course import DoneBatch
 from bench.cost.figures import Cost, cost_of
 from bench.cost.job import CostedJob, costed_job
-from bench.endpoint import serve_endpoints
+from bench.endpoint import commit_endpoint
 from bench.workload import ALL_COMMIT, GROUP, MIXED, Mix, delivered_once, workplace, write_backlog
 from checkback.exceptions import CheckbackError
 
 _LIMIT_SECONDS = 600.0
-_ANSWER_SECONDS = 60.0
-_SPAWN = multiprocessing.get_context("spawn")  # the load's threads and sockets are not to be inherited
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,8 @@ def measure_throughput(
     total = before + transactions
     with workplace(cores) as place, tempfile.TemporaryDirectory(prefix="checkback-bench-") as folder:
         write_backlog(place.bootstrap_servers, total, value_bytes, mix)
-        with _endpoint(mix) as asked, costed_job(place, Path(folder), settings=asked) as job:
+        endpoint: AbstractContextManager[dict[str, str]] = commit_endpoint(GROUP) if mix.check else nullcontext({})
+        with endpoint as asked, costed_job(place, Path(folder), settings=asked) as job:
             ended = until_read(job, total, mix)
             job.wait_until(lambda: job.decided >= total, _LIMIT_SECONDS, f"decided {total} transactions")
         once = delivered_once(place.bootstrap_servers, total - mix.count("rollback", total))
@@ -110,22 +107,3 @@ def _result(
         delivered_once=once,
         cost=cost_of(warm),
     )
-
-
-@contextmanager
-def _endpoint(mix: Mix) -> Iterator[dict[str, str]]:
-    """A process that answers checks with commit, and the setting that names it; nothing where none are asked."""
-    if not mix.check:
-        yield {}
-        return
-    ours, theirs = _SPAWN.Pipe()
-    process = _SPAWN.Process(target=serve_endpoints, args=(1, 0, (), theirs), daemon=True)
-    process.start()
-    try:
-        if not ours.poll(_ANSWER_SECONDS):
-            raise CheckbackError("The process of the check endpoint has not started.")
-        ((port,), _) = ours.recv()
-        yield {"CHECKS__ENDPOINTS": json.dumps({GROUP: [f"http://127.0.0.1:{port}/"]})}
-    finally:
-        process.terminate()
-        process.join()
