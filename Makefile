@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-fast test-wheels check format docs bench clean
+.PHONY: demo test test-fast test-wheels check format docs bench guard clean
 
 demo: $(READY)
 	@$(BIN)/checkback demo
@@ -71,6 +71,10 @@ docs: $(READY)
 
 bench: $(READY)
 	@$(BIN)/checkback bench throughput
+
+# In a repository with all its commits.
+guard: $(READY)
+	@$(BIN)/checkback bench guard "$$(cat bench/cost/baseline.txt)" --short
 
 clean:
 	rm -rf $(VENV) .cache build dist

@@ -1,6 +1,7 @@
 """CPU time by process and thread group: of processes and batches made up for it, and of one small run."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -25,7 +26,8 @@ from bench.cost.groups import (
     CpuOfJob,
     CpuSeconds,
 )
-from bench.cost.guard import compared
+from bench.cost.guard import accepted_ratios, compared
+from bench.cost.job import THIS_TREE
 from bench.throughput import after_warm_up, measure_throughput
 from bench.workload import LATE, MIXED, Mix, _ops
 from checkback.exceptions import CheckbackError
@@ -162,6 +164,25 @@ def test_the_guards_verdict_is_by_the_noise_and_by_the_pairs_own_scatter() -> No
     assert compared([110.0], [100.0], 0.03).verdict == "worse"
     assert compared([90.0, 91.0], [100.0, 100.0], 0.03).verdict == "better"
     assert compared([130.0, 100.0], [100.0, 100.0], 0.03).verdict == "within noise"
+
+
+def test_what_the_document_accepts_is_no_failure_until_it_is_worse_still() -> None:
+    document = """
+| figure | beside | ratio | why |
+| --- | --- | --- | --- |
+| `job_ms_per_batch` | `cdcf8c5` | 1.20 | each batch is proved whole |
+| `job_us_per_transaction` | `cdcf8c5` | 1.20 | |
+| `without_jit_ms_per_batch` | `164e4df` | 1.30 | another baseline |
+"""
+    assert accepted_ratios(document, "cdcf8c5aaaa") == {"job_ms_per_batch": 1.2}
+    assert accepted_ratios(document, "") == {}
+    assert compared([125.0], [100.0], 0.03, accepted=1.2).verdict == "accepted"
+    assert compared([135.0], [100.0], 0.03, accepted=1.2).verdict == "worse"
+    assert compared([90.0], [100.0], 0.03, accepted=1.2).verdict == "better"
+
+
+def test_the_baseline_is_one_commit() -> None:
+    assert re.fullmatch(r"[0-9a-f]{40}\n", (THIS_TREE / "bench" / "cost" / "baseline.txt").read_text(encoding="utf-8"))
 
 
 def test_of_a_mix_late_ops_stand_a_batch_further_back() -> None:
