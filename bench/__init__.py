@@ -4,6 +4,7 @@ from bench.backlog import BacklogResult, measure_backlog
 from bench.checks import ChecksResult, measure_checks
 from bench.consume import ConsumerResult, measure_consumers
 from bench.cost.guard import SHORT_GUARD, GuardPlan, GuardResult, measure_guard
+from bench.lasting.many_open import OpenPlan, OpenResult, measure_open
 from bench.latency import LatencyResult, Rate, measure_latency
 from bench.neighbours import Neighbours, NeighboursResult, measure_neighbours
 from bench.outage import Outage, OutageResult, measure_outage
@@ -23,6 +24,8 @@ __all__ = [
     "LatencyResult",
     "Neighbours",
     "NeighboursResult",
+    "OpenPlan",
+    "OpenResult",
     "Outage",
     "OutageResult",
     "ProducerResult",
@@ -36,6 +39,7 @@ __all__ = [
     "measure_guard",
     "measure_latency",
     "measure_neighbours",
+    "measure_open",
     "measure_outage",
     "measure_producers",
     "measure_recovery",

@@ -36,7 +36,7 @@ class CheckpointWatch(threading.Thread):
 
     def look(self) -> None:
         """Sample now."""
-        self.sizes.append(Size(time.time(), folder_bytes(self._folder)))
+        self.sizes.append(Size(time.time(), folder_content(self._folder).bytes))
         for log, times in (("offsets", self._began), ("commits", self._ended)):
             times |= {number: at for number, at in _written(self._folder / log).items() if number not in times}
 
@@ -50,15 +50,27 @@ class CheckpointWatch(threading.Thread):
         """Those that began and ended; one that a killed job left half done lasts until another job has finished it."""
         return [Batch(self._began[number], ended) for number, ended in self._ended.items() if number in self._began]
 
+    def batches_between(self, began: float, ended: float) -> list[Batch]:
+        """Those that began and ended in a window (``time.time()``)."""
+        return [batch for batch in self.batches if began <= batch.began and batch.ended <= ended]
 
-def folder_bytes(folder: Path) -> int:
-    """Of all files below it; those that vanish meanwhile count as nothing."""
-    total = 0
+
+class Content(NamedTuple):
+    """Of a folder and all below it."""
+
+    files: int
+    bytes: int
+
+
+def folder_content(folder: Path) -> Content:
+    """Now; files that vanish meanwhile count as nothing."""
+    files = total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
             with contextlib.suppress(OSError):
                 total += os.stat(os.path.join(parent, name)).st_size  # noqa: PTH116, PTH118  (thousands of files)
-    return total
+                files += 1
+    return Content(files, total)
 
 
 def _written(log: Path) -> dict[int, float]:

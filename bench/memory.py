@@ -22,6 +22,10 @@ class Peak:
         """The larger of both, figure by figure."""
         return Peak(max(self.tree, other.tree), max(self.java, other.java), max(self.python, other.python))
 
+    def rounded(self) -> "Peak":
+        """To a tenth of a MiB."""
+        return Peak(round(self.tree, 1), round(self.java, 1), round(self.python, 1))
+
 
 class MemoryWatch(threading.Thread):
     """Samples until stopped."""

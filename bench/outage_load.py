@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -156,10 +156,19 @@ def _consumer(bootstrap_servers: str, topic: str) -> Consumer:
     return consumer
 
 
-def open_transactions(bootstrap_servers: str, groups: Sequence[str], each: int, value_bytes: int) -> int:
-    """Write ``each`` half messages of each group, in turn, and no op; how many bytes they have."""
+def open_transactions(
+    bootstrap_servers: str,
+    groups: Sequence[str],
+    each: int,
+    value_bytes: int,
+    content: Callable[[int], bytes] = bytes,
+) -> int:
+    """Write ``each`` half messages of each group, in turn, and no op; how many bytes they have.
+
+    ``content`` makes a value of a size; as it is, one that takes nearly no room where it is compressed.
+    """
     producer = Producer({**client(bootstrap_servers), "linger.ms": 20, "batch.size": 262_144})
-    topic, value, written = Topics().half, bytes(value_bytes), 0
+    topic, written = Topics().half, 0
     start = time.monotonic()
     for number in range(each):
         if (pause := start + number * len(groups) / _OPENED_PER_SECOND - time.monotonic()) > 0:
@@ -167,6 +176,7 @@ def open_transactions(bootstrap_servers: str, groups: Sequence[str], each: int, 
         for index, group in enumerate(groups):
             headers = half_headers(f"{group}-{number}", group, RETURNED_TOPIC, ())
             key, partition = b"customer-%d" % (number % 5000), (number * len(groups) + index) % HALF_PARTITIONS
+            value = content(value_bytes)
             written += len(key) + record_bytes(value, headers)
             produce(producer, topic, value, key, partition, headers)
     producer.flush()

@@ -40,6 +40,7 @@ class BatchCourse(threading.Thread):
         self._clock = clock
         self._read = 0
         self._batches: list[DoneBatch] = []
+        self._used: CpuSeconds = {}
         self._stopping = threading.Event()
 
     @property
@@ -47,13 +48,18 @@ class BatchCourse(threading.Thread):
         """Those until now."""
         return tuple(self._batches)
 
+    @property
+    def used(self) -> CpuSeconds:
+        """CPU time as of a second ago at most."""
+        return self._used
+
     def run(self) -> None:
         """Look until stopped."""
         looked = 0.0
         while not self._stopping.wait(_WORKERS_EVERY_SECONDS):
             said = self._said()
             if said or self._clock() > looked + _ALL_EVERY_SECONDS:
-                cpu = self._cpu.look()
+                self._used = cpu = self._cpu.look()
                 self._batches += [DoneBatch(line["batch"], _time(line), line["counts"], cpu) for line in said]
                 looked = self._clock()
             else:

@@ -41,12 +41,12 @@ class Cost:
 def cost_of(batches: Sequence[DoneBatch]) -> Cost:
     """Of all batches after the first one, whose end is where the window begins."""
     first, last = batches[0], batches[-1]
-    used = _between(first, last)
+    used = _between(first.cpu, last.cpu)
     transactions = sum(batch.transactions for batch in batches[1:])
     number = last.number - first.number
     parts = min(3, len(batches) - 1)
     cuts = [batches[round(part * (len(batches) - 1) / parts)] for part in range(parts + 1)]
-    shares = [_jit_share(_between(*pair)) for pair in pairwise(cuts)]
+    shares = [_jit_share(_between(begin.cpu, end.cpu)) for begin, end in pairwise(cuts)]
     return Cost(
         transactions=transactions,
         batches=number,
@@ -64,8 +64,14 @@ def cost_of(batches: Sequence[DoneBatch]) -> Cost:
     )
 
 
-def _between(begin: DoneBatch, end: DoneBatch) -> CpuSeconds:
-    return {group: seconds - begin.cpu[group] for group, seconds in end.cpu.items()}
+def seconds_without_jit(begin: CpuSeconds, end: CpuSeconds) -> float:
+    """The job's, from one look to another."""
+    used = _between(begin, end)
+    return _of_job(used) - used[JIT]
+
+
+def _between(begin: CpuSeconds, end: CpuSeconds) -> CpuSeconds:
+    return {group: seconds - begin[group] for group, seconds in end.items()}
 
 
 def _of_job(used: CpuSeconds) -> float:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.cost.course import BatchCourse, DoneBatch
-from bench.cost.groups import CpuOfJob
+from bench.cost.groups import CpuOfJob, CpuSeconds
 from bench.running import RunningJob
 from bench.workload import STATE_PARTITIONS, Workplace
 
@@ -25,6 +25,16 @@ class CostedJob:
         """Those until now."""
         return self._course.batches
 
+    @property
+    def pid(self) -> int:
+        """Of the driver's Python process."""
+        return self._job.pid
+
+    @property
+    def used(self) -> CpuSeconds:
+        """CPU time as of a second ago at most."""
+        return self._course.used
+
     def sum(self, name: str) -> int:
         """Of a count, of all batches until now."""
         return sum(batch.counts.get(name, 0) for batch in self.batches)
@@ -41,6 +51,14 @@ class CostedJob:
             CheckbackError: the job ended, or within ``seconds`` it has not done ``what``.
         """
         self._job.wait_until(holds, seconds, what)
+
+    def run_for(self, seconds: float) -> None:
+        """Let ``seconds`` pass.
+
+        Raises:
+            CheckbackError: the job ended.
+        """
+        self._job.run_for(seconds)
 
 
 @contextmanager

@@ -2,12 +2,13 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from bench.outage_load import HealthyGroup, HealthyReader, needs_check
 from bench.running import RunningJob
@@ -41,28 +42,48 @@ def measure_recovery(
     Raises:
         CheckbackError: the job ended, or did not deliver in three minutes.
     """
-    running: list[float] = []
-    delivers: list[float] = []
+    starts: list[Start] = []
     with (
         workplace(cores) as place,
         tempfile.TemporaryDirectory(prefix="checkback-recover-") as folder,
-        _load(place, per_second) as (group, reader),
+        trickle(place.bootstrap_servers, per_second) as load,
     ):
         for number in range(kills + 1):
-            began = time.time()
-            with RunningJob(Path(folder) / f"output-{number}", _settings(place, Path(folder))) as job:
-                job.wait_until(partial(_runs, job), _LIMIT_SECONDS, "started")
-                running.append(round(time.time() - began, 1))
-                job.wait_until(partial(_delivers, group, reader, began), _LIMIT_SECONDS, "delivered")
-                delivers.append(round(time.time() - began, 1))
-                tell(f"start {number + 1}: running after {running[-1]} s, delivers after {delivers[-1]} s")
+            output = Path(folder) / f"output-{number}"
+            with timed_start(output, job_settings(place, Path(folder)), load) as (job, start):
+                starts.append(start)
+                tell(f"start {number + 1}: running after {start.running} s, delivers after {start.delivers} s")
                 job.run_for(alive_seconds)
                 job.kill()
+    running, delivers = ([start[index] for start in starts] for index in (0, 1))
     return RecoverResult(running, delivers, median(running[1:]), median(delivers[1:]), per_second)
 
 
-def _runs(job: RunningJob) -> bool:
-    return "Running;" in job.said()
+class Start(NamedTuple):
+    """How long one took, in s from the start of the process."""
+
+    running: float
+    """Until it says "Running"."""
+    delivers: float
+    """Until a message could be read whose transaction began after the start."""
+
+
+Load = tuple[HealthyGroup, HealthyReader]
+
+
+@contextmanager
+def timed_start(output: Path, settings: Mapping[str, str], load: Load) -> Iterator[tuple[RunningJob, Start]]:
+    """Start a job under a load; it is ended with the block.
+
+    Raises:
+        CheckbackError: it ended, or did not deliver in three minutes.
+    """
+    began = time.time()
+    with RunningJob(output, settings) as job:
+        job.wait_until(lambda: "Running;" in job.said(), _LIMIT_SECONDS, "started")
+        running = round(time.time() - began, 1)
+        job.wait_until(partial(_delivers, *load, began), _LIMIT_SECONDS, "delivered")
+        yield job, Start(running, round(time.time() - began, 1))
 
 
 def _delivers(group: HealthyGroup, reader: HealthyReader, began: float) -> bool:
@@ -71,7 +92,8 @@ def _delivers(group: HealthyGroup, reader: HealthyReader, began: float) -> bool:
     return any(name in reader.read for name in new)
 
 
-def _settings(place: Workplace, folder: Path) -> dict[str, str]:
+def job_settings(place: Workplace, folder: Path) -> dict[str, str]:
+    """Of a job that has its checkpoint in that folder."""
     return {
         "KAFKA__BOOTSTRAP_SERVERS": place.bootstrap_servers,
         "JOB__CHECKPOINT": str(folder / "checkpoint"),
@@ -82,8 +104,9 @@ def _settings(place: Workplace, folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _load(place: Workplace, per_second: int) -> Iterator[tuple[HealthyGroup, HealthyReader]]:
-    group, reader = HealthyGroup(place.bootstrap_servers, per_second), HealthyReader(place.bootstrap_servers)
+def trickle(bootstrap_servers: str, per_second: int) -> Iterator[Load]:
+    """A group that sends at a steady rate, and a reader of its messages."""
+    group, reader = HealthyGroup(bootstrap_servers, per_second), HealthyReader(bootstrap_servers)
     reader.start()
     group.start()
     try:

@@ -1,15 +1,25 @@
 """``checkback bench``."""
 
-import json
-from collections.abc import Mapping
 from dataclasses import asdict, replace
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from checkback_cli.trying.bench_figures import (
+    Against,
+    Cores,
+    JsonFile,
+    Runs,
+    flat,
+    show,
+    show_against,
+    show_with_cost,
+    tell,
+    write,
+)
+from checkback_cli.trying.bench_lasting import open_ones
 from checkback_cli.trying.lab import need_lab
 
 bench = typer.Typer(no_args_is_help=True, help="Measurements, each on a Kafka of its own.")
@@ -20,8 +30,7 @@ def _installed() -> None:
     need_lab("bench")
 
 
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result there, too.", show_default=False)]
-Cores = Annotated[int, typer.Option(min=1, help="Cores Spark may use.")]
+bench.command("open")(open_ones)
 
 
 @bench.command("throughput")
@@ -37,13 +46,8 @@ def throughput(
     mixed: Annotated[
         bool, typer.Option("--mix", help="5 % are rolled back, 5 % have a late op, and 1 % none: a check decides.")
     ] = False,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            help="rocketmq: in turn with a real RocketMQ 5.4, which takes Java, Maven and its jars.", show_default=False
-        ),
-    ] = None,
-    runs: Annotated[int, typer.Option(min=1, help="With --against: runs of each.")] = 2,
+    against: Against = None,
+    runs: Runs = 2,
     cores: Cores = 2,
     json_file: JsonFile = None,
 ) -> None:
@@ -51,25 +55,20 @@ def throughput(
 
     Every delivery is counted and must be there once. 'warm' says whether the JIT was done. On Linux.
     """
-    from bench import measure_against_rocketmq, measure_throughput
+    from bench import measure_throughput
 
     if against is not None:
-        if against != "rocketmq":
-            raise typer.BadParameter("rocketmq is all that there is.", param_hint="--against")
-        errors = Console(stderr=True, highlight=False, soft_wrap=True)
-        beside = measure_against_rocketmq(
+        show_against(
             lambda: measure_throughput(transactions, value_bytes, cores, warm_up, mixed=mixed),
             value_bytes,
+            against,
             runs,
-            lambda line: errors.print(line, markup=False),
+            json_file,
         )
-        _show({name: value for name, value in asdict(beside).items() if name != "results"}, None)
-        if json_file is not None:
-            _write(asdict(beside), json_file)
         return
     with Console(stderr=True).status("Writing the backlog, working it off, counting deliveries (minutes) ..."):
         result = measure_throughput(transactions, value_bytes, cores, warm_up, mixed=mixed)
-    _show_with_cost(asdict(result), json_file)
+    show_with_cost(asdict(result), json_file)
 
 
 @bench.command("backlog")
@@ -88,7 +87,7 @@ def backlog(
 
     with Console(stderr=True).status("Writing the backlog, working it off, counting deliveries (minutes) ..."):
         result = measure_backlog(records, value_bytes, driver_memory, cores)
-    _show(asdict(result), json_file)
+    show(asdict(result), json_file)
 
 
 @bench.command("latency")
@@ -107,7 +106,7 @@ def latency(
 
     with Console(stderr=True).status(f"Sending {per_second} transactions a second for {seconds + warm_up} s ..."):
         result = measure_latency(Rate(per_second, warm_up, seconds), cores)
-    _show_with_cost(asdict(result), json_file)
+    show_with_cost(asdict(result), json_file)
 
 
 @bench.command("guard")
@@ -125,10 +124,9 @@ def guard(
     """
     from bench import SHORT_GUARD, GuardPlan, measure_guard
 
-    errors = Console(stderr=True, highlight=False, soft_wrap=True)
     plan = SHORT_GUARD if short else GuardPlan()
     plan = replace(plan, runs=runs) if runs else plan
-    result = measure_guard(commit, plan, lambda line: errors.print(line, markup=False))
+    result = measure_guard(commit, plan, tell)
     table = Table("CPU time of the job", "this checkout", commit, "ratio", "noise", "", box=None, pad_edge=False)
     for name, one in result.compared.items():
         sides = (", ".join(f"{figure:.1f}" for figure in side) for side in (one.this, one.other))
@@ -136,7 +134,7 @@ def guard(
         table.add_row(said, *sides, f"{one.ratio:.3f}", f"± {one.noise:.3f}", one.verdict)
     Console().print(table)
     if json_file is not None:
-        _write(asdict(result), json_file)
+        write(asdict(result), json_file)
     if result.worse:
         raise typer.Exit(1)
 
@@ -151,9 +149,9 @@ def producer(
 
     with Console(stderr=True).status("Sending with 1, 8 and 32 threads ..."):
         results = measure_producers(seconds=seconds)
-    _show({f"{result.transport} {name}": value for result in results for name, value in asdict(result).items()}, None)
+    show({f"{result.transport} {name}": value for result in results for name, value in asdict(result).items()}, None)
     if json_file is not None:
-        _write({result.transport: asdict(result) for result in results}, json_file)
+        write({result.transport: asdict(result) for result in results}, json_file)
 
 
 @bench.command("consume")
@@ -168,9 +166,9 @@ def consume(
 
     with Console(stderr=True).status("Reading with both clients, alone, all well, and with a tenth that fails ..."):
         results = measure_consumers(messages, threads, listener_ms)
-    _show({f"{result.transport} {name}": value for result in results for name, value in asdict(result).items()}, None)
+    show({f"{result.transport} {name}": value for result in results for name, value in asdict(result).items()}, None)
     if json_file is not None:
-        _write({result.transport: asdict(result) for result in results}, json_file)
+        write({result.transport: asdict(result) for result in results}, json_file)
 
 
 @bench.command("checks")
@@ -186,7 +184,7 @@ def checks(
 
     with Console(stderr=True).status("Writing checks, having them answered, timing answers (a minute or two) ..."):
         result = measure_checks(number, batch, per_second, seconds)
-    _show(asdict(result), json_file)
+    show(asdict(result), json_file)
 
 
 @bench.command("outage")
@@ -215,12 +213,11 @@ def outage(
     """
     from bench import Outage, measure_outage
 
-    errors = Console(stderr=True, highlight=False)
     asked_for = Outage(open_transactions, away, scale, groups, per_second, value_bytes, driver_memory, cores)
-    result = measure_outage(asked_for, lambda line: errors.print(line, markup=False))
-    _show(_flat(asdict(result)), None)
+    result = measure_outage(asked_for, tell)
+    show(flat(asdict(result)), None)
     if json_file is not None:
-        _write(asdict(result), json_file)
+        write(asdict(result), json_file)
     aims = Table("", "measured", "aim", box=None, pad_edge=False, title="10^6 open, an hour away, default settings")
     for name, (measured, aim) in result.aims().items():
         aims.add_row(name, str(measured), aim)
@@ -238,9 +235,8 @@ def recover(
     """Time from the job's start, and from its SIGKILL, until it runs and until it delivers what is new. On Linux."""
     from bench import measure_recovery
 
-    errors = Console(stderr=True, highlight=False, soft_wrap=True)
-    result = measure_recovery(kills, per_second, alive, cores, lambda line: errors.print(line, markup=False))
-    _show(asdict(result), json_file)
+    result = measure_recovery(kills, per_second, alive, cores, tell)
+    show(asdict(result), json_file)
 
 
 @bench.command("neighbours")
@@ -257,7 +253,6 @@ def neighbours(
     """What groups that hang, slow names and a flood of large halves cost a healthy group beside them. On Linux."""
     from bench import Neighbours, measure_neighbours
 
-    errors = Console(stderr=True, highlight=False)
     asked_for = Neighbours(
         hanging=hanging,
         slow_names=slow_names,
@@ -267,45 +262,7 @@ def neighbours(
         driver_memory=driver_memory,
         cores=cores,
     )
-    result = measure_neighbours(asked_for, lambda line: errors.print(line, markup=False))
-    _show(_flat(asdict(result)), None)
+    result = measure_neighbours(asked_for, tell)
+    show(flat(asdict(result)), None)
     if json_file is not None:
-        _write(asdict(result), json_file)
-
-
-def _flat(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Figures of figures under both their names."""
-    rows: dict[str, Any] = {}
-    for name, value in figures.items():
-        if isinstance(value, dict):
-            rows |= {f"{name} {inner}": figure for inner, figure in _flat(value).items()}
-        else:
-            rows[name] = value
-    return rows
-
-
-def _show(result: dict[str, Any], json_file: Path | None) -> None:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in result.items():
-        table.add_row(name.replace("_", " "), str(value))
-    Console().print(table)
-    if json_file is not None:
-        _write(result, json_file)
-
-
-def _show_with_cost(result: dict[str, Any], json_file: Path | None) -> None:
-    """The figures, then CPU time by process and thread group."""
-    figures = {name: value for name, value in result.items() if name != "cost"}
-    groups = ("us_per_transaction", "ms_per_batch")
-    cost = result["cost"]
-    _show(figures | {name: value for name, value in cost.items() if name not in groups}, None)
-    table = Table("CPU time", "us a transaction", "ms a batch", box=None, pad_edge=False)
-    for group, microseconds in cost[groups[0]].items():
-        table.add_row(group, f"{microseconds:.2f}", f"{cost[groups[1]][group]:.2f}")
-    Console().print(table)
-    if json_file is not None:
-        _write(result, json_file)
-
-
-def _write(result: dict[str, Any], json_file: Path) -> None:
-    json_file.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        write(asdict(result), json_file)

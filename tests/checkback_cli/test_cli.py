@@ -74,6 +74,7 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("bench", "checks"): "Checks per second",
     ("bench", "recover"): "Time from the job's start",
     ("bench", "neighbours"): "What groups that hang",
+    ("bench", "open"): "Time of a batch",
     ("bench", "outage"): "The worst day of the producers",
 }
 

@@ -1,0 +1,42 @@
+"""``checkback bench open``: what a job holds."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from checkback_cli.trying.bench_figures import Cores, JsonFile, show_columns, tell, write
+
+
+def open_ones(
+    numbers: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--open",
+            min=1000,
+            help="Open transactions, may be repeated; 10,000, 100,000, 1,000,000.",
+            show_default=False,
+        ),
+    ] = None,
+    value_bytes: Annotated[int, typer.Option(min=1, help="Size of a message that is left open.")] = 256,
+    per_second: Annotated[int, typer.Option(min=1, help="Transactions per second of the small batches.")] = 50,
+    seconds: Annotated[
+        int, typer.Option(min=10, help="For how long small batches are timed, and then idle ones.")
+    ] = 30,
+    warm_up: Annotated[int, typer.Option(min=1, help="Seconds of small batches before those that are timed.")] = 60,
+    driver_memory: Annotated[str, typer.Option(help="The job's setting of that name.")] = "2g",
+    cores: Cores = 2,
+    json_file: JsonFile = None,
+) -> None:
+    """Time of a batch, memory, bytes and the time of a restart, with many open transactions. On Linux.
+
+    A column for each number: a Kafka and a job of its own. Nobody is asked for what is open.
+    """
+    from bench import OpenPlan, Rate, measure_open
+
+    plan = OpenPlan(value_bytes, Rate(per_second, warm_up, seconds), driver_memory, cores)
+    results = measure_open(numbers or (10_000, 100_000, 1_000_000), plan, tell)
+    columns = [asdict(result) for result in results]
+    show_columns(columns)
+    if json_file is not None:
+        write({"results": columns}, json_file)
