@@ -5,6 +5,7 @@ from bench.checks import ChecksResult, measure_checks
 from bench.consume import ConsumerResult, measure_consumers
 from bench.cost.guard import SHORT_GUARD, GuardPlan, GuardResult, measure_guard
 from bench.lasting.many_open import OpenPlan, OpenResult, measure_open
+from bench.lasting.soak import SoakPlan, SoakResult, measure_soak
 from bench.latency import LatencyResult, Rate, measure_latency
 from bench.neighbours import Neighbours, NeighboursResult, measure_neighbours
 from bench.outage import Outage, OutageResult, measure_outage
@@ -31,6 +32,8 @@ __all__ = [
     "ProducerResult",
     "Rate",
     "RecoverResult",
+    "SoakPlan",
+    "SoakResult",
     "ThroughputResult",
     "measure_against_rocketmq",
     "measure_backlog",
@@ -43,5 +46,6 @@ __all__ = [
     "measure_outage",
     "measure_producers",
     "measure_recovery",
+    "measure_soak",
     "measure_throughput",
 ]

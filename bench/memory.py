@@ -51,17 +51,33 @@ class MemoryWatch(threading.Thread):
 
 def memory_of_tree(pid: int) -> Peak:
     """Proportional set sizes of a process and its descendants, now, in MiB."""
-    java = python = 0
+    java = python = 0.0
     for member in tree_of(pid):
         with contextlib.suppress(OSError):  # it has ended meanwhile
-            name = (_PROC / str(member) / "comm").read_text(encoding="utf-8")
-            rollup = (_PROC / str(member) / "smaps_rollup").read_text(encoding="utf-8")
-            kib = next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
-            if name.startswith("java"):
-                java += kib
+            if is_java(member):
+                java += memory_of(member)
             else:
-                python += kib
-    return Peak((java + python) / _MIB, java / _MIB, python / _MIB)
+                python += memory_of(member)
+    return Peak(java + python, java, python)
+
+
+def is_java(pid: int) -> bool:
+    """Whether a process is one.
+
+    Raises:
+        OSError: it has ended.
+    """
+    return (_PROC / str(pid) / "comm").read_text(encoding="utf-8").startswith("java")
+
+
+def memory_of(pid: int) -> float:
+    """Proportional set size of a process, now, in MiB.
+
+    Raises:
+        OSError: it has ended.
+    """
+    rollup = (_PROC / str(pid) / "smaps_rollup").read_text(encoding="utf-8")
+    return next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")) / _MIB
 
 
 def tree_of(pid: int) -> list[int]:

@@ -19,7 +19,7 @@ from checkback_cli.trying.bench_figures import (
     tell,
     write,
 )
-from checkback_cli.trying.bench_lasting import open_ones
+from checkback_cli.trying.bench_lasting import open_ones, soak
 from checkback_cli.trying.lab import need_lab
 
 bench = typer.Typer(no_args_is_help=True, help="Measurements, each on a Kafka of its own.")
@@ -31,6 +31,7 @@ def _installed() -> None:
 
 
 bench.command("open")(open_ones)
+bench.command("soak")(soak)
 
 
 @bench.command("throughput")

@@ -75,6 +75,7 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("bench", "recover"): "Time from the job's start",
     ("bench", "neighbours"): "What groups that hang",
     ("bench", "open"): "Time of a batch",
+    ("bench", "soak"): "Whether anything grows",
     ("bench", "outage"): "The worst day of the producers",
 }
 
