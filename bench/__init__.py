@@ -4,6 +4,7 @@ from bench.backlog import BacklogResult, measure_backlog
 from bench.checks import ChecksResult, measure_checks
 from bench.consume import ConsumerResult, measure_consumers
 from bench.cost.guard import SHORT_GUARD, GuardPlan, GuardResult, measure_guard
+from bench.end_to_end.measure import EndToEndPlan, EndToEndResult, measure_end_to_end
 from bench.lasting.many_open import OpenPlan, OpenResult, measure_open
 from bench.lasting.soak import SoakPlan, SoakResult, measure_soak
 from bench.latency import LatencyResult, Rate, measure_latency
@@ -20,6 +21,8 @@ __all__ = [
     "BacklogResult",
     "ChecksResult",
     "ConsumerResult",
+    "EndToEndPlan",
+    "EndToEndResult",
     "GuardPlan",
     "GuardResult",
     "LatencyResult",
@@ -39,6 +42,7 @@ __all__ = [
     "measure_backlog",
     "measure_checks",
     "measure_consumers",
+    "measure_end_to_end",
     "measure_guard",
     "measure_latency",
     "measure_neighbours",

@@ -8,14 +8,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple, Protocol
 
-from bench.throughput import ThroughputResult
 from checkback.exceptions import CheckbackError
 
 _SOURCE = Path(__file__).parent
 _FILES = ("run.sh", "TxBench.java", "broker.conf", "namesrv.conf", "pom.xml")
 _THREADS = 32
 _NEEDS = ("bash", "java", "javac", "mvn")
+
+
+class Measured(Protocol):
+    """A result of ours."""
+
+    @property
+    def transactions_per_second(self) -> float:
+        """What is compared."""
+
+
+class RocketmqRun(NamedTuple):
+    """One line of ``TxBench``'s file."""
+
+    transactions_per_second: float
+    p50_ms: float
+    p99_ms: float
 
 
 @dataclass(frozen=True)
@@ -30,14 +46,17 @@ class AgainstResult:
     """Its best."""
     ours: list[float]
     rocketmq: list[float]
-    results: list[ThroughputResult]
+    rocketmq_p50_ms: float
+    """Of its best run, from before the send call to the listener."""
+    rocketmq_p99_ms: float
+    results: list[Measured]
 
 
 Tell = Callable[[str], None]
 
 
 def measure_against_rocketmq(
-    measure: Callable[[], ThroughputResult], value_bytes: int, runs: int = 2, tell: Tell = lambda _line: None
+    measure: Callable[[], Measured], value_bytes: int, runs: int = 2, tell: Tell = lambda _line: None
 ) -> AgainstResult:
     """Measure ours, RocketMQ's, RocketMQ's, ours and so on.
 
@@ -45,17 +64,27 @@ def measure_against_rocketmq(
         CheckbackError: RocketMQ could not be had, or did not deliver.
     """
     folder = _work_folder()
-    results: list[ThroughputResult] = []
-    theirs: list[float] = []
+    results: list[Measured] = []
+    theirs: list[RocketmqRun] = []
     for number in range(2 * runs):
         if number % 4 in {0, 3}:
             results.append(measure())
             tell(f"{number + 1} of {2 * runs}, Checkback: {results[-1].transactions_per_second}/s")
         else:
             theirs.append(_rocketmq(folder, value_bytes))
-            tell(f"{number + 1} of {2 * runs}, RocketMQ: {theirs[-1]}/s")
+            tell(f"{number + 1} of {2 * runs}, RocketMQ: {theirs[-1].transactions_per_second}/s")
     ours = [result.transactions_per_second for result in results]
-    return AgainstResult(median(ours), round(median(ours) / max(theirs), 2), max(theirs), ours, theirs, results)
+    best = max(theirs)
+    return AgainstResult(
+        transactions_per_second=median(ours),
+        ratio=round(median(ours) / best.transactions_per_second, 2),
+        rocketmq_transactions_per_second=best.transactions_per_second,
+        ours=ours,
+        rocketmq=[run.transactions_per_second for run in theirs],
+        rocketmq_p50_ms=best.p50_ms,
+        rocketmq_p99_ms=best.p99_ms,
+        results=results,
+    )
 
 
 def _work_folder() -> Path:
@@ -69,8 +98,8 @@ def _work_folder() -> Path:
     return folder
 
 
-def _rocketmq(folder: Path, value_bytes: int) -> float:
-    """The best rate of a run: 20,000 transactions twice, then 100,000 where messages have 256 B."""
+def _rocketmq(folder: Path, value_bytes: int) -> RocketmqRun:
+    """The best of a run: 20,000 transactions twice, then 100,000 where messages have 256 B."""
     out = folder / "against.csv"
     out.unlink(missing_ok=True)
     plan = {"REPS": "2", "PS": str(_THREADS), "BS": str(value_bytes), "N": "20000", "GN": "200", "NB": ""}
@@ -84,13 +113,17 @@ def _rocketmq(folder: Path, value_bytes: int) -> float:
         check=False,
     )
     try:
-        return best_rate(out.read_text(encoding="utf-8"), value_bytes)
+        return best_run(out.read_text(encoding="utf-8"), value_bytes)
     except (OSError, ValueError):
         said = done.stdout.decode(errors="replace")[-2000:]
         raise CheckbackError(f"RocketMQ was not measured; in {folder}: {said}") from None
 
 
-def best_rate(text: str, value_bytes: int) -> float:
+def best_run(text: str, value_bytes: int) -> RocketmqRun:
     """Of the runs at full speed in a file of ``TxBench``'s."""
     rows = csv.DictReader(text.splitlines())
-    return max(float(row["all_tps"]) for row in rows if row["mode"] == "full" and row["B"] == str(value_bytes))
+    return max(
+        RocketmqRun(*(float(row[name]) for name in ("all_tps", "e2e_p50", "e2e_p99")))
+        for row in rows
+        if row["mode"] == "full" and row["B"] == str(value_bytes)
+    )

@@ -72,6 +72,32 @@ def throughput(
     show_with_cost(asdict(result), json_file)
 
 
+@bench.command("end-to-end")
+def end_to_end(
+    transactions: Annotated[int, typer.Option(min=1000, help="Transactions to time.")] = 100_000,
+    warm_up: Annotated[int, typer.Option(min=1000, help="Transactions before those that are timed.")] = 100_000,
+    value_bytes: Annotated[int, typer.Option(min=16, help="Size of a message.")] = 256,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of the process that sends.")] = 32,
+    against: Against = None,
+    runs: Runs = 2,
+    cores: Cores = 2,
+    json_file: JsonFile = None,
+) -> None:
+    """Transactions per second from the senders' call to the consumer's listener; everything shares the cores. On Linux.
+
+    Senders use the SDK, and wait for each call; a push consumer reads. RocketMQ's figure is of this shape.
+    """
+    from bench import EndToEndPlan, measure_end_to_end
+
+    plan = EndToEndPlan(transactions, warm_up, value_bytes, threads, cores)
+    if against is not None:
+        show_against(lambda: measure_end_to_end(plan), value_bytes, against, runs, json_file)
+        return
+    with Console(stderr=True).status("Sending and consuming at once (a minute or two) ..."):
+        result = measure_end_to_end(plan)
+    show_with_cost(asdict(result), json_file)
+
+
 @bench.command("backlog")
 def backlog(
     records: Annotated[int, typer.Option(min=1000, help="Half messages and ops together.")] = 5_000_000,

@@ -76,6 +76,7 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("bench", "neighbours"): "What groups that hang",
     ("bench", "open"): "Time of a batch",
     ("bench", "soak"): "Whether anything grows",
+    ("bench", "end-to-end"): "Transactions per second from the senders",
     ("bench", "outage"): "The worst day of the producers",
 }
 

@@ -1,0 +1,1 @@
+"""The whole way: senders, broker, job and consumer on the same cores."""
