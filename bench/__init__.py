@@ -4,6 +4,8 @@ from bench.backlog import BacklogResult, measure_backlog
 from bench.checks import ChecksResult, measure_checks
 from bench.consume import ConsumerResult, measure_consumers
 from bench.cost.guard import SHORT_GUARD, GuardPlan, GuardResult, measure_guard
+from bench.curves.draw import draw, need_drawing
+from bench.curves.panels import panels_of_latency, panels_of_open, panels_of_soak
 from bench.end_to_end.measure import EndToEndPlan, EndToEndResult, measure_end_to_end
 from bench.lasting.many_open import OpenPlan, OpenResult, measure_open
 from bench.lasting.soak import SoakPlan, SoakResult, measure_soak
@@ -38,6 +40,7 @@ __all__ = [
     "SoakPlan",
     "SoakResult",
     "ThroughputResult",
+    "draw",
     "measure_against_rocketmq",
     "measure_backlog",
     "measure_checks",
@@ -52,4 +55,8 @@ __all__ = [
     "measure_recovery",
     "measure_soak",
     "measure_throughput",
+    "need_drawing",
+    "panels_of_latency",
+    "panels_of_open",
+    "panels_of_soak",
 ]

@@ -30,6 +30,8 @@ class LatencyResult:
     transactions: int
     per_second: int
     warm_up_seconds: int
+    percentiles_ms: list[float]
+    """From the 0th, the least, to the 100th."""
     cost: Cost
 
 
@@ -70,9 +72,10 @@ def latency_of(job: CostedJob, bootstrap_servers: str, rate: Rate) -> LatencyRes
     job.wait_until(lambda: sent.keys() <= reader.read.keys(), _DRAIN_SECONDS, "delivered the last messages")
     reader.stop()
     times = np.array([1000 * (reader.read[key] - at) for key, at in sent.items()])
-    p50, p90, p99 = (round(float(value), 1) for value in np.percentile(times, (50, 90, 99)))
+    percentiles = [round(float(value), 1) for value in np.percentile(times, range(101))]
+    p50, p90, p99 = (percentiles[at] for at in (50, 90, 99))
     cost = cost_of([batch for batch in job.batches if began <= batch.at <= ended])
-    return LatencyResult(p50, p90, p99, len(times), rate.per_second, rate.warm_up_seconds, cost)
+    return LatencyResult(p50, p90, p99, len(times), rate.per_second, rate.warm_up_seconds, percentiles, cost)
 
 
 class _Sender:

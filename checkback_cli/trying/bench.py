@@ -11,7 +11,9 @@ from checkback_cli.trying.bench_figures import (
     Against,
     Cores,
     JsonFile,
+    PlotFile,
     Runs,
+    can_plot,
     flat,
     show,
     show_against,
@@ -124,16 +126,20 @@ def latency(
     warm_up: Annotated[int, typer.Option(min=1, help="Seconds of warm-up, at the same rate.")] = 60,
     cores: Cores = 2,
     json_file: JsonFile = None,
+    plot_file: PlotFile = None,
 ) -> None:
     """Time from an op's sending until a read_committed consumer has the message; and what a batch costs in CPU time.
 
     'warm' says whether the JIT was done. On Linux.
     """
-    from bench import Rate, measure_latency
+    from bench import Rate, draw, measure_latency, panels_of_latency
 
+    can_plot(plot_file)
     with Console(stderr=True).status(f"Sending {per_second} transactions a second for {seconds + warm_up} s ..."):
         result = measure_latency(Rate(per_second, warm_up, seconds), cores)
     show_with_cost(asdict(result), json_file)
+    if plot_file is not None:
+        draw(panels_of_latency(result), plot_file)
 
 
 @bench.command("guard")

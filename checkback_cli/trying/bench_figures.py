@@ -19,6 +19,10 @@ def tell(line: str) -> None:
     Console(stderr=True, highlight=False, soft_wrap=True).print(line, markup=False)
 
 
+PlotFile = Annotated[
+    Path | None,
+    typer.Option("--plot", help="Draw its curves there: .png or .svg. Needs checkback-lab[plot].", show_default=False),
+]
 Against = Annotated[
     str | None,
     typer.Option(
@@ -38,6 +42,14 @@ def show_against(measure: Callable[[], Any], value_bytes: int, against: str, run
     show({name: value for name, value in beside.items() if name != "results"}, None)
     if json_file is not None:
         write(beside, json_file)
+
+
+def can_plot(file: Path | None) -> None:
+    """End with one sentence, before anything is measured, where a plot is wanted and cannot be drawn."""
+    if file is not None:
+        from bench import need_drawing
+
+        need_drawing()
 
 
 def flat(figures: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,7 +75,7 @@ def show(result: dict[str, Any], json_file: Path | None) -> None:
 
 def show_with_cost(result: dict[str, Any], json_file: Path | None) -> None:
     """The figures, then CPU time by process and thread group."""
-    figures = {name: value for name, value in result.items() if name != "cost"}
+    figures = {name: value for name, value in result.items() if name not in {"cost", "percentiles_ms"}}
     groups = ("us_per_transaction", "ms_per_batch")
     cost = result["cost"]
     show(figures | {name: value for name, value in cost.items() if name not in groups}, None)

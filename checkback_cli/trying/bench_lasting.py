@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from checkback_cli.trying.bench_figures import Cores, JsonFile, show, show_columns, tell, write
+from checkback_cli.trying.bench_figures import Cores, JsonFile, PlotFile, can_plot, show, show_columns, tell, write
 
 
 def open_ones(
@@ -29,19 +29,23 @@ def open_ones(
     driver_memory: Annotated[str, typer.Option(help="The job's setting of that name.")] = "2g",
     cores: Cores = 2,
     json_file: JsonFile = None,
+    plot_file: PlotFile = None,
 ) -> None:
     """Time of a batch, memory, bytes and the time of a restart, with many open transactions. On Linux.
 
     A column for each number: a Kafka and a job of its own. Nobody is asked for what is open.
     """
-    from bench import OpenPlan, Rate, measure_open
+    from bench import OpenPlan, Rate, draw, measure_open, panels_of_open
 
     plan = OpenPlan(value_bytes, Rate(per_second, warm_up, seconds), driver_memory, cores)
+    can_plot(plot_file)
     results = measure_open(numbers or (10_000, 100_000, 1_000_000), plan, tell)
     columns = [asdict(result) for result in results]
     show_columns(columns)
     if json_file is not None:
         write({"results": columns}, json_file)
+    if plot_file is not None:
+        draw(panels_of_open(results), plot_file)
 
 
 def soak(
@@ -50,14 +54,16 @@ def soak(
     driver_memory: Annotated[str, typer.Option(help="The job's setting of that name.")] = "2g",
     cores: Cores = 2,
     json_file: JsonFile = None,
+    plot_file: PlotFile = None,
 ) -> None:
     """Whether anything grows in a job that works for long: memory, descriptors, threads, files, batches. On Linux.
 
     Of all transactions 5 % are rolled back, 5 % have a late op, 1 % none (a check decides), 2 % are for later, and the
     consumer wants 1 % again. A slope counts beyond three standard errors of its regression.
     """
-    from bench import SoakPlan, measure_soak
+    from bench import SoakPlan, draw, measure_soak, panels_of_soak
 
+    can_plot(plot_file)
     measured = measure_soak(SoakPlan(minutes, per_second, driver_memory, cores), tell)
     result = asdict(measured)
     show({name: value for name, value in result.items() if name not in {"slopes", "series"}}, None)
@@ -68,3 +74,5 @@ def soak(
     Console().print(table)
     if json_file is not None:
         write(result, json_file)
+    if plot_file is not None:
+        draw(panels_of_soak(measured), plot_file)

@@ -1,0 +1,1 @@
+"""Figures as curves, in a file. Takes matplotlib: ``checkback-lab[plot]``."""
