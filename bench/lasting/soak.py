@@ -41,6 +41,7 @@ class SoakPlan:
     per_second: int = 1_000
     driver_memory: str = "2g"
     cores: int = 2
+    sample_seconds: float = 5.0
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class _Soak:
 
     def _watch_half(self, half: int, job: CostedJob) -> None:
         folders = {name: self._folder / name for name in ("checkpoint", "local")}
-        sampler = Sampler(job.pid, folders, lambda: job.used)
+        sampler = Sampler(job.pid, folders, lambda: job.used, self._plan.sample_seconds)
         self._half_began.append(time.time())
         sampler.start()
         job.run_for(30 * self._plan.minutes)

@@ -109,10 +109,12 @@ def test_a_few_open_ones() -> None:
 
 
 @pytest.mark.service
+@pytest.mark.timeout(480)
 def test_a_short_soak() -> None:
-    result = measure_soak(SoakPlan(minutes=1.5, per_second=200))
+    result = measure_soak(SoakPlan(minutes=0.8, per_second=200, sample_seconds=1.0))
     assert result.delivered == result.transactions - MIX.count("rollback", result.transactions)
     assert result.delivered_again == 0
     assert result.tried_again == pytest.approx(result.transactions / 100, abs=1)
     held = {"java_mib", "workers_mib", "descriptors", "threads", "checkpoint_files", "local_mib", "code_cache_mib"}
-    assert held | {"old_generation_mib", "metaspace_mib", "batch_seconds", "cpu_cores"} <= result.slopes.keys()
+    assert held | {"old_generation_mib", "metaspace_mib", "cpu_cores"} <= result.slopes.keys()
+    assert all(result.series["batch_seconds"])
