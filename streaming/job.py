@@ -18,7 +18,6 @@ from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.library import AdminClient, KafkaException
 from checkback.kafka.librdkafka.topics import topic_ids
 from checkback.operations.topics import TopicAdministration
-from checkback.wire.protocol import Topics
 from checkers import Announced, CheckService
 from conf import Settings
 from streaming.batch.batch import BatchReport
@@ -248,7 +247,7 @@ class TransactionJob:
         kafka = self._settings.kafka
         return SinkSettings(
             kafka.bootstrap_servers,
-            Topics(kafka.topic_prefix),
+            kafka.topics,
             self._settings.job.sink_transaction_timeout,
             kafka.sink_client,
             self._failpoint,
@@ -257,7 +256,7 @@ class TransactionJob:
         )
 
     def _facts(self, half_partitions: int, ids: Mapping[str, str]) -> CheckpointFacts:
-        settings, topics = self._settings, Topics(self._settings.kafka.topic_prefix)
+        settings, topics = self._settings, self._settings.kafka.topics
         return CheckpointFacts(
             settings.transactions.segment_size,
             settings.job.state_partitions,

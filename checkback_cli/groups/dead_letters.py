@@ -68,7 +68,7 @@ class Manner(NamedTuple):
 
 def list_groups(kafka: KafkaSettings, *, as_json: bool) -> None:
     """Print the groups that have dead letters, and how many wait; those of which none wait are left out."""
-    topics = Topics(kafka.topic_prefix)
+    topics = kafka.topics
     with _reading(kafka) as consumer, progress() as tell:
         prefix = topics.dead("")
         groups = sorted(name.removeprefix(prefix) for name in consumer.topics() if name.startswith(prefix))
@@ -167,7 +167,7 @@ def resend_letters(kafka: KafkaSettings, group: str, wanted: LetterFilter, manne
     """
     if manner.ask and not on_a_terminal():
         raise typer.BadParameter("there is nobody to ask here: give --yes.")
-    topics = Topics(kafka.topic_prefix)
+    topics = kafka.topics
     resend = Resend(_own(kafka, group), topics, manner.to, manner.who or user())
     with _reading(kafka) as consumer:
         with progress() as tell:
@@ -228,7 +228,7 @@ def _number(letters: Sequence[DeadLetter]) -> str:
 
 
 def _own(kafka: KafkaSettings, group: str) -> OwnTopics:
-    return OwnTopics.of(Topics(kafka.topic_prefix), group)
+    return OwnTopics.of(kafka.topics, group)
 
 
 def _cells(letter: DeadLetter) -> tuple[object, ...]:

@@ -18,7 +18,6 @@ from checkback.consumer.resetting.reset_plan import Direction, Move, Target, pla
 from checkback.consumer.resetting.reset_run import Report, ResetRun
 from checkback.exceptions import OperatorError
 from checkback.kafka.connecting import TransportName
-from checkback.wire.protocol import Topics
 from checkback_cli.on_call.decide import on_a_terminal
 from checkback_cli.terminal.listing import show_rows
 from checkback_cli.terminal.options import WRONG
@@ -113,7 +112,7 @@ def _complain(*sentences: str) -> None:
 
 
 def _control(kafka: KafkaSettings, stack: ExitStack) -> ControlTopic:
-    topic = Topics(kafka.topic_prefix).control
+    topic = kafka.topics.control
     found = ControlTopic(topic, kafka.bootstrap_servers, TransportName.KAFKA_PYTHON, kafka.python_client)
     stack.callback(found.close)
     if not found.go_to_end():

@@ -74,16 +74,13 @@ def groups(
     from contextlib import nullcontext
 
     from checkback.operations.job_in_kafka import JobInKafka
-    from checkback.wire.protocol import Topics
     from checkback_cli.on_call.asking_job import look_for_job
     from checkback_cli.terminal.listing import note
     from conf import load
 
     settings = load(config, bootstrap_server)
     kafka = settings.kafka
-    asked = (
-        nullcontext() if job else JobInKafka(kafka.bootstrap_servers, Topics(kafka.topic_prefix), kafka.python_client)
-    )
+    asked = nullcontext() if job else JobInKafka(kafka.bootstrap_servers, kafka.topics, kafka.python_client)
     with asked as of_kafka:
         found = look_for_job(settings, job, of_kafka)
     if found.facts is None:
@@ -221,9 +218,8 @@ def _of_kafka(settings: "Settings", now_ms: int) -> list[GroupRow]:
     from checkback.operations.announced import announced
     from checkback.operations.half_search import all_in_doubt
     from checkback.operations.parked import ParkedMessages
-    from checkback.wire.protocol import Topics
 
-    kafka, topics = settings.kafka, Topics(settings.kafka.topic_prefix)
+    kafka, topics = settings.kafka, settings.kafka.topics
     with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer:
         heard = announced(records_to_end(consumer, own_topic(consumer, topics.producers)))
         rows = list(all_in_doubt(consumer, topics).values())

@@ -124,12 +124,11 @@ def _act(action: Action, wanted: "TransactionFilter", manner: _Manner, settings:
 
     from checkback.kafka.topic_reading import reading_consumer
     from checkback.operations.operator_ops import OperatorOps
-    from checkback.wire.protocol import Topics
     from checkback_cli.on_call.waiting import Awaited, Watch
 
     terminal = on_a_terminal()
     _refuse_arguments(wanted, manner, terminal)
-    kafka, topics = settings.kafka, Topics(settings.kafka.topic_prefix)
+    kafka, topics = settings.kafka, settings.kafka.topics
     ones = _chosen(action, wanted, settings, topics)
     if not ones:
         typer.echo("None waits that fits: nothing was done.")

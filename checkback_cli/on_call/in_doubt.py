@@ -43,13 +43,12 @@ def in_doubt(
     from checkback.kafka.topic_reading import own_topic, reading_consumer, records_to_end
     from checkback.operations.announced import announced
     from checkback.operations.half_search import all_in_doubt
-    from checkback.wire.protocol import Topics
     from checkback_cli.terminal.listing import note, show_objects, show_rows
     from checkback_cli.terminal.progress import progress
     from conf import load
 
     settings = load(config, bootstrap_server)
-    kafka, topics = settings.kafka, Topics(settings.kafka.topic_prefix)
+    kafka, topics = settings.kafka, settings.kafka.topics
     with (
         closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer,
         progress() as tell,
@@ -202,10 +201,9 @@ def _job_facts(settings: "Settings", url: str | None) -> "JobFacts | None":
     from contextlib import nullcontext
 
     from checkback.operations.job_in_kafka import JobInKafka
-    from checkback.wire.protocol import Topics
     from checkback_cli.on_call.asking_job import look_for_job
 
-    kafka, topics = settings.kafka, Topics(settings.kafka.topic_prefix)
+    kafka, topics = settings.kafka, settings.kafka.topics
     asked = nullcontext() if url else JobInKafka(kafka.bootstrap_servers, topics, kafka.python_client)
     with asked as of_kafka:
         return look_for_job(settings, url, of_kafka).facts

@@ -56,7 +56,6 @@ def show(
     from checkback.kafka.record_ranges import ReadLimits
     from checkback.kafka.topic_reading import own_topic, reading_consumer
     from checkback.operations.story import story_of
-    from checkback.wire.protocol import Topics
     from checkback_cli.terminal.listing import show_objects
     from checkback_cli.terminal.progress import progress
     from conf import load
@@ -64,7 +63,7 @@ def show(
     if (transaction_id is None) == (half is None):
         raise typer.BadParameter("name a transaction, or give --half.")
     settings = load(config, bootstrap_server)
-    kafka, topics = settings.kafka, Topics(settings.kafka.topic_prefix)
+    kafka, topics = settings.kafka, settings.kafka.topics
     with (
         closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer,
         progress() as tell,

@@ -40,13 +40,12 @@ def tail(
     from checkback.kafka.topic_reading import own_topic, reading_consumer, records_as_they_come
     from checkback.operations.story_events import event_of
     from checkback.signals import stop_on_signals
-    from checkback.wire.protocol import Topics
     from checkback_cli.terminal.kafka_away import AwayNotice
     from checkback_cli.terminal.listing import show_objects
     from conf import load
 
     kafka = load(config, bootstrap_server).kafka
-    topics = Topics(kafka.topic_prefix)
+    topics = kafka.topics
     names = (topics.half, topics.op, topics.check, topics.status, topics.parked, topics.rejected)
     stopping = stop_on_signals()
     fitting = Fitting(group, topic)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from checkback.version import __version__
-from checkback.wire.protocol import Topics
 from checkers.facts import GroupStanding
 from conf import Settings
 from state import REST, Usage
@@ -55,7 +54,7 @@ class Observation:
         self._held = HeldNow()
         self._started_ms = _now_ms()
         self._flow = Flow(self._started_ms)
-        topics = Topics(settings.kafka.topic_prefix)
+        topics = settings.kafka.topics
         self._backlog = JobBacklog((topics.half, topics.op))
         self.start_up = StartUp()
         self._lock = threading.Lock()
