@@ -11,7 +11,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("state", "conf", "checkback", "checkers", "streaming", "bench", "torture", "status_page", "checkback_cli")
+PACKAGES = (
+    "state",
+    "conf",
+    "checkback",
+    "checkers",
+    "streaming",
+    "bench",
+    "torture",
+    "status_page",
+    "checkback_cli",
+    "lab_cli",
+)
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from checkback_cli.trying.lab import need_lab
-
 bench = typer.Typer(no_args_is_help=True, help="Measurements, each on a Kafka of its own.")
-
-
-@bench.callback()
-def _installed() -> None:
-    need_lab("bench")
 
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the result there, too.", show_default=False)]
