@@ -206,8 +206,8 @@ class TransactionJob:
         """How many partitions the half topic has. From now on people see what waits in Kafka, and what is done."""
         settings = self._settings
         with TopicAdministration(settings.kafka.bootstrap_servers, settings.kafka.python_client) as administration:
-            half_partitions = administration.check(sink.topics, settings.job.state_partitions)
-            administration.refuse_short_retention(sink.topics, settings.transactions.half_retention_ms)
+            kept_ms = settings.transactions.half_retention_ms
+            half_partitions = administration.check(sink.topics, settings.job.state_partitions, kept_ms)
         watch = self._watch(sink)
         self._beside.callback(watch.stop)
         watch.start()
