@@ -71,10 +71,10 @@ class ConfluentClients:
         with explained():
             return ConfluentSender(connection, transactional_id)
 
-    def stored(self, connection: Connection, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
+    def stored(self, connection: Connection, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """See :class:`~checkback.consumer.clients.base.Clients`."""
         with contextlib.closing(ConfluentClient(connection)) as client:
-            return client.stored(places)
+            return client.stored(partitions)
 
 
 class ConfluentClient:
@@ -131,20 +131,20 @@ class ConfluentClient:
             self._rebalanced = True
             # begin() adds each by itself, with its offset: nothing is fetched before
             consumer.incremental_assign([])
-            rebalances.assigned(_places(partitions))
+            rebalances.assigned(_ours(partitions))
 
         def revoked(consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
-            places = _places(partitions)
-            for piece in in_commits(rebalances.leaving(places)):
+            ours = _ours(partitions)
+            for piece in in_commits(rebalances.leaving(ours)):
                 # Not waited for: where the group is about to be shared out again, the answer comes only after this has
                 # returned. It goes out before the join by which the partitions become somebody else's.
                 consumer.commit(offsets=to_kafka(piece), asynchronous=True)
-            self._end(places)
-            rebalances.left(places)
+            self._end(ours)
+            rebalances.left(ours)
 
         def lost(_: Consumer, partitions: list[KafkaTopicPartition]) -> None:
-            self._end(_places(partitions))
-            rebalances.lost(_places(partitions))
+            self._end(_ours(partitions))
+            rebalances.lost(_ours(partitions))
 
         def joined() -> None:
             self._consumer.subscribe(list(topics), on_assign=assigned, on_revoke=revoked, on_lost=lost)
@@ -168,8 +168,8 @@ class ConfluentClient:
         for message in polled:
             error = message.error()
             if error is None:
-                place = TopicPartition(message.topic() or "", message.partition() or 0)
-                found.setdefault(place, []).append(received(message))
+                partition = TopicPartition(message.topic() or "", message.partition() or 0)
+                found.setdefault(partition, []).append(received(message))
             else:
                 self._failed(message, error)
         if self._gone and not found:
@@ -181,25 +181,34 @@ class ConfluentClient:
         with explained():
             # not seek(): what was fetched before would still come, and could not be told from what comes after
             self._end(positions.keys() & self._begun)
-            added = [KafkaTopicPartition(place.topic, place.partition, offset) for place, offset in positions.items()]
+            added = [
+                KafkaTopicPartition(partition.topic, partition.partition, offset)
+                for partition, offset in positions.items()
+            ]
             self._consumer.incremental_assign(added)
             self._begun |= positions.keys()
             self._consumer.resume(added)  # one that was ours before may have been paused then
 
-    def pause(self, places: Collection[TopicPartition]) -> None:
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         with explained():
-            self._consumer.pause([KafkaTopicPartition(*place) for place in places if place in self._begun])
+            self._consumer.pause(
+                [KafkaTopicPartition(*partition) for partition in partitions if partition in self._begun]
+            )
 
-    def resume(self, places: Collection[TopicPartition]) -> None:
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         with explained():
-            self._consumer.resume([KafkaTopicPartition(*place) for place in places if place in self._begun])
+            self._consumer.resume(
+                [KafkaTopicPartition(*partition) for partition in partitions if partition in self._begun]
+            )
 
-    def stored(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
+    def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         with explained():
-            found = self._consumer.committed([KafkaTopicPartition(*place) for place in places], timeout=_ANSWER_SECONDS)
+            found = self._consumer.committed(
+                [KafkaTopicPartition(*partition) for partition in partitions], timeout=_ANSWER_SECONDS
+            )
             _raise_first(found)
         kept = [one for one in found if one.offset >= 0]
         return {TopicPartition(one.topic, one.partition): Stored(one.offset, metadata_of(one)) for one in kept}
@@ -218,20 +227,20 @@ class ConfluentClient:
         except TimeoutError:
             raise KafkaAwayError(f"offsets were not stored within {STORE_SECONDS:.0f} s") from None
 
-    def limits(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
+    def limits(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         with explained():
-            return {place: self._limits(KafkaTopicPartition(*place)) for place in places}
+            return {partition: self._limits(KafkaTopicPartition(*partition)) for partition in partitions}
 
-    def offsets_at(self, places: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+    def offsets_at(self, partitions: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
-        asked = [KafkaTopicPartition(place.topic, place.partition, max(time_ms, 0)) for place in places]
+        asked = [KafkaTopicPartition(partition.topic, partition.partition, max(time_ms, 0)) for partition in partitions]
         with explained():
             found = self._consumer.offsets_for_times(asked, timeout=_ANSWER_SECONDS)
             _raise_first(found)
         later = {TopicPartition(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
-        ends = self.limits([place for place in places if place not in later])
-        return {place: later[place] if place in later else ends[place].end for place in places}
+        ends = self.limits([partition for partition in partitions if partition not in later])
+        return {partition: later[partition] if partition in later else ends[partition].end for partition in partitions}
 
     def partitions(self, topics: Collection[str]) -> dict[str, int]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
@@ -253,17 +262,17 @@ class ConfluentClient:
                         raise
         return known_ids(found)
 
-    def end_known(self, place: TopicPartition) -> int | None:
+    def end_known(self, partition: TopicPartition) -> int | None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
-        if place not in self._begun:
+        if partition not in self._begun:
             return None
         with explained():
-            _, end = self._consumer.get_watermark_offsets(KafkaTopicPartition(*place), cached=True)
+            _, end = self._consumer.get_watermark_offsets(KafkaTopicPartition(*partition), cached=True)
         return None if end < 0 else int(end)
 
-    def reads_next(self, place: TopicPartition) -> int | None:
+    def reads_next(self, partition: TopicPartition) -> int | None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
-        return self._read_to.get(place)
+        return self._read_to.get(partition)
 
     def make_topics(self, topics: Sequence[NewTopic]) -> list[str]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
@@ -334,20 +343,20 @@ class ConfluentClient:
         self._consumer.list_topics(timeout=_ANSWER_SECONDS)
         return Bounds(*self._consumer.get_watermark_offsets(partition, timeout=_ANSWER_SECONDS))
 
-    def _end(self, places: Collection[TopicPartition]) -> None:
-        begun = [place for place in places if place in self._begun]
+    def _end(self, partitions: Collection[TopicPartition]) -> None:
+        begun = [partition for partition in partitions if partition in self._begun]
         self._begun.difference_update(begun)
-        for place in begun:
-            self._read_to.pop(place, None)
+        for partition in begun:
+            self._read_to.pop(partition, None)
         # also when there is none: else the client would do so with all of them
-        self._consumer.incremental_unassign([KafkaTopicPartition(*place) for place in begun])
+        self._consumer.incremental_unassign([KafkaTopicPartition(*partition) for partition in begun])
 
     def _failed(self, message: Message, error: KafkaError) -> None:
-        place = TopicPartition(message.topic() or "", message.partition() or 0)
+        partition = TopicPartition(message.topic() or "", message.partition() or 0)
         if error.code() == KafkaError._PARTITION_EOF:
-            self._read_to[place] = message.offset() or 0
+            self._read_to[partition] = message.offset() or 0
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-            self._gone[place] = message.offset() or 0
+            self._gone[partition] = message.offset() or 0
         elif error.code() in NOT_ALLOWED or is_fatal(error):
             with explained():
                 raise KafkaException(error)
@@ -383,7 +392,7 @@ def _raise_first(partitions: Sequence[KafkaTopicPartition] | None) -> None:
             raise KafkaException(partition.error)
 
 
-def _places(partitions: Sequence[KafkaTopicPartition]) -> list[TopicPartition]:
+def _ours(partitions: Sequence[KafkaTopicPartition]) -> list[TopicPartition]:
     return [TopicPartition(one.topic, one.partition) for one in partitions]
 
 

@@ -136,6 +136,6 @@ class _Reports:
 def to_kafka(offsets: Mapping[TopicPartition, Stored]) -> list[KafkaTopicPartition]:
     """Offsets as confluent-kafka has them."""
     return [
-        KafkaTopicPartition(place.topic, place.partition, stored.offset, stored.metadata)
-        for place, stored in offsets.items()
+        KafkaTopicPartition(partition.topic, partition.partition, stored.offset, stored.metadata)
+        for partition, stored in offsets.items()
     ]

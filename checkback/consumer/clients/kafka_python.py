@@ -73,10 +73,10 @@ class KafkaPythonClients:
         with explained():
             return KafkaPythonSender(connection, transactional_id)
 
-    def stored(self, connection: Connection, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
+    def stored(self, connection: Connection, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """See :class:`~checkback.consumer.clients.base.Clients`."""
         with contextlib.closing(KafkaPythonClient(connection)) as client:
-            return client.stored(places)
+            return client.stored(partitions)
 
 
 class KafkaPythonClient:
@@ -120,34 +120,37 @@ class KafkaPythonClient:
                 polled = poll(self._consumer, int(seconds * 1000), min(most, self._consumer.config["max_poll_records"]))
         except NoOffsetForPartitionError:  # of one that was assigned this moment
             return {}
-        return {TopicPartition(*place): [received(record) for record in records] for place, records in polled.items()}
+        return {
+            TopicPartition(*partition): [received(record) for record in records]
+            for partition, records in polled.items()
+        }
 
     def begin(self, positions: Mapping[TopicPartition, int]) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         with explained():
             if not self._connection.group:
                 self._owned |= positions.keys()
-                self._consumer.assign([KafkaTopicPartition(*place) for place in self._owned])
-            for place, offset in positions.items():
-                self._consumer.seek(KafkaTopicPartition(*place), offset)
-            self._consumer.resume(*(KafkaTopicPartition(*place) for place in positions))
+                self._consumer.assign([KafkaTopicPartition(*partition) for partition in self._owned])
+            for partition, offset in positions.items():
+                self._consumer.seek(KafkaTopicPartition(*partition), offset)
+            self._consumer.resume(*(KafkaTopicPartition(*partition) for partition in positions))
 
-    def pause(self, places: Collection[TopicPartition]) -> None:
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
-        self._consumer.pause(*self._assigned(places))
+        self._consumer.pause(*self._assigned(partitions))
 
-    def resume(self, places: Collection[TopicPartition]) -> None:
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
-        self._consumer.resume(*self._assigned(places))
+        self._consumer.resume(*self._assigned(partitions))
 
-    def stored(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
+    def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         found = {}
-        for place in places:
+        for partition in partitions:
             with explained():
-                stored = self._consumer.committed(KafkaTopicPartition(*place), metadata=True, timeout_ms=_ANSWER_MS)
+                stored = self._consumer.committed(KafkaTopicPartition(*partition), metadata=True, timeout_ms=_ANSWER_MS)
             if stored is not None and stored.offset >= 0:
-                found[place] = Stored(stored.offset, without_end(stored.metadata))
+                found[partition] = Stored(stored.offset, without_end(stored.metadata))
         return found
 
     def store(self, offsets: Mapping[TopicPartition, Stored]) -> None:
@@ -156,23 +159,23 @@ class KafkaPythonClient:
             for piece in in_commits(offsets):
                 self._consumer.commit(to_kafka(piece), timeout_ms=_ANSWER_MS)
 
-    def limits(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
+    def limits(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
-        asked = [KafkaTopicPartition(*place) for place in places]
+        asked = [KafkaTopicPartition(*partition) for partition in partitions]
         with explained():
             first = self._consumer.beginning_offsets(asked, timeout_ms=_ANSWER_MS)
             end = self._consumer.end_offsets(asked, timeout_ms=_ANSWER_MS)
-        return {place: Bounds(first[place], end[place]) for place in places}
+        return {partition: Bounds(first[partition], end[partition]) for partition in partitions}
 
-    def offsets_at(self, places: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+    def offsets_at(self, partitions: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
-        asked = {KafkaTopicPartition(*place): max(time_ms, 0) for place in places}
+        asked = {KafkaTopicPartition(*partition): max(time_ms, 0) for partition in partitions}
         with explained():
             found = self._consumer.offsets_for_times(asked, timeout_ms=_ANSWER_MS)
-            later = {place: one.offset for place, one in found.items() if one is not None}
-            missing = [place for place in asked if place not in later]
+            later = {partition: one.offset for partition, one in found.items() if one is not None}
+            missing = [partition for partition in asked if partition not in later]
             ends = self._consumer.end_offsets(missing, timeout_ms=_ANSWER_MS) if missing else {}
-        return {place: later[place] if place in later else ends[place] for place in places}
+        return {partition: later[partition] if partition in later else ends[partition] for partition in partitions}
 
     def partitions(self, topics: Collection[str]) -> dict[str, int]:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
@@ -182,21 +185,21 @@ class KafkaPythonClient:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
         return known_ids({topic["name"]: UUID(str(topic["topic_id"])) for topic in self._described(topics)})
 
-    def end_known(self, place: TopicPartition) -> int | None:
+    def end_known(self, partition: TopicPartition) -> int | None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
-        partition = KafkaTopicPartition(*place)
-        if partition not in self._consumer.assignment():
+        asked = KafkaTopicPartition(*partition)
+        if asked not in self._consumer.assignment():
             return None
-        end = self._consumer.highwater(partition)
+        end = self._consumer.highwater(asked)
         return None if end is None else int(end)
 
-    def reads_next(self, place: TopicPartition) -> int | None:
+    def reads_next(self, partition: TopicPartition) -> int | None:
         """See :class:`~checkback.consumer.clients.GroupClient`."""
-        partition = KafkaTopicPartition(*place)
-        if partition not in self._consumer.assignment():
+        asked = KafkaTopicPartition(*partition)
+        if asked not in self._consumer.assignment():
             return None
         with explained():
-            position = self._consumer.position(partition, timeout_ms=0)
+            position = self._consumer.position(asked, timeout_ms=0)
         return None if position is None else int(position)
 
     def make_topics(self, topics: Sequence[NewTopic]) -> list[str]:
@@ -237,10 +240,10 @@ class KafkaPythonClient:
         with contextlib.suppress(KafkaError, OSError):
             self._consumer.close(autocommit=False, timeout_ms=_ANSWER_MS)
 
-    def _assigned(self, places: Collection[TopicPartition]) -> list[KafkaTopicPartition]:
+    def _assigned(self, partitions: Collection[TopicPartition]) -> list[KafkaTopicPartition]:
         """Those of them that are ours at this moment: one may have been lost since it was looked at."""
         assignment = self._consumer.assignment()
-        return [KafkaTopicPartition(*place) for place in places if place in assignment]
+        return [KafkaTopicPartition(*partition) for partition in partitions if partition in assignment]
 
     def _described(self, topics: Collection[str]) -> list[Any]:
         with explained(), contextlib.closing(self._admin()) as admin:
@@ -265,13 +268,13 @@ class _Listener(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-
         self._rebalances.assigned(_places(assigned))
 
     async def on_partitions_revoked(self, revoked: Collection[KafkaTopicPartition]) -> None:
-        places = _places(revoked)
-        for piece in in_commits(self._rebalances.leaving(places)):
+        partitions = _places(revoked)
+        for piece in in_commits(self._rebalances.leaving(partitions)):
             try:
                 await self._consumer.commit_async(to_kafka(piece))
             except KafkaError as error:
-                _LOGGER.warning("%s are left without storing their offsets: %r", ", ".join(map(str, places)), error)
-        self._rebalances.left(places)
+                _LOGGER.warning("%s are left without storing their offsets: %r", ", ".join(map(str, partitions)), error)
+        self._rebalances.left(partitions)
 
     async def on_partitions_lost(self, lost: Collection[KafkaTopicPartition]) -> None:
         self._rebalances.lost(_places(lost))
@@ -283,11 +286,13 @@ def explained() -> Iterator[None]:
     try:
         yield
     except OffsetOutOfRangeError as error:
-        raise OffsetsGoneError({TopicPartition(*place): offset for place, offset in error.args[0].items()}) from error
+        raise OffsetsGoneError(
+            {TopicPartition(*partition): offset for partition, offset in error.args[0].items()}
+        ) from error
     except LogTruncationError as error:  # what was read is not what the log has
         found = error.divergent_offsets.items()
         raise OffsetsGoneError(
-            {TopicPartition(*place): None if end is None else end.offset for place, end in found}
+            {TopicPartition(*partition): None if end is None else end.offset for partition, end in found}
         ) from error
     except NoOffsetForPartitionError:
         raise

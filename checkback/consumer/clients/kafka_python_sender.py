@@ -138,8 +138,8 @@ class _Nulls(Serializer):  # type: ignore[misc]  # kafka-python has no types
 def to_kafka(offsets: Mapping[TopicPartition, Stored]) -> dict[KafkaTopicPartition, OffsetAndMetadata]:
     """Offsets as kafka-python has them."""
     return {
-        KafkaTopicPartition(*place): OffsetAndMetadata(offset, metadata and metadata + END, -1)
-        for place, (offset, metadata) in offsets.items()
+        KafkaTopicPartition(*partition): OffsetAndMetadata(offset, metadata and metadata + END, -1)
+        for partition, (offset, metadata) in offsets.items()
     }
 
 

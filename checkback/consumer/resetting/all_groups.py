@@ -91,7 +91,7 @@ class AllGroups(GroupClients):
 
     def _seek_near(self, ends: Mapping[TopicPartition, int]) -> set[KafkaTopicPartition]:
         """Go to a little before the ends; the partitions that have anything."""
-        partitions = [KafkaTopicPartition(*place) for place in ends]
+        partitions = [KafkaTopicPartition(*one) for one in ends]
         first = answered(lambda: self.consumer.beginning_offsets(partitions)) if partitions else {}
         there = {one for one in partitions if ends[TopicPartition(*one)] > first[one]}
         self.consumer.assign(there)
@@ -120,9 +120,9 @@ def _known(
 ) -> KnownGroup:
     stored = stored_in(answer)
     skipped = Counter[str]()
-    for place, found in answer.items():
-        skipped[place.topic] += decode(Stored(found.offset, found.metadata or "")).kept.skipped
-    topics = {place.topic for place in stored}
+    for partition, found in answer.items():
+        skipped[partition.topic] += decode(Stored(found.offset, found.metadata or "")).kept.skipped
+    topics = {partition.topic for partition in stored}
     for member in described["members"]:
         for part in (member["member_metadata"], member["member_assignment"]):
             topics |= _topics_in(part)

@@ -54,8 +54,8 @@ class ResetOrder:
         said = {"id": self.id, "group": self.group, "topic": self.topic, "offsets": self.offsets}
         return json.dumps(said, ensure_ascii=False).encode()
 
-    def places(self) -> dict[TopicPartition, int]:
-        """The offsets, by place."""
+    def by_partition(self) -> dict[TopicPartition, int]:
+        """The offsets, by partition."""
         return {TopicPartition(self.topic, partition): offset for partition, offset in self.offsets.items()}
 
     @classmethod
