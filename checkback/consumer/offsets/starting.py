@@ -136,6 +136,6 @@ def refuse_outside(offsets: Mapping[TopicPartition, int], limits: Mapping[TopicP
         first, end = limits[partition]
         if not first <= offset <= end:
             raise ConfigurationError(
-                f"{partition} has offsets {first} to {end}, so nothing was set to {offset}: take one of these, or {end} "
-                "to go on with what comes next."
+                f"{partition} has offsets {first} to {end}, so nothing was set to {offset}: take one of these, or "
+                f"{end} to go on with what comes next."
             )
