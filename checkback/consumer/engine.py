@@ -13,8 +13,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from checkback.consumer.clients import Connection, NewTopic, clients_of
-from checkback.consumer.clients.base import Clients, GroupClient, KafkaAwayError
+from checkback.consumer.clients.base import Clients, Connection, GroupClient, KafkaAwayError, NewTopic
+from checkback.consumer.clients.connecting import clients_of
 from checkback.consumer.failed_parcels import FailedParcels
 from checkback.consumer.fetching import FetchLoop
 from checkback.consumer.listener import TopicPartition, refuse_no_place
@@ -363,7 +363,7 @@ class Engine:
 def _lawful(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Raises ConfigurationError where Kafka can have no such partition or offset."""
     try:
-        found = {TopicPartition(*partition): offset for partition, offset in offsets.items()}
+        found = {TopicPartition(*one): offset for one, offset in offsets.items()}
     except (AttributeError, TypeError):
         told = f'reset() takes offsets by partition, {{TopicPartition("orders", 0): 812}}, not {offsets!r:.100}.'
         raise ConfigurationError(told) from None

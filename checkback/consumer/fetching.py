@@ -216,8 +216,8 @@ class FetchLoop:
                 work.reached(reads_next)
         if not self._not_stored.lasts:
             self._has_stored(self._partitions.store_early)
-        ends = {partition: self._client.end_known(partition) for partition in list(self._partitions.works)}
-        self.ends = {partition: end for partition, end in ends.items() if end is not None}
+        ends = {one: self._client.end_known(one) for one in list(self._partitions.works)}
+        self.ends = {one: end for one, end in ends.items() if end is not None}
         if self._settings.mode is Mode.BROADCASTING and now >= self._next_count:
             self._next_count = now + _MORE_PARTITIONS_SECONDS
             self._partitions.read_all()
@@ -240,9 +240,7 @@ class FetchLoop:
     def _read_made_again(self) -> None:
         while not self._made_again.empty():
             topic = self._made_again.get()
-            self._read_no_more(
-                dict.fromkeys(partition for partition in self._partitions.works if partition.topic == topic)
-            )
+            self._read_no_more(dict.fromkeys(one for one in self._partitions.works if one.topic == topic))
             self._to_forget = self._client.remembers_topics
 
     def _forget_topics(self) -> None:
@@ -263,7 +261,7 @@ class FetchLoop:
     def _read_no_more(self, partitions: Mapping[TopicPartition, int | None]) -> None:
         """Nothing is asked of these any more: it would be refused each time, and nothing else be read."""
         works = self._partitions.works
-        gone = {works[partition]: offset for partition, offset in partitions.items() if partition in works}
+        gone = {works[one]: offset for one, offset in partitions.items() if one in works}
         self._gone |= gone
         self._client.pause([work.partition for work in gone])
 
@@ -298,20 +296,20 @@ class FetchLoop:
     def _pause_and_resume(self) -> None:
         works = self._partitions.works
         # one that was begun again is not paused any more
-        self._paused = {partition: work for partition, work in self._paused.items() if works.get(partition) is work}
+        self._paused = {one: work for one, work in self._paused.items() if works.get(one) is work}
         most, held = self._settings.max_bytes, self._held()
         share = most / max(1, len(works))
         full = [
-            partition
-            for partition, work in works.items()
-            if partition not in self._paused and (held >= most or work.full or work.bytes >= share)
+            one
+            for one, work in works.items()
+            if one not in self._paused and (held >= most or work.full or work.bytes >= share)
         ]
         if full:
             self._client.pause(full)
-            self._paused |= {partition: works[partition] for partition in full}
+            self._paused |= {one: works[one] for one in full}
         roomy = [
-            partition
-            for partition, work in self._paused.items()
+            one
+            for one, work in self._paused.items()
             if work.roomy and work.bytes <= share / 2 and work not in self._gone
         ]
         if roomy and held <= most / 2:

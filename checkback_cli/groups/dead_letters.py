@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import typer
 from rich.prompt import Confirm
 
-from checkback.consumer.clients import Connection, clients_of
+from checkback.consumer.clients.base import Connection
+from checkback.consumer.clients.connecting import clients_of
 from checkback.consumer.listener import ReceivedMessage
 from checkback.consumer.retries.dead_letter_topic import DeadLetterTopic, LetterCount, ListedLetter
 from checkback.consumer.retries.dead_letters import (

@@ -8,7 +8,8 @@ from typing import Any
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
-from checkback.consumer.clients import Connection, clients_of
+from checkback.consumer.clients.base import Connection
+from checkback.consumer.clients.connecting import clients_of
 from checkback.consumer.resetting.all_groups import AllGroups
 from checkback.consumer.resetting.group_offsets import GroupOffsets
 from checkback.kafka.connecting import TransportName

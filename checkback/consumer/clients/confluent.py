@@ -78,7 +78,7 @@ class ConfluentClients:
 
 
 class ConfluentClient:
-    """See :class:`~checkback.consumer.clients.GroupClient`."""
+    """See :class:`~checkback.consumer.clients.base.GroupClient`."""
 
     remembers_topics = True
 
@@ -125,7 +125,7 @@ class ConfluentClient:
         self._closed = False
 
     def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
 
         def assigned(consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
             self._rebalanced = True
@@ -154,7 +154,7 @@ class ConfluentClient:
             joined()
 
     def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[TopicPartition, Sequence[ReceivedMessage]]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         if self._gone:
             gone, self._gone = self._gone, {}
             raise OffsetsGoneError(gone)
@@ -177,44 +177,35 @@ class ConfluentClient:
         return found
 
     def begin(self, positions: Mapping[TopicPartition, int]) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained():
             # not seek(): what was fetched before would still come, and could not be told from what comes after
             self._end(positions.keys() & self._begun)
-            added = [
-                KafkaTopicPartition(partition.topic, partition.partition, offset)
-                for partition, offset in positions.items()
-            ]
+            added = [KafkaTopicPartition(one.topic, one.partition, offset) for one, offset in positions.items()]
             self._consumer.incremental_assign(added)
             self._begun |= positions.keys()
             self._consumer.resume(added)  # one that was ours before may have been paused then
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained():
-            self._consumer.pause(
-                [KafkaTopicPartition(*partition) for partition in partitions if partition in self._begun]
-            )
+            self._consumer.pause([KafkaTopicPartition(*one) for one in partitions if one in self._begun])
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained():
-            self._consumer.resume(
-                [KafkaTopicPartition(*partition) for partition in partitions if partition in self._begun]
-            )
+            self._consumer.resume([KafkaTopicPartition(*one) for one in partitions if one in self._begun])
 
     def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained():
-            found = self._consumer.committed(
-                [KafkaTopicPartition(*partition) for partition in partitions], timeout=_ANSWER_SECONDS
-            )
+            found = self._consumer.committed([KafkaTopicPartition(*one) for one in partitions], timeout=_ANSWER_SECONDS)
             _raise_first(found)
         kept = [one for one in found if one.offset >= 0]
         return {TopicPartition(one.topic, one.partition): Stored(one.offset, metadata_of(one)) for one in kept}
 
     def store(self, offsets: Mapping[TopicPartition, Stored]) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         if self._storing is not None and not self._storing.done() and monotonic() < self._lost_at:
             raise KafkaAwayError("what was to be stored before is still under way")
         self._lost_at = monotonic() + LOST_SECONDS
@@ -228,28 +219,28 @@ class ConfluentClient:
             raise KafkaAwayError(f"offsets were not stored within {STORE_SECONDS:.0f} s") from None
 
     def limits(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained():
-            return {partition: self._limits(KafkaTopicPartition(*partition)) for partition in partitions}
+            return {one: self._limits(KafkaTopicPartition(*one)) for one in partitions}
 
     def offsets_at(self, partitions: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
-        asked = [KafkaTopicPartition(partition.topic, partition.partition, max(time_ms, 0)) for partition in partitions]
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        asked = [KafkaTopicPartition(one.topic, one.partition, max(time_ms, 0)) for one in partitions]
         with explained():
             found = self._consumer.offsets_for_times(asked, timeout=_ANSWER_SECONDS)
             _raise_first(found)
         later = {TopicPartition(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
-        ends = self.limits([partition for partition in partitions if partition not in later])
-        return {partition: later[partition] if partition in later else ends[partition].end for partition in partitions}
+        ends = self.limits([one for one in partitions if one not in later])
+        return {one: later[one] if one in later else ends[one].end for one in partitions}
 
     def partitions(self, topics: Collection[str]) -> dict[str, int]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained():
             known = self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics
         return {name: len(known[name].partitions) for name in topics if name in known and known[name].error is None}
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         found: dict[str, UUID] = {}
         with explained():
             admin = make_client(AdminClient, self._asking)  # it ends, with its answers, when nobody holds it
@@ -263,7 +254,7 @@ class ConfluentClient:
         return known_ids(found)
 
     def end_known(self, partition: TopicPartition) -> int | None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         if partition not in self._begun:
             return None
         with explained():
@@ -271,11 +262,11 @@ class ConfluentClient:
         return None if end < 0 else int(end)
 
     def reads_next(self, partition: TopicPartition) -> int | None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         return self._read_to.get(partition)
 
     def make_topics(self, topics: Sequence[NewTopic]) -> list[str]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         made: list[str] = []
         if not topics:
             return made
@@ -292,7 +283,7 @@ class ConfluentClient:
         return made
 
     def members(self) -> list[Member]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         group = self._connection.group
         with explained():
             admin = make_client(AdminClient, self._asking)
@@ -300,11 +291,11 @@ class ConfluentClient:
         return [Member(member.client_id, member.host) for member in described.members]
 
     def membership(self) -> object:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         return self._membership
 
     def forget(self) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`.
+        """See :class:`~checkback.consumer.clients.base.GroupClient`.
 
         librdkafka remembers the leader epoch of a partition for as long as it lives. A topic that was made again has
         lower ones, which it takes for outdated: the partition stays without a leader, and nothing is read of it, until
@@ -319,7 +310,7 @@ class ConfluentClient:
             self._joined()
 
     def close(self) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         if self._closed:
             return
         self._closed = True
@@ -344,12 +335,12 @@ class ConfluentClient:
         return Bounds(*self._consumer.get_watermark_offsets(partition, timeout=_ANSWER_SECONDS))
 
     def _end(self, partitions: Collection[TopicPartition]) -> None:
-        begun = [partition for partition in partitions if partition in self._begun]
+        begun = [one for one in partitions if one in self._begun]
         self._begun.difference_update(begun)
         for partition in begun:
             self._read_to.pop(partition, None)
         # also when there is none: else the client would do so with all of them
-        self._consumer.incremental_unassign([KafkaTopicPartition(*partition) for partition in begun])
+        self._consumer.incremental_unassign([KafkaTopicPartition(*one) for one in begun])
 
     def _failed(self, message: Message, error: KafkaError) -> None:
         partition = TopicPartition(message.topic() or "", message.partition() or 0)

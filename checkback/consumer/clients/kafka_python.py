@@ -80,7 +80,7 @@ class KafkaPythonClients:
 
 
 class KafkaPythonClient:
-    """See :class:`~checkback.consumer.clients.GroupClient`."""
+    """See :class:`~checkback.consumer.clients.base.GroupClient`."""
 
     remembers_topics = False
 
@@ -108,12 +108,12 @@ class KafkaPythonClient:
         begin_anew_when_lost(self._consumer)
 
     def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained():
             self._consumer.subscribe(list(topics), listener=_Listener(self._consumer, rebalances))
 
     def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[TopicPartition, Sequence[ReceivedMessage]]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         free_parked(self._consumer)
         try:
             with explained():
@@ -126,25 +126,25 @@ class KafkaPythonClient:
         }
 
     def begin(self, positions: Mapping[TopicPartition, int]) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained():
             if not self._connection.group:
                 self._owned |= positions.keys()
-                self._consumer.assign([KafkaTopicPartition(*partition) for partition in self._owned])
+                self._consumer.assign([KafkaTopicPartition(*one) for one in self._owned])
             for partition, offset in positions.items():
                 self._consumer.seek(KafkaTopicPartition(*partition), offset)
-            self._consumer.resume(*(KafkaTopicPartition(*partition) for partition in positions))
+            self._consumer.resume(*(KafkaTopicPartition(*one) for one in positions))
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         self._consumer.pause(*self._assigned(partitions))
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         self._consumer.resume(*self._assigned(partitions))
 
     def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         found = {}
         for partition in partitions:
             with explained():
@@ -154,39 +154,39 @@ class KafkaPythonClient:
         return found
 
     def store(self, offsets: Mapping[TopicPartition, Stored]) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained():
             for piece in in_commits(offsets):
                 self._consumer.commit(to_kafka(piece), timeout_ms=_ANSWER_MS)
 
     def limits(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
-        asked = [KafkaTopicPartition(*partition) for partition in partitions]
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        asked = [KafkaTopicPartition(*one) for one in partitions]
         with explained():
             first = self._consumer.beginning_offsets(asked, timeout_ms=_ANSWER_MS)
             end = self._consumer.end_offsets(asked, timeout_ms=_ANSWER_MS)
-        return {partition: Bounds(first[partition], end[partition]) for partition in partitions}
+        return {one: Bounds(first[one], end[one]) for one in partitions}
 
     def offsets_at(self, partitions: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
-        asked = {KafkaTopicPartition(*partition): max(time_ms, 0) for partition in partitions}
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        asked = {KafkaTopicPartition(*one): max(time_ms, 0) for one in partitions}
         with explained():
             found = self._consumer.offsets_for_times(asked, timeout_ms=_ANSWER_MS)
             later = {partition: one.offset for partition, one in found.items() if one is not None}
-            missing = [partition for partition in asked if partition not in later]
+            missing = [one for one in asked if one not in later]
             ends = self._consumer.end_offsets(missing, timeout_ms=_ANSWER_MS) if missing else {}
-        return {partition: later[partition] if partition in later else ends[partition] for partition in partitions}
+        return {one: later[one] if one in later else ends[one] for one in partitions}
 
     def partitions(self, topics: Collection[str]) -> dict[str, int]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         return {topic["name"]: len(topic["partitions"]) for topic in self._described(topics)}
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         return known_ids({topic["name"]: UUID(str(topic["topic_id"])) for topic in self._described(topics)})
 
     def end_known(self, partition: TopicPartition) -> int | None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         asked = KafkaTopicPartition(*partition)
         if asked not in self._consumer.assignment():
             return None
@@ -194,7 +194,7 @@ class KafkaPythonClient:
         return None if end is None else int(end)
 
     def reads_next(self, partition: TopicPartition) -> int | None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         asked = KafkaTopicPartition(*partition)
         if asked not in self._consumer.assignment():
             return None
@@ -203,7 +203,7 @@ class KafkaPythonClient:
         return None if position is None else int(position)
 
     def make_topics(self, topics: Sequence[NewTopic]) -> list[str]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         made = []
         with explained(), contextlib.closing(self._admin()) as admin:
             for topic in topics:
@@ -214,24 +214,24 @@ class KafkaPythonClient:
         return made
 
     def members(self) -> list[Member]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained(), contextlib.closing(self._admin()) as admin:
             described = admin.describe_groups([self._connection.group])
         members = described[self._connection.group]["members"]
         return [Member(member["client_id"], member["client_host"]) for member in members]
 
     def membership(self) -> object:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         membership = self._consumer.group_metadata()
         if membership.generation_id < 0 or not membership.member_id:
             raise KafkaAwayError("the consumer is not a member of its group at this moment")
         return membership
 
     def forget(self) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`. There is nothing that has to be."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`. There is nothing that has to be."""
 
     def close(self) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         if not self._closed:
             self._closed = True
             leave_in_time(self._leave)
@@ -243,7 +243,7 @@ class KafkaPythonClient:
     def _assigned(self, partitions: Collection[TopicPartition]) -> list[KafkaTopicPartition]:
         """Those of them that are ours at this moment: one may have been lost since it was looked at."""
         assignment = self._consumer.assignment()
-        return [KafkaTopicPartition(*partition) for partition in partitions if partition in assignment]
+        return [KafkaTopicPartition(*one) for one in partitions if one in assignment]
 
     def _described(self, topics: Collection[str]) -> list[Any]:
         with explained(), contextlib.closing(self._admin()) as admin:
@@ -286,13 +286,11 @@ def explained() -> Iterator[None]:
     try:
         yield
     except OffsetOutOfRangeError as error:
-        raise OffsetsGoneError(
-            {TopicPartition(*partition): offset for partition, offset in error.args[0].items()}
-        ) from error
+        raise OffsetsGoneError({TopicPartition(*one): offset for one, offset in error.args[0].items()}) from error
     except LogTruncationError as error:  # what was read is not what the log has
         found = error.divergent_offsets.items()
         raise OffsetsGoneError(
-            {TopicPartition(*partition): None if end is None else end.offset for partition, end in found}
+            {TopicPartition(*one): None if end is None else end.offset for one, end in found}
         ) from error
     except NoOffsetForPartitionError:
         raise
@@ -309,7 +307,7 @@ def explained() -> Iterator[None]:
 
 
 def _places(partitions: Collection[KafkaTopicPartition]) -> list[TopicPartition]:
-    return [TopicPartition(*partition) for partition in partitions]
+    return [TopicPartition(*one) for one in partitions]
 
 
 def received(record: Any) -> ReceivedMessage:

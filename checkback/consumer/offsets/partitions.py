@@ -59,7 +59,7 @@ class Subscription:
 
 
 class Partitions:
-    """Told of rebalances (:class:`~checkback.consumer.clients.Rebalances`); all else is the fetch loop's.
+    """Told of rebalances (:class:`~checkback.consumer.clients.base.Rebalances`); all else is the fetch loop's.
 
     Args:
         client: whose partitions they are.
@@ -117,7 +117,7 @@ class Partitions:
         found = self._client.partitions(self._subscription.names)
         self._counted = {name: found.get(name, 0) for name in self._subscription.names}
         stored = self._stored_at_start()
-        self._read_before = frozenset(partition.topic for partition in stored)
+        self._read_before = frozenset(one.topic for one in stored)
         wanted = self._subscription
         self._begun_before = begun_before(wanted.topics, wanted.retry_topic, stored, has_run=has_run)
         return [name for name in self._subscription.topics if not self._counted[name]]
@@ -128,12 +128,12 @@ class Partitions:
             self.new |= {TopicPartition(topic, number) for number in range(count)} - self.works.keys()
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """See :class:`~checkback.consumer.clients.Rebalances`."""
+        """See :class:`~checkback.consumer.clients.base.Rebalances`."""
         self.new |= set(partitions)
         self.on_assigned()
 
     def leaving(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Stored]:
-        """See :class:`~checkback.consumer.clients.Rebalances`. Messages in hand may end, for a while."""
+        """See :class:`~checkback.consumer.clients.base.Rebalances`. Messages in hand may end, for a while."""
         works = self.put_down(partitions)
         with self._turns.turn(_TURN_SECONDS) as ours:
             if not ours:
@@ -144,7 +144,7 @@ class Partitions:
             return self._changed(works, leaving=True)
 
     def left(self, partitions: Collection[TopicPartition]) -> None:
-        """See :class:`~checkback.consumer.clients.Rebalances`."""
+        """See :class:`~checkback.consumer.clients.base.Rebalances`."""
         # what is under way for them is refused from now on, as of an older generation
         self._turns.unanswered -= set(partitions)
         for partition in partitions:
@@ -155,19 +155,19 @@ class Partitions:
                 self._add_up(work)
 
     def lost(self, partitions: Collection[TopicPartition]) -> None:
-        """See :class:`~checkback.consumer.clients.Rebalances`."""
-        held = sum(self.works[partition].progress().held for partition in partitions if partition in self.works)
+        """See :class:`~checkback.consumer.clients.base.Rebalances`."""
+        held = sum(self.works[one].progress().held for one in partitions if one in self.works)
         _LOGGER.warning(
             "The group has gone on without this consumer; %s are lost, with %s messages under way, which another "
             "consumer does as well. Was it stopped for longer than session.timeout.ms?",
             *(", ".join(map(str, sorted(partitions))), held),
         )
-        self._lost |= {partition: self.works[partition] for partition in partitions if partition in self.works}
+        self._lost |= {one: self.works[one] for one in partitions if one in self.works}
         self.left(partitions)
 
     def put_down(self, partitions: Collection[TopicPartition]) -> list[PartitionWork]:
         """Hand out nothing more of these; let what is in hand end, for ``finish_wait`` at most."""
-        works = [self.works[partition] for partition in partitions if partition in self.works]
+        works = [self.works[one] for one in partitions if one in self.works]
         handed_out = [work for work in works if not work.stopped]  # others have been waited for
         for work in works:
             work.stop()
@@ -184,17 +184,15 @@ class Partitions:
         """
         partitions = sorted(self.new)
         stored = self._store.stored(partitions)
-        starts = self._starts([partition for partition in partitions if partition not in stored]) | self._started_again(
-            stored
-        )
+        starts = self._starts([one for one in partitions if one not in stored]) | self._started_again(stored)
         begin = stored | {partition: one.stored for partition, one in starts.items()}
-        works = {partition: self._work(partition, self._known(partition, begin[partition])) for partition in partitions}
+        works = {one: self._work(one, self._known(one, begin[one])) for one in partitions}
         for partition, work in works.items():
             work.stored = stored.get(partition, _NOTHING)
             work.counts.skipped = starts[partition].skipped if partition in starts else 0
         self._store_now(works.values())
-        self._client.begin({partition: work.progress().position for partition, work in works.items()})
-        self._lost = {partition: work for partition, work in self._lost.items() if partition not in works}
+        self._client.begin({one: work.progress().position for one, work in works.items()})
+        self._lost = {one: work for one, work in self._lost.items() if one not in works}
         self.works |= works
         self._begun_here = dict.fromkeys(partitions, monotonic()) | self._begun_here
         self.new.difference_update(partitions)
@@ -206,19 +204,17 @@ class Partitions:
         Raises:
             OffsetGoneError: the setting is to stop.
         """
-        ours = [partition for partition in offsets if partition in self.works]
+        ours = [one for one in offsets if one in self.works]
         limits = self._client.limits(ours) if ours else {}
         starts: dict[TopicPartition, Start] = {}
-        for partition in ours:
-            work = self.works[partition]
-            before = work.at(offsets[partition], self._here(partition, work.kept), with_done=True)
-            starts[partition] = go_on(
-                partition, before, limits[partition], self._setting(partition), made_again=made_again
-            )
-            _LOGGER.error("%s", starts[partition].said)
-        self._begin_at({partition: one.stored for partition, one in starts.items()})
-        for partition, one in starts.items():
-            self.gone[partition.topic].skipped += one.skipped  # of the work that was before
+        for at in ours:
+            work = self.works[at]
+            before = work.at(offsets[at], self._here(at, work.kept), with_done=True)
+            starts[at] = go_on(at, before, limits[at], self._setting(at), made_again=made_again)
+            _LOGGER.error("%s", starts[at].said)
+        self._begin_at({at: one.stored for at, one in starts.items()})
+        for at, one in starts.items():
+            self.gone[at.topic].skipped += one.skipped  # of the work that was before
 
     def reset(
         self, offsets: Mapping[TopicPartition, int], done: "Future[Mapping[TopicPartition, tuple[int, int]]]"
@@ -226,21 +222,19 @@ class Partitions:
         """Set those of these that are ours to other offsets: drop what is held, store, read on from there."""
         if not done.set_running_or_notify_cancel():
             return
-        ours = {partition: offset for partition, offset in offsets.items() if partition in self.works}
-        before = {partition: self.works[partition].progress().position for partition in ours}
+        ours = {one: offset for one, offset in offsets.items() if one in self.works}
+        before = {one: self.works[one].progress().position for one in ours}
         try:
             refuse_outside(ours, self._client.limits(ours) if ours else {})
-            kept = {partition: self.works[partition].kept._replace(skipped=0) for partition in ours}
-            self._begin_at(
-                {partition: self.works[partition].at(offset, kept[partition]) for partition, offset in ours.items()}
-            )
+            kept = {one: self.works[one].kept._replace(skipped=0) for one in ours}
+            self._begin_at({one: self.works[one].at(offset, kept[one]) for one, offset in ours.items()})
         except CheckbackError as error:
             done.set_exception(error)
         except BaseException as error:  # it ends the consumer, and whoever waits must not wait for ever
             done.set_exception(error)
             raise
         else:
-            done.set_result({partition: ResetPlace(before[partition], offset) for partition, offset in ours.items()})
+            done.set_result({one: ResetPlace(before[one], offset) for one, offset in ours.items()})
 
     def store_all(self) -> bool:
         """Store what has changed; ``False`` when it is not our turn."""
@@ -360,11 +354,9 @@ class Partitions:
         ]
         limits = self._client.limits(again) if again else {}
         found: dict[TopicPartition, Start] = {}
-        for partition in again:
-            found[partition] = go_on(
-                partition, stored[partition], limits[partition], self._setting(partition), made_again=True
-            )
-            _LOGGER.error("%s", found[partition].said)
+        for at in again:
+            found[at] = go_on(at, stored[at], limits[at], self._setting(at), made_again=True)
+            _LOGGER.error("%s", found[at].said)
         return found
 
     def _begun_topics(self) -> Collection[str] | None:
@@ -373,9 +365,7 @@ class Partitions:
         None where there is none, as far as is known, and Kafka does not tell topics from others: then one that has come
         since may be another member's, and nobody has heard of it.
         """
-        there = {name for name, count in self._counted.items() if count} | {
-            partition.topic for partition in self._begun_here
-        }
+        there = {name for name, count in self._counted.items() if count} | {one.topic for one in self._begun_here}
         retry = self._subscription.retry_topic
         return ((there | self.topic_ids.keys()) - {retry}) or (() if retry in self.topic_ids else None)
 
@@ -385,9 +375,8 @@ class Partitions:
             return True
         if partition.topic in self._read_before:
             return False  # it was added
-        begun = min(
-            (since for one, since in self._begun_here.items() if one.topic == partition.topic), default=monotonic()
-        )
+        since = (begun for one, begun in self._begun_here.items() if one.topic == partition.topic)
+        begun = min(since, default=monotonic())
         # before that it may be another member's that has died at its start
         return partition.topic in self._begun_before or monotonic() - begun > _SETTLED_SECONDS
 

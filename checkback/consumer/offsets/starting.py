@@ -56,10 +56,10 @@ def begun_before(
         stored: what is stored for all partitions of these.
         has_run: the group has what is made once it has stored offsets.
     """
-    with_offsets = frozenset(partition.topic for partition in stored)
+    with_offsets = frozenset(one.topic for one in stored)
     if not retry_topic:
         return with_offsets
-    noted = [found for partition, found in stored.items() if partition.topic == retry_topic]
+    noted = [found for one, found in stored.items() if one.topic == retry_topic]
     said = {topic: {has_begun(found, topic) for found in noted} for topic in topics}
     if any(False in one or True in one for one in said.values()):
         return with_offsets | {topic for topic, one in said.items() if True in one}

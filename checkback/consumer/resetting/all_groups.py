@@ -62,7 +62,7 @@ class AllGroups(GroupClients):
             KafkaTopicPartition(name, one) for name in there for one in self.consumer.partitions_for_topic(name)
         ]
         found = answered(lambda: self.consumer.end_offsets(partitions)) if partitions else {}
-        return {TopicPartition(*partition): end for partition, end in found.items()}
+        return {TopicPartition(*one): end for one, end in found.items()}
 
     def delivered_to(self, ends: Mapping[TopicPartition, int], seconds: float) -> tuple[frozenset[str], frozenset[str]]:
         """The topics of these partitions to which Checkback delivers; and those that could not be looked at.
@@ -122,7 +122,7 @@ def _known(
     skipped = Counter[str]()
     for partition, found in answer.items():
         skipped[partition.topic] += decode(Stored(found.offset, found.metadata or "")).kept.skipped
-    topics = {partition.topic for partition in stored}
+    topics = {one.topic for one in stored}
     for member in described["members"]:
         for part in (member["member_metadata"], member["member_assignment"]):
             topics |= _topics_in(part)

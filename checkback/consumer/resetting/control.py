@@ -56,7 +56,7 @@ class ResetOrder:
 
     def by_partition(self) -> dict[TopicPartition, int]:
         """The offsets, by partition."""
-        return {TopicPartition(self.topic, partition): offset for partition, offset in self.offsets.items()}
+        return {TopicPartition(self.topic, one): offset for one, offset in self.offsets.items()}
 
     @classmethod
     def parse(cls, value: bytes) -> Self:

@@ -96,7 +96,7 @@ class GroupOffsets(GroupClients):
         self, partitions: Collection[TopicPartition], target: Target | None = None
     ) -> dict[TopicPartition, PartitionOffsets]:
         """Where partitions begin and end, where the group is, and which offset a target's time has."""
-        asked = {partition: KafkaTopicPartition(*partition) for partition in partitions}
+        asked = {one: KafkaTopicPartition(*one) for one in partitions}
         minimum = answered(lambda: self.consumer.beginning_offsets(list(asked.values())))
         maximum = answered(lambda: self.consumer.end_offsets(list(asked.values())))
         at_time: Mapping[KafkaTopicPartition, Any] = {}
@@ -118,9 +118,7 @@ class GroupOffsets(GroupClients):
         Raises:
             OperatorError: Kafka refuses it for another reason.
         """
-        wanted = {
-            KafkaTopicPartition(*partition): OffsetAndMetadata(offset, "", -1) for partition, offset in offsets.items()
-        }
+        wanted = {KafkaTopicPartition(*one): OffsetAndMetadata(offset, "", -1) for one, offset in offsets.items()}
         answers = answered(lambda: self.admin.alter_group_offsets(self._group, wanted))
         refused = {answer for answer in answers.values() if answer is not NoError}
         if {answer.__name__ for answer in refused} <= {"UnknownMemberIdError", "RebalanceInProgressError"}:
@@ -133,8 +131,8 @@ class GroupOffsets(GroupClients):
 def stored_in(answer: Mapping[KafkaTopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, int]:
     """The offsets in an answer of kafka-python's ``list_group_offsets``."""
     return {
-        TopicPartition(partition.topic, partition.partition): stored.offset
-        for partition, stored in answer.items()
+        TopicPartition(one.topic, one.partition): stored.offset
+        for one, stored in answer.items()
         if stored.offset != _NONE_STORED
     }
 

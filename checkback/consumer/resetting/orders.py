@@ -60,7 +60,7 @@ class Orders:
     def left_to_do(self, order: ResetOrder) -> dict[TopicPartition, int]:
         """Partitions that this consumer has not set, with their offsets."""
         done = self._done.get(order.id, {})
-        return {partition: offset for partition, offset in order.by_partition().items() if partition not in done}
+        return {one: offset for one, offset in order.by_partition().items() if one not in done}
 
     def done(self, order: ResetOrder, found: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Partitions were set: offsets before and after."""
@@ -72,14 +72,14 @@ class Orders:
     def said(self, order: ResetOrder) -> dict[bytes, bytes | None]:
         """What this consumer has to say to the order: what it did of what is still waited for."""
         done = self._done.get(order.id, {})
-        return {done[partition].key: done[partition].value for partition in order.by_partition() if partition in done}
+        return {done[one].key: done[one].value for one in order.by_partition() if one in done}
 
     def _of_other_topics(self, order: ResetOrder) -> dict[str, dict[TopicPartition, ResetDone]]:
         """An order before for the same topic is over."""
         return {
             name: done
             for name, done in self._done.items()
-            if name != order.id and all(partition.topic != order.topic for partition in done)
+            if name != order.id and all(one.topic != order.topic for one in done)
         }
 
 

@@ -105,7 +105,7 @@ class ResetRun:
 
     def _left(self) -> dict[int, int]:
         done = self._report.done
-        return {partition: offset for partition, offset in self._order.offsets.items() if partition not in done}
+        return {one: offset for one, offset in self._order.offsets.items() if one not in done}
 
     def _set(self, left: Mapping[int, int]) -> bool:
         if not self._group.set({TopicPartition(self._order.topic, one): offset for one, offset in left.items()}):

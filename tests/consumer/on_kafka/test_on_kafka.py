@@ -22,7 +22,8 @@ from checkback.consumer import (
     StartAt,
     TopicPartition,
 )
-from checkback.consumer.clients import Connection, KafkaAwayError, clients_of
+from checkback.consumer.clients.base import Connection, KafkaAwayError
+from checkback.consumer.clients.connecting import clients_of
 from checkback.consumer.offsets.metadata import Stored, decode
 from checkback.consumer.retry import SentBack
 from checkback.kafka.connecting import TransportName
