@@ -29,11 +29,10 @@ from checkback_cli.running.config import config
 from checkback_cli.running.run import run_job
 from checkback_cli.running.topics import topics
 from checkback_cli.terminal.options import TRY_AGAIN
-from checkback_cli.trying.bench import bench
 from checkback_cli.trying.demo import demo
 from checkback_cli.trying.kafka import kafka
+from checkback_cli.trying.lab import add_lab
 from checkback_cli.trying.send import send
-from checkback_cli.trying.torture import run_torture
 from conf.log_lines import last_line
 
 app = typer.Typer(
@@ -80,9 +79,9 @@ app.command("run", rich_help_panel=_RUN)(run_job)
 app.command("checks", rich_help_panel=_RUN)(run_checks)
 app.add_typer(topics, name="topics", rich_help_panel=_RUN)
 app.command("config", rich_help_panel=_RUN)(config)
-for _name, _command in (("demo", demo), ("kafka", kafka), ("send", send), ("read", read), ("torture", run_torture)):
+for _name, _command in (("demo", demo), ("kafka", kafka), ("send", send), ("read", read)):
     app.command(_name, rich_help_panel=_TRY)(_command)
-app.add_typer(bench, name="bench", rich_help_panel=_TRY)
+add_lab(app, _TRY)
 
 
 def _unfold(group: typer.Typer) -> None:

@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from checkback.wire.protocol import Topics
 from conf.durations import Milliseconds
 from conf.sections import Section
 from conf.security import KafkaSecurity
@@ -75,6 +76,11 @@ class KafkaSettings(Section):
         if taken:
             raise ValueError(f"kafka.sink_options must not set {', '.join(taken)}: exactly-once needs the job's own")
         return self
+
+    @property
+    def topics(self) -> Topics:
+        """Checkback's own."""
+        return Topics(self.topic_prefix)
 
     @property
     def source_client(self) -> dict[str, str]:

@@ -9,7 +9,6 @@ from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 
 from checkback.operations.operator_ops import OperatorOps
-from checkback.wire.protocol import Topics
 from conf import Settings
 from status_page.facts import JobFacts, JobView
 from status_page.http.signing_in import Session, SigningIn
@@ -70,4 +69,4 @@ class Site:
 def operator_ops(settings: Settings) -> Callable[[], Ops]:
     """What opens a writer of ops."""
     kafka = settings.kafka
-    return partial(OperatorOps, kafka.bootstrap_servers, Topics(kafka.topic_prefix), kafka.python_client)
+    return partial(OperatorOps, kafka.bootstrap_servers, kafka.topics, kafka.python_client)

@@ -18,7 +18,6 @@ from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.library import AdminClient, KafkaException
 from checkback.kafka.librdkafka.topics import topic_ids
 from checkback.operations.topics import TopicAdministration
-from checkback.wire.protocol import Topics
 from checkers import Announced, CheckService
 from conf import Settings
 from streaming.batch.batch import BatchReport
@@ -33,7 +32,7 @@ from streaming.fairness.fairness import Fairness
 from streaming.fairness.held_back import HeldBackWatch, named_writer
 from streaming.folders import folder_at
 from streaming.later.forwarding import Forwarder
-from streaming.observing.lag_group import LagGroup
+from streaming.observing.job_group import JobGroup
 from streaming.observing.observation import ChecksStanding, Observation
 from streaming.observing.serving import Serving
 from streaming.ownership.claim import Claim, Owner
@@ -82,19 +81,20 @@ class TransactionJob:
         self._new_checkpoint = new_checkpoint
         self._observer = observer
         self._given_spark = spark
-        self._spark: SparkSession | None = None
-        self._claim: Claim | None = None
         self._preconditions: BatchPreconditions | None = None
         self._sink: ExactlyOnceSink | None = None
         self._fairness: Fairness | None = None
         self._observation = Observation(settings)
         self._serving = Serving(settings, self._observation)
-        self._lag_group: LagGroup | None = None
+        self._job_group: JobGroup | None = None
         self._query: StreamingQuery | None = None
         self._reports = ProgressReports()
         self._checks: CheckService | None = None
-        self._beside: list[HeldBackWatch | Forwarder | Announced] = []
         self._forwarder: Forwarder | None = None
+        self._beside = contextlib.ExitStack()
+        """Stops what works beside the query."""
+        self._rest = contextlib.ExitStack()
+        """Stops and closes what the query stands on."""
 
     def start(self) -> Self:
         """Check everything, then start the query and, if the settings say so, the check service."""
@@ -131,12 +131,12 @@ class TransactionJob:
         half_partitions = self._checked_topics(sink)
         clock = JobClock(lambda: kafka_ms(sink), settings.job.clock_tolerance)
         clock.compare()
-        claim = self._claim = Claim(sink, settings.job.name)
+        claim = self._rest.enter_context(contextlib.closing(Claim(sink, settings.job.name)))
         ids = retrying()(topic_ids, make_client(AdminClient, sink.client()), [sink.topics.half, sink.topics.op])
         self._judge_at_once(claim, local_query_id, ids.get(sink.topics.half, ""))
         try_facts(settings.job.checkpoint, facts := self._facts(half_partitions, ids))
         step("start Java and Spark")
-        spark = self._spark = self._given_spark or build_session(settings)
+        spark = self._given_spark or self._own_spark()
         step("read the checkpoint")
         checkpoint = Checkpoint(spark, settings.job.checkpoint)
         checkpoint.check(facts)  # 1
@@ -146,8 +146,7 @@ class TransactionJob:
             ids.get(sink.topics.half, ""),
             page=self._serving.url,
         )
-        partitions = settings.job.state_partitions
-        now = Clock(wall_ms(), settings.job.clock_tolerance)
+        partitions, now = settings.job.state_partitions, Clock(wall_ms(), settings.job.clock_tolerance)
         take_over = TakeOver(checkpoint, own, now, sink, claim, partitions)
         take_over.judge(new_checkpoint=self._new_checkpoint)  # 2
         in_kafka = partial(any_has, sink, own.query_id, partitions)
@@ -162,6 +161,7 @@ class TransactionJob:
         self._observation.read_to(checkpoint.read_to())
         self._preconditions = BatchPreconditions(sink, claim, own, ids, clock)  # 4
         fairness = self._fairness = Fairness(spark, settings, self._observation.counted)
+        self._beside.callback(fairness.stop)
         ends = EndsInPlan(spark)
         self._sink = ExactlyOnceSink(
             sink,
@@ -183,6 +183,11 @@ class TransactionJob:
         self._observation.of(own, fairness.standing, checks.known_standing if checks else self._elsewhere())
         self._start_beside(sink, Forwarder(sink, checkpoint, partial(claim.refuse_another, own)))
 
+    def _own_spark(self) -> SparkSession:
+        spark = build_session(self._settings)
+        self._rest.callback(_stop_spark, spark)
+        return spark
+
     def _judge_at_once(self, claim: Claim, local_query_id: str | None, half_topic_id: str) -> None:
         """Where the checkpoint is a folder of this machine, whose it is can be read without Spark."""
         if local_query_id is not None:
@@ -201,27 +206,28 @@ class TransactionJob:
         """How many partitions the half topic has. From now on people see what waits in Kafka, and what is done."""
         settings = self._settings
         with TopicAdministration(settings.kafka.bootstrap_servers, settings.kafka.python_client) as administration:
-            half_partitions = administration.check(sink.topics, settings.job.state_partitions)
-            administration.refuse_short_retention(sink.topics, settings.transactions.half_retention_ms)
+            kept_ms = settings.transactions.half_retention_ms
+            half_partitions = administration.check(sink.topics, settings.job.state_partitions, kept_ms)
         watch = self._watch(sink)
-        self._beside.append(watch)
+        self._beside.callback(watch.stop)
         watch.start()
         self._observation.ask_for_ends(watch.ask)
+        self._rest.callback(self._serving.stop)
         self._serving.start(early=True)
         return half_partitions
 
     def _elsewhere(self) -> ChecksStanding:
         """How producer groups stand where check services of their own answer: what heartbeats say."""
         announced = Announced(self._settings)
-        self._beside.append(announced)
+        self._beside.callback(announced.stop)
         announced.start()
         return announced.standing
 
     def _start_beside(self, sink: SinkSettings, forwarder: Forwarder) -> None:
-        self._lag_group = LagGroup(sink)
+        self._job_group = self._rest.enter_context(contextlib.closing(JobGroup(sink)))
         self._serving.start()
         self._forwarder = forwarder
-        self._beside.append(forwarder)
+        self._beside.callback(forwarder.stop)
         forwarder.start()
 
     def _before(self, batch: int) -> None:
@@ -241,7 +247,7 @@ class TransactionJob:
         kafka = self._settings.kafka
         return SinkSettings(
             kafka.bootstrap_servers,
-            Topics(kafka.topic_prefix),
+            kafka.topics,
             self._settings.job.sink_transaction_timeout,
             kafka.sink_client,
             self._failpoint,
@@ -250,7 +256,7 @@ class TransactionJob:
         )
 
     def _facts(self, half_partitions: int, ids: Mapping[str, str]) -> CheckpointFacts:
-        settings, topics = self._settings, Topics(self._settings.kafka.topic_prefix)
+        settings, topics = self._settings, self._settings.kafka.topics
         return CheckpointFacts(
             settings.transactions.segment_size,
             settings.job.state_partitions,
@@ -297,35 +303,22 @@ class TransactionJob:
         A batch that takes longer is given up, and repeated at the next start.
         """
         checks, self._checks = self._checks, None
-        beside, self._beside = self._beside, []
         query, self._query = self._query, None
-        spark, self._spark = self._spark, None
-        claim, self._claim = self._claim, None
-        lag_group, self._lag_group = self._lag_group, None
+        self._job_group = None
         deadline = time.monotonic() + _STOP_SECONDS
-        if self._fairness is not None:
-            self._fairness.stop()
-        for thread in beside:
-            thread.stop()
-        if self._sink is not None:
-            self._sink.stop_before_next_batch()
-        if checks is not None:
-            checks.stop(_CHECKS_STOP_SECONDS)  # while the batch in hand continues
-        # a query that has failed says so again, and after a while it is told to stop whatever it does
-        with contextlib.suppress(StreamingQueryException, Py4JError, OSError):
-            if query is not None:
+        with self._rest:
+            self._beside.close()
+            if self._sink is not None:
+                self._sink.stop_before_next_batch()
+            if checks is not None:
+                checks.stop(_CHECKS_STOP_SECONDS)  # while the batch in hand continues
+            if query is None:
+                return
+            # a query that has failed says so again, and after a while it is told to stop whatever it does
+            with contextlib.suppress(StreamingQueryException, Py4JError, OSError):
                 query.awaitTermination(max(1, int(deadline - time.monotonic())))
-        with contextlib.suppress(StreamingQueryException, Py4JError, OSError):
-            if query is not None:
+            with contextlib.suppress(StreamingQueryException, Py4JError, OSError):
                 query.stop()
-        with contextlib.suppress(Py4JError, OSError):
-            if spark is not None and self._given_spark is None:
-                spark.stop()
-        self._serving.stop()
-        if lag_group is not None:
-            lag_group.close()
-        if claim is not None:
-            claim.close()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -344,8 +337,8 @@ class TransactionJob:
         """What nothing depends on must not end the job."""
         try:
             found = self._observation.progress(progress)
-            if found is not None and self._lag_group is not None:
-                self._lag_group.read_to(found.read_to)
+            if found is not None and self._job_group is not None:
+                self._job_group.read_to(found.read_to)
         except (KeyError, TypeError, ValueError, KafkaException):
             _LOGGER.warning("What Spark says of a batch could not be shown.", exc_info=True)
 
@@ -366,3 +359,8 @@ class TransactionJob:
                 "the clock. Kafka still has the rows; a new checkpoint folder ('checkback run --new-checkpoint') reads "
                 "them, and re-delivers everything that Kafka still has: consumers must deduplicate by cb-id."
             )
+
+
+def _stop_spark(spark: SparkSession) -> None:
+    with contextlib.suppress(Py4JError, OSError):
+        spark.stop()

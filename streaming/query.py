@@ -6,7 +6,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 from pyspark.sql.streaming.query import StreamingQuery
 
-from checkback.wire.protocol import Topics
 from conf import Settings
 from state import Policies
 from streaming.batch.failpoints import FailpointHook, no_failpoint
@@ -20,7 +19,7 @@ _STOP_TIMEOUT = "3s"
 
 def kafka_source(settings: Settings) -> dict[str, str]:
     """Options of Spark's Kafka source."""
-    topics = Topics(settings.kafka.topic_prefix)
+    topics = settings.kafka.topics
     return {
         "kafka.bootstrap.servers": settings.kafka.bootstrap_servers,
         "subscribe": f"{topics.half},{topics.op}",
@@ -63,7 +62,7 @@ def outcome_frame(
     ends: EndsInPlan | None = None,
 ) -> DataFrame:
     """Everything from Kafka to the outcomes of the state machine, each batch's under its own policy."""
-    topics = Topics(settings.kafka.topic_prefix)
+    topics = settings.kafka.topics
     size = settings.transactions.segment_size
     decoded = decode(kafka_records(spark, settings), topics, size, ends.of if ends else None)
     # An idle stream's watermark stands still, and with it all timers: one row a second keeps time going.

@@ -13,12 +13,13 @@ from typing import Any
 from checkback.exceptions import CheckbackError, CheckpointMismatchError, ConfigurationError
 from conf import Settings, TransactionSettings
 from state import RULES_VERSION, Policies
+from streaming.batch.numbered_files import BATCHES, NumberedFiles
 from streaming.folders import Folder
 from streaming.stateful.exhausted_policy import fingerprint
 from streaming.stateful.policies import policy_of
 from streaming.tables.routes import Routes
 
-_PREFIX, _SUFFIX = "checkback-rules-", ".json"
+_FILES = NumberedFiles("checkback-rules-", ".json")
 _FIRST_VERSION = 1
 """Of a batch begun before versions were kept: its file has the rules of ``[sinks]`` alone, or there is none."""
 _UNREADABLE = 0
@@ -143,24 +144,23 @@ class SettingsInForce:
                     raise hindrance
                 first = begun  # 2
         if self.of_batch(first) != wanted:  # 3
-            self._checkpoint.write(_name(first), wanted.written())
+            self._checkpoint.write(_FILES.name(first), wanted.written())
             self._from[first] = wanted
         for start in [start for start in self._from if start > first]:
-            self._checkpoint.remove(_name(start))
+            self._checkpoint.remove(_FILES.name(start))
             del self._from[start]
         self._forget()  # 4
 
     def _read(self) -> int:
         """Read the rules; gives the newest batch that was begun, -1 when none was."""
-        self._from = {start: BatchSettings.read(self._checkpoint.read(_name(start))) for start in self._starts()}
+        self._from = {start: BatchSettings.read(self._checkpoint.read(_FILES.name(start))) for start in self._starts()}
         return self._last("offsets")
 
     def _starts(self) -> list[int]:
-        names = [name.removeprefix(_PREFIX) for name in self._checkpoint.children() if name.startswith(_PREFIX)]
-        return [int(name.removesuffix(_SUFFIX)) for name in names if name.removesuffix(_SUFFIX).isdigit()]
+        return _FILES.numbers(self._checkpoint.children())
 
     def _batches(self, log: str) -> list[int]:
-        return [int(name) for name in self._checkpoint.children(log) if name.isdigit()]
+        return BATCHES.numbers(self._checkpoint.children(log))
 
     def _last(self, log: str) -> int:
         return max(self._batches(log), default=-1)
@@ -169,7 +169,7 @@ class SettingsInForce:
         oldest = min(self._batches("offsets"), default=0)
         needed = max((start for start in self._from if start <= oldest), default=0)
         for start in [start for start in self._starts() if start < needed]:
-            self._checkpoint.remove(_name(start))
+            self._checkpoint.remove(_FILES.name(start))
 
     def _hindrance(self, batch: int, tables: Collection[str]) -> CheckbackError | None:
         """Why this program, with these settings, cannot run the batch as it was begun."""
@@ -198,10 +198,6 @@ class SettingsInForce:
 def _transactions(kept: dict[str, Any]) -> TransactionSettings:
     renamed = {_RENAMED.get(name, name): value for name, value in kept.items()}
     return TransactionSettings.model_validate(renamed)
-
-
-def _name(start: int) -> str:
-    return f"{_PREFIX}{start}{_SUFFIX}"
 
 
 def _another_class(batch: int, choice: str) -> ConfigurationError:

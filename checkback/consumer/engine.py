@@ -13,8 +13,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from checkback.consumer.clients import Connection, NewTopic, clients_of
-from checkback.consumer.clients.base import Clients, GroupClient, KafkaAwayError
+from checkback.consumer.clients.base import Clients, Connection, GroupClient, KafkaAwayError, NewTopic
+from checkback.consumer.clients.connecting import clients_of
 from checkback.consumer.failed_parcels import FailedParcels
 from checkback.consumer.fetching import FetchLoop
 from checkback.consumer.listener import TopicPartition, refuse_no_place
@@ -168,11 +168,11 @@ class Engine:
         topics = {topic: MessageCounts(**vars(counts)) for topic, counts in list(self._partitions.gone.items())}
         partitions = []
         for work in list(self._partitions.works.values()):
-            topics.setdefault(work.place.topic, MessageCounts()).add(work.counts)
+            topics.setdefault(work.partition.topic, MessageCounts()).add(work.counts)
             position, span, held = work.progress()
-            end = self._loop.ends.get(work.place)
+            end = self._loop.ends.get(work.partition)
             lag = None if end is None else max(0, end - position)
-            partitions.append(PartitionFigures(work.place, position, lag, span, held))
+            partitions.append(PartitionFigures(work.partition, position, lag, span, held))
         return Figures(self._given.group, sorted(partitions), topics)
 
     def raise_if_dead(self) -> None:
@@ -273,7 +273,7 @@ class Engine:
         sending_clients = SendingClients(
             lambda: clients.sender(given.connection, name),
             self._client.membership,
-            lambda places: clients.stored(given.connection, places),
+            lambda partitions: clients.stored(given.connection, partitions),
             lambda: self._make_topics_again(clients),
         )
         return SendingBack(
@@ -361,14 +361,14 @@ class Engine:
 
 
 def _lawful(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Raises ConfigurationError where Kafka can have no such place."""
+    """Raises ConfigurationError where Kafka can have no such partition or offset."""
     try:
-        found = {TopicPartition(*place): offset for place, offset in offsets.items()}
+        found = {TopicPartition(*one): offset for one, offset in offsets.items()}
     except (AttributeError, TypeError):
-        told = f'reset() takes offsets by place, {{TopicPartition("orders", 0): 812}}, not {offsets!r:.100}.'
+        told = f'reset() takes offsets by partition, {{TopicPartition("orders", 0): 812}}, not {offsets!r:.100}.'
         raise ConfigurationError(told) from None
-    for place, offset in found.items():
-        refuse_no_place(place.partition, offset)
+    for partition, offset in found.items():
+        refuse_no_place(partition.partition, offset)
     return found
 
 

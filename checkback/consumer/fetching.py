@@ -164,8 +164,8 @@ class FetchLoop:
     def _take(self, polled: Mapping[TopicPartition, Sequence[ReceivedMessage]]) -> None:
         works = self._partitions.works
         number = size = 0
-        for place, messages in polled.items():
-            work = works.get(place)
+        for partition, messages in polled.items():
+            work = works.get(partition)
             if work is not None and not work.stopped:
                 before = work.bytes_read
                 self._workers.put(work.take(messages))
@@ -210,14 +210,14 @@ class FetchLoop:
         """What need not be looked at each time."""
         self._say_that_it_waits(now)
         self._give_up_hanging(now)
-        for place, work in list(self._partitions.works.items()):
-            reads_next = self._client.reads_next(place)
+        for partition, work in list(self._partitions.works.items()):
+            reads_next = self._client.reads_next(partition)
             if reads_next is not None and not work.stopped:
                 work.reached(reads_next)
         if not self._not_stored.lasts:
             self._has_stored(self._partitions.store_early)
-        ends = {place: self._client.end_known(place) for place in list(self._partitions.works)}
-        self.ends = {place: end for place, end in ends.items() if end is not None}
+        ends = {one: self._client.end_known(one) for one in list(self._partitions.works)}
+        self.ends = {one: end for one, end in ends.items() if end is not None}
         if self._settings.mode is Mode.BROADCASTING and now >= self._next_count:
             self._next_count = now + _MORE_PARTITIONS_SECONDS
             self._partitions.read_all()
@@ -240,7 +240,7 @@ class FetchLoop:
     def _read_made_again(self) -> None:
         while not self._made_again.empty():
             topic = self._made_again.get()
-            self._read_no_more(dict.fromkeys(place for place in self._partitions.works if place.topic == topic))
+            self._read_no_more(dict.fromkeys(one for one in self._partitions.works if one.topic == topic))
             self._to_forget = self._client.remembers_topics
 
     def _forget_topics(self) -> None:
@@ -251,19 +251,19 @@ class FetchLoop:
         if not self._to_forget or self._gone:
             return
         self._partitions.finish()
-        places = list(self._partitions.works)
-        self._partitions.left(places)
+        partitions = list(self._partitions.works)
+        self._partitions.left(partitions)
         if self._settings.mode is Mode.BROADCASTING:  # nobody shares them out
-            self._partitions.new |= set(places)
+            self._partitions.new |= set(partitions)
         self._client.forget()
         self._to_forget = False
 
-    def _read_no_more(self, places: Mapping[TopicPartition, int | None]) -> None:
+    def _read_no_more(self, partitions: Mapping[TopicPartition, int | None]) -> None:
         """Nothing is asked of these any more: it would be refused each time, and nothing else be read."""
         works = self._partitions.works
-        gone = {works[place]: offset for place, offset in places.items() if place in works}
+        gone = {works[one]: offset for one, offset in partitions.items() if one in works}
         self._gone |= gone
-        self._client.pause([work.place for work in gone])
+        self._client.pause([work.partition for work in gone])
 
     def _go_on_where_gone(self) -> None:
         """As soon as what was read of a partition is handled: it cannot be read again.
@@ -272,12 +272,12 @@ class FetchLoop:
         """
         works = self._partitions.works
         # one that was lost, and has come back since, was begun where it is stored
-        self._gone = {work: offset for work, offset in self._gone.items() if works.get(work.place) is work}
+        self._gone = {work: offset for work, offset in self._gone.items() if works.get(work.partition) is work}
         for work, offset in list(self._gone.items()):
             position, _, held = work.progress()
             if not held:
                 at = position if offset is None else offset
-                self._partitions.go_on({work.place: at}, made_again=offset is None)
+                self._partitions.go_on({work.partition: at}, made_again=offset is None)
                 del self._gone[work]
 
     def _reset_now(self) -> None:
@@ -296,26 +296,26 @@ class FetchLoop:
     def _pause_and_resume(self) -> None:
         works = self._partitions.works
         # one that was begun again is not paused any more
-        self._paused = {place: work for place, work in self._paused.items() if works.get(place) is work}
+        self._paused = {one: work for one, work in self._paused.items() if works.get(one) is work}
         most, held = self._settings.max_bytes, self._held()
         share = most / max(1, len(works))
         full = [
-            place
-            for place, work in works.items()
-            if place not in self._paused and (held >= most or work.full or work.bytes >= share)
+            one
+            for one, work in works.items()
+            if one not in self._paused and (held >= most or work.full or work.bytes >= share)
         ]
         if full:
             self._client.pause(full)
-            self._paused |= {place: works[place] for place in full}
+            self._paused |= {one: works[one] for one in full}
         roomy = [
-            place
-            for place, work in self._paused.items()
+            one
+            for one, work in self._paused.items()
             if work.roomy and work.bytes <= share / 2 and work not in self._gone
         ]
         if roomy and held <= most / 2:
             self._client.resume(roomy)
-            for place in roomy:
-                del self._paused[place]
+            for partition in roomy:
+                del self._paused[partition]
 
     def _hand_out_chunks(self) -> None:
         """Of partitions whose readers have ended without a word: :mod:`checkback.consumer.offsets.poison_messages`."""
@@ -364,7 +364,7 @@ class FetchLoop:
                 waits = self._settings.order is not Order.NONE
                 _LOGGER.error(
                     "The listener has had %s (%s %s) for %.0f s; %s",
-                    *(parcel.messages[0].id, work.place, parcel.offsets[0], now - parcel.begun),
+                    *(parcel.messages[0].id, work.partition, parcel.offsets[0], now - parcel.begun),
                     "those behind it wait" if waits else "it is given up, as if it had failed",
                 )
                 if not waits and work.put_down(parcel):

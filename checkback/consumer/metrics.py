@@ -16,7 +16,7 @@ from checkback.exceptions import ConfigurationError
 class PartitionFigures(NamedTuple):
     """Of a partition that the consumer has now."""
 
-    place: TopicPartition
+    partition: TopicPartition
     position: int
     """The next offset to read, as it would be stored now."""
     lag: int | None
@@ -96,8 +96,8 @@ def collector_of(*sources: HasFigures) -> Any:
             found = [source.figures() for source in sources]
             for name, attribute, said in _GAUGES:
                 gauge = GaugeMetricFamily(f"checkback_consumer_{name}", said, labels=["group", "topic", "partition"])
-                for place, number in sorted(_largest(found, attribute).items()):
-                    gauge.add_metric(place, number)
+                for partition, number in sorted(_largest(found, attribute).items()):
+                    gauge.add_metric(partition, number)
                 yield gauge
             for name, said in _COUNTERS:
                 counter = CounterMetricFamily(f"checkback_consumer_{name}_messages", said, labels=["group", "topic"])
@@ -119,7 +119,7 @@ def _largest(found: Iterable[Figures], attribute: str) -> dict[tuple[str, str, s
         for one in figures.partitions:
             number = getattr(one, attribute)
             if number is not None:
-                labels = (figures.group, one.place.topic, str(one.place.partition))
+                labels = (figures.group, one.partition.topic, str(one.partition.partition))
                 numbers[labels] = max(number, numbers.get(labels, number))
     return numbers
 

@@ -146,18 +146,18 @@ def as_it_was(message: ReceivedMessage) -> ReceivedMessage:
     try:
         topic, partition, offset = ours[ORIGIN].decode().rsplit(":", 2)
         tries, time_ms = int(ours[TRIES]), int(ours[ORIGIN_TIME])
-        place = (topic, int(partition), int(offset))
+        origin = (topic, int(partition), int(offset))
         without_value = {int(number) for number in ours.get(WITHOUT_VALUE, b"").decode().split(",") if number}
     except (KeyError, ValueError):
         return message
-    bounded = ((tries, _MOST_TRIES), (place[1], _MOST_PARTITION), (place[2], _MOST_OFFSET), (time_ms, _MOST_MS))
+    bounded = ((tries, _MOST_TRIES), (origin[1], _MOST_PARTITION), (origin[2], _MOST_OFFSET), (time_ms, _MOST_MS))
     if not all(0 <= number <= most for number, most in bounded):
         return message
     headers: list[tuple[str, bytes | None]] = [(ID, ours[FIRST_ID])] if FIRST_ID in ours else []
     travelled = [(name, content) for name, content in message.headers if _travels(name)]
     for number, (name, content) in enumerate(travelled):
         headers.append((name.removeprefix(KEPT), None if number in without_value else content))
-    return ReceivedMessage(*place, message.key, message.value, headers, time_ms, tries)
+    return ReceivedMessage(*origin, message.key, message.value, headers, time_ms, tries)
 
 
 def _travelling(message: ReceivedMessage, tries: int) -> list[tuple[str, bytes | None]]:

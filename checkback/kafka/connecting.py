@@ -1,15 +1,15 @@
 """Which Kafka client something uses: one rule for producers, consumers and pull consumers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, TypeVar
+from importlib import import_module
+from typing import Any
 
 from checkback.exceptions import ConfigurationError
 from checkback.installing import extra
+from checkback.kafka.kafka_python.transport import KafkaPythonTransport
 from checkback.kafka.transport import Transport
 
-T = TypeVar("T")
-_Connect = Callable[[str, int, Mapping[str, Any]], Transport]
 LEAST_HALF_TIMEOUT_MS, MOST_HALF_TIMEOUT_MS = 100, 3_600_000
 
 
@@ -21,25 +21,21 @@ class TransportName(StrEnum):
     """Needs the extra ``fast``."""
 
 
-def of_library(name: TransportName | str, kafka_python: Callable[[], T], confluent: Callable[[], T]) -> T:
-    """What the library of this name has for it.
-
-    Args:
-        name: the library's.
-        kafka_python: imports it of kafka-python, and gives it.
-        confluent: likewise of confluent-kafka, which may not be installed.
+def is_confluent(name: TransportName | str) -> bool:
+    """Whether the library of this name is confluent-kafka, which is there then; else it is kafka-python.
 
     Raises:
         ConfigurationError: there is no such library, or it is not installed.
     """
-    if name == TransportName.KAFKA_PYTHON:
-        return kafka_python()
-    if name == TransportName.CONFLUENT:
-        try:
-            return confluent()
-        except ImportError as error:
-            raise ConfigurationError(f"The transport confluent-kafka needs: {extra('fast')}.") from error
-    raise ConfigurationError(f"There is no transport {name!r}: use {' or '.join(TransportName)}.")
+    if name not in tuple(TransportName):
+        raise ConfigurationError(f"There is no transport {name!r}: use {' or '.join(TransportName)}.")
+    if name != TransportName.CONFLUENT:
+        return False
+    try:
+        import_module("checkback.kafka.librdkafka.library")
+    except ImportError as error:
+        raise ConfigurationError(f"The transport confluent-kafka needs: {extra('fast')}.") from error
+    return True
 
 
 def connect(
@@ -56,16 +52,8 @@ def connect(
             f"half_timeout_ms must be a whole number of ms, from {LEAST_HALF_TIMEOUT_MS} to {MOST_HALF_TIMEOUT_MS}, "
             f"not {half_timeout_ms!r}."
         )
-    return of_library(name, _kafka_python, _confluent)(bootstrap_servers, half_timeout_ms, options)
+    if is_confluent(name):
+        from checkback.kafka.librdkafka.transport import ConfluentTransport  # noqa: PLC0415  (may not be installed)
 
-
-def _kafka_python() -> _Connect:
-    from checkback.kafka.kafka_python.transport import KafkaPythonTransport  # noqa: PLC0415  (imported when it is needed)
-
-    return KafkaPythonTransport
-
-
-def _confluent() -> _Connect:
-    from checkback.kafka.librdkafka.transport import ConfluentTransport  # noqa: PLC0415  (imported when it is needed)
-
-    return ConfluentTransport
+        return ConfluentTransport(bootstrap_servers, half_timeout_ms, options)
+    return KafkaPythonTransport(bootstrap_servers, half_timeout_ms, options)

@@ -113,17 +113,17 @@ class RangeReader:
         Raises:
             KafkaError: Kafka does not say where the partitions begin and end.
         """
-        places = [TopicPartition(topic, number) for number in partitions]
-        if not places:
+        asked = [TopicPartition(topic, number) for number in partitions]
+        if not asked:
             return []
-        ends = self._consumer.end_offsets(places)
-        begins = self._offsets(places, moments_ms, ends)
+        ends = self._consumer.end_offsets(asked)
+        begins = self._offsets(asked, moments_ms, ends)
         most = max(1, self._limits.records)
-        plan = {place: stretches(begins[place], ends[place], most) for place in places if begins[place]}
-        for place, read in plan.items():
-            for start, stop in between(read, min(begins[place]), ends[place]):
-                self.unread.append(Unread(topic, place.partition, start, stop))
-        return self.read_stretches({place: read for place, read in plan.items() if read}, wanted)
+        plan = {one: stretches(begins[one], ends[one], most) for one in asked if begins[one]}
+        for one, read in plan.items():
+            for start, stop in between(read, min(begins[one]), ends[one]):
+                self.unread.append(Unread(topic, one.partition, start, stop))
+        return self.read_stretches({one: read for one, read in plan.items() if read}, wanted)
 
     def read_stretches(
         self, plan: Mapping[TopicPartition, Sequence[Stretch]], wanted: Callable[[Any], bool]
@@ -132,56 +132,58 @@ class RangeReader:
         if not plan:
             return []
         found: list[Any] = []
-        waiting = {place: list(read) for place, read in plan.items()}
+        waiting = {partition: list(read) for partition, read in plan.items()}
         what = next(iter(plan)).topic
         whole = sum(stop - start for read in plan.values() for start, stop in read)
         self._consumer.assign(list(plan))
         self._consumer.resume(*plan)
-        under_way = {place: self._begin(place, waiting) for place in plan}
+        under_way = {partition: self._begin(partition, waiting) for partition in plan}
         while under_way and self._clock() < self._deadline:
-            for place, records in poll(self._consumer, _POLL_MS).items():
-                stop = under_way[place][1] if place in under_way else 0
+            for partition, records in poll(self._consumer, _POLL_MS).items():
+                stop = under_way[partition][1] if partition in under_way else 0
                 found += [record for record in records if record.offset < stop and wanted(record)]
             self._advance(under_way, waiting)
             left = self._left(under_way, waiting)
             self._tell(what, whole - sum(stop - start for _, start, stop in left), whole)
-        self.unread += [Unread(place.topic, place.partition, *left) for place, *left in self._left(under_way, waiting)]
+        self.unread += [
+            Unread(partition.topic, partition.partition, *left) for partition, *left in self._left(under_way, waiting)
+        ]
         self._consumer.assign([])
         return found
 
     def _offsets(
-        self, places: Sequence[TopicPartition], moments_ms: Iterable[int], ends: Mapping[TopicPartition, int]
+        self, partitions: Sequence[TopicPartition], moments_ms: Iterable[int], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, list[int]]:
-        """For each place the offsets at which it is to be looked at, those at its end left out."""
-        starts: dict[TopicPartition, list[int]] = {place: [] for place in places}
-        first = self._consumer.beginning_offsets(list(places))
+        """For each partition the offsets at which it is to be looked at, those at its end left out."""
+        starts: dict[TopicPartition, list[int]] = {partition: [] for partition in partitions}
+        first = self._consumer.beginning_offsets(list(partitions))
         for moment in sorted({max(0, moment) for moment in moments_ms}):
-            found = self._consumer.offsets_for_times(dict.fromkeys(places, moment)) if moment else {}
-            for place in places:
-                at = found.get(place)
-                offset = first[place] if not moment else ends[place] if at is None else at.offset
-                if offset < ends[place]:
-                    starts[place].append(max(offset, first[place]))
+            found = self._consumer.offsets_for_times(dict.fromkeys(partitions, moment)) if moment else {}
+            for partition in partitions:
+                at = found.get(partition)
+                offset = first[partition] if not moment else ends[partition] if at is None else at.offset
+                if offset < ends[partition]:
+                    starts[partition].append(max(offset, first[partition]))
         return starts
 
-    def _begin(self, place: TopicPartition, waiting: dict[TopicPartition, list[Stretch]]) -> Stretch:
-        stretch = waiting[place].pop(0)
-        self._consumer.seek(place, stretch[0])
+    def _begin(self, partition: TopicPartition, waiting: dict[TopicPartition, list[Stretch]]) -> Stretch:
+        stretch = waiting[partition].pop(0)
+        self._consumer.seek(partition, stretch[0])
         return stretch
 
     def _advance(self, under_way: dict[TopicPartition, Stretch], waiting: dict[TopicPartition, list[Stretch]]) -> None:
-        for place in list(under_way):
+        for partition in list(under_way):
             # an offset may be passed without a record: Kafka's own are not given
-            if self._consumer.position(place) < under_way[place][1]:
+            if self._consumer.position(partition) < under_way[partition][1]:
                 continue
-            if waiting[place]:
-                under_way[place] = self._begin(place, waiting)
+            if waiting[partition]:
+                under_way[partition] = self._begin(partition, waiting)
             else:
-                del under_way[place]
-                self._consumer.pause(place)
+                del under_way[partition]
+                self._consumer.pause(partition)
 
     def _left(
         self, under_way: Mapping[TopicPartition, Stretch], waiting: Mapping[TopicPartition, Sequence[Stretch]]
     ) -> list[tuple[TopicPartition, int, int]]:
-        begun = [(place, self._consumer.position(place), stop) for place, (_, stop) in under_way.items()]
-        return begun + [(place, start, stop) for place, read in waiting.items() for start, stop in read]
+        begun = [(partition, self._consumer.position(partition), stop) for partition, (_, stop) in under_way.items()]
+        return begun + [(partition, start, stop) for partition, read in waiting.items() for start, stop in read]

@@ -112,9 +112,9 @@ def ends_of(consumer: KafkaConsumer, topic: str, timeout_ms: int | None = None) 
     Raises:
         KafkaError: Kafka does not say so within ``timeout_ms``.
     """
-    places = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
-    ends = consumer.end_offsets(places, timeout_ms=timeout_ms) if places else {}
-    return {place.partition: end for place, end in ends.items()}
+    partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
+    ends = consumer.end_offsets(partitions, timeout_ms=timeout_ms) if partitions else {}
+    return {partition.partition: end for partition, end in ends.items()}
 
 
 def own_topic(consumer: KafkaConsumer, topic: str) -> str:

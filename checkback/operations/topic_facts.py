@@ -12,16 +12,16 @@ from checkback.kafka.kafka_python.library import (
     UnknownTopicOrPartitionError,
     for_code,
 )
-from checkback.operations.retention import Times
+from checkback.operations.retention import BYTES, TIME, Times
 from checkback.operations.times import said_duration
 from checkback.operations.topics import IN_SYNC, RULED, broken_rules, few_ops, rules_of
 from checkback.wire.limits import MOST_RECORD_BYTES
 from checkback.wire.protocol import Topics
 
-_CLEANUP, _TIME, _SIZE = "cleanup.policy", "retention.ms", "retention.bytes"
+_CLEANUP = "cleanup.policy"
 _LARGEST = "max.message.bytes"
 _NO_SUCH = UnknownTopicOrPartitionError.__name__
-_ASKED = (_TIME, _SIZE, _LARGEST, IN_SYNC, *RULED)
+_ASKED = (TIME, BYTES, _LARGEST, IN_SYNC, *RULED)
 
 
 class TopicFacts(NamedTuple):
@@ -55,10 +55,10 @@ class TopicFacts(NamedTuple):
         """For how long, as people read it."""
         if self.configuration.get(_CLEANUP) == "compact":
             return "the last of each key"
-        if _TIME not in self.configuration:
+        if TIME not in self.configuration:
             return "?"
-        kept_ms = int(self.configuration[_TIME])
-        by_size = int(self.configuration.get(_SIZE, "-1"))
+        kept_ms = int(self.configuration[TIME])
+        by_size = int(self.configuration.get(BYTES, "-1"))
         said = "for ever" if kept_ms < 0 else said_duration(kept_ms)
         return said if by_size < 0 else f"{said}, at most {by_size:,} bytes a partition"
 
@@ -193,15 +193,15 @@ def _kept(one: TopicFacts, topics: Topics, times: Times) -> Iterable[Fault]:
         yield Fault(one.name, what, create, stops=True)
     if compact:
         return
-    kept_ms = int(one.configuration.get(_TIME, "-1"))
+    kept_ms = int(one.configuration.get(TIME, "-1"))
     least_ms, stops = _least_ms(one.name, topics, times)
     if 0 <= kept_ms < least_ms:
         what = f"is kept for {said_duration(kept_ms)}, and is needed for {said_duration(least_ms)}"
-        todo = create if one.name in {topics.half, topics.op, topics.later} else f"set {_TIME}={least_ms}"
+        todo = create if one.name in {topics.half, topics.op, topics.later} else f"set {TIME}={least_ms}"
         yield Fault(one.name, what, todo, stops=stops)
-    by_size = int(one.configuration.get(_SIZE, "-1"))
+    by_size = int(one.configuration.get(BYTES, "-1"))
     if by_size >= 0 and one.name != topics.progress:
-        yield Fault(one.name, f"is deleted by size ({_SIZE}={by_size})", f"set {_SIZE}=-1", stops=False)
+        yield Fault(one.name, f"is deleted by size ({BYTES}={by_size})", f"set {BYTES}=-1", stops=False)
     largest = int(one.configuration.get(_LARGEST, str(MOST_RECORD_BYTES)))
     if one.name in {topics.check, topics.parked, topics.rejected} and largest < MOST_RECORD_BYTES:
         what = f"takes {largest:,} bytes a record: of larger messages only the head is written there"

@@ -18,7 +18,7 @@ from checkback.kafka.kafka_python.library import (
     TopicAlreadyExistsError,
 )
 from checkback.kafka.kafka_python.repairs import GroupAdmin
-from checkback.operations.retention import Times, lengthen, refuse_short, shorter_retention
+from checkback.operations.retention import BYTES, TIME, Times, refuse_short, shorter_retention
 from checkback.wire.limits import MOST_RECORD_BYTES
 from checkback.wire.protocol import Topics
 
@@ -28,9 +28,9 @@ _CHECKS_MS = 6 * 3_600_000
 """Checks are read at once, or wait for their group; after ``transactions.check_answer_ttl`` they are written again."""
 _CONTROL_MS = 7 * _DAY_MS
 """Consumers hear of what they are to do at once; of a command that died, what it has left goes some day."""
-_TIME, _PACKING, _CLEANUP = "message.timestamp.type", "compression.type", "cleanup.policy"
+_STAMPED, _PACKING, _CLEANUP = "message.timestamp.type", "compression.type", "cleanup.policy"
 _ELECTION = "unclean.leader.election.enable"
-RULED = (_TIME, _PACKING, _CLEANUP, _ELECTION)
+RULED = (_STAMPED, _PACKING, _CLEANUP, _ELECTION)
 """Settings that there are rules for."""
 """Of a record that the job writes."""
 IN_SYNC = "min.insync.replicas"
@@ -128,12 +128,12 @@ class TopicAdministration:
         Raises:
             ConfigurationError: a topic that is there cannot be corrected.
         """
-        keep = {"retention.ms": str(times.age_limit + 2 * _DAY_MS)}
-        read_again = {"retention.ms": str(times.half_retention_ms)}
+        keep = {TIME: str(times.age_limit + 2 * _DAY_MS)}
+        read_again = {TIME: str(times.half_retention_ms)}
         # A half message that filled cb.half's batch has a few headers more there, and is not compressed any more.
         whole = {"max.message.bytes": str(MOST_RECORD_BYTES), "segment.bytes": str(_SEGMENT_BYTES)}
         every = {
-            "retention.bytes": "-1",
+            BYTES: "-1",
             _PACKING: "producer",
             # more than there are replicas, and the topic takes nothing
             "min.insync.replicas": str(max(1, min(2, replication - 1))),
@@ -141,13 +141,13 @@ class TopicAdministration:
         wanted = {
             topics.half: (partitions, read_again),
             topics.op: (max(partitions, self.partitions((topics.half,)).get(topics.half, 0)), read_again),
-            topics.check: (partitions, {"retention.ms": str(_CHECKS_MS), **whole}),
-            topics.parked: (1, {"retention.ms": "-1", **whole}),
+            topics.check: (partitions, {TIME: str(_CHECKS_MS), **whole}),
+            topics.parked: (1, {TIME: "-1", **whole}),
             topics.rejected: (1, {**keep, **whole}),
             topics.status: (1, {}),
             topics.producers: (1, {}),
             topics.progress: (progress_partitions, {}),
-            topics.control: (1, {"retention.ms": str(_CONTROL_MS)}),
+            topics.control: (1, {TIME: str(_CONTROL_MS)}),
             topics.later: (partitions, read_again),
         }
         created = {
@@ -156,34 +156,23 @@ class TopicAdministration:
             )
             for name, (count, configuration) in wanted.items()
         }
-        there = [name for name, new in created.items() if not new]
+        there = self._configurations(topics, [name for name, new in created.items() if not new])
         wrong = {
             name: _values({key: rules_of(topics)[name][key] for key in broken})
-            for name, said in self._configurations(topics, there).items()
+            for name, said in there.items()
             if (broken := broken_rules(rules_of(topics)[name], said))
         }
+        for name in (topics.half, topics.op, topics.later):
+            said = there.get(name, {})
+            if not created[name] and shorter_retention(name, said, times.half_retention_ms) is not None:
+                wrong[name] = {**wrong.get(name, {}), **read_again}
         self._correct(wrong)
-        short = [
-            name
-            for name in (topics.half, topics.op, topics.later)
-            if name in there and shorter_retention(self._admin, name, times.half_retention_ms) is not None
-        ]
-        for name in short:
-            lengthen(self._admin, name, times.half_retention_ms)
         grown = self._grow_op(topics, created)
         self.wait_for([name for name, new in created.items() if new])
         return {
-            name: Made.CREATED if new else Made.CORRECTED if name in {*wrong, *short, *grown} else Made.THERE
+            name: Made.CREATED if new else Made.CORRECTED if name in {*wrong, *grown} else Made.THERE
             for name, new in created.items()
         }
-
-    def refuse_short_retention(self, topics: Topics, half_retention_ms: int) -> None:
-        """Make sure that half messages are there for as long as a job may read them again.
-
-        Raises:
-            ConfigurationError: they are not kept for that long.
-        """
-        refuse_short(self._admin, topics.half, half_retention_ms)
 
     def create_one(
         self, name: str, partitions: int, replication: int = 1, configuration: Mapping[str, str] | None = None
@@ -234,8 +223,8 @@ class TopicAdministration:
                 return known
             sleep(_LOOK_AGAIN_SECONDS)
 
-    def check(self, topics: Topics, state_partitions: int) -> int:
-        """Make sure that a job can run on these topics.
+    def check(self, topics: Topics, state_partitions: int, half_retention_ms: int) -> int:
+        """Make sure that a job can run on these topics, and read half messages again for that long.
 
         Returns:
             The number of half partitions.
@@ -262,19 +251,21 @@ class TopicAdministration:
             _LOGGER.warning(sentence)
         for sentence in _refusals(topics, said, replicas, loses=True):
             raise ConfigurationError(sentence)
+        refuse_short(topics.half, said.get(topics.half, {}), half_retention_ms)
         return counts[topics.half]
 
     def _configurations(self, topics: Topics, names: Iterable[str]) -> dict[str, dict[str, str]]:
         """What Kafka says of these topics that there are rules for."""
-        asked = [ConfigResource(ConfigResourceType.TOPIC, name, [*rules_of(topics)[name], IN_SYNC]) for name in names]
+        keys = {name: [*rules_of(topics)[name], IN_SYNC, TIME, BYTES] for name in names}
+        asked = [ConfigResource(ConfigResourceType.TOPIC, name, wanted) for name, wanted in keys.items()]
         if not asked:
             return {}
         answers = self._admin.describe_configs(asked, config_filter="all").get("topic", {})
-        unknown = [one.name for one in asked if _TIME not in answers.get(one.name, {})]
+        unknown = [one.name for one in asked if _STAMPED not in answers.get(one.name, {})]
         if unknown:
             _LOGGER.warning(
                 "Kafka does not say whether %s have its own time (%s): it must be %s. Grant describe configs on them.",
-                *(", ".join(unknown), _TIME, _KAFKAS_TIME.value),
+                *(", ".join(unknown), _STAMPED, _KAFKAS_TIME.value),
             )
         return {name: {key: str(one["value"]) for key, one in answer.items()} for name, answer in answers.items()}
 
@@ -311,7 +302,7 @@ def rules_of(topics: Topics) -> dict[str, dict[str, Rule]]:
     """What the configuration of each of Checkback's topics must say."""
     written_by_applications = (topics.half, topics.op, topics.producers, topics.later)
     compacted = {topics.status: _COMPACTED, topics.producers: _COMPACTED, topics.control: _COMPACTED_FOR_A_TIME}
-    common = {_TIME: _KAFKAS_TIME, _ELECTION: _ELECTED}
+    common = {_STAMPED: _KAFKAS_TIME, _ELECTION: _ELECTED}
     return {
         name: {
             **common,

@@ -80,11 +80,10 @@ def _of_machine(settings: "Settings") -> "Iterator[Finding]":
 def _of_kafka(settings: "Settings") -> "Iterator[Finding]":
     from checkback.operations.job_in_kafka import JobInKafka
     from checkback.operations.topics import admin_client
-    from checkback.wire.protocol import Topics
     from checkback_cli.doctor import brokers, checkpoint, endpoints, job
     from checkback_cli.doctor.finding import wrong
 
-    kafka, topics = settings.kafka, Topics(settings.kafka.topic_prefix)
+    kafka, topics = settings.kafka, settings.kafka.topics
     with ExitStack() as open_clients:
         begun = time.monotonic()
         try:

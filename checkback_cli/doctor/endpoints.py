@@ -5,16 +5,16 @@ import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from urllib.parse import urlsplit
 
-from checkback.kafka.topic_reading import own_topic, reading_consumer, records_to_end
+from checkback.kafka.topic_reading import own_topic, records_to_end
 from checkback.operations.announced import AnnouncedEndpoint, announced
 from checkback.operations.half_search import all_in_doubt
 from checkback.operations.times import said_duration
 from checkback.wire.protocol import Topics
 from checkback_cli.doctor.finding import Finding, ok, warning, wrong
 from checkback_cli.on_call.in_doubt import counted
+from checkback_cli.terminal.reading import reading
 from checkers.http.admission import AllowList
 from conf import Settings
 from conf.redaction import redacted
@@ -29,7 +29,7 @@ _AT_ONCE = 16
 def about_endpoints(settings: Settings, topics: Topics) -> Iterator[Finding]:
     """Each live endpoint, and groups of which none is live."""
     kafka = settings.kafka
-    with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer:
+    with reading(kafka) as consumer:
         heard = announced(records_to_end(consumer, own_topic(consumer, topics.producers)))
         rows = all_in_doubt(consumer, topics)
     now_ms = int(time.time() * 1000)

@@ -10,7 +10,6 @@ from checkback.consumer.resetting.all_groups import AllGroups, KnownGroup
 from checkback.consumer.resetting.reset_plan import PartitionOffsets
 from checkback.consumer.retries.dead_letter_topic import LetterCount
 from checkback.wire.job_groups import is_own
-from checkback.wire.protocol import Topics
 from checkback_cli.groups.dead_letters import count_letters, said_count
 from checkback_cli.terminal.progress import progress
 from conf import KafkaSettings
@@ -79,7 +78,7 @@ def read_consumers(
     Raises:
         KafkaUnreachableError: no Kafka answers.
     """
-    topics = Topics(kafka.topic_prefix)
+    topics = kafka.topics
     with AllGroups(kafka.bootstrap_servers, kafka.python_client) as asked:
         there = asked.topics()
         retrying, dying = (named_in(there, topic("")) for topic in (topics.retry, topics.dead))

@@ -1,14 +1,14 @@
 """What ``checkback dlq`` does."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing
 from time import monotonic
 from typing import Any, NamedTuple
 
 import typer
 from rich.prompt import Confirm
 
-from checkback.consumer.clients import Connection, clients_of
+from checkback.consumer.clients.base import Connection
+from checkback.consumer.clients.connecting import clients_of
 from checkback.consumer.listener import ReceivedMessage
 from checkback.consumer.retries.dead_letter_topic import DeadLetterTopic, LetterCount, ListedLetter
 from checkback.consumer.retries.dead_letters import (
@@ -28,7 +28,6 @@ from checkback.exceptions import OperatorError
 from checkback.kafka.connecting import TransportName
 from checkback.kafka.kafka_python.library import KafkaConsumer
 from checkback.kafka.record_ranges import Tell
-from checkback.kafka.topic_reading import reading_consumer
 from checkback.operations.times import said_time
 from checkback.wire.printable import printable
 from checkback.wire.protocol import ID, Topics
@@ -37,6 +36,7 @@ from checkback_cli.on_call.read import spelled
 from checkback_cli.terminal.listing import show_objects, show_pairs, show_rows
 from checkback_cli.terminal.options import WRONG
 from checkback_cli.terminal.progress import progress
+from checkback_cli.terminal.reading import reading
 from conf import KafkaSettings
 
 _NOTHING = "-"
@@ -68,8 +68,8 @@ class Manner(NamedTuple):
 
 def list_groups(kafka: KafkaSettings, *, as_json: bool) -> None:
     """Print the groups that have dead letters, and how many wait; those of which none wait are left out."""
-    topics = Topics(kafka.topic_prefix)
-    with _reading(kafka) as consumer, progress() as tell:
+    topics = kafka.topics
+    with reading(kafka) as consumer, progress() as tell:
         prefix = topics.dead("")
         groups = sorted(name.removeprefix(prefix) for name in consumer.topics() if name.startswith(prefix))
         rows = [row for row in count_letters(consumer, topics, groups, tell) if not row[1].is_none]
@@ -109,7 +109,7 @@ def list_letters(kafka: KafkaSettings, listing: Listing, *, as_json: bool) -> No
     def wanted(one: ListedLetter) -> bool:
         return listing.topic in {None, one.letter.topic} and (listing.resent or one.mark is None)
 
-    with _reading(kafka) as consumer, progress() as tell:
+    with reading(kafka) as consumer, progress() as tell:
         found = DeadLetterTopic(consumer, _own(kafka, listing.group).dead, tell).newest(wanted, listing.most)
     if as_json:
         show_objects(_object(listing.group, *one) for one in found.listed)
@@ -126,7 +126,7 @@ def show_letter(kafka: KafkaSettings, group: str, place: LetterPlace, most_bytes
     Raises:
         OperatorError: there is none at that place.
     """
-    with _reading(kafka) as consumer, progress() as tell:
+    with reading(kafka) as consumer, progress() as tell:
         topic = DeadLetterTopic(consumer, _own(kafka, group).dead, tell)
         lies = topic.read(place)
         letter = said_by(lies)
@@ -167,9 +167,9 @@ def resend_letters(kafka: KafkaSettings, group: str, wanted: LetterFilter, manne
     """
     if manner.ask and not on_a_terminal():
         raise typer.BadParameter("there is nobody to ask here: give --yes.")
-    topics = Topics(kafka.topic_prefix)
+    topics = kafka.topics
     resend = Resend(_own(kafka, group), topics, manner.to, manner.who or user())
-    with _reading(kafka) as consumer:
+    with reading(kafka) as consumer:
         with progress() as tell:
             found = DeadLetterTopic(consumer, resend.own.dead, tell).find(wanted.places, wanted.topic)
         choice = chosen(found, wanted)
@@ -204,7 +204,7 @@ def _outcomes(
     name = transactional_id(resend.topics, group)
     partitions = {topic: sorted(consumer.partitions_for_topic(topic)) for topic in {one.topic for one in letters}}
     with (
-        _reading(kafka, "read_uncommitted") as uncommitted,
+        reading(kafka, "read_uncommitted") as uncommitted,
         progress() as tell,
         Resending(
             lambda: clients.sender(connection, name),
@@ -219,16 +219,12 @@ def _outcomes(
             yield outcome
 
 
-def _reading(kafka: KafkaSettings, isolation: str = "read_committed") -> AbstractContextManager[KafkaConsumer]:
-    return closing(reading_consumer(kafka.bootstrap_servers, isolation, kafka.python_client))
-
-
 def _number(letters: Sequence[DeadLetter]) -> str:
     return "this one" if len(letters) == 1 else f"these {len(letters):,}"
 
 
 def _own(kafka: KafkaSettings, group: str) -> OwnTopics:
-    return OwnTopics.of(Topics(kafka.topic_prefix), group)
+    return OwnTopics.of(kafka.topics, group)
 
 
 def _cells(letter: DeadLetter) -> tuple[object, ...]:

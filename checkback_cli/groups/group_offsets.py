@@ -18,7 +18,6 @@ from checkback.consumer.resetting.reset_plan import Direction, Move, Target, pla
 from checkback.consumer.resetting.reset_run import Report, ResetRun
 from checkback.exceptions import OperatorError
 from checkback.kafka.connecting import TransportName
-from checkback.wire.protocol import Topics
 from checkback_cli.on_call.decide import on_a_terminal
 from checkback_cli.terminal.listing import show_rows
 from checkback_cli.terminal.options import WRONG
@@ -50,14 +49,14 @@ def show_offsets(kafka: KafkaSettings, group: str, topic: str | None, *, as_json
         members, stored = asked.members(), asked.stored()
         if not members and not stored:
             raise OperatorError(_unknown(group))
-        places = {*stored, *(place for member in members for place in member.places)}
+        read = {*stored, *(one for member in members for one in member.partitions)}
         if topic is not None:
-            places = {TopicPartition(topic, number) for number in asked.partitions(topic)}
-        found = asked.offsets(places)
+            read = {TopicPartition(topic, number) for number in asked.partitions(topic)}
+        found = asked.offsets(read)
     rows = []
-    for place in sorted(found):
-        one = found[place]
-        rows.append((*place, one.stored, one.minimum, one.maximum, one.lag, *_who(_owner(place, members))))
+    for partition in sorted(found):
+        one = found[partition]
+        rows.append((*partition, one.stored, one.minimum, one.maximum, one.lag, *_who(_owner(partition, members))))
     names = ("topic", "partition", "next", "first", "end", "lag", "consumer", "host")
     show_rows(names, rows if as_json else [_filled(row) for row in rows], as_json=as_json)
 
@@ -113,7 +112,7 @@ def _complain(*sentences: str) -> None:
 
 
 def _control(kafka: KafkaSettings, stack: ExitStack) -> ControlTopic:
-    topic = Topics(kafka.topic_prefix).control
+    topic = kafka.topics.control
     found = ControlTopic(topic, kafka.bootstrap_servers, TransportName.KAFKA_PYTHON, kafka.python_client)
     stack.callback(found.close)
     if not found.go_to_end():
@@ -149,8 +148,8 @@ def _unknown(group: str) -> str:
     return f"The group {group} has stored nothing and has no members: is the name right?"
 
 
-def _owner(place: TopicPartition, members: Sequence[GroupMember]) -> GroupMember | None:
-    return next((member for member in members if place in member.places), None)
+def _owner(partition: TopicPartition, members: Sequence[GroupMember]) -> GroupMember | None:
+    return next((member for member in members if partition in member.partitions), None)
 
 
 def _who(member: GroupMember | None) -> tuple[str | None, str | None]:

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from checkback.operations.times import said_duration
 from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile, JobUrl
+from checkback_cli.terminal.reading import reading
 
 if TYPE_CHECKING:
     from checkback.operations.announced import AnnouncedEndpoint
@@ -71,21 +72,12 @@ def groups(
     delivers. Members (0: nobody runs), lag, partitions of which nothing is stored, what is to be tried again, dead
     letters. 'checkback offsets show' has the partitions.
     """
-    from contextlib import nullcontext
-
-    from checkback.operations.job_in_kafka import JobInKafka
-    from checkback.wire.protocol import Topics
-    from checkback_cli.on_call.asking_job import look_for_job
+    from checkback_cli.on_call.asking_job import find_job
     from checkback_cli.terminal.listing import note
     from conf import load
 
     settings = load(config, bootstrap_server)
-    kafka = settings.kafka
-    asked = (
-        nullcontext() if job else JobInKafka(kafka.bootstrap_servers, Topics(kafka.topic_prefix), kafka.python_client)
-    )
-    with asked as of_kafka:
-        found = look_for_job(settings, job, of_kafka)
+    found = find_job(settings, job)
     if found.facts is None:
         note(f"{found.silence} What follows is what Kafka says.")
     elif not found.facts.counted:
@@ -215,16 +207,14 @@ def _endpoint(one: dict[str, Any]) -> str:
 
 
 def _of_kafka(settings: "Settings", now_ms: int) -> list[GroupRow]:
-    from contextlib import closing
 
-    from checkback.kafka.topic_reading import own_topic, reading_consumer, records_to_end
+    from checkback.kafka.topic_reading import own_topic, records_to_end
     from checkback.operations.announced import announced
     from checkback.operations.half_search import all_in_doubt
     from checkback.operations.parked import ParkedMessages
-    from checkback.wire.protocol import Topics
 
-    kafka, topics = settings.kafka, Topics(settings.kafka.topic_prefix)
-    with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer:
+    kafka, topics = settings.kafka, settings.kafka.topics
+    with reading(kafka) as consumer:
         heard = announced(records_to_end(consumer, own_topic(consumer, topics.producers)))
         rows = list(all_in_doubt(consumer, topics).values())
     with ParkedMessages(kafka.bootstrap_servers, topics, kafka.python_client) as messages:

@@ -41,6 +41,18 @@ class Job(NamedTuple):
     """Why it did not, and what to do; empty when it did."""
 
 
+def find_job(settings: Settings, url: str | None) -> Job:
+    """Ask the job at ``url``; without one, the job that Kafka says has claimed the topics.
+
+    Raises:
+        KafkaUnreachableError: no Kafka answers, and ``url`` is not given.
+    """
+    if url is not None:
+        return look_for_job(settings, url, None)
+    with JobInKafka(settings.kafka.bootstrap_servers, settings.kafka.topics, settings.kafka.python_client) as kafka:
+        return look_for_job(settings, None, kafka)
+
+
 def look_for_job(settings: Settings, url: str | None, kafka: JobInKafka | None) -> Job:
     """Ask the job at ``url``, or the one that has claimed the topics, as ``kafka`` says.
 

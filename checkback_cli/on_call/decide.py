@@ -23,6 +23,7 @@ from checkback_cli.terminal.options import (
     age,
     place_of_half,
 )
+from checkback_cli.terminal.reading import reading
 
 if TYPE_CHECKING:
     from checkback.operations.story import Story
@@ -120,16 +121,13 @@ def remark(who: str, why: str, action: Action) -> str:
 
 
 def _act(action: Action, wanted: "TransactionFilter", manner: _Manner, settings: "Settings") -> None:
-    from contextlib import closing
 
-    from checkback.kafka.topic_reading import reading_consumer
     from checkback.operations.operator_ops import OperatorOps
-    from checkback.wire.protocol import Topics
     from checkback_cli.on_call.waiting import Awaited, Watch
 
     terminal = on_a_terminal()
     _refuse_arguments(wanted, manner, terminal)
-    kafka, topics = settings.kafka, Topics(settings.kafka.topic_prefix)
+    kafka, topics = settings.kafka, settings.kafka.topics
     ones = _chosen(action, wanted, settings, topics)
     if not ones:
         typer.echo("None waits that fits: nothing was done.")
@@ -141,7 +139,7 @@ def _act(action: Action, wanted: "TransactionFilter", manner: _Manner, settings:
     wait_ms = manner.wait_ms if manner.wait_ms is not None else _WAIT_MS if terminal else 0
     awaited = Awaited(ones, action)
     client = (kafka.bootstrap_servers, topics, kafka.python_client)
-    with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer:
+    with reading(kafka) as consumer:
         watch = Watch(consumer, topics) if wait_ms else None
         with OperatorOps(*client) as ops:
             ops.write(((one.transaction_id, one.group, one.half) for one in ones), action, said)
@@ -166,9 +164,7 @@ def _refuse_arguments(wanted: "TransactionFilter", manner: _Manner, terminal: bo
 
 
 def _chosen(action: Action, wanted: "TransactionFilter", settings: "Settings", topics: "Topics") -> "list[Candidate]":
-    from contextlib import closing
 
-    from checkback.kafka.topic_reading import reading_consumer
     from checkback.operations.half_search import all_in_doubt
     from checkback.operations.parked import ParkedMessages
     from checkback_cli.on_call.candidates import candidates, chosen
@@ -177,7 +173,7 @@ def _chosen(action: Action, wanted: "TransactionFilter", settings: "Settings", t
     kafka = settings.kafka
     now_ms = int(time.time() * 1000)
     with (
-        closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer,
+        reading(kafka) as consumer,
         ParkedMessages(kafka.bootstrap_servers, topics, kafka.python_client) as messages,
         progress() as tell,
     ):

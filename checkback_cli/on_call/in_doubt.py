@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from checkback.operations.announced import AnnouncedEndpoint
     from checkback.operations.in_doubt import InDoubt
-    from conf import Settings
     from status_page.facts import GroupFacts, JobFacts, TopicInDoubt
 
 _MOST_REASONS = 8
@@ -38,20 +37,19 @@ def in_doubt(
     yet is not in the list: 'checkback status' counts those, too. A job that answers also says whom it can ask, and
     which committed messages are held. Exit status 0, also when there is none.
     """
-    from contextlib import closing
-
-    from checkback.kafka.topic_reading import own_topic, reading_consumer, records_to_end
+    from checkback.kafka.topic_reading import own_topic, records_to_end
     from checkback.operations.announced import announced
     from checkback.operations.half_search import all_in_doubt
-    from checkback.wire.protocol import Topics
+    from checkback_cli.on_call.asking_job import find_job
     from checkback_cli.terminal.listing import note, show_objects, show_rows
     from checkback_cli.terminal.progress import progress
+    from checkback_cli.terminal.reading import reading
     from conf import load
 
     settings = load(config, bootstrap_server)
-    kafka, topics = settings.kafka, Topics(settings.kafka.topic_prefix)
+    kafka, topics = settings.kafka, settings.kafka.topics
     with (
-        closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer,
+        reading(kafka) as consumer,
         progress() as tell,
     ):
         found = all_in_doubt(consumer, topics, tell)
@@ -59,7 +57,7 @@ def in_doubt(
     now_ms = int(time.time() * 1000)
     fixed = {name: [str(url) for url in urls] for name, urls in settings.checks.endpoints.items()}
     names = {row.group for row in found.values()}
-    facts = _job_facts(settings, job)
+    facts = find_job(settings, job).facts
     known = known_groups(names, heard, fixed, settings.checks.endpoint_ttl, now_ms)
     groups = {group.group: group for group in (*known, *asked_by(facts))}
     rows = chosen(found.values(), group, topic, now_ms - (older_than or 0))
@@ -196,16 +194,3 @@ def _next_check(row: "InDoubt", now_ms: int) -> str:
     if row.next_check_ms <= now_ms:
         return "is due"
     return f"in {said_duration(row.next_check_ms - now_ms)} ({said_time(row.next_check_ms)[11:]})"
-
-
-def _job_facts(settings: "Settings", url: str | None) -> "JobFacts | None":
-    from contextlib import nullcontext
-
-    from checkback.operations.job_in_kafka import JobInKafka
-    from checkback.wire.protocol import Topics
-    from checkback_cli.on_call.asking_job import look_for_job
-
-    kafka, topics = settings.kafka, Topics(settings.kafka.topic_prefix)
-    asked = nullcontext() if url else JobInKafka(kafka.bootstrap_servers, topics, kafka.python_client)
-    with asked as of_kafka:
-        return look_for_job(settings, url, of_kafka).facts

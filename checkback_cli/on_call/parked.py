@@ -6,7 +6,6 @@ import typer
 
 from checkback.operations.parked import ParkedMessages
 from checkback.operations.times import said_time
-from checkback.wire.protocol import Topics
 from checkback_cli.terminal.listing import show_rows
 from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile
 from conf import load
@@ -31,7 +30,7 @@ def show(
     """List the messages that wait for an operator: to be decided, or to be delivered again."""
     kafka = load(config, bootstrap_server).kafka
     names = ("half", "transaction", "group", "topic", "parked", "why", *(["became"] if ended else []))
-    with ParkedMessages(kafka.bootstrap_servers, Topics(kafka.topic_prefix), kafka.python_client) as messages:
+    with ParkedMessages(kafka.bootstrap_servers, kafka.topics, kafka.python_client) as messages:
         rows = [
             (
                 *(str(message.half), message.transaction_id, message.group, message.topic),

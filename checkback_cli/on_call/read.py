@@ -1,18 +1,18 @@
 """``checkback read``."""
 
 import json
-from contextlib import closing
 from typing import Annotated, Any
 
 import typer
 
 from checkback.exceptions import CheckbackError, ConfigurationError
-from checkback.kafka.topic_reading import reading_consumer, records_as_they_come
+from checkback.kafka.topic_reading import records_as_they_come
 from checkback.signals import stop_on_signals
 from checkback.wire.message_json import to_base64
 from checkback.wire.printable import printable
 from checkback_cli.terminal.kafka_away import AwayNotice
 from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile, duration_ms
+from checkback_cli.terminal.reading import reading
 from conf import load
 
 
@@ -38,7 +38,7 @@ def read(
     kafka = load(config, bootstrap_server).kafka
     idle_ms = duration_ms("--wait", wait) if wait else None
     stopping = stop_on_signals()
-    with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer:
+    with reading(kafka) as consumer:
         if not consumer.partitions_for_topic(topic):
             raise ConfigurationError(f"Kafka has no topic {printable(topic)}.")
         found = 0

@@ -1,17 +1,15 @@
 """``checkback rejected``."""
 
 import time
-from contextlib import closing
 from typing import Annotated
 
 import typer
 
-from checkback.kafka.topic_reading import reading_consumer
 from checkback.operations.rejected import rejected_records
 from checkback.operations.times import said_time
-from checkback.wire.protocol import Topics
 from checkback_cli.terminal.listing import show_rows
 from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile, age
+from checkback_cli.terminal.reading import reading
 from conf import load
 
 _NAMES = ("rejected", "record", "reason", "transaction", "group", "topic", "action")
@@ -38,8 +36,8 @@ def rejected(
     """
     kafka = load(config, bootstrap_server).kafka
     since_ms = 0 if since is None else max(0, int(time.time() * 1000) - since)
-    topics = Topics(kafka.topic_prefix)
-    with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer:
+    topics = kafka.topics
+    with reading(kafka) as consumer:
         rows = [
             (said_time(one.time_ms), one.came_from, one.reason, one.transaction_id, one.group, one.topic, one.action)
             for one in rejected_records(consumer, topics, since_ms)

@@ -8,6 +8,7 @@ import typer
 from checkback.operations.times import said_duration, said_time
 from checkback.wire.protocol import HalfPosition
 from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile, age, place_of_half
+from checkback_cli.terminal.reading import reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,13 +51,10 @@ def show(
     An id is looked for in cb.status and cb.parked, then in cb.half from its end back to --since. Says where there may
     be more that it has not looked at. Exit status 0: found; 1: not.
     """
-    from contextlib import closing
-
     from checkback.exceptions import OperatorError
     from checkback.kafka.record_ranges import ReadLimits
-    from checkback.kafka.topic_reading import own_topic, reading_consumer
+    from checkback.kafka.topic_reading import own_topic
     from checkback.operations.story import story_of
-    from checkback.wire.protocol import Topics
     from checkback_cli.terminal.listing import show_objects
     from checkback_cli.terminal.progress import progress
     from conf import load
@@ -64,9 +62,9 @@ def show(
     if (transaction_id is None) == (half is None):
         raise typer.BadParameter("name a transaction, or give --half.")
     settings = load(config, bootstrap_server)
-    kafka, topics = settings.kafka, Topics(settings.kafka.topic_prefix)
+    kafka, topics = settings.kafka, settings.kafka.topics
     with (
-        closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer,
+        reading(kafka) as consumer,
         progress() as tell,
     ):
         own_topic(consumer, topics.half)

@@ -35,14 +35,13 @@ def status(
     from contextlib import nullcontext
 
     from checkback.operations.job_in_kafka import JobInKafka
-    from checkback.wire.protocol import Topics
     from checkback_cli.on_call.asking_job import in_doubt_by_topic, look_for_job
     from checkback_cli.terminal.listing import show_objects, show_pairs
     from conf import load
 
     settings = load(config, bootstrap_server)
     kafka = settings.kafka
-    topics = Topics(kafka.topic_prefix)
+    topics = kafka.topics
     asked = nullcontext() if job else JobInKafka(kafka.bootstrap_servers, topics, kafka.python_client)
     with asked as of_kafka:
         found = look_for_job(settings, job, of_kafka)
@@ -185,10 +184,9 @@ def _open(facts: "JobFacts") -> str:
 def _without_job(settings: "Settings", kafka: Any) -> dict[str, Any]:
     """What Kafka says, where the job says nothing."""
     from checkback.operations.parked import ParkedMessages
-    from checkback.wire.protocol import Topics
 
     client = settings.kafka
-    with ParkedMessages(client.bootstrap_servers, Topics(client.topic_prefix), client.python_client) as parked:
+    with ParkedMessages(client.bootstrap_servers, client.topics, client.python_client) as parked:
         return {"behind": kafka.behind(), "parked": len(parked.read())}
 
 

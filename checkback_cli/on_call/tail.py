@@ -35,22 +35,20 @@ def tail(
     Of transactions only, never their content. Deliveries are in the real topics: 'checkback read'. With --topic, ops
     and checks of half messages that were written before are left out: they do not name their topic.
     """
-    from contextlib import closing
-
-    from checkback.kafka.topic_reading import own_topic, reading_consumer, records_as_they_come
+    from checkback.kafka.topic_reading import own_topic, records_as_they_come
     from checkback.operations.story_events import event_of
     from checkback.signals import stop_on_signals
-    from checkback.wire.protocol import Topics
     from checkback_cli.terminal.kafka_away import AwayNotice
     from checkback_cli.terminal.listing import show_objects
+    from checkback_cli.terminal.reading import reading
     from conf import load
 
     kafka = load(config, bootstrap_server).kafka
-    topics = Topics(kafka.topic_prefix)
+    topics = kafka.topics
     names = (topics.half, topics.op, topics.check, topics.status, topics.parked, topics.rejected)
     stopping = stop_on_signals()
     fitting = Fitting(group, topic)
-    with closing(reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)) as consumer:
+    with reading(kafka) as consumer:
         for name in names:
             own_topic(consumer, name)
         shown, console = 0, Console()

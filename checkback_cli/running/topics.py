@@ -7,7 +7,7 @@ from rich.console import Console
 
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.operations.topics import Made, TopicAdministration
-from checkback.wire.protocol import Topics, lawful_topic, refuse_own_topic
+from checkback.wire.protocol import lawful_topic, refuse_own_topic
 from checkback_cli.terminal.options import WRONG, AsJson, BootstrapServer, ConfigFile
 from conf import load
 
@@ -40,7 +40,7 @@ def create(
     your own get as many partitions, and otherwise Kafka's defaults.
     """
     settings = load(config, bootstrap_server)
-    kafka, ours = settings.kafka, Topics(settings.kafka.topic_prefix)
+    kafka, ours = settings.kafka, settings.kafka.topics
     for name in real or ():
         lawful_topic(name)
         refuse_own_topic(name, ours)
@@ -81,7 +81,7 @@ def show(
     from checkback_cli.terminal.listing import show_objects, show_rows
 
     settings = load(config, bootstrap_server)
-    kafka, ours = settings.kafka, Topics(settings.kafka.topic_prefix)
+    kafka, ours = settings.kafka, settings.kafka.topics
     with closing(admin_client(kafka.bootstrap_servers, kafka.python_client)) as admin:
         found = facts_of(admin, ours.all())
     wrong = faults(found, ours, settings.transactions, settings.job.state_partitions)

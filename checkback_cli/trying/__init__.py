@@ -1,1 +1,1 @@
-"""Commands to try Checkback with: demo, a local Kafka, sending, reading, measuring, breaking."""
+"""Commands to try Checkback with: demo, a local Kafka, sending, reading."""

@@ -11,7 +11,7 @@ import typer
 
 from checkback.exceptions import ConfigurationError
 from checkback.producing.producer import TransactionProducer
-from checkback.wire.protocol import Message, Topics, TransactionOptions
+from checkback.wire.protocol import Message, TransactionOptions
 from checkback_cli.terminal.options import BootstrapServer, ConfigFile, duration_ms
 from conf import load
 
@@ -46,7 +46,7 @@ def send(
     given = _headers(headers or ())
     kafka = settings.kafka
     producer = TransactionProducer(
-        kafka.bootstrap_servers, group, topics=Topics(kafka.topic_prefix), kafka_options=kafka.python_client
+        kafka.bootstrap_servers, group, topics=kafka.topics, kafka_options=kafka.python_client
     )
     with closing(producer):
         for text in [value] if value is not None else _lines(sys.stdin):

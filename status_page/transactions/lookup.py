@@ -4,7 +4,6 @@ from functools import partial
 from typing import Any
 
 from checkback.kafka.topic_reading import reading_consumer
-from checkback.wire.protocol import Topics
 from conf import Settings
 from status_page.transactions.following import Follower
 from status_page.transactions.index import Index
@@ -25,7 +24,7 @@ class Transactions:
         connect = partial(reading_consumer, kafka.bootstrap_servers, options={**_FETCH, **kafka.python_client})
         self.index = Index()
         """What was read."""
-        topics, rules = Topics(kafka.topic_prefix), settings.transactions
+        topics, rules = kafka.topics, settings.transactions
         longest_ms = max(rules.check_interval_max, rules.unreachable_backoff_max, rules.check_answer_ttl)
         rewritten = {topics.status: longest_ms / 1000, topics.parked: rules.parked_ttl / 1000}
         self._progress = ReadingProgress(rewritten=rewritten)

@@ -9,7 +9,7 @@ from checkback.kafka.record_ranges import ReadLimits
 from checkback.kafka.topic_reading import reading_consumer
 from checkback.operations.story import story_of
 from checkback.operations.story_events import StoryEvent, said
-from checkback.wire.protocol import HalfPosition, Topics
+from checkback.wire.protocol import HalfPosition
 from conf import Settings
 from status_page.transactions.story import Told
 
@@ -22,7 +22,7 @@ class KafkaStories:
 
     def __init__(self, settings: Settings) -> None:
         self._kafka = settings.kafka
-        self._topics = Topics(settings.kafka.topic_prefix)
+        self._topics = settings.kafka.topics
 
     def __call__(self, half: HalfPosition) -> list[Told]:
         """What happened, by time.

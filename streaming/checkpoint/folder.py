@@ -12,12 +12,13 @@ from pyspark.sql import SparkSession
 
 from checkback.exceptions import CheckpointMismatchError
 from checkback.version import __version__
+from streaming.batch.numbered_files import BATCHES, NumberedFiles
 from streaming.checkpoint.durable import DurableFolder
 from streaming.checkpoint.offset_log import Entry, read_entry
 
 FACTS_FILE = "checkback.json"
-_FLOOR = "checkback-floor-"
-_VERSION = "checkback-version-"
+# Their names alone say something: there is nothing in them that could be torn.
+_FLOORS, _VERSIONS = NumberedFiles("checkback-floor-"), NumberedFiles("checkback-version-")
 VERSION = 1
 """Of what a checkpoint's files mean. Raise it with each change that a program before it would take for something else,
 or would stumble over in the midst of a batch; that of ``state/codec.py`` is such a one."""
@@ -110,22 +111,21 @@ class Checkpoint:
 
     def newest(self, log: str) -> int | None:
         """The highest number in ``offsets`` or ``commits``; None when there is none."""
-        numbers = [int(name) for name in self.names(log) if name.isdigit()]
-        return max(numbers, default=None)
+        return max(BATCHES.numbers(self.names(log)), default=None)
 
     def floor(self) -> int:
         """The progress offset that every state partition has reached, as far as is remembered."""
-        return max((number for number, _name in self._floors()), default=0)
+        return max(_FLOORS.numbers(self.names("")), default=0)
 
     def remember_floor(self, floor: int) -> None:
         """Remember that every state partition has reached this progress offset.
 
         The name of an empty file says it, so that two drivers that come here at once do not disturb one another.
         """
-        self._files.create(self._at(f"{_FLOOR}{floor}"), True).close()  # noqa: FBT003  (Hadoop's own: overwrite)
-        for number, name in self._floors():
+        self._touch(_FLOORS.name(floor))
+        for number in _FLOORS.numbers(self.names("")):
             if number < floor:
-                self.remove(name)
+                self.remove(_FLOORS.name(number))
 
     def remembers_later(self, topic_id: str) -> bool:
         """Whether the forwarder of ``cb.later`` has stored offsets for all partitions of the topic with this id."""
@@ -133,24 +133,20 @@ class Checkpoint:
 
     def remember_later(self, topic_id: str) -> None:
         """Remember that it has. The name of an empty file says it, as that of :meth:`remember_floor`."""
-        self._files.create(self._at(self._later(topic_id)), True).close()  # noqa: FBT003  (Hadoop's own: overwrite)
+        self._touch(self._later(topic_id))
 
     @staticmethod
     def _later(topic_id: str) -> str:
         return _LATER + topic_id.replace("/", "_").replace("+", "-")  # base 64
 
-    def _floors(self) -> list[tuple[int, str]]:
-        return self._numbered(_FLOOR)
-
     def remember_version(self) -> None:
         """Remember that this program has continued it, once it is this run's: an earlier one must not any more."""
-        known = self._numbered(_VERSION)
-        if not any(number == VERSION for number, _name in known):
-            self._files.create(self._at(f"{_VERSION}{VERSION}"), True).close()  # noqa: FBT003  (as above)
+        if VERSION not in _VERSIONS.numbers(self.names("")):
+            self._touch(_VERSIONS.name(VERSION))
 
     def _refuse_later_version(self) -> None:
         # of a checkpoint from before there were versions, nothing says so: it is the first
-        version = max((number for number, _name in self._numbered(_VERSION)), default=VERSION)
+        version = max(_VERSIONS.numbers(self.names("")), default=VERSION)
         if version > VERSION:
             raise CheckpointMismatchError(
                 f"{self.folder} was continued by a later Checkback: the checkpoint is of version {version}, and "
@@ -158,11 +154,6 @@ class Checkpoint:
                 "The way back is a copy of the folder from before it, or a new one ('checkback run --new-checkpoint'), "
                 "which re-delivers everything that is still in the half topic."
             )
-
-    def _numbered(self, prefix: str) -> list[tuple[int, str]]:
-        """Files whose name alone says something: there is nothing in them that could be torn."""
-        found = [(name.removeprefix(prefix), name) for name in self.names("") if name.startswith(prefix)]
-        return [(int(number), name) for number, name in found if number.isdigit()]
 
     def torn(self, name: str) -> CheckpointMismatchError:
         """The error for a file that is torn and cannot be done without."""
@@ -228,6 +219,9 @@ class Checkpoint:
     def remove(self, name: str) -> None:
         """Remove a file; harmless when it is not there."""
         self._files.delete(self._at(name), False)  # noqa: FBT003  (Hadoop's own: not recursive)
+
+    def _touch(self, name: str) -> None:
+        self._files.create(self._at(name), True).close()  # noqa: FBT003  (Hadoop's own: overwrite)
 
     def _at(self, name: str) -> Any:
         return self._path(f"{self.folder}/{name}")

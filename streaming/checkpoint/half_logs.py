@@ -20,6 +20,7 @@ from checkback.kafka.librdkafka.errors import NOT_ALLOWED
 from checkback.kafka.librdkafka.library import AdminClient, KafkaError, KafkaException, OffsetSpec, TopicPartition
 from checkback.wire.protocol import Topics
 from state import ANYWHERE, Reach
+from streaming.batch.numbered_files import NumberedFiles
 from streaming.brokers.retrying import retrying
 from streaming.checkpoint.ends_in_plan import EndsInPlan
 from streaming.checkpoint.folder import Checkpoint
@@ -27,7 +28,7 @@ from streaming.checkpoint.offset_log import Entry
 
 PROPERTY = "checkback.halfLogs"
 """A local property of Spark's, by which tasks get it: ``batch partition:read_to:end ...``."""
-_PREFIX, _SUFFIX = "checkback-ends-", ".json"
+_FILES = NumberedFiles("checkback-ends-", ".json")
 _KEPT = 10
 """So many batches back the ends are kept; Spark runs the newest batch again, or after a power loss one before it."""
 _OPENED = 1_000
@@ -48,7 +49,7 @@ class HalfLogs:
         self._admin = make_client(AdminClient, self._client)
         self._topics = topics
         self._ops: dict[str, int] | None = None
-        self._there = _numbers(checkpoint.names(""))
+        self._there = set(_FILES.numbers(checkpoint.names("")))
 
     def tell(self, context: SparkContext, entry: Entry) -> None:
         """Let the batch's tasks know; call it in the thread that runs the batch, before anything of it is evaluated.
@@ -59,16 +60,16 @@ class HalfLogs:
         read, ops = _read_to(entry, self._topics.half), _read_to(entry, self._topics.op)
         ends = self._kept(entry) if ops != self._ops else {}
         self._ops = ops
-        places = sorted(int(partition) for partition in read.keys() | ends.keys())
-        said = [f"{place}:{read.get(str(place), 0)}:{ends.get(str(place), -1)}" for place in places]
+        partitions = sorted(int(partition) for partition in read.keys() | ends.keys())
+        said = [f"{number}:{read.get(str(number), 0)}:{ends.get(str(number), -1)}" for number in partitions]
         context.setLocalProperty(PROPERTY, " ".join([str(entry.number), *said]))
         if self._in_plan is not None:
             # of a log that was cut short meanwhile, what has been read is still in the state
-            self._in_plan.tell({int(place): max(end, read.get(place, 0)) for place, end in ends.items()})
+            self._in_plan.tell({int(number): max(end, read.get(number, 0)) for number, end in ends.items()})
 
     def _kept(self, entry: Entry) -> dict[str, int]:
         """The ends by partition as they were asked for in the batch's first run; only where it has ops at all."""
-        name = _name(entry.number)
+        name = _FILES.name(entry.number)
         if entry.number in self._there:
             with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):  # torn
                 kept = json.loads(self._checkpoint.read(name) or b"")
@@ -80,7 +81,7 @@ class HalfLogs:
         self._checkpoint.write(name, json.dumps({"entry": entry.content_hash, "ends": ends}).encode())
         self._there.add(entry.number)
         for number in [number for number in self._there if number <= entry.number - _KEPT]:
-            self._checkpoint.remove(_name(number))
+            self._checkpoint.remove(_FILES.name(number))
             self._there.remove(number)
         return ends
 
@@ -101,9 +102,9 @@ class HalfLogs:
         ends = {str(partition): 0 for partition in partitions}  # the op topic may have more
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call] # as it is
         asked = {TopicPartition(topic, number): latest for number in partitions if number in described.partitions}
-        for place, answer in self._admin.list_offsets(asked, request_timeout=_CALL_SECONDS).items():
+        for partition, answer in self._admin.list_offsets(asked, request_timeout=_CALL_SECONDS).items():
             try:
-                ends[str(place.partition)] = int(answer.result().offset)
+                ends[str(partition.partition)] = int(answer.result().offset)
             except KafkaException as error:
                 raise _passing(error.args[0]) from error
         return ends
@@ -142,10 +143,10 @@ class Openings:
 
 @lru_cache(2)
 def _parsed(said: str) -> tuple[int, dict[int, tuple[int, int]]]:
-    batch, *places = said.split(" ")
+    batch, *partitions = said.split(" ")
     found = {}
-    for place in places:
-        partition, read_to, end = (int(number) for number in place.split(":"))
+    for one in partitions:
+        partition, read_to, end = (int(number) for number in one.split(":"))
         found[partition] = (read_to, end if end >= 0 else ANYWHERE.end)
     return int(batch), found
 
@@ -156,12 +157,3 @@ def _read_to(entry: Entry, topic: str) -> dict[str, int]:
         if isinstance(source, dict) and topic in source:
             return {str(partition): int(offset) for partition, offset in source[topic].items()}
     return {}
-
-
-def _name(batch: int) -> str:
-    return f"{_PREFIX}{batch}{_SUFFIX}"
-
-
-def _numbers(names: Iterable[str]) -> set[int]:
-    numbers = [name.removeprefix(_PREFIX).removesuffix(_SUFFIX) for name in names if name.startswith(_PREFIX)]
-    return {int(number) for number in numbers if number.isdigit()}

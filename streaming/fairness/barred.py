@@ -10,11 +10,12 @@ from collections.abc import Callable
 from pyspark import SparkContext, TaskContext
 
 from checkback.exceptions import CheckpointMismatchError
+from streaming.batch.numbered_files import BATCHES, NumberedFiles
 from streaming.fairness.quotas import Barred
 from streaming.folders import Folder
 
 _LOGGER = logging.getLogger(__name__)
-_PREFIX, _SUFFIX = "checkback-barred-", ".json"
+_FILES = NumberedFiles("checkback-barred-", ".json")
 _PROPERTY = "checkback.barred"
 
 
@@ -36,14 +37,14 @@ class BarredInForce:
         """
         first = not self._read
         if first:
-            self._from = {number: self._content(number) for number in _numbers(self._checkpoint)}
+            self._from = {number: self._content(number) for number in _FILES.numbers(self._checkpoint.children())}
             self._read = True
         starts = [start for start in self._from if start <= batch]
         now = self._from[max(starts)] if starts else {}
         if not first:  # 1
             wanted = self._wanted(now)
             if wanted.keys() != now.keys():  # 2
-                self._checkpoint.write(_name(batch), json.dumps(wanted).encode())
+                self._checkpoint.write(_FILES.name(batch), json.dumps(wanted).encode())
                 self._from[batch] = now = wanted
         self._forget(batch)  # 3
         return now
@@ -52,17 +53,18 @@ class BarredInForce:
         # not the newest of them, which holds until there is another; the batch before may be needed for a restore
         passed = sorted(start for start in self._from if start < batch - 100)[:-1]
         for start in passed:
-            self._checkpoint.remove(_name(start))
+            self._checkpoint.remove(_FILES.name(start))
             del self._from[start]
 
     def _content(self, number: int) -> Barred:
-        found = _parsed(self._checkpoint.read(_name(number)))
+        found = _parsed(self._checkpoint.read(_FILES.name(number)))
         if found is None:  # nothing of a batch that was begun under it is in Kafka: see refuse_torn
             _LOGGER.warning(
-                "%s in the checkpoint was torn: no group is barred until the quotas are known again.", _name(number)
+                "%s in the checkpoint was torn: no group is barred until the quotas are known again.",
+                _FILES.name(number),
             )
             found = {}
-            self._checkpoint.write(_name(number), json.dumps(found).encode())
+            self._checkpoint.write(_FILES.name(number), json.dumps(found).encode())
         return found
 
 
@@ -79,20 +81,12 @@ def refuse_torn(
     Raises:
         CheckpointMismatchError: the file that says it is torn, and a part of the batch is in Kafka.
     """
-    begun, ended = (
-        max((int(name) for name in checkpoint.children(log) if name.isdigit()), default=-1)
-        for log in ("offsets", "commits")
-    )
-    start = max((number for number in _numbers(checkpoint) if number <= begun), default=None)
-    if begun <= ended or start is None or _parsed(checkpoint.read(_name(start))) is not None:
+    begun, ended = (max(BATCHES.numbers(checkpoint.children(log)), default=-1) for log in ("offsets", "commits"))
+    start = max((number for number in _FILES.numbers(checkpoint.children()) if number <= begun), default=None)
+    if begun <= ended or start is None or _parsed(checkpoint.read(_FILES.name(start))) is not None:
         return
     if in_kafka(begun):
-        raise torn(_name(start))
-
-
-def _numbers(checkpoint: Folder) -> list[int]:
-    names = [name.removeprefix(_PREFIX) for name in checkpoint.children() if name.startswith(_PREFIX)]
-    return [int(name.removesuffix(_SUFFIX)) for name in names if name.removesuffix(_SUFFIX).isdigit()]
+        raise torn(_FILES.name(start))
 
 
 def _parsed(content: bytes) -> Barred | None:
@@ -115,7 +109,3 @@ def told() -> Barred:
     context = TaskContext.get()
     found = context.getLocalProperty(_PROPERTY) if context else None
     return dict(json.loads(found)) if found else {}
-
-
-def _name(start: int) -> str:
-    return f"{_PREFIX}{start}{_SUFFIX}"

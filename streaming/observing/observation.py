@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from checkback.version import __version__
-from checkback.wire.protocol import Topics
 from checkers.facts import GroupStanding
 from conf import Settings
 from state import REST, Usage
@@ -26,7 +25,6 @@ from streaming.batch.batch import BatchReport, OpenBySegment
 from streaming.fairness.fairness import KnownUsage
 from streaming.fairness.held_back import PartitionEnds, PartitionId
 from streaming.observing.backlog import JobBacklog
-from streaming.observing.clock import now_ms as _now_ms
 from streaming.observing.flow import Flow
 from streaming.observing.held_now import LATE_S, HeldNow
 from streaming.observing.metrics import JobMetrics, KeptNow, OpenNow, tell_limits
@@ -35,6 +33,7 @@ from streaming.observing.open_transactions import OpenTransactions
 from streaming.observing.progress import BatchProgress, Places, batch_progress
 from streaming.observing.start_up import StartUp
 from streaming.ownership.claim import Owner
+from streaming.ownership.clock import wall_ms
 
 _MOST_BATCHES = 100
 _NOTHING = KnownUsage(None, None, {})
@@ -53,9 +52,9 @@ class Observation:
         tell_limits(self.metrics.registry, settings)
         self._open = OpenTransactions()
         self._held = HeldNow()
-        self._started_ms = _now_ms()
+        self._started_ms = wall_ms()
         self._flow = Flow(self._started_ms)
-        topics = Topics(settings.kafka.topic_prefix)
+        topics = settings.kafka.topics
         self._backlog = JobBacklog((topics.half, topics.op))
         self.start_up = StartUp()
         self._lock = threading.Lock()
@@ -91,8 +90,8 @@ class Observation:
         """A batch is written."""
         self.metrics.observe(report)
         self._open.changed(report.batch, report.still_open)
-        self._held.changed(report.held, _now_ms())
-        self._flow.add(_now_ms(), report.counts)
+        self._held.changed(report.held, wall_ms())
+        self._flow.add(wall_ms(), report.counts)
 
     def counted(self, still_open: OpenBySegment) -> None:
         """The state was counted."""
@@ -130,7 +129,7 @@ class Observation:
     def _refresh(self) -> None:
         """Let the metrics say how it stands."""
         self._ask_for_ends()
-        standing, now_ms = self._standing(), _now_ms()
+        standing, now_ms = self._standing(), wall_ms()
         by_topic = sorted(self._open.by_topic().items(), key=lambda one: -one[1][0]) if self._open.counted else []
         self.metrics.backlog(self._backlog.now(time.monotonic()))
         self.metrics.stands(
@@ -146,7 +145,7 @@ class Observation:
     def facts(self) -> JobFacts:
         """How it stands now."""
         self._ask_for_ends()
-        settings, standing, now_ms = self._settings, self._standing(), _now_ms()
+        settings, standing, now_ms = self._settings, self._standing(), wall_ms()
         checks = self._checks()
         known = checks is not None and len(checks) < MOST_GROUPS
         with self._lock:

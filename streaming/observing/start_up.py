@@ -5,7 +5,7 @@ import threading
 from dataclasses import replace
 
 from status_page.facts import StepFacts
-from streaming.observing.clock import now_ms
+from streaming.ownership.clock import wall_ms
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class StartUp:
         """Say what is done next; what was done before has ended. Nothing happens once the start is over."""
         if self._over or (self._steps and self._steps[-1].name == name):
             return
-        time_ms = now_ms()
+        time_ms = wall_ms()
         with self._lock:
             self._end(time_ms)
             self._steps.append(StepFacts(name, time_ms))
@@ -42,7 +42,7 @@ class StartUp:
 
     def running(self) -> None:
         """Batches are begun from now on."""
-        self._running_ms = now_ms()
+        self._running_ms = wall_ms()
 
     def over(self) -> None:
         """The first batch has ended. Harmless when it is said again."""
@@ -50,7 +50,7 @@ class StartUp:
             return
         self._over = True
         with self._lock:
-            self._end(now_ms())
+            self._end(wall_ms())
         took = sum(step.seconds or 0.0 for step in self._steps)
         said = ", ".join(f"{step.name} {step.seconds or 0.0:.1f} s" for step in self._steps)
         _LOGGER.info("The first batch has ended, %.1f s after the start: %s", took, said)

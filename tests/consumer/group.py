@@ -6,7 +6,8 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPartition
 
 from checkback.consumer import ConsumerSettings, Listener, PushConsumer, StartAt
-from checkback.consumer.clients import Connection, clients_of
+from checkback.consumer.clients.base import Connection
+from checkback.consumer.clients.connecting import clients_of
 from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored, decode, encode
 from checkback.kafka.connecting import TransportName

@@ -74,7 +74,7 @@ class FakeKafka:
 
 
 class FakeClient:
-    """A :class:`~checkback.consumer.clients.GroupClient`."""
+    """A :class:`~checkback.consumer.clients.base.GroupClient`."""
 
     def __init__(self, kafka: FakeKafka) -> None:
         self.kafka = kafka
@@ -177,7 +177,7 @@ class FakeClient:
 
 
 class FakeSender:
-    """A :class:`~checkback.consumer.clients.Sender`."""
+    """A :class:`~checkback.consumer.clients.base.Sender`."""
 
     def __init__(self, kafka: FakeKafka) -> None:
         self.kafka = kafka

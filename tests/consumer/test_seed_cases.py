@@ -110,7 +110,9 @@ def test_stored_with_the_fetch_loop_on_revocation_and_on_close(place: Topics, tr
         return {one.partition: found.offset for one, found in stored_by(place).items()}
 
     def has(one: PushConsumer) -> set[int]:
-        return {part.place.partition for part in one.figures().partitions if part.place.topic == place.real_topic}
+        return {
+            part.partition.partition for part in one.figures().partitions if part.partition.topic == place.real_topic
+        }
 
     first, second = Recording(holds), Recording()
     one = member(place, first, transport, concurrency=8, store_interval=NEVER, finish_wait=0.2)

@@ -61,12 +61,12 @@ def test_a_transaction_in_doubt_is_seen_until_it_is_decided(place: Place, spark:
         assert (sample(port, "checkback_batch_seconds_count") or 0) > 0
         with closing(KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)) as admin:
 
-            def lag_group() -> int:
+            def job_group() -> int:
                 job.wait(1)
                 offsets = admin.list_group_offsets([f"{place.topics.prefix}job"])
                 return sum(one.offset for of in offsets.values() for one in of.values())
 
-            wait_until(lambda: lag_group() == 2, what="half and op in the group that shows how far the job is")
+            wait_until(lambda: job_group() == 2, what="half and op in the group that shows how far the job is")
 
 
 def test_a_port_that_is_taken_stops_nothing_and_is_said(

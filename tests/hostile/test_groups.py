@@ -8,7 +8,8 @@ from typing import Any
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
-from checkback.consumer.clients import Connection, clients_of
+from checkback.consumer.clients.base import Connection
+from checkback.consumer.clients.connecting import clients_of
 from checkback.consumer.resetting.all_groups import AllGroups
 from checkback.consumer.resetting.group_offsets import GroupOffsets
 from checkback.kafka.connecting import TransportName
@@ -67,7 +68,7 @@ def test_nobody_hides_a_group(place: Place) -> None:
     with member_of(place, group), AllGroups(place.bootstrap_servers) as asked:
         wait_until(lambda: [(one.name, one.members) for one in asked.known(group.__eq__)] == [(group, 1)], 30)
         with GroupOffsets(place.bootstrap_servers, group) as one:
-            assert [(member.client_id, member.places) for member in one.members()] == [("nonsense", frozenset())]
+            assert [(member.client_id, member.partitions) for member in one.members()] == [("nonsense", frozenset())]
         connection = Connection(place.bootstrap_servers, group, "asks")
         with closing(clients_of(TransportName.KAFKA_PYTHON).consumer(connection)) as client:
             assert [member.client_id for member in client.members()] == ["nonsense"]

@@ -12,8 +12,8 @@ import pytest
 
 from checkback.answering.endpoint import EndpointAnnouncer
 from checkback.consumer import PullConsumer, PushConsumer
-from checkback.consumer.clients import clients_of
 from checkback.consumer.clients.base import Connection
+from checkback.consumer.clients.connecting import clients_of
 from checkback.consumer.resetting.all_groups import AllGroups
 from checkback.consumer.resetting.control_topic import ControlTopic
 from checkback.consumer.resetting.group_offsets import GroupOffsets

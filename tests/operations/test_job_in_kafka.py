@@ -8,7 +8,6 @@ import pytest
 from checkback.operations.job_in_kafka import claim_in
 from checkback.wire.job_groups import claim_group, display_group
 from checkback.wire.protocol import Topics
-from streaming.observing.lag_group import lag_group
 from streaming.ownership.claim import Owner
 
 
@@ -36,4 +35,4 @@ def test_what_is_no_claim(text: str | None) -> None:
 
 def test_groups_are_named_as_the_job_names_them() -> None:
     assert claim_group(Topics("cb.")) == "checkback-claim:cb."
-    assert display_group(Topics("shop.")) == lag_group(Topics("shop."))
+    assert display_group(Topics("shop.")) == "shop.job"

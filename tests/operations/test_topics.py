@@ -52,7 +52,7 @@ def create(administration: TopicAdministration, place: Place) -> dict[str, Made]
 
 def refused(administration: TopicAdministration, place: Place) -> str:
     try:
-        administration.check(place.topics, STATE_PARTITIONS)
+        administration.check(place.topics, STATE_PARTITIONS, 12 * _DAY_MS)
     except ConfigurationError as error:
         return str(error)
     return ""
@@ -125,11 +125,7 @@ def test_a_retention_that_is_too_short_to_read_large_messages_again_is_refused_a
         admin.close()
 
     def said() -> str:
-        try:
-            administration.refuse_short_retention(place.topics, 12 * _DAY_MS)
-        except ConfigurationError as error:
-            return str(error)
-        return ""
+        return refused(administration, place)
 
     assert said() == ""
     kept_for(5)  # as an earlier version made it

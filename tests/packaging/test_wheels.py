@@ -19,7 +19,7 @@ from tests.place import Place, wait_until
 APPLICATION = Path(__file__).with_name("application.py")
 TYPES = Path(__file__).with_name("api_types.py")
 JOB_PACKAGES = {"checkback_cli", "checkers", "conf", "state", "status_page", "streaming"}
-LAB_PACKAGES = {"bench", "torture"}
+LAB_PACKAGES = {"bench", "lab_cli", "torture"}
 
 
 def top_level(wheel: Path) -> set[str]:

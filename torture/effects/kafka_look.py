@@ -9,7 +9,8 @@ from typing import NamedTuple
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPartition
 
-from checkback.consumer.clients import Connection, KafkaAwayError, clients_of
+from checkback.consumer.clients.base import Connection, KafkaAwayError
+from checkback.consumer.clients.connecting import clients_of
 from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored, decode
 from checkback.consumer.retries.dead_letters import DeadLetter, lies_there, said_by

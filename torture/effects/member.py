@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from checkback.consumer import ConsumerSettings, Order, PushConsumer, StartAt, fetching
-from checkback.consumer.clients import clients_of
+from checkback.consumer.clients.connecting import clients_of
 from checkback.exceptions import CheckbackError
 from checkback.kafka.connecting import TransportName
 from torture.effects.booking import Booking

@@ -43,7 +43,9 @@ class OffsetsGoneError(CheckbackError):
     """There are no messages at these offsets any more, or there never were; None: they are another log's."""
 
     def __init__(self, offsets: Mapping[TopicPartition, int | None]) -> None:
-        super().__init__(f"no messages at {', '.join(f'{place} {offset}' for place, offset in offsets.items())}")
+        super().__init__(
+            f"no messages at {', '.join(f'{partition} {offset}' for partition, offset in offsets.items())}"
+        )
         self.offsets = offsets
 
 
@@ -89,16 +91,16 @@ class Connection:
 class Rebalances(Protocol):
     """Told of a group's rebalances, from within :meth:`GroupClient.poll` and ``close``, perhaps on another thread."""
 
-    def assigned(self, places: Collection[TopicPartition]) -> None:
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
         """These are ours now. Nothing is read of them before :meth:`GroupClient.begin`."""
 
-    def leaving(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, Stored]:
+    def leaving(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Stored]:
         """These will be somebody else's; gives what is to be stored before."""
 
-    def left(self, places: Collection[TopicPartition]) -> None:
+    def left(self, partitions: Collection[TopicPartition]) -> None:
         """These are not ours any more; what was to be stored is, if Kafka took it."""
 
-    def lost(self, places: Collection[TopicPartition]) -> None:
+    def lost(self, partitions: Collection[TopicPartition]) -> None:
         """These are somebody else's already: nothing may be stored."""
 
 
@@ -109,12 +111,12 @@ def in_commits(offsets: Mapping[TopicPartition, Stored]) -> Iterator[dict[TopicP
     """
     piece: dict[TopicPartition, Stored] = {}
     size = 0
-    for place, stored in offsets.items():
-        one = len(stored.metadata.encode()) + len(place.topic) + _OFFSET_BYTES
+    for partition, stored in offsets.items():
+        one = len(stored.metadata.encode()) + len(partition.topic) + _OFFSET_BYTES
         if piece and size + one > _COMMIT_BYTES:
             yield piece
             piece, size = {}, 0
-        piece[place] = stored
+        piece[partition] = stored
         size += one
     if piece:
         yield piece
@@ -149,22 +151,22 @@ class GroupClient(Protocol):
     def begin(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from there on; assigned ones of the group, or any where there is no group."""
 
-    def pause(self, places: Collection[TopicPartition]) -> None:
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Read no further in these."""
 
-    def resume(self, places: Collection[TopicPartition]) -> None:
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Read on."""
 
-    def stored(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
+    def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """What the group has stored, of those partitions for which it has."""
 
     def store(self, offsets: Mapping[TopicPartition, Stored]) -> None:
         """Store offsets for the group, and wait until that is done."""
 
-    def limits(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
+    def limits(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
         """Where these partitions begin and end."""
 
-    def offsets_at(self, places: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+    def offsets_at(self, partitions: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         """Offset of the first message of this time or later; the end where there is none."""
 
     def partitions(self, topics: Collection[str]) -> dict[str, int]:
@@ -173,10 +175,10 @@ class GroupClient(Protocol):
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """What tells each of these topics from one of the same name that was made again, of those that exist."""
 
-    def end_known(self, place: TopicPartition) -> int | None:
+    def end_known(self, partition: TopicPartition) -> int | None:
         """The end of a partition as it was last heard of, without asking."""
 
-    def reads_next(self, place: TopicPartition) -> int | None:
+    def reads_next(self, partition: TopicPartition) -> int | None:
         """Where a partition is read next, without asking; all messages before it were given by :meth:`poll`.
 
         It passes over the ends of transactions, which are not messages. None: not known.
@@ -244,7 +246,7 @@ class Clients(Protocol):
     def sender(self, connection: Connection, transactional_id: str) -> Sender:
         """A transactional producer. Made, it has ended the last transaction of the one before it of this name."""
 
-    def stored(self, connection: Connection, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
+    def stored(self, connection: Connection, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """What a group has stored, asked by a client that is there for nothing else.
 
         The consumer's own may be waiting for the end of the very transaction that this is asked about.

@@ -71,14 +71,14 @@ class ConfluentClients:
         with explained():
             return ConfluentSender(connection, transactional_id)
 
-    def stored(self, connection: Connection, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
+    def stored(self, connection: Connection, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """See :class:`~checkback.consumer.clients.base.Clients`."""
         with contextlib.closing(ConfluentClient(connection)) as client:
-            return client.stored(places)
+            return client.stored(partitions)
 
 
 class ConfluentClient:
-    """See :class:`~checkback.consumer.clients.GroupClient`."""
+    """See :class:`~checkback.consumer.clients.base.GroupClient`."""
 
     remembers_topics = True
 
@@ -125,26 +125,26 @@ class ConfluentClient:
         self._closed = False
 
     def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
 
         def assigned(consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
             self._rebalanced = True
             # begin() adds each by itself, with its offset: nothing is fetched before
             consumer.incremental_assign([])
-            rebalances.assigned(_places(partitions))
+            rebalances.assigned(_ours(partitions))
 
         def revoked(consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
-            places = _places(partitions)
-            for piece in in_commits(rebalances.leaving(places)):
+            ours = _ours(partitions)
+            for piece in in_commits(rebalances.leaving(ours)):
                 # Not waited for: where the group is about to be shared out again, the answer comes only after this has
                 # returned. It goes out before the join by which the partitions become somebody else's.
                 consumer.commit(offsets=to_kafka(piece), asynchronous=True)
-            self._end(places)
-            rebalances.left(places)
+            self._end(ours)
+            rebalances.left(ours)
 
         def lost(_: Consumer, partitions: list[KafkaTopicPartition]) -> None:
-            self._end(_places(partitions))
-            rebalances.lost(_places(partitions))
+            self._end(_ours(partitions))
+            rebalances.lost(_ours(partitions))
 
         def joined() -> None:
             self._consumer.subscribe(list(topics), on_assign=assigned, on_revoke=revoked, on_lost=lost)
@@ -154,7 +154,7 @@ class ConfluentClient:
             joined()
 
     def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[TopicPartition, Sequence[ReceivedMessage]]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         if self._gone:
             gone, self._gone = self._gone, {}
             raise OffsetsGoneError(gone)
@@ -168,8 +168,8 @@ class ConfluentClient:
         for message in polled:
             error = message.error()
             if error is None:
-                place = TopicPartition(message.topic() or "", message.partition() or 0)
-                found.setdefault(place, []).append(received(message))
+                partition = TopicPartition(message.topic() or "", message.partition() or 0)
+                found.setdefault(partition, []).append(received(message))
             else:
                 self._failed(message, error)
         if self._gone and not found:
@@ -177,35 +177,35 @@ class ConfluentClient:
         return found
 
     def begin(self, positions: Mapping[TopicPartition, int]) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained():
             # not seek(): what was fetched before would still come, and could not be told from what comes after
             self._end(positions.keys() & self._begun)
-            added = [KafkaTopicPartition(place.topic, place.partition, offset) for place, offset in positions.items()]
+            added = [KafkaTopicPartition(one.topic, one.partition, offset) for one, offset in positions.items()]
             self._consumer.incremental_assign(added)
             self._begun |= positions.keys()
             self._consumer.resume(added)  # one that was ours before may have been paused then
 
-    def pause(self, places: Collection[TopicPartition]) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained():
-            self._consumer.pause([KafkaTopicPartition(*place) for place in places if place in self._begun])
+            self._consumer.pause([KafkaTopicPartition(*one) for one in partitions if one in self._begun])
 
-    def resume(self, places: Collection[TopicPartition]) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained():
-            self._consumer.resume([KafkaTopicPartition(*place) for place in places if place in self._begun])
+            self._consumer.resume([KafkaTopicPartition(*one) for one in partitions if one in self._begun])
 
-    def stored(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+    def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained():
-            found = self._consumer.committed([KafkaTopicPartition(*place) for place in places], timeout=_ANSWER_SECONDS)
+            found = self._consumer.committed([KafkaTopicPartition(*one) for one in partitions], timeout=_ANSWER_SECONDS)
             _raise_first(found)
         kept = [one for one in found if one.offset >= 0]
         return {TopicPartition(one.topic, one.partition): Stored(one.offset, metadata_of(one)) for one in kept}
 
     def store(self, offsets: Mapping[TopicPartition, Stored]) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         if self._storing is not None and not self._storing.done() and monotonic() < self._lost_at:
             raise KafkaAwayError("what was to be stored before is still under way")
         self._lost_at = monotonic() + LOST_SECONDS
@@ -218,29 +218,29 @@ class ConfluentClient:
         except TimeoutError:
             raise KafkaAwayError(f"offsets were not stored within {STORE_SECONDS:.0f} s") from None
 
-    def limits(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+    def limits(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained():
-            return {place: self._limits(KafkaTopicPartition(*place)) for place in places}
+            return {one: self._limits(KafkaTopicPartition(*one)) for one in partitions}
 
-    def offsets_at(self, places: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
-        asked = [KafkaTopicPartition(place.topic, place.partition, max(time_ms, 0)) for place in places]
+    def offsets_at(self, partitions: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        asked = [KafkaTopicPartition(one.topic, one.partition, max(time_ms, 0)) for one in partitions]
         with explained():
             found = self._consumer.offsets_for_times(asked, timeout=_ANSWER_SECONDS)
             _raise_first(found)
         later = {TopicPartition(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
-        ends = self.limits([place for place in places if place not in later])
-        return {place: later[place] if place in later else ends[place].end for place in places}
+        ends = self.limits([one for one in partitions if one not in later])
+        return {one: later[one] if one in later else ends[one].end for one in partitions}
 
     def partitions(self, topics: Collection[str]) -> dict[str, int]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained():
             known = self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics
         return {name: len(known[name].partitions) for name in topics if name in known and known[name].error is None}
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         found: dict[str, UUID] = {}
         with explained():
             admin = make_client(AdminClient, self._asking)  # it ends, with its answers, when nobody holds it
@@ -253,20 +253,20 @@ class ConfluentClient:
                         raise
         return known_ids(found)
 
-    def end_known(self, place: TopicPartition) -> int | None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
-        if place not in self._begun:
+    def end_known(self, partition: TopicPartition) -> int | None:
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        if partition not in self._begun:
             return None
         with explained():
-            _, end = self._consumer.get_watermark_offsets(KafkaTopicPartition(*place), cached=True)
+            _, end = self._consumer.get_watermark_offsets(KafkaTopicPartition(*partition), cached=True)
         return None if end < 0 else int(end)
 
-    def reads_next(self, place: TopicPartition) -> int | None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
-        return self._read_to.get(place)
+    def reads_next(self, partition: TopicPartition) -> int | None:
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        return self._read_to.get(partition)
 
     def make_topics(self, topics: Sequence[NewTopic]) -> list[str]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         made: list[str] = []
         if not topics:
             return made
@@ -283,7 +283,7 @@ class ConfluentClient:
         return made
 
     def members(self) -> list[Member]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         group = self._connection.group
         with explained():
             admin = make_client(AdminClient, self._asking)
@@ -291,11 +291,11 @@ class ConfluentClient:
         return [Member(member.client_id, member.host) for member in described.members]
 
     def membership(self) -> object:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         return self._membership
 
     def forget(self) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`.
+        """See :class:`~checkback.consumer.clients.base.GroupClient`.
 
         librdkafka remembers the leader epoch of a partition for as long as it lives. A topic that was made again has
         lower ones, which it takes for outdated: the partition stays without a leader, and nothing is read of it, until
@@ -310,7 +310,7 @@ class ConfluentClient:
             self._joined()
 
     def close(self) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         if self._closed:
             return
         self._closed = True
@@ -334,20 +334,20 @@ class ConfluentClient:
         self._consumer.list_topics(timeout=_ANSWER_SECONDS)
         return Bounds(*self._consumer.get_watermark_offsets(partition, timeout=_ANSWER_SECONDS))
 
-    def _end(self, places: Collection[TopicPartition]) -> None:
-        begun = [place for place in places if place in self._begun]
+    def _end(self, partitions: Collection[TopicPartition]) -> None:
+        begun = [one for one in partitions if one in self._begun]
         self._begun.difference_update(begun)
-        for place in begun:
-            self._read_to.pop(place, None)
+        for partition in begun:
+            self._read_to.pop(partition, None)
         # also when there is none: else the client would do so with all of them
-        self._consumer.incremental_unassign([KafkaTopicPartition(*place) for place in begun])
+        self._consumer.incremental_unassign([KafkaTopicPartition(*one) for one in begun])
 
     def _failed(self, message: Message, error: KafkaError) -> None:
-        place = TopicPartition(message.topic() or "", message.partition() or 0)
+        partition = TopicPartition(message.topic() or "", message.partition() or 0)
         if error.code() == KafkaError._PARTITION_EOF:
-            self._read_to[place] = message.offset() or 0
+            self._read_to[partition] = message.offset() or 0
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-            self._gone[place] = message.offset() or 0
+            self._gone[partition] = message.offset() or 0
         elif error.code() in NOT_ALLOWED or is_fatal(error):
             with explained():
                 raise KafkaException(error)
@@ -383,7 +383,7 @@ def _raise_first(partitions: Sequence[KafkaTopicPartition] | None) -> None:
             raise KafkaException(partition.error)
 
 
-def _places(partitions: Sequence[KafkaTopicPartition]) -> list[TopicPartition]:
+def _ours(partitions: Sequence[KafkaTopicPartition]) -> list[TopicPartition]:
     return [TopicPartition(one.topic, one.partition) for one in partitions]
 
 

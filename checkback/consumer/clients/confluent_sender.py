@@ -27,7 +27,7 @@ _SEND_SECONDS = SEND_MS / 1000
 
 
 class ConfluentSender:
-    """See :class:`~checkback.consumer.clients.Sender`."""
+    """See :class:`~checkback.consumer.clients.base.Sender`."""
 
     def __init__(self, connection: Connection, transactional_id: str) -> None:
         self._reports = _Reports()
@@ -59,7 +59,7 @@ class ConfluentSender:
         *,
         one_by_one: bool = False,
     ) -> None:
-        """See :class:`~checkback.consumer.clients.Sender`."""
+        """See :class:`~checkback.consumer.clients.base.Sender`."""
         self._reports = _Reports()
         try:
             self._kafka.begin()
@@ -72,7 +72,7 @@ class ConfluentSender:
             raise (FencedError if fenced else KafkaAwayError)(str(error)) from error
 
     def close(self) -> None:
-        """See :class:`~checkback.consumer.clients.Sender`."""
+        """See :class:`~checkback.consumer.clients.base.Sender`."""
         self._kafka.purge(0)
 
     def _write(self, records: Sequence[SentBack], *, one_by_one: bool) -> None:
@@ -136,6 +136,5 @@ class _Reports:
 def to_kafka(offsets: Mapping[TopicPartition, Stored]) -> list[KafkaTopicPartition]:
     """Offsets as confluent-kafka has them."""
     return [
-        KafkaTopicPartition(place.topic, place.partition, stored.offset, stored.metadata)
-        for place, stored in offsets.items()
+        KafkaTopicPartition(one.topic, one.partition, stored.offset, stored.metadata) for one, stored in offsets.items()
     ]

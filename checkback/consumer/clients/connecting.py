@@ -1,7 +1,8 @@
 """Which Kafka client a consumer uses."""
 
 from checkback.consumer.clients.base import Clients
-from checkback.kafka.connecting import TransportName, of_library
+from checkback.consumer.clients.kafka_python import KafkaPythonClients
+from checkback.kafka.connecting import TransportName, is_confluent
 
 
 def clients_of(name: TransportName | Clients | str) -> Clients:
@@ -10,16 +11,10 @@ def clients_of(name: TransportName | Clients | str) -> Clients:
     Raises:
         ConfigurationError: there is no such library, or it is not installed.
     """
-    return of_library(name, _kafka_python, _confluent) if isinstance(name, str) else name
+    if not isinstance(name, str):
+        return name
+    if is_confluent(name):
+        from checkback.consumer.clients.confluent import ConfluentClients  # noqa: PLC0415  (may not be installed)
 
-
-def _kafka_python() -> Clients:
-    from checkback.consumer.clients.kafka_python import KafkaPythonClients  # noqa: PLC0415  (imported when needed)
-
+        return ConfluentClients()
     return KafkaPythonClients()
-
-
-def _confluent() -> Clients:
-    from checkback.consumer.clients.confluent import ConfluentClients  # noqa: PLC0415  (imported when needed)
-
-    return ConfluentClients()

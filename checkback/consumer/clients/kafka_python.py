@@ -73,14 +73,14 @@ class KafkaPythonClients:
         with explained():
             return KafkaPythonSender(connection, transactional_id)
 
-    def stored(self, connection: Connection, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
+    def stored(self, connection: Connection, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """See :class:`~checkback.consumer.clients.base.Clients`."""
         with contextlib.closing(KafkaPythonClient(connection)) as client:
-            return client.stored(places)
+            return client.stored(partitions)
 
 
 class KafkaPythonClient:
-    """See :class:`~checkback.consumer.clients.GroupClient`."""
+    """See :class:`~checkback.consumer.clients.base.GroupClient`."""
 
     remembers_topics = False
 
@@ -108,99 +108,102 @@ class KafkaPythonClient:
         begin_anew_when_lost(self._consumer)
 
     def join(self, topics: Sequence[str], rebalances: Rebalances) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained():
             self._consumer.subscribe(list(topics), listener=_Listener(self._consumer, rebalances))
 
     def poll(self, seconds: float, most: int = AT_ONCE) -> Mapping[TopicPartition, Sequence[ReceivedMessage]]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         free_parked(self._consumer)
         try:
             with explained():
                 polled = poll(self._consumer, int(seconds * 1000), min(most, self._consumer.config["max_poll_records"]))
         except NoOffsetForPartitionError:  # of one that was assigned this moment
             return {}
-        return {TopicPartition(*place): [received(record) for record in records] for place, records in polled.items()}
+        return {
+            TopicPartition(*partition): [received(record) for record in records]
+            for partition, records in polled.items()
+        }
 
     def begin(self, positions: Mapping[TopicPartition, int]) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained():
             if not self._connection.group:
                 self._owned |= positions.keys()
-                self._consumer.assign([KafkaTopicPartition(*place) for place in self._owned])
-            for place, offset in positions.items():
-                self._consumer.seek(KafkaTopicPartition(*place), offset)
-            self._consumer.resume(*(KafkaTopicPartition(*place) for place in positions))
+                self._consumer.assign([KafkaTopicPartition(*one) for one in self._owned])
+            for partition, offset in positions.items():
+                self._consumer.seek(KafkaTopicPartition(*partition), offset)
+            self._consumer.resume(*(KafkaTopicPartition(*one) for one in positions))
 
-    def pause(self, places: Collection[TopicPartition]) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
-        self._consumer.pause(*self._assigned(places))
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        self._consumer.pause(*self._assigned(partitions))
 
-    def resume(self, places: Collection[TopicPartition]) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
-        self._consumer.resume(*self._assigned(places))
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        self._consumer.resume(*self._assigned(partitions))
 
-    def stored(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+    def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         found = {}
-        for place in places:
+        for partition in partitions:
             with explained():
-                stored = self._consumer.committed(KafkaTopicPartition(*place), metadata=True, timeout_ms=_ANSWER_MS)
+                stored = self._consumer.committed(KafkaTopicPartition(*partition), metadata=True, timeout_ms=_ANSWER_MS)
             if stored is not None and stored.offset >= 0:
-                found[place] = Stored(stored.offset, without_end(stored.metadata))
+                found[partition] = Stored(stored.offset, without_end(stored.metadata))
         return found
 
     def store(self, offsets: Mapping[TopicPartition, Stored]) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained():
             for piece in in_commits(offsets):
                 self._consumer.commit(to_kafka(piece), timeout_ms=_ANSWER_MS)
 
-    def limits(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
-        asked = [KafkaTopicPartition(*place) for place in places]
+    def limits(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        asked = [KafkaTopicPartition(*one) for one in partitions]
         with explained():
             first = self._consumer.beginning_offsets(asked, timeout_ms=_ANSWER_MS)
             end = self._consumer.end_offsets(asked, timeout_ms=_ANSWER_MS)
-        return {place: Bounds(first[place], end[place]) for place in places}
+        return {one: Bounds(first[one], end[one]) for one in partitions}
 
-    def offsets_at(self, places: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
-        asked = {KafkaTopicPartition(*place): max(time_ms, 0) for place in places}
+    def offsets_at(self, partitions: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        asked = {KafkaTopicPartition(*one): max(time_ms, 0) for one in partitions}
         with explained():
             found = self._consumer.offsets_for_times(asked, timeout_ms=_ANSWER_MS)
-            later = {place: one.offset for place, one in found.items() if one is not None}
-            missing = [place for place in asked if place not in later]
+            later = {partition: one.offset for partition, one in found.items() if one is not None}
+            missing = [one for one in asked if one not in later]
             ends = self._consumer.end_offsets(missing, timeout_ms=_ANSWER_MS) if missing else {}
-        return {place: later[place] if place in later else ends[place] for place in places}
+        return {one: later[one] if one in later else ends[one] for one in partitions}
 
     def partitions(self, topics: Collection[str]) -> dict[str, int]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         return {topic["name"]: len(topic["partitions"]) for topic in self._described(topics)}
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         return known_ids({topic["name"]: UUID(str(topic["topic_id"])) for topic in self._described(topics)})
 
-    def end_known(self, place: TopicPartition) -> int | None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
-        partition = KafkaTopicPartition(*place)
-        if partition not in self._consumer.assignment():
+    def end_known(self, partition: TopicPartition) -> int | None:
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        asked = KafkaTopicPartition(*partition)
+        if asked not in self._consumer.assignment():
             return None
-        end = self._consumer.highwater(partition)
+        end = self._consumer.highwater(asked)
         return None if end is None else int(end)
 
-    def reads_next(self, place: TopicPartition) -> int | None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
-        partition = KafkaTopicPartition(*place)
-        if partition not in self._consumer.assignment():
+    def reads_next(self, partition: TopicPartition) -> int | None:
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
+        asked = KafkaTopicPartition(*partition)
+        if asked not in self._consumer.assignment():
             return None
         with explained():
-            position = self._consumer.position(partition, timeout_ms=0)
+            position = self._consumer.position(asked, timeout_ms=0)
         return None if position is None else int(position)
 
     def make_topics(self, topics: Sequence[NewTopic]) -> list[str]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         made = []
         with explained(), contextlib.closing(self._admin()) as admin:
             for topic in topics:
@@ -211,24 +214,24 @@ class KafkaPythonClient:
         return made
 
     def members(self) -> list[Member]:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained(), contextlib.closing(self._admin()) as admin:
             described = admin.describe_groups([self._connection.group])
         members = described[self._connection.group]["members"]
         return [Member(member["client_id"], member["client_host"]) for member in members]
 
     def membership(self) -> object:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         membership = self._consumer.group_metadata()
         if membership.generation_id < 0 or not membership.member_id:
             raise KafkaAwayError("the consumer is not a member of its group at this moment")
         return membership
 
     def forget(self) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`. There is nothing that has to be."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`. There is nothing that has to be."""
 
     def close(self) -> None:
-        """See :class:`~checkback.consumer.clients.GroupClient`."""
+        """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         if not self._closed:
             self._closed = True
             leave_in_time(self._leave)
@@ -237,10 +240,10 @@ class KafkaPythonClient:
         with contextlib.suppress(KafkaError, OSError):
             self._consumer.close(autocommit=False, timeout_ms=_ANSWER_MS)
 
-    def _assigned(self, places: Collection[TopicPartition]) -> list[KafkaTopicPartition]:
+    def _assigned(self, partitions: Collection[TopicPartition]) -> list[KafkaTopicPartition]:
         """Those of them that are ours at this moment: one may have been lost since it was looked at."""
         assignment = self._consumer.assignment()
-        return [KafkaTopicPartition(*place) for place in places if place in assignment]
+        return [KafkaTopicPartition(*one) for one in partitions if one in assignment]
 
     def _described(self, topics: Collection[str]) -> list[Any]:
         with explained(), contextlib.closing(self._admin()) as admin:
@@ -265,13 +268,13 @@ class _Listener(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-
         self._rebalances.assigned(_places(assigned))
 
     async def on_partitions_revoked(self, revoked: Collection[KafkaTopicPartition]) -> None:
-        places = _places(revoked)
-        for piece in in_commits(self._rebalances.leaving(places)):
+        partitions = _places(revoked)
+        for piece in in_commits(self._rebalances.leaving(partitions)):
             try:
                 await self._consumer.commit_async(to_kafka(piece))
             except KafkaError as error:
-                _LOGGER.warning("%s are left without storing their offsets: %r", ", ".join(map(str, places)), error)
-        self._rebalances.left(places)
+                _LOGGER.warning("%s are left without storing their offsets: %r", ", ".join(map(str, partitions)), error)
+        self._rebalances.left(partitions)
 
     async def on_partitions_lost(self, lost: Collection[KafkaTopicPartition]) -> None:
         self._rebalances.lost(_places(lost))
@@ -283,11 +286,11 @@ def explained() -> Iterator[None]:
     try:
         yield
     except OffsetOutOfRangeError as error:
-        raise OffsetsGoneError({TopicPartition(*place): offset for place, offset in error.args[0].items()}) from error
+        raise OffsetsGoneError({TopicPartition(*one): offset for one, offset in error.args[0].items()}) from error
     except LogTruncationError as error:  # what was read is not what the log has
         found = error.divergent_offsets.items()
         raise OffsetsGoneError(
-            {TopicPartition(*place): None if end is None else end.offset for place, end in found}
+            {TopicPartition(*one): None if end is None else end.offset for one, end in found}
         ) from error
     except NoOffsetForPartitionError:
         raise
@@ -304,7 +307,7 @@ def explained() -> Iterator[None]:
 
 
 def _places(partitions: Collection[KafkaTopicPartition]) -> list[TopicPartition]:
-    return [TopicPartition(*partition) for partition in partitions]
+    return [TopicPartition(*one) for one in partitions]
 
 
 def received(record: Any) -> ReceivedMessage:

@@ -37,7 +37,7 @@ _COMMIT_SECONDS = 2 * SEND_MS / 1000
 
 
 class KafkaPythonSender:
-    """See :class:`~checkback.consumer.clients.Sender`."""
+    """See :class:`~checkback.consumer.clients.base.Sender`."""
 
     def __init__(self, connection: Connection, transactional_id: str) -> None:
         settings = {
@@ -69,7 +69,7 @@ class KafkaPythonSender:
         *,
         one_by_one: bool = False,
     ) -> None:
-        """See :class:`~checkback.consumer.clients.Sender`."""
+        """See :class:`~checkback.consumer.clients.base.Sender`."""
         try:
             self._producer.begin_transaction()
             self._write(records, one_by_one=one_by_one)
@@ -85,7 +85,7 @@ class KafkaPythonSender:
             raise KafkaAwayError(repr(error)) from error
 
     def close(self) -> None:
-        """See :class:`~checkback.consumer.clients.Sender`."""
+        """See :class:`~checkback.consumer.clients.base.Sender`."""
         close_producer(self._producer, 0)
 
     def _commit(self, offsets: Mapping[TopicPartition, Stored], membership: object) -> None:
@@ -138,8 +138,8 @@ class _Nulls(Serializer):  # type: ignore[misc]  # kafka-python has no types
 def to_kafka(offsets: Mapping[TopicPartition, Stored]) -> dict[KafkaTopicPartition, OffsetAndMetadata]:
     """Offsets as kafka-python has them."""
     return {
-        KafkaTopicPartition(*place): OffsetAndMetadata(offset, metadata and metadata + END, -1)
-        for place, (offset, metadata) in offsets.items()
+        KafkaTopicPartition(*one): OffsetAndMetadata(offset, metadata and metadata + END, -1)
+        for one, (offset, metadata) in offsets.items()
     }
 
 

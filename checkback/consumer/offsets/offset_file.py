@@ -53,9 +53,9 @@ class OffsetFile:
         """The file before."""
         return self.path.with_name(f"{self.path.name}.bak")
 
-    def stored(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
+    def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """What is stored, of those partitions for which something is."""
-        return {place: self._offsets[place] for place in places if place in self._offsets}
+        return {one: self._offsets[one] for one in partitions if one in self._offsets}
 
     def store(self, offsets: Mapping[TopicPartition, Stored]) -> None:
         """Store, and wait until the disk has it.
@@ -64,7 +64,7 @@ class OffsetFile:
             ConsumerError: it cannot be written.
         """
         self._offsets |= offsets
-        said = [[*place, *stored] for place, stored in sorted(self._offsets.items())]
+        said = [[*one, *stored] for one, stored in sorted(self._offsets.items())]
         text = json.dumps({"version": _VERSION, "offsets": said}, indent=1)
         new = self.path.with_name(f"{self.path.name}.new")
         try:
@@ -107,8 +107,8 @@ def _parsed(text: str) -> dict[TopicPartition, Stored]:
     if not isinstance(said, dict) or said.get("version") != _VERSION:
         raise ValueError("it is not a file of offsets, or of a later version")
     return {
-        TopicPartition(str(topic), int(partition)): Stored(int(offset), str(metadata))
-        for topic, partition, offset, metadata in said["offsets"]
+        TopicPartition(str(topic), int(one)): Stored(int(offset), str(metadata))
+        for topic, one, offset, metadata in said["offsets"]
     }
 
 

@@ -59,7 +59,7 @@ class Subscription:
 
 
 class Partitions:
-    """Told of rebalances (:class:`~checkback.consumer.clients.Rebalances`); all else is the fetch loop's.
+    """Told of rebalances (:class:`~checkback.consumer.clients.base.Rebalances`); all else is the fetch loop's.
 
     Args:
         client: whose partitions they are.
@@ -117,7 +117,7 @@ class Partitions:
         found = self._client.partitions(self._subscription.names)
         self._counted = {name: found.get(name, 0) for name in self._subscription.names}
         stored = self._stored_at_start()
-        self._read_before = frozenset(place.topic for place in stored)
+        self._read_before = frozenset(one.topic for one in stored)
         wanted = self._subscription
         self._begun_before = begun_before(wanted.topics, wanted.retry_topic, stored, has_run=has_run)
         return [name for name in self._subscription.topics if not self._counted[name]]
@@ -127,45 +127,47 @@ class Partitions:
         for topic, count in self._client.partitions(self._subscription.names).items():
             self.new |= {TopicPartition(topic, number) for number in range(count)} - self.works.keys()
 
-    def assigned(self, places: Collection[TopicPartition]) -> None:
-        """See :class:`~checkback.consumer.clients.Rebalances`."""
-        self.new |= set(places)
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """See :class:`~checkback.consumer.clients.base.Rebalances`."""
+        self.new |= set(partitions)
         self.on_assigned()
 
-    def leaving(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, Stored]:
-        """See :class:`~checkback.consumer.clients.Rebalances`. Messages in hand may end, for a while."""
-        works = self.put_down(places)
+    def leaving(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Stored]:
+        """See :class:`~checkback.consumer.clients.base.Rebalances`. Messages in hand may end, for a while."""
+        works = self.put_down(partitions)
         with self._turns.turn(_TURN_SECONDS) as ours:
             if not ours:
-                _LOGGER.warning("A transaction takes too long: %s are left without storing their offsets", list(places))
+                _LOGGER.warning(
+                    "A transaction takes too long: %s are left without storing their offsets", list(partitions)
+                )
                 return {}
             return self._changed(works, leaving=True)
 
-    def left(self, places: Collection[TopicPartition]) -> None:
-        """See :class:`~checkback.consumer.clients.Rebalances`."""
+    def left(self, partitions: Collection[TopicPartition]) -> None:
+        """See :class:`~checkback.consumer.clients.base.Rebalances`."""
         # what is under way for them is refused from now on, as of an older generation
-        self._turns.unanswered -= set(places)
-        for place in places:
-            self.new.discard(place)
-            work = self.works.pop(place, None)
+        self._turns.unanswered -= set(partitions)
+        for partition in partitions:
+            self.new.discard(partition)
+            work = self.works.pop(partition, None)
             if work is not None:
                 work.stop()
                 self._add_up(work)
 
-    def lost(self, places: Collection[TopicPartition]) -> None:
-        """See :class:`~checkback.consumer.clients.Rebalances`."""
-        held = sum(self.works[place].progress().held for place in places if place in self.works)
+    def lost(self, partitions: Collection[TopicPartition]) -> None:
+        """See :class:`~checkback.consumer.clients.base.Rebalances`."""
+        held = sum(self.works[one].progress().held for one in partitions if one in self.works)
         _LOGGER.warning(
             "The group has gone on without this consumer; %s are lost, with %s messages under way, which another "
             "consumer does as well. Was it stopped for longer than session.timeout.ms?",
-            *(", ".join(map(str, sorted(places))), held),
+            *(", ".join(map(str, sorted(partitions))), held),
         )
-        self._lost |= {place: self.works[place] for place in places if place in self.works}
-        self.left(places)
+        self._lost |= {one: self.works[one] for one in partitions if one in self.works}
+        self.left(partitions)
 
-    def put_down(self, places: Collection[TopicPartition]) -> list[PartitionWork]:
+    def put_down(self, partitions: Collection[TopicPartition]) -> list[PartitionWork]:
         """Hand out nothing more of these; let what is in hand end, for ``finish_wait`` at most."""
-        works = [self.works[place] for place in places if place in self.works]
+        works = [self.works[one] for one in partitions if one in self.works]
         handed_out = [work for work in works if not work.stopped]  # others have been waited for
         for work in works:
             work.stop()
@@ -180,20 +182,20 @@ class Partitions:
         Raises:
             CheckbackError: none of them was begun.
         """
-        places = sorted(self.new)
-        stored = self._store.stored(places)
-        starts = self._starts([place for place in places if place not in stored]) | self._started_again(stored)
-        begin = stored | {place: one.stored for place, one in starts.items()}
-        works = {place: self._work(place, self._known(place, begin[place])) for place in places}
-        for place, work in works.items():
-            work.stored = stored.get(place, _NOTHING)
-            work.counts.skipped = starts[place].skipped if place in starts else 0
+        partitions = sorted(self.new)
+        stored = self._store.stored(partitions)
+        starts = self._starts([one for one in partitions if one not in stored]) | self._started_again(stored)
+        begin = stored | {partition: one.stored for partition, one in starts.items()}
+        works = {one: self._work(one, self._known(one, begin[one])) for one in partitions}
+        for partition, work in works.items():
+            work.stored = stored.get(partition, _NOTHING)
+            work.counts.skipped = starts[partition].skipped if partition in starts else 0
         self._store_now(works.values())
-        self._client.begin({place: work.progress().position for place, work in works.items()})
-        self._lost = {place: work for place, work in self._lost.items() if place not in works}
+        self._client.begin({one: work.progress().position for one, work in works.items()})
+        self._lost = {one: work for one, work in self._lost.items() if one not in works}
         self.works |= works
-        self._begun_here = dict.fromkeys(places, monotonic()) | self._begun_here
-        self.new.difference_update(places)
+        self._begun_here = dict.fromkeys(partitions, monotonic()) | self._begun_here
+        self.new.difference_update(partitions)
         self.on_begun()
 
     def go_on(self, offsets: Mapping[TopicPartition, int], *, made_again: bool = False) -> None:
@@ -202,17 +204,17 @@ class Partitions:
         Raises:
             OffsetGoneError: the setting is to stop.
         """
-        ours = [place for place in offsets if place in self.works]
+        ours = [one for one in offsets if one in self.works]
         limits = self._client.limits(ours) if ours else {}
         starts: dict[TopicPartition, Start] = {}
-        for place in ours:
-            work = self.works[place]
-            before = work.at(offsets[place], self._here(place, work.kept), with_done=True)
-            starts[place] = go_on(place, before, limits[place], self._setting(place), made_again=made_again)
-            _LOGGER.error("%s", starts[place].said)
-        self._begin_at({place: one.stored for place, one in starts.items()})
-        for place, one in starts.items():
-            self.gone[place.topic].skipped += one.skipped  # of the work that was before
+        for at in ours:
+            work = self.works[at]
+            before = work.at(offsets[at], self._here(at, work.kept), with_done=True)
+            starts[at] = go_on(at, before, limits[at], self._setting(at), made_again=made_again)
+            _LOGGER.error("%s", starts[at].said)
+        self._begin_at({at: one.stored for at, one in starts.items()})
+        for at, one in starts.items():
+            self.gone[at.topic].skipped += one.skipped  # of the work that was before
 
     def reset(
         self, offsets: Mapping[TopicPartition, int], done: "Future[Mapping[TopicPartition, tuple[int, int]]]"
@@ -220,19 +222,19 @@ class Partitions:
         """Set those of these that are ours to other offsets: drop what is held, store, read on from there."""
         if not done.set_running_or_notify_cancel():
             return
-        ours = {place: offset for place, offset in offsets.items() if place in self.works}
-        before = {place: self.works[place].progress().position for place in ours}
+        ours = {one: offset for one, offset in offsets.items() if one in self.works}
+        before = {one: self.works[one].progress().position for one in ours}
         try:
             refuse_outside(ours, self._client.limits(ours) if ours else {})
-            kept = {place: self.works[place].kept._replace(skipped=0) for place in ours}
-            self._begin_at({place: self.works[place].at(offset, kept[place]) for place, offset in ours.items()})
+            kept = {one: self.works[one].kept._replace(skipped=0) for one in ours}
+            self._begin_at({one: self.works[one].at(offset, kept[one]) for one, offset in ours.items()})
         except CheckbackError as error:
             done.set_exception(error)
         except BaseException as error:  # it ends the consumer, and whoever waits must not wait for ever
             done.set_exception(error)
             raise
         else:
-            done.set_result({place: ResetPlace(before[place], offset) for place, offset in ours.items()})
+            done.set_result({one: ResetPlace(before[one], offset) for one, offset in ours.items()})
 
     def store_all(self) -> bool:
         """Store what has changed; ``False`` when it is not our turn."""
@@ -264,16 +266,16 @@ class Partitions:
         offsets = self.leaving(list(self.works))
         if offsets:
             self._put(offsets)
-            for place, stored in offsets.items():
-                if place in self.works:
-                    self.works[place].stored = stored
+            for partition, stored in offsets.items():
+                if partition in self.works:
+                    self.works[partition].stored = stored
 
     def _stored_at_start(self) -> Mapping[TopicPartition, Stored]:
-        places = [TopicPartition(name, number) for name, count in self._counted.items() for number in range(count)]
+        partitions = [TopicPartition(name, number) for name, count in self._counted.items() for number in range(count)]
         deadline = monotonic() + _START_SECONDS
         while True:
             try:
-                return self._store.stored(places) if places else {}
+                return self._store.stored(partitions) if partitions else {}
             except KafkaAwayError:
                 if monotonic() > deadline:
                     raise
@@ -285,7 +287,7 @@ class Partitions:
         if offsets:
             self._put(offsets)
             for work in works:
-                work.stored = offsets.get(work.place, work.stored)
+                work.stored = offsets.get(work.partition, work.stored)
 
     def _put(self, offsets: Mapping[TopicPartition, Stored]) -> None:
         """Store; raises when Kafka does not say that it has: see :attr:`StoringTurns.unanswered`."""
@@ -294,12 +296,13 @@ class Partitions:
         self._turns.unanswered -= offsets.keys()
 
     def _changed(self, works: Collection[PartitionWork], *, leaving: bool = False) -> dict[TopicPartition, Stored]:
-        found = {work.place: work.to_store(leaving=leaving) for work in works}
+        found = {work.partition: work.to_store(leaving=leaving) for work in works}
         unanswered, unsettled = self._turns.unanswered, self._turns.unsettled  # what is not known is stored again
         return {
-            work.place: found[work.place]
+            work.partition: found[work.partition]
             for work in works
-            if (found[work.place] != work.stored or work.place in unanswered) and work.place not in unsettled
+            if (found[work.partition] != work.stored or work.partition in unanswered)
+            and work.partition not in unsettled
         }
 
     def _begin_at(self, offsets: Mapping[TopicPartition, Stored]) -> None:
@@ -307,7 +310,7 @@ class Partitions:
         if not offsets:
             return
         for work in self.put_down(list(offsets)):
-            del self.works[work.place]
+            del self.works[work.partition]
             self._add_up(work)
         self.new |= offsets.keys()  # if what follows fails, they begin where they are stored
         with self._turns.turn(_TURN_SECONDS) as ours:
@@ -316,42 +319,44 @@ class Partitions:
             self._put(offsets)
         self.begin()
 
-    def _known(self, place: TopicPartition, stored: Stored) -> Stored:
+    def _known(self, partition: TopicPartition, stored: Stored) -> Stored:
         """What is known to be done, of a partition that was lost and has come back: more than what is stored, perhaps.
 
         It was lost with Kafka away, for example, and nobody else has stored anything since.
         """
-        work = self._lost.get(place)
+        work = self._lost.get(partition)
         return work.to_store(leaving=True) if work is not None and work.stored == stored else stored
 
     def _add_up(self, work: PartitionWork) -> None:
-        self.gone.setdefault(work.place.topic, MessageCounts()).add(work.counts)
+        self.gone.setdefault(work.partition.topic, MessageCounts()).add(work.counts)
 
-    def _work(self, place: TopicPartition, stored: Stored) -> PartitionWork:
-        rules = self._subscription.rules(place.topic, self._settings, self._begun_topics)
-        work = PartitionWork(place, stored, rules, monotonic())
-        work.kept = self._here(place, work.kept)
+    def _work(self, partition: TopicPartition, stored: Stored) -> PartitionWork:
+        rules = self._subscription.rules(partition.topic, self._settings, self._begun_topics)
+        work = PartitionWork(partition, stored, rules, monotonic())
+        work.kept = self._here(partition, work.kept)
         return work
 
-    def _here(self, place: TopicPartition, kept: LastingFacts) -> LastingFacts:
+    def _here(self, partition: TopicPartition, kept: LastingFacts) -> LastingFacts:
         """With the topic that is there now."""
-        found = self.topic_ids.get(place.topic)
+        found = self.topic_ids.get(partition.topic)
         return kept._replace(topic=letters(found)) if found else kept
 
-    def _setting(self, place: TopicPartition) -> WhenOffsetIsGone:
+    def _setting(self, partition: TopicPartition) -> WhenOffsetIsGone:
         """In the retry topic whatever lies there is to be done."""
-        retry = place.topic == self._subscription.retry_topic
+        retry = partition.topic == self._subscription.retry_topic
         return WhenOffsetIsGone.EARLIEST if retry else self._settings.when_offset_is_gone
 
     def _started_again(self, stored: Mapping[TopicPartition, Stored]) -> dict[TopicPartition, Start]:
         """Where what is stored is of another topic of the same name."""
-        kept = {place: decode(one).kept for place, one in stored.items()}
-        again = [place for place, one in kept.items() if one.topic and one.topic != self._here(place, one).topic]
+        kept = {partition: decode(one).kept for partition, one in stored.items()}
+        again = [
+            partition for partition, one in kept.items() if one.topic and one.topic != self._here(partition, one).topic
+        ]
         limits = self._client.limits(again) if again else {}
         found: dict[TopicPartition, Start] = {}
-        for place in again:
-            found[place] = go_on(place, stored[place], limits[place], self._setting(place), made_again=True)
-            _LOGGER.error("%s", found[place].said)
+        for at in again:
+            found[at] = go_on(at, stored[at], limits[at], self._setting(at), made_again=True)
+            _LOGGER.error("%s", found[at].said)
         return found
 
     def _begun_topics(self) -> Collection[str] | None:
@@ -360,35 +365,36 @@ class Partitions:
         None where there is none, as far as is known, and Kafka does not tell topics from others: then one that has come
         since may be another member's, and nobody has heard of it.
         """
-        there = {name for name, count in self._counted.items() if count} | {place.topic for place in self._begun_here}
+        there = {name for name, count in self._counted.items() if count} | {one.topic for one in self._begun_here}
         retry = self._subscription.retry_topic
         return ((there | self.topic_ids.keys()) - {retry}) or (() if retry in self.topic_ids else None)
 
-    def _is_forgotten(self, place: TopicPartition) -> bool:
+    def _is_forgotten(self, partition: TopicPartition) -> bool:
         """Whether the group must have stored an offset, where it has none now."""
-        if place in self._begun_here:
+        if partition in self._begun_here:
             return True
-        if place.topic in self._read_before:
+        if partition.topic in self._read_before:
             return False  # it was added
-        begun = min((since for one, since in self._begun_here.items() if one.topic == place.topic), default=monotonic())
+        since = (begun for one, begun in self._begun_here.items() if one.topic == partition.topic)
+        begun = min(since, default=monotonic())
         # before that it may be another member's that has died at its start
-        return place.topic in self._begun_before or monotonic() - begun > _SETTLED_SECONDS
+        return partition.topic in self._begun_before or monotonic() - begun > _SETTLED_SECONDS
 
-    def _starts(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Start]:
-        if not places:
+    def _starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Start]:
+        if not partitions:
             return {}
-        limits = self._client.limits(places)
+        limits = self._client.limits(partitions)
         by_time = self._settings.start_at is StartAt.TIMESTAMP
-        at_time = self._client.offsets_at(places, self._start_ms) if by_time else {}
+        at_time = self._client.offsets_at(partitions, self._start_ms) if by_time else {}
         found: dict[TopicPartition, Start] = {}
-        for place in places:
-            first = place.topic == self._subscription.retry_topic  # whatever lies there is to be done
-            if not first and self._is_forgotten(place):
-                found[place] = forgotten(place, limits[place], self._settings.when_offset_is_gone)
-                _LOGGER.error("%s", found[place].said)
+        for partition in partitions:
+            first = partition.topic == self._subscription.retry_topic  # whatever lies there is to be done
+            if not first and self._is_forgotten(partition):
+                found[partition] = forgotten(partition, limits[partition], self._settings.when_offset_is_gone)
+                _LOGGER.error("%s", found[partition].said)
                 continue
             start_at = StartAt.FIRST if first else self._settings.start_at
-            added = place.topic in self._read_before or place.partition >= self._counted.get(place.topic, 0)
-            found[place] = start(place, start_at, limits[place], at_time.get(place), added=added)
-            _LOGGER.info("%s", found[place].said)
+            added = partition.topic in self._read_before or partition.partition >= self._counted.get(partition.topic, 0)
+            found[partition] = start(partition, start_at, limits[partition], at_time.get(partition), added=added)
+            _LOGGER.info("%s", found[partition].said)
         return found

@@ -20,12 +20,12 @@ class Start(NamedTuple):
 
 
 def start(
-    place: TopicPartition, start_at: StartAt, limits: Bounds, at_time: int | None = None, *, added: bool = False
+    partition: TopicPartition, start_at: StartAt, limits: Bounds, at_time: int | None = None, *, added: bool = False
 ) -> Start:
     """Where a group begins that has stored nothing for a partition.
 
     Args:
-        place: the partition.
+        partition: which.
         start_at: the setting.
         limits: of the partition.
         at_time: offset of the first message of the time that ``StartAt.TIMESTAMP`` means.
@@ -39,7 +39,9 @@ def start(
         offset, why = at_time, "start_at is timestamp"
     else:
         offset, why = limits.end, "start_at is last"
-    said = f"{place}: the group has no stored offset; it begins at {offset} of {limits.first} to {limits.end} ({why})"
+    said = (
+        f"{partition}: the group has no stored offset; it begins at {offset} of {limits.first} to {limits.end} ({why})"
+    )
     return Start(Stored(offset), said)
 
 
@@ -54,36 +56,36 @@ def begun_before(
         stored: what is stored for all partitions of these.
         has_run: the group has what is made once it has stored offsets.
     """
-    with_offsets = frozenset(place.topic for place in stored)
+    with_offsets = frozenset(one.topic for one in stored)
     if not retry_topic:
         return with_offsets
-    noted = [found for place, found in stored.items() if place.topic == retry_topic]
+    noted = [found for one, found in stored.items() if one.topic == retry_topic]
     said = {topic: {has_begun(found, topic) for found in noted} for topic in topics}
     if any(False in one or True in one for one in said.values()):
         return with_offsets | {topic for topic, one in said.items() if True in one}
     return frozenset(topics) if stored or has_run else with_offsets  # no word of topics: all that it may have read
 
 
-def forgotten(place: TopicPartition, limits: Bounds, setting: WhenOffsetIsGone) -> Start:
+def forgotten(partition: TopicPartition, limits: Bounds, setting: WhenOffsetIsGone) -> Start:
     """Where a group goes on that had stored an offset, and has none.
 
     Raises:
         OffsetGoneError: the setting is to stop.
     """
     found = (
-        f"{place}: the group has read it before, and its stored offset is gone: either the topic was made again, or "
-        f"Kafka forgot the offset since no consumer ran for longer than offsets.retention.minutes"
+        f"{partition}: the group has read it before, and its stored offset is gone: either the topic was made again, "
+        f"or Kafka forgot the offset since no consumer ran for longer than offsets.retention.minutes"
     )
     return _elsewhere(found, limits, setting)
 
 
 def go_on(
-    place: TopicPartition, before: Stored, limits: Bounds, setting: WhenOffsetIsGone, *, made_again: bool = False
+    partition: TopicPartition, before: Stored, limits: Bounds, setting: WhenOffsetIsGone, *, made_again: bool = False
 ) -> Start:
     """Where a group goes on whose offset has no message.
 
     Args:
-        place: the partition.
+        partition: which.
         before: how far it was, and what was done behind that.
         limits: of the partition.
         setting: the consumer's.
@@ -94,14 +96,16 @@ def go_on(
     """
     offset, deleted, note = before.offset, 0, decode(before)
     if made_again:
-        found = f"{place}: what was read before offset {offset} is not there now: the topic was made again, or cut"
+        found = f"{partition}: what was read before offset {offset} is not there now: the topic was made again, or cut"
     elif offset < limits.first:
         deleted = limits.first - offset - sum(len(range(one.start, min(one.stop, limits.first))) for one in note.done)
-        found = f"{place}: offset {offset} is gone: retention has deleted {deleted} offsets unread"
+        found = f"{partition}: offset {offset} is gone: retention has deleted {deleted} offsets unread"
     elif offset > limits.end:
-        found = f"{place}: there is no offset {offset} yet: was the topic made again?"
+        found = f"{partition}: there is no offset {offset} yet: was the topic made again?"
     else:
-        found = f"{place}: what was read is not what lies before offset {offset} now: the topic was made again, or cut"
+        found = (
+            f"{partition}: what was read is not what lies before offset {offset} now: the topic was made again, or cut"
+        )
     return _elsewhere(found, limits, setting, deleted, note.kept)
 
 
@@ -128,10 +132,10 @@ def _elsewhere(
 
 def refuse_outside(offsets: Mapping[TopicPartition, int], limits: Mapping[TopicPartition, Bounds]) -> None:
     """Raises ConfigurationError where somebody wants to go on where there is nothing, and never was."""
-    for place, offset in offsets.items():
-        first, end = limits[place]
+    for partition, offset in offsets.items():
+        first, end = limits[partition]
         if not first <= offset <= end:
             raise ConfigurationError(
-                f"{place} has offsets {first} to {end}, so nothing was set to {offset}: take one of these, or {end} to "
-                "go on with what comes next."
+                f"{partition} has offsets {first} to {end}, so nothing was set to {offset}: take one of these, or "
+                f"{end} to go on with what comes next."
             )

@@ -10,9 +10,9 @@ from checkback.consumer.offsets.metadata import Stored
 
 
 class OffsetStore(Protocol):
-    """A :class:`~checkback.consumer.clients.GroupClient` is one, at the brokers; an offset file is another."""
+    """A :class:`~checkback.consumer.clients.base.GroupClient` is one, at the brokers; an offset file is another."""
 
-    def stored(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
+    def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """What is stored, of those partitions for which something is."""
 
     def store(self, offsets: Mapping[TopicPartition, Stored]) -> None:

@@ -80,9 +80,9 @@ class PartitionWork:
     All methods but :meth:`take` and :meth:`next_chunk` may be called from any thread.
     """
 
-    def __init__(self, place: TopicPartition, stored: Stored, rules: WorkRules, since: float = 0.0) -> None:
+    def __init__(self, partition: TopicPartition, stored: Stored, rules: WorkRules, since: float = 0.0) -> None:
         note = decode(stored)
-        self.place = place
+        self.partition = partition
         self.since = since
         """When it was begun, by the consumer's clock."""
         self.counts = MessageCounts()

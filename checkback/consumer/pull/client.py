@@ -30,14 +30,14 @@ class PullClient(Protocol):
             KafkaUnreachableError: Kafka does not say.
         """
 
-    def bounds(self, place: TopicPartition) -> Bounds | None:
+    def bounds(self, partition: TopicPartition) -> Bounds | None:
         """The offsets that a partition has now; None when there is no such partition.
 
         Raises:
             KafkaUnreachableError: Kafka does not say.
         """
 
-    def read(self, place: TopicPartition, offset: int, most: int, seconds: float) -> LogRead:
+    def read(self, partition: TopicPartition, offset: int, most: int, seconds: float) -> LogRead:
         """Read at most so many messages from an offset on; at once when there is something, else within ``seconds``.
 
         Raises:

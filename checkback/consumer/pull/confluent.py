@@ -86,10 +86,10 @@ class ConfluentPull:
             raise _unanswered(error) from error
         return sorted(known.partitions) if known is not None else ()
 
-    def bounds(self, place: TopicPartition) -> Bounds | None:
+    def bounds(self, partition: TopicPartition) -> Bounds | None:
         """See :class:`~checkback.consumer.pull.client.PullClient`."""
         try:
-            found = self._asking.get_watermark_offsets(KafkaTopicPartition(*place), ASK_SECONDS)
+            found = self._asking.get_watermark_offsets(KafkaTopicPartition(*partition), ASK_SECONDS)
         except KafkaException as error:
             if error_code(error) in GONE:
                 return None
@@ -98,9 +98,9 @@ class ConfluentPull:
             raise _unanswered("it took too long")
         return Bounds(*found)
 
-    def read(self, place: TopicPartition, offset: int, most: int, seconds: float) -> LogRead:
+    def read(self, partition: TopicPartition, offset: int, most: int, seconds: float) -> LogRead:
         """See :class:`~checkback.consumer.pull.client.PullClient`."""
-        log = self._log(place, offset)
+        log = self._log(partition, offset)
         until = monotonic() + seconds
         while not (log.waiting or log.reached > offset or log.gone):
             left = until - monotonic()
@@ -109,9 +109,9 @@ class ConfluentPull:
             self._take_in(min(_POLL_SECONDS, left))
         read = log.take(most)
         if read.gone:
-            self._forget(place)
+            self._forget(partition)
         elif log.paused and len(log.waiting) < _FEW_WAITING:
-            self._consumer.resume([KafkaTopicPartition(*place)])
+            self._consumer.resume([KafkaTopicPartition(*partition)])
             log.paused = False
         return read
 
@@ -120,18 +120,18 @@ class ConfluentPull:
         self._asking.close()
         self._consumer.close()
 
-    def _log(self, place: TopicPartition, offset: int) -> _Log:
-        log = self._logs.get(place)
+    def _log(self, partition: TopicPartition, offset: int) -> _Log:
+        log = self._logs.get(partition)
         if log is not None and log.position == offset:
             return log
-        self._forget(place)  # given again, not sought: a partition that is not fetched yet cannot be
-        self._consumer.incremental_assign([KafkaTopicPartition(*place, offset)])
-        log = self._logs[place] = _Log(offset)
+        self._forget(partition)  # given again, not sought: a partition that is not fetched yet cannot be
+        self._consumer.incremental_assign([KafkaTopicPartition(*partition, offset)])
+        log = self._logs[partition] = _Log(offset)
         return log
 
-    def _forget(self, place: TopicPartition) -> None:
-        if self._logs.pop(place, None) is not None:
-            self._consumer.incremental_unassign([KafkaTopicPartition(*place)])
+    def _forget(self, partition: TopicPartition) -> None:
+        if self._logs.pop(partition, None) is not None:
+            self._consumer.incremental_unassign([KafkaTopicPartition(*partition)])
 
     def _take_in(self, seconds: float) -> None:
         first = self._consumer.poll(seconds)
@@ -144,9 +144,9 @@ class ConfluentPull:
             log = self._logs.get(TopicPartition(str(message.topic()), message.partition() or 0))
             if log is not None:
                 log.came(message)
-        for place, log in self._logs.items():
+        for partition, log in self._logs.items():
             if len(log.waiting) > _MOST_WAITING and not log.paused:
-                self._consumer.pause([KafkaTopicPartition(*place)])
+                self._consumer.pause([KafkaTopicPartition(*partition)])
                 log.paused = True
 
 

@@ -115,48 +115,48 @@ class PullConsumer:
         refuse_no_place(partition, offset)
         if max < 1 or wait_ms < 0:
             raise ConfigurationError(f"max {max}, wait_ms {wait_ms}: at least 1 and 0.")
-        wanted, place = TagExpression.parse(tags), TopicPartition(topic, partition)
+        wanted, log = TagExpression.parse(tags), TopicPartition(topic, partition)
         until = monotonic() + wait_ms / 1000
         for _ in range(_TRIES):
-            bounds = self._client.bounds(place)
+            bounds = self._client.bounds(log)
             verdict = judge(Facts(offset, bounds))
             waits = verdict is not None and verdict.status in _WAITED_FOR and verdict.next_offset == offset
             if verdict is not None and not (waits and monotonic() < until):
                 return _result(verdict, bounds)
-            read = self._wait(place, offset, max, until) if waits else self._read(place, offset, bounds, max)
+            read = self._wait(log, offset, max, until) if waits else self._read(log, offset, bounds, max)
             unreadable = tuple(one.offset for one in read.messages if type(one) is UnreadableMessage)
             if unreadable:
-                _LOGGER.warning("%s of %s cannot be read: %s", len(unreadable), place, NOT_UTF_8)
+                _LOGGER.warning("%s of %s cannot be read: %s", len(unreadable), log, NOT_UTF_8)
             messages = [
                 one
                 for one in read.messages
                 if type(one) is not UnreadableMessage and wanted.admits(one.header(self._tag_header))
             ]
             if waits or read.gone:
-                bounds = self._client.bounds(place)
+                bounds = self._client.bounds(log)
             found = Read(read.next_offset, len(read.messages), len(messages), read.gone)
             verdict = judge(Facts(offset, bounds, found))
             if verdict is not None:
                 return _result(verdict, bounds, messages)._replace(unreadable=unreadable)
-        raise KafkaUnreachableError(f"Kafka lists offset {offset} of {place}, but does not return it.")
+        raise KafkaUnreachableError(f"Kafka lists offset {offset} of {log}, but does not return it.")
 
     def close(self) -> None:
         """Let go of Kafka. In a forked child it is the parent's, and stays open."""
         if not in_child_of(self._process):
             self._client.close()
 
-    def _wait(self, place: TopicPartition, offset: int, most: int, until: float) -> LogRead:
-        return self._client.read(place, offset, most, max(0.0, until - monotonic()))
+    def _wait(self, partition: TopicPartition, offset: int, most: int, until: float) -> LogRead:
+        return self._client.read(partition, offset, most, max(0.0, until - monotonic()))
 
-    def _read(self, place: TopicPartition, offset: int, bounds: Bounds | None, most: int) -> LogRead:
+    def _read(self, partition: TopicPartition, offset: int, bounds: Bounds | None, most: int) -> LogRead:
         """What lies from an offset within the bounds on: the next messages, or that there is none."""
         maximum = offset if bounds is None else bounds.end
         until = monotonic() + ASK_SECONDS
         read = LogRead((), offset)
         while not (read.messages or read.gone or read.next_offset >= maximum):
             if monotonic() > until:
-                raise KafkaUnreachableError(f"Kafka does not return the record at offset {offset} of {place}.")
-            read = self._client.read(place, read.next_offset, most, until - monotonic())
+                raise KafkaUnreachableError(f"Kafka does not return the record at offset {offset} of {partition}.")
+            read = self._client.read(partition, read.next_offset, most, until - monotonic())
         return read
 
 

@@ -62,10 +62,10 @@ class KafkaPythonPull:
         except KafkaError as error:
             raise _unanswered(error) from error
 
-    def bounds(self, place: TopicPartition) -> Bounds | None:
+    def bounds(self, partition: TopicPartition) -> Bounds | None:
         """See :class:`~checkback.consumer.pull.client.PullClient`."""
-        at = KafkaTopicPartition(*place)
-        if place.partition not in self.partitions(place.topic) and not self._is_there(place):
+        at = KafkaTopicPartition(*partition)
+        if partition.partition not in self.partitions(partition.topic) and not self._is_there(partition):
             return None
         for seconds in (_FIRST_ASK_SECONDS, ASK_SECONDS):
             try:
@@ -73,7 +73,7 @@ class KafkaPythonPull:
                 maximum = self._consumer.end_offsets([at], timeout_ms=int(seconds * 1000))[at]
             except KafkaTimeoutError as error:
                 # what it knows of topics may be old; of one that is gone it asks in vain for as long as it may
-                if not self._is_there(place):
+                if not self._is_there(partition):
                     return None
                 if seconds == ASK_SECONDS:
                     raise _unanswered(error) from error
@@ -83,9 +83,9 @@ class KafkaPythonPull:
                 return Bounds(minimum, max(minimum, maximum))
         return None
 
-    def read(self, place: TopicPartition, offset: int, most: int, seconds: float) -> LogRead:
+    def read(self, partition: TopicPartition, offset: int, most: int, seconds: float) -> LogRead:
         """See :class:`~checkback.consumer.pull.client.PullClient`."""
-        at = KafkaTopicPartition(*place)
+        at = KafkaTopicPartition(*partition)
         self._turn_to(at, offset)
         until = monotonic() + seconds
         while True:
@@ -95,7 +95,7 @@ class KafkaPythonPull:
             except OffsetOutOfRangeError:
                 return LogRead((), offset, gone=True)
             except TopicAuthorizationFailedError as error:
-                raise ConfigurationError(f"This client may not read the topic {place.topic}: {error}.") from error
+                raise ConfigurationError(f"This client may not read the topic {partition.topic}: {error}.") from error
             except KafkaError as error:
                 if not error.retriable:
                     raise
@@ -108,15 +108,15 @@ class KafkaPythonPull:
         """See :class:`~checkback.consumer.pull.client.PullClient`."""
         self._consumer.close()
 
-    def _is_there(self, place: TopicPartition) -> bool:
+    def _is_there(self, partition: TopicPartition) -> bool:
         try:
             self._consumer.topics()  # asks Kafka each time
         except UnknownTopicOrPartitionError as error:
             # the answer to what it was asking already: of topics that it read once, and one of them is gone
-            return place.topic not in error.args and self._is_there(place)
+            return partition.topic not in error.args and self._is_there(partition)
         except KafkaError as error:
             raise _unanswered(error) from error
-        return place.partition in self.partitions(place.topic)
+        return partition.partition in self.partitions(partition.topic)
 
     def _turn_to(self, at: KafkaTopicPartition, offset: int) -> None:
         assigned = self._consumer.assignment()

@@ -62,7 +62,7 @@ class AllGroups(GroupClients):
             KafkaTopicPartition(name, one) for name in there for one in self.consumer.partitions_for_topic(name)
         ]
         found = answered(lambda: self.consumer.end_offsets(partitions)) if partitions else {}
-        return {TopicPartition(*partition): end for partition, end in found.items()}
+        return {TopicPartition(*one): end for one, end in found.items()}
 
     def delivered_to(self, ends: Mapping[TopicPartition, int], seconds: float) -> tuple[frozenset[str], frozenset[str]]:
         """The topics of these partitions to which Checkback delivers; and those that could not be looked at.
@@ -91,7 +91,7 @@ class AllGroups(GroupClients):
 
     def _seek_near(self, ends: Mapping[TopicPartition, int]) -> set[KafkaTopicPartition]:
         """Go to a little before the ends; the partitions that have anything."""
-        partitions = [KafkaTopicPartition(*place) for place in ends]
+        partitions = [KafkaTopicPartition(*one) for one in ends]
         first = answered(lambda: self.consumer.beginning_offsets(partitions)) if partitions else {}
         there = {one for one in partitions if ends[TopicPartition(*one)] > first[one]}
         self.consumer.assign(there)
@@ -120,9 +120,9 @@ def _known(
 ) -> KnownGroup:
     stored = stored_in(answer)
     skipped = Counter[str]()
-    for place, found in answer.items():
-        skipped[place.topic] += decode(Stored(found.offset, found.metadata or "")).kept.skipped
-    topics = {place.topic for place in stored}
+    for partition, found in answer.items():
+        skipped[partition.topic] += decode(Stored(found.offset, found.metadata or "")).kept.skipped
+    topics = {one.topic for one in stored}
     for member in described["members"]:
         for part in (member["member_metadata"], member["member_assignment"]):
             topics |= _topics_in(part)

@@ -54,9 +54,9 @@ class ResetOrder:
         said = {"id": self.id, "group": self.group, "topic": self.topic, "offsets": self.offsets}
         return json.dumps(said, ensure_ascii=False).encode()
 
-    def places(self) -> dict[TopicPartition, int]:
-        """The offsets, by place."""
-        return {TopicPartition(self.topic, partition): offset for partition, offset in self.offsets.items()}
+    def by_partition(self) -> dict[TopicPartition, int]:
+        """The offsets, by partition."""
+        return {TopicPartition(self.topic, one): offset for one, offset in self.offsets.items()}
 
     @classmethod
     def parse(cls, value: bytes) -> Self:

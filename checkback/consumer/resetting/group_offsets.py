@@ -26,7 +26,7 @@ class GroupMember(NamedTuple):
 
     client_id: str
     host: str
-    places: frozenset[TopicPartition]
+    partitions: frozenset[TopicPartition]
     """Partitions that it has."""
 
 
@@ -93,10 +93,10 @@ class GroupOffsets(GroupClients):
         return sorted(found)
 
     def offsets(
-        self, places: Collection[TopicPartition], target: Target | None = None
+        self, partitions: Collection[TopicPartition], target: Target | None = None
     ) -> dict[TopicPartition, PartitionOffsets]:
         """Where partitions begin and end, where the group is, and which offset a target's time has."""
-        asked = {place: KafkaTopicPartition(*place) for place in places}
+        asked = {one: KafkaTopicPartition(*one) for one in partitions}
         minimum = answered(lambda: self.consumer.beginning_offsets(list(asked.values())))
         maximum = answered(lambda: self.consumer.end_offsets(list(asked.values())))
         at_time: Mapping[KafkaTopicPartition, Any] = {}
@@ -104,10 +104,12 @@ class GroupOffsets(GroupClients):
             at_time = answered(lambda: self.consumer.offsets_for_times(dict.fromkeys(asked.values(), target.number)))
         stored = self.stored()
         found = {}
-        for place, at in asked.items():
+        for partition, at in asked.items():
             timed = at_time.get(at)
             at_offset = None if timed is None else timed.offset
-            found[place] = PartitionOffsets(place.partition, minimum[at], maximum[at], stored.get(place), at_offset)
+            found[partition] = PartitionOffsets(
+                partition.partition, minimum[at], maximum[at], stored.get(partition), at_offset
+            )
         return found
 
     def set(self, offsets: Mapping[TopicPartition, int]) -> bool:
@@ -116,7 +118,7 @@ class GroupOffsets(GroupClients):
         Raises:
             OperatorError: Kafka refuses it for another reason.
         """
-        wanted = {KafkaTopicPartition(*place): OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()}
+        wanted = {KafkaTopicPartition(*one): OffsetAndMetadata(offset, "", -1) for one, offset in offsets.items()}
         answers = answered(lambda: self.admin.alter_group_offsets(self._group, wanted))
         refused = {answer for answer in answers.values() if answer is not NoError}
         if {answer.__name__ for answer in refused} <= {"UnknownMemberIdError", "RebalanceInProgressError"}:
@@ -129,19 +131,19 @@ class GroupOffsets(GroupClients):
 def stored_in(answer: Mapping[KafkaTopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, int]:
     """The offsets in an answer of kafka-python's ``list_group_offsets``."""
     return {
-        TopicPartition(place.topic, place.partition): stored.offset
-        for place, stored in answer.items()
+        TopicPartition(one.topic, one.partition): stored.offset
+        for one, stored in answer.items()
         if stored.offset != _NONE_STORED
     }
 
 
 def _member(said: Mapping[str, Any]) -> GroupMember:
-    places = set()
+    partitions = set()
     assignment = said["member_assignment"]
     if isinstance(assignment, Mapping):  # in a group of other clients than consumers it is anything
         for topic in assignment.get("assigned_partitions", ()):
-            places |= {TopicPartition(topic["topic"], number) for number in topic["partitions"]}
-    return GroupMember(said["client_id"], said["client_host"].removeprefix("/"), frozenset(places))
+            partitions |= {TopicPartition(topic["topic"], number) for number in topic["partitions"]}
+    return GroupMember(said["client_id"], said["client_host"].removeprefix("/"), frozenset(partitions))
 
 
 def answered(ask: Callable[[], T]) -> T:

@@ -60,26 +60,26 @@ class Orders:
     def left_to_do(self, order: ResetOrder) -> dict[TopicPartition, int]:
         """Partitions that this consumer has not set, with their offsets."""
         done = self._done.get(order.id, {})
-        return {place: offset for place, offset in order.places().items() if place not in done}
+        return {one: offset for one, offset in order.by_partition().items() if one not in done}
 
     def done(self, order: ResetOrder, found: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Partitions were set: offsets before and after."""
         self._done = {order.id: self._done.get(order.id, {}), **self._of_other_topics(order)}
-        for place, (before, after) in found.items():
-            done = ResetDone(order.id, place.partition, before, after, self._consumer)
-            self._done[order.id][place] = done
+        for partition, (before, after) in found.items():
+            done = ResetDone(order.id, partition.partition, before, after, self._consumer)
+            self._done[order.id][partition] = done
 
     def said(self, order: ResetOrder) -> dict[bytes, bytes | None]:
         """What this consumer has to say to the order: what it did of what is still waited for."""
         done = self._done.get(order.id, {})
-        return {done[place].key: done[place].value for place in order.places() if place in done}
+        return {done[one].key: done[one].value for one in order.by_partition() if one in done}
 
     def _of_other_topics(self, order: ResetOrder) -> dict[str, dict[TopicPartition, ResetDone]]:
         """An order before for the same topic is over."""
         return {
             name: done
             for name, done in self._done.items()
-            if name != order.id and all(place.topic != order.topic for place in done)
+            if name != order.id and all(one.topic != order.topic for one in done)
         }
 
 
@@ -168,5 +168,5 @@ class ResetListener:
             _LOGGER.warning("The reset %s of %s was not carried out: %r", order.id, order.topic, error)
             return
         self._orders.done(order, found)
-        for place, (before, after) in found.items():
-            _LOGGER.warning("%s was set from offset %s to %s, by order %s", place, before, after, order.id)
+        for partition, (before, after) in found.items():
+            _LOGGER.warning("%s was set from offset %s to %s, by order %s", partition, before, after, order.id)

@@ -83,8 +83,8 @@ class ResetRun:
         finally:
             self._take_back()
         for partition in self._left():
-            place = TopicPartition(self._order.topic, partition)
-            owner = next((member for member in members if place in member.places), None)
+            wanted = TopicPartition(self._order.topic, partition)
+            owner = next((member for member in members if wanted in member.partitions), None)
             self._report.waited_for[partition] = owner
         return self._report
 
@@ -105,11 +105,10 @@ class ResetRun:
 
     def _left(self) -> dict[int, int]:
         done = self._report.done
-        return {partition: offset for partition, offset in self._order.offsets.items() if partition not in done}
+        return {one: offset for one, offset in self._order.offsets.items() if one not in done}
 
     def _set(self, left: Mapping[int, int]) -> bool:
-        places = {TopicPartition(self._order.topic, partition): offset for partition, offset in left.items()}
-        if not self._group.set(places):
+        if not self._group.set({TopicPartition(self._order.topic, one): offset for one, offset in left.items()}):
             return False
         for partition, offset in left.items():
             before = self._stored.get(partition)

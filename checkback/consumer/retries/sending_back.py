@@ -128,7 +128,7 @@ class SendingBack:
         messages = size = 0
         while self._parcels and messages < _MOST_MESSAGES and size < _MOST_BYTES:
             parcel = self._parcels.popleft()
-            if parcel.work.place in self._turns.unanswered:
+            if parcel.work.partition in self._turns.unanswered:
                 waiting.append(parcel)
             elif not parcel.work.stopped:
                 found.append(parcel)
@@ -217,15 +217,15 @@ class SendingBack:
             if self._sender is None:
                 self._clients.make_topics()  # that one was deleted is no reason to stand still
                 self._sender = self._clients.connect()
-            stored = self._clients.stored({parcel.work.place for parcel in going}) if going else {}
+            stored = self._clients.stored({parcel.work.partition for parcel in going}) if going else {}
         except CheckbackError as error:
             self._outage.failed(error)
             return False
         self._outage.answered()
         committed: list[Parcel] = []
         for parcel in going:
-            place, before = parcel.work.place, parcel.work.stored
-            if before != stored.get(place) == in_doubt.offsets[place]:
+            partition, before = parcel.work.partition, parcel.work.stored
+            if before != stored.get(partition) == in_doubt.offsets[partition]:
                 committed.append(parcel)
                 self._report(parcel)
             else:
@@ -247,12 +247,12 @@ def _stored_with(parcels: Iterable[Parcel]) -> dict[TopicPartition, Stored]:
     besides: dict[PartitionWork, list[int]] = {}
     for parcel in parcels:
         besides.setdefault(parcel.work, []).extend(parcel.offsets)
-    return {work.place: work.to_store(offsets) for work, offsets in besides.items()}
+    return {work.partition: work.to_store(offsets) for work, offsets in besides.items()}
 
 
 def _were_stored(parcels: Iterable[Parcel], offsets: dict[TopicPartition, Stored]) -> None:
     for work in {parcel.work for parcel in parcels}:
-        work.stored = offsets[work.place]
+        work.stored = offsets[work.partition]
 
 
 class _InDoubt(NamedTuple):

@@ -3,24 +3,10 @@
 Nobody else imports kafka, which ``tests/test_rooms.py`` holds: what depends on the library is seen here.
 """
 
-from kafka import (
-    KafkaAdminClient,
-    KafkaConsumer,
-    KafkaProducer,
-    TopicPartition,
-)
-from kafka.admin import (
-    ConfigResource,
-    ConfigResourceType,
-    NewTopic,
-    OffsetSpec,
-)
-from kafka.consumer.subscription_state import (
-    AsyncConsumerRebalanceListener,
-)
-from kafka.coordinator.assignors.cooperative_sticky import (
-    CooperativeStickyAssignor,
-)
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, NewTopic, OffsetSpec
+from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import (
     AuthorizationError,
     CommitFailedError,
@@ -40,45 +26,6 @@ from kafka.errors import (
     UnsupportedSaslMechanismError,
     for_code,
 )
-from kafka.partitioner.default import (
-    murmur2,
-)
-from kafka.serializer import (
-    Serializer,
-)
-from kafka.structs import (
-    OffsetAndMetadata,
-)
-
-__all__ = [
-    "AsyncConsumerRebalanceListener",
-    "AuthorizationError",
-    "CommitFailedError",
-    "ConfigResource",
-    "ConfigResourceType",
-    "CooperativeStickyAssignor",
-    "IllegalSaslStateError",
-    "InvalidReplicationFactorError",
-    "KafkaAdminClient",
-    "KafkaConfigurationError",
-    "KafkaConsumer",
-    "KafkaError",
-    "KafkaProducer",
-    "KafkaTimeoutError",
-    "LogTruncationError",
-    "NewTopic",
-    "NoError",
-    "NoOffsetForPartitionError",
-    "OffsetAndMetadata",
-    "OffsetOutOfRangeError",
-    "OffsetSpec",
-    "SaslAuthenticationFailedError",
-    "Serializer",
-    "TopicAlreadyExistsError",
-    "TopicAuthorizationFailedError",
-    "TopicPartition",
-    "UnknownTopicOrPartitionError",
-    "UnsupportedSaslMechanismError",
-    "for_code",
-    "murmur2",
-]
+from kafka.partitioner.default import murmur2
+from kafka.serializer import Serializer
+from kafka.structs import OffsetAndMetadata

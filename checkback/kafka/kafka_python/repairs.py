@@ -104,11 +104,11 @@ class Fetched(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python h
             raise
         return taken
 
-    def _unpack_records(self, place: Any, records: Any, *deserializers: Any) -> Generator[Any, None, None]:
+    def _unpack_records(self, partition: Any, records: Any, *deserializers: Any) -> Generator[Any, None, None]:
         batches = _Batches(records)
         while True:
             try:
-                yield from super()._unpack_records(place, batches, *deserializers)
+                yield from super()._unpack_records(partition, batches, *deserializers)
             except CorruptRecordError:
                 if not batches.go_on_escaping():
                     raise

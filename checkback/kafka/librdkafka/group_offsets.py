@@ -17,13 +17,13 @@ STORE_SECONDS = 10.0
 """Longest wait until a group's offsets are stored."""
 
 
-def committed(consumer: Consumer, places: Sequence[TopicPartition]) -> list[TopicPartition]:
-    """What the consumer's group has committed for each place, in their order; an offset below 0 where nothing is.
+def committed(consumer: Consumer, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    """What the consumer's group has committed for each partition, in their order; an offset below 0 where nothing is.
 
     Raises:
-        KafkaException: Kafka did not say, of all places or of one.
+        KafkaException: Kafka did not say, of all partitions or of one.
     """
-    found = consumer.committed(list(places), timeout=_CALL_SECONDS)
+    found = consumer.committed(list(partitions), timeout=_CALL_SECONDS)
     for one in found:
         if one.error is not None:
             raise KafkaException(one.error)

@@ -22,25 +22,4 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not re-expo
     OffsetSpec,
     ResourceType,
 )
-from confluent_kafka.cimpl import (
-    NewTopic,
-)
-
-__all__ = [
-    "TIMESTAMP_LOG_APPEND_TIME",
-    "AclOperation",
-    "AdminClient",
-    "ConfigResource",
-    "Consumer",
-    "ConsumerGroupTopicPartitions",
-    "IsolationLevel",
-    "KafkaError",
-    "KafkaException",
-    "Message",
-    "NewTopic",
-    "OffsetSpec",
-    "Producer",
-    "ResourceType",
-    "TopicCollection",
-    "TopicPartition",
-]
+from confluent_kafka.cimpl import NewTopic

@@ -11,7 +11,8 @@ from kafka import KafkaProducer
 from typer.testing import CliRunner, Result
 
 from checkback.consumer import ReceivedMessage
-from checkback.consumer.clients import Connection, clients_of
+from checkback.consumer.clients.base import Connection
+from checkback.consumer.clients.connecting import clients_of
 from checkback.consumer.retries.dead_letters import LetterPlace, mark_of
 from checkback.consumer.retries.resending import transactional_id
 from checkback.consumer.retry import OwnTopics, SentBack, as_it_was, dead_letter

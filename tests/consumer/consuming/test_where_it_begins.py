@@ -211,7 +211,7 @@ def test_stored_on_revocation_and_a_lost_partition_stores_nothing() -> None:
     with consumer(kafka, seen, changed(store_interval=1_000.0)) as points:
         soon(lambda: len(seen.values) == 6)
         kafka.rebalances.put(revoke_one_and_lose_the_other)
-        soon(lambda: [one.place for one in points.figures().partitions] == [TopicPartition("cb.retry.points", 0)])
+        soon(lambda: [one.partition for one in points.figures().partitions] == [TopicPartition("cb.retry.points", 0)])
     assert revoked == [{ORDERS: Stored(3)}]
     assert not any(TopicPartition("orders", 1) in stores for stores in kafka.stores)
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from checkback.consumer import PushConsumer, TopicPartition
-from checkback.consumer.clients import Connection, clients_of
-from checkback.consumer.clients.base import in_commits
+from checkback.consumer.clients.base import Connection, in_commits
+from checkback.consumer.clients.connecting import clients_of
 from checkback.consumer.offsets.metadata import MOST_BYTES, Stored, encode
 from checkback.consumer.retry import SentBack
 from checkback.operations.topics import TopicAdministration

@@ -10,8 +10,8 @@ import pytest
 from kafka import KafkaAdminClient
 
 from checkback.consumer import StartAt, engine
-from checkback.consumer.clients import Connection, clients_of
-from checkback.consumer.clients.base import GroupClient, KafkaAwayError
+from checkback.consumer.clients.base import Connection, GroupClient, KafkaAwayError
+from checkback.consumer.clients.connecting import clients_of
 from checkback.kafka.connecting import TransportName
 from checkback.local import LocalKafka
 from checkback.operations.topics import TopicAdministration

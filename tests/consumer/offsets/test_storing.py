@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from checkback.consumer.clients import KafkaAwayError, confluent, kafka_python_sender
+from checkback.consumer.clients import confluent, kafka_python_sender
+from checkback.consumer.clients.base import KafkaAwayError
 from checkback.consumer.clients.confluent import ConfluentClient
 from checkback.consumer.clients.confluent_sender import ConfluentSender
 from checkback.consumer.clients.kafka_python_sender import KafkaPythonSender

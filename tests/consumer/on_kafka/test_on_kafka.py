@@ -22,7 +22,8 @@ from checkback.consumer import (
     StartAt,
     TopicPartition,
 )
-from checkback.consumer.clients import Connection, KafkaAwayError, clients_of
+from checkback.consumer.clients.base import Connection, KafkaAwayError
+from checkback.consumer.clients.connecting import clients_of
 from checkback.consumer.offsets.metadata import Stored, decode
 from checkback.consumer.retry import SentBack
 from checkback.kafka.connecting import TransportName
@@ -49,7 +50,7 @@ def test_two_members_share_a_topic_and_nothing_finished_is_done_again(place: Top
     one, two = member(place, first, transport), member(place, second, transport)
     with one, two:
         write(place, *numbered(1_000, 1_000))
-        soon(lambda: any(part.place.topic == place.real_topic for part in two.figures().partitions))
+        soon(lambda: any(part.partition.topic == place.real_topic for part in two.figures().partitions))
         soon(lambda: len(first.counts) + len(second.counts) >= 2_000)
         write(place, *numbered(2_000, 1_000), *[b"slow"] * 4)
         soon(slow.is_set)

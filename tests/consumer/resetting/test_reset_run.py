@@ -70,7 +70,7 @@ B = GroupMember("b", "10.0.0.2", frozenset({P2}))
 def test_a_group_without_members_is_set_by_the_command() -> None:
     cluster = Cluster()
     report = cluster.run()
-    assert cluster.stored == ORDER.places()
+    assert cluster.stored == ORDER.by_partition()
     assert report.done == {
         0: ResetDone("one", 0, 9, 5, BY_COMMAND),
         1: ResetDone("one", 1, 9, 6, BY_COMMAND),

@@ -8,7 +8,7 @@ from time import monotonic
 import pytest
 
 from checkback.consumer import ConsumerSettings, ReceivedMessage
-from checkback.consumer.clients import KafkaAwayError
+from checkback.consumer.clients.base import KafkaAwayError
 from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.offsets.storing import StoringTurns

@@ -222,7 +222,7 @@ def test_after_a_restart_what_is_open_is_not_known_until_it_is_counted() -> None
 
 
 def test_what_is_held_is_said_until_it_is_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.observing.observation._now_ms", lambda: 100_000)
+    monkeypatch.setattr("streaming.observing.observation.wall_ms", lambda: 100_000)
     observation = Observation(Settings())
 
     def batch(number: int, *changes: tuple[HeldUntil, int]) -> list[tuple[str, int, str, int]]:
@@ -238,7 +238,7 @@ def test_what_is_held_is_said_until_it_is_delivered(monkeypatch: pytest.MonkeyPa
     assert again == [("late", 3, "narrow", 110_000)], "two of them were delivered, and that of the other topic"
     unknown = batch(4, (HeldUntil("late", 90), -7), (HeldUntil("late", 120, "narrow"), 1))
     assert unknown == [("late", 4, "narrow", 110_000)], "from before the start"
-    monkeypatch.setattr("streaming.observing.observation._now_ms", lambda: 800_000)
+    monkeypatch.setattr("streaming.observing.observation.wall_ms", lambda: 800_000)
     assert batch(5) == []
 
 
@@ -339,7 +339,7 @@ def test_whether_messages_are_held_from_before_the_start_is_known_when_none_is_d
 def test_after_ten_minutes_each_held_message_was_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     observation = started(KnownUsage({"shop": Usage(delayed=1)}, 0, {}), {})
     now_ms = int(time.time() * 1000)
-    monkeypatch.setattr("streaming.observing.observation._now_ms", lambda: now_ms + 601_000)
+    monkeypatch.setattr("streaming.observing.observation.wall_ms", lambda: now_ms + 601_000)
     assert observation.facts().held_known
 
 

@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from checkback_cli.trying.bench_figures import (
+from lab_cli.bench_figures import (
     Against,
     Cores,
     JsonFile,
@@ -21,15 +21,9 @@ from checkback_cli.trying.bench_figures import (
     tell,
     write,
 )
-from checkback_cli.trying.bench_lasting import open_ones, soak
-from checkback_cli.trying.lab import need_lab
+from lab_cli.bench_lasting import open_ones, soak
 
 bench = typer.Typer(no_args_is_help=True, help="Measurements, each on a Kafka of its own.")
-
-
-@bench.callback()
-def _installed() -> None:
-    need_lab("bench")
 
 
 bench.command("open")(open_ones)

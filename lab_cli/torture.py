@@ -13,7 +13,6 @@ import typer
 from rich.console import Console
 
 from checkback_cli.terminal.options import TRY_AGAIN
-from checkback_cli.trying.lab import need_lab
 
 if TYPE_CHECKING:
     from torture.effects.run import EffectsReport, EffectsRound
@@ -144,7 +143,6 @@ def run_torture(
     kills, stops or damages one of them, or sets the clock back. Exit status 1 when a promise did not hold, 75 when the
     machine was too slow for a verdict.
     """
-    need_lab("torture")
     from checkback.consumer import Order
     from torture.decks import Deck
     from torture.effects.run import Options as EffectsOptions

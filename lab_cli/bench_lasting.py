@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from checkback_cli.trying.bench_figures import Cores, JsonFile, PlotFile, can_plot, show, show_columns, tell, write
+from lab_cli.bench_figures import Cores, JsonFile, PlotFile, can_plot, show, show_columns, tell, write
 
 
 def open_ones(

@@ -9,19 +9,14 @@ from collections.abc import Mapping
 
 from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.library import Consumer, KafkaException, TopicPartition
-from checkback.wire.protocol import Topics
+from checkback.wire.job_groups import display_group
 from streaming.brokers.client import SinkSettings
 
 _LOGGER = logging.getLogger(__name__)
 _EVERY_SECONDS = 1.0
 
 
-def lag_group(topics: Topics) -> str:
-    """The consumer group's name: ``cb.job``."""
-    return f"{topics.prefix}job"
-
-
-class LagGroup:
+class JobGroup:
     """Commits offsets without waiting for Kafka; what fails is said once, and tried again with the next batch."""
 
     def __init__(self, settings: SinkSettings) -> None:
@@ -35,7 +30,7 @@ class LagGroup:
         """The job has read so far."""
         now = time.monotonic()
         if self._consumer is None:
-            own = {"group.id": lag_group(self._settings.topics), "enable.auto.commit": False}
+            own = {"group.id": display_group(self._settings.topics), "enable.auto.commit": False}
             self._consumer = make_client(Consumer, self._settings.client(**own, on_commit=self._ended))
         self._consumer.poll(0)  # hears how the last commit ended
         if now < self._next or places == self._committed:
@@ -65,6 +60,6 @@ class LagGroup:
         if not self._failed:
             _LOGGER.warning(
                 "Group %s, by which tools show how far the job has read, was not committed: %s. Nothing depends on it.",
-                *(lag_group(self._settings.topics), error),
+                *(display_group(self._settings.topics), error),
             )
         self._failed = True

@@ -1,8 +1,0 @@
-"""The wall clock, for what people are shown."""
-
-import time
-
-
-def now_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
