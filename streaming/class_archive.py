@@ -32,9 +32,14 @@ def _with_jars(kinds: Iterable[str]) -> list[str]:
     return sorted(TABLES.keys() & set(kinds))
 
 
-def archive_options(archive: Path) -> list[str]:
+def archive_options(kinds: Iterable[str] = ()) -> list[str]:
     """Options of a Java that is to use it, if it is there and fits; it says nothing if it does not."""
-    return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"] if archive.exists() else []
+    try:
+        archive = archive_file(kinds)
+        there = archive.exists()
+    except (OSError, RuntimeError):  # a home that this user may not look into, or none: a start with more work
+        return []
+    return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"] if there else []
 
 
 def make_archive(kinds: Collection[str] = (), *, again: bool = False) -> Path:
@@ -45,14 +50,14 @@ def make_archive(kinds: Collection[str] = (), *, again: bool = False) -> Path:
     Raises:
         InstallationError: it could not be made.
     """
-    archive = archive_file(kinds)
     try:
+        archive = archive_file(kinds)
         archive.parent.mkdir(parents=True, exist_ok=True)
         with archive.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # two who want it at the same time make one
             if again or not archive.exists():
                 _make(archive, kinds)
-    except (OSError, subprocess.SubprocessError) as error:
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", None) or f"{error}"
         raise InstallationError(f"No archive of classes could be made: {said.strip().splitlines()[-1]}") from error
     return archive
@@ -64,6 +69,9 @@ def _make(archive: Path, kinds: Collection[str]) -> None:
     try:
         command = [sys.executable, "-m", "streaming.prepare", "--into", str(draft), *_with_jars(kinds)]
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=_LIMIT_SECONDS)  # noqa: S603  (kinds are no options)
+        with draft.open("rb") as made:
+            # Java believes what the head says, and crashes, at each start anew, where a power loss has taken the rest
+            os.fsync(made.fileno())
         draft.rename(archive)
     finally:
         draft.unlink(missing_ok=True)

@@ -40,7 +40,8 @@ def record(archive: str, kinds: Collection[str]) -> None:
     gateway: Any = SparkContext._gateway  # noqa: SLF001  (the only way to its process)
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait(_EXIT_SECONDS)
+    if status := gateway.proc.wait(_EXIT_SECONDS):
+        sys.exit(f"Java ended with status {status} while it wrote them.")
 
 
 def main() -> None:

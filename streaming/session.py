@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from checkback.local import spark_jars, use_java
 from checkback.local.scratch import DIRS, scratch_folders, take_scratch
 from conf import Settings
-from streaming.class_archive import archive_file, archive_options
+from streaming.class_archive import archive_options
 from streaming.fairness.state_size import MANY, ROWS
 
 _LOGGER = logging.getLogger(__name__)
@@ -77,7 +77,8 @@ def build_session(
     use_java()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     kinds = {*more_kinds, *(table.kind for table in settings.sinks.tables.values())}
-    classes = archive_options(archive_file(kinds)) if java_options is None else java_options
+    options = archive_options(kinds) if java_options is None else java_options
+    classes = [f'"{option}"' for option in options]  # a folder's name may have blanks
     jars = [str(jar) for jar in spark_jars(kinds)]
     builder = SparkSession.builder.master(settings.job.master).appName(settings.job.name)
     # On one machine shuffled rows go through the page cache only: packing them costs more than it saves.
@@ -124,4 +125,4 @@ def _scratch_of_its_own(settings: Settings) -> Iterator[None]:
 def _java_options() -> str:
     log = resources.files("conf").joinpath("log4j2.properties")
     # The stack: on a stop Spark formats the query's plan with a regular expression that recurses for each line.
-    return f"-Dlog4j2.configurationFile={log} -Xss8m -XX:+UseParallelGC -XX:-DontCompileHugeMethods"
+    return f'"-Dlog4j2.configurationFile={log}" -Xss8m -XX:+UseParallelGC -XX:-DontCompileHugeMethods'

@@ -19,8 +19,24 @@ def test_jobs_with_the_same_jars_share_an_archive_in_the_users_cache_folder(
     assert both.parent == tmp_path / "checkback"
 
 
-def test_a_job_without_an_archive_starts_as_any_java_does(tmp_path: Path) -> None:
-    assert archive_options(tmp_path / "nothing.jsa") == []
+def test_a_job_without_an_archive_starts_as_any_java_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert archive_options() == []
+
+
+def test_so_does_a_job_whose_user_has_no_home_or_may_not_look_into_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(_path: Path) -> bool:
+        raise PermissionError
+
+    def none() -> Path:
+        raise RuntimeError
+
+    with monkeypatch.context() as changed:
+        changed.setattr(Path, "exists", closed)
+        assert archive_options() == []
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", none)
+    assert archive_options() == []
 
 
 def test_an_archive_that_is_there_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
