@@ -52,14 +52,15 @@ def stuck(
 class GroupsByName(dict[str, GroupFacts]):
     """By name.
 
-    Of one that the job does not name it is known all the same whether it has an endpoint, and that it has nothing once
-    that has been counted.
+    Of one that the job does not name it is known all the same that it has no endpoint, and that it has nothing once
+    that has been counted; but not where the job has more groups than it names.
     """
 
     def __init__(self, facts: JobFacts) -> None:
         super().__init__((group.group, group) for group in facts.groups)
-        self._unasked = NO_ENDPOINT if facts.endpoints_known else ""
-        self._nothing = 0 if facts.counted and len(facts.groups) < MOST_GROUPS else None
+        all_named = len(facts.groups) < MOST_GROUPS
+        self._unasked = NO_ENDPOINT if facts.endpoints_known and all_named else ""
+        self._nothing = 0 if facts.counted and all_named else None
 
     def __missing__(self, name: str) -> GroupFacts:
         nothing = self._nothing

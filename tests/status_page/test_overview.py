@@ -12,6 +12,7 @@ from status_page.facts import MOST_GROUPS, BatchFacts, EndpointFacts, GroupFacts
 from status_page.overview import by_name, in_doubt_by_topic, stuck, unasked, while_nobody_can_be_heard
 from status_page.transactions.index import Index
 from status_page.transactions.standing import ListStanding
+from status_page.words import NO_ENDPOINT
 from tests.status_page.browser import NOW_MS, Place, doubtful
 from tests.status_page.pages.test_pages import text_of
 
@@ -100,7 +101,7 @@ def test_while_kafka_is_away_nobodys_silence_is_held_against_him() -> None:
 
 
 def test_of_a_group_beyond_those_that_the_job_tells_of_nothing_is_known() -> None:
-    some = facts(WELL)
-    assert by_name(some)["another"].open == 0
+    some = replace(facts(WELL), endpoints_known=True)
+    assert (by_name(some)["another"].open, by_name(some)["another"].unasked) == (0, NO_ENDPOINT)
     many = replace(some, groups=tuple(GroupFacts(str(number), 1) for number in range(MOST_GROUPS)))
-    assert by_name(many)["another"].open is None
+    assert (by_name(many)["another"].open, by_name(many)["another"].unasked) == (None, "")
