@@ -104,9 +104,10 @@ def decode(records: DataFrame, topics: Topics, segment_size: int, ends: Ends | N
     whole_half = F.col("is_half") & F.col("reason").isNull()
     # See state.content. Content is set aside also where the record is rejected, and then read again.
     large = (_bytes("key") > SHUFFLED_BYTES) | (F.col("header_bytes") > SHUFFLED_BYTES)
-    read = read.select("*", F.coalesce(~F.col("modest") & whole_half & large, F.lit(False)).alias("large"))  # noqa: FBT003  (as below)
+    large = ~F.col("modest") & whole_half & large & _readable_again()
+    read = read.select("*", F.coalesce(large, F.lit(False)).alias("large"))  # noqa: FBT003  (as below)
     plain = F.col("in_order") & F.col("half_offset").isNotNull() & F.col("reason").isNull() & ~F.col("large")
-    aside = F.col("large") | (whole_half & (_bytes("value") > SHUFFLED_BYTES))
+    aside = F.col("large") | (whole_half & (_bytes("value") > SHUFFLED_BYTES) & _readable_again())
     read = read.select("*", plain.alias("plain"), aside.alias("aside"))
     return _columns(read.select("*", _kept_headers(read.sparkSession).alias("kept")), segment_size)
 
@@ -152,6 +153,12 @@ def _header_bytes() -> Column:
     """Of all headers' names and values together."""
     values = F.col("headers")["value"].cast("array<string>")  # bytes stay what they are
     return F.octet_length(F.concat_ws("", F.col("headers")["key"], values))
+
+
+def _readable_again() -> Column:
+    """Whether the sink's client can read a record again: of one with such a name, which is rejected, it cannot."""
+    names = F.concat_ws("", F.col("headers")["key"])
+    return (F.locate("\0", names) == 0) & (F.locate(REPLACED, names) == 0)
 
 
 def _named_half() -> Column:
@@ -223,16 +230,15 @@ def _kept_headers(spark: SparkSession) -> Column:
 
 
 def _to_be_judged(spark: SparkSession) -> Column:
-    """All that the rules ask of headers that go no further: the beginning of ours, and what is wrong with names."""
+    """All that the rules ask of headers that go no further: the beginning of ours."""
 
     def judged(header: Column) -> Column:
         name = header["key"]
         ours = F.startswith(name, F.lit(protocol.RESERVED_PREFIX))
         # a repeated name is still one
         short = F.when(F.octet_length(name) > _NAME_BYTES, F.concat(F.lit(protocol.RESERVED_PREFIX), F.sha2(name, 256)))
-        marks = [F.when(F.locate(mark, name) > 0, mark).otherwise("") for mark in ("\0", REPLACED)]
         return F.struct(
-            F.concat(F.when(ours, short.otherwise(name)).otherwise(""), *marks).alias("key"),
+            F.when(ours, short.otherwise(name)).otherwise("").alias("key"),
             F.when(ours, F.substring(header["value"], 1, _JUDGED_BYTES)).alias("value"),
         )
 

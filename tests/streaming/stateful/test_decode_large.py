@@ -79,9 +79,6 @@ def test_large_content_of_a_half_message_goes_no_further(
 LARGE: list[tuple[str, Headers]] = [
     ("", []),
     ("", [("a", b"1"), ("a", b"2"), ("cb-partition", b"3"), ("cb-new", b"?" * 20_000)]),
-    ("a header's name holds a zero byte", [("a\0", b"")]),
-    ("a header's name is not UTF-8, or has U+FFFD in it", [("\ufffd", b"")]),
-    ("a header's name is not UTF-8, or has U+FFFD in it", [("cb-" + "n" * 70 + "\ufffd", b"")]),
     ("a cb- header is there more than once", [("cb-" + "n" * 70, b""), ("cb-" + "n" * 70, b"")]),
     ("", [("cb-" + "n" * 70, b""), ("cb-" + "n" * 70 + "m", b"")]),
     ("a cb- header is there more than once", [("cb-id", b"tx-1")]),
@@ -104,9 +101,19 @@ def test_of_large_content_headers_are_judged_all_the_same(spark: SparkSession, k
         assert row.left_out == size + (key if key == 20_000 else 0)
 
 
-@pytest.mark.parametrize("size", [1, 20_000])
-def test_a_half_message_with_a_name_that_could_not_be_read_again_is_refused(spark: SparkSession, size: int) -> None:
-    headers = [("cb-id", b"tx-1"), ("cb-group", b"shop"), ("cb-topic", b"orders"), ("\ufffd", b"n")]
-    rows = [(TOPICS.half, 1, 100, b"key", b"v" * size, headers, WHEN)]
-    (row,) = read(decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE))
-    assert (row.kind, row.reason) == (BROKEN, "a header's name is not UTF-8, or has U+FFFD in it")
+NOT_READ_AGAIN: list[tuple[str, str]] = [
+    ("a header's name holds a zero byte", "a\0"),
+    ("a header's name is not UTF-8, or has U+FFFD in it", "\ufffd"),
+    ("a header's name is not UTF-8, or has U+FFFD in it", "cb-" + "n" * 70 + "\ufffd"),
+]
+
+
+@pytest.mark.parametrize(("value", "note", "key"), [(1, 1, 1), (20_000, 1, 1), (1, 20_000, 1), (1, 1, 20_000)])
+def test_what_could_not_be_read_again_is_rejected_with_all_its_content(
+    spark: SparkSession, value: int, note: int, key: int
+) -> None:
+    records = [half(("note", b"n" * note), (name, b"1")) for _, name in NOT_READ_AGAIN]
+    rows = decoded(spark, *records, key=b"k" * key, value=b"v" * value)
+    assert [(row.kind, row.reason) for row in rows] == [(BROKEN, reason) for reason, _ in NOT_READ_AGAIN]
+    assert {(row.key, row.value, row.left_out) for row in rows} == {(b"k" * key, b"v" * value, -1)}
+    assert [unpack_headers(row.headers) for row in rows] == [headers for _, headers in records]
