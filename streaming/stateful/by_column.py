@@ -18,9 +18,11 @@ from streaming.stateful.broken import OP_EVENTS, wrong_group, wrong_topic
 
 Mask = npt.NDArray[np.bool_]
 _OF_OURS = f'"key":"{protocol.RESERVED_PREFIX}'.encode()
-_EVENTS: dict[tuple[bytes | None, bytes | None], int] = {
-    (action.encode(), source.encode()): int(event) for (action, source), event in OP_EVENTS.items()
-}
+_ACTIONS, _SOURCES = ([one.encode() for one in words] for words in (protocol.Action, protocol.Source))
+_EVENTS = np.zeros((len(_ACTIONS) + 1, len(_SOURCES) + 1), np.uint8)
+"""By the places of both words; the last ones are of words that there are not."""
+for (_action, _source), _event in OP_EVENTS.items():
+    _EVENTS[_ACTIONS.index(_action.encode()), _SOURCES.index(_source.encode())] = _event
 
 
 class Vouched(NamedTuple):
@@ -44,10 +46,8 @@ def vouched_ops(rows: pa.RecordBatch) -> Vouched:
     ids, good = _ids(rows.column("transaction_id"))
     groups, lawful_groups = _few_texts(rows.column("group"), lambda group: not wrong_group(group))
     actions, sources = (rows.column(name).dictionary_encode() for name in ("topic", "source"))
-    table = np.array(
-        [[_EVENTS.get((said, by), 0) for by in _values(sources)] for said in _values(actions)], dtype=np.uint8
-    )
-    events = table[_places(actions), _places(sources)]
+    # not a table of all the different words: somebody may write thousands of each
+    events = _EVENTS[_words(actions, _ACTIONS), _words(sources, _SOURCES)]
     names = {"action": _texts_of(actions), "source": _texts_of(sources)}
     return Vouched(
         {"transaction_id": ids, "group": groups, "event": events, **names}, good & lawful_groups & (events > 0)
@@ -81,6 +81,13 @@ def _values(encoded: pa.DictionaryArray) -> list[bytes | None]:
 def _places(encoded: pa.DictionaryArray) -> npt.NDArray[np.int64]:
     indices = encoded.indices
     return (indices.fill_null(len(encoded.dictionary)) if indices.null_count else indices).to_numpy()
+
+
+def _words(encoded: pa.DictionaryArray, known: list[bytes]) -> npt.NDArray[np.int64]:
+    """The place of each row's word among those that are known; their number for another."""
+    places: dict[bytes | None, int] = {word: at for at, word in enumerate(known)}
+    of_values = np.array([places.get(value, len(known)) for value in _values(encoded)], dtype=np.int64)
+    return of_values[_places(encoded)]
 
 
 def _texts_of(encoded: pa.DictionaryArray) -> Column:
