@@ -57,6 +57,10 @@ def make_archive(kinds: Collection[str] = (), *, again: bool = False) -> Path:
             fcntl.flock(lock, fcntl.LOCK_EX)  # two who want it at the same time make one
             if again or not archive.exists():
                 _make(archive, kinds)
+    except subprocess.TimeoutExpired as error:
+        raise InstallationError(
+            f"No archive of classes could be made within {_LIMIT_SECONDS:.0f} s: try again when less else runs here."
+        ) from error
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
         said = getattr(error, "stderr", None) or f"{error}"
         raise InstallationError(f"No archive of classes could be made: {said.strip().splitlines()[-1]}") from error

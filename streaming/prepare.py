@@ -56,9 +56,16 @@ def main() -> None:
         record(arguments.into, arguments.kinds)
         return
     try:
-        print(f"==> Spark's classes are ready in {make_archive(arguments.kinds, again=True)}", flush=True)  # noqa: T201  (what this command says)
+        _say("A job runs on a Kafka of its own, and its Java keeps its classes (half a minute, on a busy machine more)")
+        _say(f"Spark's classes are ready in {make_archive(arguments.kinds, again=True)}")
     except InstallationError as error:
         sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _say(what: str) -> None:
+    print(f"==> {what}", flush=True)  # noqa: T201  (what this command says)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,11 @@ def mismatches(
         said = f"another checkpoint was the last to read these topics: {claim}"
         found.append(wrong("checkpoint", said, _NEW))
     yield from found
-    if not found:
+    if not found and claim is None and not ids:
+        yield ok(
+            "checkpoint", f"{settings.job.checkpoint} fits the settings; whose topics it belongs to, Kafka has to say"
+        )
+    elif not found:
         yield ok("checkpoint", f"{settings.job.checkpoint} belongs to these topics")
 
 

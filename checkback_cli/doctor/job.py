@@ -43,6 +43,10 @@ def of_facts(facts: "JobFacts") -> Iterator[Finding]:
         yield warning("job", f"its last batch ended {ago} ago", "see its log: Kafka is away, or a batch takes long")
     for note in facts.notes:
         yield warning("job", note, "'checkback status' shows more")
+    if facts.held:
+        most, number = facts.held[0], sum(one.number for one in facts.held)
+        said = f"{number:,} committed messages are held, {most.number:,} for {most.topic}: {most.reason.rstrip('.')}"
+        yield warning("job", said, "make that topic, grow it, or let the job write to it; 'checkback status' has all")
     parked = sum(group.parked or 0 for group in facts.groups)
     if parked:
         yield warning("job", f"{parked:,} messages are parked", "decide them: 'checkback parked list'")

@@ -8,7 +8,8 @@ from checkback.operations.in_doubt import InDoubt
 from checkback.operations.parked import IN_DOUBT_ACTIONS, ParkedMessage, parked_actions
 from checkback.operations.times import said_duration
 from checkback.wire.protocol import Action, HalfPosition
-from checkback_cli.terminal.naming import ambiguous, called
+from checkback_cli.terminal.naming import SHORTEST, TOO_SHORT, ambiguous, called
+from status_page.words import said_attempts
 
 _MOST_NAMED = 10
 
@@ -66,10 +67,10 @@ def candidates(in_doubt: Iterable[InDoubt], parked: Iterable[ParkedMessage], now
 
 def of_row(row: InDoubt, now_ms: int) -> Candidate:
     """One of ``cb.status``."""
-    age = said_duration(max(0, now_ms - row.ingested_ms))
+    age, asked = said_duration(max(0, now_ms - row.ingested_ms)), said_attempts(row)
     return Candidate(
         *(row.transaction_id, row.group, row.topic, row.half, row.ingested_ms),
-        how=f"in doubt for {age}, attempt {row.attempt} of {row.check_max}",
+        how=f"in doubt for {age}, {asked if row.last_answer == Action.UNREACHABLE else f'attempt {asked}'}",
         actions=frozenset(IN_DOUBT_ACTIONS),
         row=True,
     )
@@ -105,9 +106,10 @@ def chosen(
     unknown = [str(half) for half, one in placed.items() if one is None]
     unknown += [name for name, several in named.items() if not several]
     if unknown:
+        short = f" {TOO_SHORT}" if any(len(name) < SHORTEST for name in named) else ""
         raise OperatorError(
-            f"Neither in doubt nor parked: {', '.join(unknown)}. Nothing was done. 'checkback show' says how one "
-            "stands; one that was never checked yet is named by its place (--half)."
+            f"Neither in doubt nor parked: {', '.join(unknown)}.{short} Nothing was done. 'checkback show' says how "
+            "one stands; one that was never checked yet is named by its place (--half)."
         )
     several = [_said(name, ones) for name, ones in named.items() if len(ones) > 1]
     if several:

@@ -40,7 +40,8 @@ def read(
     stopping = stop_on_signals()
     with reading(kafka) as consumer:
         if not consumer.partitions_for_topic(topic):
-            raise ConfigurationError(f"Kafka has no topic {printable(topic)}.")
+            name = printable(topic)
+            raise ConfigurationError(f"Kafka has no topic {name}: 'checkback topics create {name}' makes it.")
         found = 0
         notice = AwayNotice(consumer)
         for record in records_as_they_come(

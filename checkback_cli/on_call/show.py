@@ -149,14 +149,15 @@ def _halves(
 ) -> "list[tuple[HalfPosition, InDoubt | None]]":
     from checkback.exceptions import OperatorError
     from checkback.operations.half_search import search
-    from checkback_cli.terminal.naming import ambiguous
+    from checkback_cli.terminal.naming import SHORTEST, TOO_SHORT, ambiguous
 
     now_ms = int(time.time() * 1000)
     found = search(consumer, topics, transaction_id, now_ms, max(0, now_ms - since_ms), tell)
     if not found.found:
         looked_at = f"half messages of the last {said_duration(since_ms)}, {topics.status} and {topics.parked}"
+        named, short = (" or begins so", "") if len(transaction_id) >= SHORTEST else ("", f" {TOO_SHORT}")
         raise OperatorError(
-            f"No id is {transaction_id} or begins so in {looked_at}. --since looks further back; --half PLACE "
+            f"No id is {transaction_id}{named} in {looked_at}.{short} --since looks further back; --half PLACE "
             "finds it at once."
         )
     if not found.found[0].exact and ambiguous(found.found):

@@ -5,6 +5,7 @@ from typing import Protocol, TypeVar
 
 SHORTEST = 4
 """Characters of a beginning: fewer are a slip of the finger."""
+TOO_SHORT = f"A beginning needs {SHORTEST} characters."
 
 
 class Identified(Protocol):

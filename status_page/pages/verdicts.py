@@ -180,12 +180,19 @@ def _behind(facts: JobFacts) -> HealthAnswer:
             question, Attention.LOOK, _UNKNOWN, "What waits in Kafka, or what has been taken in, is not known."
         )
     records = sum(one.records for one in facts.backlog)
-    if not records and facts.batch is None:
+    if records:
+        return _waiting(question, facts, records)
+    if facts.batch is None:
         return HealthAnswer(question, Attention.LOOK, "Starting", "Nothing waits in Kafka; no batch has ended yet.")
-    speed = facts.batch.records_per_second if facts.batch else 0.0
-    if not records:
-        return HealthAnswer(question, Attention.WELL, "No", "All records have been taken in.")
-    waits = count(records, "record")
+    return HealthAnswer(question, Attention.WELL, "No", "All records have been taken in.")
+
+
+def _waiting(question: str, facts: JobFacts, records: int) -> HealthAnswer:
+    batch, waits = facts.batch, count(records, "record")
+    speed = batch.records_per_second if batch else 0.0
+    if batch and not speed and facts.now_ms - batch.ended_ms < _BEHIND_SECONDS * 1000:
+        # that batch found nothing to take in, so these have come since
+        return HealthAnswer(question, Attention.WELL, "No", f"{waits} to be taken in: new since the last batch.")
     seconds = records / speed if speed else None
     if seconds is not None and seconds < _BEHIND_SECONDS:
         return HealthAnswer(

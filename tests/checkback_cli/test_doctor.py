@@ -178,6 +178,8 @@ def test_a_checkpoint_folder(tmp_path: Path) -> None:
     assert in_folder(tmp_path) == [(Level.WRONG, f"{tmp_path / 'metadata'} is missing or torn")]
     (tmp_path / "metadata").write_text('{"id": "q"}')
     assert in_folder(tmp_path, CLAIM) == [(Level.OK, f"{tmp_path} belongs to these topics")]
+    without_kafka = f"{tmp_path} fits the settings; whose topics it belongs to, Kafka has to say"
+    assert in_folder(tmp_path) == [(Level.OK, without_kafka)]
     file = tmp_path / "file"
     file.touch()
     assert in_folder(file / "below") == [(Level.WRONG, f"{file} is not a folder")]
@@ -250,6 +252,7 @@ def test_what_a_job_says() -> None:
     assert said == [
         (Level.OK, "checkback 0.1.0 runs on host-1, for 2 h 5 min"),
         (Level.WARNING, "Group orders has not been reached for 5 min."),
+        (Level.WARNING, "1,500 committed messages are held, 1,500 for shop.late: there is no such topic"),
         (Level.WARNING, "2 messages are parked"),
     ]
 

@@ -26,8 +26,8 @@ def top_level(wheel: Path) -> set[str]:
     return {name.split("/")[0] for name in packed(wheel)}
 
 
-def test_an_application_gets_one_package(wheels: tuple[Path, Path, Path]) -> None:
-    assert top_level(wheels[0]) == {"checkback"}
+def test_an_application_gets_one_package_and_the_script(wheels: tuple[Path, Path, Path]) -> None:
+    assert top_level(wheels[0]) == {"checkback", "checkback_command.py"}
     assert "checkback/py.typed" in zipfile.ZipFile(wheels[0]).namelist()
 
 

@@ -48,6 +48,9 @@ def test_all_that_wait_are_there_the_oldest_first() -> None:
     assert names(FOUND) == ["1:1", "1:2", "0:1", "0:2", "0:3"]
     assert FOUND[2].how == "in doubt for 1 min, attempt 2 of 15"
     assert FOUND[0].how == "parked: too old"
+    unreached = row("0:4")._replace(attempt=1, last_answer="unreachable", misses=4)
+    (one,) = candidates([unreached], [], NOW)
+    assert one.how == "in doubt for 1 min, not asked yet: nobody reachable, 4 tries"
 
 
 def test_what_both_lists_have_is_parked() -> None:

@@ -227,6 +227,9 @@ def test_a_story_is_found_by_the_beginning_of_its_id(written: JobRecords) -> Non
 def test_what_is_nowhere_is_told_with_where_it_was_looked_for(written: JobRecords) -> None:
     written.half("tx")
     assert "No id is nobody or begins so in half messages of the last 1 h" in refusal("show", "nobody", "--since", "1h")
+    short = refusal("show", "tx-")
+    assert "No id is tx- in half messages" in short
+    assert "A beginning needs 4 characters." in short
     assert "Kafka has no record of a half message at 1:77" in refusal("show", "--half", "1:77")
     for wrong in (["show"], ["show", "tx", "--half", "0:0"], ["show", "--half", "x"], ["show", "tx", "--since", "x"]):
         assert invoke(*wrong).exit_code == 2

@@ -80,7 +80,7 @@ def test_reading_ends_when_nothing_comes(invoke: Invoke, place: Place) -> None:
 
 
 def test_a_topic_that_is_not_there_is_named(invoke: Invoke) -> None:
-    assert "no topic nowhere" in str(invoke("read", "nowhere").exception)
+    assert "no topic nowhere: 'checkback topics create nowhere' makes it" in str(invoke("read", "nowhere").exception)
 
 
 def test_rejected_records_are_listed_with_their_reasons(invoke: Invoke, place: Place) -> None:

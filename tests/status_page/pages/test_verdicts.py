@@ -154,8 +154,15 @@ def test_whether_the_job_is_behind() -> None:
     )
     little = answers(backlog=(PartitionBacklog("cb.half", 0, 200),))[3]
     assert (little.level, little.answer) == (Attention.WELL, "No")
-    standing = answers(batch=BatchFacts(7, NOW_MS, 0.1), backlog=(PartitionBacklog("cb.half", 0, 200),))[3]
-    assert standing.detail == "200 records to be taken in: the last batch took in none."
+    idle = BatchFacts(7, NOW_MS - 400, 0.1)
+    came_since = answers(batch=idle, backlog=(PartitionBacklog("cb.half", 0, 5),))[3]
+    assert (came_since.level, came_since.answer) == (Attention.WELL, "No")
+    assert came_since.detail == "5 records to be taken in: new since the last batch."
+    standing = answers(batch=BatchFacts(7, NOW_MS - 61_000, 0.1), backlog=(PartitionBacklog("cb.half", 0, 200),))[3]
+    assert (standing.level, standing.detail) == (
+        Attention.LOOK,
+        "200 records to be taken in: the last batch took in none.",
+    )
     held = answers(held_back=(HeldBackPartition("cb.op", 3, 40.0), HeldBackPartition("cb.op", 4, 90.0)))[3]
     assert held.detail == "Somebody's open Kafka transaction has hidden partition 4 of cb.op for 1 min 30 s."
     named = answers(held_back=(HeldBackPartition("cb.op", 3, 40.0, "producer 7, transactional id 'x'"),))[3]
