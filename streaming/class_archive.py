@@ -36,10 +36,20 @@ def archive_options(kinds: Iterable[str] = ()) -> list[str]:
     """Options of a Java that is to use it, if it is there and fits; it says nothing if it does not."""
     try:
         archive = archive_file(kinds)
-        there = archive.exists()
+        whole = _is_whole(archive)
     except (OSError, RuntimeError):  # a home that this user may not look into, or none: a start with more work
         return []
-    return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"] if there else []
+    return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"] if whole else []
+
+
+def _size_file(archive: Path) -> Path:
+    return archive.with_suffix(".size")
+
+
+def _is_whole(archive: Path) -> bool:
+    """Java believes what the head says, and crashes (SIGBUS) where a copy cut short lacks the rest."""
+    size = _size_file(archive)
+    return archive.exists() and size.exists() and size.read_text(encoding="ascii") == str(archive.stat().st_size)
 
 
 def make_archive(kinds: Collection[str] = (), *, again: bool = False) -> Path:
@@ -55,7 +65,7 @@ def make_archive(kinds: Collection[str] = (), *, again: bool = False) -> Path:
         archive.parent.mkdir(parents=True, exist_ok=True)
         with archive.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # two who want it at the same time make one
-            if again or not archive.exists():
+            if again or not _is_whole(archive):
                 _make(archive, kinds)
     except subprocess.TimeoutExpired as error:
         raise InstallationError(
@@ -74,8 +84,8 @@ def _make(archive: Path, kinds: Collection[str]) -> None:
         command = [sys.executable, "-m", "streaming.prepare", "--into", str(draft), *_with_jars(kinds)]
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=_LIMIT_SECONDS)  # noqa: S603  (kinds are no options)
         with draft.open("rb") as made:
-            # Java believes what the head says, and crashes, at each start anew, where a power loss has taken the rest
             os.fsync(made.fileno())
+        _size_file(archive).write_text(str(draft.stat().st_size), encoding="ascii")
         draft.rename(archive)
     finally:
         draft.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """Where an archive of Spark's classes is, and what is said when it cannot be made; its use is seen end to end."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -41,9 +42,27 @@ def test_so_does_a_job_whose_user_has_no_home_or_may_not_look_into_it(monkeypatc
 
 def test_an_archive_that_is_there_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    archive_file().parent.mkdir()
-    archive_file().write_bytes(b"as it is")
-    assert make_archive().read_bytes() == b"as it is"
+    archive = leave_archive(b"as it is")
+    assert make_archive() == archive
+    assert archive.read_bytes() == b"as it is"
+    assert archive_options()[0] == f"-XX:SharedArchiveFile={archive}"
+
+
+def test_java_is_given_no_archive_that_was_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    archive = leave_archive(b"as it is")
+    os.truncate(archive, 3)
+    assert archive_options() == []
+    archive.with_suffix(".size").unlink()
+    assert archive_options() == []
+
+
+def leave_archive(content: bytes) -> Path:
+    archive = archive_file()
+    archive.parent.mkdir()
+    archive.write_bytes(content)
+    archive.with_suffix(".size").write_text(str(len(content)))
+    return archive
 
 
 def test_why_none_could_be_made_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
