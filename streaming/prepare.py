@@ -15,6 +15,7 @@ from pyspark import SparkContext
 from checkback import Message, TransactionProducer
 from checkback.exceptions import InstallationError
 from checkback.local.jars import TABLES
+from checkback.signals import leave_on_signals
 from checkback.testing import LocalCluster
 from conf import Settings
 from streaming.class_archive import make_archive
@@ -53,6 +54,8 @@ def main() -> None:
     if unknown := set(arguments.kinds) - TABLES.keys():
         parser.error(f"{', '.join(sorted(unknown))}: only {' and '.join(TABLES)} have classes of their own")
     if arguments.into:
+        # a KeyboardInterrupt while PySpark waits for its Java removes the folder in which that answers: it never ends
+        leave_on_signals()
         record(arguments.into, arguments.kinds)
         return
     try:
