@@ -1,0 +1,91 @@
+"""A lane may be frozen between any two steps, for any time, with everybody else at work: what holds all the same.
+
+``docs/decisions/0028-the-direct-lane.md`` has the protocol. Each setting is searched to its end: every order of all
+steps of the lane's process, of those who settle it, of the job and of Kafka.
+"""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.state.lanes.explore import explore, wander
+from tests.state.lanes.setting import ONE, TOGETHER, Setting
+from tests.state.lanes.world import Flaw
+from tests.state.test_model import HISTORIES
+
+SECOND = frozenset({1})
+
+SETTINGS = {
+    "one transaction after the other, and a check": Setting(),
+    "two in one transaction, and a check": Setting(groups=TOGETHER),
+    "two that settle": Setting(groups=ONE, settlers=("check", "check")),
+    "an operator who contradicts": Setting(groups=ONE, settlers=("operator", "operator")),
+    "a check and an operator": Setting(groups=ONE, settlers=("check", "operator")),
+    "the producer rolls one back": Setting(groups=ONE, rolled_back=SECOND),
+    "timers commit": Setting(groups=ONE, timers=("commit",)),
+    "timers roll back, or park": Setting(groups=ONE, timers=("rollback", "age")),
+    "parked, then an operator": Setting(groups=ONE, settlers=("operator",), timers=("age",)),
+    "ops before their half message": Setting(unread=True, settlers=()),
+    "refused for a quota": Setting(groups=ONE, quota=True, settlers=("check", "operator")),
+    "a ledger that expires": Setting(groups=ONE, settlers=("operator",), expires=True),
+}
+
+BIG = Setting(
+    groups=(frozenset({0, 1}), frozenset({2}), frozenset({3})),
+    rolled_back=frozenset({4}),
+    settlers=("check", "operator", "check", "check", "operator"),
+    timers=("commit", "rollback", "age"),
+    unread=True,
+    quota=True,
+    expires=True,
+)
+"""Too many orders to try all."""
+
+FOUND_IN = {
+    Flaw.NO_FENCING: Setting(groups=ONE),
+    Flaw.LEDGER_NOT_READ: Setting(groups=ONE),
+    Flaw.LEDGER_READ_BEFORE_THE_END: Setting(groups=ONE),
+    Flaw.LEDGER_READ_UNSTABLE: Setting(groups=ONE),
+    Flaw.NO_LEDGER_IS_EMPTY: Setting(groups=ONE, expires=True),
+    Flaw.LEDGER_FORGETS: Setting(),
+    Flaw.LEDGER_IN_NO_TRANSACTION: Setting(groups=ONE),
+    Flaw.OP_BEFORE_THE_COMMIT: Setting(groups=ONE),
+    Flaw.SETTLED_IN_DOUBT: Setting(groups=ONE),
+    Flaw.LANE_USED_AGAIN: Setting(groups=ONE, settlers=("check", "twin")),
+    Flaw.HEIR_DELIVERS: Setting(groups=ONE, settlers=("check", "heir")),
+    Flaw.UNSETTLED_TAKEN: Setting(groups=ONE),
+    Flaw.TIMER_DECIDES: Setting(groups=ONE, timers=("commit",)),
+    Flaw.EARLY_OP_DROPPED: Setting(unread=True),
+    Flaw.BATCH_WRITTEN_AGAIN: Setting(groups=ONE),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_nothing_is_lost_repeated_or_decided_otherwise_whoever_is_frozen(name: str) -> None:
+    found = explore(SETTINGS[name])
+    assert not found.wrong, "\n".join([found.wrong, *found.history])
+    assert found.worlds > 1_000, "the model hardly moves"
+
+
+@pytest.mark.parametrize("flaw", Flaw)
+def test_a_step_left_out_is_found(flaw: Flaw) -> None:
+    found = explore(replace(FOUND_IN[flaw], flaws=frozenset({flaw})))
+    assert found.wrong
+    assert 0 < len(found.history) < 20
+
+
+@pytest.mark.parametrize("kind", ["twin", "heir"])
+def test_who_takes_the_lane_for_its_own_does_no_harm_as_long_as_it_delivers_nothing(kind: str) -> None:
+    """The flaws above are in delivering: with a check in place of them the same settings hold."""
+    flaw = Flaw.LANE_USED_AGAIN if kind == "twin" else Flaw.HEIR_DELIVERS
+    setting = FOUND_IN[flaw]
+    assert not explore(replace(setting, settlers=("check", "operator"))).wrong
+
+
+@settings(max_examples=HISTORIES // 8, deadline=None, database=None)
+@given(st.integers(0, 2**64 - 1))
+def test_nor_in_long_histories_with_many_taking_part(seed: int) -> None:
+    found = wander(BIG, seed, length=60)
+    assert not found.wrong, "\n".join([found.wrong, *found.history])
