@@ -1,6 +1,6 @@
 """A lane may be frozen between any two steps, for any time, with everybody else at work: what holds all the same.
 
-``docs/decisions/0028-the-direct-lane.md`` has the protocol. Each setting is searched to its end: every order of all
+``docs/decisions/0029-the-direct-lane.md`` has the protocol. Each setting is searched to its end: every order of all
 steps of the lane's process, of those who settle it, of the job and of Kafka.
 """
 
