@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-fast test-wheels check format docs bench guard clean
+.PHONY: demo test test-fast test-lab test-wheels check format docs bench guard clean
 
 demo: $(READY)
 	@$(BIN)/checkback demo
@@ -20,7 +20,7 @@ demo: $(READY)
 FAULTS := tests/faults tests/packaging tests/state/test_model.py tests/status_page/test_in_chromium.py
 PROGRAMS := tests/end_to_end tests/wire tests/answering tests/sql tests/operations tests/local tests/checkback
 CLIENTS := tests/consumer tests/checkers tests/checkback_cli tests/kafka tests/producing tests/examples
-PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider
+PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider -m "not lab"
 MEASURED := --cov --cov-report= --cov-fail-under=0
 
 # A Java that lives for a minute is to be compiled quickly, not well: two fifths less CPU for each Kafka and each job.
@@ -45,6 +45,10 @@ test-fast: $(READY)
 	@$(FAST) tests/state tests/conf tests/kafka tests/checkers --ignore=tests/state/test_model.py & first=$$!; status=0; \
 	$(FAST) tests/consumer tests/test_rooms.py tests/test_style.py tests/test_semantics.py || status=$$?; \
 	wait $$first || status=$$?; exit $$status
+
+# Measurements that take minutes and wait more than they compute, each once and small: not what CI is to wait for.
+test-lab: $(READY)
+	@$(PYTEST) -m lab tests/bench
 
 # The wheels in dist, on $(PYTHON), away from the source tree: what they say of themselves, and the state machine's tests.
 test-wheels:

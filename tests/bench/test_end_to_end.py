@@ -5,6 +5,7 @@ import pytest
 from bench.end_to_end.measure import EndToEndPlan, measure_end_to_end
 
 
+@pytest.mark.lab
 @pytest.mark.service
 def test_what_is_sent_arrives_once() -> None:
     result = measure_end_to_end(EndToEndPlan(transactions=10_000, warm_up=3_000, threads=8))

@@ -99,6 +99,7 @@ def test_a_process_holds_something() -> None:
     assert before["threads"] >= before["processes"] >= 1
 
 
+@pytest.mark.lab
 @pytest.mark.service
 def test_a_few_open_ones() -> None:
     (result,) = measure_open([5_000], OpenPlan(rate=Rate(20, 1, 10)))
@@ -108,6 +109,7 @@ def test_a_few_open_ones() -> None:
     assert 0 < result.running_after_seconds <= result.delivers_after_seconds
 
 
+@pytest.mark.lab
 @pytest.mark.service
 @pytest.mark.timeout(480)
 def test_a_short_soak() -> None:
