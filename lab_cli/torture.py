@@ -1,6 +1,7 @@
 """``checkback torture``."""
 
 import json
+import os
 import signal
 import sys
 from dataclasses import asdict
@@ -11,8 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-
-from checkback_cli.terminal.options import TRY_AGAIN
 
 if TYPE_CHECKING:
     from torture.effects.run import EffectsReport, EffectsRound
@@ -199,7 +198,7 @@ def _show(report: "TortureReport", console: Console, json_file: Path | None) -> 
         console.print(f"Logs are kept in {report.logs}.")
     if not report.holds and report.inconclusive:
         console.print(f"[bold yellow]No verdict[/]: {report.defect}")
-        raise typer.Exit(TRY_AGAIN)
+        raise typer.Exit(os.EX_TEMPFAIL)
     if not report.holds:
         console.print(f"[bold red]A promise did not hold[/]: {report.defect}")
         raise typer.Exit(1)
@@ -261,7 +260,7 @@ def _show_effects(report: "EffectsReport", console: Console, json_file: Path | N
         console.print(f"In the database the schema {report.schema} is kept.")
     if report.inconclusive:
         console.print("[bold yellow]No verdict[/]: not all had come to rest when the time was over.")
-        raise typer.Exit(TRY_AGAIN)
+        raise typer.Exit(os.EX_TEMPFAIL)
     if not report.holds:
         console.print(f"[bold red]A promise did not hold[/]: {report.defect}")
         raise typer.Exit(1)

@@ -1,7 +1,8 @@
 """Spark's classes, made ready once: Java that finds them in an archive starts with less CPU.
 
-:mod:`streaming.prepare` makes it; a job that finds none starts without. The name has what the archive depends on, and
-Java passes over one that does not fit: it compares each jar's size and time. See JEP 350.
+:mod:`streaming.prepare` makes it; a job that finds none starts without. Its name has the environment and the jars,
+not the Java, which has several names and passes over an archive that does not fit: it compares its own build, and each
+jar's size and time. See JEP 350.
 """
 
 import fcntl
@@ -15,7 +16,6 @@ from pathlib import Path
 import pyspark
 
 from checkback.exceptions import InstallationError
-from checkback.local import java_command
 from checkback.local.jars import TABLES
 
 _LIMIT_SECONDS = 300.0
@@ -23,7 +23,7 @@ _LIMIT_SECONDS = 300.0
 
 def archive_file(kinds: Iterable[str] = ()) -> Path:
     """Where the archive of jobs with such tables is, or would be: in the user's cache folder."""
-    spelled = f"{java_command()} {sys.prefix} {pyspark.__version__} {_with_jars(kinds)}"
+    spelled = f"{sys.prefix} {pyspark.__version__} {_with_jars(kinds)}"
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "checkback"
     return folder / f"classes-{hashlib.sha256(spelled.encode()).hexdigest()[:16]}.jsa"
 

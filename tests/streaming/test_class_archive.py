@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from checkback.exceptions import InstallationError
+from checkback.local import java_command
 from streaming.class_archive import archive_file, archive_options, make_archive
 
 
@@ -18,6 +19,16 @@ def test_jobs_with_the_same_jars_share_an_archive_in_the_users_cache_folder(
     assert len({both, archive_file(), archive_file(["delta"])}) == 3
     assert archive_file(["parquet"]) == archive_file()
     assert both.parent == tmp_path / "checkback"
+
+
+def test_a_process_that_was_told_its_java_finds_the_archive_of_one_that_was_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = archive_file()
+    java_command.cache_clear()
+    monkeypatch.setenv("JAVA_HOME", str(java_command().resolve().parents[1]))
+    java_command.cache_clear()
+    assert archive_file() == found
 
 
 def test_a_job_without_an_archive_starts_as_any_java_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
