@@ -183,7 +183,7 @@ def test_a_topic_of_checks_that_is_made_again_is_read_from_its_beginning(place: 
         with TopicAdministration(place.bootstrap_servers) as administration:
             administration.create_one(place.topics.check, HALF_PARTITIONS)
         put(place, request("new"))
-        wait_until(lambda: "new" in answers(place), 60, "the answer to the new topic's check")
+        wait_until(lambda: "new" in answers(place), 150, "the answer to the new topic's check")  # metadata, twice
         wait_until(lambda: committed(place) == 1, SECONDS, "a position in the new topic")
 
 
