@@ -18,7 +18,7 @@ _FETCH_BYTES = 16 * 1024 * 1024
 _SESSION_MS = 10_000
 _BLOCK_MS = 5_000
 _ADDRESS = "kafka.bootstrap_servers"
-_METADATA_MS = 60_000
+_METADATA_MS = 30_000
 _LEAST_SECONDS = 0.3  # for each step of the closing, also when time is up
 
 
@@ -87,6 +87,8 @@ def reader(settings: Settings, **own: Any) -> Any:
         "bootstrap_servers": settings.kafka.bootstrap_servers,
         "enable_auto_commit": False,
         "auto_offset_reset": "earliest",
+        # a topic that is made again is found soon, also where it was looked for while there was none
+        "metadata_max_age_ms": _METADATA_MS,
     }
     return make_client(KafkaConsumer, {**reading, **own}, settings.kafka.python_client, SHARED, setting=_ADDRESS)
 
