@@ -1,5 +1,6 @@
 """A start that fails leaves the job that runs at work; one that succeeds takes over all it held."""
 
+import contextlib
 import time
 import urllib.request
 from pathlib import Path
@@ -110,7 +111,11 @@ def test_a_second_job_takes_over_with_the_port_and_the_first_one_says_so(place: 
 
 def mapped(process: psutil.Process) -> set[str]:
     """The files that a process and its children have in memory."""
-    return {part.path for one in (process, *process.children(recursive=True)) for part in one.memory_maps()}
+    found: set[str] = set()
+    for one in (process, *process.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):  # nor one that has just ended
+            found |= {part.path for part in one.memory_maps()}
+    return found
 
 
 def metrics(port: int) -> bytes:
