@@ -45,7 +45,6 @@ EVENTS = (
     "held",
     "undeliverable",
     "redelivered",
-    "by_lane",
     "checked",
     "malformed",
     "gone",
