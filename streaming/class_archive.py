@@ -49,7 +49,7 @@ def _size_file(archive: Path) -> Path:
 def _is_whole(archive: Path) -> bool:
     """Java believes what the head says, and crashes (SIGBUS) where a copy cut short lacks the rest."""
     size = _size_file(archive)
-    return archive.exists() and size.exists() and size.read_text(encoding="ascii") == str(archive.stat().st_size)
+    return archive.exists() and size.exists() and size.read_bytes() == b"%d" % archive.stat().st_size
 
 
 def make_archive(kinds: Collection[str] = (), *, again: bool = False) -> Path:
@@ -85,7 +85,7 @@ def _make(archive: Path, kinds: Collection[str]) -> None:
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=_LIMIT_SECONDS)  # noqa: S603  (kinds are no options)
         with draft.open("rb") as made:
             os.fsync(made.fileno())
-        _size_file(archive).write_text(str(draft.stat().st_size), encoding="ascii")
+        _size_file(archive).write_bytes(b"%d" % draft.stat().st_size)
         draft.rename(archive)
     finally:
         draft.unlink(missing_ok=True)

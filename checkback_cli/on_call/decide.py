@@ -121,7 +121,6 @@ def remark(who: str, why: str, action: Action) -> str:
 
 
 def _act(action: Action, wanted: "TransactionFilter", manner: _Manner, settings: "Settings") -> None:
-
     from checkback.operations.operator_ops import OperatorOps
     from checkback_cli.on_call.waiting import Awaited, Watch
 
@@ -164,7 +163,6 @@ def _refuse_arguments(wanted: "TransactionFilter", manner: _Manner, terminal: bo
 
 
 def _chosen(action: Action, wanted: "TransactionFilter", settings: "Settings", topics: "Topics") -> "list[Candidate]":
-
     from checkback.operations.half_search import all_in_doubt
     from checkback.operations.parked import ParkedMessages
     from checkback_cli.on_call.candidates import candidates, chosen

@@ -64,6 +64,8 @@ def test_java_is_given_no_archive_that_was_cut_short(tmp_path: Path, monkeypatch
     archive = leave_archive(b"as it is")
     os.truncate(archive, 3)
     assert archive_options() == []
+    archive.with_suffix(".size").write_bytes(b"\xff")
+    assert archive_options() == []
     archive.with_suffix(".size").unlink()
     assert archive_options() == []
 
