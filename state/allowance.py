@@ -40,9 +40,9 @@ _MOST_ROUNDS = 10
 class RunLimits:
     """Of one state partition in one run of one batch."""
 
-    events: int = 2_000
+    events: int = 6_000
     """Timers that fire."""
-    group_events: int = 750
+    group_events: int = 2_500
     """Those of one producer group: one that is away leaves room for the others."""
     group_least: int = 50
     """So many of a group fire however many others' have: forty groups that are away leave room for one that is well."""

@@ -40,6 +40,7 @@ from streaming.ownership.clock import JobClock, kafka_ms, wall_ms
 from streaming.ownership.fence import any_has
 from streaming.ownership.preconditions import BatchPreconditions
 from streaming.progress_reports import ProgressReports
+from streaming.python_worker.early_start import start_workers_early
 from streaming.query import outcome_frame, start_query
 from streaming.session import build_session
 from streaming.settings_in_force import BatchSettings, SettingsInForce
@@ -186,6 +187,7 @@ class TransactionJob:
     def _own_spark(self) -> SparkSession:
         spark = build_session(self._settings)
         self._rest.callback(_stop_spark, spark)
+        start_workers_early(spark, self._settings.job.state_partitions)
         return spark
 
     def _judge_at_once(self, claim: Claim, local_query_id: str | None, half_topic_id: str) -> None:
