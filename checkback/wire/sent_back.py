@@ -2,7 +2,19 @@
 
 from collections.abc import Sequence
 
-from checkback.wire.protocol import CUT, DELIVER_AT, MAX_MS_DIGITS, RESERVED_PREFIX, TOPIC, Topics, is_topic_name
+from checkback.wire.protocol import (
+    ACTION,
+    CUT,
+    DELIVER_AT,
+    GROUP,
+    MAX_MS_DIGITS,
+    MESSAGES,
+    RESERVED_PREFIX,
+    TOPIC,
+    HalfAction,
+    Topics,
+    is_topic_name,
+)
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -40,3 +52,25 @@ def dead_letter_of(headers: Headers, topics: Topics, reason: str) -> tuple[str, 
         return None
     kept = [pair for pair in headers if not pair[0].startswith(RESERVED_PREFIX)]
     return dead, [*kept, (REASON, reason.encode())]
+
+
+def why_not_a_retry(headers: Headers, topics: Topics) -> str:
+    """Why this record of ``cb.later`` is not what a consumer group wants again itself; empty where it is.
+
+    Consumers may write that topic and the job may write to every other: it moves nothing there for a topic that the
+    writer could not have chosen as a consumer of that group.
+    """
+    ours: dict[str, list[bytes | None]] = {GROUP: [], TOPIC: [], ACTION: []}
+    for name, content in headers:
+        if name == MESSAGES:
+            return f"a record of {topics.later} has one message, and no {MESSAGES}"
+        if name in ours:
+            ours[name].append(content)
+    group = (ours[GROUP][-1] or b"").decode(errors="replace") if ours[GROUP] else ""
+    if not group or ours[TOPIC] != [topics.retry(group).encode()] or len(ours[GROUP]) != 1:
+        return (
+            f"a record of {topics.later} is for the retries of its own group: {TOPIC} is {topics.retry('<cb-group>')}"
+        )
+    if ours[ACTION] != [HalfAction.COMMIT.encode()]:
+        return f"a record of {topics.later} is decided: {ACTION} is {HalfAction.COMMIT}"
+    return ""

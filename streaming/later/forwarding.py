@@ -21,7 +21,7 @@ from checkback.kafka.librdkafka.library import KafkaException
 from checkback.kafka.librdkafka.transactional import StuckError
 from checkback.kafka.outages import Outage
 from checkback.wire import protocol
-from checkback.wire.sent_back import dead_letter_of
+from checkback.wire.sent_back import dead_letter_of, why_not_a_retry
 from streaming.batch.headers import Headers
 from streaming.batch.heads import head_of
 from streaming.batch.record import RANDOM_OR_KEYED, Record
@@ -174,14 +174,15 @@ class Forwarder:
         Else it is rejected: whole, or where ``cb.rejected`` has refused that, too, its head.
         """
         topics, headers = self._settings.topics, record.headers
-        if headers and not refused:
-            return Record(topics.half, record.partition % clients.half_partitions, record.key, record.value, headers)
         unread = "a header's name is not UTF-8" if headers is None else "it has no headers, or more than 100,000"
-        why = "; ".join(refused.values()) or unread
+        wrong = why_not_a_retry(headers, topics) if headers else unread
+        if headers and not wrong and not refused:
+            return Record(topics.half, record.partition % clients.half_partitions, record.key, record.value, headers)
+        why = "; ".join([*filter(None, [wrong]), *refused.values()])
         lies = f"{topics.later}:{record.partition}:{record.offset}"
         _LOGGER.error("The record at %s cannot be tried again later: %s", lies, why)
         headers = headers or []
-        letter = dead_letter_of(headers, topics, why)
+        letter = None if wrong else dead_letter_of(headers, topics, why)
         if letter is not None and letter[0] not in refused and self._takes(clients, letter[0]):
             return Record(letter[0], RANDOM_OR_KEYED, record.key, record.value, letter[1])
         said: Headers = [(protocol.REASON, why.encode()), (protocol.FROM, lies.encode())]

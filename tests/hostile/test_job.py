@@ -4,12 +4,15 @@ from collections import Counter
 
 from pyspark.sql import SparkSession
 
+from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import FROM, ID
 from streaming import TransactionJob
 from tests.by_hand import Record
 from tests.hostile.place import kinds
 from tests.hostile.records import READABLE, UNREADABLE, write_all
 from tests.place import Place, wait_until
+
+GROUP_NAME = "points"
 
 
 def test_what_lies_between_is_delivered(place: Place, spark: SparkSession) -> None:
@@ -19,7 +22,8 @@ def test_what_lies_between_is_delivered(place: Place, spark: SparkSession) -> No
 
         def delivered() -> bool:
             assert not job.wait(0.5), "the job has stopped"
-            found = Counter(dict(record.headers)[ID] for record in place.read(place.real_topic))
+            arrived = [*place.read(place.real_topic), *place.read(place.topics.retry(GROUP_NAME))]
+            found = Counter(dict(record.headers)[ID] for record in arrived)
             return all(found[name] == count for name, count in goods.items())
 
         wait_until(delivered, 200, "the good ones are delivered")
@@ -47,7 +51,12 @@ def write(place: Place) -> Counter[bytes]:
     )
     write_all(place.bootstrap_servers, topics.op, op.hostile(), good=says_so)
     found[b"by op"] = 1
-    again = (b"k", b"v", [*committed[2], (b"cb-deliver-at", b"1"), (b"checkback-pause", b"0")])
+    with TopicAdministration(place.bootstrap_servers) as administration:
+        administration.create_one(topics.retry(GROUP_NAME), 1)
+        administration.wait_for([topics.retry(GROUP_NAME)])
+    own = {b"cb-group": GROUP_NAME.encode(), b"cb-topic": topics.retry(GROUP_NAME).encode()}
+    retry = [(name, own.get(name, content)) for name, content in committed[2]]
+    again = (b"k", b"v", [*retry, (b"cb-deliver-at", b"1"), (b"checkback-pause", b"0")])
     wrote = write_all(place.bootstrap_servers, topics.later, hostile, good=again)
     found[b"good"] += wrote - len(hostile)
     return found

@@ -13,7 +13,18 @@ from streaming.brokers.client import SinkSettings
 from streaming.later.forwarding import Forwarder
 from tests.place import Place, wait_until
 
-HEADERS: list[tuple[str, bytes | None]] = [("cb-id", b"1"), ("cb-topic", b"x"), ("a", None), ("a", b"\xff"), ("", b"")]
+Headers = list[tuple[str, bytes | None]]
+
+
+def retry_of(place: Place, name: str = "1", group: str = "points") -> Headers:
+    """What a consumer group writes that wants a message again."""
+    topic = place.topics.retry(group).encode()
+    return [("cb-id", name.encode()), ("cb-group", group.encode()), ("cb-topic", topic), ("cb-action", b"commit")]
+
+
+def headers_of(place: Place) -> Headers:
+    """Likewise, with an application's own."""
+    return [*retry_of(place), ("a", None), ("a", b"\xff"), ("", b"")]
 
 
 class Remembering:
@@ -58,7 +69,8 @@ def transactional(place: Place, name: str) -> Producer:
     return producer
 
 
-def write(place: Place, *values: bytes | None, headers: Any = HEADERS, partition: int = 1) -> None:
+def write(place: Place, *values: bytes | None, headers: Any = None, partition: int = 1) -> None:
+    headers = headers_of(place) if headers is None else headers
     producer = transactional(place, f"{place.topics.prefix}{threading.get_ident()}")
     producer.begin_transaction()
     for value in values:

@@ -1,7 +1,7 @@
 """Half messages that consumers have written to ``cb.later`` get to ``cb.half``, each once."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -22,13 +22,15 @@ from streaming.later.forwarding import Forwarder
 from tests.by_hand import NOT_UTF_8, Record, write_by_hand
 from tests.place import Place, wait_until
 from tests.streaming.later.scene import (
-    HEADERS,
+    Headers,
     Remembering,
     ended_by,
     ends,
     forwarder_of,
     halves,
+    headers_of,
     moving,
+    retry_of,
     transactional,
     write,
 )
@@ -38,7 +40,7 @@ def test_records_are_moved_as_they_are(place: Place, forwarder: Forwarder) -> No
     write(place, b"one", None)
     wait_until(lambda: len(halves(place)) == 2)
     for record, value in zip(place.read(place.topics.half), (b"one", None), strict=True):
-        assert (record.partition, record.key, record.value, record.headers) == (1, b"key", value, HEADERS)
+        assert (record.partition, record.key, record.value, record.headers) == (1, b"key", value, headers_of(place))
 
 
 def test_a_transaction_whose_offsets_are_lost_is_made_again_and_each_is_moved_once(
@@ -154,9 +156,9 @@ def test_what_the_half_topic_does_not_take_is_a_dead_letter_of_its_group(place: 
         administration.wait_for([dead])
     forwarder = forwarder_of(place)
     forwarder.start()
-    wanted = [("cb-id", b"1"), ("cb-topic", place.topics.retry("points").encode()), ("checkback-tries", b"1")]
+    wanted: Headers = [*retry_of(place), ("checkback-tries", b"1")]
     write(place, b"small", bytes(2_000), headers=wanted)
-    write(place, bytes(3_000), headers=[("cb-id", b"2"), ("cb-topic", b"elsewhere")])
+    write(place, bytes(3_000), headers=retry_of(place, "2", "of-nobody"))
     wait_until(lambda: bool(place.read(place.topics.rejected)))
     forwarder.stop()
     forwarder.raise_if_dead()
@@ -251,7 +253,7 @@ def test_a_dead_letter_whose_topic_has_no_leader_is_not_begun(place: Place, monk
     with TopicAdministration(place.bootstrap_servers) as administration:
         administration.create_one(dead, 2)
         administration.wait_for([dead])
-    wanted = [("cb-id", b"1"), ("cb-topic", place.topics.retry("points").encode())]
+    wanted = retry_of(place)
     write(place, bytes(2_000), bytes(2_000), headers=wanted)
     write(place, b"another's")
     with moving(place):
@@ -287,7 +289,7 @@ def test_a_dead_letter_whose_topic_takes_nothing_holds_nobody_back(
     with TopicAdministration(place.bootstrap_servers) as administration:
         administration.create_one(dead, 1)
         administration.wait_for([dead])
-    write(place, bytes(2_000), headers=[("cb-id", b"1"), ("cb-topic", place.topics.retry("points").encode())])
+    write(place, bytes(2_000), headers=retry_of(place))
     write(place, b"another's")
     with moving(place):
         wait_until(lambda: halves(place) == [b"another's"])
@@ -313,48 +315,74 @@ def test_what_no_topic_takes_whole_is_rejected_with_its_head(place: Place) -> No
     assert (len(head.value), head.headers[-1][0]) == (64 << 10, "cb-cut")
 
 
-GOOD = (b"cb-id", b"1"), (b"cb-topic", b"x")
-
-
 MOST = 1_048_400
 """What a record of one such part may have, at most, in cb.later."""
 
 
-HOSTILE: dict[str, Record] = {
-    "no headers": (b"k", b"v", []),
-    "a name that is not UTF-8": (b"k", b"v", [*GOOD, (NOT_UTF_8, b"1")]),
-    "many of them": (b"k", b"v", [(NOT_UTF_8, None)] * 1_000),
-    "a surrogate": (b"k", b"v", [(b"\xed\xa0\x80", b"")]),
-    "a zero byte in a name": (b"k", b"v", [(b"cb-id\x00x", b"1"), (b"\x00", b"1")]),
-    "an empty name": (b"k", b"v", [*GOOD, (b"", b"")]),
-    "ours twice": (b"k", b"v", [*GOOD, *GOOD]),
-    "200,000 headers": (b"k", b"v", [(b"a", b"")] * 200_000),
-    "100,000 headers": (b"k", b"v", [(b"a", b"")] * 100_000),
-    "nothing at all": (None, None, []),
-    "nothing but headers": (None, None, GOOD),
-    "empty": (b"", b"", GOOD),
-    "a huge number": (b"k", b"v", [*GOOD, (b"cb-deliver-at", b"9" * 30), (b"cb-partition", b"9" * 4_000)]),
-    "a large name": (b"k", b"v", [(b"n" * MOST, b"")]),
-    "a large header": (b"k", b"v", [*GOOD, (b"a", bytes(MOST))]),
-    "a large key": (bytes(MOST), b"v", GOOD),
-    "a large value": (b"k", bytes(MOST), GOOD),
-    "a retry topic of nobody": (b"k", b"v", [(b"cb-topic", b"cb.retry."), (b"cb-id", b"1")]),
-    "a topic that is no text": (b"k", b"v", [(b"cb-topic", NOT_UTF_8), (NOT_UTF_8, NOT_UTF_8)]),
+def hostile(place: Place) -> dict[str, Record]:
+    good = [(name.encode(), content or b"") for name, content in retry_of(place)]
+    return {
+        "no headers": (b"k", b"v", []),
+        "a name that is not UTF-8": (b"k", b"v", [*good, (NOT_UTF_8, b"1")]),
+        "many of them": (b"k", b"v", [(NOT_UTF_8, None)] * 1_000),
+        "a surrogate": (b"k", b"v", [(b"\xed\xa0\x80", b"")]),
+        "a zero byte in a name": (b"k", b"v", [(b"cb-id\x00x", b"1"), (b"\x00", b"1")]),
+        "an empty name": (b"k", b"v", [*good, (b"", b"")]),
+        "ours twice": (b"k", b"v", [*good, *good]),
+        "200,000 headers": (b"k", b"v", [(b"a", b"")] * 200_000),
+        "100,000 headers": (b"k", b"v", [(b"a", b"")] * 100_000),
+        "nothing at all": (None, None, []),
+        "nothing but headers": (None, None, good),
+        "empty": (b"", b"", good),
+        "a huge number": (b"k", b"v", [*good, (b"cb-deliver-at", b"9" * 30), (b"cb-partition", b"9" * 4_000)]),
+        "a large name": (b"k", b"v", [(b"n" * MOST, b"")]),
+        "a large header": (b"k", b"v", [*good, (b"a", bytes(MOST))]),
+        "a large key": (bytes(MOST), b"v", good),
+        "a large value": (b"k", bytes(MOST), good),
+        "a retry topic of nobody": (b"k", b"v", [(b"cb-topic", b"cb.retry."), (b"cb-id", b"1")]),
+        "a topic that is no text": (b"k", b"v", [(b"cb-topic", NOT_UTF_8), (NOT_UTF_8, NOT_UTF_8)]),
+    }
+
+
+NOT_ITS_OWN: dict[str, Callable[[Headers], Headers]] = {
+    "a real topic": lambda good: [*good[:2], ("cb-topic", b"orders"), good[3]],
+    "another group's retries": lambda good: [good[0], ("cb-group", b"another"), *good[2:]],
+    "two topics": lambda good: [*good, ("cb-topic", b"orders")],
+    "two groups": lambda good: [("cb-group", b"another"), *good],
+    "several messages": lambda good: [*good, ("cb-messages", b"[]")],
+    "undecided: somebody is to be asked": lambda good: good[:3],
+    "parked": lambda good: [*good[:3], ("cb-action", b"park")],
+    "no group": lambda good: [good[0], *good[2:]],
 }
+
+
+def test_who_may_write_there_has_nothing_delivered_to_another_topic(place: Place) -> None:
+    """The job may write everywhere, and a consumer may not: what is no retry of its own group is rejected."""
+    for change in NOT_ITS_OWN.values():
+        write(place, b"forged", headers=change(retry_of(place)))
+    write(place, b"last")
+    with moving(place):
+        wait_until(lambda: halves(place)[-1:] == [b"last"])
+    assert halves(place) == [b"last"]
+    rejected = place.read(place.topics.rejected)
+    assert [record.value for record in rejected] == [b"forged"] * len(NOT_ITS_OWN)
+    assert all(b"a record of" in (dict(record.headers)["cb-reason"] or b"") for record in rejected)
 
 
 def test_a_hostile_record_is_set_aside_alone(place: Place) -> None:
     """All around it are moved, in their order; it itself is in ``cb.half``, or rejected with the reason."""
     host, port = place.bootstrap_servers.split(":")
-    for number, record in enumerate(HOSTILE.values()):
+    all_hostile = hostile(place)
+    for number, record in enumerate(all_hostile.values()):
         write(place, b"%d" % number)
         write_by_hand((host, int(port)), place.topics.later, 1, record)
     write(place, b"last")
     with moving(place):
         wait_until(lambda: halves(place)[-1:] == [b"last"])
-    own = [record.value for record in place.read(place.topics.half) if record.headers == HEADERS]
-    assert own == [*(b"%d" % number for number in range(len(HOSTILE))), b"last"]
+    own = [record.value for record in place.read(place.topics.half) if record.headers == headers_of(place)]
+    assert own == [*(b"%d" % number for number in range(len(all_hostile))), b"last"]
     reasons = [dict(record.headers)["cb-reason"] for record in place.read(place.topics.rejected)]
+    unread = [reason for reason in reasons if b"a record of" not in reason]
     not_utf_8, none = b"a header's name is not UTF-8", b"it has no headers, or more than 100,000"
-    assert sorted(reasons) == sorted([none, not_utf_8, not_utf_8, not_utf_8, none, none, not_utf_8])
-    assert len(halves(place)) + len(reasons) == 2 * len(HOSTILE) + 1
+    assert sorted(unread) == sorted([none, not_utf_8, not_utf_8, not_utf_8, none, none, not_utf_8])
+    assert len(halves(place)) + len(reasons) == 2 * len(all_hostile) + 1
