@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +11,9 @@ from state import Policy, RunLimits
 from tests.state.records import Driver, Half, Op, Said
 from tests.state.reference import Reference
 from tests.state.strategies import History, Records, histories, splits, transaction_id
+
+pytestmark = pytest.mark.timeout(1500)
+"""A time limit that ends a history in its midst is one that fails and then passes: hypothesis calls that flaky."""
 
 ENDS = ("half", "applied", "without_effect", "duplicate", "rejected")
 """Counts of which each record is in one in the end."""
