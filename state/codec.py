@@ -10,7 +10,7 @@ r"""A segment's state as bytes, and back.
 The checksum is there because Arrow does not check the offsets it reads. An empty table has no bytes. A new
 version keeps the reader of the one before; version 1 had no ``deliver_at_ms``, kept no parked messages,
 and had no event of its own for a check's verdict or an operator's; version 2 had no undeliverable messages; version 3
-kept all content.
+kept all content; version 4 knew of no lanes.
 """
 
 import struct
@@ -25,10 +25,11 @@ from state.rows import BYTES, EARLY_FIELDS, MESSAGE_FIELDS, Fields, Rows
 from state.segment import Segment
 from state.table import Event, State, StateCodes
 
-VERSION = 4
+VERSION = 5
 OLDEST_VERSION = 1
 _KEEPS_PARKED = 2
 _SETS_CONTENT_ASIDE = 4
+_KNOWS_LANES = 5
 _STORED_AS = {"transaction_id": "tx_id", "ingested_ms": "born_ms"}
 """Columns that have another name in memory than in the stream."""
 
@@ -79,15 +80,19 @@ def _ledger(version: int, content: bytes) -> StateCodes:
 
 
 def _messages(version: int, content: bytes) -> Rows:
-    since = {"deliver_at_ms": _KEEPS_PARKED, "left_out": _SETS_CONTENT_ASIDE}
+    since = {"deliver_at_ms": _KEEPS_PARKED, "left_out": _SETS_CONTENT_ASIDE, "lane": _KNOWS_LANES}
     added = [name for name, first in since.items() if version < first]
     rows = _from_stream(content, {name: kind for name, kind in MESSAGE_FIELDS.items() if name not in added})
-    rows = rows.with_columns(**{name: np.full(rows.count, -1, dtype=np.int64) for name in added})
+    rows = rows.with_columns(**{name: np.full(rows.count, -1, dtype=MESSAGE_FIELDS[name]) for name in added})
     return Rows({name: rows[name] for name in MESSAGE_FIELDS})
 
 
 def _early(version: int, content: bytes) -> Rows:
-    rows = _from_stream(content, EARLY_FIELDS)
+    known = version >= _KNOWS_LANES
+    rows = _from_stream(content, {name: kind for name, kind in EARLY_FIELDS.items() if known or name != "settled"})
+    if not known:
+        rows = rows.with_columns(settled=np.zeros(rows.count, dtype=EARLY_FIELDS["settled"]))
+        rows = Rows({name: rows[name] for name in EARLY_FIELDS})
     if version < _KEEPS_PARKED:
         for (event, source), following in _EVENTS_SINCE_2.items():
             rows["event"][(rows["event"] == event) & (rows["source"] == source)] = following

@@ -6,6 +6,7 @@ import numpy as np
 
 from state.allowance import Allowance
 from state.content import content_bytes
+from state.lanes import unsettled
 from state.outcomes import CHECK_PAYLOAD_BYTES, Collector
 from state.policy import Policy
 from state.rows import Column, Rows
@@ -178,7 +179,8 @@ def next_timer(
         deadlines = deadlines[deadlines > now_ms]
     earliest = int(deadlines.min()) if deadlines.size else forgotten_ms
     if early.count:
-        earliest = min(earliest, int(early["came_ms"].min()) + policy.early_op_ttl_ms)
+        ends = np.where(early["event"] == Event.DELIVERED, now_ms, early["came_ms"]) + policy.early_op_ttl_ms
+        earliest = min(earliest, int(ends.min())) if deadlines.size else int(ends.min())
     slack = max(policy.timer_slack_ms, 1)
     following = -(-earliest // slack) * slack
     return following if turn_ms is None else min(following, now_ms + turn_ms)
@@ -195,10 +197,14 @@ def _written_bytes(messages: Rows, due: Column, states: StateCodes, now_ms: int,
 
 
 def _given_up(messages: Rows, due: Column, states: StateCodes, now_ms: int, policy: Policy) -> tuple[Column, Column]:
-    """bool[n] each: too old, and checked in vain as often as is allowed."""
+    """bool[n] each: too old, and checked in vain as often as is allowed.
+
+    Of a lane that nobody has settled nobody knows enough to give up: it is asked for again, until it is too old.
+    """
     check_max = policy.check_max_of(messages["check_max"][due])
     aged = np.isin(states, UNDECIDED) & (now_ms - messages["ingested_ms"][due] >= policy.age_limit_ms)
-    return aged, ~aged & (states == State.OPEN) & (messages["attempts"][due] >= check_max)
+    exhausted = ~aged & (states == State.OPEN) & (messages["attempts"][due] >= check_max)
+    return aged, exhausted & ~unsettled(messages, due)
 
 
 def _due_events(messages: Rows, due: Column, states: StateCodes, now_ms: int, policy: Policy) -> EventCodes:

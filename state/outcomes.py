@@ -23,6 +23,14 @@ CHECK_PAYLOAD_BYTES = 64 * 1024
 CONFLICT_REASON = "it contradicts the decision already taken for its half message"
 FOREIGN_REASON = "its cb-id or cb-group is not that of the half message it points at"
 LATE_REASON = "its check immunity is over: only a check decides now (late_end_transaction)"
+UNSETTLED_REASON = "its half message is of a lane, and it does not say what that has done (cb-delivered, cb-settled)"
+LANELESS_REASON = "it says that a lane has delivered its half message, which names none"
+_REFUSED = {
+    Event.FOREIGN: FOREIGN_REASON,
+    Event.LATE: LATE_REASON,
+    Event.UNSETTLED: UNSETTLED_REASON,
+    Event.LANELESS: LANELESS_REASON,
+}
 _COUNTED = {
     Effect.DISCARD: "rolled_back",
     Effect.DELAY: "delayed",
@@ -37,6 +45,7 @@ _REASONS = {
 }
 _ENDS = {
     Effect.DELIVER: "committed",
+    Effect.BY_LANE: "committed",
     Effect.DELAY: "committed",
     Effect.DISCARD: "rolled back",
     Effect.RESUME: "resumed",
@@ -184,7 +193,10 @@ class Collector:
             for kind, chosen in ((OutcomeKind.DELIVER, ~bundled), (OutcomeKind.DELIVER_BUNDLE, bundled)):
                 if chosen.any():
                     self._add(kind, int(chosen.sum()), **_message(whole.take(chosen)))
-        ended = [delivered]
+        by_lane = rows[results == Effect.BY_LANE]
+        self._counts["committed"] += by_lane.size
+        self._counts["by_lane"] += by_lane.size
+        ended = [delivered, by_lane]
         for outcome, name in _COUNTED.items():
             found = rows[results == outcome]
             self._counts[name] += found.size
@@ -211,14 +223,15 @@ class Collector:
         if ended.count:
             self._last.append(_outcomes(OutcomeKind.PARK_END, ended.count, **_identity(ended), reason=reasons))
 
-    def refused(self, ops: Rows, results: EffectCodes, foreign: Column) -> None:
-        """Ops that changed nothing."""
+    def refused(self, ops: Rows, events: EventCodes, results: EffectCodes) -> None:
+        """Ops that changed nothing, with what each was taken for."""
         self._counts["duplicate"] += int((results == Effect.DUPLICATE).sum())
         conflicts, refused = results == Effect.CONFLICT, results == Effect.REJECT
         self._counts["conflict"] += int(conflicts.sum())
         self.rejected_ops(ops.take(conflicts), CONFLICT_REASON)
-        self.rejected_ops(ops.take(refused & foreign), FOREIGN_REASON)
-        self.rejected_ops(ops.take(refused & ~foreign), LATE_REASON)
+        if refused.any():
+            for event, reason in _REFUSED.items():
+                self.rejected_ops(ops.take(refused & (events == event)), reason)
 
     def checks(self, checked: Rows, first: Column, policy: Policy) -> None:
         """Messages whose producers are to be asked; bool[n] ``first``: for the first time.

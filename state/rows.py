@@ -16,6 +16,9 @@ Fields = Mapping[str, Any]
 BUNDLE = -2
 """Partition of a half message whose value is several messages, each with a topic and partition of its own."""
 
+NO_LANE, UNSETTLED_LANE, SETTLED_LANE = -1, 0, 1
+"""Whether a half message's producer may deliver it itself, or it is known that it has not, and never will."""
+
 BYTES = frozenset({"key", "value"})
 """Which object columns hold bytes; all others hold text."""
 
@@ -32,6 +35,7 @@ _MESSAGE: Fields = {
     "check_max": np.int32,  # -1: the policy's
     "deliver_at_ms": np.int64,  # not to be delivered before; -1: at once
     "left_out": np.int64,  # bytes of its content that are not here: see state.content; -1: all is here
+    "lane": np.int8,  # NO_LANE, UNSETTLED_LANE or SETTLED_LANE
 }
 
 HALF_FIELDS: Fields = {
@@ -61,6 +65,7 @@ _OP: Fields = {
     "key": object,  # bytes or None
     "value": object,  # bytes or None: the remark
     "headers": object,  # str or None: all headers, when they are not just the five every op has
+    "settled": np.int8,  # 1: it says that the half message's lane has not delivered it, and never will; else 0
 }
 
 OP_FIELDS: Fields = {

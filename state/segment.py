@@ -222,7 +222,7 @@ def _judge_ops(
     opens = segment.unknown
     early = ready if not there.any() else ready.take(~there)
     early = _that_may_wait(early, reach, made, opens=opens)
-    kept = np.arange(early.count) < policy.early_op_max
+    kept = (np.arange(early.count) < policy.early_op_max) | (early["event"] == Event.DELIVERED)
     made.rejected_ops(early.take(~kept), "more ops wait for half messages of this segment than early_op_max allows")
     early = early if kept.all() else early.take(kept)
     segment.early = Rows({name: early[name] for name in EARLY_FIELDS})
@@ -243,8 +243,9 @@ def _that_may_wait(early: Rows, reach: Reach, made: outcomes.Collector, *, opens
     made.rejected_ops(early.take(beyond), BEYOND_REASON)
     early = early.take(~(missed | beyond)) if missed.any() or beyond.any() else early
     if opens and not reach.may_open:
-        made.rejected_ops(early, SCATTERED_REASON)
-        return early.take(np.zeros(early.count, dtype=bool))
+        kept = early["event"] == Event.DELIVERED
+        made.rejected_ops(early.take(~kept), SCATTERED_REASON)
+        return early.take(kept)
     return early
 
 
@@ -252,6 +253,7 @@ def _drop_stale_ops(segment: Segment, now_ms: int, policy: Policy, made: outcome
     if not segment.early.count:
         return
     stale = now_ms - segment.early["came_ms"] >= policy.early_op_ttl_ms
+    stale &= segment.early["event"] != Event.DELIVERED  # its lane lists it no longer: nobody else would know
     if stale.any():
         made.rejected_ops(segment.early.take(stale), "no half message came to its position within early_op_ttl")
         segment.early = segment.early.take(~stale)

@@ -49,6 +49,7 @@ def vouched_ops(rows: pa.RecordBatch) -> Vouched:
     # not a table of all the different words: somebody may write thousands of each
     events = _EVENTS[_words(actions, _ACTIONS), _words(sources, _SOURCES)]
     names = {"action": _texts_of(actions), "source": _texts_of(sources)}
+    names["settled"] = np.zeros(rows.num_rows, dtype=np.int8)
     return Vouched(
         {"transaction_id": ids, "group": groups, "event": events, **names}, good & lawful_groups & (events > 0)
     )

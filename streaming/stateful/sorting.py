@@ -11,7 +11,7 @@ from checkback.wire.limits import MAX_REMARK_BYTES, header_bytes
 from checkback.wire.protocol import ACTION, GROUP, HALF, ID, SOURCE, TOPIC, Topics
 from state import BROKEN_FIELDS, HALF_FIELDS, OP_FIELDS, Event, Fields, Rows
 from state.content import KEPT_BYTES, SHUFFLED_BYTES
-from state.rows import Column, objects
+from state.rows import NO_LANE, Column, objects
 from state.segment import BEYOND_REASON
 from streaming.batch.headers import Headers, packed_headers, unpack_headers
 from streaming.stateful.broken import OPTIONS, WrittenHalf, WrittenOp, read_half, read_op
@@ -76,7 +76,8 @@ class SortedRecords:
     def _add_halves(self, rows: pa.RecordBatch, columns: dict[str, Column], options: Column) -> None:
         event = columns.get("event", np.full(rows.num_rows, Event.HALF, np.uint8))
         numbers = {name: options[:, at] for at, name in enumerate(OPTION_FIELDS)}
-        made = _rows(rows, HALF_FIELDS, {**columns, **numbers, "event": event})
+        lane = columns.get("lane", np.full(rows.num_rows, NO_LANE, np.int8))
+        made = _rows(rows, HALF_FIELDS, {**columns, **numbers, "event": event, "lane": lane})
         kind = rows.column("kind")[0].as_py()
         if kind != LARGE_HALF_KIND:
             _set_aside(made, _most_bytes(rows), in_order=kind == HALF_KIND)
@@ -171,6 +172,7 @@ def _columns_of(halves: list[WrittenHalf]) -> tuple[dict[str, Column], Column]:
     names = ("transaction_id", "group", "topic")
     columns = {name: objects([getattr(half, name) for half in halves]) for name in names}
     columns["event"] = np.array([half.event for half in halves], dtype=np.uint8)
+    columns["lane"] = np.array([half.lane for half in halves], dtype=np.int8)
     options = [(*half.options, 1 if half.held else -1) for half in halves]
     return columns, np.array(options, dtype=np.int64)
 

@@ -51,6 +51,7 @@ OP_EVENTS = {
     "operator_rollback": Event.OPERATOR_ROLLBACK,
     "resume": Event.RESUME,
     "redeliver": Event.REDELIVER,
+    "delivered": Event.DELIVERED,
 }
 """What an op can say, in the words of these tests."""
 
@@ -74,6 +75,7 @@ class Half:
     check_max: int = -1
     deliver_at_ms: int = -1
     left_out: int = -1
+    lane: int = -1
     says: str = ""
     """A key of ``HALF_EVENTS``."""
 
@@ -92,6 +94,7 @@ class Op:
     value: bytes | None = b""
     headers: str | None = None
     time_ms: int = -1
+    settled: int = 0
 
 
 @dataclass(frozen=True)

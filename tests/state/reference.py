@@ -4,12 +4,11 @@ It shares nothing with ``state`` but the policy: it spells out the transition ta
 table is checked as well. The tests compare it with :func:`state.evaluate` on random histories.
 """
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 from state import Event, Policy, RunLimits, Usage
-from tests.state.records import Broken, Check, Ended, Half, Message, Op, Parked, Rejected, Said, Status
+from tests.state.records import Broken, Ended, Half, Message, Op, Parked, Rejected, Said
+from tests.state.reference_rows import SMALL, Spent, Transaction, Waiting
 
 FOREIGN = "its cb-id or cb-group is not that of the half message it points at"
 CONFLICT = "it contradicts the decision already taken for its half message"
@@ -18,97 +17,8 @@ TOO_MANY = "more ops wait for half messages of this segment than early_op_max al
 TOO_LATE = "no half message came to its position within early_op_ttl"
 EXHAUSTED = "checked in vain as often as check_max allows"
 AGED = "undecided for longer than the age limit"
-KEPT = 4_096
-REMARK = 512
-SMALL = 65_536
-"""Bytes that a message is kept with, and of a value that a check has."""
-
-
-@dataclass
-class Transaction:
-    """What is known of one half message."""
-
-    half: Half
-    ingested_ms: int
-    deadline_ms: int
-    check_max: int
-    state: str = "open"
-    asked_ms: int | None = None
-    attempts: int = 0
-    misses: int = 0
-    remark: bytes | None = None
-    """Of the last answer."""
-
-    @property
-    def undecided(self) -> bool:
-        return self.state in {"open", "checking"}
-
-    @property
-    def kept(self) -> bool:
-        return self.state in {"open", "checking", "parked", "delayed", "undeliverable"}
-
-    @property
-    def size(self) -> int:
-        return max(self.half.left_out, 0) + _length(self.half.key, self.half.value, self.half.headers)
-
-    def set_aside(self) -> None:
-        """At the end of the step in which it came: only small content is kept."""
-        if self.half.left_out < 0 and self.size > KEPT:
-            self.half = replace(self.half, value=None, left_out=_length(self.half.value))
-        if self.half.left_out >= 0 and _length(self.half.key, self.half.headers) > KEPT:
-            key = self.half.key if _length(self.half.key) <= KEPT else None
-            self.half = replace(self.half, key=key, headers=None, left_out=self.size - _length(key))
-
-    def message(self) -> Message:
-        half = self.half
-        return Message(
-            *(half.offset, half.transaction_id, half.group, half.topic, half.partition),
-            *(half.key, half.value, half.headers, self.ingested_ms, half.left_out),
-        )
-
-    def check(self, attempt: int) -> Check:
-        half = self.half
-        value_size = half.left_out if half.left_out >= 0 else _length(half.value)
-        not_there = half.left_out >= 0 or value_size > SMALL
-        message = self.message()._replace(left_out=-1, value=None if not_there else half.value)
-        return Check(message, attempt, self.check_max, value_size if not_there else -1)
-
-    def status(self, attempt: int = -1, pause_ms: int = -1) -> Status:
-        half = self.half
-        names = (half.transaction_id, half.group, half.topic)
-        check_max = self.check_max if attempt >= 0 else -1
-        return Status(half.offset, *names, self.ingested_ms, attempt, check_max, pause_ms=pause_ms)
-
-    def told(self, now_ms: int) -> Status:
-        """Its status after the last answer."""
-        unknown = self.misses == 0
-        return self.status(self.attempts + (not unknown), max(0, self.deadline_ms - now_ms))._replace(
-            reason="unknown" if unknown else "unreachable",
-            asked_ago_ms=now_ms - (self.asked_ms or 0),
-            misses=self.misses,
-            remark=(self.remark or b"")[:REMARK],
-        )
-
-
-def _length(*contents: bytes | str | None) -> int:
-    return sum(len(content or "") for content in contents)
-
-
-@dataclass
-class Waiting:
-    """An op that came before its half message."""
-
-    op: Op
-    came_ms: int
-
-
-@dataclass
-class Spent:
-    """Of the limits of a step."""
-
-    events: int = 0
-    payload: int = 0
-    of_group: Counter[str] = field(default_factory=Counter)
+UNSETTLED = "its half message is of a lane, and it does not say what that has done (cb-delivered, cb-settled)"
+LANELESS = "it says that a lane has delivered its half message, which names none"
 
 
 class Reference:
@@ -182,7 +92,7 @@ class Reference:
         for waiting in [*self.waiting, *(Waiting(op, now_ms) for op in in_order)]:
             if waiting.op.half_offset in self.transactions:
                 ready.append(waiting.op)
-            elif len(early) < self.policy.early_op_max:
+            elif len(early) < self.policy.early_op_max or waiting.op.says == "delivered":
                 early.append(waiting)
             else:
                 self._reject(waiting.op, TOO_MANY, said)
@@ -205,6 +115,14 @@ class Reference:
             transaction.half.group,
         ):
             self._reject(op, FOREIGN, said)
+            return
+        transaction.settled |= transaction.half.lane >= 0 and op.settled == 1
+        if op.says == "delivered":
+            self._take_delivered(transaction, op, said)
+        elif (transaction.undecided and decision and transaction.unsettled) or (
+            transaction.state == "parked" and op.says.startswith("operator") and transaction.unsettled
+        ):
+            self._reject(op, UNSETTLED, said)
         elif transaction.undecided:
             self._judge_undecided(transaction, op, decision, now_ms, said)
         elif transaction.state == "undeliverable" and op.says == "redeliver":
@@ -230,6 +148,19 @@ class Reference:
                 self._reject(op, CONFLICT, said)
         else:
             said.counts["without_effect"] += 1
+
+    def _take_delivered(self, transaction: Transaction, op: Op, said: Said) -> None:
+        if not transaction.undecided and transaction.state != "parked":
+            said.counts["duplicate" if transaction.state == "committed" else "conflict"] += 1
+            if transaction.state != "committed":
+                self._reject(op, CONFLICT, said)
+        elif transaction.half.lane < 0:
+            self._reject(op, LANELESS, said)
+        else:
+            self._unpark(transaction, "committed", said)
+            transaction.state = "committed"
+            said.counts.update({"applied": 1, "committed": 1, "by_lane": 1})
+            self._end_status(transaction, said)
 
     def _judge_undecided(self, transaction: Transaction, op: Op, decision: str | None, now_ms: int, said: Said) -> None:
         if decision == op.says and self._too_late(transaction, now_ms):
@@ -317,8 +248,11 @@ class Reference:
 
     def _asks(self, transaction: Transaction, now_ms: int) -> bool:
         aged = now_ms - transaction.ingested_ms >= self.policy.age_limit_ms
-        exhausted = transaction.state == "open" and transaction.attempts >= transaction.check_max
+        exhausted = transaction.state == "open" and self._exhausted(transaction)
         return transaction.undecided and not aged and not exhausted
+
+    def _exhausted(self, transaction: Transaction) -> bool:
+        return transaction.attempts >= transaction.check_max and not transaction.unsettled
 
     def _fire(self, transaction: Transaction, now_ms: int, said: Said) -> None:
         if transaction.state in {"parked", "undeliverable"}:
@@ -329,7 +263,7 @@ class Reference:
             self._deliver(transaction, said)
         elif now_ms - transaction.ingested_ms >= self.policy.age_limit_ms:
             self._park(transaction, AGED, now_ms, said)
-        elif transaction.state == "open" and transaction.attempts >= transaction.check_max:
+        elif transaction.state == "open" and self._exhausted(transaction):
             after = getattr(self.policy.on_exhausted, "event")  # noqa: B009  (an OnExhausted need not have it)
             if after == Event.EXHAUSTED:
                 self._park(transaction, EXHAUSTED, now_ms, said)
@@ -364,7 +298,7 @@ class Reference:
     def _drop_stale_ops(self, now_ms: int, said: Said) -> None:
         fresh = []
         for waiting in self.waiting:
-            if now_ms - waiting.came_ms >= self.policy.early_op_ttl_ms:
+            if now_ms - waiting.came_ms >= self.policy.early_op_ttl_ms and waiting.op.says != "delivered":
                 self._reject(waiting.op, TOO_LATE, said)
             else:
                 fresh.append(waiting)
@@ -372,7 +306,9 @@ class Reference:
 
     def _look_ahead(self, now_ms: int, said: Said) -> None:
         deadlines = [t.deadline_ms for t in self.transactions.values() if t.kept]
-        deadlines += [waiting.came_ms + self.policy.early_op_ttl_ms for waiting in self.waiting]
+        for waiting in self.waiting:
+            since_ms = now_ms if waiting.op.says == "delivered" else waiting.came_ms
+            deadlines.append(since_ms + self.policy.early_op_ttl_ms)
         forget_at = self.touched_ms + self.policy.early_op_ttl_ms
         if not deadlines and now_ms >= forget_at:
             said.forgotten = True

@@ -37,7 +37,7 @@ _IMMUNITY_AND_CHECK_MAX = ((-1, -1), (-1, 5), (0, -1), (3, 1), (20, 0), (200, -1
 _SAYS = (
     *("check_unknown", "check_unreachable", "check_unknown", "commit", "check_unknown", "rollback"),
     *("check_unreachable", "unknown", "check_commit", "check_rollback", "resume", "operator_commit"),
-    *("operator_rollback", "resume", "redeliver"),
+    *("operator_rollback", "resume", "redeliver", "delivered"),
 )
 _DELIVER_AT = (-1, -1, -1, 900, 1_010, 1_060, 3_000)
 """Histories begin at 1,000 ms."""
@@ -117,7 +117,8 @@ def _all_halves() -> list[Half]:
         first = replace(
             first, immunity_ms=immunity_ms, check_max=check_max, deliver_at_ms=deliver_at_ms, left_out=left_out
         )
-        made.append(replace(first, says=_SAYS_OF_ITSELF[len(made) % len(_SAYS_OF_ITSELF)]))
+        says = _SAYS_OF_ITSELF[len(made) % len(_SAYS_OF_ITSELF)]
+        made.append(replace(first, says=says, lane=-1 if says or len(made) % 3 else 0))
     return made
 
 
@@ -143,7 +144,8 @@ def _all_ops() -> list[Op]:
             name, group = transaction_id(offset), "others"
         source = "check" if says.startswith("check") else "operator" if says in _BY_OPERATORS else "producer"
         key, value, headers = body
-        made.append(Op(says, offset, 0, name, group, source, key, value, headers))
+        settled = int(len(made) % 3 == 0)
+        made.append(Op(says, offset, 0, name, group, source, key, value, headers, settled=settled))
     return made
 
 

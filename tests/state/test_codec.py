@@ -214,6 +214,20 @@ def test_state_of_version_3_is_read_and_its_content_stays_where_it_is() -> None:
     assert [message.value for message in delivered] == [b"v" * 5_000, b"value"]
 
 
+def test_state_of_version_4_is_read_and_names_no_lanes() -> None:
+    """The sample was written by the last Checkback that wrote version 4."""
+    driver = Driver(SMALL)
+    driver.segment = segment_from_bytes((Path(__file__).parent / "samples" / "segment-4.bin").read_bytes())
+    states = [State(code) for code in driver.segment.ledger[:4]]
+    assert states == [State.CHECKING, State.OPEN, State.UNDELIVERABLE, State.ABSENT]
+    assert driver.segment.messages["lane"].tolist() == [-1, -1, -1]
+    assert driver.segment.early["event"].tolist() == [Event.COMMIT, Event.OPERATOR_COMMIT]
+    assert driver.segment.early["settled"].tolist() == [0, 0]
+    assert_same(segment_from_bytes(segment_to_bytes(driver.segment)), driver.segment)
+    said = driver.step(9_000, Half(5, "tx-5"), Op("commit", 0, 9, "tx-0"))
+    assert [message.offset for message in said.delivered] == [0, 5]
+
+
 def test_an_undeliverable_message_comes_back() -> None:
     driver = Driver(SMALL, stored=True)
     driver.step(1, Half(says="park"), Op("redeliver", half_offset=5, source="operator"))

@@ -29,7 +29,10 @@ TOPICS = st.one_of(
 NAMES = st.one_of(
     st.text(st.characters(codec="utf-8"), max_size=6),
     st.sampled_from(
-        ["cb-id", "cb-new", "cb-", "xcb-id", "\0", "\ufffd", "a\\u0000", '"key":"cb-', "cb-held", "cb-partition"]
+        [
+            *("cb-id", "cb-new", "cb-", "xcb-id", "\0", "\ufffd", "a\\u0000", '"key":"cb-'),
+            *("cb-held", "cb-partition", "cb-lane"),
+        ]
     ),
 )
 FOLLOWING = st.lists(st.tuples(NAMES, st.one_of(st.none(), st.binary(max_size=4))), max_size=3)
