@@ -167,20 +167,19 @@ def _fire(
 
 
 def next_timer(
-    messages: Rows, early: Rows, touched_ms: int, policy: Policy, now_ms: int, turn_ms: int | None = None
+    messages: Rows, waits_until_ms: int | None, idle_ms: int, policy: Policy, now_ms: int, turn_ms: int | None = None
 ) -> int:
     """When something is due in the segment, rounded up to ``timer_slack_ms`` so that timers fire together.
 
+    ``waits_until_ms`` is when ops that wait are to be looked at, None for none; ``idle_ms`` when there is nothing else.
     Timers that were left are due ``turn_ms`` ms after ``now_ms``; not rounded up, since they are late already.
     """
-    forgotten_ms = touched_ms + policy.early_op_ttl_ms
     deadlines = messages["deadline_ms"]
     if turn_ms is not None:
         deadlines = deadlines[deadlines > now_ms]
-    earliest = int(deadlines.min()) if deadlines.size else forgotten_ms
-    if early.count:
-        ends = np.where(early["event"] == Event.DELIVERED, now_ms, early["came_ms"]) + policy.early_op_ttl_ms
-        earliest = min(earliest, int(ends.min())) if deadlines.size else int(ends.min())
+    ends = [int(deadlines.min())] if deadlines.size else []
+    ends += [] if waits_until_ms is None else [waits_until_ms]
+    earliest = min(ends, default=idle_ms)
     slack = max(policy.timer_slack_ms, 1)
     following = -(-earliest // slack) * slack
     return following if turn_ms is None else min(following, now_ms + turn_ms)

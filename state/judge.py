@@ -44,7 +44,7 @@ def judge(  # noqa: PLR0913, PLR0917  (the segment's parts, then the batch's)
         states = ledger[slots[now]]
         events = np.where(foreign[now] & np.isin(states, KEPT), np.uint8(Event.FOREIGN), ops["event"][now])
         note_settled(messages, rows[now], ops["settled"][now], events)
-        events = of_lanes(messages, rows[now], states, events)
+        events = of_lanes(messages, rows[now], states, events, ops["settled"][now])
         if policy.late_end_needs_check:
             events[_late(messages, rows[now], states, events, now_ms)] = Event.LATE
         events[answered_after_all(messages, rows[now], states, events)] = Event.ANSWERED_AFTER_ALL

@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from state.rows import NO_LANE, SETTLED_LANE, UNSETTLED_LANE, Column, Rows
+from state.rows import CONTESTED_LANE, NO_LANE, SETTLED_LANE, UNSETTLED_LANE, Column, Rows
 from state.table import UNDECIDED, Event, EventCodes, State, StateCodes
 
 _BY_OPERATORS = (Event.OPERATOR_COMMIT, Event.OPERATOR_ROLLBACK)
@@ -21,18 +21,22 @@ def note_settled(messages: Rows, rows: Column, settled: Column, events: EventCod
         messages["lane"][found[messages["lane"][found] == UNSETTLED_LANE]] = SETTLED_LANE
 
 
-def of_lanes(messages: Rows, rows: Column, states: StateCodes, events: EventCodes) -> EventCodes:
+def of_lanes(messages: Rows, rows: Column, states: StateCodes, events: EventCodes, settled: Column) -> EventCodes:
     """The events, with ``UNSETTLED`` for verdicts that may contradict a lane, and ``LANELESS`` where there is none.
 
-    ``rows[i]`` is the message that event i happens to, -1 for none.
+    ``rows[i]`` is the message that event i happens to, -1 for none; ``settled[i]`` is 1 where its op says so.
     """
     delivered = events == Event.DELIVERED
-    if not messages.count or not (delivered.any() or (messages["lane"] == UNSETTLED_LANE).any()):
+    if not messages.count or not (delivered.any() or (messages["lane"] != NO_LANE).any()):
         return events  # as everywhere without lanes
     lanes = np.where(rows >= 0, messages["lane"][rows], SETTLED_LANE)
     entitled = np.isin(states, UNDECIDED) & np.isin(events, _VERDICTS)
     entitled |= (states == State.PARKED) & np.isin(events, _BY_OPERATORS)
-    events = np.where(entitled & (lanes == UNSETTLED_LANE), np.uint8(Event.UNSETTLED), events)
+    contested = lanes == CONTESTED_LANE
+    unsettled = (lanes == UNSETTLED_LANE) | (contested & (settled != 1))
+    events = np.where(entitled & unsettled, np.uint8(Event.UNSETTLED), events)
+    again = contested & (states == State.PARKED) & (events == Event.RESUME)
+    events = np.where(again, np.uint8(Event.CONTESTED), events)
     laneless = delivered & (lanes == NO_LANE) & np.isin(states, _LEFT_BY_DELIVERED)
     return np.where(laneless, np.uint8(Event.LANELESS), events)
 

@@ -49,6 +49,8 @@ class Event(IntEnum):
     """It was read, and carries its own decision: commit."""
     HALF_PARK = 21
     """It was read, and says that it was committed, but could not be delivered."""
+    HALF_CONTESTED = 27
+    """It was read, names a lane, and too many different ops had said before that this has delivered it."""
     COMMIT = 1
     """The producer says that its local transaction has committed."""
     CHECK_COMMIT = 10
@@ -83,6 +85,8 @@ class Event(IntEnum):
     """A verdict on a lane's half message that does not say what the lane has done, which nobody has settled."""
     LANELESS = 26
     """An op that says that a lane has delivered it, of a half message that names none."""
+    CONTESTED = 28
+    """An operator wants a message checked again of which no check can find out what its lane has done."""
     FOREIGN = 6
     """An op that names this half message under another transaction id or producer group."""
     DUE = 7
@@ -177,6 +181,7 @@ TABLE: dict[State, dict[Event, tuple[State, Effect]]] = {
         Event.HALF_COMMIT: (State.COMMITTED, Effect.DELIVER),
         Event.POSTPONED: (State.DELAYED, Effect.DELAY),
         Event.HALF_PARK: (State.UNDELIVERABLE, Effect.PARK),
+        Event.HALF_CONTESTED: (State.PARKED, Effect.PARK),
     },
     State.OPEN: {
         Event.HALF: (State.OPEN, Effect.DUPLICATE),
@@ -226,6 +231,7 @@ TABLE: dict[State, dict[Event, tuple[State, Effect]]] = {
         Event.DELIVERED: (State.COMMITTED, Effect.BY_LANE),
         Event.UNSETTLED: (State.PARKED, Effect.REJECT),
         Event.LANELESS: (State.PARKED, Effect.REJECT),
+        Event.CONTESTED: (State.PARKED, Effect.REJECT),
         Event.EXPIRED: (State.ABANDONED, Effect.FORGET),
     },
     State.DELAYED: {

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from checkback.wire import limits, protocol
+from checkback.wire.lanes import is_lane
 from state import Event
-from state.rows import NO_LANE, UNSETTLED_LANE
 from streaming.batch.headers import Headers
 
 OPTIONS = (protocol.PARTITION, protocol.IMMUNITY_MS, protocol.CHECK_MAX, protocol.DELIVER_AT, protocol.MESSAGES)
@@ -23,7 +23,7 @@ _TOPIC = re.compile(rb"[a-zA-Z0-9._-]{1,249}")
 _VERSION = re.compile(rb"[1-9][0-9]{0,8}")
 _HELD = re.compile(rb"[0-9]{1,9} [0-9]{1,15} (0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,14})")
 _PLACE = re.compile(rb"(0|[1-9][0-9]*):(0|[1-9][0-9]*)")
-_LANE, _YES = re.compile(rb"[0-9a-f]{32}"), b"1"
+_YES = b"1"
 _COUNT, _TIME = re.compile(rb"[0-9]{1,9}"), re.compile(rb"[0-9]{1,15}")
 _NUMBERS = {
     protocol.PARTITION: (_COUNT, "cb-partition is not a number"),
@@ -75,8 +75,8 @@ class WrittenHalf(NamedTuple):
     """Numbers of ``OPTIONS``; -1 for one that is not given."""
     held: bool
     """Whether the job wrote it itself."""
-    lane: int
-    """``UNSETTLED_LANE`` or ``NO_LANE``."""
+    lane: str | None
+    """The lane that it names."""
 
 
 class WrittenOp(NamedTuple):
@@ -103,8 +103,8 @@ def read_half(headers: Headers, own_topics: Collection[str]) -> WrittenHalf | st
     event = _HALF_EVENTS[found.get(protocol.ACTION)]
     held = found.get(protocol.HELD) is not None
     transaction_id, group, topic = _texts(found, protocol.ID, protocol.GROUP, protocol.TOPIC)
-    lane = NO_LANE if found.get(protocol.LANE) is None else UNSETTLED_LANE
-    return WrittenHalf(transaction_id, group, topic, event, options, held, lane)
+    lane = found.get(protocol.LANE)
+    return WrittenHalf(transaction_id, group, topic, event, options, held, None if lane is None else lane.decode())
 
 
 def read_op(headers: Headers, partition: int) -> WrittenOp | str:
@@ -151,6 +151,11 @@ def wrong_topic(content: bytes | None, own_topics: Collection[str]) -> str:
     return ""
 
 
+def lawful_lane(content: bytes) -> bool:
+    """Whether it names a lane, and not anybody's transactional id."""
+    return content.isascii() and is_lane(content.decode())
+
+
 def _wrong_with_any(headers: Headers, found: _Found, *, longer_id: bool) -> str:
     if "\0" in "".join(found):  # the sink's client would cut the name off there
         return ZERO_IN_NAME
@@ -190,7 +195,7 @@ def _wrong_with_options(found: _Found) -> str:
     if action not in _HALF_EVENTS:
         return "cb-action of a half message is not one we know"
     lane = found.get(protocol.LANE)
-    if lane is not None and (not _LANE.fullmatch(lane) or action is not None):
+    if lane is not None and (not lawful_lane(lane) or action is not None):
         return "cb-lane is not 32 hex digits, or stands beside cb-action"
     if held is not None and (not _HELD.fullmatch(held) or action is None or several):
         return "cb-held is not what the job writes there"

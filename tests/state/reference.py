@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from state import Event, Policy, RunLimits, Usage
 from tests.state.records import Broken, Ended, Half, Message, Op, Parked, Rejected, Said
+from tests.state.reference_lanes import Claims
 from tests.state.reference_rows import SMALL, Spent, Transaction, Waiting
 
 FOREIGN = "its cb-id or cb-group is not that of the half message it points at"
@@ -19,6 +20,10 @@ EXHAUSTED = "checked in vain as often as check_max allows"
 AGED = "undecided for longer than the age limit"
 UNSETTLED = "its half message is of a lane, and it does not say what that has done (cb-delivered, cb-settled)"
 LANELESS = "it says that a lane has delivered its half message, which names none"
+CLAIMS = "of its half message, not read yet, too many other ops say that its lane has delivered it"
+MISFIT = "it says that a lane has delivered its half message, which names none, or has another cb-id or cb-group"
+CONTESTED = "contested: before it came, too many ops said of it under different ids that its lane has delivered it"
+UNCHECKABLE = "its half message is contested: no check can find out what its lane has done, an operator decides"
 
 
 class Reference:
@@ -29,6 +34,7 @@ class Reference:
         self.limits = limits or RunLimits()
         self.transactions: dict[int, Transaction] = {}
         self.waiting: list[Waiting] = []
+        self.claims = Claims(policy.claims_max)
         self.touched_ms = 0
 
     def step(self, now_ms: int, *came: Half | Op | Broken) -> Said:
@@ -80,19 +86,24 @@ class Reference:
         elif half.says == "park":
             self._park(transaction, "", now_ms, said)
             transaction.state = "undeliverable"
+        elif self.claims.contest(half):
+            self._park(transaction, CONTESTED, now_ms, said)
+            transaction.contested = True
 
     def _take_ops(self, ops: Sequence[Op], now_ms: int, said: Said) -> None:
         for op in ops:
             said.counts["op"] += 1
             if op.says in {"unknown", "check_unknown", "check_unreachable"}:
                 said.counts[op.says] += 1
-        ready: list[Op] = []
+        ready: list[Op] = self._redeem(said)
         early: list[Waiting] = []
         in_order = sorted(ops, key=lambda op: op.op_offset)
         for waiting in [*self.waiting, *(Waiting(op, now_ms) for op in in_order)]:
             if waiting.op.half_offset in self.transactions:
                 ready.append(waiting.op)
-            elif len(early) < self.policy.early_op_max or waiting.op.says == "delivered":
+            elif waiting.op.says == "delivered":
+                self._claim(waiting.op, said)
+            elif len(early) < self.policy.early_op_max:
                 early.append(waiting)
             else:
                 self._reject(waiting.op, TOO_MANY, said)
@@ -108,6 +119,22 @@ class Reference:
         told = [self.transactions[offset] for offset in answered]
         said.statuses += [one.told(now_ms) for one in told if one.state == "open"]
 
+    def _redeem(self, said: Said) -> list[Op]:
+        ready = []
+        for place in sorted(self.claims.known.keys() & self.transactions.keys()):
+            fitting, others = self.claims.redeem(self.transactions[place].half)
+            ready += fitting
+            for op in others:
+                self._reject(op, MISFIT, said)
+        return ready
+
+    def _claim(self, op: Op, said: Said) -> None:
+        kept = self.claims.take(op)
+        if kept is None:
+            said.counts["duplicate"] += 1
+        elif not kept:
+            self._reject(op, CLAIMS, said)
+
     def _judge(self, transaction: Transaction, op: Op, now_ms: int, said: Said) -> None:
         decision = "commit" if op.says.endswith("commit") else "rollback" if op.says.endswith("rollback") else None
         if transaction.kept and (op.transaction_id, op.group) != (
@@ -119,10 +146,8 @@ class Reference:
         transaction.settled |= transaction.half.lane >= 0 and op.settled == 1
         if op.says == "delivered":
             self._take_delivered(transaction, op, said)
-        elif (transaction.undecided and decision and transaction.unsettled) or (
-            transaction.state == "parked" and op.says.startswith("operator") and transaction.unsettled
-        ):
-            self._reject(op, UNSETTLED, said)
+        elif transaction.refuses(op):
+            self._reject(op, UNCHECKABLE if op.says == "resume" else UNSETTLED, said)
         elif transaction.undecided:
             self._judge_undecided(transaction, op, decision, now_ms, said)
         elif transaction.state == "undeliverable" and op.says == "redeliver":
@@ -298,7 +323,7 @@ class Reference:
     def _drop_stale_ops(self, now_ms: int, said: Said) -> None:
         fresh = []
         for waiting in self.waiting:
-            if now_ms - waiting.came_ms >= self.policy.early_op_ttl_ms and waiting.op.says != "delivered":
+            if now_ms - waiting.came_ms >= self.policy.early_op_ttl_ms:
                 self._reject(waiting.op, TOO_LATE, said)
             else:
                 fresh.append(waiting)
@@ -306,9 +331,8 @@ class Reference:
 
     def _look_ahead(self, now_ms: int, said: Said) -> None:
         deadlines = [t.deadline_ms for t in self.transactions.values() if t.kept]
-        for waiting in self.waiting:
-            since_ms = now_ms if waiting.op.says == "delivered" else waiting.came_ms
-            deadlines.append(since_ms + self.policy.early_op_ttl_ms)
+        deadlines += [waiting.came_ms + self.policy.early_op_ttl_ms for waiting in self.waiting]
+        deadlines += [now_ms + self.policy.early_op_ttl_ms] if self.claims else []
         forget_at = self.touched_ms + self.policy.early_op_ttl_ms
         if not deadlines and now_ms >= forget_at:
             said.forgotten = True
@@ -332,5 +356,7 @@ class Reference:
 
     def _reject(self, op: Op, reason: str, said: Said) -> None:
         said.counts["rejected"] += 1
-        written = (op.half_offset, op.op_offset, op.transaction_id, op.group, f"{op.says}/{op.source}")
+        fact = "/delivered" if op.says == "delivered" else "/settled" if op.settled else ""
+        action = "commit" if op.says == "delivered" else op.says
+        written = (op.half_offset, op.op_offset, op.transaction_id, op.group, f"{action}/{op.source}{fact}")
         said.rejected.append(Rejected(*written, op.key, op.value, op.headers, reason))

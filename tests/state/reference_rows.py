@@ -27,6 +27,8 @@ class Transaction:
     """Of the last answer."""
     settled: bool = False
     """Whether it is known that the lane has not delivered it, and never will."""
+    contested: bool = False
+    """Whether only the real topic tells."""
 
     @property
     def undecided(self) -> bool:
@@ -39,6 +41,16 @@ class Transaction:
     @property
     def unsettled(self) -> bool:
         return self.half.lane >= 0 and not self.settled
+
+    def refuses(self, op: Op) -> bool:
+        """Whether the lane may have done otherwise than the op would have it."""
+        if self.undecided:
+            return self.unsettled and op.says.endswith(("commit", "rollback"))
+        if self.state != "parked":
+            return False
+        if self.contested and op.says == "resume":
+            return True
+        return op.says.startswith("operator") and (not op.settled if self.contested else self.unsettled)
 
     @property
     def size(self) -> int:
@@ -64,7 +76,7 @@ class Transaction:
         value_size = half.left_out if half.left_out >= 0 else length_of(half.value)
         not_there = half.left_out >= 0 or value_size > SMALL
         message = self.message()._replace(left_out=-1, value=None if not_there else half.value)
-        return Check(message, attempt, self.check_max, value_size if not_there else -1)
+        return Check(message, attempt, self.check_max, value_size if not_there else -1, half.lane_name or "")
 
     def status(self, attempt: int = -1, pause_ms: int = -1) -> Status:
         half = self.half

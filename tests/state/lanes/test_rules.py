@@ -4,7 +4,6 @@ import pytest
 
 from state import Always, Event, Policy
 from state.outcomes import CONFLICT_REASON, LANELESS_REASON, UNSETTLED_REASON
-from state.segment import MISSED_REASON, Reach
 from tests.state.records import Driver, Half, Op
 from tests.state.small import COMMIT, POLICY, SECOND, UNKNOWN, opened, parked
 
@@ -115,29 +114,3 @@ def test_age_parks_a_message_that_nobody_has_settled() -> None:
 def test_that_a_lane_has_delivered_is_never_too_late() -> None:
     driver = opened(Policy(late_end_needs_check=True, segment_size=64), Half(lane=0, immunity_ms=1))
     assert driver.step(SECOND, DELIVERED).ledger == {0: "committed"}
-
-
-def test_an_early_op_that_a_lane_has_delivered_waits_without_limit() -> None:
-    """Acknowledged, it is in no ledger any more: without it the half message would be delivered again."""
-    driver = Driver(POLICY, stored=True)
-    others = [Op("commit", half_offset=at, op_offset=at) for at in range(1, POLICY.early_op_max + 1)]
-    last = Op("delivered", op_offset=9)
-    assert not driver.step(0, *others, last).rejected
-    said = driver.step(50 * POLICY.early_op_ttl_ms)
-    assert [one.half_offset for one in said.rejected] == [1, 2]
-    assert said.timer_ms is not None
-    assert said.timer_ms > 50 * POLICY.early_op_ttl_ms
-    assert driver.step(51 * POLICY.early_op_ttl_ms, OF_LANE).ledger == {0: "committed"}
-
-
-def test_an_early_op_that_a_lane_has_delivered_may_open_any_segment() -> None:
-    driver = Driver(POLICY)
-    driver.reach = Reach(read_to=0, end=64, may_open=False)
-    assert not driver.step(0, DELIVERED).rejected
-    assert driver.step(1, OF_LANE).ledger == {0: "committed"}
-
-
-def test_an_op_of_a_lane_for_a_half_message_that_was_refused_is_rejected() -> None:
-    driver = Driver(POLICY)
-    driver.reach = Reach(read_to=1, end=64)
-    assert [one.reason for one in driver.step(0, DELIVERED).rejected] == [MISSED_REASON]

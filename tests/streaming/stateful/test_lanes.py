@@ -3,12 +3,13 @@
 import pyarrow as pa
 import pytest
 
+from checkback.wire.delivered import LaneFact
 from checkback.wire.protocol import Topics
 from state import Event
 from streaming.batch.headers import Headers, packed_headers
 from streaming.stateful.arrivals import arrivals_of
 from streaming.stateful.broken import WrittenOp, read_half, read_op
-from streaming.stateful.decode import COLUMNS, HALF_KIND, OP_KIND, OTHER_OP_KIND
+from streaming.stateful.decode import COLUMNS, FACT_KINDS, HALF_KIND, OP_KIND, OTHER_OP_KIND
 from tests.streaming.stateful.test_arrivals import ADMITS_ALL, SCHEMA, frame
 
 LANE = ("cb-lane", b"0123456789abcdef" * 2)
@@ -93,7 +94,7 @@ def test_absent_is_null() -> None:
     assert (said.event, said.settled) == (Event.COMMIT, 0)
     half: Headers = [("cb-id", b"tx"), ("cb-group", b"g"), ("cb-topic", b"t"), ("cb-lane", None)]
     assert not isinstance(written := read_half(half, ()), str)
-    assert written.lane == -1
+    assert written.lane is None
 
 
 def test_ops_reach_the_state_with_what_they_say_of_a_lane() -> None:
@@ -105,8 +106,14 @@ def test_ops_reach_the_state_with_what_they_say_of_a_lane() -> None:
             {**given, "kind": OTHER_OP_KIND, "offset": 7, "record_offset": at, "headers": packed_headers(op(fact))}
             for at, fact in enumerate([("cb-settled", b"1"), ("cb-delivered", b"1")], start=2)
         ),
+        *(
+            {**given, "kind": kind, "offset": 7, "record_offset": kind, **in_order, "source": b"producer"}
+            for kind in FACT_KINDS.values()
+        ),
     ]
     chunk = pa.RecordBatch.from_pylist([{**dict.fromkeys(COLUMNS), **row} for row in rows], schema=SCHEMA)
     ops = arrivals_of([chunk], Topics(), ADMITS_ALL).ops
-    assert ops["settled"].tolist() == [0, 1, 0]
-    assert ops["event"].tolist() == [Event.CHECK_COMMIT, Event.COMMIT, Event.DELIVERED]
+    by_place = dict(zip(ops["op_offset"].tolist(), zip(ops["event"], ops["settled"], strict=True), strict=True))
+    assert by_place[1] == (Event.CHECK_COMMIT, 0)
+    assert by_place[2] == by_place[FACT_KINDS[LaneFact.SETTLED]] == (Event.COMMIT, 1)
+    assert by_place[3] == by_place[FACT_KINDS[LaneFact.DELIVERED]] == (Event.DELIVERED, 0)
