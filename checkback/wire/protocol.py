@@ -36,12 +36,18 @@ INGESTED_MS = "cb-ingested-ms"
 FROM = "cb-from"
 HELD = "cb-held"
 ENDED = "cb-ended"
+LANE = "cb-lane"
+DELIVERED = "cb-delivered"
+SETTLED = "cb-settled"
 LEFT_OUT = "cb-left-out"
 CUT = "cb-cut"
 """Bytes of key, value and headers of a record that the job writes with its head only."""
 
 UNDELIVERABLE = "committed, but not deliverable to"
 """How the reason of a parked record begins whose message is decided, and may be delivered again."""
+
+CONTESTED = "contested: before it came, too many ops said of it under different ids that its lane has delivered it"
+"""The reason of a parked half message of which only its real topic tells whether its lane has delivered it."""
 
 COMMITTED_HELD = "committed, held"
 COMMITTED_REFUSED = "committed, refused"
