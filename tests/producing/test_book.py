@@ -1,13 +1,14 @@
 """What a lane's process knows of its half messages, without Kafka."""
 
 import threading
+from collections.abc import Sequence
 
 import pytest
 
 from checkback import CheckRequest, HalfMessage, HalfPosition, Message
-from checkback.own_lanes import Known, disown, own, owner_of
+from checkback.own_lanes import LaneAnswer, disown, own, owner_of
 from checkback.producing.direct.book import Book
-from checkback.producing.direct.entries import Entry, Stage, entry_of
+from checkback.producing.direct.entries import LaneHalf, Stage, lane_half
 from checkback.producing.direct.lane_topics import LaneTopics
 from checkback.wire.delivered import LaneFact
 from checkback.wire.lanes import new_lane
@@ -16,9 +17,9 @@ from checkback.wire.protocol import Action
 LANE = new_lane()
 
 
-def written(book: Book, offset: int, value: bytes = b"v") -> tuple[Entry, HalfMessage]:
+def written(book: Book, offset: int, value: bytes = b"v") -> tuple[LaneHalf, HalfMessage]:
     name = f"t{offset}"
-    entry = entry_of(name, LANE, [Message("paid", value)], numbered=False)
+    entry = lane_half(name, LANE, [Message("paid", value)], numbered=False)
     book.add(entry)
     book.written(entry, HalfPosition(0, offset))
     return entry, HalfMessage(name, "paid", value, None, (), HalfPosition(0, offset), lane=LANE)
@@ -69,7 +70,7 @@ def test_what_was_committed_is_not_taken_out() -> None:
     book.commit(message, "")
     assert not book.leave(message)
     assert not book.leaves(asked(message))
-    assert book.known(asked(message)) == Known(Action.UNKNOWN, None)
+    assert book.known(asked(message)) == LaneAnswer(Action.UNKNOWN, None)
 
 
 def test_an_answer_says_what_the_lane_has_done() -> None:
@@ -79,8 +80,8 @@ def test_an_answer_says_what_the_lane_has_done() -> None:
     book.commit(message, "")
     book.delivered(book.take(0))
     assert entry.delivered(0)
-    assert book.known(asked(message)) == Known(Action.COMMIT, LaneFact.DELIVERED)
-    assert book.known(asked(message, HalfPosition(1, 1))) == Known(Action.UNKNOWN, None)
+    assert book.known(asked(message)) == LaneAnswer(Action.COMMIT, LaneFact.DELIVERED)
+    assert book.known(asked(message, HalfPosition(1, 1))) == LaneAnswer(Action.UNKNOWN, None)
     book.remove(entry)
     assert entry.delivered(0)
     assert book.leaves(asked(message))
@@ -96,10 +97,10 @@ def test_who_answers_for_an_open_one_keeps_the_lane_from_it() -> None:
 def test_one_that_is_being_written_is_promised_to_nobody() -> None:
     """It may be read, and asked about, before its writer hears of it."""
     book = Book()
-    entry = entry_of("t1", LANE, [Message("paid", b"v")], numbered=False)
+    entry = lane_half("t1", LANE, [Message("paid", b"v")], numbered=False)
     book.add(entry)
     message = HalfMessage("t1", "paid", b"v", None, (), HalfPosition(0, 1), lane=LANE)
-    assert book.known(asked(message)) == Known(Action.UNKNOWN, None)
+    assert book.known(asked(message)) == LaneAnswer(Action.UNKNOWN, None)
     assert not book.leaves(asked(message))
     book.written(entry, message.half)
     assert book.leaves(asked(message))
@@ -112,7 +113,12 @@ def test_waiting_for_a_delivery_ends_with_it_or_with_the_job() -> None:
         book.commit(message, "")
     first, second = book.take(0)
     assert not book.drained(0)
-    threading.Timer(0.05, lambda: (book.delivered([first]), book.remove(second))).start()
+
+    def end() -> None:
+        book.delivered([first])
+        book.remove(second)
+
+    threading.Timer(0.05, end).start()
     assert first.delivered(10)
     assert not second.delivered(10)
     assert book.drained(10)
@@ -128,7 +134,7 @@ def test_after_the_end_all_is_the_jobs() -> None:
 
 
 def test_several_messages_have_ids_of_their_own() -> None:
-    several = entry_of(
+    several = lane_half(
         "t1", LANE, [Message("a", b"1", headers=[("x", b"y")]), Message("b", None, b"k", (), 3)], numbered=True
     )
     assert [tuple(one) for one in several.records] == [
@@ -151,9 +157,14 @@ def test_a_lane_is_this_processes_alone(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_topics_are_looked_at_once_and_unfit_ones_again_after_a_minute() -> None:
     now, there, asks = [0.0], {"paid": 0, "wide": 4}, list[list[str]]()
-    topics = LaneTopics(lambda names: asks.append(list(names)) or {name: there[name] for name in names}, lambda: now[0])
+
+    def ask(names: Sequence[str]) -> dict[str, int]:
+        asks.append(list(names))
+        return {name: there[name] for name in names}
+
+    topics = LaneTopics(ask, lambda: now[0])
     paid, wide, beyond = (
-        entry_of("t1", LANE, [Message(topic, b"v", partition=partition)], numbered=False)
+        lane_half("t1", LANE, [Message(topic, b"v", partition=partition)], numbered=False)
         for topic, partition in (("paid", None), ("wide", 3), ("wide", 4))
     )
     assert [topics.fit(one) for one in (paid, paid, wide, wide, beyond)] == [False, False, True, True, False]
@@ -170,4 +181,4 @@ def test_topics_are_looked_at_once_and_unfit_ones_again_after_a_minute() -> None
 
 def test_a_topic_of_which_kafka_says_nothing_is_tried() -> None:
     topics = LaneTopics(lambda _: {}, lambda: 0.0)
-    assert topics.fit(entry_of("t1", LANE, [Message("paid", b"v")], numbered=False))
+    assert topics.fit(lane_half("t1", LANE, [Message("paid", b"v")], numbered=False))
