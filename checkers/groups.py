@@ -15,11 +15,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple
 
-from checkback.wire.checks import CheckRequest
-from checkback.wire.protocol import Action, HalfPosition, Headers
-from checkers.ask import REQUEST_BYTES, Asker, EndpointAnswer, EndpointVerdict
+from checkback.wire.protocol import Action, HalfPosition
+from checkers.ask import Asker, EndpointAnswer, EndpointVerdict
+from checkers.check import Check, CheckEnds
 from checkers.directory import Endpoint, EndpointDirectory, group_standing
 from checkers.endpoint_breakers import EndpointBreakers
 from checkers.facts import GroupStanding
@@ -35,60 +34,12 @@ _MOST_LOOKED_AT = 100  # endpoints for one choice, so that a group with many dea
 _WOKEN_AT_ONCE = 8  # groups that wait for a connection, whenever one comes back
 _LACKING_SECONDS = 0.25  # until it is tried again, when we have run out of something
 _SAID_AGAIN_MS = 10_000
-_OWN_BYTES = 1_024  # about what a check costs in memory beside its message
 _MISSED_ANSWERS = 100
 """So many checks of a group are answered *unreachable* in _MISSED_MS; the others are postponed."""
 _MISSED_MS = 30_000
 _MOST_ROOM = 1_000
 _MOST_SHOWN = 1_000
 _LEAST_BYTES = 256 * 1024  # that a group may still take: more than the largest check has
-
-
-@dataclass(slots=True)
-class Check:
-    """A check that was taken, and what it has been through."""
-
-    request: CheckRequest
-    origin: Any = None
-    """The caller's: where the check came from."""
-    tried: tuple[str, ...] = ()
-    """URLs that could not be reached for it."""
-    remark: str = ""
-    """What the last of them did."""
-    alone: bool = False
-    """It is not to be asked together with others."""
-    answered: bool = False
-    """That nobody could be asked has been answered before."""
-    newer: "Check | None" = None
-    """Another check of the same transaction, which came while this one waits or is under way."""
-    size: int = field(init=False)
-    """About how many bytes it holds."""
-
-    def __post_init__(self) -> None:
-        self.size = _OWN_BYTES + _message_bytes(self.request)
-        if self.size * 4 // 3 > REQUEST_BYTES:  # it would not be asked whole: it is not kept whole, either
-            self.request = self.request.head()
-            self.size = _OWN_BYTES
-
-    @property
-    def transaction(self) -> tuple[HalfPosition, str]:
-        """Names it among those of its group."""
-        return self.request.half, self.request.transaction_id
-
-
-class CheckEnds(NamedTuple):
-    """What a check comes to: a verdict, or that it waits, for a reason.
-
-    ``keep``: both; the verdict is *unreachable*, and the check is to be asked when somebody is there.
-    ``drop``: another check of the same transaction has just been answered, which answers this one as well.
-    """
-
-    answer: Callable[[Check, EndpointVerdict], None]
-    postpone: Callable[[Check, str], None]
-    keep: Callable[[Check, EndpointVerdict], None]
-    drop: Callable[[Check], None]
-    asked: Callable[[str, float], None] = lambda _group, _seconds: None
-    """Told for how many seconds an endpoint of a group was asked."""
 
 
 @dataclass(slots=True)
@@ -369,14 +320,3 @@ class Groups:
     def _give_room(self, group: _GroupChecks, check: Check) -> None:
         group.held -= 1
         self._bytes.give(check.request.group, check.size)
-
-
-def _message_bytes(request: CheckRequest) -> int:
-    size = len(request.key or b"") + len(request.value or b"") + _header_bytes(request.headers)
-    for message in request.messages:
-        size += len(message.key or b"") + len(message.value or b"") + _header_bytes(message.headers)
-    return size
-
-
-def _header_bytes(headers: Headers) -> int:
-    return sum(len(name) + len(value or b"") for name, value in headers)

@@ -23,10 +23,11 @@ from checkback.wire.protocol import Topics
 from checkers.answers import Answer, AnswerWriter
 from checkers.ask import Asker, EndpointVerdict
 from checkers.behind import Route
+from checkers.check import Check, CheckEnds
 from checkers.clients import KafkaClients
 from checkers.directory import EndpointDirectory
 from checkers.facts import GroupStanding
-from checkers.groups import Check, CheckEnds, Groups
+from checkers.groups import Groups
 from checkers.http.admission import AllowList
 from checkers.http.names import Names
 from checkers.http.session import open_session, tls_context
