@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from checkback.exceptions import ProtocolError
 from checkback.wire.json_reading import read_object, text_of
+from checkback.wire.lanes import is_lane
 from checkback.wire.message_json import from_base64, message_to_json, messages_from_json, pack, to_base64, unpack
 from checkback.wire.protocol import (
     ATTEMPT,
@@ -20,6 +21,7 @@ from checkback.wire.protocol import (
     ID,
     INGESTED_MS,
     KEY,
+    LANE,
     LEFT_OUT,
     MAX_COUNT_DIGITS,
     MAX_GROUP_BYTES,
@@ -63,6 +65,8 @@ class CheckRequest:
     left_out: int = 0
     """Bytes of the half message's value, when that is too large to come with the check: value is None then, and
     ``messages`` is empty. The transaction id says which transaction it is."""
+    lane: str = ""
+    """The lane that the half message names; empty: none."""
 
     def head(self) -> Self:
         """The same question without the message: the transaction id says which it is."""
@@ -85,6 +89,7 @@ class CheckRequest:
             "ingested_ms": self.ingested_ms,
             **({"messages": [message_to_json(message) for message in self.messages]} if self.messages else {}),
             **({"left_out": self.left_out} if self.left_out else {}),
+            **({"lane": self.lane} if self.lane else {}),
         }
 
     @classmethod
@@ -110,6 +115,7 @@ class CheckRequest:
                 ingested_ms=int(body["ingested_ms"]),
                 messages=messages_from_json(body["messages"]) if "messages" in body else (),
                 left_out=int(body.get("left_out", 0)),
+                lane=str(body.get("lane", "")),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ProtocolError(f"Not a check request: {error!r}.") from error
@@ -131,6 +137,8 @@ class CheckRequest:
             ours.append((MESSAGES, str(len(self.messages)).encode()))
         if self.left_out:
             ours.append((LEFT_OUT, str(self.left_out).encode()))
+        if self.lane:
+            ours.append((LANE, self.lane.encode()))
         value = pack(self.messages) if self.messages else self.value
         return self.transaction_id.encode(), value, [*ours, *self.headers]
 
@@ -156,9 +164,19 @@ class CheckRequest:
                 ingested_ms=_digits(ours[INGESTED_MS], MAX_MS_DIGITS),
                 messages=unpack(value) if MESSAGES in ours else (),
                 left_out=_left_out(ours),
+                lane=_lane(ours.get(LANE)),
             )
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"Not a record of a check: {error!r:.200}.") from error
+
+
+def _lane(content: bytes | None) -> str:
+    if content is None:
+        return ""
+    lane = content.decode()
+    if not is_lane(lane):
+        raise ValueError(f"{LANE} is not a lane: {lane!r:.40}")
+    return lane
 
 
 def _left_out(ours: Mapping[str, bytes]) -> int:
