@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import HalfPosition, Headers
 from checkers.ask import REQUEST_BYTES, EndpointVerdict
+from checkers.settling import Settle, at_once
 
 _OWN_BYTES = 1_024  # about what a check costs in memory beside its message
 
@@ -56,6 +57,8 @@ class CheckEnds(NamedTuple):
     drop: Callable[[Check], None]
     asked: Callable[[str, float], None] = lambda _group, _seconds: None
     """Told for how many seconds an endpoint of a group was asked."""
+    settle: Settle = at_once
+    """Asked before a verdict, or that nobody can be asked, is told to the others."""
 
 
 def _message_bytes(request: CheckRequest) -> int:

@@ -7,6 +7,8 @@ share, or for something that this process has run out of, is not held against it
 A check for which there is no room, or nobody to be asked, is postponed: it waits in Kafka (:mod:`checkers.behind`).
 Only a few of those for which nobody can be asked are answered *unreachable*, so that people see it; they are kept, and
 asked all the same as soon as somebody is there (:mod:`checkers.kept`).
+
+A check whose lane is being settled (:mod:`checkers.settling`) keeps its room until that is done.
 """
 
 import asyncio
@@ -14,6 +16,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
 from checkback.wire.protocol import Action, HalfPosition
@@ -76,7 +79,7 @@ class Groups:
     ) -> None:
         self._directory = directory
         self._asker = asker
-        self._answer, self._postpone, self._keep, self._drop, self._asked = ends
+        self._answer, self._postpone, self._keep, self._drop, self._asked, self._settled = ends
         self._clock_ms = clock_ms
         self._concurrency = concurrency
         self._queue = queue
@@ -154,8 +157,7 @@ class Groups:
         now_ms = self._clock_ms()
         for _ in range(_AT_ONCE):
             if not group.waiting:
-                if not group.held and self._groups.get(name) is group:
-                    del self._groups[name]
+                self._forget_empty(name, group)
                 return
             if group.pausing or group.under_way >= self._concurrency:
                 return
@@ -239,7 +241,7 @@ class Groups:
             self._again(group, batch)
         else:
             self._note(name, endpoint.url, asked.failure)
-            self._settle(group, endpoint.url, batch, asked.verdicts)
+            self._take_verdicts(group, endpoint.url, batch, asked.verdicts)
         self._wake()
         self._dispatch(name, group)
 
@@ -276,7 +278,7 @@ class Groups:
             said = (redacted(url), name, failure.rstrip("."))
             _LOGGER.warning("Check endpoint %s of group %s is skipped for now: %s.", *said)
 
-    def _settle(
+    def _take_verdicts(
         self, group: _GroupChecks, url: str, batch: Sequence[Check], verdicts: Sequence[EndpointVerdict]
     ) -> None:
         for check, verdict in zip(reversed(batch), reversed(verdicts), strict=True):
@@ -285,7 +287,7 @@ class Groups:
                 check.remark = verdict.remark
                 group.waiting.appendleft(check)  # another endpoint is next
             else:
-                self._end(group, check, verdict)
+                self._settled(check.request, verdict, partial(self._end, group, check))
 
     def _miss(self, group: _GroupChecks, check: Check, reason: str) -> None:
         """Nobody can be asked: for the first ones of a group that is an answer, too; all wait until somebody can."""
@@ -293,20 +295,43 @@ class Groups:
         if now_ms - self._missed_since_ms >= _MISSED_MS:
             self._missed_since_ms = now_ms
             self._missed.clear()
+        self._missed[name] += not check.answered
+        verdict = EndpointVerdict(Action.UNREACHABLE, reason)
+        if check.answered:
+            self._missed_by_all(group, check, verdict)
+        elif self._missed[name] <= _MISSED_ANSWERS:
+            self._settled(check.request, verdict, partial(self._missed_by_all, group, check))
+        else:
+            self._put_off(group, check)
+            self._postpone(check, reason)
+
+    def _missed_by_all(self, group: _GroupChecks, check: Check, verdict: EndpointVerdict) -> None:
+        if verdict.action is not Action.UNREACHABLE:  # nobody needs to be asked: its lane says what it did
+            self._end(group, check, verdict)
+            return
+        self._put_off(group, check)
+        self._keep(check, verdict)
+
+    def _put_off(self, group: _GroupChecks, check: Check) -> None:
+        """The check leaves without a verdict; nobody was asked for a newer one, so that gets an answer of its own."""
         self._leave(group, check)
-        if check.newer is not None:  # nobody was asked for it, so it gets an answer of its own
+        if check.newer is None:
+            self._forget_empty(check.request.group, group)
+        else:
             group.of[check.transaction] = check.newer
             group.waiting.appendleft(check.newer)
-        self._missed[name] += not check.answered
-        if check.answered or self._missed[name] <= _MISSED_ANSWERS:
-            self._keep(check, EndpointVerdict(Action.UNREACHABLE, reason))
-        else:
-            self._postpone(check, reason)
+            # perhaps it has waited for its lane, and nothing else is under way
+            asyncio.get_running_loop().call_soon(self._dispatch, check.request.group, group)
 
     def _end(self, group: _GroupChecks, check: Check, verdict: EndpointVerdict) -> None:
         self._leave(group, check)
         self._drop_newer(group, check)
+        self._forget_empty(check.request.group, group)
         self._answer(check, verdict)
+
+    def _forget_empty(self, name: str, group: _GroupChecks) -> None:
+        if not group.held and self._groups.get(name) is group:
+            del self._groups[name]
 
     def _leave(self, group: _GroupChecks, check: Check) -> None:
         del group.of[check.transaction]
