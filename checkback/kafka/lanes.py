@@ -1,11 +1,15 @@
 """What a producer's lane needs of a Kafka client: transactions that also have the lane's ledger."""
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from checkback.exceptions import CheckbackError
+from checkback.kafka.connecting import TransportName, is_confluent
 from checkback.wire.ledger import Ledger
-from checkback.wire.protocol import Headers
+from checkback.wire.protocol import Headers, Topics
+
+DELIVER_SECONDS = 5.0
+"""Of each call of a transaction: as long as Kafka lets the transaction be open."""
 
 
 class LaneRecord(NamedTuple):
@@ -20,12 +24,12 @@ class LaneRecord(NamedTuple):
 
 
 class LaneRefusedError(CheckbackError):
-    """Kafka takes some of the records not at all; the transaction was aborted, and that was heard. The lane lives."""
+    """Kafka does not take some of the records; the transaction was aborted, and that was heard. The lane lives."""
 
-    def __init__(self, topics: frozenset[str], why: str) -> None:
-        super().__init__(why)
-        self.topics = topics
-        """Those that are known to refuse; empty where Kafka does not say which it was."""
+    def __init__(self, numbers: frozenset[int], why: object) -> None:
+        super().__init__(f"Kafka refused messages: {why}")
+        self.numbers = numbers
+        """Of the records that are known to be refused, in the order given; others may be, too."""
 
 
 class LaneLostError(CheckbackError):
@@ -45,6 +49,12 @@ class LaneWriter(Protocol):
             ConfigurationError: Kafka does not allow it; the message says what to allow.
         """
 
+    def partitions(self, topics: Sequence[str]) -> dict[str, int]:
+        """How many partitions each topic has; 0 where there is none, or this client may not write to it.
+
+        One that Kafka says nothing of is left out.
+        """
+
     def deliver(self, records: Sequence[LaneRecord], ledger: Ledger) -> None:
         """Write these and the ledger in one Kafka transaction. When it returns, the commit was heard.
 
@@ -55,3 +65,28 @@ class LaneWriter(Protocol):
 
     def close(self) -> None:
         """Give up the connections; what is under way is left to whoever settles."""
+
+
+class LanePlace(NamedTuple):
+    """Where a lane's writer connects to."""
+
+    bootstrap_servers: str
+    topics: Topics
+    transactional_id: str
+    options: Mapping[str, Any]
+    """The producer's; what says how Kafka is reached is taken of them."""
+
+
+def lane_writer(name: TransportName | str, place: LanePlace) -> LaneWriter:
+    """A writer of a library, which has not connected yet.
+
+    Raises:
+        ConfigurationError: there is no such library, or a setting cannot be.
+    """
+    if is_confluent(name):
+        from checkback.kafka.librdkafka.lanes import ConfluentLane  # noqa: PLC0415  (may not be installed)
+
+        return ConfluentLane(place)
+    from checkback.kafka.kafka_python.lanes import KafkaPythonLane  # noqa: PLC0415  (only lanes need it)
+
+    return KafkaPythonLane(place)

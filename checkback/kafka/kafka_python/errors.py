@@ -14,6 +14,7 @@ from kafka.errors import (
     ProducerFencedError,
     RebalanceInProgressError,
     RecordListTooLargeError,
+    UnknownBrokerIdError,
     UnknownError,
     UnknownMemberIdError,
 )
@@ -26,7 +27,14 @@ OF_THE_RECORD = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidRecor
 """Refusals that are one record's fault: the topic takes others."""
 _TRANSIENT = (
     *REBALANCING,
-    *(BrokerNotAvailableError, UnknownError, KafkaProtocolError, InvalidReceiveError, CorrelationIdError),
+    *(
+        BrokerNotAvailableError,
+        UnknownBrokerIdError,
+        UnknownError,
+        KafkaProtocolError,
+        InvalidReceiveError,
+        CorrelationIdError,
+    ),
 )
 
 

@@ -16,6 +16,7 @@ pass over records, in silence.
 | :func:`close_producer` | a producer is not closed when its last flush fails |
 | :class:`GroupAdmin` | a group member whose metadata is not a consumer's hides all groups asked about with it |
 | :func:`topic_id` | (no repair: the id is known, and no public method gives it) |
+| :class:`CoordinatorClient` | (no repair: no public method sends these requests) |
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -28,6 +29,7 @@ from kafka.consumer.fetcher import Fetcher
 from kafka.errors import CorruptRecordError, KafkaError
 from kafka.producer.transaction_manager import TransactionState
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from kafka.protocol.metadata import CoordinatorType
 from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.util import decode_varint
 
@@ -43,7 +45,10 @@ PRIVATE_NAMES: Mapping[type, tuple[str, ...]] = {
         *("_transaction_manager.reset_producer_id", "_transaction_manager._lock"),
         "_transaction_manager._current_state",
     ),
-    KafkaAdminClient: ("_describe_groups_process_response",),
+    KafkaAdminClient: (
+        *("_describe_groups_process_response", "_find_coordinator_id"),
+        *("_manager.run", "_manager.send", "_manager.cluster._coordinators"),
+    ),
 }
 """By kind of client. Where the first part of a name is None (a consumer without a group), the rest is not needed."""
 
@@ -320,3 +325,24 @@ def _can_be_read(form: Any, said: bytes | None) -> bool:
     except (ValueError, StructError):
         return False
     return True
+
+
+class CoordinatorClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python has no types
+    """Sends requests to the coordinator of a group or a transactional id; threads may share one."""
+
+    def asked(self, request: Any, key: str, kind: CoordinatorType) -> Any:
+        """The coordinator's answer. Who it is, is found out each time: it may move, and there may be many keys.
+
+        Raises:
+            KafkaError: there was no answer, or there is no coordinator.
+        """
+        return self._manager.run(self._ask, request, key, kind)
+
+    def asked_of_any(self, request: Any) -> Any:
+        """Some broker's answer. Raises likewise."""
+        return self._manager.run(self._manager.send, request)
+
+    async def _ask(self, request: Any, key: str, kind: CoordinatorType) -> Any:
+        node = await self._find_coordinator_id(key, key_type=kind)
+        self._manager.cluster._coordinators.pop((kind, key), None)  # noqa: SLF001  (see above)
+        return await self._manager.send(request, node_id=node)

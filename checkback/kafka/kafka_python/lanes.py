@@ -1,0 +1,164 @@
+"""A lane on kafka-python."""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from kafka import KafkaProducer, TopicPartition
+from kafka.errors import (
+    AuthorizationError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+from kafka.protocol.metadata import MetadataRequest
+from kafka.structs import OffsetAndMetadata
+
+from checkback.kafka.bounded_calls import within
+from checkback.kafka.client_options import of_reaching
+from checkback.kafka.kafka_python import SHARED, make_client
+from checkback.kafka.kafka_python.errors import OF_THE_RECORD
+from checkback.kafka.kafka_python.repairs import CoordinatorClient, close_producer
+from checkback.kafka.lanes import DELIVER_SECONDS, LaneLostError, LanePlace, LaneRecord, LaneRefusedError
+from checkback.kafka.reaching import CONNECT_MS, no_kafka
+from checkback.kafka.settling import not_allowed
+from checkback.wire.lanes import TRANSACTION_TIMEOUT_MS
+from checkback.wire.ledger import OFFSET, PARTITION, Ledger
+from checkback.wire.limits import MOST_RECORD_BYTES
+
+_MAY_WRITE = frozenset({2, 4})  # Kafka's numbers of ALL and WRITE
+_ASKING_VERSIONS = 8, 10
+"""Those that say what the client may do with a topic."""
+_REFUSED = (*OF_THE_RECORD, TopicAuthorizationFailedError, UnknownTopicOrPartitionError, ValueError)
+"""``ValueError``: the topic has no such partition."""
+_NONE = frozenset({TopicAuthorizationFailedError.errno, UnknownTopicOrPartitionError.errno})
+
+
+class KafkaPythonLane:
+    """See :class:`~checkback.kafka.lanes.LaneWriter`."""
+
+    def __init__(self, place: LanePlace) -> None:
+        self._place = place
+        self._producer: Any = None
+
+    def open(self) -> None:
+        """See :class:`~checkback.kafka.lanes.LaneWriter`."""
+        settings = {
+            "bootstrap_servers": self._place.bootstrap_servers,
+            "transactional_id": self._place.transactional_id,
+            "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
+            "retry_backoff_ms": 2,  # a transaction begins while the last one's markers are being written
+            "max_request_size": MOST_RECORD_BYTES,
+            "max_block_ms": TRANSACTION_TIMEOUT_MS,
+            "delivery_timeout_ms": TRANSACTION_TIMEOUT_MS,
+            "request_timeout_ms": TRANSACTION_TIMEOUT_MS // 2,
+            "acks": "all",
+            "linger_ms": 0,
+            "metrics_enabled": False,
+        }
+        producer = self._producer = make_client(KafkaProducer, settings, of_reaching(self._place.options), SHARED)
+        try:
+            within(CONNECT_MS / 1000, producer.init_transactions)
+            producer.begin_transaction()
+            within(DELIVER_SECONDS, lambda: self._commit(producer, Ledger()))
+        except AuthorizationError as error:
+            self.close()
+            raise not_allowed(self._place.transactional_id, repr(error)) from error
+        except (KafkaError, OSError) as error:  # TimeoutError is one
+            self.close()
+            raise no_kafka(self._place.bootstrap_servers, repr(error)) from error
+
+    def partitions(self, topics: Sequence[str]) -> dict[str, int]:
+        """See :class:`~checkback.kafka.lanes.LaneWriter`."""
+        lowest, highest = _ASKING_VERSIONS
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=True,
+            min_version=lowest,
+            max_version=highest,
+        )
+        settings = {"bootstrap_servers": self._place.bootstrap_servers}
+        try:
+            with contextlib.closing(
+                make_client(CoordinatorClient, settings, of_reaching(self._place.options), SHARED)
+            ) as client:
+                answer = client.asked_of_any(request)
+        except (KafkaError, OSError):
+            return {}
+        return {topic.name: _partitions(topic) for topic in answer.topics if topic.error_code in {0, *_NONE}}
+
+    def deliver(self, records: Sequence[LaneRecord], ledger: Ledger) -> None:
+        """See :class:`~checkback.kafka.lanes.LaneWriter`."""
+        producer = self._producer
+        failed: dict[int, Exception] = {}
+        try:
+            producer.begin_transaction()
+            futures = _sent(producer, records, failed)
+            if not failed:
+                within(2 * DELIVER_SECONDS, lambda: self._send_ledger(producer, ledger))
+            _hear(futures, failed)
+            if not failed:
+                within(2 * DELIVER_SECONDS, producer.commit_transaction)
+                return
+        except (KafkaError, OSError, AssertionError) as error:
+            self._give_up(producer, failed, error)
+            return
+        self._give_up(producer, failed, next(iter(failed.values())))
+
+    def close(self) -> None:
+        """See :class:`~checkback.kafka.lanes.LaneWriter`."""
+        if self._producer is not None:
+            close_producer(self._producer, 0)
+
+    def _commit(self, producer: KafkaProducer, ledger: Ledger) -> None:
+        """These calls know no time limit."""
+        self._send_ledger(producer, ledger)
+        producer.commit_transaction()
+
+    def _send_ledger(self, producer: KafkaProducer, ledger: Ledger) -> None:
+        place = TopicPartition(self._place.topics.progress, PARTITION)
+        stored = OffsetAndMetadata(OFFSET, ledger.metadata, -1)
+        producer.send_offsets_to_transaction({place: stored}, self._place.transactional_id)
+
+    def _give_up(self, producer: KafkaProducer, failed: dict[int, Exception], error: Exception) -> None:
+        """Abort, and hear that it has succeeded, where a record was refused.
+
+        Raises:
+            LaneRefusedError: that is so.
+            LaneLostError: otherwise.
+        """
+        refused = frozenset(number for number, one in failed.items() if isinstance(one, _REFUSED))
+        if refused:
+            try:
+                within(2 * DELIVER_SECONDS, producer.abort_transaction)
+            except (KafkaError, OSError, AssertionError) as worse:
+                raise LaneLostError(f"{error!r}, then {worse!r}") from worse
+            raise LaneRefusedError(refused, repr(failed[min(refused)]))
+        raise LaneLostError(repr(error))
+
+
+def _sent(producer: KafkaProducer, records: Sequence[LaneRecord], failed: dict[int, Exception]) -> list[Any]:
+    futures = []
+    for number, (topic, partition, key, value, headers) in enumerate(records):
+        try:
+            futures.append(producer.send(topic, value, key, headers=list(headers), partition=partition))
+        except _REFUSED as error:  # it cannot be written at all
+            failed[number] = error
+            break
+    return futures
+
+
+def _hear(futures: Sequence[Any], failed: dict[int, Exception]) -> None:
+    for number, future in enumerate(futures):
+        try:
+            future.get(timeout=DELIVER_SECONDS)
+        except KafkaError as error:
+            failed.setdefault(number, error)
+
+
+def _partitions(topic: Any) -> int:
+    if topic.error_code:
+        return 0
+    allowed = topic.authorized_operations
+    return len(topic.partitions) if not allowed or not _MAY_WRITE.isdisjoint(allowed) else 0

@@ -1,0 +1,148 @@
+"""A lane on confluent-kafka."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr-defined]  # documented, not re-exported
+
+from checkback.kafka.client_options import of_reaching
+from checkback.kafka.lanes import DELIVER_SECONDS, LaneLostError, LanePlace, LaneRecord, LaneRefusedError
+from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.errors import NO_TOPIC, NOT_ALLOWED, REFUSED, error_code, is_fatal
+from checkback.kafka.librdkafka.transactional import StuckError, Transactional, transactional_settings
+from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms, no_kafka
+from checkback.kafka.settling import not_allowed
+from checkback.wire.lanes import TRANSACTION_TIMEOUT_MS
+from checkback.wire.ledger import OFFSET, PARTITION, Ledger
+
+_CONNECT_SECONDS = CONNECT_MS / 1000
+_MAY_WRITE = frozenset({AclOperation.WRITE, AclOperation.ALL})
+
+
+class ConfluentLane:
+    """See :class:`~checkback.kafka.lanes.LaneWriter`."""
+
+    def __init__(self, place: LanePlace) -> None:
+        self._place = place
+        self._reaching = {
+            "log_level": 2,
+            **of_reaching(place.options),
+            "bootstrap.servers": place.bootstrap_servers,
+        }
+        self._kafka = Transactional(
+            {
+                # A transaction that begins while the last one's markers are being written is told to try again. By
+                # default that is 100 ms later: the messages were readable after 139 ms, with these after 2.
+                "retry.backoff.ms": 1,
+                "retry.backoff.max.ms": 5,
+                **transactional_settings(place.transactional_id, TRANSACTION_TIMEOUT_MS),
+                "reconnect.backoff.max.ms": longest_pause_ms(place.options, "reconnect.backoff.ms"),
+                "partitioner": "murmur2_random",  # as the job's sink has it
+                "linger.ms": 0,
+                **self._reaching,
+            }
+        )
+        self._membership: Any = None
+
+    def open(self) -> None:
+        """See :class:`~checkback.kafka.lanes.LaneWriter`."""
+        name = self._place.transactional_id
+        try:
+            self._kafka.connect(self._place.topics.progress, _CONNECT_SECONDS)
+            self._kafka.fence(_CONNECT_SECONDS)
+            self._membership = self._member(name)
+            self._kafka.begin()
+            self._add(Ledger())
+            self._kafka.commit(DELIVER_SECONDS)
+        except StuckError as error:
+            raise no_kafka(self._place.bootstrap_servers, error) from error
+        except KafkaException as error:
+            if error_code(error) in NOT_ALLOWED:
+                raise not_allowed(name, error.args[0].str()) from error
+            raise no_kafka(self._place.bootstrap_servers, error) from error
+
+    def partitions(self, topics: Sequence[str]) -> dict[str, int]:
+        """See :class:`~checkback.kafka.lanes.LaneWriter`."""
+        admin = make_client(AdminClient, self._reaching)  # kept: its answers end with it
+        answers = admin.describe_topics(
+            TopicCollection(list(topics)), include_authorized_operations=True, request_timeout=DELIVER_SECONDS
+        )
+        found: dict[str, int] = {}
+        for name, answer in answers.items():
+            try:
+                said = answer.result()
+            except KafkaException as error:
+                if error_code(error) in NO_TOPIC | NOT_ALLOWED:
+                    found[name] = 0
+            else:
+                allowed = said.authorized_operations
+                may = not allowed or not _MAY_WRITE.isdisjoint(allowed)
+                found[name] = len(said.partitions) if may else 0
+        return found
+
+    def deliver(self, records: Sequence[LaneRecord], ledger: Ledger) -> None:
+        """See :class:`~checkback.kafka.lanes.LaneWriter`."""
+        failed: dict[int, KafkaError] = {}
+        try:
+            self._kafka.begin()
+            self._produce(records, failed)
+            if not failed:
+                self._add(ledger)
+                self._kafka.flush(DELIVER_SECONDS)
+            if not failed:
+                self._kafka.commit(DELIVER_SECONDS)
+                return
+        except (KafkaException, BufferError) as error:
+            self._give_up(failed, error)
+            return
+        self._give_up(failed, next(iter(failed.values())))
+
+    def close(self) -> None:
+        """See :class:`~checkback.kafka.lanes.LaneWriter`."""
+        self._kafka.purge(0)
+
+    def _produce(self, records: Sequence[LaneRecord], failed: dict[int, KafkaError]) -> None:
+        for number, (topic, partition, key, value, headers) in enumerate(records):
+            heard = partial(_note, failed, number)
+            at = -1 if partition is None else partition
+            try:
+                self._kafka.producer.produce(topic, value, key, at, heard, headers=list(headers))
+            except KafkaException as error:
+                failed[number] = error.args[0]
+                return
+
+    def _add(self, ledger: Ledger) -> None:
+        place = TopicPartition(self._place.topics.progress, PARTITION, OFFSET, str(ledger))
+        self._kafka.add_offsets([place], self._membership, DELIVER_SECONDS)
+
+    def _give_up(self, failed: dict[int, KafkaError], error: Any) -> None:
+        """Abort, and hear that it has succeeded, where a record was refused.
+
+        Raises:
+            LaneRefusedError: that is so.
+            LaneLostError: otherwise.
+        """
+        fatal = isinstance(error, KafkaException) and is_fatal(error.args[0])
+        try:
+            self._kafka.purge(DELIVER_SECONDS)
+            refused = frozenset(number for number, one in failed.items() if one.code() in REFUSED)
+            if refused and not fatal:
+                self._kafka.producer.abort_transaction(DELIVER_SECONDS)
+                raise LaneRefusedError(refused, failed[min(refused)].str())
+        except (KafkaException, SystemError) as worse:
+            raise LaneLostError(f"{error}, then {worse}") from worse
+        raise LaneLostError(str(error))
+
+    def _member(self, name: str) -> Any:
+        consumer = make_client(Consumer, {**self._reaching, "group.id": name, "enable.auto.commit": False})
+        try:
+            return consumer.consumer_group_metadata()
+        finally:
+            consumer.close()
+
+
+def _note(failed: dict[int, KafkaError], number: int, error: KafkaError | None, _: Any) -> None:
+    if error is not None:
+        failed.setdefault(number, error)

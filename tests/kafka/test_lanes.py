@@ -1,0 +1,79 @@
+"""A lane, and those who settle it, on a real Kafka with both libraries in all pairs."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from checkback.exceptions import ProtocolError
+from checkback.kafka.connecting import TransportName
+from checkback.kafka.lanes import LaneLostError, LaneRecord, LaneRefusedError
+from checkback.kafka.settling import Settler, connect_settler
+from checkback.operations.topics import TopicAdministration
+from checkback.wire.lanes import new_lane
+from checkback.wire.ledger import Ledger
+from checkback.wire.protocol import HalfPosition
+from tests.kafka.lanes import opened
+from tests.place import Place
+
+SOME = Ledger([HalfPosition(3, 81), HalfPosition(3, 82), HalfPosition(0, 7)])
+
+
+@pytest.fixture(params=TransportName)
+def transport(request: pytest.FixtureRequest) -> TransportName:
+    return TransportName(request.param)
+
+
+@pytest.fixture(params=TransportName)
+def settler(request: pytest.FixtureRequest, place: Place) -> Iterator[Settler]:
+    with closing(connect_settler(request.param, place.bootstrap_servers, place.topics, {})) as made:
+        yield made
+
+
+def test_a_settled_lane_is_known_and_delivers_no_more(transport: TransportName, settler: Settler, place: Place) -> None:
+    lane = new_lane()
+    with closing(opened(transport, place, lane)) as writer:
+        message = LaneRecord(place.real_topic, None, b"k", b"v1", [("cb-id", b"a1")])
+        writer.deliver([message], SOME)
+        assert settler.settle("orders", lane) == SOME
+        with pytest.raises(LaneLostError):
+            writer.deliver([message._replace(value=b"v2")], Ledger())
+    assert settler.settle("orders", lane) == SOME
+    assert [record.value for record in place.read(place.real_topic)] == [b"v1"]
+
+
+def test_a_lane_that_delivers_nothing_has_an_empty_ledger(
+    transport: TransportName, settler: Settler, place: Place
+) -> None:
+    lane = new_lane()
+    with closing(opened(transport, place, lane)):
+        assert settler.settle("orders", lane) == Ledger()
+
+
+def test_of_what_is_no_lane_nobody_can_know(settler: Settler) -> None:
+    assert settler.settle("orders", new_lane()) is None
+    with pytest.raises(ProtocolError, match="cb-lane"):
+        settler.settle("orders", "checkback-claim")
+
+
+def test_a_refused_message_is_named_and_the_lane_goes_on(transport: TransportName, place: Place) -> None:
+    lane = new_lane()
+    small = f"{place.topics.prefix}small"
+    with TopicAdministration(place.bootstrap_servers) as administration:
+        administration.create_one(small, 1, 1, {"max.message.bytes": "1000"})
+    with closing(opened(transport, place, lane)) as writer:
+        good = LaneRecord(place.real_topic, 1, None, b"good", [])
+        for number in range(3):
+            with pytest.raises(LaneRefusedError) as refused:
+                writer.deliver([good, LaneRecord(small, 0, None, b"x" * 2_000, [])], SOME)
+            assert refused.value.numbers == {1}
+            writer.deliver([good._replace(value=b"%d" % number)], SOME)
+        with pytest.raises(LaneRefusedError):
+            writer.deliver([LaneRecord(place.real_topic, 99, None, b"", [])], SOME)
+        writer.deliver([good._replace(value=b"last")], SOME)
+    assert [record.value for record in place.read(place.real_topic)] == [b"0", b"1", b"2", b"last"]
+
+
+def test_a_lane_knows_its_topics(transport: TransportName, place: Place) -> None:
+    with closing(opened(transport, place, new_lane())) as writer:
+        assert writer.partitions([place.real_topic, "no.such.topic"]) == {place.real_topic: 4, "no.such.topic": 0}
