@@ -184,7 +184,8 @@ def _said_of_half(event: StoryEvent) -> str:
     decided = ", commit by itself" if event.action == HalfAction.COMMIT else ""
     later = f", not before {said_time(event.deliver_at_ms)}" if event.deliver_at_ms else ""
     size = "1 byte" if event.size == 1 else f"{event.size:,} bytes"
-    return f"half message{several} of {size} for {event.topic}{decided}{later}"
+    lane = f", of lane {event.lane}" if event.lane else ""
+    return f"half message{several} of {size} for {event.topic}{decided}{later}{lane}"
 
 
 def _half(event: StoryEvent, record: Any, headers: dict[str, bytes]) -> StoryEvent:
