@@ -22,8 +22,9 @@ from checkback.listener import (
     TransactionSendResult,
 )
 from checkback.producing.asyncio_face import AsyncTransactionProducer
-from checkback.producing.producer import Transaction, TransactionProducer
+from checkback.producing.producer import TransactionProducer
 from checkback.producing.scope import Rollback, TransactionScope
+from checkback.producing.several import Transaction
 from checkback.version import __version__
 from checkback.wire.checks import CheckRequest
 from checkback.wire.exhausted import Decision, ExhaustedListener, ExhaustedMessage

@@ -29,6 +29,8 @@ class HalfMessage(NamedTuple):
     half: HalfPosition
     messages: Sequence[Message] = ()
     """All messages, when the transaction has several; ``topic`` is the first one's then, the rest is empty."""
+    lane: str = ""
+    """The lane that may deliver it; empty: the job does."""
 
 
 class TransactionSendResult(NamedTuple):
@@ -40,6 +42,8 @@ class TransactionSendResult(NamedTuple):
     """Partition and offset of the half message."""
     remark: str = ""
     """Why the state is unknown, if it is."""
+    delivered: bool = False
+    """Whether the message can be read already; known only with ``wait=True``."""
 
 
 @runtime_checkable

@@ -39,9 +39,16 @@ def is_confluent(name: TransportName | str) -> bool:
 
 
 def connect(
-    name: TransportName | str, bootstrap_servers: str, half_timeout_ms: int, options: Mapping[str, Any]
+    name: TransportName | str,
+    bootstrap_servers: str,
+    half_timeout_ms: int,
+    options: Mapping[str, Any],
+    *,
+    hears_ops: bool = False,
 ) -> Transport:
     """Connect a producer's transport. ``options`` are further settings of its client, under that client's names.
+
+    ``hears_ops``: it is also to say that Kafka has an op (``TellingTransport``).
 
     Raises:
         ConfigurationError: there is no such transport, its package is missing, a setting cannot be, or Kafka does not
@@ -55,5 +62,5 @@ def connect(
     if is_confluent(name):
         from checkback.kafka.librdkafka.transport import ConfluentTransport  # noqa: PLC0415  (may not be installed)
 
-        return ConfluentTransport(bootstrap_servers, half_timeout_ms, options)
+        return ConfluentTransport(bootstrap_servers, half_timeout_ms, options, hears_ops=hears_ops)
     return KafkaPythonTransport(bootstrap_servers, half_timeout_ms, options)

@@ -1,7 +1,7 @@
 """What the producer needs of a Kafka client, and nothing more."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from checkback.exceptions import HalfMessageError, HalfMessageTimeoutError
 from checkback.wire.protocol import Headers
@@ -56,6 +56,20 @@ class Transport(Protocol):
 
     def close(self, seconds: float) -> None:
         """Write what is waiting, for at most ``seconds``, and end."""
+
+
+Heard = Callable[[BaseException | None], None]
+
+
+@runtime_checkable
+class TellingTransport(Transport, Protocol):
+    """One that also says of ops that Kafka has them; what lanes need."""
+
+    def write_heard(self, record: OutgoingRecord, heard: Heard) -> None:
+        """As ``write_op``; ``heard`` is called once, from any thread: with None, or with why it was not written."""
+
+    def hear(self) -> None:
+        """Have what has become of ops since the last call be heard now. Does not wait."""
 
 
 def not_acknowledged(timeout_ms: int, why: object) -> HalfMessageTimeoutError:

@@ -10,8 +10,9 @@ from typing import Any, Self, TypeVar
 
 from checkback.exceptions import ProducerClosedError
 from checkback.listener import HalfMessage
-from checkback.producing.producer import Transaction, TransactionProducer
-from checkback.producing.scope import TransactionScope
+from checkback.producing.producer import TransactionProducer
+from checkback.producing.scope import WAIT_SECONDS, TransactionScope
+from checkback.producing.several import Transaction
 from checkback.wire.protocol import Message, TransactionOptions
 
 _THREADS = 32
@@ -105,6 +106,10 @@ class AsyncTransactionScope:
     def transaction_id(self) -> str:
         """What the local transaction leaves in the database, so that a check finds it."""
         return self._scope.transaction_id
+
+    async def delivered(self, seconds: float = WAIT_SECONDS) -> bool:
+        """As :meth:`TransactionScope.delivered`."""
+        return await self._producer.in_thread(self._scope.delivered, seconds)
 
     async def __aenter__(self) -> Self:
         """Write the half message; when that raises, the block does not run."""

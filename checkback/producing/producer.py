@@ -15,23 +15,24 @@ from checkback.kafka.connecting import TransportName, connect
 from checkback.kafka.transport import OutgoingRecord, Transport
 from checkback.listener import HalfMessage, LocalTransactionState, TransactionListener, TransactionSendResult
 from checkback.producing.arguments import deliver_at_ms_of, message_of, messages_of, options_of
+from checkback.producing.delivery import DeliveryMode, DirectDelivery, delivery_mode, direct_delivery
+from checkback.producing.ops import Verdict, op_record
 from checkback.producing.partition_run import PartitionRun
 from checkback.producing.real_topics import MissingTopic, RealTopics
-from checkback.producing.scope import Rollback, TransactionScope
-from checkback.wire.limits import MAX_REMARK_BYTES, refuse_several_too_large, refuse_too_large
+from checkback.producing.scope import WAIT_SECONDS, Delivery, Rollback, TransactionScope
+from checkback.producing.several import Transaction
+from checkback.wire.limits import refuse_several_too_large, refuse_too_large
 from checkback.wire.message_json import pack
 from checkback.wire.protocol import (
     Action,
     HalfPosition,
     Headers,
     Message,
-    Source,
     Topics,
     TransactionOptions,
     decided,
     half_headers,
     lawful_group,
-    op_headers,
 )
 
 P = ParamSpec("P")
@@ -62,9 +63,11 @@ class TransactionProducer:
         missing_topic: what to do when Kafka does not have a message's topic: ``"warn"`` in the log, once for each
             topic; ``"refuse"`` the message with :class:`~checkback.exceptions.MissingTopicError`, before anything is
             written; or ``"ignore"``.
+        delivery: who delivers what is committed: ``"job"``, or ``"direct"``: this producer itself, in milliseconds, and
+            the job whatever it cannot (``docs/direct-delivery.md``).
 
     Raises:
-        ConfigurationError: Kafka does not answer, or the half or op topic is missing.
+        ConfigurationError: Kafka does not answer, the half or op topic is missing, or this producer may not deliver.
     """
 
     def __init__(  # noqa: PLR0913  (but for the first three by their names)
@@ -78,6 +81,7 @@ class TransactionProducer:
         transport: TransportName | Transport | str = TransportName.KAFKA_PYTHON,
         kafka_options: Mapping[str, Any] | None = None,
         missing_topic: MissingTopic | str = MissingTopic.WARN,
+        delivery: DeliveryMode | str = DeliveryMode.JOB,
     ) -> None:
         lawful_group(group)
         self.group = group
@@ -92,19 +96,28 @@ class TransactionProducer:
         if kafka_options and not isinstance(transport, str):
             raise ConfigurationError("kafka_options are for a transport that is named: set up your own one yourself.")
         self._real_topics = RealTopics(self._missing, missing_topic, self.topics)
+        hears_ops = delivery_mode(delivery) is DeliveryMode.DIRECT
         self._transport = (
-            connect(transport, bootstrap_servers, half_timeout_ms, kafka_options or {})
+            connect(transport, bootstrap_servers, half_timeout_ms, kafka_options or {}, hears_ops=hears_ops)
             if isinstance(transport, str)
             else transport
         )
+        self._direct: DirectDelivery | None = None
         try:
             self._partition_run = PartitionRun(partial(self._transport.partitions, self.topics.half, self.topics.op))
         except ConfigurationError as error:
             self.close(seconds=1)
             raise ConfigurationError(f"{error} Run 'checkback topics create' first.") from error
+        if hears_ops:
+            reached = (transport, bootstrap_servers, kafka_options or {}, self.topics, group)
+            try:
+                self._direct = direct_delivery(self._transport, *reached)
+            except ConfigurationError:
+                self.close(seconds=1)
+                raise
 
     def send_in_transaction(
-        self, message: Message, *, arg: Any = None, options: TransactionOptions | None = None
+        self, message: Message, *, arg: Any = None, options: TransactionOptions | None = None, wait: bool = False
     ) -> TransactionSendResult:
         """Send a message with a local transaction.
 
@@ -116,16 +129,18 @@ class TransactionProducer:
             message: what consumers will get.
             arg: handed to ``execute_local_transaction``.
             options: check immunity, check max, time of delivery.
+            wait: with ``delivery="direct"`` return when consumers can read it, or the job is to deliver it, or after
+                10 s: ``delivered`` of the result says which.
 
         Raises:
             HalfMessageError: the half message was not written; the local transaction was not run.
             ProtocolError: an argument breaks the protocol; nothing was written.
             ProducerClosedError: after ``close()``.
         """
-        self._the_listener()
-        return self._run(self.prepare(message, options=options), arg)  # 1
+        self._refuse_before(wait)
+        return self._run(self.prepare(message, options=options), arg, wait=wait)  # 1
 
-    def begin(self, *, options: TransactionOptions | None = None) -> "Transaction":
+    def begin(self, *, options: TransactionOptions | None = None) -> Transaction:
         """Begin a transaction of several messages: ``begin().add(...).add(...).send(arg=...)``.
 
         There is one local transaction and one decision: all of them are delivered, or none.
@@ -134,11 +149,16 @@ class TransactionProducer:
         return Transaction(self, options)
 
     def send_several_in_transaction(
-        self, messages: Sequence[Message], *, arg: Any = None, options: TransactionOptions | None = None
+        self,
+        messages: Sequence[Message],
+        *,
+        arg: Any = None,
+        options: TransactionOptions | None = None,
+        wait: bool = False,
     ) -> TransactionSendResult:
         """As ``send_in_transaction``, for several messages that are delivered together or not at all."""
-        self._the_listener()
-        return self._run(self.prepare_several(messages, options=options), arg)
+        self._refuse_before(wait)
+        return self._run(self.prepare_several(messages, options=options), arg, wait=wait)
 
     def transaction(self, message: Message, *, options: TransactionOptions | None = None) -> TransactionScope:
         """A transaction around a block: ``with producer.transaction(message) as transaction: ...``.
@@ -215,13 +235,18 @@ class TransactionProducer:
         options: TransactionOptions | None,
         marked: Callable[[Headers], Headers] = tuple,
     ) -> HalfMessage:
-        topic, value, key, headers, partition = message_of(message)
+        message = message_of(message)
+        topic, value, key, headers, partition = message
         transaction_id = _new_transaction_id()
         given = options_of(options)
         wire = half_headers(transaction_id, self.group, topic, headers, partition=partition, options=given)
         self._real_topics.look([topic])
-        half = self._write_half(value, key, marked(wire))
-        return HalfMessage(transaction_id, topic, value, key, headers, half)
+        if self._direct is None or marked is decided or _is_later(given):
+            half, lane = self._write_half(value, key, marked(wire)), ""
+        else:
+            write = partial(self._write_half, value, key)
+            half, lane = self._direct.write(wire, transaction_id, [message], write)
+        return HalfMessage(transaction_id, topic, value, key, headers, half, lane=lane)
 
     def prepare_several(self, messages: Sequence[Message], *, options: TransactionOptions | None = None) -> HalfMessage:
         """Write several messages as one half message, and wait until Kafka has it.
@@ -234,11 +259,15 @@ class TransactionProducer:
         transaction_id = _new_transaction_id()
         value = pack(messages)
         refuse_several_too_large(messages)
-        topic = messages[0].topic
-        wire = half_headers(transaction_id, self.group, topic, options=options_of(options), messages=len(messages))
+        topic, given = messages[0].topic, options_of(options)
+        wire = half_headers(transaction_id, self.group, topic, options=given, messages=len(messages))
         self._real_topics.look([message.topic for message in messages])
-        half = self._write_half(value, None, wire)
-        return HalfMessage(transaction_id, topic, None, None, (), half, messages)
+        if self._direct is None or _is_later(given):
+            half, lane = self._write_half(value, None, wire), ""
+        else:
+            write = partial(self._write_half, value, None)
+            half, lane = self._direct.write(wire, transaction_id, messages, write, numbered=True)
+        return HalfMessage(transaction_id, topic, None, None, (), half, messages, lane)
 
     def _write_half(self, value: bytes | None, key: bytes | None, wire: Headers) -> HalfPosition:
         refuse_too_large(value, key, wire)
@@ -258,18 +287,19 @@ class TransactionProducer:
         self._refuse_when_closed()
         self._end(message, Action.ROLLBACK, remark)
 
-    def end(self, message: HalfMessage, error: BaseException | None) -> None:
+    def end(self, message: HalfMessage, error: BaseException | None) -> Delivery | None:
         """End a transaction as the code that ran it ended: see :class:`~checkback.TransactionScope`. Does not wait."""
         if error is None:
-            self._end(message, Action.COMMIT, "")
-        elif isinstance(error, Rollback):
-            self._end(message, Action.ROLLBACK, str(error))
-        else:
-            self._end(message, Action.UNKNOWN, f"the transaction's code raised {error!r}")
+            return self._end(message, Action.COMMIT, "")
+        if isinstance(error, Rollback):
+            return self._end(message, Action.ROLLBACK, str(error))
+        return self._end(message, Action.UNKNOWN, f"the transaction's code raised {error!r}")
 
     def flush(self, seconds: float = 10.0) -> None:
-        """Wait until Kafka has all ops written so far."""
+        """Wait until Kafka has all ops written so far, and with ``delivery="direct"`` the messages."""
         if not in_child_of(self._process):
+            if self._direct is not None:
+                self._direct.flush(seconds)
             self._transport.flush(seconds)
 
     def close(self, seconds: float = 10.0) -> None:
@@ -277,6 +307,8 @@ class TransactionProducer:
         if not self._closed and not in_child_of(self._process):
             self._closed = True
             self._real_topics.wait(min(seconds, _LOOK_SECONDS))
+            if self._direct is not None:
+                self._direct.close(seconds)
             self._transport.close(seconds)
 
     def __enter__(self) -> Self:
@@ -285,27 +317,28 @@ class TransactionProducer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _run(self, message: HalfMessage, arg: Any) -> TransactionSendResult:
+    def _run(self, message: HalfMessage, arg: Any, *, wait: bool) -> TransactionSendResult:
         remark = ""
         try:
             state = LocalTransactionState(self._the_listener().execute_local_transaction(message, arg))  # 2
         except Exception as error:  # whatever the application raises, the database may have committed
             state, remark = LocalTransactionState.UNKNOWN, f"execute_local_transaction raised {error!r}"
             _LOGGER.exception("The local transaction of %s raised: its outcome is unknown", message.transaction_id)
-        self._end(message, Action(state), remark)  # 3
-        return TransactionSendResult(message.transaction_id, state, message.half, remark)
+        delivery = self._end(message, Action(state), remark)  # 3
+        delivered = wait and delivery is not None and delivery.delivered(WAIT_SECONDS)
+        return TransactionSendResult(message.transaction_id, state, message.half, remark, delivered)
 
-    def _end(self, message: HalfMessage, action: Action, remark: str) -> None:
+    def _end(self, message: HalfMessage, action: Action, remark: str) -> Delivery | None:
         if not isinstance(message, HalfMessage):
             raise ProtocolError(f"A half message is what prepare() gives, not {type(message).__name__}.")
         if in_child_of(self._process):  # a child that leaves a block: the decision is its parent's
-            return
-        headers = op_headers(message.transaction_id, self.group, message.half, action, Source.PRODUCER)
-        # the local transaction is over: whatever a remark is, it must not keep the op from being written
-        content = str(remark).encode(errors="replace")[:MAX_REMARK_BYTES].decode(errors="ignore").encode()
-        # On the half message's partition number: that is where the query looks, and what orders ops of a half.
-        record = OutgoingRecord(self.topics.op, message.half.partition, None, content, headers)
-        self._transport.write_op(record, partial(_report_lost_op, message, action))
+            return None
+        lost = partial(_report_lost_op, message, action)
+        if self._direct is not None and message.lane:
+            return self._direct.end(message, action, remark, lost)
+        record = op_record(self.topics.op, self.group, message.transaction_id, message.half, Verdict(action, remark))
+        self._transport.write_op(record, lost)
+        return None
 
     def _missing(self, topics: Sequence[str]) -> list[str]:
         return self._transport.missing(topics)
@@ -315,6 +348,13 @@ class TransactionProducer:
             raise ConfigurationError("send_in_transaction needs a listener: give one to TransactionProducer().")
         return self._listener
 
+    def _refuse_before(self, wait: bool) -> None:  # noqa: FBT001  (private, and said by name where it is called from)
+        self._the_listener()
+        if wait and self._direct is None:
+            raise ConfigurationError(
+                "wait=True needs delivery='direct': of the job's deliveries a producer hears nothing."
+            )
+
     def _refuse_when_closed(self) -> None:
         if in_child_of(self._process):
             raise ProducerClosedError(belongs_to_parent("TransactionProducer"))
@@ -322,42 +362,8 @@ class TransactionProducer:
             raise ProducerClosedError("This TransactionProducer is closed: make a new one.")
 
 
-class Transaction:
-    """Several messages, to several topics, that one local transaction decides; made by ``TransactionProducer.begin``.
-
-    Messages of one topic and one key are delivered in the order in which they were added.
-    """
-
-    def __init__(self, producer: TransactionProducer, options: TransactionOptions | None = None) -> None:
-        self._producer = producer
-        self._options = options
-        self._messages: list[Message] = []
-        self._scope: TransactionScope | None = None
-
-    def add(self, message: Message) -> Self:
-        """Add a message. Nothing is written yet."""
-        self._messages.append(message_of(message))
-        return self
-
-    def __enter__(self) -> TransactionScope:
-        """Write the half message; the block is the local transaction."""
-        if self._scope is not None:
-            raise ProtocolError("This transaction has been begun before: begin() makes a new one.")
-        self._scope = TransactionScope(self.prepare, self._producer.end)
-        return self._scope.__enter__()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
-        if self._scope is None:
-            raise ProtocolError("This transaction has not been begun.")
-        return self._scope.__exit__(kind, error, at)
-
-    def prepare(self) -> HalfMessage:
-        """Write the half message; ``producer.commit`` or ``producer.rollback`` ends the transaction."""
-        return self._producer.prepare_several(self._messages, options=self._options)
-
-    def send(self, *, arg: Any = None) -> TransactionSendResult:
-        """Write the half message, run the listener's local transaction, write the op."""
-        return self._producer.send_several_in_transaction(self._messages, arg=arg, options=self._options)
+def _is_later(options: TransactionOptions | None) -> bool:
+    return options is not None and options.deliver_at_ms is not None
 
 
 def _new_transaction_id() -> str:

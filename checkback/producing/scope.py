@@ -2,13 +2,23 @@
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from checkback.exceptions import CheckbackError
 from checkback.listener import HalfMessage
 
-End = Callable[[HalfMessage, BaseException | None], None]
-"""Writes the op of a half message, given what the block has raised."""
+WAIT_SECONDS = 10.0
+
+
+class Delivery(Protocol):
+    """A committed transaction that the producer delivers itself."""
+
+    def delivered(self, seconds: float) -> bool:
+        """Wait until its messages can be read, for at most ``seconds``; False: then, or the job delivers them."""
+
+
+End = Callable[[HalfMessage, BaseException | None], Delivery | None]
+"""Ends a half message's transaction, given what the block has raised."""
 
 
 class Rollback(Exception):  # noqa: N818  (it is not an error, it is an answer)
@@ -26,6 +36,7 @@ class TransactionScope:
         self._prepare = prepare
         self._end = end
         self._message: HalfMessage | None = None
+        self._delivery: Delivery | None = None
 
     @property
     def message(self) -> HalfMessage:
@@ -43,6 +54,13 @@ class TransactionScope:
         """What the local transaction leaves in the database, so that a check finds it."""
         return self.message.transaction_id
 
+    def delivered(self, seconds: float = WAIT_SECONDS) -> bool:
+        """After the block: wait until consumers can read the messages, for at most ``seconds``.
+
+        False: not yet, or not known here, since the job delivers them; always so without ``delivery="direct"``.
+        """
+        return self._delivery is not None and self._delivery.delivered(seconds)
+
     def __enter__(self) -> Self:
         """Write the half message; when that raises, the block does not run."""
         if self._message is not None:
@@ -52,5 +70,5 @@ class TransactionScope:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
         """Write the op. Never raises: what is lost here, the check finds out."""
-        self._end(self.message, error)
+        self._delivery = self._end(self.message, error)
         return isinstance(error, Rollback)

@@ -12,7 +12,7 @@ from checkback.kafka.client_options import of_reaching
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.repairs import ask_for_another_producer_id, close_producer
 from checkback.kafka.reaching import CONNECT_MS
-from checkback.kafka.transport import OP_LINGER_MS, Lost, OutgoingRecord, not_acknowledged, not_written
+from checkback.kafka.transport import OP_LINGER_MS, Heard, Lost, OutgoingRecord, not_acknowledged, not_written
 
 _FIXED: Mapping[str, tuple[object, ...]] = {
     "acks": ("all", -1),
@@ -81,6 +81,19 @@ class KafkaPythonTransport:
             lost(error)
         else:
             future.add_errback(lost)
+
+    def write_heard(self, record: OutgoingRecord, heard: Heard) -> None:
+        """See :class:`~checkback.kafka.transport.TellingTransport`."""
+        try:
+            future = _send(self._ops, record)
+        except (KafkaError, ValueError) as error:
+            heard(error)
+        else:
+            future.add_callback(lambda _: heard(None))
+            future.add_errback(heard)
+
+    def hear(self) -> None:
+        """See :class:`~checkback.kafka.transport.TellingTransport`. Its client's own thread says it."""
 
     def flush(self, seconds: float) -> None:
         """See :class:`~checkback.kafka.transport.Transport`."""

@@ -15,7 +15,7 @@ from checkback.kafka.librdkafka import connected, make_client
 from checkback.kafka.librdkafka.errors import TIMED_OUT, error_code, flushed, polled
 from checkback.kafka.librdkafka.writers import HalfWriter, OpWriter, Renewed
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
-from checkback.kafka.transport import OP_LINGER_MS, Lost, OutgoingRecord
+from checkback.kafka.transport import OP_LINGER_MS, Heard, Lost, OutgoingRecord
 
 _IDLE_SECONDS = 0.5
 _JUST_MADE_SECONDS = 2.0  # until a broker knows of a topic that was made a moment ago
@@ -38,7 +38,9 @@ class ConfluentTransport:
     See :class:`~checkback.kafka.transport.Transport`.
     """
 
-    def __init__(self, bootstrap_servers: str, half_timeout_ms: int, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, bootstrap_servers: str, half_timeout_ms: int, options: Mapping[str, Any], *, hears_ops: bool = False
+    ) -> None:
         refuse_options(options, _FIXED, "a producer")
         self._half_timeout_ms = half_timeout_ms
         settings = {
@@ -52,7 +54,7 @@ class ConfluentTransport:
         }
         self._asking = {"log_level": 2, **of_reaching(options), "bootstrap.servers": bootstrap_servers}
         for_halves = {"linger.ms": 0, **settings}
-        for_ops = {"linger.ms": OP_LINGER_MS, "delivery.report.only.error": True, **settings}
+        for_ops = {"linger.ms": OP_LINGER_MS, "delivery.report.only.error": not hears_ops, **settings}
         pause = half_timeout_ms / 1000
         self._halves = Renewed(lambda: HalfWriter(make_client(Producer, for_halves), half_timeout_ms), pause)
         self._ops = Renewed(lambda: OpWriter(make_client(Producer, for_ops)), pause)
@@ -91,6 +93,14 @@ class ConfluentTransport:
     def write_op(self, record: OutgoingRecord, lost: Lost) -> None:
         """See :class:`~checkback.kafka.transport.Transport`."""
         self._ops.writer.write(record, lost, self._ops.spent)
+
+    def write_heard(self, record: OutgoingRecord, heard: Heard) -> None:
+        """See :class:`~checkback.kafka.transport.TellingTransport`; it was made with ``hears_ops``."""
+        self._ops.writer.write_heard(record, heard, self._ops.spent)
+
+    def hear(self) -> None:
+        """See :class:`~checkback.kafka.transport.TellingTransport`."""
+        polled(self._ops.writer.client, 0)
 
     def flush(self, seconds: float) -> None:
         """See :class:`~checkback.kafka.transport.Transport`."""

@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from checkback.kafka.librdkafka.errors import TIMED_OUT, is_spent, polled
-from checkback.kafka.transport import Lost, OutgoingRecord, not_acknowledged, not_written
+from checkback.kafka.transport import Heard, Lost, OutgoingRecord, not_acknowledged, not_written
 
 _LOGGER = logging.getLogger(__name__)
 _LONGEST_WAIT_SECONDS = 0.02
@@ -118,7 +118,7 @@ class HalfWriter:
 
 
 class OpWriter:
-    """Writes ops with one client. Only lost ones are reported, to whoever polls."""
+    """Writes ops with one client. Lost ones are reported, to whoever polls; others, too, where the client says so."""
 
     def __init__(self, client: Producer) -> None:
         self.client = client
@@ -127,16 +127,31 @@ class OpWriter:
         """Write a record without waiting. This never raises; ``spent`` is told before ``lost``."""
 
         def reported(error: KafkaError | None, _: Message) -> None:
-            if error is not None and is_spent(error):
+            if error is None:  # a client of which each is heard
+                return
+            if is_spent(error):
                 spent(self)
             lost(KafkaException(error))
 
+        self._write(record, reported, lost, spent)
+
+    def _write(self, record: OutgoingRecord, reported: Any, lost: Lost, spent: Callable[["OpWriter"], None]) -> None:
         try:
             _produce(self.client, record, reported)
         except (KafkaException, BufferError, ValueError) as error:  # closed meanwhile, too
             if isinstance(error, KafkaException) and is_spent(error.args[0]):
                 spent(self)
             lost(error)
+
+    def write_heard(self, record: OutgoingRecord, heard: Heard, spent: Callable[["OpWriter"], None]) -> None:
+        """Likewise, with a client that reports all; ``heard`` is told of each."""
+
+        def reported(error: KafkaError | None, _: Message) -> None:
+            if error is not None and is_spent(error):
+                spent(self)
+            heard(None if error is None else KafkaException(error))
+
+        self._write(record, reported, heard, spent)
 
 
 class _HasClient(Protocol):

@@ -1,0 +1,273 @@
+"""The thread that delivers by a lane: group commits, ops after them, and another lane after an error."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic, sleep
+from typing import NamedTuple
+
+from checkback.exceptions import CheckbackError
+from checkback.kafka.lanes import LaneLostError, LaneRefusedError, LaneWriter
+from checkback.kafka.outages import Outage
+from checkback.kafka.settling import Settler
+from checkback.kafka.transport import OutgoingRecord, TellingTransport
+from checkback.own_lanes import LaneOwner, disown, own
+from checkback.producing.direct.book import Book
+from checkback.producing.direct.entries import Entry, Stage
+from checkback.producing.direct.lane_topics import LaneTopics
+from checkback.producing.ops import Verdict
+from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import new_lane
+from checkback.wire.ledger import Ledger
+from checkback.wire.protocol import Action, HalfPosition
+
+_LOGGER = logging.getLogger(__name__)
+_IDLE_SECONDS = 0.5
+_WITHOUT_SECONDS = 0.05
+_RENEWED_SECONDS = 24 * 3600.0
+"""A ledger expires with its group's offsets: 7 days after the last of them, by default."""
+_FULL_SECONDS = 0.02
+_FULL_TRIES = 5
+
+
+class Links(NamedTuple):
+    """What the thread reaches Kafka with."""
+
+    transport: TellingTransport
+    writer: Callable[[str], LaneWriter]
+    """Makes one, of a lane's name."""
+    settler: Callable[[], Settler]
+    group: str
+    op: Callable[[Entry, Verdict], OutgoingRecord]
+
+
+@dataclass(eq=False)
+class _Lane:
+    name: str
+    writer: LaneWriter
+    topics: LaneTopics
+    used: float
+    listed: set[HalfPosition] = field(default_factory=set)
+    """Delivered, and the op is not acknowledged."""
+
+
+class Delivering:
+    """Delivers what waits in the book. ``owner`` is told to whoever is asked about the lanes' half messages."""
+
+    def __init__(self, book: Book, links: Links, owner: LaneOwner) -> None:
+        self._book = book
+        self._links = links
+        self._owner = owner
+        self._names: list[str] = []
+        self._again: list[tuple[_Lane, Entry]] = []
+        self._closing = threading.Event()
+        self._outage = Outage("a producer's lane", lambda: int(monotonic() * 1000))
+        self._recover_at = 0.0
+        self._doubts: list[tuple[_Lane, Sequence[Entry]]] = []
+        """Lanes that were lost, with what was in their last transaction."""
+        self._lane: _Lane | None = self._opened()
+        self._thread = threading.Thread(target=self._run, name="checkback-lane", daemon=True)
+        self._thread.start()
+
+    @property
+    def lane(self) -> str:
+        """The lane that new half messages name; empty while there is none."""
+        lane = self._lane
+        return "" if lane is None else lane.name
+
+    def owns(self, lane: str) -> bool:
+        """Whether it is, or was, a lane of this producer."""
+        return lane in self._names
+
+    def close(self, seconds: float) -> None:
+        """Deliver what waits, for at most ``seconds``; the job is told of the rest."""
+        until = monotonic() + seconds
+        self._book.drained(seconds)
+        self._closing.set()
+        for entry in self._book.close():
+            self.leave_to_job(entry)
+        self._thread.join(max(1.0, until - monotonic()))
+        self._resend()
+        for name in self._names:
+            disown(name)
+
+    def leave_to_job(self, entry: Entry) -> None:
+        """Tell the job of a committed one that no lane has delivered, or ever will."""
+        self._book.remove(entry)
+        verdict = Verdict(Action.COMMIT, entry.remark, LaneFact.SETTLED)
+        self._links.transport.write_heard(self._links.op(entry, verdict), partial(_report_lost, entry))
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            taken = self._book.take(_IDLE_SECONDS if self._lane else _WITHOUT_SECONDS)
+            try:
+                self._step(taken)
+            except Exception:
+                _LOGGER.exception("A lane failed in a way that nobody has thought of: another takes its place")
+                self._lose(self._lane, taken)
+        if self._lane is not None:
+            self._lane.writer.close()
+
+    def _step(self, taken: Sequence[Entry]) -> None:
+        self._deliver(taken)
+        self._links.transport.hear()
+        self._resend()
+        if self._lane is None:
+            self._recover()
+        elif monotonic() - self._lane.used > _RENEWED_SECONDS:
+            self._renew(self._lane)
+
+    # one group
+
+    def _deliver(self, taken: Sequence[Entry]) -> None:
+        """Deliver these in their order; those of another lane than this never were in a transaction, and are not."""
+        piece: list[Entry] = []
+        for entry in taken:
+            lane = self._lane
+            if lane is None or entry.lane != lane.name or not lane.topics.fit(entry):
+                self.leave_to_job(entry)
+            elif lane.topics.alone(entry):
+                self._pieces(lane, [piece, [entry]])
+                piece = []
+            else:
+                piece.append(entry)
+        if piece and self._lane is not None:
+            self._pieces(self._lane, [piece])
+
+    def _pieces(self, lane: _Lane, pieces: Iterable[list[Entry]]) -> None:
+        """Deliver each of the pieces; when the lane is lost, what of them was delivered is to be found out."""
+        waiting = [piece for piece in pieces if piece]
+        while waiting:
+            piece = waiting.pop(0)
+            fitting = self._fitting(lane, piece)
+            if fitting < len(piece):
+                waiting.insert(0, piece[fitting:])
+            try:
+                self._write(lane, piece[:fitting])
+            except LaneRefusedError as error:
+                waiting[:0] = self._refused(lane, piece[:fitting], error)
+            except LaneLostError as error:
+                _LOGGER.warning("A lane of group %s is given up, and settled: %s", self._links.group, error)
+                self._lose(lane, [*piece[:fitting], *(entry for later in waiting for entry in later)])
+                return
+
+    def _write(self, lane: _Lane, piece: Sequence[Entry]) -> None:
+        if not piece:
+            return
+        ledger = Ledger({*lane.listed.copy(), *(entry.place for entry in piece)})
+        lane.writer.deliver([record for entry in piece for record in entry.records], ledger)
+        self._was_delivered(lane, piece)
+
+    def _was_delivered(self, lane: _Lane, piece: Sequence[Entry]) -> None:
+        lane.used = monotonic()
+        lane.listed.update(entry.place for entry in piece)
+        self._book.delivered(piece)
+        for entry in piece:
+            self._tell(lane, entry)
+
+    def _refused(self, lane: _Lane, piece: list[Entry], error: LaneRefusedError) -> list[list[Entry]]:
+        """The next pieces: each alone, but one that was refused alone is the job's."""
+        if len(piece) == 1:
+            _LOGGER.info("Transaction %s goes the job's way: %s", piece[0].transaction_id, error)
+            self.leave_to_job(piece[0])
+            return []
+        records = [record for entry in piece for record in entry.records]
+        lane.topics.refused({records[number].topic for number in error.numbers})
+        return [[entry] for entry in piece]
+
+    def _fitting(self, lane: _Lane, piece: list[Entry]) -> int:
+        """How many of these the ledger takes; those that it does not take, though it may soon, are left to the job."""
+        for _ in range(_FULL_TRIES):
+            most = len(piece)
+            while most:
+                if Ledger({*lane.listed.copy(), *(entry.place for entry in piece[:most])}).fits:
+                    return most
+                most //= 2
+            sleep(_FULL_SECONDS)
+            self._links.transport.hear()
+        self.leave_to_job(piece.pop(0))
+        return 0
+
+    def _renew(self, lane: _Lane) -> None:
+        try:
+            lane.writer.deliver([], Ledger(lane.listed.copy()))
+        except CheckbackError as error:
+            _LOGGER.warning("A lane of group %s is given up: its ledger is not renewed: %s", self._links.group, error)
+            self._lose(lane, [])
+        else:
+            lane.used = monotonic()
+
+    # ops
+
+    def _tell(self, lane: _Lane, entry: Entry) -> None:
+        verdict = Verdict(Action.COMMIT, entry.remark, LaneFact.DELIVERED)
+        self._links.transport.write_heard(self._links.op(entry, verdict), partial(self._heard, lane, entry))
+
+    def _heard(self, lane: _Lane, entry: Entry, error: BaseException | None) -> None:
+        if error is None:
+            lane.listed.discard(entry.place)
+            self._book.remove(entry)
+        else:
+            self._again.append((lane, entry))
+
+    def _resend(self) -> None:
+        again, self._again = self._again, []
+        for lane, entry in again:
+            self._tell(lane, entry)
+
+    # lanes
+
+    def _opened(self) -> _Lane:
+        name = new_lane()
+        writer = self._links.writer(name)
+        writer.open()
+        self._names.append(name)
+        own(name, self._owner)
+        return _Lane(name, writer, LaneTopics(writer.partitions, monotonic), monotonic())
+
+    def _lose(self, lane: _Lane | None, flying: Sequence[Entry]) -> None:
+        """Use the lane no more. Of these nobody knows whether it has delivered them."""
+        self._lane = None
+        doubtful = [entry for entry in flying if entry.stage is Stage.FLYING]
+        if lane is not None:
+            lane.writer.close()
+            self._doubts.append((lane, doubtful))
+
+    def _recover(self) -> None:
+        """Settle what was lost, then make another lane: one try, when it is time for one."""
+        if monotonic() < self._recover_at:
+            return
+        try:
+            while self._doubts:
+                self._settle(*self._doubts[0])
+                self._doubts.pop(0)
+            self._lane = self._opened()
+        except CheckbackError as error:
+            self._recover_at = monotonic() + self._outage.failed(error)
+        else:
+            self._outage.answered()
+
+    def _settle(self, lane: _Lane, doubtful: Sequence[Entry]) -> None:
+        """Say of each half message what the ledger says."""
+        if not doubtful:
+            return
+        with closing(self._links.settler()) as settler:
+            ledger = settler.settle(self._links.group, lane.name)
+        for entry in doubtful:
+            if ledger is None:  # it stays in the book, so that nobody promises anything
+                _LOGGER.error("Nobody can know whether transaction %s was delivered", entry.transaction_id)
+            elif entry.place in ledger:
+                self._was_delivered(lane, [entry])
+            else:
+                self.leave_to_job(entry)
+
+
+def _report_lost(entry: Entry, error: BaseException | None) -> None:
+    if error is not None:
+        _LOGGER.warning(
+            "The commit of transaction %s did not reach Kafka (%r); the check will repair it",
+            *(entry.transaction_id, error),
+        )

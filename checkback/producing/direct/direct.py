@@ -1,0 +1,108 @@
+"""What a producer does otherwise when it delivers directly."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from checkback.exceptions import ConfigurationError
+from checkback.kafka.connecting import TransportName
+from checkback.kafka.lanes import LanePlace, lane_writer
+from checkback.kafka.settling import connect_settler
+from checkback.kafka.transport import OutgoingRecord, TellingTransport, Transport
+from checkback.listener import HalfMessage
+from checkback.producing.direct.book import Book
+from checkback.producing.direct.delivering import Delivering, Links
+from checkback.producing.direct.entries import Entry, entry_of
+from checkback.producing.ops import Verdict, op_record
+from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import of_lane, transactional_id
+from checkback.wire.protocol import Action, HalfPosition, Headers, Message, Topics
+
+
+class Reached(NamedTuple):
+    """The Kafka of a producer, and the producer's own settings."""
+
+    library: TransportName | str
+    bootstrap_servers: str
+    options: Mapping[str, Any]
+    topics: Topics
+    group: str
+
+
+class ByLane:
+    """A producer's lane, with all that waits for it; see :class:`~checkback.producing.delivery.DirectDelivery`.
+
+    Raises:
+        ConfigurationError: Kafka does not allow lanes; the message says what to allow.
+        KafkaUnreachableError: Kafka is away.
+    """
+
+    def __init__(self, transport: Transport, reached: Reached) -> None:
+        if not isinstance(transport, TellingTransport):
+            raise ConfigurationError("delivery='direct' needs one of Checkback's own transports, by its name.")
+        self._transport = transport
+        self._reached = reached
+        self._book = Book()
+        links = Links(transport, self._writer, self._settler, reached.group, self._op)
+        self._delivering = Delivering(self._book, links, self._book)
+
+    def write(
+        self,
+        wire: Headers,
+        transaction_id: str,
+        messages: Sequence[Message],
+        write_half: Callable[[Headers], HalfPosition],
+        *,
+        numbered: bool = False,
+    ) -> tuple[HalfPosition, str]:
+        """See :class:`~checkback.producing.delivery.DirectDelivery`."""
+        lane = self._delivering.lane
+        if not lane:  # the last one was lost: the job delivers until there is another
+            return write_half(wire), ""
+        entry = entry_of(transaction_id, lane, messages, numbered=numbered)
+        self._book.add(entry)
+        try:
+            place = write_half(of_lane(wire, lane))
+        except BaseException:
+            self._book.remove(entry)
+            raise
+        self._book.written(entry, place)
+        return place, lane
+
+    def end(
+        self, message: HalfMessage, action: Action, remark: str, lost: Callable[[BaseException], None]
+    ) -> Entry | None:
+        """See :class:`~checkback.producing.delivery.DirectDelivery`."""
+        entry: Entry | None = None
+        if action is Action.COMMIT:
+            entry, by_job = self._book.commit(message, remark)
+        else:
+            by_job = self._book.leave(message)
+        if by_job:
+            settled = action is not Action.UNKNOWN and self._delivering.owns(message.lane)
+            verdict = Verdict(action, remark, LaneFact.SETTLED if settled else None)
+            record = op_record(
+                self._reached.topics.op, self._reached.group, message.transaction_id, message.half, verdict
+            )
+            self._transport.write_op(record, lost)
+        return entry
+
+    def flush(self, seconds: float) -> None:
+        """See :class:`~checkback.producing.delivery.DirectDelivery`."""
+        self._book.drained(seconds)
+
+    def close(self, seconds: float) -> None:
+        """See :class:`~checkback.producing.delivery.DirectDelivery`."""
+        self._delivering.close(seconds)
+
+    def _writer(self, lane: str) -> Any:
+        reached = self._reached
+        name = transactional_id(reached.group, lane)
+        place = LanePlace(reached.bootstrap_servers, reached.topics, name, reached.options)
+        return lane_writer(reached.library, place)
+
+    def _settler(self) -> Any:
+        reached = self._reached
+        return connect_settler(reached.library, reached.bootstrap_servers, reached.topics, reached.options)
+
+    def _op(self, entry: Entry, verdict: Verdict) -> OutgoingRecord:
+        return op_record(self._reached.topics.op, self._reached.group, entry.transaction_id, entry.place, verdict)
