@@ -4,13 +4,15 @@ r"""A segment's state as bytes, and back.
 
     version (1 byte) | CRC-32 of all that follows (uint32, little-endian, as are all numbers)
     | touched_ms, first_offset, places of the ledger (int64 each)
-    | bytes of the ledger, of messages and of early (int64 each)
+    | bytes of the ledger, of messages, of early and of claims (int64 each)
     | ledger (zlib over one byte an offset) | messages (Arrow IPC stream) | early (Arrow IPC stream)
+    | claims (int64: all of a column, then all of the next one)
 
 The checksum is there because Arrow does not check the offsets it reads. An empty table has no bytes. A new
 version keeps the reader of the one before; version 1 had no ``deliver_at_ms``, kept no parked messages,
 and had no event of its own for a check's verdict or an operator's; version 2 had no undeliverable messages; version 3
-kept all content.
+kept all content; version 4 knew of no lanes
+and had no claims.
 """
 
 import struct
@@ -21,27 +23,31 @@ import numpy as np
 import pyarrow as pa
 
 from checkback.exceptions import StateFormatError
-from state.rows import BYTES, EARLY_FIELDS, MESSAGE_FIELDS, Fields, Rows
+from state.rows import BYTES, CLAIM_FIELDS, EARLY_FIELDS, MESSAGE_FIELDS, NO_LANE, Fields, Rows
 from state.segment import Segment
 from state.table import Event, State, StateCodes
 
-VERSION = 4
+VERSION = 5
 OLDEST_VERSION = 1
 _KEEPS_PARKED = 2
 _SETS_CONTENT_ASIDE = 4
+_KNOWS_LANES = 5
 _STORED_AS = {"transaction_id": "tx_id", "ingested_ms": "born_ms"}
 """Columns that have another name in memory than in the stream."""
 
 _MARK = struct.Struct("<BI")
-_HEAD = struct.Struct("<6q")
+_HEAD = struct.Struct("<7q")
+_HEAD_WITHOUT_CLAIMS = struct.Struct("<6q")
 
 
 def segment_to_bytes(segment: Segment) -> bytes:
     """Bytes of a segment's state, of this version."""
     ledger = zlib.compress(segment.ledger.tobytes(), 1)
     messages, early = _to_stream(segment.messages, MESSAGE_FIELDS), _to_stream(segment.early, EARLY_FIELDS)
+    claims = b"".join(segment.claims[name].astype("<i8").tobytes() for name in CLAIM_FIELDS)
     times = (segment.touched_ms, segment.first_offset, len(segment.ledger))
-    body = b"".join([_HEAD.pack(*times, len(ledger), len(messages), len(early)), ledger, messages, early])
+    head = _HEAD.pack(*times, len(ledger), len(messages), len(early), len(claims))
+    body = b"".join([head, ledger, messages, early, claims])
     return _MARK.pack(VERSION, zlib.crc32(body)) + body
 
 
@@ -57,16 +63,18 @@ def segment_from_bytes(content: bytes) -> Segment:
             f"{VERSION}: start the version that wrote the checkpoint, or a later one. Nothing was changed."
         )
     body = content[_MARK.size :]
-    if len(body) < _HEAD.size or _MARK.unpack_from(content)[1] != zlib.crc32(body):
+    head = _HEAD if content[0] >= _KNOWS_LANES else _HEAD_WITHOUT_CLAIMS
+    if len(body) < head.size or _MARK.unpack_from(content)[1] != zlib.crc32(body):
         raise StateFormatError("The state of a segment is damaged: its checksum does not fit. Restore the checkpoint.")
-    touched_ms, first_offset, places, *lengths = _HEAD.unpack_from(body)
-    ends = list(accumulate([_HEAD.size, *lengths]))
-    ledger, messages, early = (body[start:end] for start, end in pairwise(ends))
+    touched_ms, first_offset, places, *lengths = head.unpack_from(body)
+    ends = list(accumulate([head.size, *lengths]))
+    ledger, messages, early, *rest = (body[start:end] for start, end in pairwise(ends))
     return Segment(
         first_offset=first_offset,
         ledger=_ledger(content[0], zlib.decompress(ledger, bufsize=places)),
         messages=_messages(content[0], messages),
         early=_early(content[0], early),
+        claims=_claims(rest[0] if rest else b""),
         touched_ms=touched_ms,
     )
 
@@ -78,20 +86,38 @@ def _ledger(version: int, content: bytes) -> StateCodes:
     return ledger
 
 
+_ADDED: dict[str, tuple[int, int | None]] = {
+    "deliver_at_ms": (_KEEPS_PARKED, -1),
+    "left_out": (_SETS_CONTENT_ASIDE, -1),
+    "lane": (_KNOWS_LANES, NO_LANE),
+    "lane_name": (_KNOWS_LANES, None),
+}
+"""Columns of messages with the version that they came with, and what they are in earlier ones."""
+
+
 def _messages(version: int, content: bytes) -> Rows:
-    since = {"deliver_at_ms": _KEEPS_PARKED, "left_out": _SETS_CONTENT_ASIDE}
-    added = [name for name, first in since.items() if version < first]
+    added = [name for name, (first, _) in _ADDED.items() if version < first]
     rows = _from_stream(content, {name: kind for name, kind in MESSAGE_FIELDS.items() if name not in added})
-    rows = rows.with_columns(**{name: np.full(rows.count, -1, dtype=np.int64) for name in added})
+    filled = {name: np.full(rows.count, _ADDED[name][1], dtype=MESSAGE_FIELDS[name]) for name in added}
+    rows = rows.with_columns(**filled)
     return Rows({name: rows[name] for name in MESSAGE_FIELDS})
 
 
 def _early(version: int, content: bytes) -> Rows:
-    rows = _from_stream(content, EARLY_FIELDS)
+    known = version >= _KNOWS_LANES
+    rows = _from_stream(content, {name: kind for name, kind in EARLY_FIELDS.items() if known or name != "settled"})
+    if not known:
+        rows = rows.with_columns(settled=np.zeros(rows.count, dtype=EARLY_FIELDS["settled"]))
+        rows = Rows({name: rows[name] for name in EARLY_FIELDS})
     if version < _KEEPS_PARKED:
         for (event, source), following in _EVENTS_SINCE_2.items():
             rows["event"][(rows["event"] == event) & (rows["source"] == source)] = following
     return rows
+
+
+def _claims(content: bytes) -> Rows:
+    columns = np.frombuffer(content, dtype="<i8").astype(np.int64).reshape(len(CLAIM_FIELDS), -1)
+    return Rows({name: column.copy() for name, column in zip(CLAIM_FIELDS, columns, strict=True)})
 
 
 _EVENTS_SINCE_2 = {
