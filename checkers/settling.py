@@ -87,7 +87,7 @@ def _said(verdict: EndpointVerdict, reason: str) -> str:
     return f"{reason}; the answer: {answer}"[:REMARK_CHARACTERS]
 
 
-class _Lane(NamedTuple):
+class _LaneOfGroup(NamedTuple):
     group: str
     lane: str
 
@@ -117,9 +117,9 @@ class Lanes:
         self._clock_ms = clock_ms
         self._told = told
         self._contradicted = contradicted
-        self._known: OrderedDict[_Lane, Ledger | None] = OrderedDict()
-        self._waiting: dict[_Lane, _Waiting] = {}
-        self._queues: dict[str, deque[_Lane]] = {}
+        self._known: OrderedDict[_LaneOfGroup, Ledger | None] = OrderedDict()
+        self._waiting: dict[_LaneOfGroup, _Waiting] = {}
+        self._queues: dict[str, deque[_LaneOfGroup]] = {}
         self._turns: dict[str, None] = {}
         """Groups that have lanes in a queue and may have another one settled, the one whose turn it is first."""
         self._under_way: Counter[str] = Counter()
@@ -127,7 +127,7 @@ class Lanes:
 
     def settle(self, request: CheckRequest, verdict: EndpointVerdict, then: Then) -> None:
         """Find out on what the verdict rests, and call ``then`` with what may be written."""
-        lane = _Lane(request.group, request.lane)
+        lane = _LaneOfGroup(request.group, request.lane)
         if not request.lane:
             then(verdict._replace(fact=None))  # whatever the endpoint said of one
         elif verdict.fact is LaneFact.DELIVERED:
@@ -150,7 +150,7 @@ class Lanes:
             _LOGGER.error("Group %s answers rollback of %s at %s, which its lane has delivered: committed.", *named)
         then(verdict)
 
-    def _queue(self, lane: _Lane) -> None:
+    def _queue(self, lane: _LaneOfGroup) -> None:
         self._queues.setdefault(lane.group, deque()).append(lane)
         self._line_up(lane.group)
         self._start()
@@ -172,11 +172,11 @@ class Lanes:
             loop = asyncio.get_running_loop()
             in_thread(partial(self._settle, *lane)).add_done_callback(partial(self._hand_back, loop, lane))
 
-    def _hand_back(self, loop: asyncio.AbstractEventLoop, lane: _Lane, done: "Future[Ledger | None]") -> None:
+    def _hand_back(self, loop: asyncio.AbstractEventLoop, lane: _LaneOfGroup, done: "Future[Ledger | None]") -> None:
         with suppress(RuntimeError):  # the loop has been closed: its checks are asked again
             loop.call_soon_threadsafe(self._settled, lane, done)
 
-    def _settled(self, lane: _Lane, done: "Future[Ledger | None]") -> None:
+    def _settled(self, lane: _LaneOfGroup, done: "Future[Ledger | None]") -> None:
         self._under_way[lane.group] -= 1
         if not self._under_way[lane.group]:
             del self._under_way[lane.group]
@@ -188,7 +188,7 @@ class Lanes:
         self._line_up(lane.group)
         self._start()
 
-    def _know(self, lane: _Lane, ledger: Ledger | None) -> None:
+    def _know(self, lane: _LaneOfGroup, ledger: Ledger | None) -> None:
         self._told(lane.group, "no_ledger" if ledger is None else "settled")
         self._known[lane] = ledger
         if len(self._known) > _MOST_KNOWN:
@@ -196,7 +196,7 @@ class Lanes:
         for request, verdict, then in self._waiting.pop(lane).verdicts:
             self._end(request, verdict, resting_on(ledger, request, verdict), then)
 
-    def _failed(self, lane: _Lane, error: BaseException) -> None:
+    def _failed(self, lane: _LaneOfGroup, error: BaseException) -> None:
         """Again in a moment, behind the group's others; or there is no verdict."""
         self._told(lane.group, "failed")
         now_ms = self._clock_ms()

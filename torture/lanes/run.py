@@ -14,7 +14,7 @@ from torture.effects.strike import Deed
 from torture.ground import Ground
 from torture.lanes.schedule import Fault, Round, deck, schedule
 from torture.lanes.steps import LaneStep
-from torture.lanes.system import LanesSystem, go_on
+from torture.lanes.system import USUAL, LanesSystem, go_on
 from torture.oracle import Judgement
 from torture.system import NotRecoveredError
 
@@ -86,7 +86,7 @@ def torture_lanes(
     started = time.monotonic()
     try:
         ground.prepare()
-        with LanesSystem(ground, seed) as system:
+        with LanesSystem(ground, seed, {} if brief else USUAL) as system:
             _rounds(system, report, islice(schedule(seed, brief=brief), rounds or len(deck())), tell)
     finally:
         ground.close()
