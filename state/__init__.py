@@ -3,6 +3,7 @@
 from state.allowance import Allowance, RunLimits
 from state.codec import segment_from_bytes, segment_to_bytes
 from state.open_by_topic import REST, OpenByTopic, OpenOf, open_by_topic
+from state.outcome_kinds import NOT_WRITTEN, USAGE_COLUMNS, OutcomeKind
 from state.outcome_reading import (
     AnswerTold,
     Counts,
@@ -16,7 +17,7 @@ from state.outcome_reading import (
     status_pause_ms,
     usages_of,
 )
-from state.outcomes import NOT_WRITTEN, SUM, USAGE_COLUMNS, WAIT_EDGES_MS, Collector, OutcomeKind, Tallies, Tally
+from state.outcomes import SUM, WAIT_EDGES_MS, Collector, Tallies, Tally
 from state.policy import RULES_VERSION, Always, OnExhausted, Policies, Policy
 from state.rows import (
     BROKEN_FIELDS,

@@ -13,13 +13,12 @@ import pyarrow.compute as pc
 
 from checkback.wire.delivered import LaneFact
 from state.open_by_topic import OpenByTopic, OpenOf
+from state.outcome_kinds import USAGE_COLUMNS, OutcomeKind
 from state.outcomes import (
     CHECK_LANE,
     STATUS_ASKED_AGO,
     STATUS_MISSES,
     STATUS_PAUSE,
-    USAGE_COLUMNS,
-    OutcomeKind,
     Tallies,
     Tally,
 )
