@@ -10,6 +10,7 @@ from checkback.exceptions import ProtocolError
 from checkback.kafka.kafka_python.errors import passes
 from checkback.kafka.kafka_python.library import KafkaError
 from checkback.kafka.outages import Outage
+from checkback.wire.delivered import LaneFact, stating
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, op_headers
 
 _LOGGER = logging.getLogger(__name__)
@@ -25,6 +26,8 @@ class Answer(NamedTuple):
     remark: str
     origin: Any
     """Where the check came from."""
+    fact: LaneFact | None = None
+    """What is known of its lane, where it names one."""
 
 
 class AnswerWriter:
@@ -71,7 +74,7 @@ class AnswerWriter:
             future = producer.send(
                 self._topics.op,
                 answer.remark.encode(errors="replace"),
-                headers=headers,
+                headers=stating(headers, answer.fact),
                 partition=answer.half.partition,
             )
         except (ProtocolError, ValueError) as error:  # a record that names a partition the op topic does not have

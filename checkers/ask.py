@@ -11,6 +11,7 @@ import orjson
 from yarl import URL
 
 from checkback.wire.checks import REMARK_CHARACTERS, CheckRequest
+from checkback.wire.delivered import LaneFact, fact_answered
 from checkback.wire.protocol import VERSION, Action
 from checkback.wire.signature import signed_headers
 from checkers.directory import Endpoint
@@ -38,6 +39,8 @@ class EndpointVerdict(NamedTuple):
 
     action: Action
     remark: str
+    fact: LaneFact | None = None
+    """What it rests on, of a half message that names a lane; None: nothing is known of that."""
 
 
 class EndpointAnswer(NamedTuple):
@@ -219,7 +222,8 @@ def _read_batch(url: str, content: bytes, requests: Sequence[CheckRequest]) -> l
 
 
 def _verdict(answer: Any) -> EndpointVerdict:
-    return EndpointVerdict(_VERDICTS[answer["state"]], str(answer.get("remark") or "")[:REMARK_CHARACTERS])
+    remark = str(answer.get("remark") or "")[:REMARK_CHARACTERS]
+    return EndpointVerdict(_VERDICTS[answer["state"]], remark, fact_answered(answer))
 
 
 def _no_verdict(url: str, content: bytes) -> EndpointVerdict:

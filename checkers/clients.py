@@ -1,14 +1,17 @@
 """The Kafka clients of the check service: opened together, and closed in order whatever goes wrong meanwhile."""
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from checkback.exceptions import KafkaUnreachableError
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.library import KafkaConsumer, KafkaProducer, TopicPartition
+from checkback.kafka.settling import Settler, connect_settler
 from checkback.wire.protocol import Topics
 from conf import Settings
 
@@ -36,6 +39,10 @@ class KafkaClients:
         topics = Topics(kafka.topic_prefix)
         options = kafka.python_client
         self._opened: list[tuple[str, Callable[[float], None]]] = []
+        self._connect_settler = partial(connect_settler, "kafka-python", kafka.bootstrap_servers, topics, options)
+        self._settler: Settler | None = None
+        self._settler_lock = threading.Lock()
+        self._closing = False
         try:
             of_checks = {
                 "isolation_level": "read_committed",
@@ -66,9 +73,25 @@ class KafkaClients:
             self.close(_LEAST_SECONDS)
             raise
 
+    def settler(self) -> Settler:
+        """What settles lanes; made when the first lane is to be settled. For any thread.
+
+        Raises:
+            KafkaUnreachableError: no Kafka answers, or these are being closed.
+        """
+        with self._settler_lock:
+            if self._closing:
+                raise KafkaUnreachableError("The check service is closing: whoever comes next settles.")
+            if self._settler is None:
+                self._settler = settler = self._connect_settler()
+                self._opened.append(("closing the connections that settle lanes", lambda _: settler.close()))
+            return self._settler
+
     def close(self, seconds: float) -> None:
         """Close all, the group's member first. What fails, or is slow, keeps no other from being closed."""
         deadline = time.monotonic() + seconds
+        with self._settler_lock:
+            self._closing = True
         for what, close in self._opened:
             try:
                 close(max(_LEAST_SECONDS, deadline - time.monotonic()))

@@ -7,6 +7,8 @@ share, or for something that this process has run out of, is not held against it
 A check for which there is no room, or nobody to be asked, is postponed: it waits in Kafka (:mod:`checkers.behind`).
 Only a few of those for which nobody can be asked are answered *unreachable*, so that people see it; they are kept, and
 asked all the same as soon as somebody is there (:mod:`checkers.kept`).
+
+A check whose lane is being settled (:mod:`checkers.settling`) keeps its room until that is done.
 """
 
 import asyncio
@@ -14,12 +16,12 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
 
-from checkback.wire.checks import CheckRequest
-from checkback.wire.protocol import Action, HalfPosition, Headers
-from checkers.ask import REQUEST_BYTES, Asker, EndpointAnswer, EndpointVerdict
+from checkback.wire.protocol import Action, HalfPosition
+from checkers.ask import Asker, EndpointAnswer, EndpointVerdict
+from checkers.check import Check, CheckEnds
 from checkers.directory import Endpoint, EndpointDirectory, group_standing
 from checkers.endpoint_breakers import EndpointBreakers
 from checkers.facts import GroupStanding
@@ -35,60 +37,12 @@ _MOST_LOOKED_AT = 100  # endpoints for one choice, so that a group with many dea
 _WOKEN_AT_ONCE = 8  # groups that wait for a connection, whenever one comes back
 _LACKING_SECONDS = 0.25  # until it is tried again, when we have run out of something
 _SAID_AGAIN_MS = 10_000
-_OWN_BYTES = 1_024  # about what a check costs in memory beside its message
 _MISSED_ANSWERS = 100
 """So many checks of a group are answered *unreachable* in _MISSED_MS; the others are postponed."""
 _MISSED_MS = 30_000
 _MOST_ROOM = 1_000
 _MOST_SHOWN = 1_000
 _LEAST_BYTES = 256 * 1024  # that a group may still take: more than the largest check has
-
-
-@dataclass(slots=True)
-class Check:
-    """A check that was taken, and what it has been through."""
-
-    request: CheckRequest
-    origin: Any = None
-    """The caller's: where the check came from."""
-    tried: tuple[str, ...] = ()
-    """URLs that could not be reached for it."""
-    remark: str = ""
-    """What the last of them did."""
-    alone: bool = False
-    """It is not to be asked together with others."""
-    answered: bool = False
-    """That nobody could be asked has been answered before."""
-    newer: "Check | None" = None
-    """Another check of the same transaction, which came while this one waits or is under way."""
-    size: int = field(init=False)
-    """About how many bytes it holds."""
-
-    def __post_init__(self) -> None:
-        self.size = _OWN_BYTES + _message_bytes(self.request)
-        if self.size * 4 // 3 > REQUEST_BYTES:  # it would not be asked whole: it is not kept whole, either
-            self.request = self.request.head()
-            self.size = _OWN_BYTES
-
-    @property
-    def transaction(self) -> tuple[HalfPosition, str]:
-        """Names it among those of its group."""
-        return self.request.half, self.request.transaction_id
-
-
-class CheckEnds(NamedTuple):
-    """What a check comes to: a verdict, or that it waits, for a reason.
-
-    ``keep``: both; the verdict is *unreachable*, and the check is to be asked when somebody is there.
-    ``drop``: another check of the same transaction has just been answered, which answers this one as well.
-    """
-
-    answer: Callable[[Check, EndpointVerdict], None]
-    postpone: Callable[[Check, str], None]
-    keep: Callable[[Check, EndpointVerdict], None]
-    drop: Callable[[Check], None]
-    asked: Callable[[str, float], None] = lambda _group, _seconds: None
-    """Told for how many seconds an endpoint of a group was asked."""
 
 
 @dataclass(slots=True)
@@ -125,7 +79,7 @@ class Groups:
     ) -> None:
         self._directory = directory
         self._asker = asker
-        self._answer, self._postpone, self._keep, self._drop, self._asked = ends
+        self._answer, self._postpone, self._keep, self._drop, self._asked, self._settled = ends
         self._clock_ms = clock_ms
         self._concurrency = concurrency
         self._queue = queue
@@ -203,8 +157,7 @@ class Groups:
         now_ms = self._clock_ms()
         for _ in range(_AT_ONCE):
             if not group.waiting:
-                if not group.held and self._groups.get(name) is group:
-                    del self._groups[name]
+                self._forget_empty(name, group)
                 return
             if group.pausing or group.under_way >= self._concurrency:
                 return
@@ -288,7 +241,7 @@ class Groups:
             self._again(group, batch)
         else:
             self._note(name, endpoint.url, asked.failure)
-            self._settle(group, endpoint.url, batch, asked.verdicts)
+            self._take_verdicts(group, endpoint.url, batch, asked.verdicts)
         self._wake()
         self._dispatch(name, group)
 
@@ -325,7 +278,7 @@ class Groups:
             said = (redacted(url), name, failure.rstrip("."))
             _LOGGER.warning("Check endpoint %s of group %s is skipped for now: %s.", *said)
 
-    def _settle(
+    def _take_verdicts(
         self, group: _GroupChecks, url: str, batch: Sequence[Check], verdicts: Sequence[EndpointVerdict]
     ) -> None:
         for check, verdict in zip(reversed(batch), reversed(verdicts), strict=True):
@@ -334,7 +287,7 @@ class Groups:
                 check.remark = verdict.remark
                 group.waiting.appendleft(check)  # another endpoint is next
             else:
-                self._end(group, check, verdict)
+                self._settled(check.request, verdict, partial(self._end, group, check))
 
     def _miss(self, group: _GroupChecks, check: Check, reason: str) -> None:
         """Nobody can be asked: for the first ones of a group that is an answer, too; all wait until somebody can."""
@@ -342,20 +295,43 @@ class Groups:
         if now_ms - self._missed_since_ms >= _MISSED_MS:
             self._missed_since_ms = now_ms
             self._missed.clear()
+        self._missed[name] += not check.answered
+        verdict = EndpointVerdict(Action.UNREACHABLE, reason)
+        if check.answered:
+            self._missed_by_all(group, check, verdict)
+        elif self._missed[name] <= _MISSED_ANSWERS:
+            self._settled(check.request, verdict, partial(self._missed_by_all, group, check))
+        else:
+            self._put_off(group, check)
+            self._postpone(check, reason)
+
+    def _missed_by_all(self, group: _GroupChecks, check: Check, verdict: EndpointVerdict) -> None:
+        if verdict.action is not Action.UNREACHABLE:  # nobody needs to be asked: its lane says what it did
+            self._end(group, check, verdict)
+            return
+        self._put_off(group, check)
+        self._keep(check, verdict)
+
+    def _put_off(self, group: _GroupChecks, check: Check) -> None:
+        """The check leaves without a verdict; nobody was asked for a newer one, so that gets an answer of its own."""
         self._leave(group, check)
-        if check.newer is not None:  # nobody was asked for it, so it gets an answer of its own
+        if check.newer is None:
+            self._forget_empty(check.request.group, group)
+        else:
             group.of[check.transaction] = check.newer
             group.waiting.appendleft(check.newer)
-        self._missed[name] += not check.answered
-        if check.answered or self._missed[name] <= _MISSED_ANSWERS:
-            self._keep(check, EndpointVerdict(Action.UNREACHABLE, reason))
-        else:
-            self._postpone(check, reason)
+            # perhaps it has waited for its lane, and nothing else is under way
+            asyncio.get_running_loop().call_soon(self._dispatch, check.request.group, group)
 
     def _end(self, group: _GroupChecks, check: Check, verdict: EndpointVerdict) -> None:
         self._leave(group, check)
         self._drop_newer(group, check)
+        self._forget_empty(check.request.group, group)
         self._answer(check, verdict)
+
+    def _forget_empty(self, name: str, group: _GroupChecks) -> None:
+        if not group.held and self._groups.get(name) is group:
+            del self._groups[name]
 
     def _leave(self, group: _GroupChecks, check: Check) -> None:
         del group.of[check.transaction]
@@ -369,14 +345,3 @@ class Groups:
     def _give_room(self, group: _GroupChecks, check: Check) -> None:
         group.held -= 1
         self._bytes.give(check.request.group, check.size)
-
-
-def _message_bytes(request: CheckRequest) -> int:
-    size = len(request.key or b"") + len(request.value or b"") + _header_bytes(request.headers)
-    for message in request.messages:
-        size += len(message.key or b"") + len(message.value or b"") + _header_bytes(message.headers)
-    return size
-
-
-def _header_bytes(headers: Headers) -> int:
-    return sum(len(name) + len(value or b"") for name, value in headers)

@@ -16,7 +16,7 @@ from checkback.kafka.kafka_python.library import CommitFailedError, OffsetAndMet
 from checkback.kafka.kafka_python.polling import poll
 from checkback.kafka.outages import Outage
 from checkers.behind import Reading, Route
-from checkers.groups import Check
+from checkers.check import Check
 from checkers.rereading import CheckOrigin, Rereader, check_of, origin_of
 
 _LOGGER = logging.getLogger(__name__)

@@ -69,6 +69,18 @@ class CheckMetrics(Collector):
             ["group"],
             registry=registry,
         )
+        self._lanes = Counter(
+            "checkback_check_lanes",
+            "Lanes that the check service settled, by producer group and result: settled, no_ledger, failed",
+            ["group", "result"],
+            registry=registry,
+        )
+        self._contradicted = Counter(
+            "checkback_check_rollbacks_of_delivered",
+            "Rollbacks answered of messages that their lane has delivered: they stay committed, by producer group",
+            ["group"],
+            registry=registry,
+        )
         registry.register(self)
 
     def answered(self, group: str, result: str) -> None:
@@ -85,6 +97,14 @@ class CheckMetrics(Collector):
     def postponed(self, group: str) -> None:
         """A check waits in Kafka."""
         self._postponed.labels(self._label(group)).inc()
+
+    def settled(self, group: str, result: str) -> None:
+        """A lane was settled, has no ledger, or could not be settled this time."""
+        self._lanes.labels(self._label(group), result).inc()
+
+    def contradicted(self, group: str) -> None:
+        """A rollback was answered of what has been delivered."""
+        self._contradicted.labels(self._label(group)).inc()
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """Names alone: nobody is asked when the collector is registered."""

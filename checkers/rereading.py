@@ -11,7 +11,7 @@ from checkback.kafka.kafka_python.polling import poll
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import GROUP, HALF, ID, TOPIC
 from checkers.behind import Reading, Route
-from checkers.groups import Check
+from checkers.check import Check
 
 _LOGGER = logging.getLogger(__name__)
 _POLL_MS = 50

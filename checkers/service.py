@@ -19,14 +19,16 @@ from prometheus_client import CollectorRegistry
 
 from checkback.exceptions import CheckbackError
 from checkback.kafka.outages import Outage
+from checkback.wire.ledger import Ledger
 from checkback.wire.protocol import Topics
 from checkers.answers import Answer, AnswerWriter
 from checkers.ask import Asker, EndpointVerdict
 from checkers.behind import Route
+from checkers.check import Check, CheckEnds
 from checkers.clients import KafkaClients
 from checkers.directory import EndpointDirectory
 from checkers.facts import GroupStanding
-from checkers.groups import Check, CheckEnds, Groups
+from checkers.groups import Groups
 from checkers.http.admission import AllowList
 from checkers.http.names import Names
 from checkers.http.session import open_session, tls_context
@@ -35,6 +37,7 @@ from checkers.intake import Announcements, Intake
 from checkers.metrics import CheckMetrics
 from checkers.outages import explained
 from checkers.rereading import CheckOrigin, Rereader, Rooms
+from checkers.settling import Lanes
 from conf import Settings, TransactionSettings
 
 _LOGGER = logging.getLogger(__name__)
@@ -74,6 +77,7 @@ class CheckService:
         # The directory and the groups belong to the loop's thread.
         self._directory = EndpointDirectory(fixed, settings.checks.endpoint_ttl)
         self._groups: Groups  # made on the loop, by _open
+        self._clients: KafkaClients  # made before the first check is taken
         self._postponed: Callable[[CheckOrigin, str], None]  # the intake's
         self._finished: Callable[[CheckOrigin], None]  # likewise
         topics = Topics(settings.kafka.topic_prefix)
@@ -163,10 +167,11 @@ class CheckService:
         shares = GroupShares()
         session = open_session(checks, allowed, self._tls, idle=shares.connections.total)
         keys = {group: key.get_secret_value().encode() for group, key in checks.keys.items()}
+        lanes = Lanes(self._settle, self._clock_ms, self._lane_ended, self._contradicted)
         self._groups = Groups(
             self._directory,
             Asker(session, allowed, keys, names=Names(checks.ask_timeout / 1000)),
-            CheckEnds(self._answer, self._postpone, self._keep, self._drop, self._asked),
+            CheckEnds(self._answer, self._postpone, self._keep, self._drop, self._asked, lanes.settle),
             self._clock_ms,
             concurrency=checks.concurrency_per_group,
             queue=checks.queue_per_group,
@@ -174,11 +179,14 @@ class CheckService:
         )
         return session
 
+    def _settle(self, group: str, lane: str) -> Ledger | None:
+        return self._clients.settler().settle(group, lane)
+
     def _serve(self) -> None:
         while not self._asking.wait(0.1):  # the loop has not opened its session yet
             if self._failure is not None:
                 return
-        clients = self._connect(self._settings)
+        clients = self._clients = self._connect(self._settings)
         try:
             outage = Outage("reading checks", self._clock_ms)
             good_for = good_for_ms(self._settings.transactions)
@@ -237,6 +245,14 @@ class CheckService:
         if self.metrics:
             self.metrics.asked(group, seconds)
 
+    def _lane_ended(self, group: str, result: str) -> None:
+        if self.metrics:
+            self.metrics.settled(group, result)
+
+    def _contradicted(self, group: str) -> None:
+        if self.metrics:
+            self.metrics.contradicted(group)
+
     def _postpone(self, check: Check, reason: str) -> None:
         if self.metrics:
             self.metrics.postponed(check.request.group)
@@ -257,9 +273,8 @@ class CheckService:
         request = check.request
         if self.metrics:
             self.metrics.answered(request.group, verdict.action.value)
-        self._writer.put(
-            Answer(request.transaction_id, request.group, request.half, verdict.action, verdict.remark, check.origin)
-        )
+        said = (request.transaction_id, request.group, request.half, verdict.action, verdict.remark)
+        self._writer.put(Answer(*said, check.origin, verdict.fact))
 
 
 def good_for_ms(times: TransactionSettings) -> tuple[int, int]:

@@ -80,6 +80,9 @@ ADVICE = {
         "checkback_check_endpoints": "none `well`: start the application, or see why it cannot be reached; "
         "`checkback groups` has the reason",
         "checkback_checks_postponed_total": "rises: nobody could be asked, or the queue is full; they follow later",
+        "checkback_check_lanes_total": "`settled` rises: producers with lanes die, or are slow; `no_ledger`: a lane's "
+        "ledger has expired, operators decide; `failed`: its log says why, it is tried again",
+        "checkback_check_rollbacks_of_delivered_total": "above 0: that group's check answers wrongly; correct it",
     },
 }
 

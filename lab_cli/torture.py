@@ -16,6 +16,7 @@ from rich.console import Console
 if TYPE_CHECKING:
     from torture.effects.run import EffectsReport, EffectsRound
     from torture.forgetting.run import ForgettingReport
+    from torture.lanes.run import LanesReport, LanesRound
     from torture.large_batches import LargeReport
     from torture.run import RoundReport, TortureReport
 
@@ -110,6 +111,14 @@ def run_torture(
             "Needs root and loop devices (Linux).",
         ),
     ] = False,
+    lanes: Annotated[
+        bool,
+        typer.Option(
+            "--lanes",
+            help="Only this: kill and stop producers that deliver themselves, and who settles their lanes, at each "
+            "step; 39 rounds.",
+        ),
+    ] = False,
     inbox: Annotated[
         bool,
         typer.Option(
@@ -149,6 +158,7 @@ def run_torture(
     from torture.effects.schedule import TRANSPORTS
     from torture.effects.system import Group
     from torture.forgetting.run import made_again_deck, quiet_deck, torture_forgetting
+    from torture.lanes.run import torture_lanes
     from torture.run import Options, torture, torture_large_batches
 
     # so that SIGTERM, too, ends what has been started
@@ -174,6 +184,9 @@ def run_torture(
         _show_forgetting(torture_forgetting(seed, rounds or whole, deck, told, console.print), console, json_file)
         return
     console.print(f"Starting Kafka, the job, a check service and producers; seed {seed} ...")
+    if lanes:
+        _show_lanes(torture_lanes(seed, rounds, partial(_tell_lanes, console)), console, json_file)
+        return
     struck = Deck.POWER if power else Deck.PAUSES if pauses else Deck.DISK if disk else Deck.ALL
     options = Options(
         seed, rounds or (None if minutes else 30), minutes, executors, tables, postgresql, neighbours, struck
@@ -211,6 +224,36 @@ def _show_large(report: "LargeReport", console: Console, json_file: Path | None)
     console.print(f"kafka: {report.committed} committed; {report.verdict}.")
     if not report.holds:
         console.print(f"Logs are kept in {report.logs}.")
+        console.print(f"[bold red]A promise did not hold[/]: {report.defect}")
+        raise typer.Exit(1)
+
+
+def _tell_lanes(console: Console, done: "LanesRound") -> None:
+    console.print(
+        f"round {done.number}: {done.fault}; all sent before it readable after {done.seconds} s", markup=False
+    )
+    for stop in done.stops:
+        console.print(f"    ended by itself: {stop}", markup=False)
+
+
+def _show_lanes(report: "LanesReport", console: Console, json_file: Path | None) -> None:
+    if json_file is not None:
+        json_file.write_text(json.dumps(asdict(report), indent=2), encoding="utf-8")
+    console.print(f"{len(report.rounds)} rounds in {report.seconds:.0f} s.")
+    if report.judgement is not None:
+        found = report.judgement
+        console.print(f"kafka: {found.expected} in the database, {found.delivered} delivered; {found}.")
+    if seconds := report.until_readable:
+        middle, most = seconds[len(seconds) // 2], seconds[-1]
+        console.print(f"A dead producer's messages were readable within {most} s, half of the times within {middle} s.")
+    for reason, number in report.rejected.items():
+        console.print(f"    {number} rejected: {reason}", markup=False)
+    if report.logs:
+        console.print(f"Logs are kept in {report.logs}.")
+    if report.inconclusive:
+        console.print("[bold yellow]No verdict[/]: not all had been decided when the time was over.")
+        raise typer.Exit(os.EX_TEMPFAIL)
+    if not report.holds:
         console.print(f"[bold red]A promise did not hold[/]: {report.defect}")
         raise typer.Exit(1)
 

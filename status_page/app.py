@@ -16,7 +16,7 @@ from status_page.http.signing_in import SigningIn
 from status_page.pages.acting import Acting
 from status_page.pages.rendering import Pages
 from status_page.pages.routes import Showing
-from status_page.site import Site, operator_ops
+from status_page.site import Site, lanes_in_kafka, operator_ops
 from status_page.transactions.deciding import Deciding
 from status_page.transactions.lookup import Transactions
 from status_page.transactions.story import Story
@@ -30,7 +30,7 @@ def status_app(
     story: Story | None = None,
 ) -> Starlette:
     """All of it. Nothing that it does raises an exception into whoever serves it."""
-    deciding = Deciding(transactions.index, operator_ops(settings))
+    deciding = Deciding(transactions.index, operator_ops(settings), look=lanes_in_kafka(settings))
     signing_in = SigningIn(settings.http.token.get_secret_value())
     return site_app(Site(settings, view, transactions, registry, deciding, signing_in, story))
 

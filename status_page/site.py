@@ -8,6 +8,7 @@ from functools import partial
 from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 
+from checkback.operations.lanes import KafkaLanes, Look
 from checkback.operations.operator_ops import OperatorOps
 from conf import Settings
 from status_page.facts import JobFacts, JobView
@@ -70,3 +71,9 @@ def operator_ops(settings: Settings) -> Callable[[], Ops]:
     """What opens a writer of ops."""
     kafka = settings.kafka
     return partial(OperatorOps, kafka.bootstrap_servers, kafka.topics, kafka.python_client)
+
+
+def lanes_in_kafka(settings: Settings) -> Look:
+    """What finds out what lanes have done, before an operator decides about their messages."""
+    kafka = settings.kafka
+    return KafkaLanes(kafka.bootstrap_servers, kafka.topics, kafka.python_client)

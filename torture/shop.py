@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from checkback import CheckEndpoint, Message, Topics, TransactionProducer
+from checkback import CheckEndpoint, HalfMessage, Message, Topics, TransactionProducer
 from checkback.exceptions import CheckbackError
 from torture.ground import MORE_TOPICS
 from torture.sent import Database
@@ -75,11 +75,7 @@ class Shop:
         if self._more and self._chance.random() < _MORE_OFTEN:
             topic, partition = self._chance.choice(self._more)
             messages[0] = messages[0]._replace(topic=topic, partition=partition)
-        if len(messages) == 1:
-            topic, value, key, headers, partition = messages[0]
-            half = self._producer.prepare(Message(topic, value, key, headers=headers, partition=partition))
-        else:
-            half = self._producer.prepare_several(messages)
+        half = self._prepare(messages)
         if fate not in {Fate.ROLLED_BACK, Fate.NEITHER}:
             self._database.commit(half, messages)
         if fate is Fate.COMMITTED:
@@ -90,6 +86,9 @@ class Shop:
     def hear(self, more: Sequence[tuple[str, int | None]]) -> None:
         """Topics, and partitions, that some messages go to from now on."""
         self._more = list(more)
+
+    def _prepare(self, messages: Sequence[Message]) -> HalfMessage:
+        return self._producer.prepare(messages[0]) if len(messages) == 1 else self._producer.prepare_several(messages)
 
     def _message(self) -> Message:
         chance = self._chance

@@ -9,6 +9,7 @@ from checkback.exceptions import OperatorError
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.library import KafkaError, KafkaProducer
 from checkback.kafka.kafka_python.repairs import close_producer
+from checkback.wire.delivered import LaneFact, stating
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, op_headers
 
 _AT_ONCE = 1_000
@@ -48,8 +49,10 @@ class OperatorOps:
         # what has not been taken by now was waited for long enough
         close_producer(self._producer, 0)
 
-    def write(self, rows: Iterable[Row], action: Action, remark: str = "") -> int:
+    def write(self, rows: Iterable[Row], action: Action, remark: str = "", fact: LaneFact | None = None) -> int:
         """Write one op for each of these half messages, and wait until Kafka has them; how many there were.
+
+        ``fact``: what their lanes have done, for those that name one: see :mod:`checkback.operations.lanes`.
 
         Raises:
             OperatorError: Kafka did not take one; those before it are written, and some behind it may be.
@@ -57,7 +60,7 @@ class OperatorOps:
         written = 0
         rest = iter(rows)
         while some := list(islice(rest, _AT_ONCE)):
-            for row, sent in [(row, self._send(row, action, remark)) for row in some]:
+            for row, sent in [(row, self._send(row, action, remark, fact)) for row in some]:
                 try:
                     sent.get(_SECONDS)
                 except KafkaError as error:
@@ -65,9 +68,9 @@ class OperatorOps:
                 written += 1
         return written
 
-    def _send(self, row: Row, action: Action, remark: str) -> Any:
+    def _send(self, row: Row, action: Action, remark: str, fact: LaneFact | None) -> Any:
         transaction_id, group, half = row
-        headers = op_headers(transaction_id, group, half, action, Source.OPERATOR)
+        headers = stating(op_headers(transaction_id, group, half, action, Source.OPERATOR), fact)
         try:
             return self._producer.send(self._topics.op, remark.encode(), headers=headers, partition=half.partition)
         except (KafkaError, ValueError) as error:  # the latter where there is no such partition

@@ -37,6 +37,11 @@ class Story(NamedTuple):
     not_looked_at: tuple[str, ...] = ()
     """Where there may be more of it: sentences without their full stop."""
 
+    @property
+    def lane(self) -> str:
+        """The lane that its half message names: its producer may deliver it itself. Empty: none."""
+        return next((event.lane for event in self.events if event.lane), "")
+
 
 def story_of(
     consumer: KafkaConsumer,
@@ -205,7 +210,10 @@ class _Reading:
             self._notes.append("the real topic: the transaction was rolled back")
             return []
         # without any decision among the events on_exhausted may have committed it
-        moments = [moment - _BEFORE_MS for moment in commits or [record.timestamp]]
+        moments = commits or [record.timestamp]
+        if protocol.LANE in headers_of(record):  # its producer may have delivered it long before anybody said so
+            moments = [record.timestamp, *moments]
+        moments = [moment - _BEFORE_MS for moment in moments]
         found: list[StoryEvent] = []
         for topic, sent in _by_topic(sent_in(record)):
             found += self._arrived(topic, sent, moments, decided=bool(commits))

@@ -7,6 +7,7 @@ from checkback.exceptions import ProtocolError
 from checkback.operations.in_doubt import place_of, row_of
 from checkback.operations.times import said_time
 from checkback.wire import protocol
+from checkback.wire.delivered import LaneFact
 from checkback.wire.json_reading import read_object
 from checkback.wire.protocol import HalfAction, HalfPosition, HeldNote, Topics
 
@@ -75,6 +76,10 @@ class StoryEvent(NamedTuple):
     """The operator, as the remark says."""
     refused: str = ""
     """``topic:partition:offset`` of the record that the job has not taken."""
+    lane: str = ""
+    """The lane that a half message names."""
+    fact: str = ""
+    """What an op says of the half message's lane: delivered, settled."""
 
 
 def event_of(record: Any, topics: Topics) -> StoryEvent | None:
@@ -100,7 +105,7 @@ def event_of(record: Any, topics: Topics) -> StoryEvent | None:
         return _half(event, record, headers)
     if record.topic == topics.op:
         who, remark = remark_of(record.value)
-        return event._replace(kind=EventKind.OP, who=who, remark=remark, size=0)
+        return event._replace(kind=EventKind.OP, who=who, remark=remark, size=0, fact=_fact(headers))
     if record.topic == topics.check:
         attempt, check_max = (_number(headers, name) for name in (protocol.ATTEMPT, protocol.CHECK_MAX))
         return event._replace(kind=EventKind.CHECK, attempt=attempt, check_max=check_max)
@@ -161,7 +166,9 @@ def said(event: StoryEvent) -> str:
         return _said_of_half(event)
     if kind is EventKind.OP:
         missed = event.action == protocol.Action.UNREACHABLE
-        return f"{event.action} by {event.source}{', uses up no attempt' if missed else ''}"
+        lane = {LaneFact.DELIVERED: ": its lane delivered", LaneFact.SETTLED: ": its lane did not deliver"}
+        said_of_lane = lane[LaneFact(event.fact)] if event.fact else ""
+        return f"{event.action} by {event.source}{said_of_lane}{', uses up no attempt' if missed else ''}"
     if kind in {EventKind.CHECK, EventKind.IN_DOUBT}:
         what = "check requested, for" if kind is EventKind.CHECK else "in doubt,"
         return f"{what} attempt {event.attempt} of {event.check_max}"
@@ -177,7 +184,8 @@ def _said_of_half(event: StoryEvent) -> str:
     decided = ", commit by itself" if event.action == HalfAction.COMMIT else ""
     later = f", not before {said_time(event.deliver_at_ms)}" if event.deliver_at_ms else ""
     size = "1 byte" if event.size == 1 else f"{event.size:,} bytes"
-    return f"half message{several} of {size} for {event.topic}{decided}{later}"
+    lane = f", of lane {event.lane}" if event.lane else ""
+    return f"half message{several} of {size} for {event.topic}{decided}{later}{lane}"
 
 
 def _half(event: StoryEvent, record: Any, headers: dict[str, bytes]) -> StoryEvent:
@@ -189,7 +197,12 @@ def _half(event: StoryEvent, record: Any, headers: dict[str, bytes]) -> StoryEve
         half=HalfPosition(record.partition, record.offset),
         messages=_number(headers, protocol.MESSAGES),
         deliver_at_ms=_number(headers, protocol.DELIVER_AT),
+        lane=_text(headers, protocol.LANE),
     )
+
+
+def _fact(headers: dict[str, bytes]) -> str:
+    return next((str(fact) for fact in LaneFact if fact.header[0] in headers), "")
 
 
 def _parked(event: StoryEvent, headers: dict[str, bytes]) -> StoryEvent:

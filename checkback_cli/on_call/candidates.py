@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 from checkback.exceptions import OperatorError
 from checkback.operations.in_doubt import InDoubt
+from checkback.operations.operator_ops import Row
 from checkback.operations.parked import IN_DOUBT_ACTIONS, ParkedMessage, parked_actions
 from checkback.operations.times import said_duration
-from checkback.wire.protocol import Action, HalfPosition
+from checkback.wire.protocol import CONTESTED, Action, HalfPosition
 from checkback_cli.terminal.naming import SHORTEST, TOO_SHORT, ambiguous, called
 from status_page.words import said_attempts
 
@@ -31,6 +32,13 @@ class Candidate(NamedTuple):
     """Whether ``cb.status`` has it: it says when it is decided."""
     parked: bool = False
     """Whether ``cb.parked`` has it: likewise."""
+    contested: bool = False
+    """Whether only its real topic tells if it was delivered."""
+
+    @property
+    def row_of_op(self) -> Row:
+        """What names it in an op."""
+        return self.transaction_id, self.group, self.half
 
 
 class TransactionFilter(NamedTuple):
@@ -82,6 +90,7 @@ def _of_parked(message: ParkedMessage) -> Candidate:
         how=f"parked: {message.reason}",
         actions=frozenset(parked_actions(undecided=message.undecided, kept=message.kept)),
         parked=True,
+        contested=message.reason == CONTESTED,
     )
 
 

@@ -12,6 +12,7 @@ import typer
 from checkback.wire.checks import REMARK_CHARACTERS
 from checkback.wire.printable import printable
 from checkback.wire.protocol import Action, HalfPosition
+from checkback_cli.on_call import lanes
 from checkback_cli.terminal.options import (
     TRY_AGAIN,
     WRONG,
@@ -27,6 +28,7 @@ from checkback_cli.terminal.reading import reading
 
 if TYPE_CHECKING:
     from checkback.operations.story import Story
+    from checkback.wire.delivered import LaneFact
     from checkback.wire.protocol import Topics
     from checkback_cli.on_call.candidates import Candidate, TransactionFilter
     from checkback_cli.on_call.waiting import Awaited
@@ -73,6 +75,8 @@ class _Manner(NamedTuple):
     who: str | None
     why: str | None
     wait_ms: int | None
+    told: "LaneFact | None"
+    """What was seen in the real topics."""
 
 
 def _command(action: Action, does: str) -> Callable[..., None]:
@@ -87,6 +91,8 @@ def _command(action: Action, does: str) -> Callable[..., None]:
         who: Who = None,
         why: Why = None,
         wait: Wait = None,
+        delivered: lanes.Delivered = False,
+        not_delivered: lanes.NotDelivered = False,
         config: ConfigFile = None,
         bootstrap_server: BootstrapServer = None,
     ) -> None:
@@ -95,7 +101,8 @@ def _command(action: Action, does: str) -> Callable[..., None]:
 
         before_ms = None if older_than is None else int(time.time() * 1000) - older_than
         wanted = TransactionFilter(ids or (), halves or (), every, group, topic, before_ms)
-        _act(action, wanted, _Manner(yes, who, why, wait), load(config, bootstrap_server))
+        told = lanes.seen(action, delivered=delivered, not_delivered=not_delivered)
+        _act(action, wanted, _Manner(yes, who, why, wait, told), load(config, bootstrap_server))
 
     act.__doc__ = (
         f"{does}\n\n    Shows them and asks, unless --yes is given; the job judges what was written like any op. Exit "
@@ -136,16 +143,23 @@ def _act(action: Action, wanted: "TransactionFilter", manner: _Manner, settings:
         _ask(action, ones)
     said = remark(manner.who or user(), manner.why or _asked_why(), action)
     wait_ms = manner.wait_ms if manner.wait_ms is not None else _WAIT_MS if terminal else 0
+    settled = lanes.settle(action, ones, manner.told, kafka)
+    lanes.tell(action, ones, settled)
+    others = {half for _, _, half in (*settled.delivered, *(row for row, _ in settled.unknown))}
+    ones = [one for one in ones if one.half not in others]
     awaited = Awaited(ones, action)
-    client = (kafka.bootstrap_servers, topics, kafka.python_client)
+    status = WRONG if others else 0
     with reading(kafka) as consumer:
         watch = Watch(consumer, topics) if wait_ms else None
-        with OperatorOps(*client) as ops:
-            ops.write(((one.transaction_id, one.group, one.half) for one in ones), action, said)
+        with OperatorOps(kafka.bootstrap_servers, topics, kafka.python_client) as ops:
+            for write in settled.writes:
+                ops.write(write.rows, write.action, said, write.fact)
         typer.echo(f"{action}: {len(ones)} written.")
         if watch is not None:
             watch.wait(awaited, wait_ms / 1000)
-            _tell(action, ones, awaited, (consumer, topics))
+            status = status or _tell(action, ones, awaited, (consumer, topics))
+    if status:
+        raise typer.Exit(status)
 
 
 def _refuse_arguments(wanted: "TransactionFilter", manner: _Manner, terminal: bool) -> None:
@@ -232,12 +246,8 @@ def user() -> str:
         return "unknown"
 
 
-def _tell(action: Action, ones: "Sequence[Candidate]", awaited: "Awaited", kafka: "tuple[Any, Topics]") -> None:
-    """Say what became of them.
-
-    Raises:
-        typer.Exit: not of all of them what was asked for.
-    """
+def _tell(action: Action, ones: "Sequence[Candidate]", awaited: "Awaited", kafka: "tuple[Any, Topics]") -> int:
+    """Say what became of them; the exit status."""
     from checkback_cli.on_call.waiting import stories
 
     left = [one for one in ones if one.half in awaited.became and one.half not in awaited.refused]
@@ -259,13 +269,14 @@ def _tell(action: Action, ones: "Sequence[Candidate]", awaited: "Awaited", kafka
             printable(f"{one.transaction_id} at {one.half}: was never checked: 'checkback show' says how it stands")
         )
     if awaited.refused or contrary:
-        raise typer.Exit(WRONG)
+        return WRONG
     if still:
         named = ", ".join(one.transaction_id for one in still[:_MOST_TOLD])
         typer.echo(
             printable(f"{len(still):,} not ended yet: {named}. The job does it when it runs: 'checkback status'.")
         )
-        raise typer.Exit(TRY_AGAIN)
+        return TRY_AGAIN
+    return 0
 
 
 def _waits(action: Action, story: "Story") -> bool:

@@ -99,6 +99,8 @@ def head(story: "Story") -> "Iterator[tuple[str, str]]":
     yield "half message", str(story.half)
     yield "group", story.group
     yield "topic", story.topic
+    if story.lane:
+        yield "lane", story.lane
     yield "stands", str(story.standing)
     if story.row is not None and story.row.next_check_ms:
         yield "next check", f"{said_time(story.row.next_check_ms)} UTC"
@@ -125,6 +127,7 @@ def story_object(story: "Story") -> dict[str, Any]:
         "group": story.group,
         "topic": story.topic,
         "half": str(story.half),
+        "lane": story.lane,
         "stands": story.standing.stand,
         "why": story.standing.why,
         "in_doubt": None if story.row is None else {**story.row._asdict(), "half": str(story.row.half)},

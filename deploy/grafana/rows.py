@@ -366,6 +366,15 @@ _CHECK_SERVICE = (
         "cps",
         (Query(rate("checkback_checks_postponed_total", OF_GROUP, "group"), "{{group}}"),),
     ),
+    Panel(
+        "Lanes settled",
+        "Producers that deliver themselves, and died or did not answer: what they had delivered is read in Kafka.",
+        "cps",
+        (
+            Query(rate("checkback_check_lanes_total", OF_GROUP, "result"), "{{result}}"),
+            Query(rate("checkback_check_rollbacks_of_delivered_total", OF_GROUP, "group"), "{{group}}: contradicted"),
+        ),
+    ),
 )
 ROWS = {
     "Flow": _FLOW,

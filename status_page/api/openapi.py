@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from status_page.facts import JobFacts
-from status_page.transactions.deciding import ACTIONS, MOST_AT_ONCE, WHO_CHARACTERS, WHY_CHARACTERS
+from status_page.transactions.deciding import ACTIONS, MOST_AT_ONCE, SEEN, WHO_CHARACTERS, WHY_CHARACTERS
 from status_page.transactions.index import MOST_ROWS
 from status_page.transactions.lists import PAGE_ROWS
 
@@ -92,7 +92,8 @@ _ERRORS = {
     401: "The token is missing, or wrong.",
     403: "Nobody may act: http.token is not set.",
     404: "Not there.",
-    409: "One of them is neither in doubt nor parked; nothing was done.",
+    409: "One of them is neither in doubt nor parked, or nobody can know whether it was delivered: `seen` says then "
+    "what its real topic has. Nothing was done.",
     413: "The body is too long.",
     415: "The body is not said to be JSON.",
     422: "Something of it is wrong; nothing was done.",
@@ -148,6 +149,8 @@ def _schemas() -> _Schema:
     oldest = {"type": ["integer", "null"], "description": "ms since 1970 when the oldest in doubt was taken in"}
     decision = {"action": _ACTION, "who": _bounded(WHO_CHARACTERS), "why": _bounded(WHY_CHARACTERS)}
     chosen = {**_array(_object(half=_PLACE, transaction_id=_TEXT)), "minItems": 1, "maxItems": MOST_AT_ONCE}
+    by_lane = {**_FLAG, "description": "its lane had delivered it: committed, whatever was asked for"}
+    judged = _object(**named, waiting=_FLAG, by_lane=by_lane)
     return {
         **made,
         "Lists": _object(
@@ -205,12 +208,22 @@ def _schemas() -> _Schema:
             counted=_FLAG,
             lists=_reference("Lists"),
         ),
-        "Decision": _object(**decision, transactions=chosen),
+        "Decision": _decision(decision, chosen),
         "Receipt": _object(
-            receipt=_TEXT, time_ms=_TIME, **decision, transactions=_array(_object(**named, waiting=_FLAG))
+            receipt=_TEXT,
+            time_ms=_TIME,
+            **decision,
+            transactions=_array(judged),
         ),
         "Error": _object(error=_TEXT),
     }
+
+
+def _decision(said: _Schema, chosen: _Schema) -> _Schema:
+    made = _object(**said, transactions=chosen)
+    seen = "what the real topics have, for those of which nobody else can know; `delivered` with commit only"
+    made["properties"]["seen"] = {"type": "string", "enum": list(SEEN), "description": seen}
+    return made
 
 
 def _bounded(characters: int) -> _Schema:

@@ -18,7 +18,16 @@ from status_page.facts import GroupFacts
 from status_page.pages.forms import FormError, json_of
 from status_page.site import Site
 from status_page.transactions import lists
-from status_page.transactions.deciding import MOST_AT_ONCE, Chosen, OperatorDecision, Receipt, actions_for, problems
+from status_page.transactions.deciding import (
+    MOST_AT_ONCE,
+    SEEN,
+    Chosen,
+    NobodyKnowsError,
+    OperatorDecision,
+    Receipt,
+    actions_for,
+    problems,
+)
 from status_page.transactions.index import Index, Parked
 from status_page.transactions.schema import PARKED, STATUS
 from status_page.words import why_in_doubt
@@ -167,12 +176,16 @@ class Api:
         chosen, missing = self._site.deciding.chosen(names)
         if missing:
             raise FormError(409, f"Neither in doubt nor parked: {', '.join(missing[:10])}. Nothing was done.")
-        wrong = problems(body["action"], chosen, body["who"], body["why"])
+        seen = body.get("seen", "")
+        wrong = problems(body["action"], chosen, body["who"], body["why"], seen)
         if wrong:
             raise FormError(422, " ".join([*wrong, "Nothing was done."]))
-        decision = OperatorDecision(Action(body["action"]), tuple(chosen), body["who"].strip(), body["why"].strip())
+        who, why = body["who"].strip(), body["why"].strip()
+        decision = OperatorDecision(Action(body["action"]), tuple(chosen), who, why, SEEN.get(seen))
         try:
             return self._receipt(self._site.deciding.write(decision))
+        except NobodyKnowsError as error:
+            raise FormError(409, str(error)) from error
         except CheckbackError as error:
             raise FormError(502, f"{error} Doing it twice does no harm.") from error
 
@@ -185,7 +198,10 @@ class Api:
             "action": decision.action,
             "who": decision.who,
             "why": decision.why,
-            "transactions": [{**_named(one), "waiting": one.name in waiting} for one in decision.chosen],
+            "transactions": [
+                {**_named(one), "waiting": one.name in waiting, "by_lane": one.half in receipt.by_lane}
+                for one in decision.chosen
+            ],
         }
 
 
@@ -210,6 +226,8 @@ def _names(body: Any) -> list[str]:
     texts = ("action", "who", "why")
     if not isinstance(body, dict) or not all(isinstance(body.get(name), str) for name in texts):
         raise FormError(422, f"Send an object with texts for {', '.join(texts)}. Nothing was done.")
+    if not isinstance(body.get("seen", ""), str):
+        raise FormError(422, "seen must be text. Nothing was done.")
     named = body.get("transactions")
     if not isinstance(named, list) or not 0 < len(named) <= MOST_AT_ONCE:
         raise FormError(422, f"transactions must be a list of 1 to {MOST_AT_ONCE}. Nothing was done.")

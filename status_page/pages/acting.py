@@ -15,7 +15,15 @@ from status_page.http.signing_in import Session, same
 from status_page.pages.forms import Form, FormError, form_of
 from status_page.pages.rendering import Pages, link
 from status_page.site import Site
-from status_page.transactions.deciding import MOST_AT_ONCE, WHO_CHARACTERS, WHY_CHARACTERS, OperatorDecision, problems
+from status_page.transactions.deciding import (
+    MOST_AT_ONCE,
+    SEEN,
+    WHO_CHARACTERS,
+    WHY_CHARACTERS,
+    NobodyKnowsError,
+    OperatorDecision,
+    problems,
+)
 
 _WAIT_SECONDS = 5
 
@@ -115,26 +123,31 @@ class Acting:
 
     def _decide(self, request: Request, form: Form) -> Response:
         action, names = form.one("action"), form.all("what")
-        who, why = form.one("who").strip(), form.one("why").strip()
+        who, why, seen = form.one("who").strip(), form.one("why").strip(), form.one("seen")
         chosen, missing = self._site.deciding.chosen(names)
-        shown = {"chosen": chosen, "missing": missing, "who": who, "why": why}
-        wrong = problems(action, chosen, who, why)
+        shown = {"chosen": chosen, "missing": missing, "who": who, "why": why, "seen": seen}
+        wrong = problems(action, chosen, who, why, seen)
         if missing and chosen and not wrong:
             return self._confirming(request, action, [_CHANGED], 409, **shown)
         if wrong:
             return self._confirming(request, action, wrong, 422, **shown)
         try:
-            receipt = self._site.deciding.write(OperatorDecision(Action(action), tuple(chosen), who, why))
+            decision = OperatorDecision(Action(action), tuple(chosen), who, why, SEEN.get(seen))
+            receipt = self._site.deciding.write(decision)
+        except NobodyKnowsError as error:
+            return self._confirming(request, action, [str(error)], 409, unclear=True, **shown)
         except CheckbackError as error:
             return self._confirming(request, action, [f"{error} Doing it twice does no harm."], 502, **shown)
         return RedirectResponse(f"/decided/{receipt.name}", 303)
 
     def _confirming(self, request: Request, action: str, wrong: Sequence[str], status: int, **more: Any) -> Response:
+        """``unclear``: nobody can know of one whether it was delivered."""
         title = f"{action.capitalize()}?" if action else "Nothing chosen"
         limits = {"who_characters": WHO_CHARACTERS, "why_characters": WHY_CHARACTERS}
         back = _local(request.headers.get("referer", ""))
         back = back if not back.startswith(("/decide", "/sign-in")) else "/transactions"
-        shown = {"action": action, "wrong": wrong, "back": back, **limits, **more}
+        unclear = any(one.contested for one in more["chosen"])
+        shown = {"action": action, "wrong": wrong, "back": back, "unclear": unclear, "seen": "", **limits, **more}
         return self._pages.page(request, "confirm.html", title, shown, status=status)
 
     def _asking(self, request: Request, onward: str, problem: str, status: int) -> Response:

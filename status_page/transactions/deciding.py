@@ -12,10 +12,12 @@ from typing import NamedTuple, Protocol, Self
 
 from checkback.exceptions import OperatorError, ProtocolError
 from checkback.operations.in_doubt import InDoubt
+from checkback.operations.lanes import LanesSettled, Look, Wish, no_lanes, settled
 from checkback.operations.operator_ops import Row
 from checkback.operations.parked import IN_DOUBT_ACTIONS, parked_actions
+from checkback.wire.delivered import LaneFact
 from checkback.wire.printable import printable
-from checkback.wire.protocol import Action, HalfPosition
+from checkback.wire.protocol import CONTESTED, Action, HalfPosition
 from status_page.transactions.index import Index, Parked
 
 _LOGGER = logging.getLogger(__name__)
@@ -36,6 +38,8 @@ class Chosen(NamedTuple):
     topic: str
     actions: tuple[Action, ...]
     """What is of use for it."""
+    contested: bool = False
+    """Whether only its real topic tells if its lane has delivered it."""
 
     @property
     def name(self) -> str:
@@ -50,6 +54,8 @@ class OperatorDecision(NamedTuple):
     chosen: tuple[Chosen, ...]
     who: str
     why: str
+    seen: LaneFact | None = None
+    """What was seen in the real topics, for those of which nobody else can know."""
 
 
 class Receipt(NamedTuple):
@@ -58,6 +64,12 @@ class Receipt(NamedTuple):
     name: str
     decision: OperatorDecision
     time_ms: int
+    by_lane: frozenset[HalfPosition] = frozenset()
+    """These are committed, which was not asked for: their lanes have delivered them."""
+
+
+class NobodyKnowsError(OperatorError):
+    """Nobody can know of a message whether its lane has delivered it; nothing is written."""
 
 
 class Ops(Protocol):
@@ -69,16 +81,24 @@ class Ops(Protocol):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Let go."""
 
-    def write(self, rows: Iterable[Row], action: Action, remark: str = "") -> int:
+    def write(self, rows: Iterable[Row], action: Action, remark: str = "", fact: LaneFact | None = None) -> int:
         """Write an op for each."""
 
 
 class Deciding:
-    """Writes ops, and remembers for a while what was written. ``connect`` opens what writes."""
+    """Writes ops, and remembers for a while what was written.
+
+    ``connect`` opens what writes; ``look`` finds out what lanes have done.
+    """
 
     def __init__(
-        self, index: Index, connect: Callable[[], Ops], now_ms: Callable[[], int] = lambda: int(time.time() * 1000)
+        self,
+        index: Index,
+        connect: Callable[[], Ops],
+        now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+        look: Look = no_lanes,
     ) -> None:
+        self._look = look
         self._index = index
         self._connect = connect
         self._now_ms = now_ms
@@ -101,24 +121,39 @@ class Deciding:
 
         Raises:
             OperatorError: Kafka did not take one; those before it are written.
+            NobodyKnowsError: of one it is not known whether it was delivered; nothing is written.
             KafkaUnreachableError: no Kafka answers; nothing is written.
         """
+        lanes = self._settled(decision)
         said = {"who": decision.who, "why": decision.why, "by": "status page"}
         remark = json.dumps(said, ensure_ascii=False)
-        rows = [(one.transaction_id, one.group, one.half) for one in decision.chosen]
         with self._one_at_a_time:
             try:
                 with self._connect() as ops:
-                    ops.write(rows, decision.action, remark)
+                    for write in lanes.writes:
+                        ops.write(write.rows, write.action, remark, write.fact)
             except ProtocolError as error:
                 raise OperatorError(f"One of them cannot be named in an op: {error}") from error
             finally:
                 _log(decision)
-            receipt = Receipt(secrets.token_urlsafe(12), decision, self._now_ms())
+            by_lane = frozenset(half for _, _, half in lanes.delivered)
+            receipt = Receipt(secrets.token_urlsafe(12), decision, self._now_ms(), by_lane)
             self._receipts[receipt.name] = receipt
             while len(self._receipts) > _RECEIPTS:
                 self._receipts.popitem(last=False)
         return receipt
+
+    def _settled(self, decision: OperatorDecision) -> LanesSettled:
+        wishes = [Wish((one.transaction_id, one.group, one.half), one.contested) for one in decision.chosen]
+        lanes = settled(decision.action, wishes, self._look, decision.seen)
+        if lanes.unknown:
+            ((name, _, half), why), more = lanes.unknown[0], len(lanes.unknown) - 1
+            others = f"; and so it is with {more} more" if more else ""
+            raise NobodyKnowsError(
+                f"Nobody can know whether {name} at {half} was delivered, since {why}{others}. Look into the real "
+                "topic, and say what it has. Nothing was done."
+            )
+        return lanes
 
     def receipt(self, name: str) -> Receipt | None:
         """What was written; None when it was too long ago, or never."""
@@ -143,7 +178,8 @@ class Deciding:
 
 def chosen_of(row: InDoubt | Parked) -> Chosen:
     """A row of one of the lists, with what may be done about it."""
-    return Chosen(row.half, row.transaction_id, row.group, row.topic, actions_for(row))
+    contested = isinstance(row, Parked) and row.reason == CONTESTED
+    return Chosen(row.half, row.transaction_id, row.group, row.topic, actions_for(row), contested)
 
 
 def actions_for(row: InDoubt | Parked) -> tuple[Action, ...]:
@@ -151,9 +187,17 @@ def actions_for(row: InDoubt | Parked) -> tuple[Action, ...]:
     return IN_DOUBT_ACTIONS if isinstance(row, InDoubt) else parked_actions(undecided=row.undecided, kept=row.kept)
 
 
-def problems(action: str, chosen: Sequence[Chosen], who: str, why: str) -> list[str]:
+SEEN = {"delivered": LaneFact.DELIVERED, "not delivered": LaneFact.SETTLED}
+"""What one may have seen in the real topic."""
+
+
+def problems(action: str, chosen: Sequence[Chosen], who: str, why: str, seen: str = "") -> list[str]:
     """What is wrong with a decision, in sentences; nothing is written while there is anything."""
     wrong = []
+    if seen and seen not in SEEN:
+        wrong.append(f"What was seen must be one of {', '.join(SEEN)}.")
+    if seen == "delivered" and action != Action.COMMIT:
+        wrong.append("What is delivered is committed: choose commit.")
     if action not in ACTIONS:
         wrong.append(f"The action must be one of {', '.join(ACTIONS)}.")
     if not chosen:

@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from checkback import CallableListener, CheckRequest, LocalTransactionState, check_app
+from checkback.wire.delivered import LaneFact
 from checkback.wire.protocol import Action
 from checkback.wire.signature import refusal
 from checkers import AllowList, Asker, Endpoint, EndpointAnswer, EndpointVerdict, open_session, tls_context
@@ -40,7 +41,7 @@ def ask_for(body: bytes, *headers: str, status: str = "200 OK") -> EndpointVerdi
     """Ask an endpoint that answers with these bytes."""
     with serving(http(body, status, *headers)) as served:
         verdict = ask(served.url)
-        return EndpointVerdict(verdict.action, verdict.remark.replace(served.url, URL))
+        return verdict._replace(remark=verdict.remark.replace(served.url, URL))
 
 
 @pytest.mark.parametrize("state", LocalTransactionState)
@@ -147,6 +148,21 @@ def test_a_packed_body_is_unknown() -> None:
 def test_the_remark_is_kept_up_to_512_characters(said: Any, kept: str) -> None:
     body = json.dumps({"state": "rollback", "remark": said}).encode()
     assert ask_for(body) == EndpointVerdict(Action.ROLLBACK, kept)
+
+
+@pytest.mark.parametrize(
+    ("said", "fact"),
+    [
+        ("delivered", LaneFact.DELIVERED),
+        ("settled", LaneFact.SETTLED),
+        ("lost", None),
+        (1, None),
+        (["settled"], None),
+        (None, None),
+    ],
+)
+def test_an_answer_may_say_what_the_lane_has_done(said: object, fact: LaneFact | None) -> None:
+    assert ask_for(json.dumps({"state": "commit", "lane": said}).encode()) == EndpointVerdict(Action.COMMIT, "", fact)
 
 
 def test_a_verdict_needs_no_remark() -> None:

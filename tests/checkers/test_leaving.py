@@ -1,5 +1,6 @@
 """A service that ends leaves its consumer group, whatever else goes wrong. The Kafka clients are fakes."""
 
+import threading
 import time
 from functools import partial
 from typing import Any
@@ -22,6 +23,7 @@ class FakeClients(KafkaClients):
         self.checks, self.again = FakeConsumer(), FakeConsumer()
         self.registry, self.answers = FakeConsumer(REGISTRY), FakeProducer()
         closing: list[Any] = [partial(_close, one) for one in (self.checks, self.again, self.registry)]
+        self._settler_lock = threading.Lock()
         self._opened = [("closing one", close) for close in (*closing, self._close_producer)]
 
     def all_closed(self) -> bool:

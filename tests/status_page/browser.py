@@ -10,8 +10,10 @@ from prometheus_client import CollectorRegistry, Counter
 from starlette.applications import Starlette
 
 from checkback.operations.in_doubt import InDoubt
+from checkback.operations.lanes import Findings
 from checkback.operations.operator_ops import Row
 from checkback.operations.parked import ParkedMessage
+from checkback.wire.delivered import LaneFact
 from checkback.wire.protocol import UNDELIVERABLE, Action, HalfPosition
 from conf import Settings
 from status_page.app import site_app
@@ -60,6 +62,7 @@ class RecordingOps:
 
     def __init__(self) -> None:
         self.written: list[tuple[Row, Action, str]] = []
+        self.facts: list[LaneFact | None] = []
         self.fails: Exception | None = None
 
     def __enter__(self) -> Self:
@@ -68,11 +71,12 @@ class RecordingOps:
     def __exit__(self, *of: object) -> None:
         pass
 
-    def write(self, rows: Iterable[Row], action: Action, remark: str = "") -> int:
+    def write(self, rows: Iterable[Row], action: Action, remark: str = "", fact: LaneFact | None = None) -> int:
         if self.fails is not None:
             raise self.fails
         some = [(row, action, remark) for row in rows]
         self.written += some
+        self.facts += [fact] * len(some)
         return len(some)
 
 
@@ -89,7 +93,8 @@ class Place:
         self.registry = CollectorRegistry()
         Counter("checkback_things", "Things", registry=self.registry).inc()
         self.signing_in = SigningIn(token, lambda: self.clock)
-        self.deciding = Deciding(self.index, lambda: self.ops, lambda: NOW_MS)
+        self.lanes: Findings = {}
+        self.deciding = Deciding(self.index, lambda: self.ops, lambda: NOW_MS, lambda _: self.lanes)
         self.story: list[Told] | Exception | None = None
         self.tells: Story = self._told
 

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, Counter
 from checkback.operations.in_doubt import InDoubt
 from checkback.operations.operator_ops import Row
 from checkback.operations.parked import ParkedMessage
+from checkback.wire.delivered import LaneFact
 from checkback.wire.protocol import UNDELIVERABLE, Action, HalfPosition
 from conf import Settings
 from status_page.app import site_app
@@ -170,7 +171,7 @@ class SampleOps:
     def __exit__(self, *of: object) -> None:
         pass
 
-    def write(self, rows: Iterable[Row], action: Action, remark: str = "") -> int:
+    def write(self, rows: Iterable[Row], action: Action, remark: str = "", _: LaneFact | None = None) -> int:
         """Take them out of the lists, later."""
         some = list(rows)
         self.written += [(row, action, remark) for row in some]

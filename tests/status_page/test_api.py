@@ -9,6 +9,9 @@ import httpx
 import pytest
 
 from checkback.exceptions import OperatorError
+from checkback.operations.lanes import NO_LEDGER, LaneFinding
+from checkback.wire.delivered import LaneFact
+from checkback.wire.protocol import HalfPosition
 from status_page.api.openapi import document
 from status_page.pages.forms import MOST_BYTES
 from tests.status_page.browser import NOW_MS, TOKEN, Browser, Place, doubtful
@@ -168,8 +171,9 @@ def test_a_decision_is_written_for_who_shows_the_token(place: Place, api: Browse
     answer = api.post("/api/v1/decisions", json=DECISION, headers=BEARER)
     assert answer.status_code == 202
     said = fits(answer, "decide")
+    judged = {"waiting": True, "by_lane": False}
     assert said["transactions"] == [
-        {"half": "0:0", "transaction_id": "tx-0", "group": "orders", "topic": "shop.orders", "waiting": True}
+        {"half": "0:0", "transaction_id": "tx-0", "group": "orders", "topic": "shop.orders", **judged}
     ]
     assert [(row[0], action) for row, action, _ in place.ops.written] == [("tx-0", "commit")]
     again = fits(api.get(f"/api/v1/decisions/{said['receipt']}"), "decided")
@@ -212,6 +216,9 @@ def test_without_a_token_in_the_settings_nobody_decides() -> None:
         ({"who": ""}, 422),
         ({"why": "x" * 501}, 422),
         ({"who": 5}, 422),
+        ({"seen": 5}, 422),
+        ({"seen": "perhaps"}, 422),
+        ({"action": "rollback", "seen": "delivered"}, 422),
         ({"transactions": []}, 422),
         ({"transactions": [{"half": "0:0"}]}, 422),
         ({"transactions": [{"half": 0, "transaction_id": "tx-0"}]}, 422),
@@ -229,6 +236,24 @@ def test_a_wrong_decision_is_not_written(change: dict[str, Any], status: int, pl
     assert answer.status_code == status
     assert "Nothing was done." in fits(answer, "decide")["error"]
     assert place.ops.written == []
+
+
+def test_of_what_nobody_can_know_a_program_says_what_it_has_seen(place: Place, api: Browser) -> None:
+    place.lanes = {HalfPosition(0, 0): LaneFinding("0" * 32, None, NO_LEDGER)}
+    refused = api.post("/api/v1/decisions", json=DECISION, headers=BEARER)
+    assert refused.status_code == 409
+    assert "Nobody can know whether tx-0 at 0:0 was delivered" in fits(refused, "decide")["error"]
+    assert place.ops.written == []
+    for seen, fact in (("not delivered", LaneFact.SETTLED), ("delivered", LaneFact.DELIVERED)):
+        fits(api.post("/api/v1/decisions", json={**DECISION, "seen": seen}, headers=BEARER), "decide")
+        assert place.ops.facts[-1] is fact
+
+
+def test_what_its_lane_has_delivered_is_said_to_be_committed(place: Place, api: Browser) -> None:
+    place.lanes = {HalfPosition(0, 0): LaneFinding("0" * 32, LaneFact.DELIVERED)}
+    answer = api.post("/api/v1/decisions", json={**DECISION, "action": "rollback"}, headers=BEARER)
+    assert [one["by_lane"] for one in fits(answer, "decide")["transactions"]] == [True]
+    assert [(row[0], action) for row, action, _ in place.ops.written] == [("tx-0", "commit")]
 
 
 @pytest.mark.parametrize(

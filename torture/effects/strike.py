@@ -1,4 +1,4 @@
-"""What befalls a consumer at a step: ordered by a file, carried out by the first who gets there."""
+"""What befalls a process at a step: ordered by a file, carried out by the first who gets there."""
 
 import json
 import os
@@ -7,12 +7,11 @@ import signal
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-
-from torture.effects.steps import Step
+from typing import Any
 
 _FILE = "strike.json"
 _UNDER_WAY_SECONDS = 0.008
@@ -39,9 +38,9 @@ class LostAnswerError(Exception):
 
 @dataclass(frozen=True)
 class Strike:
-    """What is to happen to the consumer that comes to a step."""
+    """What is to happen to the process that comes to a step."""
 
-    step: Step
+    step: StrEnum
     number: int
     """Of the strike: none is carried out twice."""
     after: int = 1
@@ -77,21 +76,23 @@ def withdraw(folder: Path) -> None:
 class Watch:
     """In a consumer: told of each step, it carries out the strike for that step, if there is one. From any thread."""
 
-    def __init__(self, folder: Path, transport: str) -> None:
+    def __init__(self, folder: Path, transport: str, whole: AbstractContextManager[Any] | None = None) -> None:
+        """``whole``: held when it is stopped, so that what others would wait for is not under way then."""
         self._folder = folder
         self._transport = transport
+        self._whole = whole or nullcontext()
         self._lock = threading.Lock()
         self._came: Counter[int] = Counter()
         self.closing = False
         """The consumer was told to end."""
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: StrEnum) -> None:
         """It is there."""
         strike = self._claimed(step)
         if strike is not None:
             self._carry_out(strike)
 
-    def under_way(self, step: Step) -> None:
+    def under_way(self, step: StrEnum) -> None:
         """It begins what takes a moment, in which it is to be struck."""
         strike = self._claimed(step)
         if strike is None:
@@ -102,7 +103,7 @@ class Watch:
         seconds = random.uniform(0, _UNDER_WAY_SECONDS)  # noqa: S311  (dice, no secret)
         threading.Timer(seconds, self._carry_out, [strike]).start()
 
-    def _claimed(self, step: Step) -> Strike | None:
+    def _claimed(self, step: StrEnum) -> Strike | None:
         try:
             told = json.loads((self._folder / _FILE).read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -127,7 +128,10 @@ class Watch:
             while not released.exists() and time.monotonic() < until:
                 time.sleep(_HELD_LOOK_SECONDS)
             return
-        os.kill(os.getpid(), signal.SIGSTOP if strike.deed == Deed.STOPPED else signal.SIGKILL)
+        if strike.deed != Deed.STOPPED:
+            os.kill(os.getpid(), signal.SIGKILL)
+        with self._whole:
+            os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def _released(folder: Path, strike: Strike) -> Path:

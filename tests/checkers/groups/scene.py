@@ -18,6 +18,7 @@ from checkers import (
     Groups,
     GroupShares,
 )
+from checkers.settling import Settle, at_once
 
 ONE, TWO = "http://one/", "http://two/"
 
@@ -40,7 +41,9 @@ def committed(requests: Sequence[CheckRequest]) -> EndpointAnswer:
 class Scene(Asker):
     """Groups with an asker that does what it is told, a clock, and what came of it."""
 
-    def __init__(self, *, concurrency: int = 2, queue: int = 1_000, shares: GroupShares | None = None) -> None:
+    def __init__(
+        self, *, concurrency: int = 2, queue: int = 1_000, shares: GroupShares | None = None, settle: Settle = at_once
+    ) -> None:
         self.now_ms = 0
         self.directory = EndpointDirectory({}, ttl_ms=10**9)
         self.behaves: dict[str, Callable[[Sequence[CheckRequest]], EndpointAnswer]] = {}
@@ -53,7 +56,10 @@ class Scene(Asker):
         self.groups = Groups(
             self.directory,
             self,
-            CheckEnds(self._answered, self._postponed, self._kept, lambda one: self.dropped.append(one.origin)),
+            CheckEnds(
+                *(self._answered, self._postponed, self._kept, lambda one: self.dropped.append(one.origin)),
+                settle=settle,
+            ),
             lambda: self.now_ms,
             concurrency=concurrency,
             queue=queue,

@@ -23,7 +23,7 @@ SECONDS = 20.0
 def request(transaction_id: str = "tx", group: str = "orders", partition: int = 1, **other: Any) -> CheckRequest:
     given: dict[str, Any] = {"topic": "paid", "key": b"k", "value": b"v", "headers": [("trace", b"\x00")], **other}
     numbers = {"attempt": 2, "check_max": 15, "ingested_ms": 1_000}
-    return CheckRequest(transaction_id, group, half=HalfPosition(partition, 7), **{**numbers, **given})
+    return CheckRequest(transaction_id, group, **{"half": HalfPosition(partition, 7), **numbers, **given})
 
 
 def put(place: Place, *requests: CheckRequest, partition: int = 0) -> None:
@@ -70,8 +70,8 @@ def committed(place: Place, partition: int = 0) -> int | None:
 
 
 @contextmanager
-def running(settings: Settings) -> Iterator[CheckService]:
-    service = CheckService(settings)
+def running(settings: Settings | CheckService) -> Iterator[CheckService]:
+    service = settings if isinstance(settings, CheckService) else CheckService(settings)
     service.start()
     try:
         yield service

@@ -9,7 +9,9 @@ import httpx
 import pytest
 
 from checkback.exceptions import KafkaUnreachableError, OperatorError
-from checkback.wire.protocol import Action, HalfPosition
+from checkback.operations.lanes import NO_LEDGER, LaneFinding
+from checkback.wire.delivered import LaneFact
+from checkback.wire.protocol import CONTESTED, Action, HalfPosition
 from status_page.pages.forms import MOST_BYTES
 from tests.status_page.browser import TOKEN, Browser, Place, doubtful, field, given_up
 from tests.status_page.pages.test_pages import checked, text_of
@@ -349,3 +351,34 @@ def test_no_answer_shows_the_token() -> None:
     answers += [browser.sign_in("wrong"), browser.get("/sign-in"), browser.get("/metrics")]
     shown: Any = [answer.text + str(answer.headers) for answer in answers]
     assert not [one for one in shown if TOKEN in one]
+
+
+def test_who_has_looked_into_the_real_topic_says_what_it_has() -> None:
+    place = stuck()
+    place.lanes = {HalfPosition(0, 0): LaneFinding("0" * 32, None, NO_LEDGER)}
+    browser = signed_in(place)
+    refused = browser.decide("rollback", "0:0 tx-0")
+    assert refused.status_code == 409
+    assert "Nobody can know whether tx-0 at 0:0 was delivered" in text_of(refused.text)
+    assert 'value="not delivered"' in refused.text
+    assert 'value="delivered"' not in refused.text, "that is for commit"
+    assert place.ops.written == []
+    assert browser.decide("rollback", "0:0 tx-0", seen="delivered").status_code == 422
+    assert browser.decide("rollback", "0:0 tx-0", seen="not delivered").status_code == 303
+    assert place.ops.facts == [LaneFact.SETTLED]
+
+
+def test_what_its_lane_has_delivered_is_committed_and_the_page_says_so() -> None:
+    place = stuck()
+    place.lanes = {HalfPosition(0, 0): LaneFinding("0" * 32, LaneFact.DELIVERED)}
+    browser = signed_in(place)
+    answer = browser.decide("rollback", "0:0 tx-0", "1:1 tx-1")
+    assert "its lane had delivered it: committed" in text_of(browser.get(answer.headers["location"]).text)
+    assert [(row[0], action) for row, action, _ in place.ops.written] == [("tx-0", "commit"), ("tx-1", "rollback")]
+
+
+def test_a_contested_message_is_asked_about_at_once() -> None:
+    place = stuck()
+    place.park(given_up(5)._replace(reason=CONTESTED))
+    page = signed_in(place).get("/decide", params={"action": "commit", "what": ["1:5 px-5"]})
+    assert 'value="delivered"' in page.text

@@ -1,0 +1,1 @@
+"""Fault runs with producers that deliver themselves: ``checkback torture --lanes``."""
