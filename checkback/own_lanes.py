@@ -8,7 +8,7 @@ from checkback.wire.delivered import LaneFact
 from checkback.wire.protocol import Action
 
 
-class Known(NamedTuple):
+class LaneAnswer(NamedTuple):
     """An answer to a check that needs nobody to be asked."""
 
     action: Action
@@ -18,7 +18,7 @@ class Known(NamedTuple):
 class LaneOwner(Protocol):
     """Who delivers by a lane; called from any thread."""
 
-    def known(self, request: CheckRequest) -> Known | None:
+    def known(self, request: CheckRequest) -> LaneAnswer | None:
         """What it says itself of a half message of its lanes; None: whoever knows the local transaction is to say."""
 
     def leaves(self, request: CheckRequest) -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from checkback.exceptions import CheckbackError
-from checkback.kafka.connecting import TransportName, is_confluent
 from checkback.wire.ledger import Ledger
 from checkback.wire.protocol import Headers, Topics
 
@@ -75,18 +74,3 @@ class LanePlace(NamedTuple):
     transactional_id: str
     options: Mapping[str, Any]
     """The producer's; what says how Kafka is reached is taken of them."""
-
-
-def lane_writer(name: TransportName | str, place: LanePlace) -> LaneWriter:
-    """A writer of a library, which has not connected yet.
-
-    Raises:
-        ConfigurationError: there is no such library, or a setting cannot be.
-    """
-    if is_confluent(name):
-        from checkback.kafka.librdkafka.lanes import ConfluentLane  # noqa: PLC0415  (may not be installed)
-
-        return ConfluentLane(place)
-    from checkback.kafka.kafka_python.lanes import KafkaPythonLane  # noqa: PLC0415  (only lanes need it)
-
-    return KafkaPythonLane(place)

@@ -73,6 +73,6 @@ def direct_delivery(
     """
     if not isinstance(library, str):
         raise ConfigurationError("delivery='direct' needs a transport that is named: the lane has clients of its own.")
-    from checkback.producing.direct.direct import ByLane, Reached  # noqa: PLC0415  (see above)
+    from checkback.producing.direct.direct import ByLane, ProducerPlace  # noqa: PLC0415  (see above)
 
-    return ByLane(transport, Reached(library, bootstrap_servers, options, topics, group))
+    return ByLane(transport, ProducerPlace(library, bootstrap_servers, options, topics, group))

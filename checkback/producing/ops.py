@@ -8,7 +8,7 @@ from checkback.wire.limits import MAX_REMARK_BYTES
 from checkback.wire.protocol import Action, HalfPosition, Source, op_headers
 
 
-class Verdict(NamedTuple):
+class OpContent(NamedTuple):
     """What an op says of a half message."""
 
     action: Action
@@ -16,7 +16,7 @@ class Verdict(NamedTuple):
     fact: LaneFact | None = None
 
 
-def op_record(topic: str, group: str, transaction_id: str, half: HalfPosition, verdict: Verdict) -> OutgoingRecord:
+def op_record(topic: str, group: str, transaction_id: str, half: HalfPosition, verdict: OpContent) -> OutgoingRecord:
     """The record, on the half message's partition number: that is where the query looks, and what orders its ops."""
     headers = op_headers(transaction_id, group, half, verdict.action, Source.PRODUCER)
     # the local transaction is over: whatever a remark is, it must not keep the op from being written

@@ -16,7 +16,7 @@ from checkback.kafka.transport import OutgoingRecord, Transport
 from checkback.listener import HalfMessage, LocalTransactionState, TransactionListener, TransactionSendResult
 from checkback.producing.arguments import deliver_at_ms_of, message_of, messages_of, options_of
 from checkback.producing.delivery import DeliveryMode, DirectDelivery, delivery_mode, direct_delivery
-from checkback.producing.ops import Verdict, op_record
+from checkback.producing.ops import OpContent, op_record
 from checkback.producing.partition_run import PartitionRun
 from checkback.producing.real_topics import MissingTopic, RealTopics
 from checkback.producing.scope import WAIT_SECONDS, Delivery, Rollback, TransactionScope
@@ -336,7 +336,7 @@ class TransactionProducer:
         lost = partial(_report_lost_op, message, action)
         if self._direct is not None and message.lane:
             return self._direct.end(message, action, remark, lost)
-        record = op_record(self.topics.op, self.group, message.transaction_id, message.half, Verdict(action, remark))
+        record = op_record(self.topics.op, self.group, message.transaction_id, message.half, OpContent(action, remark))
         self._transport.write_op(record, lost)
         return None
 

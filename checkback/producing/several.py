@@ -1,16 +1,35 @@
 """Several messages that one local transaction decides."""
 
+from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
 from checkback.exceptions import ProtocolError
 from checkback.listener import HalfMessage, TransactionSendResult
 from checkback.producing.arguments import message_of
-from checkback.producing.scope import TransactionScope
+from checkback.producing.scope import End, TransactionScope
 from checkback.wire.protocol import Message, TransactionOptions
 
-if TYPE_CHECKING:  # it makes these
-    from checkback.producing.producer import TransactionProducer
+
+class SendsSeveral(Protocol):
+    """What this needs of a producer; see :class:`~checkback.TransactionProducer`."""
+
+    @property
+    def end(self) -> End:
+        """Ends it."""
+
+    def prepare_several(self, messages: Sequence[Message], *, options: TransactionOptions | None = None) -> HalfMessage:
+        """Write the half message."""
+
+    def send_several_in_transaction(
+        self,
+        messages: Sequence[Message],
+        *,
+        arg: Any = None,
+        options: TransactionOptions | None = None,
+        wait: bool = False,
+    ) -> TransactionSendResult:
+        """Do all of it."""
 
 
 class Transaction:
@@ -19,7 +38,7 @@ class Transaction:
     Messages of one topic and one key are delivered in the order in which they were added.
     """
 
-    def __init__(self, producer: "TransactionProducer", options: TransactionOptions | None = None) -> None:
+    def __init__(self, producer: SendsSeveral, options: TransactionOptions | None = None) -> None:
         self._producer = producer
         self._options = options
         self._messages: list[Message] = []

@@ -1,7 +1,8 @@
 """Lanes of both libraries, on a real broker."""
 
 from checkback.kafka.connecting import TransportName
-from checkback.kafka.lanes import LanePlace, LaneWriter, lane_writer
+from checkback.kafka.lane_writers import lane_writer
+from checkback.kafka.lanes import LanePlace, LaneWriter
 from checkback.wire.lanes import transactional_id
 from tests.place import Place
 

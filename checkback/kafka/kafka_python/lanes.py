@@ -1,6 +1,7 @@
 """A lane on kafka-python."""
 
 import contextlib
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ from checkback.kafka.kafka_python.errors import OF_THE_RECORD
 from checkback.kafka.kafka_python.repairs import CoordinatorClient, close_producer
 from checkback.kafka.lanes import DELIVER_SECONDS, LaneLostError, LanePlace, LaneRecord, LaneRefusedError
 from checkback.kafka.reaching import CONNECT_MS, no_kafka
-from checkback.kafka.settling import not_allowed
+from checkback.kafka.settling_steps import not_allowed
 from checkback.wire.lanes import TRANSACTION_TIMEOUT_MS
 from checkback.wire.ledger import OFFSET, PARTITION, Ledger
 from checkback.wire.limits import MOST_RECORD_BYTES
@@ -140,8 +141,13 @@ class KafkaPythonLane:
 
 def _sent(producer: KafkaProducer, records: Sequence[LaneRecord], failed: dict[int, Exception]) -> list[Any]:
     futures = []
+    anywhere: dict[str, int] = {}
     for number, (topic, partition, key, value, headers) in enumerate(records):
         try:
+            if partition is None and key is None:  # one for all: each partition that takes part makes it longer
+                if topic not in anywhere:
+                    anywhere[topic] = random.choice(list(producer.partitions_for(topic)))  # noqa: S311  (spreads load, hides nothing)
+                partition = anywhere[topic]  # noqa: PLW2901  (it is this record's)
             futures.append(producer.send(topic, value, key, headers=list(headers), partition=partition))
         except _REFUSED as error:  # it cannot be written at all
             failed[number] = error

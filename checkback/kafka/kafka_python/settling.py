@@ -12,7 +12,7 @@ from checkback.kafka.client_options import of_reaching
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.errors import FENCED, passes
 from checkback.kafka.kafka_python.repairs import CoordinatorClient
-from checkback.kafka.settling import NotYetError, StepwiseSettler, not_allowed, not_settled
+from checkback.kafka.settling_steps import NotYetError, StepwiseSettler, not_allowed, not_settled
 from checkback.wire.beside_offsets import without_end
 from checkback.wire.lanes import TRANSACTION_TIMEOUT_MS
 from checkback.wire.ledger import PARTITION

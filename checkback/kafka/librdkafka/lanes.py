@@ -13,7 +13,7 @@ from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.errors import NO_TOPIC, NOT_ALLOWED, REFUSED, error_code, is_fatal
 from checkback.kafka.librdkafka.transactional import StuckError, Transactional, transactional_settings
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms, no_kafka
-from checkback.kafka.settling import not_allowed
+from checkback.kafka.settling_steps import not_allowed
 from checkback.wire.lanes import TRANSACTION_TIMEOUT_MS
 from checkback.wire.ledger import OFFSET, PARTITION, Ledger
 

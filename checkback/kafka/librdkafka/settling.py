@@ -11,7 +11,7 @@ from checkback.kafka.librdkafka import connected, make_client
 from checkback.kafka.librdkafka.errors import FENCED, NOT_ALLOWED, error_code, is_transient
 from checkback.kafka.librdkafka.transactional import StuckError, Transactional, transactional_settings
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
-from checkback.kafka.settling import NotYetError, StepwiseSettler, not_allowed, not_settled
+from checkback.kafka.settling_steps import NotYetError, StepwiseSettler, not_allowed, not_settled
 from checkback.wire.beside_offsets import metadata_of
 from checkback.wire.lanes import TRANSACTION_TIMEOUT_MS
 from checkback.wire.ledger import PARTITION

@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Iterable
 
 from checkback.listener import HalfMessage
-from checkback.own_lanes import Known
-from checkback.producing.direct.entries import Entry, Stage
+from checkback.own_lanes import LaneAnswer
+from checkback.producing.direct.entries import LaneHalf, Stage
 from checkback.wire.checks import CheckRequest
 from checkback.wire.delivered import LaneFact
 from checkback.wire.protocol import Action, HalfPosition
@@ -28,12 +28,12 @@ class Book:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._entries: dict[str, Entry] = {}
-        self._queue: deque[Entry] = deque()
+        self._entries: dict[str, LaneHalf] = {}
+        self._queue: deque[LaneHalf] = deque()
         self._flying = 0
         self._closed = False
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: LaneHalf) -> None:
         """Before its half message is written: it may be asked about before its writer hears of it."""
         with self._lock:
             self._entries[entry.transaction_id] = entry
@@ -42,17 +42,17 @@ class Book:
                 if oldest.stage is Stage.OPEN:
                     self._remove(oldest)
 
-    def written(self, entry: Entry, place: HalfPosition) -> None:
+    def written(self, entry: LaneHalf, place: HalfPosition) -> None:
         """Kafka has acknowledged it."""
         with self._lock:
             entry.place, entry.stage = place, Stage.OPEN
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: LaneHalf) -> None:
         """No lane delivers it any more."""
         with self._lock:
             self._remove(entry)
 
-    def commit(self, message: HalfMessage, remark: str) -> tuple[Entry | None, bool]:
+    def commit(self, message: HalfMessage, remark: str) -> tuple[LaneHalf | None, bool]:
         """Let a half message wait for its Kafka transaction.
 
         Gives its entry, and whether the job has to be told instead: of one that no lane delivers.
@@ -78,12 +78,12 @@ class Book:
             self._remove(entry)
             return True
 
-    def take(self, seconds: float) -> list[Entry]:
+    def take(self, seconds: float) -> list[LaneHalf]:
         """The next ones to deliver together, in the order of their commits; waits for the first for ``seconds``."""
         with self._lock:
             if not self._queue and not self._closed:
                 self._changed.wait(seconds)
-            taken: list[Entry] = []
+            taken: list[LaneHalf] = []
             size = 0
             while self._queue and len(taken) < _MOST_TOGETHER:
                 size += self._queue[0].size
@@ -95,7 +95,7 @@ class Book:
             self._flying += len(taken)
             return taken
 
-    def delivered(self, entries: Iterable[Entry]) -> None:
+    def delivered(self, entries: Iterable[LaneHalf]) -> None:
         """The Kafka transaction has committed."""
         with self._lock:
             for entry in entries:
@@ -107,7 +107,7 @@ class Book:
         with self._lock:
             return self._changed.wait_for(lambda: not self._queue and not self._flying, seconds)
 
-    def close(self) -> list[Entry]:
+    def close(self) -> list[LaneHalf]:
         """Nothing is taken from now on; gives those that still wait, which no lane delivers any more."""
         with self._lock:
             self._closed = True
@@ -118,15 +118,15 @@ class Book:
             self._changed.notify_all()
             return waiting
 
-    def known(self, request: CheckRequest) -> Known | None:
+    def known(self, request: CheckRequest) -> LaneAnswer | None:
         """See :class:`~checkback.own_lanes.LaneOwner`."""
         with self._lock:
             entry = self._entries.get(request.transaction_id)
             if entry is None or entry.stage is Stage.OPEN:
                 return None
             if entry.stage is Stage.DELIVERED and entry.place == request.half:
-                return Known(Action.COMMIT, LaneFact.DELIVERED)
-            return Known(Action.UNKNOWN, None)
+                return LaneAnswer(Action.COMMIT, LaneFact.DELIVERED)
+            return LaneAnswer(Action.UNKNOWN, None)
 
     def leaves(self, request: CheckRequest) -> bool:
         """See :class:`~checkback.own_lanes.LaneOwner`."""
@@ -140,18 +140,18 @@ class Book:
                 self._remove(entry)
             return True
 
-    def _of(self, message: HalfMessage) -> Entry | None:
+    def _of(self, message: HalfMessage) -> LaneHalf | None:
         entry = self._entries.get(message.transaction_id)
         return entry if entry is not None and entry.place == message.half else None
 
-    def _remove(self, entry: Entry) -> None:
+    def _remove(self, entry: LaneHalf) -> None:
         if self._entries.get(entry.transaction_id) is entry:
             del self._entries[entry.transaction_id]
         if entry.stage is not Stage.DELIVERED:
             self._become(entry, Stage.LEFT)
             entry.end(by_lane=False)
 
-    def _become(self, entry: Entry, stage: Stage) -> None:
+    def _become(self, entry: LaneHalf, stage: Stage) -> None:
         if entry.stage is Stage.FLYING:
             self._flying -= 1
             self._changed.notify_all()

@@ -16,9 +16,9 @@ from checkback.kafka.settling import Settler
 from checkback.kafka.transport import OutgoingRecord, TellingTransport
 from checkback.own_lanes import LaneOwner, disown, own
 from checkback.producing.direct.book import Book
-from checkback.producing.direct.entries import Entry, Stage
+from checkback.producing.direct.entries import LaneHalf, Stage
 from checkback.producing.direct.lane_topics import LaneTopics
-from checkback.producing.ops import Verdict
+from checkback.producing.ops import OpContent
 from checkback.wire.delivered import LaneFact
 from checkback.wire.lanes import new_lane
 from checkback.wire.ledger import Ledger
@@ -41,7 +41,7 @@ class Links(NamedTuple):
     """Makes one, of a lane's name."""
     settler: Callable[[], Settler]
     group: str
-    op: Callable[[Entry, Verdict], OutgoingRecord]
+    op: Callable[[LaneHalf, OpContent], OutgoingRecord]
 
 
 @dataclass(eq=False)
@@ -62,11 +62,11 @@ class Delivering:
         self._links = links
         self._owner = owner
         self._names: list[str] = []
-        self._again: list[tuple[_Lane, Entry]] = []
+        self._again: list[tuple[_Lane, LaneHalf]] = []
         self._closing = threading.Event()
         self._outage = Outage("a producer's lane", lambda: int(monotonic() * 1000))
         self._recover_at = 0.0
-        self._doubts: list[tuple[_Lane, Sequence[Entry]]] = []
+        self._doubts: list[tuple[_Lane, Sequence[LaneHalf]]] = []
         """Lanes that were lost, with what was in their last transaction."""
         self._lane: _Lane | None = self._opened()
         self._thread = threading.Thread(target=self._run, name="checkback-lane", daemon=True)
@@ -94,10 +94,10 @@ class Delivering:
         for name in self._names:
             disown(name)
 
-    def leave_to_job(self, entry: Entry) -> None:
+    def leave_to_job(self, entry: LaneHalf) -> None:
         """Tell the job of a committed one that no lane has delivered, or ever will."""
         self._book.remove(entry)
-        verdict = Verdict(Action.COMMIT, entry.remark, LaneFact.SETTLED)
+        verdict = OpContent(Action.COMMIT, entry.remark, LaneFact.SETTLED)
         self._links.transport.write_heard(self._links.op(entry, verdict), partial(_report_lost, entry))
 
     def _run(self) -> None:
@@ -111,7 +111,7 @@ class Delivering:
         if self._lane is not None:
             self._lane.writer.close()
 
-    def _step(self, taken: Sequence[Entry]) -> None:
+    def _step(self, taken: Sequence[LaneHalf]) -> None:
         self._deliver(taken)
         self._links.transport.hear()
         self._resend()
@@ -122,9 +122,9 @@ class Delivering:
 
     # one group
 
-    def _deliver(self, taken: Sequence[Entry]) -> None:
+    def _deliver(self, taken: Sequence[LaneHalf]) -> None:
         """Deliver these in their order; those of another lane than this never were in a transaction, and are not."""
-        piece: list[Entry] = []
+        piece: list[LaneHalf] = []
         for entry in taken:
             lane = self._lane
             if lane is None or entry.lane != lane.name or not lane.topics.fit(entry):
@@ -137,7 +137,7 @@ class Delivering:
         if piece and self._lane is not None:
             self._pieces(self._lane, [piece])
 
-    def _pieces(self, lane: _Lane, pieces: Iterable[list[Entry]]) -> None:
+    def _pieces(self, lane: _Lane, pieces: Iterable[list[LaneHalf]]) -> None:
         """Deliver each of the pieces; when the lane is lost, what of them was delivered is to be found out."""
         waiting = [piece for piece in pieces if piece]
         while waiting:
@@ -154,21 +154,21 @@ class Delivering:
                 self._lose(lane, [*piece[:fitting], *(entry for later in waiting for entry in later)])
                 return
 
-    def _write(self, lane: _Lane, piece: Sequence[Entry]) -> None:
+    def _write(self, lane: _Lane, piece: Sequence[LaneHalf]) -> None:
         if not piece:
             return
         ledger = Ledger({*lane.listed.copy(), *(entry.place for entry in piece)})
         lane.writer.deliver([record for entry in piece for record in entry.records], ledger)
         self._was_delivered(lane, piece)
 
-    def _was_delivered(self, lane: _Lane, piece: Sequence[Entry]) -> None:
+    def _was_delivered(self, lane: _Lane, piece: Sequence[LaneHalf]) -> None:
         lane.used = monotonic()
         lane.listed.update(entry.place for entry in piece)
         self._book.delivered(piece)
         for entry in piece:
             self._tell(lane, entry)
 
-    def _refused(self, lane: _Lane, piece: list[Entry], error: LaneRefusedError) -> list[list[Entry]]:
+    def _refused(self, lane: _Lane, piece: list[LaneHalf], error: LaneRefusedError) -> list[list[LaneHalf]]:
         """The next pieces: each alone, but one that was refused alone is the job's."""
         if len(piece) == 1:
             _LOGGER.info("Transaction %s goes the job's way: %s", piece[0].transaction_id, error)
@@ -178,7 +178,7 @@ class Delivering:
         lane.topics.refused({records[number].topic for number in error.numbers})
         return [[entry] for entry in piece]
 
-    def _fitting(self, lane: _Lane, piece: list[Entry]) -> int:
+    def _fitting(self, lane: _Lane, piece: list[LaneHalf]) -> int:
         """How many of these the ledger takes; those that it does not take, though it may soon, are left to the job."""
         for _ in range(_FULL_TRIES):
             most = len(piece)
@@ -202,11 +202,11 @@ class Delivering:
 
     # ops
 
-    def _tell(self, lane: _Lane, entry: Entry) -> None:
-        verdict = Verdict(Action.COMMIT, entry.remark, LaneFact.DELIVERED)
+    def _tell(self, lane: _Lane, entry: LaneHalf) -> None:
+        verdict = OpContent(Action.COMMIT, entry.remark, LaneFact.DELIVERED)
         self._links.transport.write_heard(self._links.op(entry, verdict), partial(self._heard, lane, entry))
 
-    def _heard(self, lane: _Lane, entry: Entry, error: BaseException | None) -> None:
+    def _heard(self, lane: _Lane, entry: LaneHalf, error: BaseException | None) -> None:
         if error is None:
             lane.listed.discard(entry.place)
             self._book.remove(entry)
@@ -228,7 +228,7 @@ class Delivering:
         own(name, self._owner)
         return _Lane(name, writer, LaneTopics(writer.partitions, monotonic), monotonic())
 
-    def _lose(self, lane: _Lane | None, flying: Sequence[Entry]) -> None:
+    def _lose(self, lane: _Lane | None, flying: Sequence[LaneHalf]) -> None:
         """Use the lane no more. Of these nobody knows whether it has delivered them."""
         self._lane = None
         doubtful = [entry for entry in flying if entry.stage is Stage.FLYING]
@@ -250,7 +250,7 @@ class Delivering:
         else:
             self._outage.answered()
 
-    def _settle(self, lane: _Lane, doubtful: Sequence[Entry]) -> None:
+    def _settle(self, lane: _Lane, doubtful: Sequence[LaneHalf]) -> None:
         """Say of each half message what the ledger says."""
         if not doubtful:
             return
@@ -265,7 +265,7 @@ class Delivering:
                 self.leave_to_job(entry)
 
 
-def _report_lost(entry: Entry, error: BaseException | None) -> None:
+def _report_lost(entry: LaneHalf, error: BaseException | None) -> None:
     if error is not None:
         _LOGGER.warning(
             "The commit of transaction %s did not reach Kafka (%r); the check will repair it",

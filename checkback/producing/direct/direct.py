@@ -5,20 +5,21 @@ from typing import Any, NamedTuple
 
 from checkback.exceptions import ConfigurationError
 from checkback.kafka.connecting import TransportName
-from checkback.kafka.lanes import LanePlace, lane_writer
+from checkback.kafka.lane_writers import lane_writer
+from checkback.kafka.lanes import LanePlace
 from checkback.kafka.settling import connect_settler
 from checkback.kafka.transport import OutgoingRecord, TellingTransport, Transport
 from checkback.listener import HalfMessage
 from checkback.producing.direct.book import Book
 from checkback.producing.direct.delivering import Delivering, Links
-from checkback.producing.direct.entries import Entry, entry_of
-from checkback.producing.ops import Verdict, op_record
+from checkback.producing.direct.entries import LaneHalf, lane_half
+from checkback.producing.ops import OpContent, op_record
 from checkback.wire.delivered import LaneFact
 from checkback.wire.lanes import of_lane, transactional_id
 from checkback.wire.protocol import Action, HalfPosition, Headers, Message, Topics
 
 
-class Reached(NamedTuple):
+class ProducerPlace(NamedTuple):
     """The Kafka of a producer, and the producer's own settings."""
 
     library: TransportName | str
@@ -36,7 +37,7 @@ class ByLane:
         KafkaUnreachableError: Kafka is away.
     """
 
-    def __init__(self, transport: Transport, reached: Reached) -> None:
+    def __init__(self, transport: Transport, reached: ProducerPlace) -> None:
         if not isinstance(transport, TellingTransport):
             raise ConfigurationError("delivery='direct' needs one of Checkback's own transports, by its name.")
         self._transport = transport
@@ -58,7 +59,7 @@ class ByLane:
         lane = self._delivering.lane
         if not lane:  # the last one was lost: the job delivers until there is another
             return write_half(wire), ""
-        entry = entry_of(transaction_id, lane, messages, numbered=numbered)
+        entry = lane_half(transaction_id, lane, messages, numbered=numbered)
         self._book.add(entry)
         try:
             place = write_half(of_lane(wire, lane))
@@ -70,16 +71,16 @@ class ByLane:
 
     def end(
         self, message: HalfMessage, action: Action, remark: str, lost: Callable[[BaseException], None]
-    ) -> Entry | None:
+    ) -> LaneHalf | None:
         """See :class:`~checkback.producing.delivery.DirectDelivery`."""
-        entry: Entry | None = None
+        entry: LaneHalf | None = None
         if action is Action.COMMIT:
             entry, by_job = self._book.commit(message, remark)
         else:
             by_job = self._book.leave(message)
         if by_job:
             settled = action is not Action.UNKNOWN and self._delivering.owns(message.lane)
-            verdict = Verdict(action, remark, LaneFact.SETTLED if settled else None)
+            verdict = OpContent(action, remark, LaneFact.SETTLED if settled else None)
             record = op_record(
                 self._reached.topics.op, self._reached.group, message.transaction_id, message.half, verdict
             )
@@ -104,5 +105,5 @@ class ByLane:
         reached = self._reached
         return connect_settler(reached.library, reached.bootstrap_servers, reached.topics, reached.options)
 
-    def _op(self, entry: Entry, verdict: Verdict) -> OutgoingRecord:
+    def _op(self, entry: LaneHalf, verdict: OpContent) -> OutgoingRecord:
         return op_record(self._reached.topics.op, self._reached.group, entry.transaction_id, entry.place, verdict)

@@ -30,7 +30,7 @@ class Stage(Enum):
 
 
 @dataclass(eq=False, slots=True)
-class Entry:
+class LaneHalf:
     """A half message that names a lane."""
 
     transaction_id: str
@@ -57,13 +57,13 @@ class Entry:
         self._ended.set()
 
 
-def entry_of(transaction_id: str, lane: str, messages: Sequence[Message], *, numbered: bool) -> Entry:
+def lane_half(transaction_id: str, lane: str, messages: Sequence[Message], *, numbered: bool) -> LaneHalf:
     """The entry of a half message of these, each with its own id where they are ``numbered``."""
     records = tuple(
         LaneRecord(one.topic, one.partition, one.key, one.value, _named(transaction_id, number, one.headers))
         for number, one in enumerate(messages, start=1 if numbered else 0)
     )
-    return Entry(transaction_id, lane, records, sum(map(_bytes_of, records)))
+    return LaneHalf(transaction_id, lane, records, sum(map(_bytes_of, records)))
 
 
 def _named(transaction_id: str, number: int, headers: Headers) -> Headers:

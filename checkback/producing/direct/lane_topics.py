@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from checkback.producing.direct.entries import Entry
+from checkback.producing.direct.entries import LaneHalf
 
 _BELIEVED_SECONDS = 60.0
 
@@ -23,7 +23,7 @@ class LaneTopics:
         self._asked: dict[str, float] = {}
         self._alone: dict[str, float] = {}
 
-    def fit(self, entry: Entry) -> bool:
+    def fit(self, entry: LaneHalf) -> bool:
         """Whether the lane may try it: its topics are there, and this client may write to them."""
         unfit = [one.topic for one in entry.records if self._unfit(one.topic, one.partition)]
         again = [topic for topic in dict.fromkeys(unfit) if self._may_ask(topic)]
@@ -35,7 +35,7 @@ class LaneTopics:
             topic in self._partitions and self._unfit(topic, partition) for topic, partition, *_ in entry.records
         )
 
-    def alone(self, entry: Entry) -> bool:
+    def alone(self, entry: LaneHalf) -> bool:
         """Whether it is to be tried alone: its topic has refused something a moment ago."""
         return bool(self._alone) and any(self._clock() < self._alone.get(one.topic, 0.0) for one in entry.records)
 
