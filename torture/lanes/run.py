@@ -20,7 +20,7 @@ from torture.system import NotRecoveredError
 
 READABLE_SECONDS = 15.0
 """What is promised of a dead producer's messages; one that was stopped, or a broker that is away, takes longer."""
-_START_SECONDS = 300.0
+_START_SECONDS = 600.0
 _RECOVER_SECONDS = 120.0
 _DYING = frozenset({Fault.KILLED, Fault.ALL_KILLED, Fault.FENCED_AND_KILLED})
 
@@ -100,8 +100,7 @@ def torture_lanes(
 
 def _rounds(system: LanesSystem, report: LanesReport, rounds: "islice[Round]", tell: Tell) -> None:
     try:
-        system.wait_until(lambda: bool(system.consuming.found()), _START_SECONDS, "nothing was delivered")
-        system.wait_for_all(time.time(), _START_SECONDS)
+        system.begin(_START_SECONDS)
         for this in rounds:
             done = _round(system, this)
             report.rounds.append(done)

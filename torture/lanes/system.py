@@ -41,6 +41,7 @@ _COME_SECONDS = 60.0
 _STOP_SECONDS = 60.0
 _LOOKED_BACK_SECONDS = 180.0
 _FAR_BEHIND = 1_500
+_RUNNING = "Running; checkpoint in"
 _SETTINGS = {"CHECKBACK_CHECKS__ASK_TIMEOUT": "1s"}  # a stopped process takes connections, and does not answer
 USUAL = {"CHECKBACK_TRANSACTIONS__TIMEOUT": "6s"}
 """As users have it: so what is measured is what they see."""
@@ -81,6 +82,7 @@ class LanesSystem:
         self._checks_folder.mkdir()
         self.books = _Books(ground.folder, producer.GROUP)
         self.consuming = Consuming(ground.broker.bootstrap_servers, REAL_TOPICS, REAL_PARTITIONS)
+        (ground.folder / PAUSED).touch()
         self.senders = [Sender(*mode, self._start_producer(*mode)) for mode in (*_MODES, _ANSWERING)]
         self.checks = self.start_checks()
         self.job = self._start_job()
@@ -97,6 +99,17 @@ class LanesSystem:
         for process in (*(sender.process for sender in self.senders), self.checks, self.job, *self._asleep):
             process.kill()
         self.books.close()
+
+    def begin(self, seconds: float) -> None:
+        """Have the producers send when the job is there, and wait until all that they sent at first can be read.
+
+        Raises:
+            NotRecoveredError: not in time.
+        """
+        self.wait_until(lambda: _RUNNING in self.job.said(), seconds, "the job did not start")
+        (self.ground.folder / PAUSED).unlink()
+        self.wait_until(lambda: bool(self.consuming.found()), seconds, "nothing was delivered")
+        self.wait_for_all(time.time(), seconds)
 
     def direct(self, transport: TransportName) -> Sender:
         """The producer on this client that delivers itself."""
