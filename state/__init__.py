@@ -3,24 +3,27 @@
 from state.allowance import Allowance, RunLimits
 from state.codec import segment_from_bytes, segment_to_bytes
 from state.open_by_topic import REST, OpenByTopic, OpenOf, open_by_topic
+from state.outcome_kinds import NOT_WRITTEN, USAGE_COLUMNS, OutcomeKind
 from state.outcome_reading import (
     AnswerTold,
     Counts,
     RejectedOp,
     answer_told,
     counts_of,
+    lane_checked,
     open_of,
     rejected_op,
     rejected_record_offset,
     status_pause_ms,
     usages_of,
 )
-from state.outcomes import NOT_WRITTEN, SUM, USAGE_COLUMNS, WAIT_EDGES_MS, Collector, OutcomeKind, Tallies, Tally
+from state.outcomes import SUM, WAIT_EDGES_MS, Collector, Tallies, Tally
 from state.policy import RULES_VERSION, Always, OnExhausted, Policies, Policy
 from state.rows import (
     BROKEN_FIELDS,
     BUNDLE,
     BYTES,
+    CLAIM_FIELDS,
     EARLY_FIELDS,
     HALF_FIELDS,
     MESSAGE_FIELDS,
@@ -38,6 +41,7 @@ __all__ = [
     "BROKEN_FIELDS",
     "BUNDLE",
     "BYTES",
+    "CLAIM_FIELDS",
     "EARLY_FIELDS",
     "HALF_FIELDS",
     "KEPT",
@@ -82,6 +86,7 @@ __all__ = [
     "answer_told",
     "counts_of",
     "evaluate",
+    "lane_checked",
     "open_by_topic",
     "open_of",
     "rejected_op",

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from state.rows import Column
+from state.rows import Column, rank
 
 _ROUND_MS = 1_000
 """A batch, where turns are concerned. Shorter ones make it a limit per second, longer ones look at more segments."""
@@ -71,12 +71,12 @@ class Allowance:
         limits = self._limits
         encoded = pa.array(groups, pa.string()).dictionary_encode()
         names, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
-        rank = np.array([self._spent.of_group[name] for name in names])[codes] + _rank(codes)
-        allowed: Column = rank < limits.group_events
+        place = np.array([self._spent.of_group[name] for name in names])[codes] + rank(codes)
+        allowed: Column = place < limits.group_events
         events = self._spent.events + np.cumsum(allowed) - allowed
         payload = self._spent.payload_bytes + np.cumsum(sizes * allowed) - sizes * allowed
         room = (events < limits.events) & (payload < limits.payload_bytes)
-        allowed &= room | ((rank < limits.group_least) & (sizes <= _SMALL_BYTES))
+        allowed &= room | ((place < limits.group_least) & (sizes <= _SMALL_BYTES))
         self._spent.add(names, codes[allowed], sizes[allowed])
         return allowed
 
@@ -119,14 +119,3 @@ class _Sum:
         self.payload_bytes += int(sizes.sum())
         for name, number in zip(names, np.bincount(codes, minlength=len(names)).tolist(), strict=True):
             self.of_group[name] += number
-
-
-def _rank(codes: Column) -> Column:
-    """int64[n]: 0 for the first of a code, 1 for the second, ..."""
-    order = np.argsort(codes, kind="stable")
-    ordered = codes[order]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    lengths = np.diff(np.r_[starts, len(codes)])
-    rank = np.empty(len(codes), dtype=np.int64)
-    rank[order] = np.arange(len(codes)) - np.repeat(starts, lengths)
-    return rank

@@ -4,44 +4,50 @@ r"""A segment's state as bytes, and back.
 
     version (1 byte) | CRC-32 of all that follows (uint32, little-endian, as are all numbers)
     | touched_ms, first_offset, places of the ledger (int64 each)
-    | bytes of the ledger, of messages and of early (int64 each)
+    | bytes of the ledger, of messages, of early and of claims (int64 each)
     | ledger (zlib over one byte an offset) | messages (Arrow IPC stream) | early (Arrow IPC stream)
+    | claims (int64: all of a column, then all of the next one)
 
-The checksum is there because Arrow does not check the offsets it reads. An empty table has no bytes. A new
-version keeps the reader of the one before; version 1 had no ``deliver_at_ms``, kept no parked messages,
-and had no event of its own for a check's verdict or an operator's; version 2 had no undeliverable messages; version 3
-kept all content.
+The checksum is there because Arrow does not check the offsets it reads. An empty table has no bytes, and columns that
+have to do with lanes are left out where no row has anything in them. A new version keeps the reader of the one before;
+version 1 had no ``deliver_at_ms``, kept no parked messages, and had no event of its own for a check's verdict or an
+operator's; version 2 had no undeliverable messages; version 3 kept all content; version 4 knew of no lanes, and had no
+claims.
 """
 
 import struct
 import zlib
 from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from checkback.exceptions import StateFormatError
-from state.rows import BYTES, EARLY_FIELDS, MESSAGE_FIELDS, Fields, Rows
+from state.rows import BYTES, CLAIM_FIELDS, EARLY_FIELDS, MESSAGE_FIELDS, NO_LANE, Column, Fields, Rows
 from state.segment import Segment
 from state.table import Event, State, StateCodes
 
-VERSION = 4
+VERSION = 5
 OLDEST_VERSION = 1
 _KEEPS_PARKED = 2
-_SETS_CONTENT_ASIDE = 4
+_KNOWS_LANES = 5
 _STORED_AS = {"transaction_id": "tx_id", "ingested_ms": "born_ms"}
 """Columns that have another name in memory than in the stream."""
 
 _MARK = struct.Struct("<BI")
-_HEAD = struct.Struct("<6q")
+_HEAD = struct.Struct("<7q")
+_HEAD_WITHOUT_CLAIMS = struct.Struct("<6q")
 
 
 def segment_to_bytes(segment: Segment) -> bytes:
     """Bytes of a segment's state, of this version."""
     ledger = zlib.compress(segment.ledger.tobytes(), 1)
     messages, early = _to_stream(segment.messages, MESSAGE_FIELDS), _to_stream(segment.early, EARLY_FIELDS)
+    claims = b"".join(segment.claims[name].astype("<i8").tobytes() for name in CLAIM_FIELDS)
     times = (segment.touched_ms, segment.first_offset, len(segment.ledger))
-    body = b"".join([_HEAD.pack(*times, len(ledger), len(messages), len(early)), ledger, messages, early])
+    head = _HEAD.pack(*times, len(ledger), len(messages), len(early), len(claims))
+    body = b"".join([head, ledger, messages, early, claims])
     return _MARK.pack(VERSION, zlib.crc32(body)) + body
 
 
@@ -57,16 +63,18 @@ def segment_from_bytes(content: bytes) -> Segment:
             f"{VERSION}: start the version that wrote the checkpoint, or a later one. Nothing was changed."
         )
     body = content[_MARK.size :]
-    if len(body) < _HEAD.size or _MARK.unpack_from(content)[1] != zlib.crc32(body):
+    head = _HEAD if content[0] >= _KNOWS_LANES else _HEAD_WITHOUT_CLAIMS
+    if len(body) < head.size or _MARK.unpack_from(content)[1] != zlib.crc32(body):
         raise StateFormatError("The state of a segment is damaged: its checksum does not fit. Restore the checkpoint.")
-    touched_ms, first_offset, places, *lengths = _HEAD.unpack_from(body)
-    ends = list(accumulate([_HEAD.size, *lengths]))
-    ledger, messages, early = (body[start:end] for start, end in pairwise(ends))
+    touched_ms, first_offset, places, *lengths = head.unpack_from(body)
+    ends = list(accumulate([head.size, *lengths]))
+    ledger, messages, early, *rest = (body[start:end] for start, end in pairwise(ends))
     return Segment(
         first_offset=first_offset,
         ledger=_ledger(content[0], zlib.decompress(ledger, bufsize=places)),
-        messages=_messages(content[0], messages),
+        messages=_from_stream(messages, MESSAGE_FIELDS),
         early=_early(content[0], early),
+        claims=_claims(rest[0] if rest else b""),
         touched_ms=touched_ms,
     )
 
@@ -78,12 +86,10 @@ def _ledger(version: int, content: bytes) -> StateCodes:
     return ledger
 
 
-def _messages(version: int, content: bytes) -> Rows:
-    since = {"deliver_at_ms": _KEEPS_PARKED, "left_out": _SETS_CONTENT_ASIDE}
-    added = [name for name, first in since.items() if version < first]
-    rows = _from_stream(content, {name: kind for name, kind in MESSAGE_FIELDS.items() if name not in added})
-    rows = rows.with_columns(**{name: np.full(rows.count, -1, dtype=np.int64) for name in added})
-    return Rows({name: rows[name] for name in MESSAGE_FIELDS})
+_ADDED: dict[str, int | None] = {"deliver_at_ms": -1, "left_out": -1, "lane": NO_LANE, "lane_name": None, "settled": 0}
+"""Columns that earlier versions do not have, and what they were then."""
+_OF_LANES = ("lane", "lane_name", "settled")
+"""Those that are left out where no row has anything in them, as everywhere without lanes."""
 
 
 def _early(version: int, content: bytes) -> Rows:
@@ -92,6 +98,11 @@ def _early(version: int, content: bytes) -> Rows:
         for (event, source), following in _EVENTS_SINCE_2.items():
             rows["event"][(rows["event"] == event) & (rows["source"] == source)] = following
     return rows
+
+
+def _claims(content: bytes) -> Rows:
+    columns = np.frombuffer(content, dtype="<i8").astype(np.int64).reshape(len(CLAIM_FIELDS), -1)
+    return Rows({name: column.copy() for name, column in zip(CLAIM_FIELDS, columns, strict=True)})
 
 
 _EVENTS_SINCE_2 = {
@@ -110,12 +121,19 @@ def _schema(fields: Fields) -> pa.Schema:
     return pa.schema({_STORED_AS.get(name, name): kind for name, kind in types.items()})
 
 
-_SCHEMAS = {id(fields): _schema(fields) for fields in (MESSAGE_FIELDS, EARLY_FIELDS)}
+_TABLES = (MESSAGE_FIELDS, EARLY_FIELDS)
+_SCHEMAS = {id(fields): _schema(fields) for fields in _TABLES}
+_WITHOUT_LANES = {
+    id(fields): {name: kind for name, kind in fields.items() if name not in _OF_LANES} for fields in _TABLES
+}
+_SCHEMAS |= {id(fields): _schema(fields) for fields in _WITHOUT_LANES.values()}
 
 
 def _to_stream(rows: Rows, fields: Fields) -> bytes:
     if not rows.count:
         return b""
+    if not any((rows[name] != _ADDED[name]).any() for name in _OF_LANES if name in fields):
+        fields = _WITHOUT_LANES[id(fields)]
     schema = _SCHEMAS[id(fields)]
     columns = [pa.array(rows[name], field.type) for name, field in zip(fields, schema, strict=True)]
     batch = pa.record_batch(columns, schema=schema)
@@ -129,6 +147,13 @@ def _from_stream(content: bytes, fields: Fields) -> Rows:
     if not content:
         return Rows.empty(fields)
     table = pa.ipc.open_stream(content).read_all()
-    # copied, because Arrow's memory is read-only and rows are changed in place
-    stored = {name: table[_STORED_AS.get(name, name)] for name in fields}
-    return Rows({name: np.array(stored[name].to_numpy(), dtype=dtype) for name, dtype in fields.items()})
+    there = frozenset(table.schema.names)
+
+    def column(name: str, kind: Any) -> Column:
+        stored = _STORED_AS.get(name, name)
+        if stored not in there:
+            return np.full(table.num_rows, _ADDED[name], dtype=kind)
+        # copied, because Arrow's memory is read-only and rows are changed in place
+        return np.array(table[stored].to_numpy(), dtype=kind)
+
+    return Rows({name: column(name, kind) for name, kind in fields.items()})

@@ -6,6 +6,7 @@ import numpy as np
 
 from state.allowance import Allowance
 from state.content import content_bytes
+from state.lanes import unsettled
 from state.outcomes import CHECK_PAYLOAD_BYTES, Collector
 from state.policy import Policy
 from state.rows import Column, Rows
@@ -166,19 +167,19 @@ def _fire(
 
 
 def next_timer(
-    messages: Rows, early: Rows, touched_ms: int, policy: Policy, now_ms: int, turn_ms: int | None = None
+    messages: Rows, waits_until_ms: int | None, idle_ms: int, policy: Policy, now_ms: int, turn_ms: int | None = None
 ) -> int:
     """When something is due in the segment, rounded up to ``timer_slack_ms`` so that timers fire together.
 
+    ``waits_until_ms`` is when ops that wait are to be looked at, None for none; ``idle_ms`` when there is nothing else.
     Timers that were left are due ``turn_ms`` ms after ``now_ms``; not rounded up, since they are late already.
     """
-    forgotten_ms = touched_ms + policy.early_op_ttl_ms
     deadlines = messages["deadline_ms"]
     if turn_ms is not None:
         deadlines = deadlines[deadlines > now_ms]
-    earliest = int(deadlines.min()) if deadlines.size else forgotten_ms
-    if early.count:
-        earliest = min(earliest, int(early["came_ms"].min()) + policy.early_op_ttl_ms)
+    ends = [int(deadlines.min())] if deadlines.size else []
+    ends += [] if waits_until_ms is None else [waits_until_ms]
+    earliest = min(ends, default=idle_ms)
     slack = max(policy.timer_slack_ms, 1)
     following = -(-earliest // slack) * slack
     return following if turn_ms is None else min(following, now_ms + turn_ms)
@@ -195,10 +196,14 @@ def _written_bytes(messages: Rows, due: Column, states: StateCodes, now_ms: int,
 
 
 def _given_up(messages: Rows, due: Column, states: StateCodes, now_ms: int, policy: Policy) -> tuple[Column, Column]:
-    """bool[n] each: too old, and checked in vain as often as is allowed."""
+    """bool[n] each: too old, and checked in vain as often as is allowed.
+
+    Of a lane that nobody has settled nobody knows enough to give up: it is asked for again, until it is too old.
+    """
     check_max = policy.check_max_of(messages["check_max"][due])
     aged = np.isin(states, UNDECIDED) & (now_ms - messages["ingested_ms"][due] >= policy.age_limit_ms)
-    return aged, ~aged & (states == State.OPEN) & (messages["attempts"][due] >= check_max)
+    exhausted = ~aged & (states == State.OPEN) & (messages["attempts"][due] >= check_max)
+    return aged, exhausted & ~unsettled(messages, due)
 
 
 def _due_events(messages: Rows, due: Column, states: StateCodes, now_ms: int, policy: Policy) -> EventCodes:

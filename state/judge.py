@@ -4,6 +4,7 @@ import numpy as np
 
 from state.allowance import Allowance
 from state.deadlines import after_answer, answered_after_all, end_status, postponed, settle
+from state.lanes import note_settled, of_lanes
 from state.outcomes import Collector
 from state.policy import Policy
 from state.rows import Column, Rows
@@ -33,6 +34,7 @@ def judge(  # noqa: PLR0913, PLR0917  (the segment's parts, then the batch's)
     foreign = _foreign(messages, rows, ops)
     remaining, rank = np.arange(ops.count), _rank(slots)
     results = np.full(ops.count, Effect.NONE, dtype=np.uint8)
+    taken_for = ops["event"].copy()
     changed, answers = np.zeros(ops.count, dtype=bool), np.zeros(ops.count, dtype=bool)
     turn = 0
     while remaining.size:
@@ -41,11 +43,14 @@ def judge(  # noqa: PLR0913, PLR0917  (the segment's parts, then the batch's)
         now = remaining[settled | (rank[remaining] == turn)]
         states = ledger[slots[now]]
         events = np.where(foreign[now] & np.isin(states, KEPT), np.uint8(Event.FOREIGN), ops["event"][now])
+        note_settled(messages, rows[now], ops["settled"][now], events)
+        events = of_lanes(messages, rows[now], states, events, ops["settled"][now])
         if policy.late_end_needs_check:
             events[_late(messages, rows[now], states, events, now_ms)] = Event.LATE
         events[answered_after_all(messages, rows[now], states, events)] = Event.ANSWERED_AFTER_ALL
         events = postponed(messages, rows[now], states, events, now_ms)
         events = _put_off(messages, rows[now], states, events, allowance)
+        taken_for[now] = events
         following, results[now] = transition(states, events)
         outcomes.left_operators(messages, rows[now], states, results[now])
         answered = after_answer(states, events)
@@ -62,14 +67,14 @@ def judge(  # noqa: PLR0913, PLR0917  (the segment's parts, then the batch's)
         told = np.flatnonzero(answers)
         told = told[np.r_[rows[told][1:] != rows[told][:-1], True]] if told.size else told  # the last one of each
         outcomes.answered(messages.take(rows[told]), ops["value"][told], now_ms, policy)
-    ended = (rows >= 0) & np.isin(results, (Effect.DELIVER, Effect.DELAY, Effect.DISCARD))
+    ended = (rows >= 0) & np.isin(results, (Effect.DELIVER, Effect.BY_LANE, Effect.DELAY, Effect.DISCARD))
     outcomes.measured("decision", now_ms - messages["ingested_ms"][rows[ended]])
     delivered = ended & (results == Effect.DELIVER)
     decided_ms = ops["time_ms"][delivered]
     outcomes.measured("delivery", now_ms - np.where(decided_ms >= 0, decided_ms, now_ms))
     outcomes.decided(messages, rows, results)
     end_status(messages, rows, results)
-    outcomes.refused(ops, results, foreign)
+    outcomes.refused(ops, taken_for, results)
 
 
 def _late(messages: Rows, rows: Column, states: StateCodes, events: EventCodes, now_ms: int) -> Column:

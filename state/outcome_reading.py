@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from checkback.wire.delivered import LaneFact
 from state.open_by_topic import OpenByTopic, OpenOf
+from state.outcome_kinds import USAGE_COLUMNS, OutcomeKind
 from state.outcomes import (
+    CHECK_LANE,
     STATUS_ASKED_AGO,
     STATUS_MISSES,
     STATUS_PAUSE,
-    USAGE_COLUMNS,
-    OutcomeKind,
     Tallies,
     Tally,
 )
@@ -31,6 +32,9 @@ class RejectedOp(NamedTuple):
 
     action: str
     source: str
+    """Empty, and ids and groups where they are not known: of a claim that was kept, see :mod:`state.claims`."""
+    fact: LaneFact | None
+    """What it says of a lane."""
     offset: int
     """In the op topic."""
 
@@ -88,8 +92,13 @@ def usages_of(outcomes: pa.RecordBatch) -> Usages:
 
 def rejected_op(row: Mapping[str, Any]) -> RejectedOp:
     """Of a row of ``OutcomeKind.REJECT_OP``."""
-    action, _, source = row["topic"].partition("/")
-    return RejectedOp(action, source, row["ingested_ms"])
+    action, source, *fact = row["topic"].split("/")
+    return RejectedOp(action, source, LaneFact(fact[0]) if fact else None, row["ingested_ms"])
+
+
+def lane_checked(row: Mapping[str, Any]) -> str:
+    """Of a row of ``OutcomeKind.CHECK``: the lane that its half message names; empty: none."""
+    return str(row[CHECK_LANE] or "")
 
 
 def rejected_record_offset(row: Mapping[str, Any]) -> int:

@@ -6,15 +6,17 @@ Every record that comes is in the end in just one of the counts ``half``, ``appl
 
 from collections import Counter
 from collections.abc import Mapping
-from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
 
+from checkback.wire.delivered import LaneFact
+from checkback.wire.protocol import CONTESTED
 from state.content import value_bytes
 from state.open_by_topic import REST, OpenByTopic, OpenOf
+from state.outcome_kinds import USAGE_COLUMNS, OutcomeKind
 from state.policy import Policy
-from state.rows import BUNDLE, OUTCOME_FIELDS, Column, Rows, objects
+from state.rows import BUNDLE, NO_LANE, OUTCOME_FIELDS, Column, Rows, objects
 from state.table import FOR_OPERATORS, Effect, EffectCodes, Event, EventCodes, StateCodes
 from state.usage import Usages
 
@@ -23,6 +25,16 @@ CHECK_PAYLOAD_BYTES = 64 * 1024
 CONFLICT_REASON = "it contradicts the decision already taken for its half message"
 FOREIGN_REASON = "its cb-id or cb-group is not that of the half message it points at"
 LATE_REASON = "its check immunity is over: only a check decides now (late_end_transaction)"
+UNSETTLED_REASON = "its half message is of a lane, and it does not say what that has done (cb-delivered, cb-settled)"
+LANELESS_REASON = "it says that a lane has delivered its half message, which names none"
+UNCHECKABLE_REASON = "its half message is contested: no check can find out what its lane has done, an operator decides"
+_REFUSED = {
+    Event.FOREIGN: FOREIGN_REASON,
+    Event.LATE: LATE_REASON,
+    Event.UNSETTLED: UNSETTLED_REASON,
+    Event.LANELESS: LANELESS_REASON,
+    Event.CONTESTED: UNCHECKABLE_REASON,
+}
 _COUNTED = {
     Effect.DISCARD: "rolled_back",
     Effect.DELAY: "delayed",
@@ -34,9 +46,11 @@ _REASONS = {
     Event.EXHAUSTED: "checked in vain as often as check_max allows",
     Event.AGED: "undecided for longer than the age limit",
     Event.HALF_PARK: "",  # the half message says why
+    Event.HALF_CONTESTED: CONTESTED,
 }
 _ENDS = {
     Effect.DELIVER: "committed",
+    Effect.BY_LANE: "committed",
     Effect.DELAY: "committed",
     Effect.DISCARD: "rolled back",
     Effect.RESUME: "resumed",
@@ -63,6 +77,8 @@ STATUS_ASKED_AGO = "left_out"
 """Likewise: how many ms before an answer its check was asked for; -1 in a row that no answer has made."""
 STATUS_MISSES = "headers"
 """Likewise: for how many checks in a row nobody could be asked, in digits."""
+CHECK_LANE = "reason"
+"""The column of a check that names its half message's lane, likewise; empty: none."""
 STATUS_REMARK_BYTES = 512
 """So much of an answer's remark is told at most."""
 _MOST_PAUSE_MS = 2**31 - 1
@@ -81,46 +97,12 @@ class Tally(NamedTuple):
 Tallies = Counter[Tally]
 
 
-class OutcomeKind(IntEnum):
-    """What a row of outcomes is for. Rows travel to the sink in the same batch, they are never stored."""
-
-    DELIVER = 1
-    """Write it to the real topic."""
-    CHECK = 2
-    """Write a check request."""
-    PARK = 3
-    REJECT_OP = 4
-    """Write an op to ``cb.rejected``."""
-    REJECT_RECORD = 5
-    """Write a record that breaks the protocol to ``cb.rejected``."""
-    STATUS = 6
-    """The transaction was checked for the first time, or a check of it was answered, and it is still open."""
-    STATUS_END = 7
-    """It is no longer."""
-    COUNT = 8
-    """Not written: ``reason`` is the name of a counter, ``half_offset`` how much to add; of one that is told apart by
-    producer group or size, ``group`` and ``attempt`` say which."""
-    DELIVER_BUNDLE = 9
-    """Write the messages that its value holds to their real topics."""
-    PARK_END = 10
-    """Write to ``cb.parked`` that it waits for an operator no longer; ``reason`` is what became of it."""
-    USAGE = 11
-    """Not written: how the usage of a group has changed, in the columns that ``USAGE_COLUMNS`` names."""
-    OPEN = 12
-    """Not written: how many of a group and a real topic are undecided in the segment that begins at ``half_offset``
-    (``attempt``; 0: none of any), and when the oldest was taken in (``ingested_ms``)."""
-
-
-NOT_WRITTEN = (OutcomeKind.COUNT, OutcomeKind.USAGE, OutcomeKind.OPEN)
-
-USAGE_COLUMNS = ("half_offset", "ingested_ms", "attempt", "check_max")
-"""Columns of outcomes that hold the numbers of a :class:`~state.usage.Usage`, for want of another use."""
-
-
 class Collector:
     """Gathers the outcomes of one evaluation; :meth:`rows` gives them in the order they are to be written."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tables: bool = False) -> None:
+        self._tables = tables
+        """Whether rows are wanted of what lanes have delivered."""
         self._parts: list[Rows] = []
         self._last: list[Rows] = []
         """What is to be written after all else: the sink must know by then whether a topic took what was delivered."""
@@ -164,27 +146,38 @@ class Collector:
         if not ops.count:
             return
         self._counts["rejected"] += ops.count
-        # The op's position, action and source travel in columns that an op has no other use for.
+        # What the op says and its position travel in columns that an op has no other use for.
+        said = ops["action"] + ("/" + ops["source"])
+        delivered, settled = ops["event"] == Event.DELIVERED, ops["settled"] == 1
+        for chosen, fact in ((delivered, LaneFact.DELIVERED), (settled, LaneFact.SETTLED)):
+            if chosen.any():
+                said = np.where(chosen, said + f"/{fact}", said)
         self._add(
             OutcomeKind.REJECT_OP,
             ops.count,
             **{name: ops[name] for name in ("transaction_id", "group", "key", "value", "headers", "half_offset")},
-            topic=ops["action"] + ("/" + ops["source"]),
+            topic=said,
             ingested_ms=ops["op_offset"],
             reason=np.full(ops.count, reason, dtype=object),
         )
+
+    def repeated_claims(self, number: int) -> None:
+        """Ops that say what others have said that wait like them."""
+        self._counts["duplicate"] += number
 
     def decided(self, messages: Rows, rows: Column, results: EffectCodes) -> None:
         """Messages that a step ended or put off; ``rows[i]`` is the one that ``results[i]`` is about, -1 for none."""
         delivered = np.sort(rows[results == Effect.DELIVER])  # in the order of the half topic
         if delivered.size:
             self._counts["committed"] += delivered.size
-            whole = messages.take(delivered)
-            bundled = whole["partition"] == BUNDLE
-            for kind, chosen in ((OutcomeKind.DELIVER, ~bundled), (OutcomeKind.DELIVER_BUNDLE, bundled)):
-                if chosen.any():
-                    self._add(kind, int(chosen.sum()), **_message(whole.take(chosen)))
-        ended = [delivered]
+            self._whole(messages.take(delivered), OutcomeKind.DELIVER, OutcomeKind.DELIVER_BUNDLE)
+        by_lane = rows[results == Effect.BY_LANE]
+        if by_lane.size:
+            self._counts["committed"] += by_lane.size
+            self._counts["by_lane"] += by_lane.size
+            if self._tables:
+                self._whole(messages.take(np.sort(by_lane)), OutcomeKind.BY_LANE, OutcomeKind.BY_LANE_BUNDLE)
+        ended = [delivered, by_lane]
         for outcome, name in _COUNTED.items():
             found = rows[results == outcome]
             self._counts[name] += found.size
@@ -211,14 +204,15 @@ class Collector:
         if ended.count:
             self._last.append(_outcomes(OutcomeKind.PARK_END, ended.count, **_identity(ended), reason=reasons))
 
-    def refused(self, ops: Rows, results: EffectCodes, foreign: Column) -> None:
-        """Ops that changed nothing."""
+    def refused(self, ops: Rows, events: EventCodes, results: EffectCodes) -> None:
+        """Ops that changed nothing, with what each was taken for."""
         self._counts["duplicate"] += int((results == Effect.DUPLICATE).sum())
         conflicts, refused = results == Effect.CONFLICT, results == Effect.REJECT
         self._counts["conflict"] += int(conflicts.sum())
         self.rejected_ops(ops.take(conflicts), CONFLICT_REASON)
-        self.rejected_ops(ops.take(refused & foreign), FOREIGN_REASON)
-        self.rejected_ops(ops.take(refused & ~foreign), LATE_REASON)
+        if refused.any():
+            for event, reason in _REFUSED.items():
+                self.rejected_ops(ops.take(refused & (events == event)), reason)
 
     def checks(self, checked: Rows, first: Column, policy: Policy) -> None:
         """Messages whose producers are to be asked; bool[n] ``first``: for the first time.
@@ -231,7 +225,7 @@ class Collector:
         self._by_group("checked", checked["group"])
         attempt = checked["attempts"] + 1
         numbers = {"attempt": attempt, "check_max": policy.check_max_of(checked["check_max"])}
-        self._add(OutcomeKind.CHECK, checked.count, **_small_message(checked), **numbers)
+        self._add(OutcomeKind.CHECK, checked.count, **_small_message(checked), **numbers, **_lane_of_checks(checked))
         if first.any():
             numbers = {name: column[first] for name, column in numbers.items()}
             numbers[STATUS_PAUSE] = np.full(int(first.sum()), min(policy.check_interval_ms, _MOST_PAUSE_MS))
@@ -321,6 +315,12 @@ class Collector:
             for group, number in Counter(groups.tolist()).items():
                 self._tallies[Tally(name, group, SUM)] += number
 
+    def _whole(self, messages: Rows, one: OutcomeKind, several: OutcomeKind) -> None:
+        bundled = messages["partition"] == BUNDLE
+        for kind, chosen in ((one, ~bundled), (several, bundled)):
+            if chosen.any():
+                self._add(kind, int(chosen.sum()), **_message(messages.take(chosen)))
+
     def _status_end(self, ended: Rows) -> None:
         if ended.count:
             self._add(OutcomeKind.STATUS_END, ended.count, **_identity(ended))
@@ -346,6 +346,12 @@ def _identity(rows: Rows) -> dict[str, Column]:
 
 def _message(rows: Rows) -> dict[str, Column]:
     return {**_identity(rows), **{name: rows[name] for name in ("partition", "key", "value", "headers", "left_out")}}
+
+
+def _lane_of_checks(checked: Rows) -> dict[str, Column]:
+    if (checked["lane"] == NO_LANE).all():
+        return {}
+    return {CHECK_LANE: np.where(checked["lane"] == NO_LANE, "", checked["lane_name"])}
 
 
 def _small_message(rows: Rows) -> dict[str, Column]:

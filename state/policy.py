@@ -12,12 +12,13 @@ from state.table import Event, EventCodes
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 
-RULES_VERSION = 9
+RULES_VERSION = 10
 """Raised with every change after which the same records, time, state and policy give other outcomes or another state,
 or an outcome in another segment, which may be another state partition's: here, or in ``decode.py``, ``arrivals.py`` or
 ``segments.py`` of ``streaming/stateful/``. A new field of the policy does not count if its default does what was done
 before. A batch that is in Kafka in part is not run again under another version.
 
+10: half messages of lanes, and ops that say what a lane has done; what is kept of these before their half message.
 9: what breaks the protocol is rejected by the segment that it belongs to, and no longer beside all segments.
 8: a status is written with the first check, and then with each answer instead of with the next check.
 7: of several messages in a half, what is missing is null.
@@ -77,6 +78,11 @@ class Policy:
     """An op waits for its half message for this time, and a decision is remembered as long."""
     early_op_max: int = 8_192
     """Ops that wait in one segment; one more is rejected."""
+    claims_max: int = 4
+    """Different ops, by id and group, that are kept of one place and say that a lane has delivered its half message,
+    which has not been read; with one more that is parked when it comes. A lane's own are one."""
+    tables: bool = False
+    """Whether what lanes have delivered is told of, message by message: tables are to get it."""
     timer_slack_ms: int = 1_000
     """Timers may fire late by so much, so that those of a segment fire together."""
     segment_size: int = 4_096

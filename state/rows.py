@@ -16,6 +16,10 @@ Fields = Mapping[str, Any]
 BUNDLE = -2
 """Partition of a half message whose value is several messages, each with a topic and partition of its own."""
 
+NO_LANE, UNSETTLED_LANE, SETTLED_LANE, CONTESTED_LANE = -1, 0, 1, 2
+"""Whether a half message's producer may deliver it itself; it is known that it has not, and never will; or its lane's
+ledger may have forgotten it: then only its real topic tells."""
+
 BYTES = frozenset({"key", "value"})
 """Which object columns hold bytes; all others hold text."""
 
@@ -32,6 +36,8 @@ _MESSAGE: Fields = {
     "check_max": np.int32,  # -1: the policy's
     "deliver_at_ms": np.int64,  # not to be delivered before; -1: at once
     "left_out": np.int64,  # bytes of its content that are not here: see state.content; -1: all is here
+    "lane": np.int8,  # NO_LANE, UNSETTLED_LANE, SETTLED_LANE or CONTESTED_LANE
+    "lane_name": object,  # str or None: cb-lane
 }
 
 HALF_FIELDS: Fields = {
@@ -61,6 +67,7 @@ _OP: Fields = {
     "key": object,  # bytes or None
     "value": object,  # bytes or None: the remark
     "headers": object,  # str or None: all headers, when they are not just the five every op has
+    "settled": np.int8,  # 1: it says that the half message's lane has not delivered it, and never will; else 0
 }
 
 OP_FIELDS: Fields = {
@@ -74,6 +81,14 @@ EARLY_FIELDS: Fields = {
     "came_ms": np.int64,  # when the query took it in
 }
 """An op that waits for its half message, as a segment keeps it."""
+
+CLAIM_FIELDS: Fields = {
+    "half_offset": np.int64,
+    "op_offset": np.int64,
+    "digest": np.int64,  # of id and group; see state.claims
+}
+"""What is kept of an op that says that a lane has delivered a half message which has not been seen: see
+:mod:`state.claims`."""
 
 BROKEN_FIELDS: Fields = {
     "topic": object,  # str: where the record came from
@@ -159,6 +174,17 @@ class Rows(Mapping[str, Column]):
 
     def __len__(self) -> int:
         return len(self._columns)
+
+
+def rank(codes: Column) -> Column:
+    """int64[n]: 0 for the first of a code, 1 for the second, ..."""
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    lengths = np.diff(np.r_[starts, len(codes)])
+    ranks = np.empty(len(codes), dtype=np.int64)
+    ranks[order] = np.arange(len(codes)) - np.repeat(starts, lengths)
+    return ranks
 
 
 def objects(values: Sequence[Any]) -> Column:

@@ -12,12 +12,21 @@ import numpy as np
 
 from state import outcomes
 from state.allowance import Allowance
+from state.claims import as_ops, contest, redeemed, with_more
 from state.content import content_bytes, set_aside
 from state.deadlines import fire_due, first_deadlines, next_timer, postponed, settle
 from state.judge import judge
 from state.open_by_topic import OpenByTopic, open_by_topic
 from state.policy import Policy
-from state.rows import BROKEN_FIELDS, EARLY_FIELDS, HALF_FIELDS, MESSAGE_FIELDS, OP_FIELDS, Rows
+from state.rows import (
+    BROKEN_FIELDS,
+    CLAIM_FIELDS,
+    EARLY_FIELDS,
+    HALF_FIELDS,
+    MESSAGE_FIELDS,
+    OP_FIELDS,
+    Rows,
+)
 from state.table import KEPT, Event, State, StateCodes, transition
 from state.usage import Usages, changes, usage_of
 
@@ -26,6 +35,8 @@ UNBOUNDED = 2**63 - 1
 MISSED_REASON = "there is no half message at the place that its cb-half names"
 BEYOND_REASON = "its cb-half names a place behind the end of the half topic"
 SCATTERED_REASON = "too many ops name places that have not been read yet"
+CLAIMS_REASON = "of its half message, not read yet, too many other ops say that its lane has delivered it"
+MISFIT_REASON = "it says that a lane has delivered its half message, which names none, or has another cb-id or cb-group"
 
 
 @dataclass
@@ -40,7 +51,9 @@ class Segment:
     """Half messages that are undecided, parked, undeliverable or delayed (``MESSAGE_FIELDS``), those of a batch by
     offset."""
     early: Rows
-    """Ops whose half message has not been seen (``EARLY_FIELDS``)."""
+    """Ops whose half message has not been seen (``EARLY_FIELDS``), but for what is in ``claims``."""
+    claims: Rows
+    """Of such ops those that say that a lane has delivered it (``CLAIM_FIELDS``)."""
     touched_ms: int
     """When something last came for this segment, or was last decided in it."""
 
@@ -52,6 +65,7 @@ class Segment:
             ledger=np.full(policy.segment_size, State.ABSENT, dtype=np.uint8),
             messages=Rows.empty(MESSAGE_FIELDS),
             early=Rows.empty(EARLY_FIELDS),
+            claims=Rows.empty(CLAIM_FIELDS),
             touched_ms=0,
         )
 
@@ -66,16 +80,28 @@ class Segment:
     @property
     def unknown(self) -> bool:
         """Whether nothing is known in it that would have to be kept."""
+        return self.unopened and not self.claims.count
+
+    @property
+    def unopened(self) -> bool:
+        """Whether it has nothing but claims, so that other ops may not be entitled to wait in it."""
         return not (self.messages.count or self.early.count or self.ledger.any())
 
     @property
     def early_only(self) -> bool:
-        """Whether all that it has are ops that wait."""
+        """Whether all that it has, but for claims, are ops that wait."""
         return bool(self.early.count) and not self.messages.count and not self.ledger.any()
 
     def forgettable(self, now_ms: int, policy: Policy) -> bool:
         """Whether no message is kept and every decision is older than ``early_op_ttl_ms``."""
-        return not self.messages.count and not self.early.count and now_ms - self.touched_ms >= policy.early_op_ttl_ms
+        waits = self.messages.count or self.early.count or self.claims.count
+        return not waits and now_ms - self.touched_ms >= policy.early_op_ttl_ms
+
+    def waits_until(self, now_ms: int, policy: Policy) -> int | None:
+        """When an op that waits has done so for too long; of claims, when to see again whether they still may."""
+        times = [int(self.early["came_ms"].min())] if self.early.count else []
+        times += [now_ms] if self.claims.count else []
+        return min(times) + policy.early_op_ttl_ms if times else None
 
 
 @dataclass(frozen=True)
@@ -105,7 +131,7 @@ class Reach:
     end: int = UNBOUNDED
     """No half message lies from here on."""
     may_open: bool = True
-    """Whether a segment of which nothing is known may be opened for ops that wait."""
+    """Whether a segment of which nothing is known may be opened for ops that wait; for claims each one may."""
 
 
 ANYWHERE = Reach()
@@ -138,9 +164,10 @@ def evaluate(
     many as ``allowance`` has left (a fresh one's, without it): an op that is already in the log comes before them.
 
     Arrivals of equal time may come in one batch or in several: steps 1 and 2 give the same, but for the status of
-    an answer that a decision of the same batch makes idle. ``segment`` is consumed: use the one returned.
+    an answer that a decision of the same batch makes idle, and for what is told of claims that are not believed.
+    ``segment`` is consumed: use the one returned.
     """
-    made = outcomes.Collector()
+    made = outcomes.Collector(tables=policy.tables)
     before, open_before = segment.usage(), segment.open_by_topic()
     made.broken(arrivals.broken)
     _take_in(segment, arrivals.halves, now_ms, policy, made)
@@ -159,7 +186,8 @@ def evaluate(
     made.still_open(segment.first_offset, open_before, segment.open_by_topic())
     if segment.forgettable(now_ms, policy) or (reach != ANYWHERE and segment.unknown):
         return Evaluation(None, made.rows(), None)
-    timer_ms = next_timer(segment.messages, segment.early, segment.touched_ms, policy, now_ms, turn_ms)
+    idle_ms = segment.touched_ms + policy.early_op_ttl_ms
+    timer_ms = next_timer(segment.messages, segment.waits_until(now_ms, policy), idle_ms, policy, now_ms, turn_ms)
     return Evaluation(segment, made.rows(), timer_ms)
 
 
@@ -177,7 +205,8 @@ def _take_in(segment: Segment, halves: Rows, now_ms: int, policy: Policy, made: 
     new, every = _opened(came, now_ms, policy), np.arange(came.count)
     places_of_new = new["offset"] - segment.first_offset
     states = segment.ledger[places_of_new]
-    events = postponed(new, every, states, came["event"], now_ms)
+    events = contest(new, segment.claims, came["event"])
+    events = postponed(new, every, states, events, now_ms)
     segment.ledger[places_of_new], results = transition(states, events)
     repeats = np.full(halves.count - came.count, Event.HALF, dtype=np.uint8)
     _, repeated = transition(segment.ledger[slots[~fresh]], repeats)
@@ -216,12 +245,17 @@ def _judge_ops(
     came = ops.with_columns(came_ms=np.full(ops.count, now_ms, dtype=np.int64))
     waiting = segment.early.with_columns(time_ms=segment.early["came_ms"])
     ready = Rows.concat([waiting, came.take(np.argsort(ops["op_offset"]))])  # the shuffle lost their order
+    if segment.claims.count:
+        ready = Rows.concat([ready, _redeemed_claims(segment, reach, now_ms, made)])
     if not ready.count:
         return
     there = segment.ledger[ready["half_offset"] - segment.first_offset] != State.ABSENT
-    opens = segment.unknown
+    opens = segment.unopened
     early = ready if not there.any() else ready.take(~there)
-    early = _that_may_wait(early, reach, made, opens=opens)
+    early = _without_claims(segment, _that_may_come(early, reach, made), policy, made)
+    if opens and not reach.may_open:
+        made.rejected_ops(early, SCATTERED_REASON)
+        early = early.take(np.zeros(early.count, dtype=bool))
     kept = np.arange(early.count) < policy.early_op_max
     made.rejected_ops(early.take(~kept), "more ops wait for half messages of this segment than early_op_max allows")
     early = early if kept.all() else early.take(kept)
@@ -232,20 +266,42 @@ def _judge_ops(
         )
 
 
-def _that_may_wait(early: Rows, reach: Reach, made: outcomes.Collector, *, opens: bool) -> Rows:
-    """Of ops whose half message is not there, those whose half message may still come; the others are rejected.
+def _that_may_come(waiting: Rows, reach: Reach, made: outcomes.Collector, *, is_claims: bool = False) -> Rows:
+    """Of ops, or claims, whose half message is not there, those whose may still come; the others are rejected.
 
     Kafka gives what it has in the order of offsets, so what was not among those read will not come. And who writes an
     op knows where its half message lies: not behind the end of the log as it was after the op.
     """
-    missed, beyond = early["half_offset"] < reach.read_to, early["half_offset"] >= reach.end
-    made.rejected_ops(early.take(missed), MISSED_REASON)
-    made.rejected_ops(early.take(beyond), BEYOND_REASON)
-    early = early.take(~(missed | beyond)) if missed.any() or beyond.any() else early
-    if opens and not reach.may_open:
-        made.rejected_ops(early, SCATTERED_REASON)
-        return early.take(np.zeros(early.count, dtype=bool))
-    return early
+    missed, beyond = waiting["half_offset"] < reach.read_to, waiting["half_offset"] >= reach.end
+    if not (missed.any() or beyond.any()):
+        return waiting
+    for chosen, reason in ((missed, MISSED_REASON), (beyond, BEYOND_REASON)):
+        refused = waiting.take(chosen)
+        made.rejected_ops(as_ops(refused) if is_claims else refused, reason)
+    return waiting.take(~(missed | beyond))
+
+
+def _without_claims(segment: Segment, early: Rows, policy: Policy, made: outcomes.Collector) -> Rows:
+    """Of ops that are to wait, those that are no claims; these the segment keeps."""
+    delivered = early["event"] == Event.DELIVERED
+    if not delivered.any():
+        return early
+    said = early.take(delivered)
+    segment.claims, repeated, too_many = with_more(segment.claims, said, policy.claims_max)
+    made.repeated_claims(repeated)
+    made.rejected_ops(said.take(too_many), CLAIMS_REASON)
+    return early.take(~delivered)
+
+
+def _redeemed_claims(segment: Segment, reach: Reach, now_ms: int, made: outcomes.Collector) -> Rows:
+    """Claims whose half messages have come, as ops; the segment keeps those that may still come."""
+    claims = segment.claims
+    there = segment.ledger[claims["half_offset"] - segment.first_offset] != State.ABSENT
+    ops, misfits = redeemed(claims.take(there), segment.messages)
+    made.rejected_ops(as_ops(misfits), MISFIT_REASON)
+    segment.claims = _that_may_come(claims.take(~there), reach, made, is_claims=True)
+    now = np.full(ops.count, now_ms, dtype=np.int64)
+    return ops.with_columns(came_ms=now, time_ms=now)
 
 
 def _drop_stale_ops(segment: Segment, now_ms: int, policy: Policy, made: outcomes.Collector) -> None:

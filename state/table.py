@@ -49,6 +49,8 @@ class Event(IntEnum):
     """It was read, and carries its own decision: commit."""
     HALF_PARK = 21
     """It was read, and says that it was committed, but could not be delivered."""
+    HALF_CONTESTED = 27
+    """It was read, names a lane, and too many different ops had said before that this has delivered it."""
     COMMIT = 1
     """The producer says that its local transaction has committed."""
     CHECK_COMMIT = 10
@@ -77,6 +79,14 @@ class Event(IntEnum):
     """An operator wants a parked message checked again."""
     REDELIVER = 22
     """An operator wants an undeliverable message delivered again."""
+    DELIVERED = 24
+    """The lane of the half message has delivered it: a fact, whoever says it."""
+    UNSETTLED = 25
+    """A verdict on a lane's half message that does not say what the lane has done, which nobody has settled."""
+    LANELESS = 26
+    """An op that says that a lane has delivered it, of a half message that names none."""
+    CONTESTED = 28
+    """An operator wants a message checked again of which no check can find out what its lane has done."""
     FOREIGN = 6
     """An op that names this half message under another transaction id or producer group."""
     DUE = 7
@@ -118,6 +128,8 @@ class Effect(IntEnum):
     """Begin again, with fresh attempts and a new age."""
     FORGET = 10
     """Keep the parked message no longer; ``cb.parked`` still has it."""
+    BY_LANE = 11
+    """Count it: its real topic has it from the lane."""
 
 
 UNDECIDED = (State.OPEN, State.CHECKING)
@@ -158,6 +170,8 @@ def _decided(state: State, commit: Effect, rollback: Effect) -> dict[Event, tupl
         Event.CHECK_UNREACHABLE: (state, Effect.NONE),
         Event.RESUME: (state, Effect.CONFLICT),
         Event.REDELIVER: (state, commit),
+        # of a half message that the job has decided it was settled that no lane ever would
+        Event.DELIVERED: (state, Effect.DUPLICATE if state == State.COMMITTED else Effect.CONFLICT),
     }
 
 
@@ -167,6 +181,7 @@ TABLE: dict[State, dict[Event, tuple[State, Effect]]] = {
         Event.HALF_COMMIT: (State.COMMITTED, Effect.DELIVER),
         Event.POSTPONED: (State.DELAYED, Effect.DELAY),
         Event.HALF_PARK: (State.UNDELIVERABLE, Effect.PARK),
+        Event.HALF_CONTESTED: (State.PARKED, Effect.PARK),
     },
     State.OPEN: {
         Event.HALF: (State.OPEN, Effect.DUPLICATE),
@@ -178,6 +193,9 @@ TABLE: dict[State, dict[Event, tuple[State, Effect]]] = {
         Event.RESUME: (State.OPEN, Effect.DUPLICATE),
         Event.REDELIVER: (State.OPEN, Effect.NONE),
         Event.FOREIGN: (State.OPEN, Effect.REJECT),
+        Event.DELIVERED: (State.COMMITTED, Effect.BY_LANE),
+        Event.UNSETTLED: (State.OPEN, Effect.REJECT),
+        Event.LANELESS: (State.OPEN, Effect.REJECT),
         Event.LATE: (State.OPEN, Effect.REJECT),
         Event.DUE: (State.CHECKING, Effect.CHECK),
         Event.EXHAUSTED: (State.PARKED, Effect.PARK),
@@ -194,6 +212,9 @@ TABLE: dict[State, dict[Event, tuple[State, Effect]]] = {
         Event.RESUME: (State.CHECKING, Effect.DUPLICATE),
         Event.REDELIVER: (State.CHECKING, Effect.NONE),
         Event.FOREIGN: (State.CHECKING, Effect.REJECT),
+        Event.DELIVERED: (State.COMMITTED, Effect.BY_LANE),
+        Event.UNSETTLED: (State.CHECKING, Effect.REJECT),
+        Event.LANELESS: (State.CHECKING, Effect.REJECT),
         Event.LATE: (State.CHECKING, Effect.REJECT),
         Event.DUE: (State.CHECKING, Effect.CHECK),  # the answer is lost: ask again
         Event.AGED: (State.PARKED, Effect.PARK),
@@ -207,6 +228,10 @@ TABLE: dict[State, dict[Event, tuple[State, Effect]]] = {
         Event.OPERATOR_ROLLBACK: (State.ROLLED_BACK, Effect.DISCARD),
         Event.RESUME: (State.OPEN, Effect.RESUME),
         Event.FOREIGN: (State.PARKED, Effect.REJECT),
+        Event.DELIVERED: (State.COMMITTED, Effect.BY_LANE),
+        Event.UNSETTLED: (State.PARKED, Effect.REJECT),
+        Event.LANELESS: (State.PARKED, Effect.REJECT),
+        Event.CONTESTED: (State.PARKED, Effect.REJECT),
         Event.EXPIRED: (State.ABANDONED, Effect.FORGET),
     },
     State.DELAYED: {

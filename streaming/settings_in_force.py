@@ -103,8 +103,14 @@ class SettingsInForce:
     def policies(self) -> Policies:
         """The policies of all batches that may still be run."""
         starts = [self._next, *sorted(start for start in self._from if start > self._next)]
-        given = [(start, self.of_batch(start).transactions) for start in starts]
-        return Policies(tuple((start, policy_of(transactions)) for start, transactions in given if transactions))
+        given = [(start, self.of_batch(start)) for start in starts]
+        return Policies(
+            tuple(
+                (start, policy_of(found.transactions, tables=bool(found.routes.tables())))
+                for start, found in given
+                if found.transactions
+            )
+        )
 
     def judge(self, tables: Collection[str], in_kafka: Callable[[int], bool]) -> None:
         """Whether :meth:`take` will do, before a job that still runs is taken over; changes nothing.

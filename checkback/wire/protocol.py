@@ -46,6 +46,9 @@ CUT = "cb-cut"
 UNDELIVERABLE = "committed, but not deliverable to"
 """How the reason of a parked record begins whose message is decided, and may be delivered again."""
 
+CONTESTED = "contested: before it came, too many ops said of it under different ids that its lane has delivered it"
+"""The reason of a parked half message of which only its real topic tells whether its lane has delivered it."""
+
 COMMITTED_HELD = "committed, held"
 COMMITTED_REFUSED = "committed, refused"
 """What became of a parked message that was committed, or delivered again, and that its topic does not take."""

@@ -21,7 +21,9 @@ from state import (
     BUNDLE,
     NOT_WRITTEN,
     OutcomeKind,
+    RejectedOp,
     answer_told,
+    lane_checked,
     rejected_op,
     rejected_record_offset,
     status_pause_ms,
@@ -272,6 +274,7 @@ class RecordBuilder:
             ingested_ms=row["ingested_ms"],
             messages=several,
             left_out=left_out,
+            lane=lane_checked(row),
         )
         key, _, headers = request.to_record()
         return Record(self._topics.check, RANDOM_OR_KEYED, key, row["value"], list(headers))
@@ -345,11 +348,7 @@ class RecordBuilder:
 
     def _rejected_op(self, row: dict[str, Any]) -> Record:
         op = rejected_op(row)
-        action, source = protocol.Action(op.action), protocol.Source(op.source)
-        written = unpack_headers(row["headers"]) or list(
-            protocol.op_headers(row["transaction_id"], row["group"], half_of(row), action, source)
-        )
-        return self._rejected(row, self._topics.op, op.offset, written)
+        return self._rejected(row, self._topics.op, op.offset, unpack_headers(row["headers"]) or _written(row, op))
 
     def _rejected_record(self, row: dict[str, Any]) -> Record:
         return self._rejected(row, row["topic"], rejected_record_offset(row), unpack_headers(row["headers"]))
@@ -381,3 +380,16 @@ class RecordBuilder:
             asked_ms = now_ms - told.asked_ago_ms
             body |= {"asked_ms": asked_ms, "answered_ms": now_ms, "misses": told.misses, "remark": told.remark}
         return Record(self._topics.status, RANDOM_OR_KEYED, half.encode(), json.dumps(body).encode(), [])
+
+
+def _written(row: dict[str, Any], op: RejectedOp) -> Headers:
+    """The headers of an op that had no others than these; of a claim those that are still known."""
+    known = [
+        (protocol.ID, row["transaction_id"]),
+        (protocol.GROUP, row["group"]),
+        (protocol.HALF, str(half_of(row))),
+        (protocol.ACTION, op.action),
+        (protocol.SOURCE, op.source),
+    ]
+    headers: Headers = [(name, text.encode()) for name, text in known if text]
+    return [*headers, op.fact.header] if op.fact else headers

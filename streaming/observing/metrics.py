@@ -45,6 +45,7 @@ EVENTS = (
     "held",
     "undeliverable",
     "redelivered",
+    "by_lane",
     "checked",
     "malformed",
     "gone",

@@ -9,7 +9,7 @@ import pyarrow as pa
 from checkback.exceptions import ProtocolError
 from checkback.wire.limits import MAX_UNFOLDED_BYTES, MESSAGE_BYTES, TOGETHER, header_bytes, several_too_large
 from checkback.wire.message_json import to_base64, unpack
-from checkback.wire.protocol import GROUP, ID, MESSAGES, TOPIC, Topics
+from checkback.wire.protocol import GROUP, ID, LANE, MESSAGES, TOPIC, Topics
 from state import BROKEN_FIELDS, BUNDLE, Arrivals, Rows
 from state.rows import objects
 from streaming.batch.headers import Headers, application_headers
@@ -19,7 +19,7 @@ from streaming.stateful.sorting import HELD, SortedRecords
 
 # What is wrong may be a name as long as the record; with it twice the record would be too large for cb.rejected.
 _REASON_CHARACTERS = 300
-_FIRST_HEADERS = ((ID, "transaction_id"), (GROUP, "group"), (TOPIC, "topic"))
+_FIRST_HEADERS = ((ID, "transaction_id"), (GROUP, "group"), (TOPIC, "topic"), (LANE, "lane_name"))
 _OWN_ID = f'"key":"{ID}"'
 _MESSAGES = OPTIONS.index(MESSAGES)
 
@@ -82,5 +82,6 @@ def _all_headers(halves: Rows, row: int) -> str | None:
     packed: str = halves["headers"][row] or "[]"
     if _OWN_ID in packed:
         return packed
-    ours = [{"key": name, "value": to_base64(halves[column][row].encode())} for name, column in _FIRST_HEADERS]
+    texts = [(name, halves[column][row]) for name, column in _FIRST_HEADERS]
+    ours = [{"key": name, "value": to_base64(text.encode())} for name, text in texts if text is not None]
     return json.dumps(ours, separators=(",", ":"))[:-1] + ("," if packed != "[]" else "") + packed[1:]

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from checkback.wire import limits, protocol
+from checkback.wire.lanes import is_lane
 from state import Event
 from streaming.batch.headers import Headers
 
@@ -22,6 +23,7 @@ _TOPIC = re.compile(rb"[a-zA-Z0-9._-]{1,249}")
 _VERSION = re.compile(rb"[1-9][0-9]{0,8}")
 _HELD = re.compile(rb"[0-9]{1,9} [0-9]{1,15} (0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,14})")
 _PLACE = re.compile(rb"(0|[1-9][0-9]*):(0|[1-9][0-9]*)")
+_YES = b"1"
 _COUNT, _TIME = re.compile(rb"[0-9]{1,9}"), re.compile(rb"[0-9]{1,15}")
 _NUMBERS = {
     protocol.PARTITION: (_COUNT, "cb-partition is not a number"),
@@ -73,6 +75,8 @@ class WrittenHalf(NamedTuple):
     """Numbers of ``OPTIONS``; -1 for one that is not given."""
     held: bool
     """Whether the job wrote it itself."""
+    lane: str | None
+    """The lane that it names."""
 
 
 class WrittenOp(NamedTuple):
@@ -83,6 +87,8 @@ class WrittenOp(NamedTuple):
     action: str
     source: str
     event: Event
+    settled: int
+    """1: the lane has not delivered it, and never will; else 0."""
 
 
 def read_half(headers: Headers, own_topics: Collection[str]) -> WrittenHalf | str:
@@ -97,7 +103,8 @@ def read_half(headers: Headers, own_topics: Collection[str]) -> WrittenHalf | st
     event = _HALF_EVENTS[found.get(protocol.ACTION)]
     held = found.get(protocol.HELD) is not None
     transaction_id, group, topic = _texts(found, protocol.ID, protocol.GROUP, protocol.TOPIC)
-    return WrittenHalf(transaction_id, group, topic, event, options, held)
+    lane = found.get(protocol.LANE)
+    return WrittenHalf(transaction_id, group, topic, event, options, held, None if lane is None else lane.decode())
 
 
 def read_op(headers: Headers, partition: int) -> WrittenOp | str:
@@ -111,7 +118,10 @@ def read_op(headers: Headers, partition: int) -> WrittenOp | str:
         return wrong
     transaction_id, group, action, source = _texts(found, protocol.ID, protocol.GROUP, protocol.ACTION, protocol.SOURCE)
     event = OP_EVENTS[protocol.Action(action), protocol.Source(source)]
-    return WrittenOp(transaction_id, group, action, source, event)
+    if found.get(protocol.DELIVERED) is not None:
+        event = Event.DELIVERED
+    settled = int(found.get(protocol.SETTLED) is not None)
+    return WrittenOp(transaction_id, group, action, source, event, settled)
 
 
 def wrong_text(name: str, content: bytes | None, most: int, said: int) -> str:
@@ -139,6 +149,11 @@ def wrong_topic(content: bytes | None, own_topics: Collection[str]) -> str:
     if content.startswith(b"__") or content.decode() in own_topics:
         return "cb-topic is one of Checkback's or Kafka's own"
     return ""
+
+
+def lawful_lane(content: bytes) -> bool:
+    """Whether it names a lane, and not anybody's transactional id."""
+    return content.isascii() and is_lane(content.decode())
 
 
 def _wrong_with_any(headers: Headers, found: _Found, *, longer_id: bool) -> str:
@@ -179,6 +194,9 @@ def _wrong_with_options(found: _Found) -> str:
     action, held = found.get(protocol.ACTION), found.get(protocol.HELD)
     if action not in _HALF_EVENTS:
         return "cb-action of a half message is not one we know"
+    lane = found.get(protocol.LANE)
+    if lane is not None and (not lawful_lane(lane) or action is not None):
+        return "cb-lane is not 32 hex digits, or stands beside cb-action"
     if held is not None and (not _HELD.fullmatch(held) or action is None or several):
         return "cb-held is not what the job writes there"
     return ""
@@ -187,9 +205,20 @@ def _wrong_with_options(found: _Found) -> str:
 def _wrong_with_op(headers: Headers, found: _Found, partition: int) -> str:
     if sum(len(name.encode()) + len(value or b"") for name, value in headers) > limits.MAX_OP_HEADER_BYTES:
         return "the headers of an op are larger than 16 KiB together"
-    return _wrong_with_place(found.get(protocol.HALF), partition) or _wrong_with_said(
-        found.get(protocol.ACTION), found.get(protocol.SOURCE)
-    )
+    wrong = _wrong_with_place(found.get(protocol.HALF), partition)
+    wrong = wrong or _wrong_with_said(found.get(protocol.ACTION), found.get(protocol.SOURCE))
+    return wrong or _wrong_with_lane(found)
+
+
+def _wrong_with_lane(found: _Found) -> str:
+    facts = {name: found[name] for name in (protocol.DELIVERED, protocol.SETTLED) if found.get(name) is not None}
+    if any(value != _YES for value in facts.values()):
+        return "cb-delivered or cb-settled is not 1"
+    if len(facts) > 1:
+        return "cb-delivered and cb-settled contradict each other"
+    if protocol.DELIVERED in facts and found.get(protocol.ACTION) != protocol.Action.COMMIT.encode():
+        return "cb-delivered is for cb-action commit"
+    return ""
 
 
 def _wrong_with_place(half: bytes | None, partition: int) -> str:

@@ -13,9 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkback.wire import protocol
-from state.rows import Column
-from streaming.stateful.broken import OP_EVENTS, wrong_group, wrong_topic
+from checkback.wire.delivered import LaneFact
+from state import Event
+from state.rows import NO_LANE, UNSETTLED_LANE, Column
+from streaming.stateful.broken import OP_EVENTS, lawful_lane, wrong_group, wrong_topic
 
+_COMMITS = [event for (action, _), event in OP_EVENTS.items() if action == protocol.Action.COMMIT]
 Mask = npt.NDArray[np.bool_]
 _OF_OURS = f'"key":"{protocol.RESERVED_PREFIX}'.encode()
 _ACTIONS, _SOURCES = ([one.encode() for one in words] for words in (protocol.Action, protocol.Source))
@@ -38,20 +41,29 @@ def vouched_halves(rows: pa.RecordBatch, own_topics: Collection[str]) -> Vouched
     groups, lawful_groups = _few_texts(rows.column("group"), lambda group: not wrong_group(group))
     topics, lawful_topics = _few_texts(rows.column("topic"), lambda topic: not wrong_topic(topic, own_topics))
     good &= lawful_groups & lawful_topics & _plain(rows.column("headers"))
-    return Vouched({"transaction_id": ids, "group": groups, "topic": topics}, good)
+    found = {"transaction_id": ids, "group": groups, "topic": topics}
+    named = rows.column("source")
+    if named.null_count == len(named):
+        return Vouched(found, good)
+    lanes, lawful_lanes = _few_texts(named, lambda lane: lane is None or lawful_lane(lane))
+    states = np.where(named.is_null().to_numpy(zero_copy_only=False), NO_LANE, UNSETTLED_LANE)
+    return Vouched({**found, "lane": states, "lane_name": lanes}, good & lawful_lanes)
 
 
-def vouched_ops(rows: pa.RecordBatch) -> Vouched:
-    """Of ops."""
+def vouched_ops(rows: pa.RecordBatch, fact: LaneFact | None = None) -> Vouched:
+    """Of ops that all say this of a lane."""
     ids, good = _ids(rows.column("transaction_id"))
     groups, lawful_groups = _few_texts(rows.column("group"), lambda group: not wrong_group(group))
     actions, sources = (rows.column(name).dictionary_encode() for name in ("topic", "source"))
     # not a table of all the different words: somebody may write thousands of each
     events = _EVENTS[_words(actions, _ACTIONS), _words(sources, _SOURCES)]
     names = {"action": _texts_of(actions), "source": _texts_of(sources)}
-    return Vouched(
-        {"transaction_id": ids, "group": groups, "event": events, **names}, good & lawful_groups & (events > 0)
-    )
+    good &= lawful_groups & (events > 0)
+    if fact == LaneFact.DELIVERED:
+        good &= np.isin(events, _COMMITS)
+        events = np.full(rows.num_rows, Event.DELIVERED, dtype=np.uint8)
+    names["settled"] = np.full(rows.num_rows, fact == LaneFact.SETTLED, dtype=np.int8)
+    return Vouched({"transaction_id": ids, "group": groups, "event": events, **names}, good)
 
 
 def _ids(column: pa.BinaryArray) -> tuple[Column, Mask]:

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as everybody calls it)
 
 from checkback.wire import limits, protocol
+from checkback.wire.delivered import LaneFact
 from checkback.wire.protocol import Topics
 from state.content import KEPT_BYTES, SHUFFLED_BYTES
 from streaming.batch.heads import HEAD_BYTES, HEADER_HEAD_BYTES, HEADER_HEADS, KEY_HEAD_BYTES, NAME_HEAD_CHARACTERS
@@ -31,6 +32,8 @@ INGEST_TIME = "ingest_time"
 HALF_KIND, OP_KIND, OTHER_HALF_KIND, OTHER_OP_KIND, LARGE_HALF_KIND, CLOCK_KIND = range(6)
 """The other ones are not in our SDK's order, or name no place, or are too large. Of a large half message, which is not
 too large, what headers come along is for its judgement only."""
+FACT_KINDS = {LaneFact.DELIVERED: 6, LaneFact.SETTLED: 7}
+"""Of ops in our SDK's order that say so of a lane."""
 
 COLUMNS = {
     "half_partition": "int",
@@ -42,7 +45,7 @@ COLUMNS = {
     "transaction_id": "binary",  # this and the next three as written, and only of records in our SDK's order
     "group": "binary",
     "topic": "binary",  # real topic of a half message, action of an op
-    "source": "binary",
+    "source": "binary",  # of a half message: the lane it names
     "key": "binary",
     "value": "binary",
     "headers": "string",  # of a record in our SDK's order those that follow, else all
@@ -53,7 +56,11 @@ COLUMNS = {
 """Columns of the decoded frame and their Spark types, before the ingest time."""
 
 HALF_ORDER = (protocol.ID, protocol.GROUP, protocol.TOPIC)
+"""A lane may be named behind them."""
 OP_ORDER = (protocol.ID, protocol.GROUP, protocol.HALF, protocol.ACTION, protocol.SOURCE)
+"""What is known of a lane may be said behind them."""
+_BY_PLACE = len(OP_ORDER) + 1
+_LANE, _FACT = f"header_{len(HALF_ORDER)}", f"header_{len(OP_ORDER)}"
 Ends = Callable[[Column], Column]
 """Of a half partition, where it ends as far as the batch knows; null where it does not."""
 
@@ -85,7 +92,7 @@ def decode(records: DataFrame, topics: Topics, segment_size: int, ends: Ends | N
         *("partition", "offset", "key", "value", "headers"),
         F.unix_millis("timestamp").alias("time_ms"),
         is_half.alias("is_half"),
-        *(F.get("headers", at).alias(f"header_{at}") for at in range(len(OP_ORDER))),
+        *(F.get("headers", at).alias(f"header_{at}") for at in range(_BY_PLACE)),
     )
     # No lambda here, nor anywhere in this module: it would take the whole step out of Spark's code generation, and
     # each task would then write Java code again (30 ms).
@@ -126,18 +133,21 @@ def clock_rows(ticks: DataFrame) -> DataFrame:
 
 def _in_order() -> Column:
     """Whether headers begin as our SDK writes them; an op has no others, else it is kept whole if it is rejected."""
+    facts = [fact.header for fact in FACT_KINDS]
 
     def named(order: tuple[str, ...], first: int) -> Column:
         return reduce(and_, [F.col(f"header_{at}")["key"] == order[at] for at in range(first, len(order))])
 
-    of_op = (F.size("headers") == len(OP_ORDER)) & named(OP_ORDER, 2)
+    of_lane = F.col(_FACT)["key"].isin([name for name, _ in facts]) & (F.col(_FACT)["value"] == F.lit(facts[0][1]))
+    size = F.size("headers")
+    of_op = ((size == len(OP_ORDER)) | ((size == len(OP_ORDER) + 1) & of_lane)) & named(OP_ORDER, 2)
     found = named(HALF_ORDER[:2], 0) & F.when(F.col("is_half"), named(HALF_ORDER, 2)).otherwise(of_op)
     return F.coalesce(found, F.lit(False))  # noqa: FBT003  (that is its signature)
 
 
 def _modest() -> Column:
     """Whether a record cannot be too large, which can be said of most without adding up all headers (0.4 µs)."""
-    by_place = [F.col(f"header_{at}") for at in range(len(OP_ORDER))]
+    by_place = [F.col(f"header_{at}") for at in range(_BY_PLACE)]
     sizes = [F.octet_length(header["value"]) for header in by_place]
     sizes += [F.octet_length(header["key"]) for header in by_place[len(HALF_ORDER) :]]
     few = (F.size("headers") <= len(by_place)) & (F.greatest(*sizes) <= _MODEST_BYTES)
@@ -204,14 +214,14 @@ def _columns(read: DataFrame, segment_size: int) -> DataFrame:
     values = {
         "half_partition": F.col("partition"),
         "segment": F.coalesce(F.when(whole, segment), F.lit(NO_SEGMENT)),
-        "kind": F.when(plain, F.when(is_half, F.lit(HALF_KIND)).otherwise(OP_KIND)).otherwise(other),
+        "kind": F.when(plain, F.when(is_half, F.lit(HALF_KIND)).otherwise(_op_kind())).otherwise(other),
         "offset": F.coalesce("half_offset", F.lit(-1)),
         "record_offset": F.col("offset"),
         "time_ms": F.coalesce("time_ms", F.lit(-1)),
         "transaction_id": by_place(0, 0),
         "group": by_place(1, 1),
         "topic": by_place(2, 3),
-        "source": F.when(~is_half, by_place(4, 4)),
+        "source": F.when(~is_half, by_place(4, 4)).when(plain & _names_lane(), F.col(_LANE)["value"]),
         "key": F.when(~whole, F.substring("key", 1, KEY_HEAD_BYTES)).when(~without_key, F.col("key")),
         "value": F.when(~whole, F.substring("value", 1, HEAD_BYTES)).when(~aside, F.col("value")),
         "headers": F.when(F.size("kept") > 0, F.to_json("kept")),
@@ -223,8 +233,21 @@ def _columns(read: DataFrame, segment_size: int) -> DataFrame:
     return read.select(*(values[name].cast(kind).alias(name) for name, kind in COLUMNS.items()))
 
 
+def _names_lane() -> Column:
+    """Whether a half message in order names a lane, by a value that has to be judged."""
+    return F.col("is_half") & (F.col(_LANE)["key"] == protocol.LANE) & F.col(_LANE)["value"].isNotNull()
+
+
+def _op_kind() -> Column:
+    kinds = F.when(F.size("headers") == len(OP_ORDER), OP_KIND)
+    for fact, kind in FACT_KINDS.items():
+        kinds = kinds.when(F.col(_FACT)["key"] == fact.header[0], kind)
+    return kinds
+
+
 def _kept_headers(spark: SparkSession) -> Column:
-    following = F.when(F.col("is_half"), F.slice("headers", len(HALF_ORDER) + 1, _MOST))
+    behind = F.slice("headers", len(HALF_ORDER) + 1, _MOST)
+    following = F.when(_names_lane(), F.slice("headers", len(HALF_ORDER) + 2, _MOST)).when(F.col("is_half"), behind)
     kept = F.when(F.col("plain"), following).when(F.col("large"), _to_be_judged(spark))
     return kept.when(F.col("reason").isNull(), F.col("headers")).otherwise(_heads_of_headers(spark))
 

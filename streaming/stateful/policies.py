@@ -5,8 +5,8 @@ from state import Policy
 from streaming.stateful.exhausted_policy import on_exhausted
 
 
-def policy_of(given: TransactionSettings) -> Policy:
-    """The rules' numbers and choices, as the settings give them.
+def policy_of(given: TransactionSettings, *, tables: bool = False) -> Policy:
+    """The rules' numbers and choices, as the settings give them; ``tables``: whether any message is for one.
 
     Raises:
         ConfigurationError: the class that ``on_exhausted`` names cannot be used.
@@ -25,6 +25,7 @@ def policy_of(given: TransactionSettings) -> Policy:
         parked_ttl_ms=given.parked_ttl,
         early_op_ttl_ms=given.early_op_ttl,
         early_op_max=given.early_op_max,
+        tables=tables,
         timer_slack_ms=given.timer_slack,
         segment_size=given.segment_size,
     )

@@ -126,9 +126,10 @@ def segment_function(
         segment = segment_from_bytes(stored) if stored else Segment.new(number, policy)
         reach = openings.reach(batch, half_partition)
         allowance = spending.of_run(batch, timed_out=group_state.hasTimedOut)
+        opens = segment.unopened
         result = evaluate(segment, arrivals, now_ms, policy, allowance, reach)
         failpoint(Failpoint.IN_STATE, batch)
-        if not group_state.exists and result.segment is not None and result.segment.early_only:
+        if opens and result.segment is not None and result.segment.early_only:
             openings.opened()
         kept = stored
         if result.segment is None:

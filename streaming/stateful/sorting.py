@@ -7,26 +7,40 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from checkback.wire.lanes import LANE_DIGITS
 from checkback.wire.limits import MAX_REMARK_BYTES, header_bytes
-from checkback.wire.protocol import ACTION, GROUP, HALF, ID, SOURCE, TOPIC, Topics
+from checkback.wire.protocol import ACTION, GROUP, HALF, ID, LANE, SOURCE, TOPIC, Topics
 from state import BROKEN_FIELDS, HALF_FIELDS, OP_FIELDS, Event, Fields, Rows
 from state.content import KEPT_BYTES, SHUFFLED_BYTES
-from state.rows import Column, objects
+from state.rows import NO_LANE, UNSETTLED_LANE, Column, objects
 from state.segment import BEYOND_REASON
 from streaming.batch.headers import Headers, packed_headers, unpack_headers
 from streaming.stateful.broken import OPTIONS, WrittenHalf, WrittenOp, read_half, read_op
 from streaming.stateful.by_column import vouched_halves, vouched_ops
-from streaming.stateful.decode import HALF_KIND, HALF_ORDER, LARGE_HALF_KIND, OP_KIND, OTHER_HALF_KIND, OTHER_OP_KIND
+from streaming.stateful.decode import (
+    FACT_KINDS,
+    HALF_KIND,
+    HALF_ORDER,
+    LARGE_HALF_KIND,
+    OP_KIND,
+    OTHER_HALF_KIND,
+    OTHER_OP_KIND,
+)
 
 OPTION_FIELDS = ("partition", "immunity_ms", "check_max", "deliver_at_ms")
 HELD = len(OPTIONS)
 """In the columns of options: whether the job wrote the half message itself."""
 _PLAIN_HALF_FIELDS = {name: kind for name, kind in HALF_FIELDS.items() if name not in OPTION_FIELDS}
+_FACTS = {OP_KIND: None, **{kind: fact for fact, kind in FACT_KINDS.items()}}
+"""What ops of these kinds say of a lane."""
+_KINDS = (HALF_KIND, *_FACTS, OTHER_HALF_KIND, OTHER_OP_KIND, LARGE_HALF_KIND)
+_IN_ORDER = frozenset({HALF_KIND, *_FACTS})
 _HALF_KINDS = frozenset({HALF_KIND, OTHER_HALF_KIND, LARGE_HALF_KIND})
 _CONTENT = ("key", "value", "headers")
 _NAMES_BYTES = sum(map(len, HALF_ORDER))
+_LANE_BYTES = len(LANE) + LANE_DIGITS
 _OUR_BYTES = 1_000
-"""The three headers of a half message that come first have less together."""
+"""The four headers of a half message that come first have less together."""
 
 
 class SortedRecords:
@@ -49,8 +63,8 @@ class SortedRecords:
                 if good is not None:
                     columns = {name: column[vouched.good] for name, column in vouched.columns.items()}
                     self._add_halves(good, columns, np.full((good.num_rows, HELD + 1), -1, np.int64))
-            elif kind == OP_KIND:
-                vouched = vouched_ops(rows)
+            elif kind in _FACTS:
+                vouched = vouched_ops(rows, _FACTS[kind])
                 good, others = _parted(rows, vouched.good)
                 if good is not None:
                     self._add_ops(good, {name: column[vouched.good] for name, column in vouched.columns.items()})
@@ -76,6 +90,12 @@ class SortedRecords:
     def _add_halves(self, rows: pa.RecordBatch, columns: dict[str, Column], options: Column) -> None:
         event = columns.get("event", np.full(rows.num_rows, Event.HALF, np.uint8))
         numbers = {name: options[:, at] for at, name in enumerate(OPTION_FIELDS)}
+        if "lane" not in columns:
+            columns = {
+                **columns,
+                "lane": np.full(rows.num_rows, NO_LANE, np.int8),
+                "lane_name": np.full(rows.num_rows, None, object),
+            }
         made = _rows(rows, HALF_FIELDS, {**columns, **numbers, "event": event})
         kind = rows.column("kind")[0].as_py()
         if kind != LARGE_HALF_KIND:
@@ -107,7 +127,7 @@ class SortedRecords:
             events = columns["event"].astype(np.uint8)
             self._add_ops(rows.take(pa.array(ops)), {**columns, "event": events})
         if wrong:
-            rest = [written[at] for at in wrong] if kind in {HALF_KIND, OP_KIND} else []
+            rest = [written[at] for at in wrong] if kind in _IN_ORDER else []
             self._add_broken(rows.take(pa.array(wrong)), list(wrong.values()), rest)
 
     def _said(self, kind: int, rows: pa.RecordBatch, written: list[Headers]) -> list[WrittenHalf | WrittenOp | str]:
@@ -137,8 +157,12 @@ class SortedRecords:
 
 def _by_kind(chunk: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     kinds = chunk.column("kind").to_numpy()
-    for kind in (HALF_KIND, OP_KIND, OTHER_HALF_KIND, OTHER_OP_KIND, LARGE_HALF_KIND):
+    left = len(kinds)
+    for kind in _KINDS:
+        if not left:
+            return
         chosen = np.flatnonzero(kinds == kind)
+        left -= len(chosen)
         if len(chosen):
             yield kind, chunk if len(chosen) == len(kinds) else chunk.take(pa.array(chosen))
 
@@ -171,6 +195,8 @@ def _columns_of(halves: list[WrittenHalf]) -> tuple[dict[str, Column], Column]:
     names = ("transaction_id", "group", "topic")
     columns = {name: objects([getattr(half, name) for half in halves]) for name in names}
     columns["event"] = np.array([half.event for half in halves], dtype=np.uint8)
+    columns["lane_name"] = objects([half.lane for half in halves])
+    columns["lane"] = np.array([NO_LANE if half.lane is None else UNSETTLED_LANE for half in halves])
     options = [(*half.options, 1 if half.held else -1) for half in halves]
     return columns, np.array(options, dtype=np.int64)
 
@@ -178,17 +204,19 @@ def _columns_of(halves: list[WrittenHalf]) -> tuple[dict[str, Column], Column]:
 def _headers(kind: int, rows: pa.RecordBatch) -> Iterator[Headers]:
     """All headers of each record, as they were written."""
     following = (unpack_headers(packed) for packed in rows.column("headers").to_pylist())
-    if kind not in {HALF_KIND, OP_KIND}:
+    if kind not in _IN_ORDER:
         yield from following
         return
+    fact = _FACTS.get(kind)
     named = ("transaction_id", "group", "half_partition", "offset", "topic", "source")
     columns = zip(*(rows.column(name).to_pylist() for name in named), strict=True)
     for (transaction_id, group, partition, offset, topic, source), rest in zip(columns, following, strict=True):
         first: Headers = [(ID, transaction_id), (GROUP, group)]
         if kind == HALF_KIND:
-            yield [*first, (TOPIC, topic), *rest]
+            yield [*first, (TOPIC, topic), *([] if source is None else [(LANE, source)]), *rest]
         else:
-            yield [*first, (HALF, b"%d:%d" % (partition, offset)), (ACTION, topic), (SOURCE, source)]
+            said = [(HALF, b"%d:%d" % (partition, offset)), (ACTION, topic), (SOURCE, source)]
+            yield [*first, *said, *([fact.header] if fact else [])]
 
 
 def _sizes(column: pa.Array) -> Column:
@@ -210,6 +238,7 @@ def _set_aside(halves: Rows, most_bytes: Column, *, in_order: bool) -> None:
             headers += _NAMES_BYTES + sum(
                 len(halves[name][at].encode()) for name in ("transaction_id", "group", "topic")
             )
+            headers += 0 if halves["lane_name"][at] is None else _LANE_BYTES
         key, value = len(halves["key"][at] or b""), len(halves["value"][at] or b"")
         left_out = max(int(halves["left_out"][at]), value)
         if key + left_out + headers <= SHUFFLED_BYTES:

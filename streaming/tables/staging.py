@@ -28,6 +28,8 @@ from streaming.tables.rows import TABLE_SCHEMA, table_rows, unbundled
 
 _ROW_GROUP_BYTES = 16 * 1024 * 1024
 _ROW_GROUP_ROWS = 100_000
+_BY_LANE = pa.array([OutcomeKind.BY_LANE, OutcomeKind.BY_LANE_BUNDLE], pa.int8())
+_DELIVERIES = pa.array([OutcomeKind.DELIVER, OutcomeKind.DELIVER_BUNDLE], pa.int8())
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,9 @@ class Staging:
         """
         try:
             for piece in outcomes:
-                for whole in self._whole(piece):
+                by_lane, others = _parted(piece)
+                yield from self._of_lanes(by_lane)
+                for whole in self._whole(others):
                     rest = self._stage(whole)
                     if rest.num_rows:
                         yield rest
@@ -88,6 +92,15 @@ class Staging:
             for rows in self._open.values():
                 rows.discard()
             raise
+
+    def _of_lanes(self, delivered: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Stage what the real topics have from lanes; what is left is to be told of content that cannot be had."""
+        if delivered.num_rows:
+            for whole in self._whole(delivered):
+                rest = self._stage(whole)
+                left = rest.filter(pc.invert(pc.is_in(rest.column("kind"), value_set=_DELIVERIES)))
+                if left.num_rows:
+                    yield left
 
     @property
     def counts(self) -> Counter[str]:
@@ -143,6 +156,20 @@ class Staging:
             file = f"{folder}/{self._partition:05d}-{uuid.uuid4().hex}.parquet"
             self._open[destination] = _StagedRows(destination, file)
         return self._open[destination]
+
+
+def _parted(piece: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """What lanes have delivered, as deliveries, and all else."""
+    kinds = piece.column("kind")
+    chosen = pc.is_in(kinds, value_set=_BY_LANE)
+    if not pc.any(chosen).as_py():
+        return piece.slice(0, 0), piece
+    by_lane = piece.filter(chosen)
+    at = pc.index_in(by_lane.column("kind"), value_set=_BY_LANE)
+    delivered = by_lane.set_column(
+        piece.schema.get_field_index("kind"), piece.schema.field("kind"), _DELIVERIES.take(at)
+    )
+    return delivered, piece.filter(pc.invert(chosen))
 
 
 def _of_topics(piece: pa.RecordBatch, delivered: pa.Array, topics: list[str]) -> pa.Array:

@@ -32,6 +32,7 @@ from state import (
     Usages,
     answer_told,
     evaluate,
+    lane_checked,
     segment_from_bytes,
     segment_to_bytes,
     status_pause_ms,
@@ -51,6 +52,7 @@ OP_EVENTS = {
     "operator_rollback": Event.OPERATOR_ROLLBACK,
     "resume": Event.RESUME,
     "redeliver": Event.REDELIVER,
+    "delivered": Event.DELIVERED,
 }
 """What an op can say, in the words of these tests."""
 
@@ -74,6 +76,8 @@ class Half:
     check_max: int = -1
     deliver_at_ms: int = -1
     left_out: int = -1
+    lane: int = -1
+    lane_name: str | None = None
     says: str = ""
     """A key of ``HALF_EVENTS``."""
 
@@ -92,6 +96,7 @@ class Op:
     value: bytes | None = b""
     headers: str | None = None
     time_ms: int = -1
+    settled: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,6 +132,7 @@ class Check(NamedTuple):
     attempt: int
     check_max: int
     left_out: int = -1
+    lane: str = ""
 
 
 class Parked(NamedTuple):
@@ -186,6 +192,8 @@ class Said:
     delivered: list[Message] = field(default_factory=list)
     bundles: list[Message] = field(default_factory=list)
     """Messages delivered whose value is several."""
+    by_lane: list[Message] = field(default_factory=list)
+    """Those that lanes have delivered, and tables get."""
     checks: list[Check] = field(default_factory=list)
     parked: list[Parked] = field(default_factory=list)
     unparked: list[Ended] = field(default_factory=list)
@@ -223,11 +231,15 @@ def _rows(fields: Fields, records: Sequence[Mapping[str, Any]]) -> Rows:
     return Rows({n: objects(v) if fields[n] is object else np.array(v, dtype=fields[n]) for n, v in columns.items()})
 
 
+def _action(op: Op) -> str:
+    return "commit" if op.says == "delivered" else op.says
+
+
 def arrivals(halves: Sequence[Half] = (), ops: Sequence[Op] = (), broken: Sequence[Broken] = ()) -> Arrivals:
     """Columns of these records."""
     return Arrivals(
         halves=_rows(HALF_FIELDS, [{**vars(half), "event": HALF_EVENTS[half.says]} for half in halves]),
-        ops=_rows(OP_FIELDS, [{**vars(op), "event": OP_EVENTS[op.says], "action": op.says} for op in ops]),
+        ops=_rows(OP_FIELDS, [{**vars(op), "event": OP_EVENTS[op.says], "action": _action(op)} for op in ops]),
         broken=_rows(BROKEN_FIELDS, [vars(record) for record in broken]),
     )
 
@@ -341,7 +353,7 @@ _ADD: dict[OutcomeKind, Any] = {
     OutcomeKind.DELIVER: lambda said, row: said.delivered.append(_message(row)),
     OutcomeKind.DELIVER_BUNDLE: lambda said, row: said.bundles.append(_message(row)),
     OutcomeKind.CHECK: lambda said, row: said.checks.append(
-        Check(_checked(row), row["attempt"], row["check_max"], row["left_out"])
+        Check(_checked(row), row["attempt"], row["check_max"], row["left_out"], lane_checked(row))
     ),
     OutcomeKind.PARK: lambda said, row: said.parked.append(Parked(_message(row), row["attempt"], row["reason"])),
     OutcomeKind.PARK_END: lambda said, row: said.unparked.append(_ended(row)),
@@ -351,6 +363,8 @@ _ADD: dict[OutcomeKind, Any] = {
     OutcomeKind.STATUS_END: lambda said, row: said.ended.append(_status(row)),
     OutcomeKind.COUNT: _count,
     OutcomeKind.OPEN: lambda _said, _row: None,
+    OutcomeKind.BY_LANE: lambda said, row: said.by_lane.append(_message(row)),
+    OutcomeKind.BY_LANE_BUNDLE: lambda said, row: said.by_lane.append(_message(row)),
     OutcomeKind.USAGE: lambda said, row: said.usages.update(
         {row["group"]: Usage(*(row[name] for name in USAGE_COLUMNS))}
     ),

@@ -4,12 +4,12 @@ It shares nothing with ``state`` but the policy: it spells out the transition ta
 table is checked as well. The tests compare it with :func:`state.evaluate` on random histories.
 """
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 from state import Event, Policy, RunLimits, Usage
-from tests.state.records import Broken, Check, Ended, Half, Message, Op, Parked, Rejected, Said, Status
+from tests.state.records import Broken, Ended, Half, Message, Op, Parked, Rejected, Said
+from tests.state.reference_lanes import Claims
+from tests.state.reference_rows import SMALL, Spent, Transaction, Waiting
 
 FOREIGN = "its cb-id or cb-group is not that of the half message it points at"
 CONFLICT = "it contradicts the decision already taken for its half message"
@@ -18,97 +18,12 @@ TOO_MANY = "more ops wait for half messages of this segment than early_op_max al
 TOO_LATE = "no half message came to its position within early_op_ttl"
 EXHAUSTED = "checked in vain as often as check_max allows"
 AGED = "undecided for longer than the age limit"
-KEPT = 4_096
-REMARK = 512
-SMALL = 65_536
-"""Bytes that a message is kept with, and of a value that a check has."""
-
-
-@dataclass
-class Transaction:
-    """What is known of one half message."""
-
-    half: Half
-    ingested_ms: int
-    deadline_ms: int
-    check_max: int
-    state: str = "open"
-    asked_ms: int | None = None
-    attempts: int = 0
-    misses: int = 0
-    remark: bytes | None = None
-    """Of the last answer."""
-
-    @property
-    def undecided(self) -> bool:
-        return self.state in {"open", "checking"}
-
-    @property
-    def kept(self) -> bool:
-        return self.state in {"open", "checking", "parked", "delayed", "undeliverable"}
-
-    @property
-    def size(self) -> int:
-        return max(self.half.left_out, 0) + _length(self.half.key, self.half.value, self.half.headers)
-
-    def set_aside(self) -> None:
-        """At the end of the step in which it came: only small content is kept."""
-        if self.half.left_out < 0 and self.size > KEPT:
-            self.half = replace(self.half, value=None, left_out=_length(self.half.value))
-        if self.half.left_out >= 0 and _length(self.half.key, self.half.headers) > KEPT:
-            key = self.half.key if _length(self.half.key) <= KEPT else None
-            self.half = replace(self.half, key=key, headers=None, left_out=self.size - _length(key))
-
-    def message(self) -> Message:
-        half = self.half
-        return Message(
-            *(half.offset, half.transaction_id, half.group, half.topic, half.partition),
-            *(half.key, half.value, half.headers, self.ingested_ms, half.left_out),
-        )
-
-    def check(self, attempt: int) -> Check:
-        half = self.half
-        value_size = half.left_out if half.left_out >= 0 else _length(half.value)
-        not_there = half.left_out >= 0 or value_size > SMALL
-        message = self.message()._replace(left_out=-1, value=None if not_there else half.value)
-        return Check(message, attempt, self.check_max, value_size if not_there else -1)
-
-    def status(self, attempt: int = -1, pause_ms: int = -1) -> Status:
-        half = self.half
-        names = (half.transaction_id, half.group, half.topic)
-        check_max = self.check_max if attempt >= 0 else -1
-        return Status(half.offset, *names, self.ingested_ms, attempt, check_max, pause_ms=pause_ms)
-
-    def told(self, now_ms: int) -> Status:
-        """Its status after the last answer."""
-        unknown = self.misses == 0
-        return self.status(self.attempts + (not unknown), max(0, self.deadline_ms - now_ms))._replace(
-            reason="unknown" if unknown else "unreachable",
-            asked_ago_ms=now_ms - (self.asked_ms or 0),
-            misses=self.misses,
-            remark=(self.remark or b"")[:REMARK],
-        )
-
-
-def _length(*contents: bytes | str | None) -> int:
-    return sum(len(content or "") for content in contents)
-
-
-@dataclass
-class Waiting:
-    """An op that came before its half message."""
-
-    op: Op
-    came_ms: int
-
-
-@dataclass
-class Spent:
-    """Of the limits of a step."""
-
-    events: int = 0
-    payload: int = 0
-    of_group: Counter[str] = field(default_factory=Counter)
+UNSETTLED = "its half message is of a lane, and it does not say what that has done (cb-delivered, cb-settled)"
+LANELESS = "it says that a lane has delivered its half message, which names none"
+CLAIMS = "of its half message, not read yet, too many other ops say that its lane has delivered it"
+MISFIT = "it says that a lane has delivered its half message, which names none, or has another cb-id or cb-group"
+CONTESTED = "contested: before it came, too many ops said of it under different ids that its lane has delivered it"
+UNCHECKABLE = "its half message is contested: no check can find out what its lane has done, an operator decides"
 
 
 class Reference:
@@ -119,6 +34,7 @@ class Reference:
         self.limits = limits or RunLimits()
         self.transactions: dict[int, Transaction] = {}
         self.waiting: list[Waiting] = []
+        self.claims = Claims(policy.claims_max)
         self.touched_ms = 0
 
     def step(self, now_ms: int, *came: Half | Op | Broken) -> Said:
@@ -170,18 +86,23 @@ class Reference:
         elif half.says == "park":
             self._park(transaction, "", now_ms, said)
             transaction.state = "undeliverable"
+        elif self.claims.contest(half):
+            self._park(transaction, CONTESTED, now_ms, said)
+            transaction.contested = True
 
     def _take_ops(self, ops: Sequence[Op], now_ms: int, said: Said) -> None:
         for op in ops:
             said.counts["op"] += 1
             if op.says in {"unknown", "check_unknown", "check_unreachable"}:
                 said.counts[op.says] += 1
-        ready: list[Op] = []
+        ready: list[Op] = self._redeem(said)
         early: list[Waiting] = []
         in_order = sorted(ops, key=lambda op: op.op_offset)
         for waiting in [*self.waiting, *(Waiting(op, now_ms) for op in in_order)]:
             if waiting.op.half_offset in self.transactions:
                 ready.append(waiting.op)
+            elif waiting.op.says == "delivered":
+                self._claim(waiting.op, said)
             elif len(early) < self.policy.early_op_max:
                 early.append(waiting)
             else:
@@ -198,6 +119,22 @@ class Reference:
         told = [self.transactions[offset] for offset in answered]
         said.statuses += [one.told(now_ms) for one in told if one.state == "open"]
 
+    def _redeem(self, said: Said) -> list[Op]:
+        ready = []
+        for place in sorted(self.claims.known.keys() & self.transactions.keys()):
+            fitting, others = self.claims.redeem(self.transactions[place].half)
+            ready += fitting
+            for op in others:
+                self._reject(op, MISFIT, said)
+        return ready
+
+    def _claim(self, op: Op, said: Said) -> None:
+        kept = self.claims.take(op)
+        if kept is None:
+            said.counts["duplicate"] += 1
+        elif not kept:
+            self._reject(op, CLAIMS, said)
+
     def _judge(self, transaction: Transaction, op: Op, now_ms: int, said: Said) -> None:
         decision = "commit" if op.says.endswith("commit") else "rollback" if op.says.endswith("rollback") else None
         if transaction.kept and (op.transaction_id, op.group) != (
@@ -205,6 +142,12 @@ class Reference:
             transaction.half.group,
         ):
             self._reject(op, FOREIGN, said)
+            return
+        transaction.settled |= transaction.half.lane >= 0 and op.settled == 1
+        if op.says == "delivered":
+            self._take_delivered(transaction, op, said)
+        elif transaction.refuses(op):
+            self._reject(op, UNCHECKABLE if op.says == "resume" else UNSETTLED, said)
         elif transaction.undecided:
             self._judge_undecided(transaction, op, decision, now_ms, said)
         elif transaction.state == "undeliverable" and op.says == "redeliver":
@@ -230,6 +173,19 @@ class Reference:
                 self._reject(op, CONFLICT, said)
         else:
             said.counts["without_effect"] += 1
+
+    def _take_delivered(self, transaction: Transaction, op: Op, said: Said) -> None:
+        if not transaction.undecided and transaction.state != "parked":
+            said.counts["duplicate" if transaction.state == "committed" else "conflict"] += 1
+            if transaction.state != "committed":
+                self._reject(op, CONFLICT, said)
+        elif transaction.half.lane < 0:
+            self._reject(op, LANELESS, said)
+        else:
+            self._unpark(transaction, "committed", said)
+            transaction.state = "committed"
+            said.counts.update({"applied": 1, "committed": 1, "by_lane": 1})
+            self._end_status(transaction, said)
 
     def _judge_undecided(self, transaction: Transaction, op: Op, decision: str | None, now_ms: int, said: Said) -> None:
         if decision == op.says and self._too_late(transaction, now_ms):
@@ -317,8 +273,11 @@ class Reference:
 
     def _asks(self, transaction: Transaction, now_ms: int) -> bool:
         aged = now_ms - transaction.ingested_ms >= self.policy.age_limit_ms
-        exhausted = transaction.state == "open" and transaction.attempts >= transaction.check_max
+        exhausted = transaction.state == "open" and self._exhausted(transaction)
         return transaction.undecided and not aged and not exhausted
+
+    def _exhausted(self, transaction: Transaction) -> bool:
+        return transaction.attempts >= transaction.check_max and not transaction.unsettled
 
     def _fire(self, transaction: Transaction, now_ms: int, said: Said) -> None:
         if transaction.state in {"parked", "undeliverable"}:
@@ -329,7 +288,7 @@ class Reference:
             self._deliver(transaction, said)
         elif now_ms - transaction.ingested_ms >= self.policy.age_limit_ms:
             self._park(transaction, AGED, now_ms, said)
-        elif transaction.state == "open" and transaction.attempts >= transaction.check_max:
+        elif transaction.state == "open" and self._exhausted(transaction):
             after = getattr(self.policy.on_exhausted, "event")  # noqa: B009  (an OnExhausted need not have it)
             if after == Event.EXHAUSTED:
                 self._park(transaction, EXHAUSTED, now_ms, said)
@@ -373,6 +332,7 @@ class Reference:
     def _look_ahead(self, now_ms: int, said: Said) -> None:
         deadlines = [t.deadline_ms for t in self.transactions.values() if t.kept]
         deadlines += [waiting.came_ms + self.policy.early_op_ttl_ms for waiting in self.waiting]
+        deadlines += [now_ms + self.policy.early_op_ttl_ms] if self.claims else []
         forget_at = self.touched_ms + self.policy.early_op_ttl_ms
         if not deadlines and now_ms >= forget_at:
             said.forgotten = True
@@ -396,5 +356,7 @@ class Reference:
 
     def _reject(self, op: Op, reason: str, said: Said) -> None:
         said.counts["rejected"] += 1
-        written = (op.half_offset, op.op_offset, op.transaction_id, op.group, f"{op.says}/{op.source}")
+        fact = "/delivered" if op.says == "delivered" else "/settled" if op.settled else ""
+        action = "commit" if op.says == "delivered" else op.says
+        written = (op.half_offset, op.op_offset, op.transaction_id, op.group, f"{action}/{op.source}{fact}")
         said.rejected.append(Rejected(*written, op.key, op.value, op.headers, reason))

@@ -37,7 +37,7 @@ _IMMUNITY_AND_CHECK_MAX = ((-1, -1), (-1, 5), (0, -1), (3, 1), (20, 0), (200, -1
 _SAYS = (
     *("check_unknown", "check_unreachable", "check_unknown", "commit", "check_unknown", "rollback"),
     *("check_unreachable", "unknown", "check_commit", "check_rollback", "resume", "operator_commit"),
-    *("operator_rollback", "resume", "redeliver"),
+    *("operator_rollback", "resume", "redeliver", "delivered", "delivered"),
 )
 _DELIVER_AT = (-1, -1, -1, 900, 1_010, 1_060, 3_000)
 """Histories begin at 1,000 ms."""
@@ -100,6 +100,7 @@ def policies(draw: st.DrawFn) -> Policy:
         parked_ttl_ms=draw(st.sampled_from([1, 20, 1_000])),
         early_op_ttl_ms=draw(st.integers(1, 60)),
         early_op_max=draw(st.integers(1, 6)),
+        claims_max=draw(st.integers(1, 3)),
         timer_slack_ms=draw(st.integers(0, 7)),
         segment_size=64,
     )
@@ -117,7 +118,9 @@ def _all_halves() -> list[Half]:
         first = replace(
             first, immunity_ms=immunity_ms, check_max=check_max, deliver_at_ms=deliver_at_ms, left_out=left_out
         )
-        made.append(replace(first, says=_SAYS_OF_ITSELF[len(made) % len(_SAYS_OF_ITSELF)]))
+        says = _SAYS_OF_ITSELF[len(made) % len(_SAYS_OF_ITSELF)]
+        of_lane = not says and len(made) % 3 == 0
+        made.append(replace(first, says=says, lane=of_lane - 1, lane_name="0f" * 16 if of_lane else None))
     return made
 
 
@@ -143,7 +146,8 @@ def _all_ops() -> list[Op]:
             name, group = transaction_id(offset), "others"
         source = "check" if says.startswith("check") else "operator" if says in _BY_OPERATORS else "producer"
         key, value, headers = body
-        made.append(Op(says, offset, 0, name, group, source, key, value, headers))
+        settled = int(len(made) % 3 == 0 and says != "delivered")
+        made.append(Op(says, offset, 0, name, group, source, key, value, headers, settled=settled))
     return made
 
 
@@ -186,7 +190,8 @@ def histories(draw: st.DrawFn) -> History:
 def splits(draw: st.DrawFn) -> tuple[Records, tuple[Records, ...]]:
     """One batch, and the same as several; half messages and ops each keep the order of their topic."""
     came_halves = [half for half in draw(st.lists(HALVES, max_size=5)) if half.immunity_ms != 0]
-    came_ops = [replace(op, op_offset=at) for at, op in enumerate(draw(st.lists(OPS, max_size=8)))]
+    ops = st.lists(OPS.filter(lambda op: op.says != "delivered"), max_size=8)  # of claims not as much is told
+    came_ops = [replace(op, op_offset=at) for at, op in enumerate(draw(ops))]
     parts: list[list[Half | Op]] = [[] for _ in range(draw(st.integers(2, 4)))]
     both: tuple[Sequence[Half | Op], ...] = (came_halves, came_ops)
     for records in both:

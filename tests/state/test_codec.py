@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from checkback.exceptions import StateFormatError
 from state import Event, Policy, Segment, State, segment_from_bytes, segment_to_bytes
 from state.codec import OLDEST_VERSION, VERSION
-from state.rows import EARLY_FIELDS, MESSAGE_FIELDS, Fields, Rows, objects
+from state.rows import CLAIM_FIELDS, EARLY_FIELDS, MESSAGE_FIELDS, Fields, Rows, objects
 from tests.state.records import Driver, Half, Op
 from tests.state.small import POLICY as SMALL
 
@@ -26,6 +26,7 @@ def assert_same(actual: Segment, expected: Segment) -> None:
     for rows, others, fields in (
         (actual.messages, expected.messages, MESSAGE_FIELDS),
         (actual.early, expected.early, EARLY_FIELDS),
+        (actual.claims, expected.claims, CLAIM_FIELDS),
     ):
         assert list(rows) == list(fields)
         for name, kind in fields.items():
@@ -80,6 +81,7 @@ def segments(draw: st.DrawFn) -> Segment:
         ledger=np.frombuffer(draw(st.binary(min_size=1, max_size=64)), dtype=np.uint8).copy(),
         messages=rows(MESSAGE_FIELDS),
         early=rows(EARLY_FIELDS),
+        claims=rows(CLAIM_FIELDS),
         touched_ms=draw(st.integers(0, 2**63 - 1)),
     )
 
@@ -103,7 +105,7 @@ def test_text_comes_back(text: str | None) -> None:
 
 def test_what_comes_back_can_be_changed() -> None:
     segment = segment_from_bytes(segment_to_bytes(full_segment()))
-    columns = [segment.ledger, *segment.messages.values(), *segment.early.values()]
+    columns = [segment.ledger, *segment.messages.values(), *segment.early.values(), *segment.claims.values()]
     assert all(column.flags.writeable for column in columns)
 
 
@@ -212,6 +214,20 @@ def test_state_of_version_3_is_read_and_its_content_stays_where_it_is() -> None:
     assert driver.segment.messages["left_out"].tolist() == [-1, -1, 5_000]
     delivered = driver.step(8_000, Op("commit", 0, 9, "tx-0"), Op("redeliver", 1, 10, "tx-1")).delivered
     assert [message.value for message in delivered] == [b"v" * 5_000, b"value"]
+
+
+def test_state_of_version_4_is_read_and_names_no_lanes() -> None:
+    """The sample was written by the last Checkback that wrote version 4."""
+    driver = Driver(SMALL)
+    driver.segment = segment_from_bytes((Path(__file__).parent / "samples" / "segment-4.bin").read_bytes())
+    states = [State(code) for code in driver.segment.ledger[:4]]
+    assert states == [State.CHECKING, State.OPEN, State.UNDELIVERABLE, State.ABSENT]
+    assert driver.segment.messages["lane"].tolist() == [-1, -1, -1]
+    assert driver.segment.early["event"].tolist() == [Event.COMMIT, Event.OPERATOR_COMMIT]
+    assert driver.segment.early["settled"].tolist() == [0, 0]
+    assert_same(segment_from_bytes(segment_to_bytes(driver.segment)), driver.segment)
+    said = driver.step(9_000, Half(5, "tx-5"), Op("commit", 0, 9, "tx-0"))
+    assert [message.offset for message in said.delivered] == [0, 5]
 
 
 def test_an_undeliverable_message_comes_back() -> None:

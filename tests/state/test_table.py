@@ -12,7 +12,7 @@ RULES = [(state, event) for state, row in TABLE.items() for event in row]
 OPERATORS = (Event.OPERATOR_COMMIT, Event.OPERATOR_ROLLBACK, Event.RESUME)
 OPS = (
     *(Event.COMMIT, Event.ROLLBACK, Event.UNKNOWN, Event.CHECK_UNKNOWN, Event.CHECK_UNREACHABLE),
-    *(Event.CHECK_COMMIT, Event.CHECK_ROLLBACK, *OPERATORS, Event.REDELIVER),
+    *(Event.CHECK_COMMIT, Event.CHECK_ROLLBACK, *OPERATORS, Event.REDELIVER, Event.DELIVERED),
 )
 HOLES = sorted(set(product(State, Event)) - set(RULES))
 
@@ -46,6 +46,7 @@ def test_numbers_that_are_stored_never_change() -> None:
         "OPERATOR_ROLLBACK": 13,
         "RESUME": 14,
         "REDELIVER": 22,
+        "DELIVERED": 24,
     }
 
 
@@ -96,8 +97,9 @@ def test_a_settled_state_is_left_by_no_op_and_writes_nothing_but_a_refusal(state
 
 @pytest.mark.parametrize("event", OPS)
 def test_a_parked_message_is_left_by_operators_only(event: Event) -> None:
+    """And by a fact: its lane has delivered it."""
     following, _ = TABLE[State.PARKED][event]
-    assert (following != State.PARKED) == (event in OPERATORS)
+    assert (following != State.PARKED) == (event in {*OPERATORS, Event.DELIVERED})
 
 
 @pytest.mark.parametrize("event", OPS)
@@ -116,13 +118,18 @@ def test_the_same_redelivery_again_is_a_duplicate(state: State) -> None:
 def test_an_undecided_state_is_left_for_a_decided_one_by_decisions_and_limits_only(state: State) -> None:
     leaving = {event for event, (following, _) in TABLE[state].items() if following not in UNDECIDED}
     decisions = {event for event in Event if event.name.endswith(("COMMIT", "ROLLBACK"))}
-    assert leaving <= {*decisions, Event.POSTPONED, Event.EXHAUSTED, Event.AGED}
+    assert leaving <= {*decisions, Event.POSTPONED, Event.EXHAUSTED, Event.AGED, Event.DELIVERED}
     assert {*OPS} & decisions <= leaving
     assert {Event.POSTPONED, Event.AGED} <= leaving
 
 
 def test_a_message_is_kept_until_the_outcome_that_says_so() -> None:
-    ending = {Effect.DELIVER: State.COMMITTED, Effect.DISCARD: State.ROLLED_BACK, Effect.FORGET: State.ABANDONED}
+    ending = {
+        Effect.DELIVER: State.COMMITTED,
+        Effect.BY_LANE: State.COMMITTED,
+        Effect.DISCARD: State.ROLLED_BACK,
+        Effect.FORGET: State.ABANDONED,
+    }
     for state, event in RULES:
         following, outcome = TABLE[state][event]
         assert (state in (State.ABSENT, *KEPT) and following not in KEPT) == (outcome in ending)

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkback.wire import protocol
+from checkback.wire.delivered import LaneFact
 from checkback.wire.protocol import Action, Source, Topics
+from state.rows import NO_LANE, UNSETTLED_LANE
 from streaming.batch.headers import Headers, packed_headers
 from streaming.stateful.broken import WrittenHalf, WrittenOp, read_half, read_op
 from streaming.stateful.by_column import vouched_halves, vouched_ops
@@ -26,10 +28,15 @@ TOPICS = st.one_of(
     st.binary(max_size=3),
     st.sampled_from([None, b"t" * 249, b"t" * 250, b".", b"..", b"__x", b"cb.half", b"orders\n"]),
 )
+LANES = st.sampled_from([None, None, b"0f" * 16, b"", b"0F" * 16, b"0f" * 16 + b"\n", b"\xff", b"checkback-job-0"])
+HalfRecord = tuple[bytes | None, bytes | None, bytes | None, bytes | None, Headers]
 NAMES = st.one_of(
     st.text(st.characters(codec="utf-8"), max_size=6),
     st.sampled_from(
-        ["cb-id", "cb-new", "cb-", "xcb-id", "\0", "\ufffd", "a\\u0000", '"key":"cb-', "cb-held", "cb-partition"]
+        [
+            *("cb-id", "cb-new", "cb-", "xcb-id", "\0", "\ufffd", "a\\u0000", '"key":"cb-'),
+            *("cb-held", "cb-partition", "cb-lane"),
+        ]
     ),
 )
 FOLLOWING = st.lists(st.tuples(NAMES, st.one_of(st.none(), st.binary(max_size=4))), max_size=3)
@@ -42,20 +49,26 @@ def _batch(columns: dict[str, list[Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
-@given(st.lists(st.tuples(IDS, GROUPS, TOPICS, FOLLOWING), min_size=1, max_size=5), st.integers(0, 2))
-def test_half_messages(records: list[tuple[bytes | None, bytes | None, bytes | None, Headers]], skipped: int) -> None:
-    names = ("transaction_id", "group", "topic", "headers")
-    packed = [(*record[:3], packed_headers(record[3]) if record[3] else None) for record in records]
+@given(st.lists(st.tuples(IDS, GROUPS, TOPICS, LANES, FOLLOWING), min_size=1, max_size=5), st.integers(0, 2))
+def test_half_messages(records: list[HalfRecord], skipped: int) -> None:
+    names = ("transaction_id", "group", "topic", "source", "headers")
+    packed = [(*record[:4], packed_headers(record[4]) if record[4] else None) for record in records]
     columns = dict(zip(names, map(list, zip(*packed, strict=True)), strict=True))
     rows, records = _batch(columns).slice(skipped), records[skipped:]
     vouched = vouched_halves(rows, OWN)
-    for at, (transaction_id, group, topic, following) in enumerate(records):
+    for at, (transaction_id, group, topic, lane, following) in enumerate(records):
         ours: Headers = [(protocol.ID, transaction_id), (protocol.GROUP, group), (protocol.TOPIC, topic)]
+        ours += [] if lane is None else [(protocol.LANE, lane)]
         said = read_half([*ours, *following], OWN)
         if vouched.good[at]:
             assert isinstance(said, WrittenHalf), said
             assert [vouched.columns[name][at] for name in names[:3]] == list(said[:3])
             assert (set(said.options), said.held, said.event) == ({-1}, False, 0)
+            if "lane" in vouched.columns:
+                assert vouched.columns["lane_name"][at] == said.lane
+                assert vouched.columns["lane"][at] == (NO_LANE if lane is None else UNSETTLED_LANE)
+            else:
+                assert said.lane is None
         elif isinstance(said, WrittenHalf):
             plain = all(name.isascii() and '"' not in name and name.isprintable() for name, _ in following)
             ours_too = any(name.startswith("cb-") for name, _ in following)
@@ -64,15 +77,19 @@ def test_half_messages(records: list[tuple[bytes | None, bytes | None, bytes | N
             )
 
 
-@given(st.lists(st.tuples(IDS, GROUPS, WORDS, WORDS), min_size=1, max_size=5), st.integers(0, 2))
-def test_ops(records: list[tuple[bytes | None, ...]], skipped: int) -> None:
+@given(
+    st.lists(st.tuples(IDS, GROUPS, WORDS, WORDS), min_size=1, max_size=5),
+    st.integers(0, 2),
+    st.sampled_from([None, *LaneFact]),
+)
+def test_ops(records: list[tuple[bytes | None, ...]], skipped: int, fact: LaneFact | None) -> None:
     names = ("transaction_id", "group", "topic", "source")
     rows = _batch(dict(zip(names, map(list, zip(*records, strict=True)), strict=True))).slice(skipped)
-    vouched = vouched_ops(rows)
+    vouched = vouched_ops(rows, fact)
     for at, record in enumerate(records[skipped:]):
         place = (protocol.HALF, b"1:70")
         keys = (protocol.ID, protocol.GROUP, protocol.ACTION, protocol.SOURCE)
-        said = read_op([place, *zip(keys, record, strict=True)], 1)
+        said = read_op([place, *zip(keys, record, strict=True), *([fact.header] if fact else [])], 1)
         if vouched.good[at]:
             assert isinstance(said, WrittenOp), said
             columns = [vouched.columns[name][at] for name in WrittenOp._fields]
@@ -84,7 +101,13 @@ def test_ops(records: list[tuple[bytes | None, ...]], skipped: int) -> None:
 def test_columns_with_nothing_but_good_ones_are_vouched_for_whole() -> None:
     headers = packed_headers([("trace", b"\xef\xbf\xbd\\"), ("b", None)])
     rows = _batch(
-        {"transaction_id": [b"a", b"b"], "group": [b"g"] * 2, "topic": [b"t"] * 2, "headers": [headers, None]}
+        {
+            "transaction_id": [b"a", b"b"],
+            "group": [b"g"] * 2,
+            "topic": [b"t"] * 2,
+            "source": [None, b"0f" * 16],
+            "headers": [headers, None],
+        }
     )
     assert np.all(vouched_halves(rows, OWN).good)
 

@@ -6,6 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from checkback.wire import protocol
+from checkback.wire.delivered import LaneFact
+from checkback.wire.lanes import of_lane
 from checkback.wire.message_json import pack
 from checkback.wire.protocol import (
     Action,
@@ -39,6 +41,8 @@ from tests.streaming.stateful.decoding import (
 )
 from tests.streaming.stateful.test_decode_large import TOO_LARGE
 
+LANE = "0123456789abcdef" * 2
+
 
 def test_the_sdks_own_headers(spark: SparkSession) -> None:
     application = [("trace", b"1"), ("trace", b"\xff\x00"), ("empty", b"")]
@@ -59,6 +63,47 @@ def test_headers_in_any_order_give_the_same(spark: SparkSession) -> None:
         k: v for k, v in vars(second).items() if k not in unlike
     }
     assert application_headers(first.headers) == application_headers(second.headers) == application
+
+
+def test_a_lane_behind_the_sdks_headers(spark: SparkSession) -> None:
+    """In our SDK's order, which is read by place, and elsewhere, which gives the same."""
+    ours, application = half_headers("tx-1", "shop", "orders"), [("trace", b"1"), ("b", b"")]
+    in_order: Headers = [*of_lane(ours, LANE), *application]
+    elsewhere: Headers = [*ours, *application, (protocol.LANE, LANE.encode())]
+    wrong: Headers = [*ours, (protocol.LANE, b"checkback-job-0"), *application]
+    absent: Headers = [*ours, (protocol.LANE, None), *application]
+    rows = decoded(spark, *(("half", headers) for headers in (in_order, elsewhere, wrong, absent)))
+    assert [row.kind for row in rows] == [HALF, HALF, BROKEN, HALF]
+    assert [(row.lane, row.lane_name) for row in rows if row.kind == HALF] == [(0, LANE), (0, LANE), (-1, None)]
+    assert unpack_headers(rows[0].headers) == application
+    assert application_headers(rows[1].headers) == application_headers(rows[3].headers) == application
+    assert rows[2].reason == "cb-lane is not 32 hex digits, or stands beside cb-action"
+    assert unpack_headers(rows[2].headers) == wrong
+
+
+@pytest.mark.parametrize("fact", LaneFact)
+def test_what_is_known_of_a_lane_behind_an_ops_headers(spark: SparkSession, fact: LaneFact) -> None:
+    def said(action: Action, source: Source, header: tuple[str, bytes]) -> tuple[str, Headers]:
+        return "op", [*op_headers("tx-1", "shop", HalfPosition(1, 70), action, source), header]
+
+    name, _ = fact.header
+    given = [
+        said(Action.COMMIT, Source.PRODUCER, fact.header),
+        ("op", [fact.header, *said(Action.COMMIT, Source.CHECK, fact.header)[1][:-1]]),
+        said(Action.UNKNOWN, Source.CHECK, fact.header),
+        said(Action.COMMIT, Source.PRODUCER, (name, b"yes")),
+        said(Action.COMMIT, Source.PRODUCER, ("cb-id", b"tx-1")),
+    ]
+    rows = decoded(spark, *given)
+    delivered = fact == LaneFact.DELIVERED
+    events = [Event.DELIVERED] * 2 if delivered else [Event.COMMIT, Event.CHECK_COMMIT, Event.CHECK_UNKNOWN]
+    assert [row.event for row in rows if row.kind == OP] == events
+    assert {row.settled for row in rows if row.kind == OP} == {int(not delivered)}
+    assert rows[0].headers is None, "its place says it"
+    broken = [row for row in rows if row.kind == BROKEN]
+    assert [unpack_headers(row.headers) for row in broken] == [
+        given[at][1] for at in ((2, 3, 4) if delivered else (3, 4))
+    ]
 
 
 def test_optional_headers_and_unknown_ones_of_ours(spark: SparkSession) -> None:

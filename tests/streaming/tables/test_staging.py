@@ -55,7 +55,13 @@ def test_each_destination_gets_its_rows_and_kafka_the_rest(tmp_path: Path) -> No
     assert {row["batch"] for row in found["lake"]} == {7}
 
 
-@pytest.mark.parametrize("kind", sorted(set(OutcomeKind) - {OutcomeKind.DELIVER, OutcomeKind.DELIVER_BUNDLE}))
+OF_MESSAGES = {
+    *(OutcomeKind.DELIVER, OutcomeKind.DELIVER_BUNDLE),
+    *(OutcomeKind.BY_LANE, OutcomeKind.BY_LANE_BUNDLE),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(set(OutcomeKind) - OF_MESSAGES))
 def test_only_what_is_delivered_goes_to_tables(kind: OutcomeKind, tmp_path: Path) -> None:
     left, found = staged(tmp_path, outcome("table-1", kind=kind), outcome("both", kind=kind))
     assert ([row["kind"] for row in left], found) == ([kind, kind], {})
@@ -174,6 +180,32 @@ def test_several_messages_that_were_set_aside_are_looked_into(tmp_path: Path) ->
     assert left[1] == given[0], "Kafka's part of the task reads it"
     assert [(row["id"], row["value"]) for row in found["lake"]] == [("tx-1#2", b"2")]
     assert contents.counts == {"malformed": 1, "parked": 1, "gone": 1}
+
+
+def test_what_lanes_have_delivered_is_for_tables_alone(tmp_path: Path) -> None:
+    mixed = pack([Message("other", b"1"), Message("table-1", b"2")])
+    half = HalfTopic(at_1=b"large", at_2=mixed)
+    by_lane = {"kind": OutcomeKind.BY_LANE}
+    several = {"kind": OutcomeKind.BY_LANE_BUNDLE, "partition": BUNDLE, "headers": None}
+    given = [
+        outcome("other", transaction_id="first"),
+        *(outcome(topic, transaction_id=topic, **by_lane) for topic in ("other", "both")),
+        *(aside("both", at, **by_lane, transaction_id="tx-1") for at in (1, 9)),
+        *(aside("other", at, **by_lane) for at in (1, 9)),
+        aside("other", 2, **several, transaction_id="tx-1"),
+        outcome("both", transaction_id="last"),
+    ]
+    contents = Contents(Topics(), lambda: cast("HalfReader", half))
+    left, found = staged(tmp_path, *given, contents=contents)
+    assert [(row["transaction_id"], row["kind"]) for row in left] == [
+        ("tx-1", OutcomeKind.PARK),
+        ("first", OutcomeKind.DELIVER),
+        ("last", OutcomeKind.DELIVER),
+    ]
+    assert [(row["id"], row["value"]) for row in found["lake"]] == [
+        *(("both", b"v"), ("tx-1", b"large"), ("tx-1#2", b"2"), ("last", b"v"))
+    ]
+    assert contents.counts == {"parked": 1, "gone": 1}
 
 
 def test_what_was_held_for_kafka_is_known_though_its_headers_were_set_aside(tmp_path: Path) -> None:
