@@ -20,7 +20,7 @@ from checkback.kafka.client_options import of_reaching
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.errors import OF_THE_RECORD
 from checkback.kafka.kafka_python.repairs import CoordinatorClient, close_producer
-from checkback.kafka.lanes import DELIVER_SECONDS, LaneLostError, LanePlace, LaneRecord, LaneRefusedError
+from checkback.kafka.lanes import DELIVER_SECONDS, LaneLostError, LanePlace, LaneRecord, LaneRefusedError, patiently
 from checkback.kafka.reaching import CONNECT_MS, no_kafka
 from checkback.kafka.settling_steps import not_allowed
 from checkback.wire.lanes import TRANSACTION_TIMEOUT_MS
@@ -44,6 +44,9 @@ class KafkaPythonLane:
 
     def open(self) -> None:
         """See :class:`~checkback.kafka.lanes.LaneWriter`."""
+        patiently(self._open)
+
+    def _open(self) -> None:
         settings = {
             "bootstrap_servers": self._place.bootstrap_servers,
             "transactional_id": self._place.transactional_id,
