@@ -25,7 +25,7 @@ from torture.sent import Database
 
 GROUP = "lanes"
 NONE = "none"
-PER_SECOND = 25
+PER_SECOND = 15
 _LATER_OFTEN = 0.02
 _LATER_MS = 1_500
 

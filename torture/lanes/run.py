@@ -21,7 +21,7 @@ from torture.system import NotRecoveredError
 READABLE_SECONDS = 15.0
 """What is promised of a dead producer's messages; one that was stopped, or a broker that is away, takes longer."""
 _START_SECONDS = 600.0
-_RECOVER_SECONDS = 120.0
+_RECOVER_SECONDS = 300.0
 _DYING = frozenset({Fault.KILLED, Fault.ALL_KILLED, Fault.FENCED_AND_KILLED})
 
 

@@ -41,8 +41,8 @@ _COME_SECONDS = 60.0
 _STOP_SECONDS = 60.0
 _LOOKED_BACK_SECONDS = 180.0
 _FAR_BEHIND = 1_500
-_RUNNING = "Running; checkpoint in"
-_SETTINGS = {"CHECKBACK_CHECKS__ASK_TIMEOUT": "1s"}  # a stopped process takes connections, and does not answer
+_RUNNING = "The first batch has ended"
+_SETTINGS = {"CHECKBACK_CHECKS__ASK_TIMEOUT": "2s"}  # a stopped process takes connections, and does not answer
 USUAL = {"CHECKBACK_TRANSACTIONS__TIMEOUT": "6s"}
 """As users have it: so what is measured is what they see."""
 

@@ -5,8 +5,10 @@ from functools import partial
 from typing import Any, cast
 
 from checkback.kafka.connecting import TransportName
-from checkback.kafka.lanes import LanePlace, LaneRecord, LaneWriter, lane_writer
-from checkback.kafka.settling import Settler, StepwiseSettler
+from checkback.kafka.lane_writers import lane_writer
+from checkback.kafka.lanes import LanePlace, LaneRecord, LaneWriter
+from checkback.kafka.settling import Settler
+from checkback.kafka.settling_steps import StepwiseSettler
 from checkback.producing.direct import direct
 from checkback.producing.direct.delivering import Delivering
 from checkback.wire.ledger import Ledger
