@@ -94,6 +94,7 @@ def test_the_op_of_the_lane_is_found_among_those_of_others() -> None:
     assert reasons(said) == [CLAIMS_REASON]
     said = driver.step(2, OF_LANE)
     assert (said.ledger, reasons(said)) == ({0: "committed"}, [MISFIT_REASON] * (POLICY.claims_max - 1))
+    assert not said.parked
 
 
 def contested() -> Driver:
