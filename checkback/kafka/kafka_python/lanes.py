@@ -28,6 +28,8 @@ from checkback.wire.ledger import OFFSET, PARTITION, Ledger
 from checkback.wire.limits import MOST_RECORD_BYTES
 
 _MAY_WRITE = frozenset({2, 4})  # Kafka's numbers of ALL and WRITE
+_NOT_ALLOWED = "AuthorizationFailedError"
+"""Part of what it says, in an error of no kind, where it may not store the ledger."""
 _ASKING_VERSIONS = 8, 10
 """Those that say what the client may do with a topic."""
 _REFUSED = (*OF_THE_RECORD, TopicAuthorizationFailedError, UnknownTopicOrPartitionError, ValueError)
@@ -65,11 +67,10 @@ class KafkaPythonLane:
             within(CONNECT_MS / 1000, producer.init_transactions)
             producer.begin_transaction()
             within(DELIVER_SECONDS, lambda: self._commit(producer, Ledger()))
-        except AuthorizationError as error:
-            self.close()
-            raise not_allowed(self._place.transactional_id, repr(error)) from error
         except (KafkaError, OSError) as error:  # TimeoutError is one
             self.close()
+            if isinstance(error, AuthorizationError) or _NOT_ALLOWED in repr(error):
+                raise not_allowed(self._place.transactional_id, repr(error)) from error
             raise no_kafka(self._place.bootstrap_servers, repr(error)) from error
 
     def partitions(self, topics: Sequence[str]) -> dict[str, int]:
