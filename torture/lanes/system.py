@@ -46,7 +46,6 @@ _PACE_SECONDS = 2.0
 _LOOKED_BACK_SECONDS = 180.0
 _FAR_BEHIND = 1_500
 _RUNNING = "The first batch has ended"
-_SETTINGS = {"CHECKBACK_CHECKS__ASK_TIMEOUT": "2s"}  # a stopped process takes connections, and does not answer
 USUAL = {"CHECKBACK_TRANSACTIONS__TIMEOUT": "6s"}
 """As users have it: so what is measured is what they see."""
 
@@ -85,7 +84,7 @@ class LanesSystem:
 
     def __init__(self, ground: Ground, seed: int, settings: Mapping[str, str] = USUAL) -> None:
         self.ground = ground
-        self._settings = {**_SETTINGS, **settings}
+        self._settings = settings
         self._starts = itertools.count(seed * 1_000)
         self._checks_folder = ground.folder / "strikes-of-checks"
         self._checks_folder.mkdir()
