@@ -8,29 +8,29 @@ r"""A segment's state as bytes, and back.
     | ledger (zlib over one byte an offset) | messages (Arrow IPC stream) | early (Arrow IPC stream)
     | claims (int64: all of a column, then all of the next one)
 
-The checksum is there because Arrow does not check the offsets it reads. An empty table has no bytes. A new
-version keeps the reader of the one before; version 1 had no ``deliver_at_ms``, kept no parked messages,
-and had no event of its own for a check's verdict or an operator's; version 2 had no undeliverable messages; version 3
-kept all content; version 4 knew of no lanes
-and had no claims.
+The checksum is there because Arrow does not check the offsets it reads. An empty table has no bytes, and columns that
+have to do with lanes are left out where no row has anything in them. A new version keeps the reader of the one before;
+version 1 had no ``deliver_at_ms``, kept no parked messages, and had no event of its own for a check's verdict or an
+operator's; version 2 had no undeliverable messages; version 3 kept all content; version 4 knew of no lanes, and had no
+claims.
 """
 
 import struct
 import zlib
 from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from checkback.exceptions import StateFormatError
-from state.rows import BYTES, CLAIM_FIELDS, EARLY_FIELDS, MESSAGE_FIELDS, NO_LANE, Fields, Rows
+from state.rows import BYTES, CLAIM_FIELDS, EARLY_FIELDS, MESSAGE_FIELDS, NO_LANE, Column, Fields, Rows
 from state.segment import Segment
 from state.table import Event, State, StateCodes
 
 VERSION = 5
 OLDEST_VERSION = 1
 _KEEPS_PARKED = 2
-_SETS_CONTENT_ASIDE = 4
 _KNOWS_LANES = 5
 _STORED_AS = {"transaction_id": "tx_id", "ingested_ms": "born_ms"}
 """Columns that have another name in memory than in the stream."""
@@ -72,7 +72,7 @@ def segment_from_bytes(content: bytes) -> Segment:
     return Segment(
         first_offset=first_offset,
         ledger=_ledger(content[0], zlib.decompress(ledger, bufsize=places)),
-        messages=_messages(content[0], messages),
+        messages=_from_stream(messages, MESSAGE_FIELDS),
         early=_early(content[0], early),
         claims=_claims(rest[0] if rest else b""),
         touched_ms=touched_ms,
@@ -86,29 +86,14 @@ def _ledger(version: int, content: bytes) -> StateCodes:
     return ledger
 
 
-_ADDED: dict[str, tuple[int, int | None]] = {
-    "deliver_at_ms": (_KEEPS_PARKED, -1),
-    "left_out": (_SETS_CONTENT_ASIDE, -1),
-    "lane": (_KNOWS_LANES, NO_LANE),
-    "lane_name": (_KNOWS_LANES, None),
-}
-"""Columns of messages with the version that they came with, and what they are in earlier ones."""
-
-
-def _messages(version: int, content: bytes) -> Rows:
-    added = [name for name, (first, _) in _ADDED.items() if version < first]
-    rows = _from_stream(content, {name: kind for name, kind in MESSAGE_FIELDS.items() if name not in added})
-    filled = {name: np.full(rows.count, _ADDED[name][1], dtype=MESSAGE_FIELDS[name]) for name in added}
-    rows = rows.with_columns(**filled)
-    return Rows({name: rows[name] for name in MESSAGE_FIELDS})
+_ADDED: dict[str, int | None] = {"deliver_at_ms": -1, "left_out": -1, "lane": NO_LANE, "lane_name": None, "settled": 0}
+"""Columns that earlier versions do not have, and what they were then."""
+_OF_LANES = ("lane", "lane_name", "settled")
+"""Those that are left out where no row has anything in them, as everywhere without lanes."""
 
 
 def _early(version: int, content: bytes) -> Rows:
-    known = version >= _KNOWS_LANES
-    rows = _from_stream(content, {name: kind for name, kind in EARLY_FIELDS.items() if known or name != "settled"})
-    if not known:
-        rows = rows.with_columns(settled=np.zeros(rows.count, dtype=EARLY_FIELDS["settled"]))
-        rows = Rows({name: rows[name] for name in EARLY_FIELDS})
+    rows = _from_stream(content, EARLY_FIELDS)
     if version < _KEEPS_PARKED:
         for (event, source), following in _EVENTS_SINCE_2.items():
             rows["event"][(rows["event"] == event) & (rows["source"] == source)] = following
@@ -136,12 +121,19 @@ def _schema(fields: Fields) -> pa.Schema:
     return pa.schema({_STORED_AS.get(name, name): kind for name, kind in types.items()})
 
 
-_SCHEMAS = {id(fields): _schema(fields) for fields in (MESSAGE_FIELDS, EARLY_FIELDS)}
+_TABLES = (MESSAGE_FIELDS, EARLY_FIELDS)
+_SCHEMAS = {id(fields): _schema(fields) for fields in _TABLES}
+_WITHOUT_LANES = {
+    id(fields): {name: kind for name, kind in fields.items() if name not in _OF_LANES} for fields in _TABLES
+}
+_SCHEMAS |= {id(fields): _schema(fields) for fields in _WITHOUT_LANES.values()}
 
 
 def _to_stream(rows: Rows, fields: Fields) -> bytes:
     if not rows.count:
         return b""
+    if not any((rows[name] != _ADDED[name]).any() for name in _OF_LANES if name in fields):
+        fields = _WITHOUT_LANES[id(fields)]
     schema = _SCHEMAS[id(fields)]
     columns = [pa.array(rows[name], field.type) for name, field in zip(fields, schema, strict=True)]
     batch = pa.record_batch(columns, schema=schema)
@@ -155,6 +147,13 @@ def _from_stream(content: bytes, fields: Fields) -> Rows:
     if not content:
         return Rows.empty(fields)
     table = pa.ipc.open_stream(content).read_all()
-    # copied, because Arrow's memory is read-only and rows are changed in place
-    stored = {name: table[_STORED_AS.get(name, name)] for name in fields}
-    return Rows({name: np.array(stored[name].to_numpy(), dtype=dtype) for name, dtype in fields.items()})
+    there = frozenset(table.schema.names)
+
+    def column(name: str, kind: Any) -> Column:
+        stored = _STORED_AS.get(name, name)
+        if stored not in there:
+            return np.full(table.num_rows, _ADDED[name], dtype=kind)
+        # copied, because Arrow's memory is read-only and rows are changed in place
+        return np.array(table[stored].to_numpy(), dtype=kind)
+
+    return Rows({name: column(name, kind) for name, kind in fields.items()})

@@ -33,6 +33,7 @@ ELSEWHERE = {
     ("docs/delivery.md", 2),
 }
 ONLY_READ = {
+    ("docs/direct-delivery.md", 0): "a lane has clients of its own; tests/producing/test_direct.py has a Kafka",
     ("docs/pull-consumer.md", 0): "pulls for ever; tests/consumer/pull/test_pull.py does",
     ("docs/pull-consumer.md", 1): "needs a topic; tests/consumer/pull/test_pull.py has one",
     ("docs/sinks.md", 0): "names storage and databases that are the reader's",

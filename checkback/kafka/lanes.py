@@ -1,14 +1,16 @@
 """What a producer's lane needs of a Kafka client: transactions that also have the lane's ledger."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
-from checkback.exceptions import CheckbackError
+from checkback.exceptions import CheckbackError, KafkaUnreachableError
 from checkback.wire.ledger import Ledger
 from checkback.wire.protocol import Headers, Topics
 
 DELIVER_SECONDS = 5.0
 """Of each call of a transaction: as long as Kafka lets the transaction be open."""
+_OPEN_SECONDS = 15.0
 
 
 class LaneRecord(NamedTuple):
@@ -64,6 +66,21 @@ class LaneWriter(Protocol):
 
     def close(self) -> None:
         """Give up the connections; what is under way is left to whoever settles."""
+
+
+def patiently(attempt: Callable[[], None]) -> None:
+    """Try until it goes well, for some seconds: Kafka makes its topics for groups and transactions when first asked.
+
+    Raises:
+        KafkaUnreachableError: it has not.
+    """
+    until = monotonic() + _OPEN_SECONDS
+    while True:
+        try:
+            return attempt()
+        except KafkaUnreachableError:
+            if monotonic() >= until:
+                raise
 
 
 class LanePlace(NamedTuple):

@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollectio
 from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr-defined]  # documented, not re-exported
 
 from checkback.kafka.client_options import of_reaching
-from checkback.kafka.lanes import DELIVER_SECONDS, LaneLostError, LanePlace, LaneRecord, LaneRefusedError
+from checkback.kafka.lanes import DELIVER_SECONDS, LaneLostError, LanePlace, LaneRecord, LaneRefusedError, patiently
 from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.errors import NO_TOPIC, NOT_ALLOWED, REFUSED, error_code, is_fatal
 from checkback.kafka.librdkafka.transactional import StuckError, Transactional, transactional_settings
@@ -31,23 +31,25 @@ class ConfluentLane:
             **of_reaching(place.options),
             "bootstrap.servers": place.bootstrap_servers,
         }
-        self._kafka = Transactional(
-            {
-                # A transaction that begins while the last one's markers are being written is told to try again. By
-                # default that is 100 ms later: the messages were readable after 139 ms, with these after 2.
-                "retry.backoff.ms": 1,
-                "retry.backoff.max.ms": 5,
-                **transactional_settings(place.transactional_id, TRANSACTION_TIMEOUT_MS),
-                "reconnect.backoff.max.ms": longest_pause_ms(place.options, "reconnect.backoff.ms"),
-                "partitioner": "murmur2_random",  # as the job's sink has it
-                "linger.ms": 0,
-                **self._reaching,
-            }
-        )
+        self._settings = {
+            # A transaction that begins while the last one's markers are being written is told to try again. By
+            # default that is 100 ms later: the messages were readable after 139 ms, with these after 2.
+            "retry.backoff.ms": 1,
+            "retry.backoff.max.ms": 5,
+            **transactional_settings(place.transactional_id, TRANSACTION_TIMEOUT_MS),
+            "reconnect.backoff.max.ms": longest_pause_ms(place.options, "reconnect.backoff.ms"),
+            "partitioner": "murmur2_random",  # as the job's sink has it
+            "linger.ms": 0,
+            **self._reaching,
+        }
+        self._kafka = Transactional(self._settings)
         self._membership: Any = None
 
     def open(self) -> None:
         """See :class:`~checkback.kafka.lanes.LaneWriter`."""
+        patiently(self._open)
+
+    def _open(self) -> None:
         name = self._place.transactional_id
         try:
             self._kafka.connect(self._place.topics.progress, _CONNECT_SECONDS)
@@ -61,6 +63,7 @@ class ConfluentLane:
         except KafkaException as error:
             if error_code(error) in NOT_ALLOWED:
                 raise not_allowed(name, error.args[0].str()) from error
+            self._kafka = Transactional(self._settings)  # nobody knows the lane yet
             raise no_kafka(self._place.bootstrap_servers, error) from error
 
     def partitions(self, topics: Sequence[str]) -> dict[str, int]:
