@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 
-from checkback.exceptions import ConfigurationError
+from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkers import CheckService, KafkaClients
 from checkers.clients import _close
 from conf import Settings
 from tests.checkers.kafka_fakes import REGISTRY, FakeConsumer, FakeProducer
+from tests.checkers.settling.fakes import FakeSettler
 from tests.place import wait_until
 
 
@@ -23,7 +24,9 @@ class FakeClients(KafkaClients):
         self.checks, self.again = FakeConsumer(), FakeConsumer()
         self.registry, self.answers = FakeConsumer(REGISTRY), FakeProducer()
         closing: list[Any] = [partial(_close, one) for one in (self.checks, self.again, self.registry)]
-        self._settler_lock = threading.Lock()
+        self._settler_lock, self._settler, self._closing = threading.Lock(), None, False
+        self.settles = FakeSettler()
+        self._connect_settler = lambda: self.settles  # type: ignore[assignment]  # a fake of it
         self._opened = [("closing one", close) for close in (*closing, self._close_producer)]
 
     def all_closed(self) -> bool:
@@ -47,6 +50,17 @@ def test_all_clients_are_closed() -> None:
     stopped(service)
     service.raise_if_dead()
     assert clients.all_closed()
+
+
+def test_what_settles_lanes_is_made_when_it_is_needed_and_closed_with_the_others() -> None:
+    clients = FakeClients(Settings())
+    assert len(clients._opened) == 4
+    assert clients.settler() is clients.settler() is clients.settles
+    clients.close(1)
+    assert clients.settles.closed
+    assert clients.all_closed()
+    with pytest.raises(KafkaUnreachableError, match="closing"):
+        clients.settler()
 
 
 @pytest.mark.parametrize("who", ["checks", "again", "registry", "answers"])

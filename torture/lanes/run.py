@@ -167,8 +167,7 @@ def _fence(system: LanesSystem, this: Round) -> float:
 def _fence_and_kill(system: LanesSystem, this: Round) -> float:
     process = system.direct(this.transport).process
     with system.struck_at(this, Deed.KILLED) as wait:
-        system.fence(process)
-        since = wait()
+        since = wait(lambda: system.fence(process))
     return system.wait_for_all(since, _RECOVER_SECONDS)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Self
 
 from sqlalchemy import text
@@ -31,6 +32,7 @@ from torture.shop import PAUSED
 from torture.system import NotRecoveredError
 from torture.undecided import undecided
 
+Wait = Callable[[Callable[[], object]], float]
 JOB = "job"
 DIRECT = "direct"
 _MODES = ((TransportName.CONFLUENT, DIRECT), (TransportName.KAFKA_PYTHON, DIRECT), (TransportName.CONFLUENT, JOB))
@@ -38,11 +40,12 @@ _ANSWERING = (TransportName.KAFKA_PYTHON, NONE)
 _POLL_SECONDS = 0.05
 _COME_SECONDS = 60.0
 """For a process to come to a step."""
+_AGAIN_SECONDS = 10.0
 _STOP_SECONDS = 60.0
+_PACE_SECONDS = 2.0
 _LOOKED_BACK_SECONDS = 180.0
 _FAR_BEHIND = 1_500
 _RUNNING = "The first batch has ended"
-_SETTINGS = {"CHECKBACK_CHECKS__ASK_TIMEOUT": "2s"}  # a stopped process takes connections, and does not answer
 USUAL = {"CHECKBACK_TRANSACTIONS__TIMEOUT": "6s"}
 """As users have it: so what is measured is what they see."""
 
@@ -57,6 +60,11 @@ class Sender:
 
 
 class _Books(Database):
+    def __init__(self, folder: Path, name: str) -> None:
+        super().__init__(folder, name)
+        with self._engine.begin() as connection:  # after some hundred rounds there are tens of thousands
+            connection.execute(text("CREATE INDEX IF NOT EXISTS sent_at ON sent (at)"))
+
     def sent_between(self, first: float, last: float) -> list[str]:
         """Ids of messages that were sent between two moments (``time.time()``, s)."""
         query = text("SELECT id FROM sent WHERE at > :first AND at <= :last")
@@ -76,7 +84,7 @@ class LanesSystem:
 
     def __init__(self, ground: Ground, seed: int, settings: Mapping[str, str] = USUAL) -> None:
         self.ground = ground
-        self._settings = {**_SETTINGS, **settings}
+        self._settings = settings
         self._starts = itertools.count(seed * 1_000)
         self._checks_folder = ground.folder / "strikes-of-checks"
         self._checks_folder.mkdir()
@@ -87,6 +95,7 @@ class LanesSystem:
         self.checks = self.start_checks()
         self.job = self._start_job()
         self._asleep: list[Process] = []
+        self._pace_at = 0.0
         self.stops: list[str] = []
         """What was said by those of this round that ended without being killed."""
 
@@ -185,19 +194,28 @@ class LanesSystem:
         """Have the producer of the round struck when it comes to the step; which process, and when."""
         process = self.direct(this.transport).process
         with self.struck_at(this, deed, step) as wait:
-            return process, wait()
+            return process, wait(lambda: None)
 
     @contextmanager
-    def struck_at(self, this: Round, deed: Deed, step: StrEnum | None = None) -> Iterator[Callable[[], float]]:
-        """Order it; what this gives waits until it was carried out, and says when that was."""
+    def struck_at(self, this: Round, deed: Deed, step: StrEnum | None = None) -> Iterator[Wait]:
+        """Order it; what this gives waits until it was carried out, and says when that was.
+
+        It is told what has the producer come there, which is done again and again.
+        """
         strike = Strike(step or _step_of(this), this.number, transport=this.transport, deed=deed)
         give(self.ground.folder, strike)
 
-        def wait() -> float:
-            self.wait_until(
-                lambda: struck(self.ground.folder, strike) is not None,
-                *(_COME_SECONDS, f"no producer came to the step '{strike.step}'"),
-            )
+        def wait(bring_about: Callable[[], object]) -> float:
+            again_at = 0.0
+
+            def came() -> bool:
+                nonlocal again_at
+                if time.monotonic() >= again_at:
+                    again_at = time.monotonic() + _AGAIN_SECONDS
+                    bring_about()
+                return struck(self.ground.folder, strike) is not None
+
+            self.wait_until(came, _COME_SECONDS, f"no producer came to the step '{strike.step}'")
             return time.time()
 
         try:
@@ -275,6 +293,9 @@ class LanesSystem:
         self.wait_until(have_stopped, _STOP_SECONDS, "the producers did not stop")
 
     def _pace(self) -> None:
+        if time.monotonic() < self._pace_at:
+            return
+        self._pace_at = time.monotonic() + _PACE_SECONDS
         lately = self.books.sent_between(time.time() - _LOOKED_BACK_SECONDS, time.time())
         behind = sum(self.consuming.came(name) is None for name in lately)
         paused = self.ground.folder / PAUSED
