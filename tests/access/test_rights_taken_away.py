@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable
 
 import pytest
+from kafka import KafkaProducer
+from kafka.errors import TopicAuthorizationFailedError, TransactionalIdAuthorizationFailedError
 
 from access import Operation, Right, Role, Whom, rights_of
 from checkback import CheckEndpoint, LocalTransactionState, Message, TransactionProducer
@@ -141,6 +143,45 @@ def test_of_the_check_service(guarded: Guarded, caplog: pytest.LogCaptureFixture
                     service.stop()
 
             assert said in without(here, "checks", right, work, caplog), right
+
+
+def refused(here: Guarded, user: str, topic: str) -> bool:
+    """Whether Kafka refuses a record of this user there."""
+    producer = KafkaProducer(bootstrap_servers=here.servers, max_block_ms=20_000, **here.options(user))
+    try:
+        producer.send(topic, b"forged", b"key").get(20)
+    except TopicAuthorizationFailedError:
+        return True
+    finally:
+        producer.close()
+    return False
+
+
+def no_transaction(here: Guarded, user: str, transactional_id: str) -> bool:
+    """Whether Kafka refuses this user a transaction of that name."""
+    producer = KafkaProducer(bootstrap_servers=here.servers, transactional_id=transactional_id, **here.options(user))
+    try:
+        producer.init_transactions()
+    except TransactionalIdAuthorizationFailedError:
+        return True
+    finally:
+        producer.close(timeout=1)
+    return False
+
+
+def test_what_a_role_does_not_give_kafka_refuses(guarded: Guarded) -> None:
+    here = guarded
+    here.user("nobody")
+    here.let_in("till", Role.PRODUCER, Whom(group="till", real=(ORDERS,), direct=True))
+    here.let_in("stock", Role.PRODUCER, SHOP)
+    here.let_in("mail", Role.CONSUMER, Whom(group="mail", real=(ORDERS,)))
+    assert all(refused(here, "nobody", topic) for topic in (TOPICS.half, TOPICS.op, TOPICS.later, ORDERS))
+    assert all(refused(here, "stock", topic) for topic in (TOPICS.check, TOPICS.parked, TOPICS.later, ORDERS))
+    assert all(refused(here, "mail", topic) for topic in (TOPICS.half, TOPICS.op, TOPICS.producers, TOPICS.status))
+    assert no_transaction(here, "stock", "checkback-lane:shop:x"), "it cannot hold others back"
+    assert no_transaction(here, "till", "checkback-lane:shop:x"), "a lane of another group"
+    assert not no_transaction(here, "till", "checkback-lane:till:x")
+    assert no_transaction(here, "mail", "checkback-later:cb."), "the job's own"
 
 
 def test_of_a_lane_there_is_one_group_only() -> None:
