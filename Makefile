@@ -43,7 +43,7 @@ test: $(READY)
 FAST := $(PYTEST) -m "not service" --timeout=30
 test-fast: $(READY)
 	@$(FAST) tests/state tests/conf tests/kafka tests/checkers --ignore=tests/state/test_model.py & first=$$!; status=0; \
-	$(FAST) tests/consumer tests/test_rooms.py tests/test_style.py tests/test_semantics.py || status=$$?; \
+	$(FAST) tests/consumer tests/test_rooms.py tests/test_style.py tests/test_semantics.py tests/test_security_page.py || status=$$?; \
 	wait $$first || status=$$?; exit $$status
 
 # Measurements that take minutes and wait more than they compute, each once and small: not what CI is to wait for.
@@ -69,6 +69,7 @@ format: $(READY)
 
 docs: $(READY)
 	@$(BIN)/python -m docs.semantics
+	@$(BIN)/python -m docs.security
 	@$(BIN)/python -m docs.metrics
 	@$(BIN)/python -m deploy.grafana.dashboard
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

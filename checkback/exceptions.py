@@ -6,6 +6,7 @@
     ├── ConfigurationError         a setting is wrong; the message names its key
     │   ├── KafkaUnreachableError        retriable = True; no Kafka answers at the address given
     │   ├── WrongOptionError             an option of a Kafka client that it does not have, or that is ours to set
+    │   ├── NotAllowedError              Kafka's access control lists do not let this user do it
     │   └── MissingTopicError            the message's topic does not exist, and the producer was told to refuse that
     ├── ProtocolError              a record breaks docs/protocol.md
     ├── InstallationError          Java, jars or a package are missing, and could not be fetched
@@ -52,6 +53,10 @@ class KafkaUnreachableError(ConfigurationError):
 
 class WrongOptionError(ConfigurationError):
     """An option of a Kafka client does not exist, has a value that cannot be used, or is ours to set."""
+
+
+class NotAllowedError(ConfigurationError):
+    """Kafka's access control lists do not let this user do something; the message names the rights."""
 
 
 class MissingTopicError(ConfigurationError):

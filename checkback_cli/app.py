@@ -12,6 +12,7 @@ from checkback.exceptions import CheckbackError, WrongOptionError
 from checkback.kafka.kafka_python.library import KafkaError
 from checkback.version import __version__
 from checkback.wire.printable import printable
+from checkback_cli.access.commands import access
 from checkback_cli.doctor import doctor
 from checkback_cli.groups.dlq import dlq
 from checkback_cli.groups.offsets import offsets
@@ -78,6 +79,7 @@ app.add_typer(offsets, name="offsets", rich_help_panel=_ON_CALL)
 app.command("run", rich_help_panel=_RUN)(run_job)
 app.command("checks", rich_help_panel=_RUN)(run_checks)
 app.add_typer(topics, name="topics", rich_help_panel=_RUN)
+app.add_typer(access, name="access", rich_help_panel=_RUN)
 app.command("config", rich_help_panel=_RUN)(config)
 for _name, _command in (("demo", demo), ("kafka", kafka), ("send", send), ("read", read)):
     app.command(_name, rich_help_panel=_TRY)(_command)

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 from checkback.exceptions import ProtocolError
 from checkback.kafka.kafka_python.errors import passes
-from checkback.kafka.kafka_python.library import KafkaError
+from checkback.kafka.kafka_python.library import AuthorizationError, KafkaError
 from checkback.kafka.outages import Outage
 from checkback.wire.delivered import LaneFact, stating
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, op_headers
+from checkback.wire.rights import not_allowed, write
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -96,6 +97,8 @@ class AnswerWriter:
             self._waiting.put(answer)
             return
         # The state machine asks again after check_answer_ttl; waiting here would hold up all others.
+        if isinstance(error, AuthorizationError):
+            error = not_allowed("the check service", error, [write(self._topics.op, "")])
         _LOGGER.error("The answer to a check was not written: %r", error)
         self._end(answer, done)
 

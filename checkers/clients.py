@@ -4,13 +4,19 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any
 
 from checkback.exceptions import KafkaUnreachableError
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.kafka.kafka_python.library import KafkaConsumer, KafkaProducer, TopicPartition
+from checkback.kafka.kafka_python.library import (
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    TopicAuthorizationFailedError,
+    TopicPartition,
+)
 from checkback.kafka.settling import Settler, connect_settler
 from checkback.wire.protocol import Topics
 from conf import Settings
@@ -43,6 +49,7 @@ class KafkaClients:
         self._settler: Settler | None = None
         self._settler_lock = threading.Lock()
         self._closing = False
+        _refuse_hidden(settings, topics.check)
         try:
             of_checks = {
                 "isolation_level": "read_committed",
@@ -114,6 +121,21 @@ def reader(settings: Settings, **own: Any) -> Any:
         "metadata_max_age_ms": _METADATA_MS,
     }
     return make_client(KafkaConsumer, {**reading, **own}, settings.kafka.python_client, SHARED, setting=_ADDRESS)
+
+
+def _refuse_hidden(settings: Settings, topic: str) -> None:
+    """A member of a group that may not see its topic gets no partition, and hears nothing of why.
+
+    Raises:
+        TopicAuthorizationFailedError: it may not.
+    """
+    client = {"bootstrap_servers": settings.kafka.bootstrap_servers}
+    with closing(
+        make_client(KafkaAdminClient, client, settings.kafka.python_client, SHARED, setting=_ADDRESS)
+    ) as admin:
+        (found,) = admin.describe_topics([topic])
+    if found["error_code"] == TopicAuthorizationFailedError.errno:
+        raise TopicAuthorizationFailedError(topic)
 
 
 def _close(consumer: Any, seconds: float) -> None:

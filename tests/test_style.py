@@ -19,7 +19,7 @@ def test_each_ignored_rule_has_its_reason() -> None:
     assert found == []
 
 
-_PRODUCT = ("checkback", "checkback_cli", "checkers", "conf", "state", "status_page", "streaming")
+_PRODUCT = ("access", "checkback", "checkback_cli", "checkers", "conf", "state", "status_page", "streaming")
 
 
 def test_a_class_name_stands_for_one_thing() -> None:

@@ -19,11 +19,12 @@ from checkback.answering.listening import listening_socket
 from checkback.exceptions import CheckbackError, ConfigurationError
 from checkback.forking import in_child_of, refuse_in_child
 from checkback.kafka.kafka_python import make_client
-from checkback.kafka.kafka_python.library import KafkaError, KafkaProducer
+from checkback.kafka.kafka_python.library import AuthorizationError, KafkaError, KafkaProducer
 from checkback.kafka.kafka_python.repairs import close_producer
 from checkback.listener import TransactionChecker
 from checkback.wire.checks import MAX_ANNOUNCEMENT_BYTES, MAX_BATCH, Announcement, announcement_key
 from checkback.wire.protocol import Topics
+from checkback.wire.rights import not_allowed, write
 
 _LOGGER = logging.getLogger(__name__)
 _HEARTBEAT_SECONDS = 10.0
@@ -97,6 +98,8 @@ class EndpointAnnouncer:
             self._announce().get(timeout=_START_SECONDS)
         except KafkaError as error:
             close_producer(self._kafka, 1)
+            if isinstance(error, AuthorizationError):
+                raise not_allowed("the check endpoint", error, [write(self._topic, "")]) from error
             raise ConfigurationError(
                 f"Kafka has no topic {self._topic}: run 'checkback topics create' first. ({error!r})"
             ) from error

@@ -29,11 +29,12 @@ from checkback.consumer.retry import OwnTopics
 from checkback.consumer.same_tags import client_id, wants_otherwise
 from checkback.consumer.settings import ConsumerSettings, Mode, Order
 from checkback.consumer.workers import Workers
-from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError
+from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError, NotAllowedError
 from checkback.kafka.connecting import TransportName
 from checkback.kafka.reaching import no_kafka
 from checkback.wire.limits import MOST_RECORD_BYTES
 from checkback.wire.protocol import Topics
+from checkback.wire.rights import Whom, not_allowed, of_consumer
 
 _LOGGER = logging.getLogger(__name__)
 _CLIENT_ID = "checkback-consumer"
@@ -138,6 +139,9 @@ class Engine:
         except KafkaAwayError as error:
             self._close_clients()
             raise no_kafka(given.bootstrap_servers, error) from error
+        except NotAllowedError as error:
+            self._close_clients()
+            raise self._named(error) from error
         except BaseException:
             self._close_clients()
             raise
@@ -215,7 +219,11 @@ class Engine:
         try:
             work()
         except Exception as error:  # noqa: BLE001  (a thread that ends in silence helps nobody)
-            failure = error if isinstance(error, CheckbackError) else ConsumerError(f"The consumer failed: {error!r}.")
+            failure = (
+                self._named(error)
+                if isinstance(error, CheckbackError)
+                else ConsumerError(f"The consumer failed: {error!r}.")
+            )
             failure.__cause__ = None if failure is error else error
             self._failure = self._failure or failure
             _LOGGER.error("The consumer of group %s has ended: %s", self._given.group, failure)  # noqa: TRY400  (its cause is raised to whoever asks)
@@ -275,6 +283,7 @@ class Engine:
             self._client.membership,
             lambda partitions: clients.stored(given.connection, partitions),
             lambda: self._make_topics_again(clients),
+            self._named,
         )
         return SendingBack(
             sending_clients,
@@ -284,6 +293,14 @@ class Engine:
             self._failed.not_sent,
             turns,
         )
+
+    def _named(self, error: CheckbackError) -> CheckbackError:
+        """With the rights that are lacking, where Kafka does not allow something."""
+        if not isinstance(error, NotAllowedError):
+            return error
+        given = self._given
+        whom = Whom(given.topics, given.group, tuple(given.subscription.names))
+        return not_allowed("the consumer", error, tuple(of_consumer(whom)))
 
     def _make_topics_again(self, clients: Clients, *, watch: bool = False) -> None:
         """By a client of its own: the consumer's is the fetch loop's. ``watch``: look at those that are read, too."""
@@ -342,7 +359,8 @@ class Engine:
                     self._make_topics_again(clients, watch=True)
                 except CheckbackError as error:
                     _LOGGER.warning(
-                        "Whether the topics of group %s are there is not known: %s", self._given.group, error
+                        "Whether the topics of group %s are there is not known: %s",
+                        *(self._given.group, self._named(error)),
                     )
 
     def _watch_members(self) -> None:

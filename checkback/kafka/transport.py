@@ -1,10 +1,14 @@
 """What the producer needs of a Kafka client, and nothing more."""
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from checkback.exceptions import HalfMessageError, HalfMessageTimeoutError
+from checkback.exceptions import HalfMessageError, HalfMessageTimeoutError, NotAllowedError
 from checkback.wire.protocol import Headers
+from checkback.wire.rights import not_allowed, write
+
+_LOGGER = logging.getLogger(__name__)
 
 OP_LINGER_MS = 20
 """Ops wait up to this many ms for others. A request for each would cost the next half message a sixth of its time."""
@@ -30,6 +34,7 @@ class Transport(Protocol):
         """How many partitions both topics have, as far as the clients that write to each know.
 
         Raises:
+            NotAllowedError: Kafka does not let this user write to one.
             ConfigurationError: there is no such topic, or Kafka does not say.
         """
 
@@ -83,3 +88,18 @@ def not_acknowledged(timeout_ms: int, why: object) -> HalfMessageTimeoutError:
 def not_written(why: object) -> HalfMessageError:
     """What ``write_half`` raises when Kafka does not have the record."""
     return HalfMessageError(f"The half message was not written, so the local transaction was not run: {why}")
+
+
+def may_not_write(topic: str, error: object) -> NotAllowedError:
+    """What is raised, or said, when this user may not write to one of Checkback's topics."""
+    return not_allowed("the producer", error, [write(topic, "")])
+
+
+def may_not_look(topics: Iterable[str]) -> None:
+    """Say of which real topics Kafka does not tell this user whether they are there."""
+    for topic in topics:
+        _LOGGER.warning(
+            "Kafka does not tell this producer whether there is a topic %s: grant its user Describe on the topic %s, "
+            "or set missing_topic to 'ignore'.",
+            *(topic, topic),
+        )

@@ -9,7 +9,7 @@ from time import time_ns
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from checkback.exceptions import ConfigurationError, ProducerClosedError, ProtocolError
+from checkback.exceptions import ConfigurationError, NotAllowedError, ProducerClosedError, ProtocolError
 from checkback.forking import belongs_to_parent, in_child_of
 from checkback.kafka.connecting import TransportName, connect
 from checkback.kafka.transport import OutgoingRecord, Transport
@@ -67,7 +67,8 @@ class TransactionProducer:
             the job whatever it cannot (``docs/direct-delivery.md``).
 
     Raises:
-        ConfigurationError: Kafka does not answer, the half or op topic is missing, or this producer may not deliver.
+        ConfigurationError: Kafka does not answer, the half or op topic is missing, or this producer may have no lane.
+        NotAllowedError: Kafka does not let this user write to one of them.
     """
 
     def __init__(  # noqa: PLR0913  (but for the first three by their names)
@@ -105,6 +106,9 @@ class TransactionProducer:
         self._direct: DirectDelivery | None = None
         try:
             self._partition_run = PartitionRun(partial(self._transport.partitions, self.topics.half, self.topics.op))
+        except NotAllowedError:
+            self.close(seconds=1)
+            raise
         except ConfigurationError as error:
             self.close(seconds=1)
             raise ConfigurationError(f"{error} Run 'checkback topics create' first.") from error

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from access import Role, Whom, rights_of
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.library import (
     ConfigResource,
@@ -30,17 +31,6 @@ _NEEDED = {
 _USEFUL = {
     "DescribeTransactions": (0, "naming who holds a partition back (3.0)"),
     "Metadata": (12, "ids of topics, by which one that was deleted and made again is noticed (2.8)"),
-}
-_RIGHTS = {
-    "half": {"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"},
-    "op": {"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"},
-    "check": {"READ", "WRITE", "DESCRIBE"},
-    "parked": {"READ", "WRITE", "DESCRIBE"},
-    "rejected": {"READ", "WRITE", "DESCRIBE"},
-    "status": {"READ", "WRITE", "DESCRIBE"},
-    "producers": {"READ", "DESCRIBE"},
-    "progress": {"READ", "WRITE", "DESCRIBE"},
-    "later": {"READ", "DESCRIBE"},
 }
 
 
@@ -113,10 +103,14 @@ def about_rights(admin: KafkaAdminClient, topics: Topics, facts: Mapping[str, To
     silent = [name for name, one in facts.items() if one.partitions and one.operations is None]
     if silent:
         said = f"Kafka does not say what this user may do with {', '.join(silent)}"
-        yield warning("rights", said, "nothing; deploy/README.md lists what the job needs")
+        yield warning("rights", said, "nothing; docs/security.md lists what the job needs")
     lacking = lacking_rights(topics, facts)
     for name, missing in lacking.items():
-        yield wrong("rights", f"this user may not {', '.join(sorted(missing))} {name}", "grant it (deploy/README.md)")
+        yield wrong(
+            "rights",
+            f"this user may not {', '.join(sorted(missing))} {name}",
+            "grant it ('checkback access grant job')",
+        )
     groups = own_groups(topics)
     described = admin.describe_groups(list(groups))
     refused = [name for name in groups if not _may_read(described.get(name, {}))]
@@ -129,12 +123,17 @@ def about_rights(admin: KafkaAdminClient, topics: Topics, facts: Mapping[str, To
 
 def lacking_rights(topics: Topics, facts: Mapping[str, TopicFacts]) -> dict[str, set[str]]:
     """Operations that the job needs and that Kafka says are not allowed, by topic."""
+    needed: dict[str, set[str]] = {}
+    for role in (Role.JOB, Role.CHECKS):
+        for right in rights_of(role, Whom(topics, real=("*",))):
+            if right.name in topics.all():
+                needed.setdefault(right.name, set()).add(right.operation.name)
     found = {}
-    for name, needed in _RIGHTS.items():
-        one = facts.get(f"{topics.prefix}{name}")
-        missing = needed - one.operations if one is not None and one.operations is not None else set()
+    for name, operations in needed.items():
+        one = facts.get(name)
+        missing = operations - one.operations if one is not None and one.operations is not None else set()
         if missing:
-            found[f"{topics.prefix}{name}"] = missing
+            found[name] = missing
     return found
 
 

@@ -32,8 +32,12 @@ def test_what_may_be_well_later_passes(error: Exception) -> None:
 @pytest.mark.parametrize(
     ("error", "kind", "said"),
     [
-        (errors.TopicAuthorizationFailedError("cb.op"), ConfigurationError, "grant read on the topics cb.check"),
-        (errors.GroupAuthorizationFailedError("cb.checkers"), ConfigurationError, "on the group cb.checkers"),
+        (errors.TopicAuthorizationFailedError("cb.op"), ConfigurationError, "grant its user Write on the topic cb.op"),
+        (
+            errors.GroupAuthorizationFailedError("cb.checkers"),
+            ConfigurationError,
+            "Read on the group cb.checkers",
+        ),
         (errors.SaslAuthenticationFailedError("no"), ConfigurationError, "correct kafka.security"),
         (
             errors.KafkaConfigurationError("no_such"),

@@ -1,7 +1,6 @@
 """The job on a Kafka with TLS and SASL, set up once for all three clients; with wrong credentials it says so."""
 
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,24 +19,12 @@ from checkback.wire.protocol import Topics
 from conf import Settings
 from streaming import TransactionJob
 from tests.place import wait_until
+from tests.safe_kafka import certificates
 from torture.local_postgresql import free_port
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
 _LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 _PASSWORD = 'job\'s "own" secret'  # noqa: S105  (of this test's broker)
-
-
-def certificate(folder: Path, name: str, *signed: str) -> None:
-    """A key and a certificate, signed by ``signed`` (options of openssl) or by itself."""
-    made = [
-        *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"),
-        *("-keyout", str(folder / f"{name}.key"), "-out", str(folder / f"{name}.pem"), *signed),
-    ]
-    subprocess.run(made, check=True, capture_output=True)
-
-
-def in_one_line(file: Path) -> str:
-    return file.read_text().strip().replace("\n", "\\n")
 
 
 @dataclass(frozen=True)
@@ -59,10 +46,7 @@ class SafeKafka:
 @pytest.fixture(scope="module")
 def safe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SafeKafka]:
     folder = tmp_path_factory.mktemp("safe")
-    certificate(folder, "authority")
-    by_authority = ("-CA", str(folder / "authority.pem"), "-CAkey", str(folder / "authority.key"))
-    certificate(folder, "broker", *by_authority, "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost")
-    certificate(folder, "client", *by_authority)
+    tls = certificates(folder, "client")
     ports = (free_port(), free_port())
     kafka = LocalKafka(folder / "kafka", port=ports[0])
     kafka._properties.update(
@@ -73,11 +57,7 @@ def safe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SafeKafka]:
             "inter.broker.listener.name": "SSL",
             "sasl.enabled.mechanisms": "PLAIN",
             "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{_LOGIN} user_job="job\'s \\\\"own\\\\" secret";',
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.key": in_one_line(folder / "broker.key"),
-            "ssl.keystore.certificate.chain": in_one_line(folder / "broker.pem"),
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.certificates": in_one_line(folder / "authority.pem"),
+            **tls,
             "listener.name.ssl.ssl.client.auth": "required",
         }
     )

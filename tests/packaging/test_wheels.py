@@ -18,7 +18,7 @@ from tests.place import Place, wait_until
 
 APPLICATION = Path(__file__).with_name("application.py")
 TYPES = Path(__file__).with_name("api_types.py")
-JOB_PACKAGES = {"checkback_cli", "checkers", "conf", "state", "status_page", "streaming"}
+JOB_PACKAGES = {"access", "checkback_cli", "checkers", "conf", "state", "status_page", "streaming"}
 LAB_PACKAGES = {"bench", "lab_cli", "torture"}
 
 

@@ -27,13 +27,14 @@ from checkback.consumer.clients.confluent_sender import ConfluentSender, to_kafk
 from checkback.consumer.clients.leaving import leave_in_time
 from checkback.consumer.listener import ReceivedMessage, TopicPartition, UnreadableMessage
 from checkback.consumer.offsets.metadata import Stored
-from checkback.exceptions import ConfigurationError, ConsumerError
+from checkback.exceptions import ConsumerError, NotAllowedError
 from checkback.kafka.bounded_calls import in_thread
 from checkback.kafka.bounds import Bounds
 from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.librdkafka import FIXED, connected, make_client
 from checkback.kafka.librdkafka.errors import GONE, NO_TOPIC, NOT_ALLOWED, REBALANCING, error_code, is_fatal
 from checkback.kafka.librdkafka.headers import headers_of
+from checkback.kafka.librdkafka.hidden_topics import hidden
 from checkback.kafka.librdkafka.library import (
     AdminClient,
     Consumer,
@@ -199,7 +200,12 @@ class ConfluentClient:
     def stored(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Stored]:
         """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained():
-            found = self._consumer.committed([KafkaTopicPartition(*one) for one in partitions], timeout=_ANSWER_SECONDS)
+            try:
+                asked = [KafkaTopicPartition(*one) for one in partitions]
+                found = self._consumer.committed(asked, timeout=_ANSWER_SECONDS)
+            except KafkaException:
+                self.members()  # a group that is not allowed is looked for in vain, and that is all it says
+                raise
             _raise_first(found)
         kept = [one for one in found if one.offset >= 0]
         return {TopicPartition(one.topic, one.partition): Stored(one.offset, metadata_of(one)) for one in kept}
@@ -237,6 +243,9 @@ class ConfluentClient:
         """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         with explained():
             known = self._consumer.list_topics(timeout=_ANSWER_SECONDS).topics
+            unknown = [name for name in topics if name not in known]
+            for name, error in hidden(self._asking, unknown, _ANSWER_SECONDS).items():
+                raise NotAllowedError(f"{name}: {error!r}")
         return {name: len(known[name].partitions) for name in topics if name in known and known[name].error is None}
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
@@ -278,6 +287,8 @@ class ConfluentClient:
                     answer.result()
                     made.append(name)
                 except KafkaException as error:
+                    if error_code(error) in NOT_ALLOWED:
+                        raise NotAllowedError(f"Create {name}: {error!r}") from error
                     if error_code(error) != KafkaError.TOPIC_ALREADY_EXISTS:
                         raise
         return made
@@ -363,7 +374,7 @@ def explained() -> Iterator[None]:
     except KafkaException as error:
         code = error_code(error)
         if code in NOT_ALLOWED:
-            raise ConfigurationError(f"Kafka does not allow the consumer one of its resources: {error}.") from error
+            raise NotAllowedError(repr(error)) from error
         if is_fatal(error.args[0]):
             raise ConsumerError(f"The consumer failed: {error}.") from error
         raise (RebalanceInProgressError if code in REBALANCING else KafkaAwayError)(str(error)) from error

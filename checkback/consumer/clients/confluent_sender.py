@@ -16,8 +16,9 @@ from checkback.consumer.clients.base import (
 from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.retry import SentBack
+from checkback.exceptions import NotAllowedError
 from checkback.kafka.client_options import of_reaching
-from checkback.kafka.librdkafka.errors import FENCED, OF_THE_RECORD, error_code
+from checkback.kafka.librdkafka.errors import FENCED, NOT_ALLOWED, OF_THE_RECORD, error_code
 from checkback.kafka.librdkafka.library import KafkaError, KafkaException, Message
 from checkback.kafka.librdkafka.library import TopicPartition as KafkaTopicPartition
 from checkback.kafka.librdkafka.transactional import StuckError, Transactional, transactional_settings
@@ -68,6 +69,8 @@ class ConfluentSender:
                 self._kafka.add_offsets(to_kafka(piece), membership, _SEND_SECONDS)
             self._kafka.commit(_SEND_SECONDS)
         except (KafkaException, BufferError, KeyError) as error:
+            if isinstance(error, KafkaException) and error_code(error) in NOT_ALLOWED:
+                raise NotAllowedError(repr(error)) from error
             fenced = isinstance(error, KafkaException) and error_code(error) in FENCED
             raise (FencedError if fenced else KafkaAwayError)(str(error)) from error
 

@@ -24,7 +24,7 @@ from checkback.consumer.clients.kafka_python_sender import KafkaPythonSender, to
 from checkback.consumer.clients.leaving import leave_in_time
 from checkback.consumer.listener import ReceivedMessage, TopicPartition, UnreadableMessage
 from checkback.consumer.offsets.metadata import Stored
-from checkback.exceptions import CheckbackError, ConfigurationError, ConsumerError
+from checkback.exceptions import CheckbackError, ConsumerError, NotAllowedError
 from checkback.kafka.bounds import Bounds
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.errors import REBALANCING, passes
@@ -38,6 +38,7 @@ from checkback.kafka.kafka_python.library import (
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
 )
 from checkback.kafka.kafka_python.library import (
     TopicPartition as KafkaTopicPartition,
@@ -208,9 +209,13 @@ class KafkaPythonClient:
         with explained(), contextlib.closing(self._admin()) as admin:
             for topic in topics:
                 wanted = {"num_partitions": topic.partitions, "configs": dict(topic.configuration)}
-                with contextlib.suppress(TopicAlreadyExistsError):
+                try:
                     admin.create_topics({topic.name: wanted})
-                    made.append(topic.name)
+                except TopicAlreadyExistsError:
+                    continue
+                except AuthorizationError as error:
+                    raise NotAllowedError(f"Create {topic.name}: {error!r}") from error
+                made.append(topic.name)
         return made
 
     def members(self) -> list[Member]:
@@ -247,7 +252,11 @@ class KafkaPythonClient:
 
     def _described(self, topics: Collection[str]) -> list[Any]:
         with explained(), contextlib.closing(self._admin()) as admin:
-            return [topic for topic in admin.describe_topics(list(topics)) if not topic["error_code"]]
+            found = admin.describe_topics(list(topics))
+        hidden = [topic["name"] for topic in found if topic["error_code"] == TopicAuthorizationFailedError.errno]
+        if hidden:
+            raise NotAllowedError(repr(TopicAuthorizationFailedError(hidden)))
+        return [topic for topic in found if not topic["error_code"]]
 
     def _admin(self) -> Any:
         servers = {"bootstrap_servers": self._connection.bootstrap_servers}
@@ -295,7 +304,7 @@ def explained() -> Iterator[None]:
     except NoOffsetForPartitionError:
         raise
     except AuthorizationError as error:
-        raise ConfigurationError(f"Kafka does not allow the consumer one of its resources: {error!r}.") from error
+        raise NotAllowedError(repr(error)) from error
     except (KafkaError, OSError) as error:
         if isinstance(error, REBALANCING):
             raise RebalanceInProgressError(repr(error)) from error

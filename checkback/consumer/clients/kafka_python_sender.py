@@ -16,11 +16,13 @@ from checkback.consumer.clients.base import (
 from checkback.consumer.listener import TopicPartition
 from checkback.consumer.offsets.metadata import Stored
 from checkback.consumer.retry import SentBack
+from checkback.exceptions import NotAllowedError
 from checkback.kafka.bounded_calls import within
 from checkback.kafka.client_options import of_reaching
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.errors import FENCED, OF_THE_RECORD
 from checkback.kafka.kafka_python.library import (
+    AuthorizationError,
     KafkaError,
     KafkaProducer,
     OffsetAndMetadata,
@@ -76,6 +78,8 @@ class KafkaPythonSender:
             within(_COMMIT_SECONDS, lambda: self._commit(offsets, membership))
         except FENCED as error:
             raise FencedError(repr(error)) from error
+        except AuthorizationError as error:
+            raise NotAllowedError(repr(error)) from error
         except (
             KafkaError,
             OSError,  # TimeoutError is one

@@ -8,7 +8,7 @@ from typing import Any
 from checkback.consumer.clients.confluent import received
 from checkback.consumer.listener import TopicPartition
 from checkback.consumer.pull.client import ASK_SECONDS, LogRead
-from checkback.exceptions import ConfigurationError, KafkaUnreachableError
+from checkback.exceptions import KafkaUnreachableError
 from checkback.kafka.bounds import Bounds
 from checkback.kafka.client_options import refuse_options
 from checkback.kafka.librdkafka import FIXED, connected, make_client
@@ -16,6 +16,7 @@ from checkback.kafka.librdkafka.errors import GONE, error_code
 from checkback.kafka.librdkafka.library import Consumer, KafkaError, KafkaException, Message
 from checkback.kafka.librdkafka.library import TopicPartition as KafkaTopicPartition
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
+from checkback.wire.rights import not_allowed, read
 
 _POLL_SECONDS = 0.1
 _MOST_WAITING = 2_000
@@ -92,11 +93,18 @@ class ConfluentPull:
             found = self._asking.get_watermark_offsets(KafkaTopicPartition(*partition), ASK_SECONDS)
         except KafkaException as error:
             if error_code(error) in GONE:
+                self._refuse_hidden(partition.topic)
                 return None
             raise _unanswered(error) from error
         if found is None:
             raise _unanswered("it took too long")
         return Bounds(*found)
+
+    def _refuse_hidden(self, topic: str) -> None:
+        """One that this user may not see looks like one that is not there, until it is asked for by name."""
+        error = self._asking.list_topics(topic, ASK_SECONDS).topics[topic].error
+        if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise not_allowed("this client", error, [read(topic, "")])
 
     def read(self, partition: TopicPartition, offset: int, most: int, seconds: float) -> LogRead:
         """See :class:`~checkback.consumer.pull.client.PullClient`."""
@@ -140,7 +148,7 @@ class ConfluentPull:
         for message in (first, *self._consumer.consume(_FEW_WAITING, 0)):
             error = message.error()
             if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise ConfigurationError(f"This client may not read the topic {message.topic()}: {error}.")
+                raise not_allowed("this client", error, [read(str(message.topic()), "")])
             log = self._logs.get(TopicPartition(str(message.topic()), message.partition() or 0))
             if log is not None:
                 log.came(message)

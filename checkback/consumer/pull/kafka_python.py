@@ -7,7 +7,7 @@ from typing import Any
 from checkback.consumer.clients.kafka_python import received
 from checkback.consumer.listener import TopicPartition
 from checkback.consumer.pull.client import ASK_SECONDS, LogRead
-from checkback.exceptions import ConfigurationError, KafkaUnreachableError
+from checkback.exceptions import KafkaUnreachableError
 from checkback.kafka.bounds import Bounds
 from checkback.kafka.kafka_python import make_client
 from checkback.kafka.kafka_python.library import (
@@ -22,6 +22,7 @@ from checkback.kafka.kafka_python.library import (
     TopicPartition as KafkaTopicPartition,
 )
 from checkback.kafka.kafka_python.polling import poll
+from checkback.wire.rights import not_allowed, read
 
 _POLL_SECONDS = 0.1
 _FIRST_ASK_SECONDS = 1.0
@@ -95,7 +96,7 @@ class KafkaPythonPull:
             except OffsetOutOfRangeError:
                 return LogRead((), offset, gone=True)
             except TopicAuthorizationFailedError as error:
-                raise ConfigurationError(f"This client may not read the topic {partition.topic}: {error}.") from error
+                raise not_allowed("this client", error, [read(partition.topic, "")]) from error
             except KafkaError as error:
                 if not error.retriable:
                     raise

@@ -43,6 +43,8 @@ class SendingClients(NamedTuple):
     """What the group has stored."""
     make_topics: Callable[[], None]
     """Makes those of the group's own topics that are missing."""
+    named: Callable[[CheckbackError], CheckbackError] = lambda error: error
+    """An error as people are told of it: with the rights that are lacking, where Kafka does not allow something."""
 
 
 class SendingBack:
@@ -154,7 +156,7 @@ class SendingBack:
             self._refused(parcels, records[error.number], *owners[error.number], str(error))
         except CheckbackError as error:
             self._drop_sender()
-            _LOGGER.warning("Sending back failed, of %s messages: %s", len(records), error)
+            _LOGGER.warning("Sending back failed, of %s messages: %s", len(records), self._clients.named(error))
             self._in_doubt = _InDoubt(parcels, offsets)
             self._turns.unsettled = frozenset(offsets)
         else:
@@ -219,7 +221,7 @@ class SendingBack:
                 self._sender = self._clients.connect()
             stored = self._clients.stored({parcel.work.partition for parcel in going}) if going else {}
         except CheckbackError as error:
-            self._outage.failed(error)
+            self._outage.failed(self._clients.named(error))
             return False
         self._outage.answered()
         committed: list[Parcel] = []

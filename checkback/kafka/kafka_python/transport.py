@@ -5,14 +5,28 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaProducer
-from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
+from kafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.kafka.client_options import of_reaching
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.repairs import ask_for_another_producer_id, close_producer
 from checkback.kafka.reaching import CONNECT_MS
-from checkback.kafka.transport import OP_LINGER_MS, Heard, Lost, OutgoingRecord, not_acknowledged, not_written
+from checkback.kafka.transport import (
+    OP_LINGER_MS,
+    Heard,
+    Lost,
+    OutgoingRecord,
+    may_not_look,
+    may_not_write,
+    not_acknowledged,
+    not_written,
+)
 
 _FIXED: Mapping[str, tuple[object, ...]] = {
     "acks": ("all", -1),
@@ -62,6 +76,7 @@ class KafkaPythonTransport:
                 found = admin.describe_topics(list(topics))
         except KafkaError as error:
             raise KafkaUnreachableError(f"Kafka does not say which topics it has: {error!r}.") from error
+        may_not_look(topic["name"] for topic in found if topic["error_code"] == TopicAuthorizationFailedError.errno)
         return [topic["name"] for topic in found if topic["error_code"] == UnknownTopicOrPartitionError.errno]
 
     def write_half(self, record: OutgoingRecord) -> int:
@@ -70,6 +85,8 @@ class KafkaPythonTransport:
             return int(_send(self._halves, record).get(timeout=self._half_timeout_ms / 1000).offset)
         except KafkaTimeoutError as error:
             raise not_acknowledged(self._half_timeout_ms, error) from error
+        except TopicAuthorizationFailedError as error:
+            raise not_written(may_not_write(record.topic, error)) from error
         except (KafkaError, ValueError, TypeError) as error:
             raise not_written(error) from error
 
@@ -109,6 +126,8 @@ class KafkaPythonTransport:
 def _partitions(client: KafkaProducer, topic: str) -> int:
     try:
         return len(client.partitions_for(topic))
+    except TopicAuthorizationFailedError as error:
+        raise may_not_write(topic, error) from error
     except (KafkaError, TypeError) as error:
         raise ConfigurationError(f"Kafka has no topic {topic}. ({error!r})") from error
 

@@ -2,20 +2,19 @@
 
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from time import monotonic, sleep
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.librdkafka import connected, make_client
-from checkback.kafka.librdkafka.errors import TIMED_OUT, error_code, flushed, polled
+from checkback.kafka.librdkafka.errors import TIMED_OUT, flushed, polled
+from checkback.kafka.librdkafka.hidden_topics import hidden, refusals
 from checkback.kafka.librdkafka.writers import HalfWriter, OpWriter, Renewed
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
-from checkback.kafka.transport import OP_LINGER_MS, Heard, Lost, OutgoingRecord
+from checkback.kafka.transport import OP_LINGER_MS, Heard, Lost, OutgoingRecord, may_not_look, may_not_write
 
 _IDLE_SECONDS = 0.5
 _JUST_MADE_SECONDS = 2.0  # until a broker knows of a topic that was made a moment ago
@@ -76,15 +75,21 @@ class ConfluentTransport:
                 # all topics: asking for one by its name may create it
                 return len(client.list_topics(timeout=self._half_timeout_ms / 1000).topics[topic].partitions)
             except (KafkaException, KeyError) as error:
+                if isinstance(error, KeyError):
+                    for error_of_topic in hidden(self._asking, [topic], CONNECT_MS / 1000).values():
+                        raise may_not_write(topic, error_of_topic) from error
                 if isinstance(error, KafkaException) or monotonic() > until:
                     raise ConfigurationError(f"Kafka has no topic {topic}. ({error!r})") from error
             sleep(_LOOK_AGAIN_SECONDS)
 
     def missing(self, topics: Sequence[str]) -> list[str]:
         """See :class:`~checkback.kafka.transport.Transport`."""
-        admin = make_client(AdminClient, self._asking)  # kept: its answers end with it
-        answers = admin.describe_topics(TopicCollection(list(topics)), request_timeout=CONNECT_MS / 1000)
-        return [name for name, answer in answers.items() if _is_missing(answer)]
+        found = refusals(self._asking, topics, CONNECT_MS / 1000)
+        for error in found.values():
+            if error.code() in TIMED_OUT or error.code() == KafkaError._ALL_BROKERS_DOWN:
+                raise KafkaUnreachableError(f"Kafka does not say which topics it has: {error}.")
+        may_not_look(name for name, error in found.items() if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED)
+        return [name for name, error in found.items() if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART]
 
     def write_half(self, record: OutgoingRecord) -> int:
         """See :class:`~checkback.kafka.transport.Transport`."""
@@ -120,14 +125,3 @@ class ConfluentTransport:
             polled(self._ops.writer.client, 0)
             self._ops.poll_replaced()
             self._halves.poll_replaced()
-
-
-def _is_missing(answer: "Future[Any]") -> bool:
-    try:
-        answer.result()
-    except KafkaException as error:
-        code = error_code(error)
-        if code in TIMED_OUT or code == KafkaError._ALL_BROKERS_DOWN:
-            raise KafkaUnreachableError(f"Kafka does not say which topics it has: {error}.") from error
-        return bool(code == KafkaError.UNKNOWN_TOPIC_OR_PART)
-    return False

@@ -10,8 +10,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from checkback.kafka.librdkafka.errors import TIMED_OUT, is_spent, polled
-from checkback.kafka.transport import Heard, Lost, OutgoingRecord, not_acknowledged, not_written
+from checkback.kafka.librdkafka.errors import NOT_ALLOWED, TIMED_OUT, is_spent, polled
+from checkback.kafka.transport import Heard, Lost, OutgoingRecord, may_not_write, not_acknowledged, not_written
 
 _LOGGER = logging.getLogger(__name__)
 _LONGEST_WAIT_SECONDS = 0.02
@@ -87,6 +87,8 @@ class HalfWriter:
         if delivery.error is not None:
             if is_spent(delivery.error):
                 spent(self)
+            if delivery.error.code() in NOT_ALLOWED:
+                raise not_written(may_not_write(record.topic, delivery.error))
             raise not_written(delivery.error)
         return delivery.offset
 

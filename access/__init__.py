@@ -1,0 +1,19 @@
+"""Who may do what: the rights of each role on Kafka's own lists, as one table without I/O."""
+
+from access.entries import Comparison, Entry, compare, entries_of, kafka_acls_lines
+from access.roles import Role, rights_of
+from checkback.wire.rights import Kind, Operation, Right, Whom
+
+__all__ = [
+    "Comparison",
+    "Entry",
+    "Kind",
+    "Operation",
+    "Right",
+    "Role",
+    "Whom",
+    "compare",
+    "entries_of",
+    "kafka_acls_lines",
+    "rights_of",
+]

@@ -1,0 +1,130 @@
+"""The rights that each role needs on Kafka's own access control lists, and no others: the table of docs/security.md."""
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+
+from checkback.exceptions import ConfigurationError
+from checkback.wire.job_groups import GROUPS, display_group, own_groups
+from checkback.wire.protocol import Topics, lawful_group, lawful_topic
+from checkback.wire.rights import LANES, Kind, Operation, Right, Whom, of_consumer, of_producer, of_real, read, write
+
+
+class Role(StrEnum):
+    """Who talks to Kafka."""
+
+    PRODUCER = "producer"
+    CONSUMER = "consumer"
+    CHECKS = "checks"
+    JOB = "job"
+    OPERATOR = "operator"
+    READER = "reader"
+
+
+def rights_of(role: Role, whom: Whom) -> tuple[Right, ...]:
+    """What this role needs, in the order of the page.
+
+    Raises:
+        ConfigurationError: a group or topics are needed and not given.
+        ProtocolError: a name that cannot be a group's or a topic's.
+    """
+    if role in (Role.PRODUCER, Role.CONSUMER):
+        _refuse_unnamed(role, whom)
+    if role in (Role.PRODUCER, Role.CONSUMER, Role.JOB):
+        _refuse_no_topics(role, whom)
+    rights = tuple(dict.fromkeys(_ROLES[role](whom)))
+    seen = {(one.kind, one.name, one.prefixed) for one in rights if one.operation in (Operation.READ, Operation.WRITE)}
+    return tuple(
+        one
+        for one in rights
+        if one.operation is not Operation.DESCRIBE or (one.kind, one.name, one.prefixed) not in seen
+    )
+
+
+def _checks(whom: Whom) -> Iterator[Right]:
+    own = whom.topics
+    yield read(own.check, "what is to be checked")
+    yield read(own.producers, "where to ask")
+    yield Right(Operation.READ, Kind.GROUP, f"{own.prefix}checkers", why="sharing the checks")
+    yield write(own.op, "answers")
+    yield from _settling(own)
+
+
+def _settling(own: Topics) -> Iterator[Right]:
+    """What ends a lane and reads its ledger."""
+    yield Right(Operation.WRITE, Kind.TRANSACTIONAL_ID, LANES, prefixed=True, why="settles lanes: ends them")
+    yield Right(Operation.DESCRIBE, Kind.GROUP, LANES, prefixed=True, why="settles lanes: the ledger")
+    yield Right(Operation.DESCRIBE, Kind.TOPIC, own.progress, why="settles lanes: where the ledger lies")
+
+
+def _job(whom: Whom) -> Iterator[Right]:
+    own = whom.topics
+    for topic in (own.half, own.op, own.later, own.producers, own.status, own.parked, own.rejected, own.progress):
+        yield read(topic, _JOB_READS.get(topic.removeprefix(own.prefix), "status page"))
+    for topic in (own.half, own.op, own.check, own.parked, own.rejected, own.status, own.progress):
+        yield write(topic, _JOB_WRITES.get(topic.removeprefix(own.prefix), "what its name says"))
+    yield Right(Operation.DESCRIBE, Kind.TOPIC, own.control, why="whether it is there")
+    for topic in own.all():
+        yield Right(Operation.DESCRIBE_CONFIGS, Kind.TOPIC, topic, why="whether it loses nothing")
+    for operation, why in ((Operation.WRITE, "delivery"), (Operation.DESCRIBE_CONFIGS, "what a topic takes")):
+        yield from of_real(whom, operation, why)
+        for begins in (own.retry(""), own.dead("")):
+            yield Right(operation, Kind.TOPIC, begins, prefixed=True, why=f"{why}, to consumer groups")
+    yield Right(Operation.READ, Kind.GROUP, GROUPS, prefixed=True, why="progress and claim")
+    yield Right(Operation.READ, Kind.GROUP, display_group(own), why="how far it has read, for tools")
+    yield Right(Operation.READ, Kind.GROUP, own.later, why="how far that topic is moved")
+    yield Right(Operation.WRITE, Kind.TRANSACTIONAL_ID, GROUPS, prefixed=True, why="batches, once")
+
+
+_JOB_READS = {
+    "half": "half messages",
+    "op": "ops",
+    "later": "messages that come again",
+    "progress": "offsets in transactions",
+}
+_JOB_WRITES = {"half": "messages that are held", "op": "decisions on the status page", "check": "checks to be made"}
+
+
+def _reader(whom: Whom) -> Iterator[Right]:
+    own = whom.topics
+    for topic in own.all():
+        yield read(topic, "commands and pages that only show")
+    for topic in own.all():
+        yield Right(Operation.DESCRIBE_CONFIGS, Kind.TOPIC, topic, why="'checkback topics list'")
+    yield Right(Operation.DESCRIBE, Kind.GROUP, GROUPS, prefixed=True, why="whether a job runs")
+    for group in own_groups(own)[1:]:
+        yield Right(Operation.DESCRIBE, Kind.GROUP, group, why="how far it is")
+
+
+def _operator(whom: Whom) -> Iterator[Right]:
+    yield from _reader(whom)
+    yield write(whom.topics.op, "decides")
+    yield from _settling(whom.topics)
+
+
+_ROLES: Mapping[Role, Callable[[Whom], Iterator[Right]]] = {
+    Role.PRODUCER: of_producer,
+    Role.CONSUMER: of_consumer,
+    Role.CHECKS: _checks,
+    Role.JOB: _job,
+    Role.OPERATOR: _operator,
+    Role.READER: _reader,
+}
+
+
+def _refuse_unnamed(role: Role, whom: Whom) -> None:
+    lawful_group(whom.group)
+    if role is Role.PRODUCER and whom.direct and ":" in whom.group:
+        raise ConfigurationError(
+            f"The producer group {whom.group!r} has a colon: in Kafka's lists its lanes belong to the group before the "
+            "colon, too. Choose a name without one for direct delivery."
+        )
+    if role is Role.CONSUMER:
+        lawful_topic(whom.group)  # its name becomes part of topics' names
+
+
+def _refuse_no_topics(role: Role, whom: Whom) -> None:
+    if not whom.real:
+        raise ConfigurationError(f"Name the topics of the {role}: without one there is nothing it may send or read.")
+    for name in whom.real:
+        if name != "*":
+            lawful_topic(name.removesuffix("*"))

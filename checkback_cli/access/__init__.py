@@ -1,0 +1,1 @@
+"""``checkback access``: the rights of each role on Kafka's own lists."""

@@ -1,0 +1,196 @@
+"""Each right of an application or of the check service that is taken away makes one clear error, which names it."""
+
+import logging
+from collections.abc import Callable
+
+import pytest
+from kafka import KafkaProducer
+from kafka.errors import TopicAuthorizationFailedError, TransactionalIdAuthorizationFailedError
+
+from access import Operation, Right, Role, Whom, rights_of
+from checkback import CheckEndpoint, LocalTransactionState, Message, TransactionProducer
+from checkback.consumer import ConsumeResult, ConsumerSettings, PushConsumer, StartAt
+from checkback.consumer.resetting.control_topic import ControlTopic
+from checkback.exceptions import CheckbackError
+from checkback.kafka.connecting import TransportName
+from checkers import CheckService
+from tests.access.guarded import ORDERS, TOPICS, Guarded, guarded
+from tests.checkers.service.scene import request
+from tests.place import wait_until
+
+__all__ = ["guarded"]
+BOTH = list(TransportName)
+SHOP = Whom(group="shop", real=(ORDERS,))
+_SECONDS = 60.0
+
+
+class Committed:
+    """Answers that each local transaction has committed."""
+
+    def check_local_transaction(self, _: object) -> LocalTransactionState:
+        return LocalTransactionState.COMMIT
+
+
+def without(here: Guarded, user: str, right: Right, work: Callable[[], object], log: pytest.LogCaptureFixture) -> str:
+    """What is said, by an error or in the log, when this is done without a right."""
+    here.take(user, right)
+    log.clear()
+    try:
+        work()
+    except CheckbackError as error:
+        return str(error)
+    finally:
+        here.give(user, right)
+    return "\n".join(said_by_us(log))
+
+
+def said_by_us(log: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in log.records if one.levelno >= logging.WARNING and "grant" in one.getMessage()]
+
+
+@pytest.mark.parametrize("transport", BOTH)
+def test_of_a_producer(guarded: Guarded, transport: str, caplog: pytest.LogCaptureFixture) -> None:
+    here, user = guarded, f"shop-{transport}"
+    options, announcing = here.options(user, transport), here.options(user)
+
+    def sends() -> None:
+        with TransactionProducer(here.servers, "shop", transport=transport, kafka_options=options) as producer:
+            producer.commit(producer.prepare(Message(ORDERS, b"v")))
+            producer.flush()
+        if transport == TransportName.KAFKA_PYTHON:  # the endpoint has no other client
+            CheckEndpoint(here.servers, "shop", Committed(), kafka_options=announcing).start().close()
+
+    for right in here.let_in(user, Role.PRODUCER, SHOP):
+        if right.name != TOPICS.producers or transport == TransportName.KAFKA_PYTHON:
+            assert f"grant its user {right}" in without(here, user, right, sends, caplog)
+
+
+class Wanting:
+    """A consumer that sends one message back, to be tried again or as a dead letter."""
+
+    def __init__(self, here: Guarded, group: str, transport: str) -> None:
+        self._here, self._group, self._transport = here, group, transport
+        self._options = here.options(group, transport)
+
+    def work(self, *, dead: bool, until: Callable[[], bool]) -> None:
+        self._here.write(ORDERS, b"v")
+        chosen = ConsumerSettings(
+            start_at=StartAt.FIRST, store_interval=0.2, retry_levels=[600.0], max_reconsume_times=0 if dead else 1
+        )
+        consumer = PushConsumer(
+            *(self._here.servers, self._group, lambda _: ConsumeResult.LATER, [ORDERS]),
+            settings=chosen,
+            transport=self._transport,
+            kafka_options=self._options,
+        )
+        with consumer:
+
+            def done() -> bool:
+                consumer.raise_if_dead()
+                counts = consumer.figures().all
+                return bool(counts.dead if dead else counts.retried) or until()
+
+            wait_until(done, _SECONDS, "something")
+
+    def says_that_it_was_reset(self) -> None:
+        control = ControlTopic(TOPICS.control, self._here.servers, self._transport, self._options)
+        try:
+            control.write({b"k": b"v"})
+        finally:
+            control.close()
+
+
+@pytest.mark.parametrize("transport", BOTH)
+def test_of_a_consumer(guarded: Guarded, transport: str, caplog: pytest.LogCaptureFixture) -> None:
+    here, user = guarded, f"points-{transport}"
+    consumer = Wanting(here, user, transport)
+    rights = here.let_in(user, Role.CONSUMER, Whom(group=user, real=(ORDERS,)))
+    create = [right for right in rights if right.operation is Operation.CREATE]
+    for right in [*create, *(right for right in rights if right not in create)]:  # before the topics are there
+        said = f"grant its user {right}"
+
+        def work(right: Right = right, said: str = said) -> None:
+            if right == Right(Operation.WRITE, right.kind, TOPICS.control):
+                consumer.says_that_it_was_reset()
+            else:
+                dead = right.name == TOPICS.dead(user)
+                consumer.work(dead=dead, until=lambda: said in "\n".join(said_by_us(caplog)))
+
+        assert said in without(here, user, right, work, caplog), right
+
+
+def test_of_the_check_service(guarded: Guarded, caplog: pytest.LogCaptureFixture) -> None:
+    here = guarded
+    rights = [right for right in here.let_in("checks", Role.CHECKS) if "settles" not in right.why]
+    assert len(rights) == 4
+    with CheckEndpoint(here.kafka.bootstrap_servers, "shop", Committed()):
+        for right in rights:
+            said = f"grant its user {right}"
+
+            def work(said: str = said) -> None:
+                _, value, headers = request(group="shop").to_record()
+                here.write(TOPICS.check, value, headers)
+                service = CheckService(here.settings("checks"))
+                service.start()
+
+                def done() -> bool:
+                    service.raise_if_dead()
+                    return said in "\n".join(said_by_us(caplog))
+
+                try:
+                    wait_until(done, _SECONDS, said)
+                finally:
+                    service.stop()
+
+            assert said in without(here, "checks", right, work, caplog), right
+
+
+def refused(here: Guarded, user: str, topic: str) -> bool:
+    """Whether Kafka refuses a record of this user there."""
+    producer = KafkaProducer(bootstrap_servers=here.servers, max_block_ms=20_000, **here.options(user))
+    try:
+        producer.send(topic, b"forged", b"key").get(20)
+    except TopicAuthorizationFailedError:
+        return True
+    finally:
+        producer.close()
+    return False
+
+
+def no_transaction(here: Guarded, user: str, transactional_id: str) -> bool:
+    """Whether Kafka refuses this user a transaction of that name."""
+    producer = KafkaProducer(bootstrap_servers=here.servers, transactional_id=transactional_id, **here.options(user))
+    try:
+        producer.init_transactions()
+    except TransactionalIdAuthorizationFailedError:
+        return True
+    finally:
+        producer.close(timeout=1)
+    return False
+
+
+def test_what_a_role_does_not_give_kafka_refuses(guarded: Guarded) -> None:
+    here = guarded
+    here.user("nobody")
+    here.let_in("till", Role.PRODUCER, Whom(group="till", real=(ORDERS,), direct=True))
+    here.let_in("stock", Role.PRODUCER, SHOP)
+    here.let_in("mail", Role.CONSUMER, Whom(group="mail", real=(ORDERS,)))
+    assert all(refused(here, "nobody", topic) for topic in (TOPICS.half, TOPICS.op, TOPICS.later, ORDERS))
+    assert all(refused(here, "stock", topic) for topic in (TOPICS.check, TOPICS.parked, TOPICS.later, ORDERS))
+    assert all(refused(here, "mail", topic) for topic in (TOPICS.half, TOPICS.op, TOPICS.producers, TOPICS.status))
+    assert no_transaction(here, "stock", "checkback-lane:shop:x"), "it cannot hold others back"
+    assert no_transaction(here, "till", "checkback-lane:shop:x"), "a lane of another group"
+    assert not no_transaction(here, "till", "checkback-lane:till:x")
+    assert no_transaction(here, "mail", "checkback-later:cb."), "the job's own"
+
+
+def test_of_a_lane_there_is_one_group_only() -> None:
+    """What direct delivery adds is the producer's own prefix: no other group's lane, and no topic of ours but one."""
+    direct = rights_of(Role.PRODUCER, Whom(group="shop", real=(ORDERS,), direct=True))
+    added = {str(right) for right in direct} - {str(right) for right in rights_of(Role.PRODUCER, SHOP)}
+    assert added == {
+        f"Write on the topic {ORDERS}",
+        "Write on transactional ids that begin with 'checkback-lane:shop:'",
+        "Read on groups that begin with 'checkback-lane:shop:'",
+        "Read on the topic cb.progress",
+    }
