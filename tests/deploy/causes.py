@@ -72,6 +72,7 @@ CAUSES: Mapping[str, tuple[Doing, set[str]]] = {
             kept=(KeptNow("shop", 4_000, 2, 1),),
             published={"lake": 3},
             postponed=1,
+            lanes=1,
         ),
         {"CheckbackMessagesParked", "CheckbackMessagesHeld", "CheckbackRecordsRejected"},
     ),

@@ -66,6 +66,8 @@ class Doing:
     state_bytes: int = 90_000
     published: Mapping[str, int] = field(default_factory=dict)
     postponed: int = 0
+    lanes: int = 0
+    """Settled, of each a rollback was answered though it had delivered."""
     reading: Reading = Reading()
 
 
@@ -133,3 +135,6 @@ class Installation:
                 self._checks.asked("shop", 0.02)
         for _ in range(self._doing.postponed):
             self._checks.postponed("shop")
+        for _ in range(self._doing.lanes):
+            self._checks.settled("shop", "settled")
+            self._checks.contradicted("shop")
