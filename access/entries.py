@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from shlex import quote
 
-from checkback.wire.rights import Kind, Operation, Right
+from checkback.wire.rights import Operation, ResourceKind, Right
 
 EVERYBODY = "User:*"
 ANYWHERE = "*"
@@ -15,7 +15,7 @@ _BRINGS_DESCRIBE = frozenset({"Read", "Write", "Delete", "Alter"})
 
 
 @dataclass(frozen=True)
-class Entry:
+class AccessEntry:
     """One line of the lists, as Kafka gives it."""
 
     principal: str
@@ -40,15 +40,15 @@ class Comparison:
     """What a principal has beside what it needs."""
 
     lacking: tuple[Right, ...]
-    denied: tuple[tuple[Right, Entry], ...]
+    denied: tuple[tuple[Right, AccessEntry], ...]
     """Allowed, and denied by an entry, which wins."""
-    excess: tuple[Entry, ...]
+    excess: tuple[AccessEntry, ...]
     """Entries of its own that allow more than any of its rights needs."""
 
 
-def entries_of(rights: Sequence[Right], principal: str) -> tuple[Entry, ...]:
+def entries_of(rights: Sequence[Right], principal: str) -> tuple[AccessEntry, ...]:
     """The lines that give these rights, and no others, to a principal."""
-    return tuple(Entry(principal, one.operation.value, one.kind.value, one.name, one.prefixed) for one in rights)
+    return tuple(AccessEntry(principal, one.operation.value, one.kind.value, one.name, one.prefixed) for one in rights)
 
 
 def kafka_acls_lines(rights: Sequence[Right], principal: str, bootstrap_servers: str) -> Iterator[str]:
@@ -68,7 +68,7 @@ def _resource(right: Right) -> tuple[str, str, bool]:
     return right.kind.value, right.name, right.prefixed
 
 
-def compare(rights: Sequence[Right], principal: str, entries: Collection[Entry]) -> Comparison:
+def compare(rights: Sequence[Right], principal: str, entries: Collection[AccessEntry]) -> Comparison:
     """Hold what the lists say of a principal, and of everybody, against what it needs.
 
     An entry that holds from one host only gives nothing for certain, and one that denies takes away.
@@ -86,21 +86,21 @@ def compare(rights: Sequence[Right], principal: str, entries: Collection[Entry])
     return Comparison(lacking, denied, excess)
 
 
-def _gives(entry: Entry, right: Right) -> bool:
+def _gives(entry: AccessEntry, right: Right) -> bool:
     """Whether all that the right says is allowed by the entry."""
     return _operation_in(right.operation, entry.operation) and _covers(
         (entry.kind, entry.name, entry.prefixed), (right.kind, right.name, right.prefixed)
     )
 
 
-def _within(entry: Entry, right: Right) -> bool:
+def _within(entry: AccessEntry, right: Right) -> bool:
     """Whether the entry allows nothing that the right does not."""
     return _operation_in(entry.operation, right.operation) and _covers(
         (right.kind, right.name, right.prefixed), (entry.kind, entry.name, entry.prefixed)
     )
 
 
-def _touches(entry: Entry, right: Right) -> bool:
+def _touches(entry: AccessEntry, right: Right) -> bool:
     """Whether an entry that denies takes away something of the right."""
     needed = (right.operation, _ALL, Operation.DESCRIBE)  # whoever may not see a topic, cannot read it either
     same = entry.operation in needed
@@ -112,7 +112,7 @@ def _operation_in(wanted: str, given: str) -> bool:
     return given in (wanted, _ALL) or (wanted == Operation.DESCRIBE and given in _BRINGS_DESCRIBE)
 
 
-def _covers(wide: tuple[Kind | str, str, bool], narrow: tuple[Kind | str, str, bool]) -> bool:
+def _covers(wide: tuple[ResourceKind | str, str, bool], narrow: tuple[ResourceKind | str, str, bool]) -> bool:
     if wide[0] != narrow[0]:
         return False
     if wide[1] == _ANY_NAME and not wide[2]:  # Kafka's literal name for all

@@ -6,7 +6,18 @@ from enum import StrEnum
 from checkback.exceptions import ConfigurationError
 from checkback.wire.job_groups import GROUPS, display_group, own_groups
 from checkback.wire.protocol import Topics, lawful_group, lawful_topic
-from checkback.wire.rights import LANES, Kind, Operation, Right, Whom, of_consumer, of_producer, of_real, read, write
+from checkback.wire.rights import (
+    LANES,
+    Operation,
+    ResourceKind,
+    Right,
+    Whom,
+    of_consumer,
+    of_producer,
+    of_real,
+    read,
+    write,
+)
 
 
 class Role(StrEnum):
@@ -44,16 +55,16 @@ def _checks(whom: Whom) -> Iterator[Right]:
     own = whom.topics
     yield read(own.check, "what is to be checked")
     yield read(own.producers, "where to ask")
-    yield Right(Operation.READ, Kind.GROUP, f"{own.prefix}checkers", why="sharing the checks")
+    yield Right(Operation.READ, ResourceKind.GROUP, f"{own.prefix}checkers", why="sharing the checks")
     yield write(own.op, "answers")
     yield from _settling(own)
 
 
 def _settling(own: Topics) -> Iterator[Right]:
     """What ends a lane and reads its ledger."""
-    yield Right(Operation.WRITE, Kind.TRANSACTIONAL_ID, LANES, prefixed=True, why="settles lanes: ends them")
-    yield Right(Operation.DESCRIBE, Kind.GROUP, LANES, prefixed=True, why="settles lanes: the ledger")
-    yield Right(Operation.DESCRIBE, Kind.TOPIC, own.progress, why="settles lanes: where the ledger lies")
+    yield Right(Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, LANES, prefixed=True, why="settles lanes: ends them")
+    yield Right(Operation.DESCRIBE, ResourceKind.GROUP, LANES, prefixed=True, why="settles lanes: the ledger")
+    yield Right(Operation.DESCRIBE, ResourceKind.TOPIC, own.progress, why="settles lanes: where the ledger lies")
 
 
 def _job(whom: Whom) -> Iterator[Right]:
@@ -62,17 +73,17 @@ def _job(whom: Whom) -> Iterator[Right]:
         yield read(topic, _JOB_READS.get(topic.removeprefix(own.prefix), "status page"))
     for topic in (own.half, own.op, own.check, own.parked, own.rejected, own.status, own.progress):
         yield write(topic, _JOB_WRITES.get(topic.removeprefix(own.prefix), "what its name says"))
-    yield Right(Operation.DESCRIBE, Kind.TOPIC, own.control, why="whether it is there")
+    yield Right(Operation.DESCRIBE, ResourceKind.TOPIC, own.control, why="whether it is there")
     for topic in own.all():
-        yield Right(Operation.DESCRIBE_CONFIGS, Kind.TOPIC, topic, why="whether it loses nothing")
+        yield Right(Operation.DESCRIBE_CONFIGS, ResourceKind.TOPIC, topic, why="whether it loses nothing")
     for operation, why in ((Operation.WRITE, "delivery"), (Operation.DESCRIBE_CONFIGS, "what a topic takes")):
         yield from of_real(whom, operation, why)
         for begins in (own.retry(""), own.dead("")):
-            yield Right(operation, Kind.TOPIC, begins, prefixed=True, why=f"{why}, to consumer groups")
-    yield Right(Operation.READ, Kind.GROUP, GROUPS, prefixed=True, why="progress and claim")
-    yield Right(Operation.READ, Kind.GROUP, display_group(own), why="how far it has read, for tools")
-    yield Right(Operation.READ, Kind.GROUP, own.later, why="how far that topic is moved")
-    yield Right(Operation.WRITE, Kind.TRANSACTIONAL_ID, GROUPS, prefixed=True, why="batches, once")
+            yield Right(operation, ResourceKind.TOPIC, begins, prefixed=True, why=f"{why}, to consumer groups")
+    yield Right(Operation.READ, ResourceKind.GROUP, GROUPS, prefixed=True, why="progress and claim")
+    yield Right(Operation.READ, ResourceKind.GROUP, display_group(own), why="how far it has read, for tools")
+    yield Right(Operation.READ, ResourceKind.GROUP, own.later, why="how far that topic is moved")
+    yield Right(Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, GROUPS, prefixed=True, why="batches, once")
 
 
 _JOB_READS = {
@@ -89,10 +100,10 @@ def _reader(whom: Whom) -> Iterator[Right]:
     for topic in own.all():
         yield read(topic, "commands and pages that only show")
     for topic in own.all():
-        yield Right(Operation.DESCRIBE_CONFIGS, Kind.TOPIC, topic, why="'checkback topics list'")
-    yield Right(Operation.DESCRIBE, Kind.GROUP, GROUPS, prefixed=True, why="whether a job runs")
+        yield Right(Operation.DESCRIBE_CONFIGS, ResourceKind.TOPIC, topic, why="'checkback topics list'")
+    yield Right(Operation.DESCRIBE, ResourceKind.GROUP, GROUPS, prefixed=True, why="whether a job runs")
     for group in own_groups(own)[1:]:
-        yield Right(Operation.DESCRIBE, Kind.GROUP, group, why="how far it is")
+        yield Right(Operation.DESCRIBE, ResourceKind.GROUP, group, why="how far it is")
 
 
 def _operator(whom: Whom) -> Iterator[Right]:

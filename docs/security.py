@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from access import Kind, Right, Role, Whom, rights_of
+from access import ResourceKind, Right, Role, Whom, rights_of
 
 PAGE = Path(__file__).parent / "security.md"
 _PART = re.compile(r"(<!-- rights: written by make docs -->\n).*?(<!-- end -->)", re.DOTALL)
 _WHOM = Whom(group="GROUP", real=("TOPIC",))
-_KINDS = {Kind.TOPIC: "", Kind.GROUP: "group ", Kind.TRANSACTIONAL_ID: "transactional id "}
+_KINDS = {ResourceKind.TOPIC: "", ResourceKind.GROUP: "group ", ResourceKind.TRANSACTIONAL_ID: "transactional id "}
 
 
 def written(page: str) -> str:

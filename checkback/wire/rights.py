@@ -17,7 +17,7 @@ LANES = "checkback-lane:"
 """How transactional ids and ledger groups of direct delivery begin (decision 0029)."""
 
 
-class Kind(StrEnum):
+class ResourceKind(StrEnum):
     """Of a resource, as the option of ``kafka-acls`` that names it."""
 
     TOPIC = "topic"
@@ -40,7 +40,7 @@ class Right:
     """One operation on one resource, or on all whose names begin so."""
 
     operation: Operation
-    kind: Kind
+    kind: ResourceKind
     name: str
     prefixed: bool = False
     why: str = field(default="", compare=False)
@@ -48,7 +48,7 @@ class Right:
 
     def __str__(self) -> str:
         """As messages and pages name it."""
-        kind = {Kind.TRANSACTIONAL_ID: "transactional id"}.get(self.kind, self.kind.value)
+        kind = {ResourceKind.TRANSACTIONAL_ID: "transactional id"}.get(self.kind, self.kind.value)
         if self.prefixed:
             return f"{self.operation} on {kind}s that begin with '{self.name}'"
         return f"{self.operation} on the {kind} {self.name}"
@@ -78,8 +78,8 @@ def of_producer(whom: Whom) -> Iterator[Right]:
         return
     lane = f"{LANES}{whom.group}:"
     yield from of_real(whom, Operation.WRITE, "direct delivery")
-    yield Right(Operation.WRITE, Kind.TRANSACTIONAL_ID, lane, prefixed=True, why="direct delivery: its lanes")
-    yield Right(Operation.READ, Kind.GROUP, lane, prefixed=True, why="direct delivery: the ledger")
+    yield Right(Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, lane, prefixed=True, why="direct delivery: its lanes")
+    yield Right(Operation.READ, ResourceKind.GROUP, lane, prefixed=True, why="direct delivery: the ledger")
     yield read(own.progress, "direct delivery: where the ledger lies")
 
 
@@ -87,26 +87,28 @@ def of_consumer(whom: Whom) -> Iterator[Right]:
     """What a push consumer of a group needs, with retries and dead letters."""
     own, group = whom.topics, whom.group
     yield from of_real(whom, Operation.READ, "messages")
-    yield Right(Operation.READ, Kind.GROUP, group, why="membership and offsets")
+    yield Right(Operation.READ, ResourceKind.GROUP, group, why="membership and offsets")
     yield read(own.retry(group), "messages that come again")
     for topic in (own.retry(group), own.dead(group)):
-        yield Right(Operation.CREATE, Kind.TOPIC, topic, why="makes it where it is missing; else make it yourself")
+        yield Right(
+            Operation.CREATE, ResourceKind.TOPIC, topic, why="makes it where it is missing; else make it yourself"
+        )
     yield write(own.later, "sending failed messages back")
     yield write(own.dead(group), "dead letters")
     yield read(own.control, "hears of resets")
     yield write(own.control, "says that it has reset")
     name = f"{own.prefix}consumer.{group}."
-    yield Right(Operation.WRITE, Kind.TRANSACTIONAL_ID, name, prefixed=True, why="sending back, once")
+    yield Right(Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, name, prefixed=True, why="sending back, once")
 
 
 def read(topic: str, why: str) -> Right:
     """Read on one topic."""
-    return Right(Operation.READ, Kind.TOPIC, topic, why=why)
+    return Right(Operation.READ, ResourceKind.TOPIC, topic, why=why)
 
 
 def write(topic: str, why: str) -> Right:
     """Write on one topic."""
-    return Right(Operation.WRITE, Kind.TOPIC, topic, why=why)
+    return Right(Operation.WRITE, ResourceKind.TOPIC, topic, why=why)
 
 
 def of_real(whom: Whom, operation: Operation, why: str) -> Iterator[Right]:
@@ -114,13 +116,15 @@ def of_real(whom: Whom, operation: Operation, why: str) -> Iterator[Right]:
     for name in whom.real:
         begins = name.removesuffix("*")
         # Kafka has a name of its own for all
-        yield Right(operation, Kind.TOPIC, begins or name, prefixed=name.endswith("*") and begins != "", why=why)
+        yield Right(
+            operation, ResourceKind.TOPIC, begins or name, prefixed=name.endswith("*") and begins != "", why=why
+        )
 
 
 _KINDS = {
-    Kind.TOPIC: re.compile(r"(?i)topic.?authorization"),
-    Kind.GROUP: re.compile(r"(?i)group.?authorization"),
-    Kind.TRANSACTIONAL_ID: re.compile(r"(?i)transactional.?id.?authorization"),
+    ResourceKind.TOPIC: re.compile(r"(?i)topic.?authorization"),
+    ResourceKind.GROUP: re.compile(r"(?i)group.?authorization"),
+    ResourceKind.TRANSACTIONAL_ID: re.compile(r"(?i)transactional.?id.?authorization"),
 }
 """By what the errors of both clients are told apart."""
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from access import Entry
+from access import AccessEntry
 from checkback.exceptions import ConfigurationError
 from checkback.kafka.kafka_python.library import (
     ACL,
@@ -28,7 +28,7 @@ _NO_LISTS = 54
 class Granted(NamedTuple):
     """What was done for one entry."""
 
-    entry: Entry
+    entry: AccessEntry
     added: bool
     """False: it was there."""
 
@@ -49,7 +49,7 @@ class AccessLists:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._admin.close()
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[AccessEntry, ...]:
         """All there are.
 
         Raises:
@@ -65,7 +65,7 @@ class AccessLists:
             raise _refused(error, "Describe")
         return tuple(_entry(one) for one in found)
 
-    def add(self, wanted: Sequence[Entry]) -> list[Granted]:
+    def add(self, wanted: Sequence[AccessEntry]) -> list[Granted]:
         """Add those that are not there; none is taken away.
 
         Raises:
@@ -94,7 +94,7 @@ def _refused(error: Any, operation: str) -> ConfigurationError:
     return ConfigurationError(f"Kafka's lists could not be used: {error!r}.")
 
 
-def _acl(entry: Entry) -> Any:
+def _acl(entry: AccessEntry) -> Any:
     kind = ResourceType[entry.kind.upper().replace("-", "_")]
     pattern = ACLResourcePatternType.PREFIXED if entry.prefixed else ACLResourcePatternType.LITERAL
     permission = ACLPermissionType.ALLOW if entry.allows else ACLPermissionType.DENY
@@ -102,9 +102,9 @@ def _acl(entry: Entry) -> Any:
     return ACL(entry.principal, entry.host, operation, permission, ResourcePattern(kind, entry.name, pattern))
 
 
-def _entry(acl: Any) -> Entry:
+def _entry(acl: Any) -> AccessEntry:
     where = acl.resource_pattern
-    return Entry(
+    return AccessEntry(
         principal=acl.principal,
         operation="".join(part.capitalize() for part in acl.operation.name.split("_")),
         kind=where.resource_type.name.lower().replace("_", "-"),

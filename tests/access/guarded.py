@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it exports 
 )
 from kafka import KafkaProducer
 
-from access import Entry, Right, Role, Whom, entries_of, rights_of
+from access import AccessEntry, Right, Role, Whom, entries_of, rights_of
 from checkback.kafka.connecting import TransportName
 from checkback.kafka.kafka_python.library import (
     ACLFilter,
@@ -113,7 +113,7 @@ class Guarded:
         )
 
 
-def _filter(entry: Entry) -> ACLFilter:
+def _filter(entry: AccessEntry) -> ACLFilter:
     acl = _acl(entry)
     where = acl.resource_pattern
     pattern = ResourcePatternFilter(where.resource_type, where.resource_name, where.pattern_type)

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from access import (
+    AccessEntry,
     Comparison,
-    Entry,
-    Kind,
     Operation,
+    ResourceKind,
     Right,
     Role,
     Whom,
@@ -43,18 +43,18 @@ def test_what_is_taken_away_is_lacking_and_what_is_added_is_too_much(
     entries = entries_of(rights, USER)
     gone = data.draw(st.integers(0, len(entries) - 1))
     left = entries[:gone] + entries[gone + 1 :]
-    extra = Entry(USER, "Write", "topic", "somebody.elses")
+    extra = AccessEntry(USER, "Write", "topic", "somebody.elses")
     found = compare(rights, USER, (*left, extra))
     assert found.excess == (extra,)
     implied = rights[gone].operation is Operation.DESCRIBE and compare(rights, USER, left).lacking == ()
     assert found.lacking == (() if implied else (rights[gone],))
 
 
-def entry(operation: str, name: str, **more: object) -> Entry:
-    return Entry(USER, operation, "topic", name, **more)  # type: ignore[arg-type]  # its fields
+def entry(operation: str, name: str, **more: object) -> AccessEntry:
+    return AccessEntry(USER, operation, "topic", name, **more)  # type: ignore[arg-type]  # its fields
 
 
-RIGHT = Right(Operation.WRITE, Kind.TOPIC, "cb.half")
+RIGHT = Right(Operation.WRITE, ResourceKind.TOPIC, "cb.half")
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ RIGHT = Right(Operation.WRITE, Kind.TOPIC, "cb.half")
         (entry("Read", "cb.half"), ([RIGHT], [], ["Read on topic cb.half"])),
         (entry("Describe", "cb.half"), ([RIGHT], [], [])),
         (entry("Write", "cb.half", host="10.0.0.1"), ([RIGHT], [], [])),
-        (Entry("User:*", "Write", "topic", "cb.half"), ([], [], [])),
-        (Entry("User:other", "Write", "topic", "cb.half"), ([RIGHT], [], [])),
-        (Entry(USER, "Write", "group", "cb.half"), ([RIGHT], [], ["Write on group cb.half"])),
+        (AccessEntry("User:*", "Write", "topic", "cb.half"), ([], [], [])),
+        (AccessEntry("User:other", "Write", "topic", "cb.half"), ([RIGHT], [], [])),
+        (AccessEntry(USER, "Write", "group", "cb.half"), ([RIGHT], [], ["Write on group cb.half"])),
     ],
     ids=str,
 )
-def test_one_entry_for_one_right(given: Entry, expected: tuple[list[Right], list[str], list[str]]) -> None:
+def test_one_entry_for_one_right(given: AccessEntry, expected: tuple[list[Right], list[str], list[str]]) -> None:
     found = compare([RIGHT], USER, [given])
     assert (list(found.lacking), list(map(str, found.denied)), [str(one) for one in found.excess]) == expected
 
@@ -84,14 +84,14 @@ def test_one_entry_for_one_right(given: Entry, expected: tuple[list[Right], list
     [
         (entry("Write", "cb.half", allows=False), True),
         (entry("Describe", "cb.", prefixed=True, allows=False), True),
-        (Entry("User:*", "All", "topic", "*", allows=False), True),
+        (AccessEntry("User:*", "All", "topic", "*", allows=False), True),
         (entry("Read", "cb.half", allows=False), False),
         (entry("Write", "cb.op", allows=False), False),
         (entry("Write", "cb.half", allows=False, host="10.0.0.1"), True),
     ],
     ids=str,
 )
-def test_an_entry_that_denies_takes_away(denied: Entry, takes_away: bool) -> None:  # noqa: FBT001  (pytest gives it)
+def test_an_entry_that_denies_takes_away(denied: AccessEntry, takes_away: bool) -> None:  # noqa: FBT001  (pytest gives it)
     found = compare([RIGHT], USER, [entry("Write", "cb.half"), denied])
     assert (found.lacking, found.denied) == ((), ((RIGHT, denied),) if takes_away else ())
 
@@ -99,7 +99,7 @@ def test_an_entry_that_denies_takes_away(denied: Entry, takes_away: bool) -> Non
 def test_a_producer_has_transactional_ids_only_where_it_delivers_itself() -> None:
     def ids(*, direct: bool) -> list[str]:
         rights = rights_of(Role.PRODUCER, Whom(group="shop", real=("o",), direct=direct))
-        return [right.name for right in rights if right.kind is Kind.TRANSACTIONAL_ID]
+        return [right.name for right in rights if right.kind is ResourceKind.TRANSACTIONAL_ID]
 
     assert (ids(direct=False), ids(direct=True)) == ([], ["checkback-lane:shop:"])
 
@@ -107,7 +107,7 @@ def test_a_producer_has_transactional_ids_only_where_it_delivers_itself() -> Non
 def test_applications_may_write_to_no_topic_from_which_the_job_delivers_anywhere() -> None:
     """But for producers' ``cb.half`` and ``cb.op``, where a group's policy is the bound."""
     written = {
-        role: {r.name for r in rights_of(role, WHOM) if r.operation is Operation.WRITE and r.kind is Kind.TOPIC}
+        role: {r.name for r in rights_of(role, WHOM) if r.operation is Operation.WRITE and r.kind is ResourceKind.TOPIC}
         for role in (Role.PRODUCER, Role.CONSUMER, Role.READER)
     }
     assert written[Role.PRODUCER] == {"cb.half", "cb.op", "cb.producers"}
@@ -117,8 +117,8 @@ def test_applications_may_write_to_no_topic_from_which_the_job_delivers_anywhere
 
 def test_another_prefix_and_patterns() -> None:
     rights = rights_of(Role.CONSUMER, Whom(Topics("test."), "points", ("shop.*", "*")))
-    assert Right(Operation.READ, Kind.TOPIC, "shop.", prefixed=True) in rights
-    assert Right(Operation.READ, Kind.TOPIC, "*") in rights
+    assert Right(Operation.READ, ResourceKind.TOPIC, "shop.", prefixed=True) in rights
+    assert Right(Operation.READ, ResourceKind.TOPIC, "*") in rights
     assert not any(right.name.startswith("cb.") for right in rights)
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 from base64 import b64decode
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from time import monotonic
 from typing import Any
@@ -17,22 +17,22 @@ from checkback.consumer.clients.base import (
     Member,
     NewTopic,
     OffsetsGoneError,
-    RebalanceInProgressError,
     Rebalances,
     Sender,
     in_commits,
     known_ids,
 )
+from checkback.consumer.clients.confluent_errors import explained
 from checkback.consumer.clients.confluent_sender import ConfluentSender, to_kafka
 from checkback.consumer.clients.leaving import leave_in_time
 from checkback.consumer.listener import ReceivedMessage, TopicPartition, UnreadableMessage
 from checkback.consumer.offsets.metadata import Stored
-from checkback.exceptions import ConsumerError, NotAllowedError
+from checkback.exceptions import NotAllowedError
 from checkback.kafka.bounded_calls import in_thread
 from checkback.kafka.bounds import Bounds
 from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.librdkafka import FIXED, connected, make_client
-from checkback.kafka.librdkafka.errors import GONE, NO_TOPIC, NOT_ALLOWED, REBALANCING, error_code, is_fatal
+from checkback.kafka.librdkafka.errors import GONE, NO_TOPIC, NOT_ALLOWED, error_code, is_fatal
 from checkback.kafka.librdkafka.headers import headers_of
 from checkback.kafka.librdkafka.hidden_topics import hidden
 from checkback.kafka.librdkafka.library import (
@@ -364,20 +364,6 @@ class ConfluentClient:
                 raise KafkaException(error)
         else:  # a topic that is not there yet, a broker that is away: the client goes on by itself
             _LOGGER.debug("Kafka says: %s", error)
-
-
-@contextlib.contextmanager
-def explained() -> Iterator[None]:
-    """Errors of confluent-kafka as ours."""
-    try:
-        yield
-    except KafkaException as error:
-        code = error_code(error)
-        if code in NOT_ALLOWED:
-            raise NotAllowedError(repr(error)) from error
-        if is_fatal(error.args[0]):
-            raise ConsumerError(f"The consumer failed: {error}.") from error
-        raise (RebalanceInProgressError if code in REBALANCING else KafkaAwayError)(str(error)) from error
 
 
 def _committed(error: KafkaError | None, partitions: Sequence[KafkaTopicPartition]) -> None:

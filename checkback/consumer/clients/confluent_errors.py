@@ -1,0 +1,23 @@
+"""Errors of confluent-kafka as those of consumers."""
+
+import contextlib
+from collections.abc import Iterator
+
+from checkback.consumer.clients.base import KafkaAwayError, RebalanceInProgressError
+from checkback.exceptions import ConsumerError, NotAllowedError
+from checkback.kafka.librdkafka.errors import NOT_ALLOWED, REBALANCING, error_code, is_fatal
+from checkback.kafka.librdkafka.library import KafkaException
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Errors of confluent-kafka as ours."""
+    try:
+        yield
+    except KafkaException as error:
+        code = error_code(error)
+        if code in NOT_ALLOWED:
+            raise NotAllowedError(repr(error)) from error
+        if is_fatal(error.args[0]):
+            raise ConsumerError(f"The consumer failed: {error}.") from error
+        raise (RebalanceInProgressError if code in REBALANCING else KafkaAwayError)(str(error)) from error
