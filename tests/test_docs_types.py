@@ -33,6 +33,7 @@ duckdb: Any
 psycopg: Any
 pyarrow: Any
 engine: Engine
+listener: TransactionListener
 inbox: SqlInbox
 log: SqlTransactionLog
 producer: TransactionProducer
