@@ -4,9 +4,11 @@ import tempfile
 import threading
 import time
 import uuid
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
@@ -14,10 +16,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from bench.cost.figures import Cost, cost_of
 from bench.cost.job import CostedJob, costed_job
 from bench.workload import GROUP, HALF_PARTITIONS, REAL_TOPIC, workplace
+from checkback.producing.delivery import DeliveryMode
+from checkback.producing.producer import TransactionProducer
 from checkback.wire import protocol
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
+from checkback.wire.protocol import Message as Outgoing
 
 _DRAIN_SECONDS = 30.0
+_A_THREAD = 100
+"""Transactions a second that one thread of a direct producer sends: each half message is waited for."""
+_MOST_THREADS = 32
 
 
 @dataclass(frozen=True)
@@ -45,8 +53,10 @@ class Rate:
     seconds: int = 60
 
 
-def measure_latency(rate: Rate = Rate(), cores: int = 2) -> LatencyResult:
+def measure_latency(rate: Rate = Rate(), cores: int = 2, delivery: DeliveryMode = DeliveryMode.JOB) -> LatencyResult:
     """Send at a steady rate, after a warm-up at the same rate, and time each message.
+
+    With ``DeliveryMode.DIRECT`` the sender is a ``TransactionProducer`` that delivers by its lane, beside the job.
 
     Raises:
         CheckbackError: the job ended, or did not deliver the last messages in half a minute.
@@ -56,15 +66,29 @@ def measure_latency(rate: Rate = Rate(), cores: int = 2) -> LatencyResult:
         tempfile.TemporaryDirectory(prefix="checkback-bench-") as folder,
         costed_job(place, Path(folder)) as job,
     ):
-        return latency_of(job, place.bootstrap_servers, rate)
+        return latency_of(job, place.bootstrap_servers, rate, delivery)
 
 
-def latency_of(job: CostedJob, bootstrap_servers: str, rate: Rate) -> LatencyResult:
+def latency_of(
+    job: CostedJob, bootstrap_servers: str, rate: Rate, delivery: DeliveryMode = DeliveryMode.JOB
+) -> LatencyResult:
     """Likewise, of a job that runs; its topics may have been used."""
+    with ExitStack() as open_while_measured:
+        sender: _AnySender
+        if delivery is DeliveryMode.DIRECT:
+            direct = TransactionProducer(
+                bootstrap_servers, GROUP, transport="confluent-kafka", delivery=DeliveryMode.DIRECT
+            )
+            sender = _DirectSender(open_while_measured.enter_context(direct))
+        else:
+            sender = _Sender(bootstrap_servers)
+        return _timed(job, sender, bootstrap_servers, rate)
+
+
+def _timed(job: CostedJob, sender: "_AnySender", bootstrap_servers: str, rate: Rate) -> LatencyResult:
     sent: dict[object, float] = {}
     reader = _Reader(bootstrap_servers)
     reader.start()
-    sender = _Sender(bootstrap_servers)
     sender.send(rate.per_second, rate.warm_up_seconds, {})
     began = time.time()
     sender.send(rate.per_second, rate.seconds, sent)
@@ -76,6 +100,40 @@ def latency_of(job: CostedJob, bootstrap_servers: str, rate: Rate) -> LatencyRes
     p50, p90, p99 = (percentiles[at] for at in (50, 90, 99))
     cost = cost_of([batch for batch in job.batches if began <= batch.at <= ended])
     return LatencyResult(p50, p90, p99, len(times), rate.per_second, rate.warm_up_seconds, percentiles, cost)
+
+
+class _AnySender(Protocol):
+    def send(self, per_second: int, seconds: int, sent: dict[object, float]) -> None:
+        """Send at a steady rate; ``sent`` gets each decision's time (s, monotonic) under its transaction id."""
+
+
+class _DirectSender:
+    """Half message, and as soon as Kafka has it, its commit, by threads that share a producer."""
+
+    def __init__(self, producer: TransactionProducer) -> None:
+        self._producer = producer
+
+    def send(self, per_second: int, seconds: int, sent: dict[object, float]) -> None:
+        """See :class:`_AnySender`."""
+        count = min(max(1, per_second // _A_THREAD), _MOST_THREADS)
+        start = time.monotonic()
+        turns = [
+            [start + number / per_second for number in range(one, per_second * seconds, count)] for one in range(count)
+        ]
+        threads = [threading.Thread(target=self._send_at, args=(times, sent)) for times in turns]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self._producer.flush()
+
+    def _send_at(self, times: list[float], sent: dict[object, float]) -> None:
+        for number, at in enumerate(times):
+            if (pause := at - time.monotonic()) > 0:
+                time.sleep(pause)
+            half = self._producer.prepare(Outgoing(REAL_TOPIC, bytes(256), b"customer-%d" % number))
+            sent[half.transaction_id.encode()] = time.monotonic()
+            self._producer.commit(half)
 
 
 class _Sender:

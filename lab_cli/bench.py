@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from checkback.producing.delivery import DeliveryMode
 from lab_cli.bench_figures import (
     Against,
     Cores,
@@ -115,8 +116,12 @@ def backlog(
 
 @bench.command("latency")
 def latency(
-    per_second: Annotated[int, typer.Option(min=1, help="Transactions per second.")] = 200,
+    per_second: Annotated[int, typer.Option("--per-second", "--rate", min=1, help="Transactions per second.")] = 200,
     seconds: Annotated[int, typer.Option(min=5, help="For how long, after the warm-up.")] = 60,
+    delivery: Annotated[
+        DeliveryMode,
+        typer.Option(help="Who delivers: the job, or the producer by its lane, in docs/direct-delivery.md."),
+    ] = DeliveryMode.JOB,
     warm_up: Annotated[int, typer.Option(min=1, help="Seconds of warm-up, at the same rate.")] = 60,
     cores: Cores = 2,
     json_file: JsonFile = None,
@@ -130,7 +135,7 @@ def latency(
 
     can_plot(plot_file)
     with Console(stderr=True).status(f"Sending {per_second} transactions a second for {seconds + warm_up} s ..."):
-        result = measure_latency(Rate(per_second, warm_up, seconds), cores)
+        result = measure_latency(Rate(per_second, warm_up, seconds), cores, delivery)
     show_with_cost(asdict(result), json_file)
     if plot_file is not None:
         draw(panels_of_latency(result), plot_file)
