@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 
-from checkback.exceptions import ConfigurationError, KafkaUnreachableError
+from checkback.exceptions import KafkaUnreachableError, NotAllowedError
 from checkers import CheckService, KafkaClients
 from checkers.clients import _close
 from conf import Settings
@@ -95,7 +95,7 @@ def test_all_clients_are_closed_when_it_ends_by_itself_and_says_why() -> None:
     service = service_on(clients)
     service.start()
     wait_until(clients.all_closed, 20)
-    with pytest.raises(ConfigurationError, match=r"grant read on the topics cb\.check"):
+    with pytest.raises(NotAllowedError, match=r"grant its user Read on the topic cb\.check"):
         service.raise_if_dead()
     stopped(service)
 

@@ -5,7 +5,7 @@ import logging
 import pytest
 from kafka import errors
 
-from checkback.exceptions import CheckServiceError, ConfigurationError, KafkaUnreachableError
+from checkback.exceptions import CheckServiceError, ConfigurationError, KafkaUnreachableError, NotAllowedError
 from checkback.kafka.kafka_python.errors import passes
 from checkback.kafka.outages import Outage
 from checkers.outages import explained
@@ -32,10 +32,10 @@ def test_what_may_be_well_later_passes(error: Exception) -> None:
 @pytest.mark.parametrize(
     ("error", "kind", "said"),
     [
-        (errors.TopicAuthorizationFailedError("cb.op"), ConfigurationError, "grant its user Write on the topic cb.op"),
+        (errors.TopicAuthorizationFailedError("cb.op"), NotAllowedError, "grant its user Write on the topic cb.op"),
         (
             errors.GroupAuthorizationFailedError("cb.checkers"),
-            ConfigurationError,
+            NotAllowedError,
             "Read on the group cb.checkers",
         ),
         (errors.SaslAuthenticationFailedError("no"), ConfigurationError, "correct kafka.security"),
