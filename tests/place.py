@@ -104,7 +104,7 @@ class Place:
             consumer.close()
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 90.0, what: str = "the condition") -> None:
+def wait_until(holds: Callable[[], bool], seconds: float = 300.0, what: str = "the condition") -> None:
     """Wait for a condition, with a deadline."""
     deadline = time.monotonic() + seconds
     while not holds():

@@ -30,7 +30,7 @@ from tests.checkers.serving import http, serving
 from tests.place import Place, wait_until
 
 VECTORS = Path(__file__).parents[1] / "docs" / "vectors"
-_SECONDS = 90.0
+_SECONDS = 480.0
 
 
 def cases(file: str) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-DEADLINE_SECONDS = 220
+DEADLINE_SECONDS = 600
 
 
 def run_example(folder: Path, *command: str) -> tuple[int, str]:

@@ -33,7 +33,7 @@ from torture.local_postgresql import free_port
 
 _SECTION = re.compile(r"^## Quick start$(.*?)^## ", re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_SECONDS = 200.0
+_SECONDS = 500.0
 _COLUMNS = 80
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -17,7 +17,7 @@ from tests.place import Place
 COMMIT, ROLLBACK = LocalTransactionState.COMMIT, LocalTransactionState.ROLLBACK
 
 
-SECONDS = 20.0
+SECONDS = 120.0
 
 
 def request(transaction_id: str = "tx", group: str = "orders", partition: int = 1, **other: Any) -> CheckRequest:
