@@ -5,9 +5,9 @@ from enum import StrEnum
 
 from checkback.exceptions import ConfigurationError
 from checkback.wire.job_groups import GROUPS, display_group, own_groups
+from checkback.wire.lanes import ID_PREFIX
 from checkback.wire.protocol import Topics, lawful_group, lawful_topic
 from checkback.wire.rights import (
-    LANES,
     Operation,
     ResourceKind,
     Right,
@@ -62,8 +62,8 @@ def _checks(whom: Whom) -> Iterator[Right]:
 
 def _settling(own: Topics) -> Iterator[Right]:
     """What ends a lane and reads its ledger."""
-    yield Right(Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, LANES, prefixed=True, why="settles lanes: ends them")
-    yield Right(Operation.DESCRIBE, ResourceKind.GROUP, LANES, prefixed=True, why="settles lanes: the ledger")
+    yield Right(Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, ID_PREFIX, prefixed=True, why="settles lanes: ends one")
+    yield Right(Operation.DESCRIBE, ResourceKind.GROUP, ID_PREFIX, prefixed=True, why="settles lanes: the ledger")
     yield Right(Operation.DESCRIBE, ResourceKind.TOPIC, own.progress, why="settles lanes: where the ledger lies")
 
 

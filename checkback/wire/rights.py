@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from checkback.exceptions import NotAllowedError
+from checkback.wire.lanes import ID_PREFIX
 from checkback.wire.protocol import Topics
-
-LANES = "checkback-lane:"
-"""How transactional ids and ledger groups of direct delivery begin (decision 0029)."""
 
 
 class ResourceKind(StrEnum):
@@ -76,7 +74,7 @@ def of_producer(whom: Whom) -> Iterator[Right]:
     if not whom.direct:
         yield from of_real(whom, Operation.DESCRIBE, "a warning where there is no such topic")
         return
-    lane = f"{LANES}{whom.group}:"
+    lane = f"{ID_PREFIX}{whom.group}:"
     yield from of_real(whom, Operation.WRITE, "direct delivery")
     yield Right(Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, lane, prefixed=True, why="direct delivery: its lanes")
     yield Right(Operation.READ, ResourceKind.GROUP, lane, prefixed=True, why="direct delivery: the ledger")

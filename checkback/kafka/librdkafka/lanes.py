@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from time import monotonic, sleep
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -18,6 +19,10 @@ from checkback.wire.lanes import TRANSACTION_TIMEOUT_MS
 from checkback.wire.ledger import OFFSET, PARTITION, Ledger
 
 _CONNECT_SECONDS = CONNECT_MS / 1000
+_MARKERS_SECONDS = 0.002
+"""Between the end of a transaction and the next one. While the last one's markers are being written Kafka takes no
+partition into another, and librdkafka, whatever its settings, asks again after 20 ms. Transactions one behind another
+took p90 28 to 31 ms, with this 13 to 16, and p50 no longer."""
 _MAY_WRITE = frozenset({AclOperation.WRITE, AclOperation.ALL})
 
 
@@ -44,6 +49,8 @@ class ConfluentLane:
         }
         self._kafka = Transactional(self._settings)
         self._membership: Any = None
+        self._next_at = 0.0
+        """Not before this a transaction begins (s, monotonic)."""
 
     def open(self) -> None:
         """See :class:`~checkback.kafka.lanes.LaneWriter`."""
@@ -88,6 +95,7 @@ class ConfluentLane:
     def deliver(self, records: Sequence[LaneRecord], ledger: Ledger) -> None:
         """See :class:`~checkback.kafka.lanes.LaneWriter`."""
         failed: dict[int, KafkaError] = {}
+        sleep(max(0.0, self._next_at - monotonic()))
         try:
             self._kafka.begin()
             self._produce(records, failed)
@@ -96,6 +104,7 @@ class ConfluentLane:
                 self._kafka.flush(DELIVER_SECONDS)
             if not failed:
                 self._kafka.commit(DELIVER_SECONDS)
+                self._next_at = monotonic() + _MARKERS_SECONDS
                 return
         except (KafkaException, BufferError) as error:
             self._give_up(failed, error)
