@@ -8,7 +8,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 from checkback.local import LocalKafka
 from torture.processes import JobProcess
 from torture.schedule import Round
-from torture.system import NotRecoveredError, System
+from torture.system import System
+from torture.waiting import NotRecoveredError
 
 LATE_SECONDS = 15.0
 LEADERLESS_SECONDS = 60.0

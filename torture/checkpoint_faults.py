@@ -9,7 +9,8 @@ from pathlib import Path
 from torture.machine import disk_of, goes_on, kill
 from torture.processes import JobProcess
 from torture.schedule import Round
-from torture.system import NotRecoveredError, System
+from torture.system import System
+from torture.waiting import NotRecoveredError
 
 _FAULTY_SECONDS = (5.0, 45.0)
 _OLDER_SECONDS = (0.0, 15.0)

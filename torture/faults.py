@@ -25,7 +25,8 @@ from torture.death import Order, Victim, carried_out, give, withdraw
 from torture.decks import MachineFault
 from torture.machine import PAUSED, lose_power, pause
 from torture.schedule import Fault, Round
-from torture.system import NotRecoveredError, System
+from torture.system import System
+from torture.waiting import NotRecoveredError
 
 _CLAIM_SECONDS = 90.0
 _SUSPENDED_SECONDS = 20.0

@@ -24,7 +24,7 @@ from torture.backlog import Backlog, BacklogWriter, Counting, Verdict
 from torture.death import Order, Victim
 from torture.ground import HALF_PARTITIONS, REAL_PARTITIONS, STATE_PARTITIONS, Ground
 from torture.processes import JobProcess
-from torture.system import NotRecoveredError
+from torture.waiting import NotRecoveredError
 
 TRANSACTIONS = 100_000
 _SEGMENT_SIZE = 256

@@ -14,7 +14,8 @@ from torture.decks import MachineFault
 from torture.disk import Disk
 from torture.processes import JobProcess
 from torture.schedule import Round
-from torture.system import NotRecoveredError, System
+from torture.system import System
+from torture.waiting import NotRecoveredError
 
 _GO_ON_SECONDS = 240.0
 _PAUSE_SECONDS = (5.0, 60.0)

@@ -11,7 +11,8 @@ from torture.ground import Ground, make_ground
 from torture.large_batches import LargeReport, strike_large_batches
 from torture.oracle import Judgement
 from torture.schedule import PUBLISHING, Fault, Round, schedule
-from torture.system import NotRecoveredError, System
+from torture.system import System
+from torture.waiting import NotRecoveredError
 
 NEEDS_CLOCK = frozenset({Fault.CLOCK_BACK_SECONDS, Fault.CLOCK_BACK_HOUR, Fault.CLOCK_AHEAD})
 _NO_VERDICT = "Some transactions were not decided yet when the time was over: the machine is too slow for a verdict."

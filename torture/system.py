@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Self
 
-from checkback.exceptions import CheckbackError
 from torture import neighbours, shop, tables
 from torture.consumer import Consuming
 from torture.ground import REAL_PARTITIONS, REAL_TOPICS, Ground
@@ -16,6 +15,7 @@ from torture.oracle import Body, Judgement, judge
 from torture.processes import JobProcess, Process
 from torture.sent import Database
 from torture.undecided import undecided
+from torture.waiting import NotRecoveredError, wait_until
 
 _RECOVER_SECONDS = 180.0
 _FOR_GOOD = 1
@@ -26,10 +26,6 @@ _POLL_SECONDS = 0.05
 _FAR_BEHIND = 2_000
 """Messages that have not come, at which the shop pauses: a quarter of a minute of sending, and a batch of the job."""
 _LOOK_BEHIND_SECONDS = 2.0
-
-
-class NotRecoveredError(CheckbackError):
-    """Nothing new was delivered in time."""
 
 
 class System:
@@ -194,14 +190,13 @@ class System:
         Raises:
             NotRecoveredError: it did not in time.
         """
-        deadline = time.monotonic() + seconds
-        while not holds():
-            if time.monotonic() > deadline:
-                raise NotRecoveredError(f"Within {seconds:.0f} s {otherwise}.")
+
+        def meanwhile() -> None:
             self._pace()  # always: a shop that was paused before would pause for ever
             if supervised:
                 self.supervise()
-            time.sleep(_POLL_SECONDS)
+
+        wait_until(holds, seconds, otherwise, meanwhile)
 
     def judge(self) -> Judgement:
         """What the oracle says of Kafka now; what is still on its way counts as lost."""

@@ -10,7 +10,7 @@ from torture.effects.steps import Step
 from torture.effects.strike import Deed
 from torture.effects.striking import held, strike_one
 from torture.effects.system import EffectsSystem
-from torture.system import NotRecoveredError
+from torture.waiting import NotRecoveredError
 
 AWAY_SECONDS = 4.0
 """Shorter than what consumers' tries take, so that nothing is a dead letter for that."""

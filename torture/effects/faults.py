@@ -19,7 +19,7 @@ from torture.effects.steps import CLOSES, REBALANCING, Step
 from torture.effects.strike import Deed
 from torture.effects.striking import strike_one
 from torture.effects.system import EffectsSystem, Member
-from torture.system import NotRecoveredError
+from torture.waiting import NotRecoveredError
 
 _OTHERS_SECONDS = 15.0
 """For the others to go on without one that was stopped, unless it holds the database's lock."""

@@ -20,7 +20,7 @@ from torture.effects.orders import PARTITIONS, TOPIC
 from torture.effects.schedule import Round, deck_size, schedule
 from torture.effects.system import EffectsSystem, Group
 from torture.ground import Ground
-from torture.system import NotRecoveredError
+from torture.waiting import NotRecoveredError
 
 _START_SECONDS = 180.0
 _REST_SECONDS = 240.0

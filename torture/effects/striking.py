@@ -8,7 +8,7 @@ from torture.effects.schedule import Round
 from torture.effects.steps import Step
 from torture.effects.strike import Deed, Strike, give, release, struck, withdraw
 from torture.effects.system import EffectsSystem, Member
-from torture.system import NotRecoveredError
+from torture.waiting import NotRecoveredError
 
 _COME_SECONDS = 60.0
 """For a consumer to come to a step."""

@@ -23,13 +23,12 @@ from torture.effects.orders import PARTITIONS
 from torture.effects.schedule import TRANSPORTS
 from torture.ground import Ground
 from torture.processes import JobProcess, Process
-from torture.system import NotRecoveredError
 from torture.undecided import undecided
+from torture.waiting import NotRecoveredError, wait_until
 
 MEMBERS = 3
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 _RECOVER_SECONDS = 120.0
-_POLL_SECONDS = 0.1
 _REST_LOOK_SECONDS = 1.0
 _CLOSE_SECONDS = 30.0
 _PRINT_SECONDS = 1.0
@@ -142,12 +141,7 @@ class EffectsSystem:
         Raises:
             NotRecoveredError: it did not in time.
         """
-        deadline = time.monotonic() + seconds
-        while not holds():
-            if time.monotonic() > deadline:
-                raise NotRecoveredError(f"Within {seconds:.0f} s {otherwise}.")
-            self.supervise()
-            time.sleep(_POLL_SECONDS)
+        wait_until(holds, seconds, otherwise, self.supervise)
 
     def wait_for_effects(self, since: float, seconds: float = _RECOVER_SECONDS) -> float:
         """Seconds from ``since`` until in each partition an order had its effect that was committed after it.

@@ -16,7 +16,7 @@ from torture.effects.run import BROKER, EffectsRound, prepare
 from torture.forgetting import made_again, quiet
 from torture.forgetting.system import ForgettingSystem
 from torture.ground import Ground
-from torture.system import NotRecoveredError
+from torture.waiting import NotRecoveredError
 
 _START_SECONDS = 180.0
 _RECOVER_SECONDS = 300.0

@@ -18,7 +18,7 @@ from torture.effects.system import EffectsSystem, Group
 from torture.forgetting import pulling
 from torture.ground import Ground
 from torture.processes import JobProcess, Process
-from torture.system import NotRecoveredError
+from torture.waiting import NotRecoveredError
 
 RENEW_SECONDS = 7.0
 """How often the job renews what would expire after a minute: once a day, where that is a week."""

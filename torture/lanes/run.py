@@ -16,7 +16,7 @@ from torture.lanes.schedule import Fault, Round, deck, schedule
 from torture.lanes.steps import LaneStep
 from torture.lanes.system import USUAL, LanesSystem, go_on
 from torture.oracle import Judgement
-from torture.system import NotRecoveredError
+from torture.waiting import NotRecoveredError
 
 READABLE_SECONDS = 15.0
 """What is promised of a dead producer's messages; one that was stopped, or a broker that is away, takes longer."""

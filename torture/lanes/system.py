@@ -29,8 +29,8 @@ from torture.oracle import Judgement, judge
 from torture.processes import JobProcess, Process
 from torture.sent import Database
 from torture.shop import PAUSED
-from torture.system import NotRecoveredError
 from torture.undecided import undecided
+from torture.waiting import NotRecoveredError, wait_until
 
 Wait = Callable[[Callable[[], object]], float]
 JOB = "job"
@@ -154,12 +154,7 @@ class LanesSystem:
         Raises:
             NotRecoveredError: it did not in time.
         """
-        deadline = time.monotonic() + seconds
-        while not holds():
-            if time.monotonic() > deadline:
-                raise NotRecoveredError(f"Within {seconds:.0f} s {otherwise}.")
-            self.supervise()
-            time.sleep(_POLL_SECONDS)
+        wait_until(holds, seconds, otherwise, self.supervise)
 
     def wait_for_all(self, moment: float, seconds: float) -> float:
         """Wait until all that was sent before a moment can be read; seconds from it until the last of that came.
