@@ -30,7 +30,6 @@ from tests.checkers.serving import http, serving
 from tests.place import Place, wait_until
 
 VECTORS = Path(__file__).parents[1] / "docs" / "vectors"
-_SECONDS = 480.0
 
 
 def cases(file: str) -> list[dict[str, Any]]:
@@ -113,7 +112,7 @@ def test_the_job_does_with_records_what_must_happen(place: Place, spark: SparkSe
             found[:] = [record for topic in REAL for record in place.read(topic)]
             return len(found) >= len(wanted) and checked() >= to_check
 
-        wait_until(done, _SECONDS, "deliveries and checks")
+        wait_until(done, "deliveries and checks")
     assert checked() == to_check
     assert sorted(map(repr, map(delivered, found))) == sorted(map(repr, wanted))
     of_id = {dict(record.headers)["cb-id"]: record.partition for record in found}

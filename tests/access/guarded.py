@@ -90,14 +90,14 @@ class Guarded:
         wanted = entries_of(rights, f"User:{name}")
         with AccessLists(self.all_powerful) as lists:
             lists.add(wanted)
-            wait_until(lambda: set(wanted) <= set(lists.entries()), 20, "the rights")
+            wait_until(lambda: set(wanted) <= set(lists.entries()), "the rights")
 
     def take(self, name: str, right: Right) -> None:
         """Take one away, and wait until it is gone."""
         (gone,) = entries_of([right], f"User:{name}")
         with AccessLists(self.all_powerful) as lists:
             lists._admin.delete_acls([_filter(gone)])
-            wait_until(lambda: gone not in lists.entries(), 20, "its end")
+            wait_until(lambda: gone not in lists.entries(), "its end")
 
     def write(self, topic: str, value: bytes | None, headers: Headers = ()) -> None:
         """A record by who may do everything."""

@@ -20,7 +20,7 @@ def test_a_right_is_granted_checked_and_printed_by_commands(guarded: Guarded) ->
     status, lines = said("check", *who)
     assert (status, lines[0].partition(":")[0]) == (1, "lacks     Write on the topic cb.half")
     assert said("grant", *who)[1][0] == "granted  Write on topic cb.half"
-    wait_until(lambda: said("check", *who) == (0, ["User:till has exactly what a producer needs."]), 20)
+    wait_until(lambda: said("check", *who) == (0, ["User:till has exactly what a producer needs."]))
     assert said("grant", *who)[1][0] == "is there  Write on topic cb.half"
     assert "too much  Write on topic cb.producers" in said("check", "reader", "-p", "User:till")[1]
     assert said("print", *who)[1][0].endswith(f"--operation Write --topic {TOPICS.half}")

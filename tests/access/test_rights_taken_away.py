@@ -21,7 +21,6 @@ from tests.place import wait_until
 __all__ = ["guarded"]
 BOTH = list(TransportName)
 SHOP = Whom(group="shop", real=(ORDERS,))
-_SECONDS = 60.0
 
 
 class Committed:
@@ -90,7 +89,7 @@ class Wanting:
                 counts = consumer.figures().all
                 return bool(counts.dead if dead else counts.retried) or until()
 
-            wait_until(done, _SECONDS, "something")
+            wait_until(done, "something")
 
     def says_that_it_was_reset(self) -> None:
         control = ControlTopic(TOPICS.control, self._here.servers, self._transport, self._options)
@@ -138,7 +137,7 @@ def test_of_the_check_service(guarded: Guarded, caplog: pytest.LogCaptureFixture
                     return said in "\n".join(said_by_us(caplog))
 
                 try:
-                    wait_until(done, _SECONDS, said)
+                    wait_until(done, said)
                 finally:
                     service.stop()
 

@@ -50,14 +50,14 @@ def test_who_is_heard_from_is_well_and_who_fell_silent_is_said(scene: Scene) -> 
     scene.put("new", "http://n:1/")
     assert scene.announced.standing() is None, "nobody knows yet"
     scene.announced.start()
-    wait_until(lambda: scene.announced.standing() is not None, 10)
+    wait_until(lambda: scene.announced.standing() is not None)
     assert scene.endpoints() == {
         "fixed": [("http://f:1/", "well", "")],
         "new": [("http://n:1/", "well", "")],
         "old": [("http://o:1/", "skipped", "no heartbeat for 10 min")],
     }
     scene.put("old", "http://o:2/")
-    wait_until(lambda: scene.endpoints()["old"] == [("http://o:2/", "well", "")], 10)
+    wait_until(lambda: scene.endpoints()["old"] == [("http://o:2/", "well", "")])
     scene.now_ms += 600_000
     assert scene.endpoints()["new"] == [("http://n:1/", "skipped", "no heartbeat for 10 min")]
 
@@ -65,7 +65,7 @@ def test_who_is_heard_from_is_well_and_who_fell_silent_is_said(scene: Scene) -> 
 def test_nothing_is_said_while_kafka_is_away_and_it_goes_on_after(scene: Scene) -> None:
     scene.put("new", "http://n:1/")
     scene.announced.start()
-    wait_until(lambda: scene.announced.standing() is not None, 10)
+    wait_until(lambda: scene.announced.standing() is not None)
     scene.consumer.fails = [KafkaConnectionError("gone")] * 2
-    wait_until(lambda: scene.opened > 1, 10)
-    wait_until(lambda: "new" in scene.endpoints(), 10)
+    wait_until(lambda: scene.opened > 1)
+    wait_until(lambda: "new" in scene.endpoints())

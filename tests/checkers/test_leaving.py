@@ -46,7 +46,7 @@ def test_all_clients_are_closed() -> None:
     clients = FakeClients(Settings())
     service = service_on(clients)
     service.start()
-    wait_until(lambda: clients.checks.polls > 0, 20)
+    wait_until(lambda: clients.checks.polls > 0)
     stopped(service)
     service.raise_if_dead()
     assert clients.all_closed()
@@ -68,7 +68,7 @@ def test_all_clients_are_closed_though_one_fails(who: str) -> None:
     clients = FakeClients(Settings())
     service = service_on(clients)
     service.start()
-    wait_until(lambda: clients.checks.polls > 0, 20)
+    wait_until(lambda: clients.checks.polls > 0)
     getattr(clients, who).fails = [KafkaTimeoutError()] * 1_000
     stopped(service)
     assert clients.all_closed()
@@ -84,7 +84,7 @@ def test_all_clients_are_closed_in_time_though_kafka_takes_nothing(monkeypatch: 
     monkeypatch.setattr(clients.answers, "flush", slow)
     service = service_on(clients)
     service.start()
-    wait_until(lambda: clients.checks.polls > 0, 20)
+    wait_until(lambda: clients.checks.polls > 0)
     service.stop(2.0)
     assert clients.all_closed()
 
@@ -94,7 +94,7 @@ def test_all_clients_are_closed_when_it_ends_by_itself_and_says_why() -> None:
     clients.checks.fails = [TopicAuthorizationFailedError("cb.check")]
     service = service_on(clients)
     service.start()
-    wait_until(clients.all_closed, 20)
+    wait_until(clients.all_closed)
     with pytest.raises(NotAllowedError, match=r"grant its user Read on the topic cb\.check"):
         service.raise_if_dead()
     stopped(service)
@@ -105,6 +105,6 @@ def test_kafka_may_be_away_while_it_runs() -> None:
     clients.checks.fails = [KafkaTimeoutError()] * 4
     service = service_on(clients)
     service.start()
-    wait_until(lambda: clients.checks.polls > 5, 20)
+    wait_until(lambda: clients.checks.polls > 5)
     service.raise_if_dead()
     stopped(service)

@@ -103,7 +103,7 @@ def running_prometheus(config: str, **files: str) -> Iterator[Prometheus]:
                 stderr=log,
             ) as guarded,
         ):
-            wait_until(lambda: _is_ready(f"http://{address}/-/ready", guarded, folder), 60, "Prometheus")
+            wait_until(lambda: _is_ready(f"http://{address}/-/ready", guarded, folder), "Prometheus")
             yield Prometheus(f"http://{address}")
             guarded.terminate()
     finally:

@@ -51,7 +51,7 @@ QUERIES = queries()
 @pytest.mark.parametrize("expression", QUERIES.values(), ids=QUERIES)
 def test_a_query_brings_data(expression: str, installations: Prometheus) -> None:
     asked = filled_in(expression, BUSY)
-    wait_until(lambda: has_data(installations, asked), 30, asked)
+    wait_until(lambda: has_data(installations, asked), asked)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_query_brings_data(expression: str, installations: Prometheus) -> None
 def test_a_variable_has_values(variable: dict[str, Any], installations: Prometheus) -> None:
     found = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]["query"])
     assert found
-    wait_until(lambda: has_data(installations, f"count by ({found[2]}) ({filled_in(found[1], BUSY)})"), 30, found[0])
+    wait_until(lambda: has_data(installations, f"count by ({found[2]}) ({filled_in(found[1], BUSY)})"), found[0])
 
 
 def filled_in(expression: str, job: str) -> str:

@@ -92,7 +92,7 @@ def test_a_real_run_is_shown_whole(place: Place, watched: tuple[TransactionJob, 
                 job.wait(0.5)  # raises what ended the job
             return found
 
-        wait_until(looked, 180, expression)
+        wait_until(looked, expression)
 
     listener = CallableListener(lambda _message, _argument: LocalTransactionState.UNKNOWN, outcome)
     with (

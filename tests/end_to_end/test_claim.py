@@ -34,7 +34,7 @@ class Deliveries:
         self._values.append(value)
         with TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer:
             producer.commit(producer.prepare(Message(place.real_topic, value)))
-        wait_until(lambda: len(self.found()) >= len(self._values), 150, value.decode())
+        wait_until(lambda: len(self.found()) >= len(self._values), value.decode())
         assert self.found() == self._values
 
     def found(self) -> list[bytes]:
@@ -84,7 +84,6 @@ def test_another_name_on_the_same_topics_is_refused_and_on_others_it_is_not(plac
         job.wait(1)
 
 
-@pytest.mark.timeout(500)
 def test_a_second_job_takes_over_with_the_port_and_the_first_one_says_so(place: Place) -> None:
     port = free_port()
     first, second = (Job(place, {"CHECKBACK_HTTP__PORT": str(port)}) for _ in range(2))

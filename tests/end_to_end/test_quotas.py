@@ -41,7 +41,7 @@ def test_a_group_over_its_quota_is_barred_until_it_is_below_also_after_a_restart
     first = {name: _half(place, name, "greedy") for name in "abcd"}
     with running(place, spark, **sections) as counts:
         wait_until(lambda: counts["half"] == 4)
-        wait_until(lambda: bool(list((place.folder / "checkpoint").glob("checkback-barred-*.json"))), 60)
+        wait_until(lambda: bool(list((place.folder / "checkpoint").glob("checkback-barred-*.json"))))
         refused = _half(place, "refused", "greedy")
         other = _half(place, "other", "modest")
         _commit(place, "other", "modest", other)

@@ -44,12 +44,12 @@ def test_messages_come_again_with_the_levels_then_are_dead_and_are_resent(place:
                 for value in (b"well", b"once", b"never")
             }
         for consumer in consumers:
-            wait_until(lambda: consumer.figures().all.dead == 1, 60, "the dead letter")  # noqa: B023  (called at once)
-            wait_until(lambda: consumer.figures().all.done == 2, 60, "the others")  # noqa: B023  (likewise)
+            wait_until(lambda: consumer.figures().all.dead == 1, "the dead letter")  # noqa: B023  (called at once)
+            wait_until(lambda: consumer.figures().all.done == 2, "the others")  # noqa: B023  (likewise)
         repaired.set()
         resend(place, f"with-{TransportName.CONFLUENT}")
         by_confluent = consumers[list(TransportName).index(TransportName.CONFLUENT)]
-        wait_until(lambda: by_confluent.figures().all.done == 3, 60, "the one that was resent")
+        wait_until(lambda: by_confluent.figures().all.done == 3, "the one that was resent")
     for transport, recording in seen.items():
         tries = [0, 1, 2, 0] if transport == TransportName.CONFLUENT else [0, 1, 2]
         assert recording.counts == Counter({b"well": 1, b"once": 2, b"never": len(tries)})

@@ -87,7 +87,7 @@ def test_a_message_goes_all_the_way(safe: SafeKafka, spark: SparkSession) -> Non
             found.update(record.value for record in records_to_end(consumer, "orders"))
             return len(found) == 2
 
-        wait_until(delivered, 60, "both messages")
+        wait_until(delivered, "both messages")
     consumer.close()
     assert found == {b"kafka-python", b"confluent-kafka"}
 

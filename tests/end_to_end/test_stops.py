@@ -72,7 +72,7 @@ class Shop:
     def run_until_it_stops(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         with self.job() as job:
             meanwhile()
-            wait_until(lambda: job.wait(1), 60)
+            wait_until(lambda: job.wait(1))
 
     def recreate_topics(self) -> None:
         place, admin = self.place, AdminClient({"bootstrap.servers": self.place.bootstrap_servers})
@@ -292,7 +292,7 @@ def test_a_signal_while_it_starts_ends_it_at_once(place: Place, number: int, *, 
     assert job.stdout is not None
     assert b"Starting on Spark" in job.stdout.readline()
     if spark_is_there:  # and has put a handler of its own in the place of ours
-        wait_until(lambda: checkpoint.exists() and any(checkpoint.iterdir()), 60, "a file of the checkpoint")
+        wait_until(lambda: checkpoint.exists() and any(checkpoint.iterdir()), "a file of the checkpoint")
     job.send_signal(number)
     _, errors = job.communicate(timeout=30)
     assert job.returncode == 0

@@ -16,7 +16,6 @@ from tests.place import Place, wait_until
 ROOT = Path(__file__).parents[2]
 VECTORS = ROOT / "docs" / "vectors"
 TRANSACTIONS = 12
-_SECONDS = 60.0
 
 
 def _node_version() -> int:
@@ -65,7 +64,7 @@ def test_its_messages_are_delivered_also_those_that_only_a_check_decides(
     sent = [json.loads(shop.stdout.readline()) for _ in range(TRANSACTIONS)]
     wanted = {one["id"]: one["i"] for one in sent if one["fate"] != "rollback"}
     with running(place, spark) as _:
-        wait_until(lambda: len(place.read(place.real_topic)) >= len(wanted), _SECONDS)
+        wait_until(lambda: len(place.read(place.real_topic)) >= len(wanted))
     found = place.read(place.real_topic)
     headers = [("trace-id", b"\x00\xff"), ("step", b"1"), ("step", b"2"), ("größe", "ü".encode()), ("empty", b"")]
     assert {dict(record.headers)["cb-id"].decode(): json.loads(record.value)["order"] for record in found} == wanted

@@ -29,7 +29,7 @@ def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
         made.clear(keep_logs=False)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("ground", "strikes"),
     [(1, (*WITHOUT_A_RESTART, Strike.TASKS_CANCELLED)), (0, (*ENDING_THE_JOB, Strike.STOPPED))],

@@ -33,7 +33,7 @@ def test_the_checks_between_fuzzed_records_are_answered(place: Place) -> None:
     with CheckEndpoint(place.bootstrap_servers, GROUP, Committed(), topics=place.topics):
         service.start()
         try:
-            wait_until(lambda: service._failure is not None or len(answered(place, good)) == len(good), 60, "answers")
+            wait_until(lambda: service._failure is not None or len(answered(place, good)) == len(good), "answers")
         finally:
             service.stop()
     service.raise_if_dead()

@@ -66,7 +66,7 @@ def member_of(place: Place, group: str) -> Iterator[None]:
 def test_nobody_hides_a_group(place: Place) -> None:
     group = group_of(place.topics)
     with member_of(place, group), AllGroups(place.bootstrap_servers) as asked:
-        wait_until(lambda: [(one.name, one.members) for one in asked.known(group.__eq__)] == [(group, 1)], 30)
+        wait_until(lambda: [(one.name, one.members) for one in asked.known(group.__eq__)] == [(group, 1)])
         with GroupOffsets(place.bootstrap_servers, group) as one:
             assert [(member.client_id, member.partitions) for member in one.members()] == [("nonsense", frozenset())]
         connection = Connection(place.bootstrap_servers, group, "asks")

@@ -26,7 +26,7 @@ def test_what_lies_between_is_delivered(place: Place, spark: SparkSession) -> No
             found = Counter(dict(record.headers)[ID] for record in arrived)
             return all(found[name] == count for name, count in goods.items())
 
-        wait_until(delivered, 200, "the good ones are delivered")
+        wait_until(delivered, "the good ones are delivered")
     rejected = place.read(place.topics.rejected)
     for topic in (place.topics.half, place.topics.op, place.topics.later):
         of_topic = [one.value for one in rejected if dict(one.headers)[FROM].startswith(f"{topic}:".encode())]

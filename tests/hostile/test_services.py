@@ -67,7 +67,7 @@ def test_the_check_service_answers_what_lies_between(place: Place) -> None:
         pollute(place, topic)
     registry = CollectorRegistry()
     with CheckEndpoint(place.bootstrap_servers, "shop", Committed(), topics=place.topics), served(place, registry):
-        wait_until(lambda: dealt_with(place), 60, "all of them are committed")
+        wait_until(lambda: dealt_with(place), "all of them are committed")
         # the good ones are of one transaction: one that comes while another is asked is answered with it
         assert answered(place) >= 1
         assert b'group="shop"' in generate_latest(registry)
@@ -95,7 +95,7 @@ def test_a_wild_note_beside_its_offset_does_not_end_it(place: Place, note: str) 
         CheckEndpoint(place.bootstrap_servers, "shop", Committed(), topics=place.topics),
         served(place, CollectorRegistry()),
     ):
-        wait_until(lambda: answered(place) == 1, 30, "its answer")
+        wait_until(lambda: answered(place) == 1, "its answer")
 
 
 def test_the_status_page_shows_what_lies_between(polluted: tuple[Place, dict[str, int]]) -> None:
@@ -104,7 +104,7 @@ def test_the_status_page_shows_what_lies_between(polluted: tuple[Place, dict[str
     transactions = Transactions(settings)
     transactions.start()
     try:
-        wait_until(lambda: transactions.standing().complete, 30, "all was read")
+        wait_until(lambda: transactions.standing().complete, "all was read")
         index = transactions.index
         assert index.in_doubt_at(HALF) is not None
         assert [one.transaction_id for one in index.parked_at(HALF)] == ["good"]

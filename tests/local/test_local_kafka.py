@@ -52,7 +52,7 @@ def program_of(process: subprocess.Popen[bytes]) -> psutil.Process:
         # before exec the child still looks like the supervisor itself
         return bool(children) and supervisor.__file__ not in children[0].cmdline()
 
-    wait_until(started, 20, "the guarded program")
+    wait_until(started, "the guarded program")
     return children[0]
 
 
@@ -87,7 +87,7 @@ class TestGuard:
             program = program_of(process)
             process.kill()
             process.wait(20)
-            wait_until(lambda: gone(program), 20, "the end of the program")
+            wait_until(lambda: gone(program), "the end of the program")
 
 
 def test_a_killed_starter_leaves_no_broker_and_no_folder() -> None:
@@ -102,7 +102,7 @@ def test_a_killed_starter_leaves_no_broker_and_no_folder() -> None:
             assert "kafka.Kafka" in broker.cmdline()
         finally:
             starter.kill()
-    wait_until(lambda: gone(broker) and gone(the_guard) and not folder.exists(), 30, "the broker's end")
+    wait_until(lambda: gone(broker) and gone(the_guard) and not folder.exists(), "the broker's end")
 
 
 def test_the_child_of_a_fork_does_not_stop_its_parents_broker(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_data_folder_survives_a_crash_and_a_restart(tmp_path: Path) -> None:
     finally:
         first.kill()
     assert not first.running
-    wait_until(lambda: gone(broker), 20, "the end of the killed broker")
+    wait_until(lambda: gone(broker), "the end of the killed broker")
     with LocalKafka(data, heap_megabytes=128) as second:
         assert second.running
         with TopicAdministration(second.bootstrap_servers) as administration:

@@ -179,7 +179,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return place
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_the_quick_start_does_what_it_says(installed: Environment) -> None:
     port = free_port()
     blocks = quick_start()

@@ -174,5 +174,5 @@ def test_a_message_of_the_application_is_delivered_by_the_job(
     def delivered() -> list[str]:
         return [dict(record.headers)["cb-id"].decode() for record in place.read(place.real_topic)]
 
-    wait_until(lambda: delivered() == [transaction_id] or running_job.poll() is not None, seconds=120)
+    wait_until(lambda: delivered() == [transaction_id] or running_job.poll() is not None)
     assert delivered() == [transaction_id]

@@ -113,7 +113,7 @@ class Scene:
             self.book.commit(message, "")
 
     def until(self, holds: Callable[[], bool]) -> None:
-        wait_until(holds, 20)
+        wait_until(holds)
 
 
 @pytest.fixture

@@ -88,12 +88,12 @@ def test_after_an_outage_longer_than_a_half_may_wait_halves_and_ops_go_on(
         for thread in threads:
             thread.start()
         try:
-            wait_until(lambda: min(at) > 0, 30)
+            wait_until(lambda: min(at) > 0)
             kafka.kill()
-            wait_until(lambda: len(timed_out) == 3, 30)
+            wait_until(lambda: len(timed_out) == 3)
             kafka.start()
             up = monotonic()
-            wait_until(lambda: min(at) > up, 30)
+            wait_until(lambda: min(at) > up)
         finally:
             stopping.set()
             for thread in threads:

@@ -151,7 +151,7 @@ def test_of_two_at_once_the_second_waits_for_the_first_and_goes_by_its_end(
             assert first
             points.give(connection, "a")
         taking = thread.submit(points.take, "a")
-        wait_until(waits(points, taking), 30, "the wait")
+        wait_until(waits(points, taking), "the wait")
         assert not taking.done()
         getattr(connection, end)()
     if end == "commit" and kind in SNAPSHOTS:  # the row is younger than the second one's snapshot

@@ -158,7 +158,7 @@ def test_a_check_that_waits_gives_the_outcome(shop: Shop, end: str, answer: str,
     with shop.engine.connect() as connection:
         shop.log.record(connection, "tx")
         checking = thread.submit(shop.log_with(60_000).check_local_transaction, question("tx"))
-        wait_until(waits(shop, checking), 30, "the wait")
+        wait_until(waits(shop, checking), "the wait")
         assert not checking.done()
         getattr(connection, end)()
     assert checking.result(60) == answer

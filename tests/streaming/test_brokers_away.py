@@ -77,7 +77,7 @@ class Two:
         counts = dict.fromkeys((*topics.all(), self.place.real_topic), 1) | dict.fromkeys((topics.half, topics.op), 2)
         made = [NewTopic(name, -1, -1, {number: [1] for number in range(count)}) for name, count in counts.items()]
         self.admin(lambda admin: admin.create_topics(made))
-        wait_until(lambda: self.leaders(topics.half) == [1, 1], 30, "the topics")
+        wait_until(lambda: self.leaders(topics.half) == [1, 1], "the topics")
 
     def leaders(self, topic: str) -> list[int]:
         """Of each partition; -1 for none."""
@@ -127,7 +127,7 @@ def test_a_partition_without_a_leader_holds_its_messages_and_nobody_elses(two: T
     far = two.topic("far", [[2], [1]])
     two.write(outcome(far, partition=0, value=b"before"), outcome(two.place.real_topic, value=b"before"))
     two.second.stop()
-    wait_until(lambda: two.leaders(far)[0] == -1, 30, "the loss of the leader")
+    wait_until(lambda: two.leaders(far)[0] == -1, "the loss of the leader")
     began = monotonic()
     batch = [
         outcome(far, transaction_id="1", partition=0, value=b"held"),
@@ -153,7 +153,7 @@ def test_a_partition_without_a_leader_holds_its_messages_and_nobody_elses(two: T
     near = [b"near", *(b"%d" % number for number in range(9)), *(b"keyed " + key for key in keyed if keyed[key])]
     assert two.held().keys() == {b"held", *(b"keyed " + key for key in keyed if not keyed[key])}
     two.second.start()
-    wait_until(lambda: two.leaders(far)[0] == 2, 30, "the leader")
+    wait_until(lambda: two.leaders(far)[0] == 2, "the leader")
     two.write(outcome(far, partition=0, value=b"after"))
     assert two.values(far) == sorted([*near, b"before", b"after"]), "a partition that is well again is used at once"
 
@@ -181,7 +181,7 @@ def test_too_few_replicas_in_sync_hold_messages_until_there_are_enough(two: Two)
 def test_a_broker_that_is_away_for_seconds_holds_nothing(two: Two) -> None:
     far = two.topic("far", [[2]])
     two.second.stop()
-    wait_until(lambda: two.leaders(far)[0] == -1, 30, "the loss of the leader")
+    wait_until(lambda: two.leaders(far)[0] == -1, "the loss of the leader")
     starting = Thread(target=two.second.start)
     starting.start()
     two.write(outcome(far, value=b"waited"), outcome(two.place.real_topic, value=b"others"))

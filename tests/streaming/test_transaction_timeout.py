@@ -76,7 +76,7 @@ class Aborted:
             # records and a marker, and nothing open
             return bool(end >= self._ends + 2 and committed.end_offsets([here])[here] == end)
 
-        wait_until(ended, 30, "the end of the transaction")
+        wait_until(ended, "the end of the transaction")
         self._ends = written.end_offsets([here])[here]
         committed.close()
         written.close()

@@ -98,7 +98,7 @@ class Groups:
             found.update(self.rows().get(group, {}))
             return found.items() >= fields.items()
 
-        wait_until(holds, 60, f"{group} with {fields}")
+        wait_until(holds, f"{group} with {fields}")
         return found
 
 
@@ -183,12 +183,12 @@ def test_who_is_there_and_what_was_never_stored(groups: Groups) -> None:
         | {"auto.offset.reset": "earliest", "enable.auto.commit": False}
     )
     with closing(older), closing(newer):
-        wait_until(lambda: bool(older.poll(timeout_ms=50) or older.assignment()), 120, "the older protocol's join")
+        wait_until(lambda: bool(older.poll(timeout_ms=50) or older.assignment()), "the older protocol's join")
         row = groups.wait_for("older", members=1)
         assert (row["lag"], row["without_offset"]) == (None, PARTITIONS)
         assert [one["topic"] for one in row["topics"]] == [topic]
         newer.subscribe([topic])
-        wait_until(lambda: newer.poll(0.1) is not None, 60, "the newer protocol's first message")
+        wait_until(lambda: newer.poll(0.1) is not None, "the newer protocol's first message")
         newer.commit(asynchronous=False)
         assert groups.wait_for("newer", lag=1)["members"] is None
     groups.wait_for("newer", members=0)

@@ -360,11 +360,11 @@ def test_tail_shows_what_comes_and_ends_at_once(written: JobRecords) -> None:
             written.half(names[-1])
             return bool(said)
 
-        wait_until(seen, 30)
+        wait_until(seen)
         half = written.half("tx", partition=1)
         written.half("other", group="evil", partition=1)
         written.op("tx", half, Action.COMMIT)
-        wait_until(lambda: any(one["kind"] == "op" for one in said), 30)
+        wait_until(lambda: any(one["kind"] == "op" for one in said))
         tail.send_signal(signal.SIGINT)
         assert tail.wait(20) == 0
         reading.join()
@@ -384,7 +384,7 @@ def test_only_rejected_records_of_a_time_are_listed(written: JobRecords) -> None
         written.refused("tx", HalfPosition(0, number), "cb.op:0:1", Action.COMMIT, "it contradicts")
     assert len(lines("rejected", "--since", "1h")) == 3
     assert len(lines("rejected", "--limit", "2")) == 2
-    wait_until(lambda: not lines("rejected", "--since", "1s"), 10)
+    wait_until(lambda: not lines("rejected", "--since", "1s"))
 
 
 def test_the_commands_end_by_the_statuses_that_they_promise() -> None:

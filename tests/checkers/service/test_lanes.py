@@ -13,7 +13,7 @@ from checkback.wire.lanes import new_lane
 from checkback.wire.ledger import Ledger
 from checkback.wire.protocol import Action, HalfPosition, Source, op_headers
 from checkers import CheckService
-from tests.checkers.service.scene import ROLLBACK, SECONDS, Answerer, answers, put, request, running
+from tests.checkers.service.scene import ROLLBACK, Answerer, answers, put, request, running
 from tests.kafka.lanes import opened
 from tests.place import Place, wait_until
 
@@ -41,7 +41,7 @@ def test_what_a_lane_has_delivered_is_committed_and_the_rest_is_as_was_answered(
         service = CheckService(place.settings(), registry=registry)
         with running(service):
             put(place, *asked)
-            wait_until(lambda: len(answers(place)) == len(asked), SECONDS, "answers")
+            wait_until(lambda: len(answers(place)) == len(asked), "answers")
         found = {name: list(record.headers) for name, record in answers(place).items()}
         fenced = False
         try:

@@ -13,7 +13,6 @@ from checkback import CheckEndpoint
 from checkback.wire.protocol import Action, Source, op_headers
 from tests.checkers.service.scene import (
     ROLLBACK,
-    SECONDS,
     Answerer,
     actions,
     answers,
@@ -69,7 +68,7 @@ def test_a_check_is_answered_by_an_announced_endpoint(place: Place) -> None:
     asked, answerer = request(), Answerer(ROLLBACK)
     with CheckEndpoint(place.bootstrap_servers, "orders", answerer, topics=place.topics), running(place.settings()):
         put(place, asked)
-        wait_until(lambda: bool(answers(place)), SECONDS, "an answer")
+        wait_until(lambda: bool(answers(place)), "an answer")
     [op] = answers(place).values()
     assert op.partition == asked.half.partition
     assert list(op.headers) == op_headers("tx", "orders", asked.half, Action.ROLLBACK, Source.CHECK)
@@ -80,23 +79,23 @@ def test_a_check_is_answered_by_an_announced_endpoint(place: Place) -> None:
 def test_an_endpoint_announced_later_is_found(place: Place) -> None:
     with running(place.settings()):
         put(place, request("early"))
-        wait_until(lambda: "early" in answers(place), SECONDS, "the first answer")
+        wait_until(lambda: "early" in answers(place), "the first answer")
         with CheckEndpoint(place.bootstrap_servers, "orders", Answerer(), topics=place.topics):
             # the service hears of it soon, but not at once
             def asked_again() -> bool:
                 name = f"late-{len(answers(place))}"
                 put(place, request(name))
-                wait_until(lambda: name in answers(place), SECONDS, "the next answer")
+                wait_until(lambda: name in answers(place), "the next answer")
                 return actions(place)[name] == "commit"
 
-            wait_until(asked_again, SECONDS, "a verdict")
-            wait_until(lambda: actions(place)["early"] == "commit", SECONDS, "the one that nobody could be asked about")
+            wait_until(asked_again, "a verdict")
+            wait_until(lambda: actions(place)["early"] == "commit", "the one that nobody could be asked about")
 
 
 def test_without_an_endpoint_the_group_is_unreachable_at_once(place: Place) -> None:
     with running(place.settings()):
         put(place, request())
-        wait_until(lambda: bool(answers(place)), SECONDS, "an answer")
+        wait_until(lambda: bool(answers(place)), "an answer")
     [op] = answers(place).values()
     assert dict(op.headers)["cb-action"] == b"unreachable"
     assert op.value == b"no live endpoint of group orders for topic paid is known"
@@ -107,7 +106,7 @@ def test_an_announcement_taken_back_is_asked_no_longer(place: Place) -> None:
     CheckEndpoint(place.bootstrap_servers, "orders", answerer, topics=place.topics).start().close()
     with running(place.settings()):
         put(place, request())
-        wait_until(lambda: bool(answers(place)), SECONDS, "an answer")
+        wait_until(lambda: bool(answers(place)), "an answer")
     assert actions(place) == {"tx": "unreachable"}
     assert answerer.asked == []
 
@@ -119,7 +118,7 @@ def test_a_fixed_endpoint_is_asked_after_one_that_cannot_be_reached(place: Place
         assert [str(one) for one in settings.checks.endpoints["orders"]] == [closed, url]
         with running(settings):
             put(place, request())
-            wait_until(lambda: bool(answers(place)), SECONDS, "an answer")
+            wait_until(lambda: bool(answers(place)), "an answer")
     assert actions(place) == {"tx": "commit"}
     assert answerer.ids() == ["tx"]
 
@@ -130,7 +129,7 @@ def test_nobody_else_is_asked_after_an_endpoint_without_a_verdict(place: Place, 
         checks = {"endpoints": {"orders": [url_of(silent), url]}, "ask_timeout": "300ms"}
         with running(place.settings(checks=checks)):
             put(place, request())
-            wait_until(lambda: bool(answers(place)), SECONDS, "an answer")
+            wait_until(lambda: bool(answers(place)), "an answer")
     assert actions(place) == {"tx": "unknown"}
     assert answerer.asked == []
 
@@ -138,7 +137,7 @@ def test_nobody_else_is_asked_after_an_endpoint_without_a_verdict(place: Place, 
 def test_an_endpoint_that_never_comes_to_an_end_is_given_up(place: Place, trickling: str) -> None:
     with running(place.settings(checks={"endpoints": {"orders": [trickling]}, "ask_timeout": "500ms"})):
         put(place, request())
-        wait_until(lambda: bool(answers(place)), 5, "an answer though the endpoint is never done")
+        wait_until(lambda: bool(answers(place)), "an answer though the endpoint is never done")
     assert actions(place) == {"tx": "unknown"}
 
 
@@ -154,7 +153,7 @@ def test_a_group_that_hangs_does_not_delay_another(place: Place, silent: socket.
             put(place, *(request(f"hangs-{number}") for number in range(20)))
             connection, _ = silent.accept()
             put(place, request("quick", "invoices"))
-            wait_until(lambda: bool(answers(place)), SECONDS, "the other group's answer")
+            wait_until(lambda: bool(answers(place)), "the other group's answer")
             assert actions(place) == {"quick": "commit"}
             connection.close()
 
@@ -163,11 +162,11 @@ def test_more_checks_than_may_wait_wait_in_kafka(place: Place, silent: socket.so
     checks = {"endpoints": {"orders": [url_of(silent)]}, "ask_timeout": "30s", "queue_per_group": 3}
     with running(place.settings(checks=checks)):
         put(place, *(request(f"tx-{number}") for number in range(5)))
-        wait_until(lambda: bool(note(place)), SECONDS, "a note of those that wait")
+        wait_until(lambda: bool(note(place)), "a note of those that wait")
         assert answers(place) == {}
     listener = Answerer()
     with CheckEndpoint(place.bootstrap_servers, "orders", listener, topics=place.topics), running(place.settings()):
-        wait_until(lambda: len(answers(place)) == 5, SECONDS, "all answers")
+        wait_until(lambda: len(answers(place)) == 5, "all answers")
     assert sorted(listener.ids()) == [f"tx-{number}" for number in range(5)]
 
 
@@ -178,13 +177,13 @@ def test_a_group_that_is_away_is_asked_once_about_each_when_it_is_back(place: Pl
     with CheckEndpoint(place.bootstrap_servers, "invoices", invoices, topics=place.topics):
         with running(place.settings()):
             put(place, *mixed)
-            wait_until(lambda: len(answers(place)) == 200, SECONDS, "an answer to 100 of each group")
-            wait_until(lambda: committed(place) == 400, SECONDS, "all to be read")
+            wait_until(lambda: len(answers(place)) == 200, "an answer to 100 of each group")
+            wait_until(lambda: committed(place) == 400, "all to be read")
         assert [*actions(place).values()].count("unreachable") == 100
         orders_endpoint = CheckEndpoint(place.bootstrap_servers, "orders", orders, topics=place.topics)
         with running(place.settings()), orders_endpoint:
             decided = Counter(unreachable=0, commit=400)
-            wait_until(lambda: Counter(actions(place).values()) == decided, SECONDS, "all answers")
+            wait_until(lambda: Counter(actions(place).values()) == decided, "all answers")
     assert len(orders.ids()) == len(set(orders.ids())) == 300, "also those that were answered unreachable"
     assert len(invoices.ids()) == 100
 
@@ -194,7 +193,7 @@ def test_many_checks_are_answered_in_batches_each_with_its_own_op(place: Place) 
     with CheckEndpoint(place.bootstrap_servers, "orders", answerer, topics=place.topics):
         put(place, *asked)
         with running(place.settings(checks={"ask_timeout": "30s"})):  # a busy machine, not an unknown outcome
-            wait_until(lambda: len(answers(place)) == 300, SECONDS, "all answers")
+            wait_until(lambda: len(answers(place)) == 300, "all answers")
     assert set(actions(place).values()) == {"commit"}
     assert sorted(answerer.ids()) == sorted(one.transaction_id for one in asked)
 
@@ -207,7 +206,7 @@ def test_a_group_with_a_key_is_asked_with_signatures(key: str, said: str, place:
         running(place.settings(checks={"keys": {"orders": key}})),
     ):
         put(place, request())
-        wait_until(lambda: bool(answers(place)), SECONDS, "an answer")
+        wait_until(lambda: bool(answers(place)), "an answer")
     assert actions(place) == {"tx": said}
 
 
@@ -218,7 +217,7 @@ def test_an_endpoint_that_is_not_allowed_is_not_asked(place: Place) -> None:
         running(place.settings(checks={"allowed_hosts": ["10.0.0.0/8"]})),
     ):
         put(place, request())
-        wait_until(lambda: bool(answers(place)), SECONDS, "an answer")
+        wait_until(lambda: bool(answers(place)), "an answer")
     [op] = answers(place).values()
     assert dict(op.headers)["cb-action"] == b"unreachable"
     assert b"is not in checks.allowed_hosts" in op.value

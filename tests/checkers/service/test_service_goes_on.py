@@ -67,7 +67,7 @@ def test_a_remark_that_is_no_text_does_not_stop_it(place: Place) -> None:
         try:
             with running(place.settings(checks={"endpoints": {"orders": [url_of(server.socket)]}})):
                 put(place, request())
-                wait_until(lambda: bool(answers(place)), SECONDS, "an answer")
+                wait_until(lambda: bool(answers(place)), "an answer")
         finally:
             server.shutdown()
             thread.join()
@@ -95,7 +95,7 @@ def test_a_record_that_is_no_check_does_not_stop_it(name: str, place: Place) -> 
     put_raw(place, place.topics.check, *GARBAGE[name])
     put(place, request("good"))
     with running(place.settings()) as service:
-        wait_until(lambda: _dead(service) or "good" in answers(place), SECONDS, "the good one's answer")
+        wait_until(lambda: _dead(service) or "good" in answers(place), "the good one's answer")
     assert list(answers(place)) == ["good"]
     assert committed(place) == 2, "it is not stepped over for good: the next service would begin with it"
     assert members(place) == [], "it has not left its group: the next service would wait for it"
@@ -110,7 +110,7 @@ def test_a_header_name_that_is_not_utf_8_does_not_stop_it(place: Place) -> None:
                 producer.flush()
         put(place, request("good"))
         with running(place.settings()) as service:
-            wait_until(lambda: _dead(service) or bool(answers(place)), SECONDS, "the good one's answer")
+            wait_until(lambda: _dead(service) or bool(answers(place)), "the good one's answer")
     assert actions(place) == {"good": "commit"}
 
 
@@ -137,7 +137,7 @@ def test_an_announcement_that_is_none_does_not_stop_it(key: bytes | None, value:
     put_raw(place, place.topics.producers, value, key)
     put(place, request())
     with running(place.settings()) as service:
-        wait_until(lambda: _dead(service) or bool(answers(place)), 10, "an answer")
+        wait_until(lambda: _dead(service) or bool(answers(place)), "an answer")
     assert set(actions(place).values()) <= {"unreachable", "unknown"}
 
 
@@ -151,10 +151,10 @@ def test_an_answered_check_is_not_asked_again_by_the_next_service(place: Place) 
         settings = place.settings(checks={"endpoints": {"orders": [url]}})
         with running(settings):
             put(place, request("first"))
-            wait_until(lambda: "first" in answers(place), SECONDS, "the first answer")
+            wait_until(lambda: "first" in answers(place), "the first answer")
         with running(settings):
             put(place, request("second"))
-            wait_until(lambda: "second" in answers(place), SECONDS, "the second answer")
+            wait_until(lambda: "second" in answers(place), "the second answer")
     assert answerer.ids() == ["first", "second"]
 
 
@@ -164,11 +164,11 @@ def test_a_check_not_answered_is_asked_again_by_the_next_service(place: Place, s
         hanging = {"endpoints": {"orders": [url_of(silent)], "invoices": [invoices]}, "ask_timeout": "60s"}
         with running(place.settings(checks=hanging)):
             put(place, request("hangs"), request("answered", "invoices"))
-            wait_until(lambda: "answered" in answers(place), SECONDS, "the answer behind the one that hangs")
+            wait_until(lambda: "answered" in answers(place), "the answer behind the one that hangs")
         assert answerer.ids() == ["answered"]
         with running(place.settings(checks={"endpoints": {"orders": [url], "invoices": [invoices]}})):
-            wait_until(lambda: "hangs" in answerer.ids(), SECONDS, "the question that was not answered")
-            wait_until(lambda: len(place.read(place.topics.op)) == 3, SECONDS, "its answer")
+            wait_until(lambda: "hangs" in answerer.ids(), "the question that was not answered")
+            wait_until(lambda: len(place.read(place.topics.op)) == 3, "its answer")
     # what lies behind it was not committed either: asked at least once, here twice
     assert sorted(answerer.ids()) == ["answered", "answered", "hangs"]
 
@@ -177,14 +177,14 @@ def test_a_topic_of_checks_that_is_made_again_is_read_from_its_beginning(place: 
     answerer, admin = Answerer(), AdminClient({"bootstrap.servers": place.bootstrap_servers})
     with serving(place, "orders", answerer) as url, running(place.settings(checks={"endpoints": {"orders": [url]}})):
         put(place, *(request(f"former-{number}") for number in range(5)))
-        wait_until(lambda: committed(place) == 5, SECONDS, "the answers to the former topic's checks")
+        wait_until(lambda: committed(place) == 5, "the answers to the former topic's checks")
         admin.delete_topics([place.topics.check])[place.topics.check].result(SECONDS)
-        wait_until(lambda: place.topics.check not in admin.list_topics().topics, SECONDS, "the topic's end")
+        wait_until(lambda: place.topics.check not in admin.list_topics().topics, "the topic's end")
         with TopicAdministration(place.bootstrap_servers) as administration:
             administration.create_one(place.topics.check, HALF_PARTITIONS)
         put(place, request("new"))
-        wait_until(lambda: "new" in answers(place), 150, "the answer to the new topic's check")  # metadata, twice
-        wait_until(lambda: committed(place) == 1, SECONDS, "a position in the new topic")
+        wait_until(lambda: "new" in answers(place), "the answer to the new topic's check")  # metadata, twice
+        wait_until(lambda: committed(place) == 1, "a position in the new topic")
 
 
 def test_kafka_may_go_away_and_come_back(place: Place, tmp_path: Path) -> None:
@@ -194,13 +194,13 @@ def test_kafka_may_go_away_and_come_back(place: Place, tmp_path: Path) -> None:
         there.create_topics(real_partitions=1)
         with running(there.settings(checks={"endpoints": {"orders": [url]}})) as service:
             put(there, request("before"))
-            wait_until(lambda: "before" in answers(there), SECONDS, "the first answer")
+            wait_until(lambda: "before" in answers(there), "the first answer")
             kafka.stop()
             time.sleep(4)  # a commit, of which there is one a second, is given up after 2
             assert not _dead(service)
             kafka.start()
             put(there, request("after"))
-            wait_until(lambda: _dead(service) or "after" in answered(there), 60, "the answer after the outage")
+            wait_until(lambda: _dead(service) or "after" in answered(there), "the answer after the outage")
     assert set(answerer.ids()) == {"before", "after"}
 
 
@@ -209,7 +209,7 @@ def test_it_says_what_ended_it(place: Place) -> None:
     service = CheckService(place.settings(kafka=options))
     service.start()
     try:
-        wait_until(lambda: _dead(service), SECONDS, "the end of the service")
+        wait_until(lambda: _dead(service), "the end of the service")
         with pytest.raises(CheckbackError, match="no_such_option"):
             service.raise_if_dead()
     finally:

@@ -128,7 +128,7 @@ def test_no_matched_logic_queue_after_it_was_deleted(log: Log, consumer: PullCon
     log.write(A)
     assert consumer.pull(log.topic, 0, 0).status is PullStatus.FOUND
     log.delete()
-    wait_until(lambda: consumer.pull(log.topic, 0, 1).status is PullStatus.NO_MATCHED_LOGIC_QUEUE, 30, "the deletion")
+    wait_until(lambda: consumer.pull(log.topic, 0, 1).status is PullStatus.NO_MATCHED_LOGIC_QUEUE, "the deletion")
 
 
 def test_offset_too_small(log: Log, consumer: PullConsumer) -> None:

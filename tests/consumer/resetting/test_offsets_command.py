@@ -135,14 +135,14 @@ class Running:
         return sorted(one for consumer in self.consumers for one in consumer.got)
 
     def wait_for(self, count: int) -> None:
-        wait_until(lambda: len(self.got()) >= count, 60, f"{count} messages")
+        wait_until(lambda: len(self.got()) >= count, f"{count} messages")
 
     def wait_until_all_is_stored(self) -> None:
         self.wait_for(4 * EACH)
-        wait_until(lambda: self.stored() == [EACH] * 4, 60, "the stored offsets")
+        wait_until(lambda: self.stored() == [EACH] * 4, "the stored offsets")
 
     def wait_until_shared(self) -> None:
-        wait_until(lambda: sorted(len(one.ours) for one in self.consumers) == [1, 1, 2], 60, "three members")
+        wait_until(lambda: sorted(len(one.ours) for one in self.consumers) == [1, 1, 2], "three members")
 
     def command(self, *arguments: str) -> Result:
         given = ("--config", str(self.config), "--group", self.group)
@@ -324,7 +324,7 @@ def test_the_control_topic_is_read_from_now_on(running: Running, transport: Tran
             found.extend((record.key, record.value) for record in control.read(1))
             return len(found) >= 2
 
-        wait_until(all_there, 20)
+        wait_until(all_there)
         assert found == [(done.key, done.value), (done.key, None)]
     missing = ControlTopic("no-such-topic", running.place.bootstrap_servers, transport, {"group_id": "never"})
     with closing(missing):

@@ -146,9 +146,9 @@ def test_a_running_consumer_carries_out_and_reports(caplog: pytest.LogCaptureFix
     listener = ResetListener("points", script)
     listener.start(consumer)
     script.records.append(fresh())
-    wait_until(lambda: len(script.written) == 1, 10)
+    wait_until(lambda: len(script.written) == 1)
     script.records.append(fresh())
-    wait_until(lambda: len(script.written) == 2, 10)
+    wait_until(lambda: len(script.written) == 2)
     listener.stop()
     assert consumer.asked == [{P0: 5, P1: 6, P2: 7}, {P2: 7}]
     assert [set(said) for said in script.written] == [{b"done/one/0", b"done/one/1"}] * 2
@@ -162,7 +162,7 @@ def test_a_reset_that_fails_is_tried_again_with_the_next_repetition() -> None:
     listener = ResetListener("points", script)
     listener.start(consumer)
     script.records += [fresh(), fresh()]
-    wait_until(lambda: len(script.written) == 1, 10)
+    wait_until(lambda: len(script.written) == 1)
     listener.stop()
     assert len(consumer.asked) == 2
 
@@ -174,7 +174,7 @@ def test_it_listens_on_when_kafka_was_away(monkeypatch: pytest.MonkeyPatch) -> N
     listener = ResetListener("points", script)
     listener.start(consumer)
     script.records.append(fresh())
-    wait_until(lambda: len(script.written) == 1, 10)
+    wait_until(lambda: len(script.written) == 1)
     listener.stop()
     assert (script.opened, script.closed) == (3, 3)
 
@@ -185,6 +185,6 @@ def test_without_the_topic_it_says_so_and_waits(caplog: pytest.LogCaptureFixture
     script.there = False
     listener = ResetListener("points", script)
     listener.start(Consumer())
-    wait_until(lambda: "checkback topics create" in caplog.text, 10)
+    wait_until(lambda: "checkback topics create" in caplog.text)
     listener.stop()
     assert not any(thread.name == "checkback-control" for thread in threading.enumerate())

@@ -59,16 +59,16 @@ def test_topics_made_and_grown_late_get_their_messages_once_through_a_crash(plac
     at_once = {*(message.transaction_id.encode() for message in others), f"{several.transaction_id}#2".encode()}
     try:
         job.start()
-        wait_until(lambda: ids(place, place.real_topic).keys() == at_once, 120, "the delivery of the others")
-        wait_until(lambda: held(place) >= 27, 60, "the half messages of those that are held")
+        wait_until(lambda: ids(place, place.real_topic).keys() == at_once, "the delivery of the others")
+        wait_until(lambda: held(place) >= 27, "the half messages of those that are held")
         job.kill()  # Kafka has that batch, the checkpoint may not
         create(place, late)
         admin = KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)
         admin.create_partitions({place.real_topic: NewPartitions(6)})
         admin.close()
         job.start()
-        wait_until(lambda: ids(place, late).total() == 22, 120, "the delivery to the topic made late")
-        wait_until(lambda: ids(place, place.real_topic).total() == 26, 60, "the delivery to the new partition")
+        wait_until(lambda: ids(place, late).total() == 22, "the delivery to the topic made late")
+        wait_until(lambda: ids(place, place.real_topic).total() == 26, "the delivery to the new partition")
     finally:
         job.kill()
     numbered = {f"{several.transaction_id}#{number}".encode() for number in (1, 3)}
@@ -112,7 +112,7 @@ def test_an_operator_has_an_undeliverable_message_delivered_once_however_often_i
         message = producer.prepare(Message(narrow, b"x" * 2_000, b"key", headers=[("h", b"1")]))
         producer.commit(message)
         undecided = producer.prepare(Message(place.real_topic, b"v"), options=TransactionOptions(check_max=0))
-        wait_until(lambda: len(waiting(place)) == 2, 90, "the parked messages")
+        wait_until(lambda: len(waiting(place)) == 2, "the parked messages")
         refused = command("commit", message.transaction_id, *DECIDED)
         assert isinstance(refused.exception, OperatorError)
         assert "not deliverable to" in str(refused.exception)
@@ -131,13 +131,13 @@ def test_an_operator_has_an_undeliverable_message_delivered_once_however_often_i
 
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(redeliver, range(4)))
-        wait_until(lambda: counts["redelivered"] == 1 and counts["duplicate"] == 3, 60, "one redelivery")
+        wait_until(lambda: counts["redelivered"] == 1 and counts["duplicate"] == 3, "one redelivery")
         (record,) = place.read(narrow)
         assert (record.key, record.value) == (b"key", b"x" * 2_000)
         assert record.headers == [("cb-id", message.transaction_id.encode()), ("h", b"1")]
         assert [one.transaction_id for one in waiting(place)] == [undecided.transaction_id]
         assert command("rollback", "--all", "--group", "shop", *DECIDED).exit_code == 0
-        wait_until(lambda: waiting(place) == [], 60, "an empty list")
+        wait_until(lambda: waiting(place) == [], "an empty list")
         shown = command("parked", "list", "--ended").output
         assert "rolled back" in shown
         assert "committed" in shown
@@ -154,7 +154,7 @@ def test_a_message_without_a_local_transaction_is_one_record_and_delivered_at_it
     ):
         now = producer.send(Message(place.real_topic, b"now", b"k", [("h", b"1")]))
         producer.send(Message(place.real_topic, b"later"), options=TransactionOptions(deliver_at_ms=tomorrow))
-        wait_until(lambda: counts["committed"] == 1 and counts["delayed"] == 1, 60, "both")
+        wait_until(lambda: counts["committed"] == 1 and counts["delayed"] == 1, "both")
     (record,) = place.read(place.real_topic)
     assert (record.value, record.key) == (b"now", b"k")
     assert record.headers == [("cb-id", now.transaction_id.encode()), ("h", b"1")]

@@ -102,7 +102,7 @@ def test_who_is_held_goes_on_when_it_is_released(folder: Path) -> None:
     give(folder, strike)
     thread = threading.Thread(target=book, args=(folder, Order()))
     thread.start()
-    wait_until(lambda: struck(folder, strike) == os.getpid(), 60, "the strike")
+    wait_until(lambda: struck(folder, strike) == os.getpid(), "the strike")
     assert effects(folder) == 0
     release(folder, strike)
     thread.join(60)

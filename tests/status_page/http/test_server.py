@@ -174,7 +174,7 @@ def test_the_whole_page_is_served(server: StatusServer) -> None:
         assert "server" not in httpx.get(f"{whole.url}/").headers
     finally:
         whole.stop()
-    wait_until(lambda: not [one for one in threading.enumerate() if one.name == "status-page-http"], 5)
+    wait_until(lambda: not [one for one in threading.enumerate() if one.name == "status-page-http"])
 
 
 def test_silent_connections_are_bounded_and_keep_nobody_out(server: StatusServer) -> None:

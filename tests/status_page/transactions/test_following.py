@@ -25,8 +25,6 @@ from status_page.transactions.schema import PARKED, STATUS
 from tests.place import wait_until
 from tests.status_page.transactions.scene import NONSENSE, Record, parked, row
 
-SECONDS = 30.0
-
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
@@ -84,41 +82,41 @@ def place(kafka: LocalKafka, request: pytest.FixtureRequest, monkeypatch: pytest
 def test_lists_follow_the_topics_through_all_that_happens_to_them(place: Place) -> None:
     status, kept = place.topics.status, place.topics.parked
     place.transactions.start()
-    wait_until(lambda: "has no topic" in place.transactions.standing().problem, SECONDS)
+    wait_until(lambda: "has no topic" in place.transactions.standing().problem)
     place.make(status, kept)
     place.write(status, *NONSENSE, *(row(f"0:{number}") for number in range(2_000)), Record(b"0:7", None))
     place.write(kept, parked("0:1"), parked("0:2"), parked("0:1", ended=True))
-    wait_until(lambda: place.holds(1_999, 1), SECONDS)
+    wait_until(lambda: place.holds(1_999, 1))
     with closing(reading_consumer(place.kafka.bootstrap_servers)) as consumer:
         read = newest(records_to_end(consumer, status))
     assert {one.half: one for one in place.index.in_doubt(limit=500)}.items() <= read.items()
     assert len(read) == 1_999
 
     place.delete(status)
-    wait_until(lambda: status in place.transactions.standing().problem, SECONDS)
+    wait_until(lambda: status in place.transactions.standing().problem)
     place.make(status)
     place.write(status, row("1:1"), row("1:2"))
-    wait_until(lambda: place.holds(2, 1, "was deleted and made again"), SECONDS)
+    wait_until(lambda: place.holds(2, 1, "was deleted and made again"))
 
     place.kafka.stop()
-    wait_until(lambda: place.transactions.standing().away_seconds is not None, SECONDS)
+    wait_until(lambda: place.transactions.standing().away_seconds is not None)
     assert place.index.total(STATUS.name).number == 2
     place.kafka.start()
     place.write(status, row("1:3"))
-    wait_until(lambda: place.holds(3, 1, "was deleted and made again"), SECONDS)
+    wait_until(lambda: place.holds(3, 1, "was deleted and made again"))
 
     began = time.monotonic()
     place.transactions.stop()
     assert time.monotonic() - began < 3
     assert place.index.in_doubt() == []
     place.transactions.start()
-    wait_until(lambda: place.holds(3, 1, "was deleted and made again"), SECONDS)
+    wait_until(lambda: place.holds(3, 1, "was deleted and made again"))
 
 
 def test_it_costs_next_to_nothing_while_nothing_comes(place: Place) -> None:
     place.make(place.topics.status, place.topics.parked)
     place.transactions.start()
-    wait_until(lambda: place.holds(0), SECONDS)
+    wait_until(lambda: place.holds(0))
 
     def spent() -> float:
         before, began = time.process_time(), time.monotonic()
@@ -126,7 +124,7 @@ def test_it_costs_next_to_nothing_while_nothing_comes(place: Place) -> None:
         return (time.process_time() - before) / (time.monotonic() - began)
 
     # 2 thousandths of a core, on a quiet machine; other threads of this process may spend more for a while
-    wait_until(lambda: spent() < 0.05, SECONDS)
+    wait_until(lambda: spent() < 0.05)
 
 
 def test_operators_ops_are_written_to_the_halfs_partition(place: Place) -> None:

@@ -124,8 +124,8 @@ def test_the_thread_goes_on_after_whatever_goes_wrong(monkeypatch: pytest.Monkey
     it = Followed(KafkaConnectionError("no"), OSError("no"), odd_one, good)
     it.follower.start()
     it.follower.start()
-    wait_until(lambda: it.index.total(STATUS.name).number == 1, 5)
-    wait_until(lambda: it.progress.standing() == ListStanding(complete=True), 5)
+    wait_until(lambda: it.index.total(STATUS.name).number == 1)
+    wait_until(lambda: it.progress.standing() == ListStanding(complete=True))
     assert it.connected == 4
     assert odd_one.closed
     it.follower.stop()
@@ -133,7 +133,7 @@ def test_the_thread_goes_on_after_whatever_goes_wrong(monkeypatch: pytest.Monkey
     assert good.closed
     assert not [one for one in threading.enumerate() if one.name == "status-page"]
     it.follower.start()
-    wait_until(lambda: it.connected == 5, 5)
+    wait_until(lambda: it.connected == 5)
     it.follower.stop()
 
 
@@ -154,7 +154,7 @@ def test_a_full_disk_is_said_and_what_was_read_is_read_again(monkeypatch: pytest
 
     monkeypatch.setattr(it.index, "take_status", taken)
     it.follower.start()
-    wait_until(lambda: "cannot be kept: database or disk is full" in it.progress.standing().problem, 5)
+    wait_until(lambda: "cannot be kept: database or disk is full" in it.progress.standing().problem)
     full.clear()
-    wait_until(lambda: it.index.in_doubt_at(HalfPosition(0, 1)) is not None, 5)
+    wait_until(lambda: it.index.in_doubt_at(HalfPosition(0, 1)) is not None)
     it.follower.stop()

@@ -85,7 +85,7 @@ def test_a_look_that_fails_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("streaming.fairness.held_back.read_ends", fail)
     watch = HeldBackWatch({"bootstrap.servers": "nowhere:1", "log_level": 0}, [], lambda _: "", lambda *_: None)
     watch.start()
-    wait_until(lambda: len(looks) > 2, 10)
+    wait_until(lambda: len(looks) > 2)
     watch.stop()
     watch.stop()
     assert not watch._thread.is_alive()
@@ -157,7 +157,7 @@ def test_a_real_one_is_seen_and_named(place: Topics, transaction: Producer) -> N
     assert named_writer(place.bootstrap_servers, {"no_such_option": 1})(HeldPartition(stuck, 0, 40)) == ""
 
     transaction.commit_transaction(30)
-    wait_until(lambda: read_ends(admin, topics)[stuck] == PartitionEnds(3, 3), 10)
+    wait_until(lambda: read_ends(admin, topics)[stuck] == PartitionEnds(3, 3))
     transaction.begin_transaction()  # the fixture ends it
 
 

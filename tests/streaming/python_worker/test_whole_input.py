@@ -124,11 +124,11 @@ class Pipe:
 
     def first_worker(self) -> psutil.Process:
         """Once rows of it have reached the second."""
-        wait_until((self.folder / "rows").exists, 60)
+        wait_until((self.folder / "rows").exists)
         return psutil.Process(int((self.folder / "first").read_text(encoding="utf-8")))
 
     def ended(self) -> str:
-        wait_until((self.folder / "ended").exists, 60)
+        wait_until((self.folder / "ended").exists)
         return (self.folder / "ended").read_text(encoding="utf-8")
 
 

@@ -218,6 +218,6 @@ def test_a_failed_pass_leaves_no_producer_behind_though_nothing_collects_garbage
     try:
         sink.write(rows(outcome(narrow, value=b"x" * 2000), outcome(sink.place.real_topic)))
         assert len(made) >= 2, "the pass that failed, and the one that did not"
-        wait_until(lambda: not any(reference() for reference in made), 10, "their end")
+        wait_until(lambda: not any(reference() for reference in made), "their end")
     finally:
         gc.enable()
