@@ -18,6 +18,7 @@ from typing import BinaryIO, Self
 from checkback.exceptions import BrokerStartError
 from checkback.forking import in_child_of
 from checkback.local import supervisor
+from checkback.local.folder_lock import locked
 from checkback.local.jars import kafka_jars
 from checkback.local.java import java_command
 
@@ -150,6 +151,13 @@ class LocalKafka:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise BrokerStartError(f"{folder} cannot be Kafka's folder: {error.strerror}. Choose another.") from error
+        with locked(folder, _RELEASE_SECONDS if self._started else 0) as lock:
+            self._launch(java, folder, lock, tell)
+        with self.log_file.open("rb") as log:  # held open: a broker that ends may remove its folder
+            self._wait_until_it_answers(log, tell)
+        self._started = True
+
+    def _launch(self, java: list[str], folder: Path, lock: int, tell: Callable[[str], object]) -> None:
         properties = folder / "server.properties"
         properties.write_text(self._written_properties(folder), encoding="utf-8")
         with self.log_file.open("wb") as log:
@@ -164,11 +172,9 @@ class LocalKafka:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
+                pass_fds=(lock,),
                 start_new_session=True,  # Ctrl-C is for us: we stop the broker, in order
             )
-        with self.log_file.open("rb") as log:  # held open: a broker that ends may remove its folder
-            self._wait_until_it_answers(log, tell)
-        self._started = True
 
     def stop(self) -> None:
         """Stop the broker and wait for its end. Harmless when it does not run, and in a child of a fork."""

@@ -37,6 +37,7 @@ def main(remove: str, command: list[str]) -> int:
     program = subprocess.Popen(  # noqa: S603  (the starter is our own code)
         command,
         stdin=subprocess.DEVNULL,
+        close_fds=False,  # what the starter passed on, a lock of the folder, is the program's while it lives
         preexec_fn=die_with_starter,  # noqa: PLW1509  (no thread has been started yet)
     )
 

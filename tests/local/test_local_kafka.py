@@ -193,8 +193,8 @@ def test_a_file_is_no_folder_for_it(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_another_kafka_uses_is_named(tmp_path: Path) -> None:
-    with (
-        LocalKafka(tmp_path / "kafka"),
-        pytest.raises(BrokerStartError, match="Another Kafka uses"),
-    ):
-        LocalKafka(tmp_path / "kafka").start()
+    with LocalKafka(tmp_path / "kafka") as first:
+        with pytest.raises(BrokerStartError, match="Another Kafka uses"):
+            LocalKafka(tmp_path / "kafka").start()
+        with TopicAdministration(first.bootstrap_servers) as administration:
+            assert administration.create_one("made-afterwards", 1)  # by a controller whose log is as it was
