@@ -19,10 +19,11 @@ from confluent_kafka import KafkaError, Message, Producer
 from bench.memory import MemoryWatch
 from bench.outage_endpoints import Endpoints, endpoints
 from bench.outage_figures import Course, Times, delivery_times
-from bench.outage_load import HEALTHY, RETURNED_TOPIC, HealthyGroup, HealthyReader, Heartbeats, client
+from bench.outage_load import HEALTHY, RETURNED_TOPIC, HealthyReader, Heartbeats, client, healthy_group
 from bench.running import RunningJob
 from bench.workload import HALF_PARTITIONS, STATE_PARTITIONS, produce, workplace
 from checkback.operations.topics import TopicAdministration
+from checkback.producing.delivery import DeliveryMode
 from checkback.wire.checks import MAX_BATCH, Announcement
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
 
@@ -51,6 +52,8 @@ class Neighbours:
     """For each of the two phases."""
     driver_memory: str = "2g"
     cores: int = 2
+    delivery: DeliveryMode = DeliveryMode.JOB
+    """Who delivers the healthy group's messages, those that need a check apart."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class _Scene:
         self._asking = asking
         self._tell = tell
         self._preload = _slow_resolver(folder)
-        self._healthy = HealthyGroup(bootstrap_servers, neighbours.per_second)
+        self._healthy = healthy_group(neighbours.delivery, bootstrap_servers, neighbours.per_second)
         self._reader = HealthyReader(bootstrap_servers)
         self._heartbeats = Heartbeats(bootstrap_servers)
         self._course = Course()

@@ -33,10 +33,10 @@ from bench.outage_figures import (
 from bench.outage_load import (
     HEALTHY,
     RETURNED_TOPIC,
-    HealthyGroup,
     HealthyReader,
     Heartbeats,
     ReturnedReader,
+    healthy_group,
     open_transactions,
     record_bytes,
 )
@@ -44,6 +44,7 @@ from bench.running import RunningJob
 from bench.workload import HALF_PARTITIONS, STATE_PARTITIONS, delivered_once, workplace
 from checkback.exceptions import CheckbackError
 from checkback.operations.topics import TopicAdministration
+from checkback.producing.delivery import DeliveryMode
 from checkback.wire.protocol import GROUP, Topics
 
 ENDPOINTS = 4
@@ -80,6 +81,8 @@ class Outage:
     value_bytes: int = 256
     driver_memory: str = "2g"
     cores: int = 2
+    delivery: DeliveryMode = DeliveryMode.JOB
+    """Who delivers the healthy group's messages, those that need a check apart."""
 
     def settings(self) -> dict[str, str]:
         """The job's, but for places."""
@@ -193,7 +196,7 @@ class _Scene:
         self._total = self._each * outage.groups
         self._course = Course()
         self._job: RunningJob
-        self._healthy = HealthyGroup(bootstrap_servers, outage.per_second)
+        self._healthy = healthy_group(outage.delivery, bootstrap_servers, outage.per_second)
         self._reader = HealthyReader(bootstrap_servers)
         self._returned = ReturnedReader(bootstrap_servers)
         self._heartbeats = Heartbeats(bootstrap_servers)

@@ -10,8 +10,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from bench.outage_figures import Delivery, Drained
 from bench.workload import HALF_PARTITIONS, REAL_TOPIC, produce
+from checkback.kafka.connecting import TransportName
+from checkback.producing.delivery import DeliveryMode
+from checkback.producing.producer import TransactionProducer
 from checkback.wire.checks import MAX_BATCH, Announcement
 from checkback.wire.protocol import ID, Action, HalfPosition, Headers, Source, Topics, half_headers, op_headers
+from checkback.wire.protocol import Message as Outgoing
 
 HEALTHY = "healthy"
 RETURNED_TOPIC = "returned"
@@ -52,15 +56,7 @@ class HealthyGroup(threading.Thread):
         while not self._stopping.is_set():
             while (pause := start + number / self._per_second - time.monotonic()) > 0:
                 self._producer.poll(pause)
-            name = f"{HEALTHY}-{number}"
-            self._producer.produce(
-                self._topics.half,
-                _VALUE,
-                b"customer-%d" % number,
-                number % HALF_PARTITIONS,
-                headers=list(half_headers(name, HEALTHY, REAL_TOPIC, ())),
-                on_delivery=partial(self._written, name, time.time()),
-            )
+            self._send(number)
             number += 1
         self._producer.flush()
 
@@ -68,6 +64,17 @@ class HealthyGroup(threading.Thread):
         """Send no more; all is in Kafka then."""
         self._stopping.set()
         self.join()
+
+    def _send(self, number: int) -> None:
+        name = f"{HEALTHY}-{number}"
+        self._producer.produce(
+            self._topics.half,
+            _VALUE,
+            b"customer-%d" % number,
+            number % HALF_PARTITIONS,
+            headers=list(half_headers(name, HEALTHY, REAL_TOPIC, ())),
+            on_delivery=partial(self._written, name, time.time()),
+        )
 
     def _written(self, name: str, sent: float, error: KafkaError | None, half: Message) -> None:
         if error is not None:
@@ -79,9 +86,40 @@ class HealthyGroup(threading.Thread):
             self._producer.produce(self._topics.op, b"", None, position.partition, headers=list(headers))
 
 
+class DirectHealthyGroup(HealthyGroup):
+    """Likewise, but what has an op is delivered by a lane."""
+
+    def __init__(self, bootstrap_servers: str, per_second: int) -> None:
+        super().__init__(bootstrap_servers, per_second)
+        self._direct = TransactionProducer(
+            bootstrap_servers, HEALTHY, transport=TransportName.CONFLUENT, delivery=DeliveryMode.DIRECT
+        )
+
+    def run(self) -> None:
+        """Send until stopped."""
+        with self._direct:
+            super().run()
+
+    def _send(self, number: int) -> None:
+        if number % CHECKED_ONE_IN == 0:
+            super()._send(number)
+            return
+        began = time.time()
+        half = self._direct.prepare(Outgoing(REAL_TOPIC, _VALUE, b"customer-%d" % number))
+        self.sent[half.transaction_id] = began
+        self._direct.commit(half)
+
+
+def healthy_group(delivery: DeliveryMode, bootstrap_servers: str, per_second: int) -> HealthyGroup:
+    """The one whose messages are delivered so."""
+    kind = DirectHealthyGroup if delivery is DeliveryMode.DIRECT else HealthyGroup
+    return kind(bootstrap_servers, per_second)
+
+
 def needs_check(name: str) -> bool:
     """Whether a transaction of the healthy group has no op."""
-    return int(name.rpartition("-")[2]) % CHECKED_ONE_IN == 0
+    group, _, number = name.rpartition("-")
+    return bool(group) and int(number) % CHECKED_ONE_IN == 0
 
 
 class HealthyReader(threading.Thread):

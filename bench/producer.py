@@ -13,6 +13,7 @@ from kafka import KafkaProducer
 from bench.workload import GROUP, REAL_TOPIC, workplace
 from checkback.kafka.connecting import TransportName
 from checkback.listener import CallableListener, LocalTransactionState
+from checkback.producing.delivery import DeliveryMode
 from checkback.producing.producer import TransactionProducer
 from checkback.wire.protocol import Message
 
@@ -25,28 +26,35 @@ _KEY = b"customer-7"
 
 @dataclass(frozen=True)
 class ProducerResult:
-    """One transport's figures; times in ms, medians of one thread."""
+    """One transport's figures in one mode of delivery; times in ms, medians of one thread."""
 
     transport: str
+    delivery: str
     plain_p50_ms: float
     """A plain send of the same client, acks=all, waited for."""
     transaction_p50_ms: float
     ratio: float
     """Median of the rounds' ratios; each round times both in turn."""
     per_second: dict[int, float] = field(default_factory=dict)
-    """Transactions per second with so many threads, their ops written."""
+    """Transactions per second with so many threads, their ops written; by a lane, the messages too."""
 
 
 def measure_producers(threads: tuple[int, ...] = (1, 8, 32), seconds: float = 5.0) -> list[ProducerResult]:
-    """Measure both transports on one Kafka, without a job."""
+    """Measure both transports on one Kafka, in both modes of delivery, without a job."""
     with workplace() as place:
-        return [_measured(name, place.bootstrap_servers, threads, seconds) for name in TransportName]
+        return [
+            _measured(place.bootstrap_servers, name, mode, threads, seconds)
+            for name in TransportName
+            for mode in DeliveryMode
+        ]
 
 
-def _measured(name: TransportName, servers: str, threads: tuple[int, ...], seconds: float) -> ProducerResult:
+def _measured(
+    servers: str, name: TransportName, delivery: DeliveryMode, threads: tuple[int, ...], seconds: float
+) -> ProducerResult:
     listener = CallableListener(lambda *_: LocalTransactionState.COMMIT, lambda _: LocalTransactionState.COMMIT)
     plain = _plain_kafka_python(servers) if name is TransportName.KAFKA_PYTHON else _plain_confluent(servers)
-    with TransactionProducer(servers, GROUP, listener, transport=name) as producer:
+    with TransactionProducer(servers, GROUP, listener, transport=name, delivery=delivery) as producer:
 
         def transaction() -> None:
             producer.send_in_transaction(Message(REAL_TOPIC, _VALUE, _KEY))
@@ -60,7 +68,7 @@ def _measured(name: TransportName, servers: str, threads: tuple[int, ...], secon
         rounds = [(_times(plain, _CALLS), _times(transaction, _CALLS)) for _ in range(_ROUNDS)]
     ratio = float(np.median([ours / theirs for theirs, ours in rounds]))
     plain_ms, ours_ms = (float(np.median(column)) for column in zip(*rounds, strict=True))
-    return ProducerResult(name, round(plain_ms, 3), round(ours_ms, 3), round(ratio, 2), per_second)
+    return ProducerResult(name, delivery, round(plain_ms, 3), round(ours_ms, 3), round(ratio, 2), per_second)
 
 
 def _times(call: Callable[[], None], count: int) -> float:

@@ -12,7 +12,8 @@ from bench.cost.figures import Cost, cost_of
 from bench.cost.job import CostedJob, costed_job
 from bench.endpoint import commit_endpoint
 from bench.workload import ALL_COMMIT, GROUP, MIXED, Mix, delivered_once, workplace, write_backlog
-from checkback.exceptions import CheckbackError
+from checkback.exceptions import CheckbackError, ConfigurationError
+from checkback.producing.delivery import DeliveryMode
 
 _LIMIT_SECONDS = 600.0
 
@@ -40,22 +41,28 @@ def measure_throughput(
     warm_up: int | None = None,
     *,
     mixed: bool = False,
+    delivery: DeliveryMode = DeliveryMode.JOB,
 ) -> ThroughputResult:
     """Write ``warm_up`` more than ``transactions`` (as many where it is None), and time the job on those after it.
+
+    With ``DeliveryMode.DIRECT`` their ops say that a lane has delivered them, and the job is to deliver none.
 
     Raises:
         CheckbackError: the job did not deliver each transaction exactly once, or not in ten minutes.
     """
+    by_lane = delivery is DeliveryMode.DIRECT
+    if by_lane and mixed:
+        raise ConfigurationError("A mix is for the job's own deliveries: leave out one of mixed and delivery.")
     mix = MIXED if mixed else ALL_COMMIT
     before = transactions if warm_up is None else warm_up
     total = before + transactions
     with workplace(cores) as place, tempfile.TemporaryDirectory(prefix="checkback-bench-") as folder:
-        write_backlog(place.bootstrap_servers, total, value_bytes, mix)
+        write_backlog(place.bootstrap_servers, total, value_bytes, mix, by_lane=by_lane)
         endpoint: AbstractContextManager[dict[str, str]] = commit_endpoint(GROUP) if mix.check else nullcontext({})
         with endpoint as asked, costed_job(place, Path(folder), settings=asked) as job:
             ended = until_read(job, total, mix)
             job.wait_until(lambda: job.decided >= total, _LIMIT_SECONDS, f"decided {total} transactions")
-        once = delivered_once(place.bootstrap_servers, total - mix.count("rollback", total))
+        once = delivered_once(place.bootstrap_servers, 0 if by_lane else total - mix.count("rollback", total))
     return _result(job.batches, ended, before, value_bytes, mix, once)
 
 

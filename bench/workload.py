@@ -10,6 +10,8 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from checkback.exceptions import CheckbackError
 from checkback.testing import LocalCluster
 from checkback.wire import protocol
+from checkback.wire.delivered import LaneFact, stating
+from checkback.wire.lanes import new_lane, of_lane
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
 from conf import Settings
 
@@ -77,11 +79,14 @@ LATE = 100_000
 """A batch of a backlog has as many transactions at most, so such an op comes a batch later."""
 
 
-def write_backlog(bootstrap_servers: str, transactions: int, value_bytes: int, mix: Mix = ALL_COMMIT) -> None:
+def write_backlog(
+    bootstrap_servers: str, transactions: int, value_bytes: int, mix: Mix = ALL_COMMIT, *, by_lane: bool = False
+) -> None:
     """Write transactions, all half messages first, then all ops.
 
     Each has a value of ``value_bytes`` bytes, a key, and two application headers. The topics must be empty: the
-    half messages' offsets are counted, not asked for.
+    half messages' offsets are counted, not asked for. ``by_lane``: as producers write them that deliver themselves, so
+    their ops say that it was done; the messages are not written.
     """
     topics = Topics()
     producer = Producer(
@@ -96,13 +101,17 @@ def write_backlog(bootstrap_servers: str, transactions: int, value_bytes: int, m
     )
     value = bytes(value_bytes)
     application = [("trace-id", b"0af7651916cd43dd"), ("content-type", b"application/json")]
+    lane = new_lane()
     for number in range(transactions):
         headers = half_headers(_transaction_id(number), GROUP, REAL_TOPIC, application)
+        headers = of_lane(headers, lane) if by_lane else headers
         produce(producer, topics.half, value, b"customer-%d" % (number % 5000), number % HALF_PARTITIONS, headers)
     producer.flush()
     for number, action in _ops(transactions, mix):
         half = HalfPosition(number % HALF_PARTITIONS, number // HALF_PARTITIONS)
         headers = op_headers(_transaction_id(number), GROUP, half, action, Source.PRODUCER)
+        if by_lane:
+            headers = stating(headers, LaneFact.DELIVERED if action is Action.COMMIT else LaneFact.SETTLED)
         produce(producer, topics.op, b"", None, half.partition, headers)
     producer.flush()
 

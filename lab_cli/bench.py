@@ -1,7 +1,7 @@
 """``checkback bench``."""
 
 from dataclasses import asdict, replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -24,6 +24,13 @@ from lab_cli.bench_figures import (
 )
 from lab_cli.bench_lasting import open_ones, soak
 
+if TYPE_CHECKING:
+    from bench import ThroughputResult
+
+Delivery = Annotated[
+    DeliveryMode, typer.Option(help="Who delivers: the job, or the producer by its lane, in docs/direct-delivery.md.")
+]
+
 bench = typer.Typer(no_args_is_help=True, help="Measurements, each on a Kafka of its own.")
 
 
@@ -44,6 +51,9 @@ def throughput(
     mixed: Annotated[
         bool, typer.Option("--mix", help="5 % are rolled back, 5 % have a late op, and 1 % none: a check decides.")
     ] = False,
+    delivery: Annotated[
+        DeliveryMode, typer.Option(help="direct: their ops say that a lane has delivered them; the job counts them.")
+    ] = DeliveryMode.JOB,
     against: Against = None,
     runs: Runs = 2,
     cores: Cores = 2,
@@ -55,17 +65,14 @@ def throughput(
     """
     from bench import measure_throughput
 
+    def measured() -> "ThroughputResult":
+        return measure_throughput(transactions, value_bytes, cores, warm_up, mixed=mixed, delivery=delivery)
+
     if against is not None:
-        show_against(
-            lambda: measure_throughput(transactions, value_bytes, cores, warm_up, mixed=mixed),
-            value_bytes,
-            against,
-            runs,
-            json_file,
-        )
+        show_against(measured, value_bytes, against, runs, json_file)
         return
     with Console(stderr=True).status("Writing the backlog, working it off, counting deliveries (minutes) ..."):
-        result = measure_throughput(transactions, value_bytes, cores, warm_up, mixed=mixed)
+        result = measured()
     show_with_cost(asdict(result), json_file)
 
 
@@ -118,10 +125,7 @@ def backlog(
 def latency(
     per_second: Annotated[int, typer.Option("--per-second", "--rate", min=1, help="Transactions per second.")] = 200,
     seconds: Annotated[int, typer.Option(min=5, help="For how long, after the warm-up.")] = 60,
-    delivery: Annotated[
-        DeliveryMode,
-        typer.Option(help="Who delivers: the job, or the producer by its lane, in docs/direct-delivery.md."),
-    ] = DeliveryMode.JOB,
+    delivery: Delivery = DeliveryMode.JOB,
     warm_up: Annotated[int, typer.Option(min=1, help="Seconds of warm-up, at the same rate.")] = 60,
     cores: Cores = 2,
     json_file: JsonFile = None,
@@ -176,14 +180,15 @@ def producer(
     seconds: Annotated[float, typer.Option(min=0.5, help="How long to send with each number of threads.")] = 5.0,
     json_file: JsonFile = None,
 ) -> None:
-    """Half message and op from one process, by both transports; beside a plain send of the same client."""
+    """Half message and op from one process, by both transports, in both modes; beside a plain send of the client."""
     from bench import measure_producers
 
     with Console(stderr=True).status("Sending with 1, 8 and 32 threads ..."):
         results = measure_producers(seconds=seconds)
-    show({f"{result.transport} {name}": value for result in results for name, value in asdict(result).items()}, None)
+    by_name = {f"{result.transport} {result.delivery}": asdict(result) for result in results}
+    show({f"{name} {figure}": value for name, its in by_name.items() for figure, value in its.items()}, None)
     if json_file is not None:
-        write({result.transport: asdict(result) for result in results}, json_file)
+        write(by_name, json_file)
 
 
 @bench.command("consume")
@@ -236,6 +241,7 @@ def outage(
     value_bytes: Annotated[int, typer.Option(min=1, help="Size of a message that is left open.")] = 256,
     driver_memory: Annotated[str, typer.Option(help="The job's setting of that name.")] = "2g",
     cores: Cores = 2,
+    delivery: Delivery = DeliveryMode.JOB,
     json_file: JsonFile = None,
 ) -> None:
     """The worst day of the producers: many transactions open, all endpoints away, then back at once. On Linux.
@@ -245,7 +251,7 @@ def outage(
     """
     from bench import Outage, measure_outage
 
-    asked_for = Outage(open_transactions, away, scale, groups, per_second, value_bytes, driver_memory, cores)
+    asked_for = Outage(open_transactions, away, scale, groups, per_second, value_bytes, driver_memory, cores, delivery)
     result = measure_outage(asked_for, tell)
     show(flat(asdict(result)), None)
     if json_file is not None:
@@ -280,6 +286,7 @@ def neighbours(
     per_second: Annotated[int, typer.Option(min=1, help="Transactions per second of the healthy group.")] = 50,
     driver_memory: Annotated[str, typer.Option(help="The job's setting of that name.")] = "2g",
     cores: Cores = 2,
+    delivery: Delivery = DeliveryMode.JOB,
     json_file: JsonFile = None,
 ) -> None:
     """What groups that hang, slow names and a flood of large halves cost a healthy group beside them. On Linux."""
@@ -293,8 +300,26 @@ def neighbours(
         seconds=seconds,
         driver_memory=driver_memory,
         cores=cores,
+        delivery=delivery,
     )
     result = measure_neighbours(asked_for, tell)
     show(flat(asdict(result)), None)
     if json_file is not None:
         write(asdict(result), json_file)
+
+
+@bench.command("dead-lanes")
+def dead_lanes(
+    lanes: Annotated[int, typer.Option(min=1, help="Lanes that die at once.")] = 1_000,
+    half_messages: Annotated[int, typer.Option(min=1, help="Half messages that each leaves open.")] = 100,
+    groups: Annotated[int, typer.Option(min=1, help="Producer groups that the lanes are of.")] = 4,
+    cores: Cores = 2,
+    json_file: JsonFile = None,
+) -> None:
+    """Time until all is settled and decided that producers of delivery='direct' left open. On Linux.
+
+    Every message must be there once.
+    """
+    from bench import DeadLanes, measure_dead_lanes
+
+    show(asdict(measure_dead_lanes(DeadLanes(lanes, half_messages, groups, cores), tell)), json_file)
