@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from bench.cost.course import DoneBatch
 from bench.cost.groups import BROKER, GROUPS, JIT, MACHINE, OTHERS, CpuSeconds
+from checkback.exceptions import CheckbackError
 
 WARM_SHARE = 0.10
 """Of the CPU in the last third of a window, at most, that the JIT may take where the job counts as warm."""
@@ -39,7 +40,13 @@ class Cost:
 
 
 def cost_of(batches: Sequence[DoneBatch]) -> Cost:
-    """Of all batches after the first one, whose end is where the window begins."""
+    """Of all batches after the first one, whose end is where the window begins.
+
+    Raises:
+        CheckbackError: there are fewer than two.
+    """
+    if len(batches) < 2:
+        raise CheckbackError("Fewer than two batches ended while it was measured: measure for longer.")
     first, last = batches[0], batches[-1]
     used = _between(first.cpu, last.cpu)
     transactions = sum(batch.transactions for batch in batches[1:])

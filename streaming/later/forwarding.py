@@ -63,6 +63,7 @@ class Forwarder:
         self._outage = Outage("moving cb.later", lambda: time_ns() // 1_000_000)
         self._at_once = MOST_AT_ONCE
         self._refusals: dict[Place, dict[str, str]] = {}
+        self._not_again: list[str] = []
         """Topics that have refused a record, and why; of records that were not moved yet."""
         self._away_until: dict[str, float] = {}
         self._thread = threading.Thread(target=self._run, name="checkback-later", daemon=True)
@@ -136,8 +137,10 @@ class Forwarder:
             _AgainError: nothing was moved; it can be tried at once.
             OwnTopicError: no topic takes a record, nor its head.
         """
+        self._not_again.clear()
         refusals = [self._refusals.get(clients.place(record), {}) for record in records]
         moved = [self._moved(clients, record, refused) for record, refused in zip(records, refusals, strict=True)]
+        self._tell_not_again()
         began = monotonic()
         try:
             clients.write(records, moved)
@@ -180,7 +183,7 @@ class Forwarder:
             return Record(topics.half, record.partition % clients.half_partitions, record.key, record.value, headers)
         why = "; ".join([*filter(None, [wrong]), *refused.values()])
         lies = f"{topics.later}:{record.partition}:{record.offset}"
-        _LOGGER.error("The record at %s cannot be tried again later: %s", lies, why)
+        self._not_again.append(f"The record at {lies} cannot be tried again later: {why}")
         headers = headers or []
         letter = None if wrong else dead_letter_of(headers, topics, why)
         if letter is not None and letter[0] not in refused and self._takes(clients, letter[0]):
@@ -188,6 +191,13 @@ class Forwarder:
         said: Headers = [(protocol.REASON, why.encode()), (protocol.FROM, lies.encode())]
         rejected = Record(topics.rejected, RANDOM_OR_KEYED, record.key, record.value, [*said, *headers])
         return head_of(rejected, _HEAD_BYTES) if topics.rejected in refused else rejected
+
+    def _tell_not_again(self) -> None:
+        """One line for all of a transaction: who writes many such records is not to fill the log."""
+        if self._not_again:
+            more = len(self._not_again) - 1
+            rest = f"; and {more} more, each with its reason in its dead letter or cb.rejected" if more else ""
+            _LOGGER.error("%s%s", self._not_again[0], rest)
 
     def _takes(self, clients: LaterClients, topic: str) -> bool:
         """See :meth:`LaterClients.takes`; a topic that does not is asked about again after a minute."""

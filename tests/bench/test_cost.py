@@ -154,6 +154,11 @@ def test_costs_are_between_the_first_batchs_end_and_the_lasts() -> None:
     assert not cost.warm
 
 
+def test_fewer_than_two_batches_are_refused() -> None:
+    with pytest.raises(CheckbackError, match="measure for longer"):
+        cost_of([])
+
+
 def test_warm_is_where_the_jit_takes_little_and_no_longer_less() -> None:
     assert cost_of(batches(9, 0.06, 0.05, 0.05)).warm
     assert not cost_of(batches(9, 0.2, 0.2, 0.2)).warm

@@ -356,7 +356,9 @@ NOT_ITS_OWN: dict[str, Callable[[Headers], Headers]] = {
 }
 
 
-def test_who_may_write_there_has_nothing_delivered_to_another_topic(place: Place) -> None:
+def test_who_may_write_there_has_nothing_delivered_to_another_topic(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
     """The job may write everywhere, and a consumer may not: what is no retry of its own group is rejected."""
     for change in NOT_ITS_OWN.values():
         write(place, b"forged", headers=change(retry_of(place)))
@@ -367,6 +369,9 @@ def test_who_may_write_there_has_nothing_delivered_to_another_topic(place: Place
     rejected = place.read(place.topics.rejected)
     assert [record.value for record in rejected] == [b"forged"] * len(NOT_ITS_OWN)
     assert all(b"a record of" in (dict(record.headers)["cb-reason"] or b"") for record in rejected)
+    said = [record.getMessage() for record in caplog.records if "tried again later" in record.getMessage()]
+    assert len(said) == 1, "a line for each would fill the log"
+    assert f"and {len(NOT_ITS_OWN) - 1} more" in said[0]
 
 
 def test_a_hostile_record_is_set_aside_alone(place: Place) -> None:
