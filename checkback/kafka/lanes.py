@@ -60,7 +60,8 @@ class LaneWriter(Protocol):
         """Write these and the ledger in one Kafka transaction. When it returns, the commit was heard.
 
         Raises:
-            LaneRefusedError: nothing was delivered, and the lane may be used on.
+            LaneRefusedError: nothing was delivered, and the lane may be used on, but for topics that have refused a
+                record: both libraries have counted it, and the next one there would be out of order for Kafka.
             LaneLostError: after anything else.
         """
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial, wraps
-from time import time_ns
+from time import monotonic, time_ns
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -41,6 +41,8 @@ R = TypeVar("R")
 _LOGGER = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 2.0
+_LEAST_CLOSE_SECONDS = 1.0
+"""What the last ops have to get to Kafka, however long all before it took."""
 """For a warning of a missing topic, when a process ends right after its first message."""
 
 
@@ -310,10 +312,11 @@ class TransactionProducer:
         """Write what is waiting, for at most ``seconds``, and end. Harmless when called again, or in a forked child."""
         if not self._closed and not in_child_of(self._process):
             self._closed = True
+            until = monotonic() + seconds
             self._real_topics.wait(min(seconds, _LOOK_SECONDS))
             if self._direct is not None:
-                self._direct.close(seconds)
-            self._transport.close(seconds)
+                self._direct.close(max(0.0, until - monotonic()))
+            self._transport.close(max(_LEAST_CLOSE_SECONDS, until - monotonic()))
 
     def __enter__(self) -> Self:
         return self

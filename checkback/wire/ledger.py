@@ -1,7 +1,8 @@
 """A lane's ledger: the places of half messages that it has delivered, as text beside a group's offset.
 
-Places are in ranges, in order: ``3:81923-81931,4:55``. Where it is kept: :data:`OFFSET` of :data:`PARTITION` of
-``cb.progress``, of the group of the lane's own transactional id.
+Places are in ranges, in order: ``3:81923-81931,4:55``. No place is ``-``: nothing at all is what stands beside an
+offset that somebody has set by hand. Where it is kept: :data:`OFFSET` of :data:`PARTITION` of ``cb.progress``, of the
+group of the lane's own transactional id.
 """
 
 import re
@@ -17,6 +18,7 @@ from checkback.wire.protocol import HalfPosition
 MAX_LEDGER_BYTES = 4_096
 """Kafka's ``offset.metadata.max.bytes``, as it comes; the zero byte at the end is one of them."""
 PARTITION, OFFSET = 0, 0
+_NONE = "-"
 _RANGE = re.compile(r"(0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,14})(?:-([1-9][0-9]{0,14}))?")
 
 _Runs = dict[int, list[tuple[int, int]]]
@@ -47,7 +49,7 @@ class Ledger:
         return hash(str(self))
 
     def __str__(self) -> str:
-        return ",".join(_spelled(partition, *run) for partition, runs in self._runs.items() for run in runs)
+        return ",".join(_spelled(partition, *run) for partition, runs in self._runs.items() for run in runs) or _NONE
 
     def __repr__(self) -> str:
         return f"Ledger.parse({str(self)!r})"
@@ -71,7 +73,7 @@ class Ledger:
         """
         text = without_end(metadata)
         made = cls()
-        for piece in text.split(",") if text else ():
+        for piece in text.split(",") if text != _NONE else ():
             found = _RANGE.fullmatch(piece)
             if found is None:
                 raise ProtocolError(f"A lane's ledger must be ranges like 3:81-89,4:55, not {piece!r:.80}.")

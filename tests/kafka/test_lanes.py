@@ -4,14 +4,17 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient
 
 from checkback.exceptions import ProtocolError
 from checkback.kafka.connecting import TransportName
 from checkback.kafka.lanes import LaneLostError, LaneRecord, LaneRefusedError
 from checkback.kafka.settling import Settler, connect_settler
 from checkback.operations.topics import TopicAdministration
-from checkback.wire.lanes import new_lane
-from checkback.wire.ledger import Ledger
+from checkback.wire.lanes import new_lane, transactional_id
+from checkback.wire.ledger import PARTITION, Ledger
 from checkback.wire.protocol import HalfPosition
 from tests.kafka.lanes import opened
 from tests.place import Place
@@ -48,6 +51,18 @@ def test_a_lane_that_delivers_nothing_has_an_empty_ledger(
     lane = new_lane()
     with closing(opened(transport, place, lane)):
         assert settler.settle("orders", lane) == Ledger()
+
+
+def test_an_offset_that_was_set_by_hand_is_no_ledger(transport: TransportName, settler: Settler, place: Place) -> None:
+    """As ``kafka-consumer-groups --reset-offsets`` leaves it: taken for an empty ledger, what it listed came twice."""
+    lane = new_lane()
+    with closing(opened(transport, place, lane)) as writer:
+        writer.deliver([LaneRecord(place.real_topic, None, b"k", b"v1", [("cb-id", b"a1")])], SOME)
+    group = transactional_id("orders", lane)
+    at = KafkaTopicPartition(place.topics.progress, PARTITION, 0)
+    admin = AdminClient({"bootstrap.servers": place.bootstrap_servers})
+    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [at])])[group].result(30)
+    assert settler.settle("orders", lane) is None
 
 
 def test_of_what_is_no_lane_nobody_can_know(settler: Settler) -> None:

@@ -167,18 +167,38 @@ def test_topics_are_looked_at_once_and_unfit_ones_again_after_a_minute() -> None
         lane_half("t1", LANE, [Message(topic, b"v", partition=partition)], numbered=False)
         for topic, partition in (("paid", None), ("wide", 3), ("wide", 4))
     )
-    assert [topics.fit(one) for one in (paid, paid, wide, wide, beyond)] == [False, False, True, True, False]
-    assert asks == [["paid"], ["wide"]]
+    for _ in range(2):
+        topics.learn([paid, wide, paid, beyond])
+        assert [topics.fit(one) for one in (paid, wide, beyond)] == [False, True, False]
+    assert asks == [["paid", "wide"]], "all at once, since each question takes some ms"
     there |= {"paid": 1, "wide": 5}
     now[0] = 60.0
+    topics.learn([paid, beyond])
     assert [topics.fit(one) for one in (paid, beyond)] == [True, True]
-    assert not topics.alone(paid)
+
+
+def test_a_topic_that_has_refused_a_message_is_tried_no_more() -> None:
+    now, asks = [0.0], list[Sequence[str]]()
+
+    def ask(names: Sequence[str]) -> dict[str, int]:
+        asks.append(names)
+        return dict.fromkeys(names, 1)
+
+    topics = LaneTopics(ask, lambda: now[0])
+    paid, wide, both = (
+        lane_half("t1", LANE, [Message(topic, b"v") for topic in named], numbered=False)
+        for named in (["paid"], ["wide"], ["wide", "paid"])
+    )
+    topics.learn([paid, wide])
     topics.refused(["paid"])
-    assert topics.alone(paid)
-    now[0] = 120.0
-    assert not topics.alone(paid)
+    now[0] = 3_600.0
+    topics.learn([paid, wide])
+    assert [topics.fit(one) for one in (paid, wide, both)] == [False, True, False]
+    assert asks == [["paid", "wide"]]
 
 
 def test_a_topic_of_which_kafka_says_nothing_is_tried() -> None:
     topics = LaneTopics(lambda _: {}, lambda: 0.0)
-    assert topics.fit(lane_half("t1", LANE, [Message("paid", b"v")], numbered=False))
+    paid = lane_half("t1", LANE, [Message("paid", b"v")], numbered=False)
+    topics.learn([paid])
+    assert topics.fit(paid)

@@ -1,5 +1,6 @@
 """The lane's thread, with a Kafka that does as it is told."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -26,7 +27,10 @@ class FakeKafka:
     """Lanes, a settler and ops. What it is to raise next it is told; all that happens is in ``told``."""
 
     def __init__(self) -> None:
-        self.failures: list[Exception] = []
+        self.failures: list[Exception | None] = []
+        self.going = threading.Event()
+        self.going.set()
+        self.begun = 0
         self.delivered: list[list[bytes]] = []
         self.ledgers: list[str] = []
         self.lanes: list[str] = []
@@ -47,8 +51,10 @@ class FakeKafka:
         return dict.fromkeys(topics, 4)
 
     def deliver(self, records: Sequence[LaneRecord], ledger: Ledger) -> None:
-        if self.failures:
-            raise self.failures.pop(0)
+        self.begun += 1
+        assert self.going.wait(60)
+        if self.failures and (failure := self.failures.pop(0)) is not None:
+            raise failure
         self.delivered.append([record.value or b"" for record in records])
         self.ledgers.append(str(ledger))
 
@@ -100,13 +106,13 @@ class Scene:
         links = Links(kafka, kafka.lane, lambda: kafka, "orders", op)
         self.delivering = Delivering(self.book, links, self.book)
 
-    def prepared(self, offset: int, lane: str = "") -> HalfMessage:
+    def prepared(self, offset: int, lane: str = "", topic: str = "paid") -> HalfMessage:
         name, place = f"t{offset}", HalfPosition(0, offset)
-        message = Message("paid", b"%d" % offset)
+        message = Message(topic, b"%d" % offset)
         entry = lane_half(name, lane or self.delivering.lane, [message], numbered=False)
         self.book.add(entry)
         self.book.written(entry, place)
-        return HalfMessage(name, "paid", message.value, None, (), place, lane=entry.lane)
+        return HalfMessage(name, topic, message.value, None, (), place, lane=entry.lane)
 
     def commit(self, *messages: HalfMessage) -> None:
         for message in messages:
@@ -146,15 +152,32 @@ def test_a_commit_that_nobody_has_answered_is_told_as_the_ledger_says(scene: Sce
 
 def test_a_refused_message_goes_the_jobs_way_and_its_neighbours_again(scene: Scene) -> None:
     kafka = scene.kafka
-    first, *messages = (scene.prepared(offset) for offset in range(4))
-    scene.commit(first)
-    scene.until(lambda: len(kafka.delivered) == 1)
-    kafka.failures = [LaneRefusedError(frozenset({0}), "too large")]
-    scene.commit(messages[0])
-    scene.until(lambda: of(1, "settled") in kafka.ops)
-    scene.commit(*messages[1:])
-    scene.until(lambda: {of(2, "delivered"), of(3, "delivered")} <= set(kafka.ops))
+    kafka.going.clear()
+    kafka.failures = [None, LaneRefusedError(frozenset({1}), "too large")]
+    scene.commit(scene.prepared(0, topic="others"))
+    scene.until(lambda: kafka.begun == 1)
+    messages = [scene.prepared(offset, topic=topic) for offset, topic in ((1, "others"), (2, "paid"), (3, "others"))]
+    scene.commit(*messages)
+    kafka.going.set()  # they are one group
+    scene.until(lambda: {of(1, "delivered"), of(2, "settled"), of(3, "delivered")} <= set(kafka.ops))
+    scene.commit(scene.prepared(4))  # in order for us, and not for Kafka
+    scene.until(lambda: of(4, "settled") in kafka.ops)
     assert kafka.settled == []
+    assert len(kafka.lanes) == 1
+
+
+def test_a_topic_that_has_refused_something_is_tried_again_by_another_lane(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka = scene.kafka
+    before = scene.delivering.lane
+    kafka.failures = [LaneRefusedError(frozenset({0}), "too large")]
+    scene.delivering._refused_seconds = 0.0
+    scene.commit(scene.prepared(1))
+    scene.until(lambda: scene.delivering.lane not in {"", before})
+    scene.commit(scene.prepared(2))
+    scene.until(lambda: of(2, "delivered") in kafka.ops)
+    assert kafka.settled == [], "nothing was under way on the other one"
 
 
 def test_one_whose_op_is_not_acknowledged_stays_listed(scene: Scene) -> None:

@@ -181,6 +181,23 @@ def test_a_half_message_not_acknowledged_in_time_may_be_tried_again(
     assert ran.ran == []
 
 
+def test_a_half_message_that_kafka_refuses_ends_nobody_else(transport: TransportName, place: Place) -> None:
+    """kafka-python by itself fails all that comes after it, for ever."""
+    taken = "max_request_size" if transport is TransportName.KAFKA_PYTHON else "message.max.bytes"
+    options = {taken: 5_000_000}
+    with TransactionProducer(
+        place.bootstrap_servers, "orders", topics=place.topics, transport=transport, kafka_options=options
+    ) as producer:
+        for number in range(2):
+            with pytest.raises(HalfMessageError, match=r"(?i)too.?large"):
+                producer.prepare(Message("paid", bytes(2_000_000)))
+            for partition in range(4):
+                producer.prepare(Message("paid", b"%d" % (4 * number + partition)))
+    assert sorted(half.value or b"" for half in place.read(place.topics.half)) == [
+        b"%d" % number for number in range(8)
+    ]
+
+
 def test_a_tombstone_with_its_key(place: Place, producer: TransactionProducer) -> None:
     half = half_at(place, producer.send_in_transaction(Message("paid", None, b"key")).half)
     assert (half.key, half.value) == (b"key", None)

@@ -26,13 +26,32 @@ def test_a_ledger_has_its_places_and_no_others(places: set[HalfPosition], other:
 def test_a_ledger_joins_what_follows_each_other() -> None:
     places = [HalfPosition(4, 55), *(HalfPosition(3, offset) for offset in (83, 81, 82, 90))]
     assert str(Ledger(places)) == "3:81-83,3:90,4:55"
-    assert str(Ledger()) == ""
+    assert str(Ledger()) == "-"
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        *("x", "3", "3:", ":3", "3:81-", "3:83-81", "3:81-81", "3:81,", ",3:81", "3:081", "03:81", "-3:81", "3:81 "),
+        *(
+            "",
+            "\0",
+            "--",
+            "-,3:81",
+            "3:81,-",
+            "x",
+            "3",
+            "3:",
+            ":3",
+            "3:81-",
+            "3:83-81",
+            "3:81-81",
+            "3:81,",
+            ",3:81",
+            "3:081",
+            "03:81",
+            "-3:81",
+            "3:81 ",
+        ),
         *("4:55,3:81", "3:90,3:81", "3:81-83,3:83", "3:81-83,3:84", "3:81,3:81", "\u0663:81", "3:9999999999999999"),
         ",".join(f"3:{offset}" for offset in range(0, 4_000, 2)),
     ],

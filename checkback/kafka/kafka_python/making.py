@@ -8,7 +8,7 @@ from kafka.errors import KafkaConfigurationError, KafkaError
 
 from checkback.exceptions import WrongOptionError
 from checkback.kafka.client_options import no_such_option, refuse_options
-from checkback.kafka.kafka_python.repairs import refuse_unknown_version
+from checkback.kafka.kafka_python.repairs import ask_for_another_producer_id, refuse_unknown_version
 from checkback.kafka.reaching import CONNECT_MS, RECONNECT_MS, no_kafka
 
 _KINDS = (KafkaConsumer, KafkaProducer, KafkaAdminClient)
@@ -75,6 +75,8 @@ def make_client(
     except KafkaError as error:
         raise no_kafka(str(ours["bootstrap_servers"]), error, setting) from error
     refuse_unknown_version(client)
+    if isinstance(client, KafkaProducer):
+        ask_for_another_producer_id(client)
     return client
 
 

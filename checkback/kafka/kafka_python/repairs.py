@@ -12,7 +12,7 @@ pass over records, in silence.
 | :func:`free_parked` | a partition that was paused with records at hand stands still when it is resumed |
 | :func:`finish_join` | a join that the last poll did not finish is forgotten |
 | :func:`begin_anew_when_lost` | a member that was put out of its group keeps its partitions beside their new owner |
-| :func:`ask_for_another_producer_id` | a producer that gave up its id after a time-out never writes again |
+| :func:`ask_for_another_producer_id` | a producer never writes again after a time-out, or a refusal |
 | :func:`close_producer` | a producer is not closed when its last flush fails |
 | :class:`GroupAdmin` | a group member whose metadata is not a consumer's hides all groups asked about with it |
 | :func:`topic_id` | (no repair: the id is known, and no public method gives it) |
@@ -43,7 +43,9 @@ PRIVATE_NAMES: Mapping[type, tuple[str, ...]] = {
     ),
     KafkaProducer: (
         *("_transaction_manager.reset_producer_id", "_transaction_manager._lock"),
-        "_transaction_manager._current_state",
+        *("_transaction_manager._current_state", "_transaction_manager.classify_batch_error"),
+        *("_transaction_manager._FATAL_ERRORS", "_transaction_manager.ERROR_CLASS_NEEDS_PRODUCER_ID_RESET"),
+        "_transaction_manager.ERROR_CLASS_FATAL",
     ),
     KafkaAdminClient: (
         *("_describe_groups_process_response", "_find_coordinator_id"),
@@ -268,13 +270,14 @@ def topic_id(consumer: Any, topic: str) -> object:
 
 
 def ask_for_another_producer_id(client: KafkaProducer) -> None:
-    """Have an idempotent producer go on after a record that Kafka did not acknowledge in time.
+    """Have an idempotent producer go on after a record that Kafka did not acknowledge in time, or has refused.
 
     kafka-python gives up its producer id then, rightly, and never asks for another one, since it takes itself for
-    one that has begun: whatever it is given from then on times out, for ever.
+    one that has begun: whatever it is given from then on times out, for ever. And after a refusal, of one record that
+    is too large, it fails everything else with the same error, for ever; Java's asks for another id (KIP-360).
     """
     manager: Any = client._transaction_manager  # noqa: SLF001  (see above)
-    if manager is None:  # it is not idempotent
+    if manager is None or manager.is_transactional():  # it is not idempotent; or ends, and another takes its place
         return
     give_up = manager.reset_producer_id
 
@@ -284,6 +287,15 @@ def ask_for_another_producer_id(client: KafkaProducer) -> None:
             manager._current_state = TransactionState.UNINITIALIZED  # noqa: SLF001  (likewise)
 
     manager.reset_producer_id = give_up_and_begin_again
+    classify = manager.classify_batch_error
+
+    def classify_refusals(error: Any, *arguments: Any, **named: Any) -> Any:
+        found = classify(error, *arguments, **named)
+        kind = error if isinstance(error, type) else type(error)
+        lasting = found != manager.ERROR_CLASS_FATAL or kind in manager._FATAL_ERRORS  # noqa: SLF001  (likewise)
+        return found if lasting else manager.ERROR_CLASS_NEEDS_PRODUCER_ID_RESET
+
+    manager.classify_batch_error = classify_refusals
 
 
 def close_producer(client: KafkaProducer, seconds: float) -> None:

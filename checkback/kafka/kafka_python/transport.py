@@ -15,7 +15,7 @@ from kafka.errors import (
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.kafka.client_options import of_reaching
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.kafka.kafka_python.repairs import ask_for_another_producer_id, close_producer
+from checkback.kafka.kafka_python.repairs import close_producer
 from checkback.kafka.reaching import CONNECT_MS
 from checkback.kafka.transport import (
     OP_LINGER_MS,
@@ -59,8 +59,6 @@ class KafkaPythonTransport:
         for_ops = {**settings, "linger_ms": min(OP_LINGER_MS, half_timeout_ms // 2)}
         self._halves = make_client(KafkaProducer, settings, options, _FIXED, whose="a producer")
         self._ops = make_client(KafkaProducer, for_ops, options, _FIXED, whose="a producer")
-        for client in (self._halves, self._ops):
-            ask_for_another_producer_id(client)
 
     def partitions(self, half_topic: str, op_topic: str) -> int:
         """See :class:`~checkback.kafka.transport.Transport`. Asks Kafka every 5 min (``metadata_max_age_ms``)."""

@@ -49,6 +49,7 @@ class ConfluentLane:
         }
         self._kafka = Transactional(self._settings)
         self._membership: Any = None
+        self._asking: AdminClient | None = None
         self._next_at = 0.0
         """Not before this a transaction begins (s, monotonic)."""
 
@@ -75,8 +76,9 @@ class ConfluentLane:
 
     def partitions(self, topics: Sequence[str]) -> dict[str, int]:
         """See :class:`~checkback.kafka.lanes.LaneWriter`."""
-        admin = make_client(AdminClient, self._reaching)  # kept: its answers end with it
-        answers = admin.describe_topics(
+        if self._asking is None:
+            self._asking = make_client(AdminClient, self._reaching)
+        answers = self._asking.describe_topics(
             TopicCollection(list(topics)), include_authorized_operations=True, request_timeout=DELIVER_SECONDS
         )
         found: dict[str, int] = {}

@@ -2,10 +2,11 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from time import monotonic, sleep
 from typing import NamedTuple
 
@@ -29,6 +30,9 @@ _IDLE_SECONDS = 0.5
 _WITHOUT_SECONDS = 0.05
 _RENEWED_SECONDS = 24 * 3600.0
 """A ledger expires with its group's offsets: 7 days after the last of them, by default."""
+_REFUSED_SECONDS, _LONGEST_REFUSED_SECONDS = 60.0, 3600.0
+"""From a refusal until another lane takes the place of one that has topics it may not write to any more; twice as long
+each time. What is open then goes the job's way."""
 _FULL_SECONDS = 0.02
 _FULL_TRIES = 5
 
@@ -52,6 +56,8 @@ class _Lane:
     used: float
     listed: set[HalfPosition] = field(default_factory=set)
     """Delivered, and the op is not acknowledged."""
+    until: float = inf
+    """When another is to take its place (s, monotonic)."""
 
 
 class Delivering:
@@ -66,6 +72,7 @@ class Delivering:
         self._closing = threading.Event()
         self._outage = Outage("a producer's lane", lambda: int(monotonic() * 1000))
         self._recover_at = 0.0
+        self._refused_seconds = _REFUSED_SECONDS
         self._doubts: list[tuple[_Lane, Sequence[LaneHalf]]] = []
         """Lanes that were lost, with what was in their last transaction."""
         self._lane: _Lane | None = self._opened()
@@ -117,6 +124,8 @@ class Delivering:
         self._resend()
         if self._lane is None:
             self._recover()
+        elif monotonic() >= self._lane.until:
+            self._lose(self._lane, [])
         elif monotonic() - self._lane.used > _RENEWED_SECONDS:
             self._renew(self._lane)
 
@@ -124,34 +133,31 @@ class Delivering:
 
     def _deliver(self, taken: Sequence[LaneHalf]) -> None:
         """Deliver these in their order; those of another lane than this never were in a transaction, and are not."""
-        piece: list[LaneHalf] = []
+        lane = self._lane
+        if lane is not None:
+            lane.topics.learn(taken)
+        waiting: list[LaneHalf] = []
         for entry in taken:
-            lane = self._lane
             if lane is None or entry.lane != lane.name or not lane.topics.fit(entry):
                 self.leave_to_job(entry)
-            elif lane.topics.alone(entry):
-                self._pieces(lane, [piece, [entry]])
-                piece = []
             else:
-                piece.append(entry)
-        if piece and self._lane is not None:
-            self._pieces(self._lane, [piece])
+                waiting.append(entry)
+        if lane is not None:
+            self._pieces(lane, waiting)
 
-    def _pieces(self, lane: _Lane, pieces: Iterable[list[LaneHalf]]) -> None:
-        """Deliver each of the pieces; when the lane is lost, what of them was delivered is to be found out."""
-        waiting = [piece for piece in pieces if piece]
+    def _pieces(self, lane: _Lane, waiting: list[LaneHalf]) -> None:
+        """Deliver these, as many at once as go. When the lane is lost, what was delivered is to be found out."""
         while waiting:
-            piece = waiting.pop(0)
-            fitting = self._fitting(lane, piece)
-            if fitting < len(piece):
-                waiting.insert(0, piece[fitting:])
+            fitting = self._fitting(lane, waiting)
+            piece = waiting[:fitting]
             try:
-                self._write(lane, piece[:fitting])
+                self._write(lane, piece)
+                waiting = waiting[fitting:]
             except LaneRefusedError as error:
-                waiting[:0] = self._refused(lane, piece[:fitting], error)
+                waiting = self._not_refused(lane, waiting, error)
             except LaneLostError as error:
                 _LOGGER.warning("A lane of group %s is given up, and settled: %s", self._links.group, error)
-                self._lose(lane, [*piece[:fitting], *(entry for later in waiting for entry in later)])
+                self._lose(lane, waiting)
                 return
 
     def _write(self, lane: _Lane, piece: Sequence[LaneHalf]) -> None:
@@ -168,15 +174,19 @@ class Delivering:
         for entry in piece:
             self._tell(lane, entry)
 
-    def _refused(self, lane: _Lane, piece: list[LaneHalf], error: LaneRefusedError) -> list[list[LaneHalf]]:
-        """The next pieces: each alone, but one that was refused alone is the job's."""
-        if len(piece) == 1:
-            _LOGGER.info("Transaction %s goes the job's way: %s", piece[0].transaction_id, error)
-            self.leave_to_job(piece[0])
-            return []
-        records = [record for entry in piece for record in entry.records]
-        lane.topics.refused({records[number].topic for number in error.numbers})
-        return [[entry] for entry in piece]
+    def _not_refused(self, lane: _Lane, waiting: list[LaneHalf], error: LaneRefusedError) -> list[LaneHalf]:
+        """What goes again; the others are the job's, as are all for the topics that have refused something."""
+        records = [record for entry in waiting for record in entry.records]
+        topics = {records[number].topic for number in error.numbers}
+        _LOGGER.info("Messages for %s go the job's way: %s", ", ".join(sorted(topics)), error)
+        lane.topics.refused(topics)
+        if lane.until == inf:
+            lane.until = monotonic() + self._refused_seconds
+            self._refused_seconds = min(2 * self._refused_seconds, _LONGEST_REFUSED_SECONDS)
+        fit = [lane.topics.fit(entry) for entry in waiting]
+        for entry in [entry for entry, fits in zip(waiting, fit, strict=True) if not fits]:
+            self.leave_to_job(entry)
+        return [entry for entry, fits in zip(waiting, fit, strict=True) if fits]
 
     def _fitting(self, lane: _Lane, piece: list[LaneHalf]) -> int:
         """How many of these the ledger takes; those that it does not take, though it may soon, are left to the job."""
