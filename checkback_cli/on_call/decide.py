@@ -157,7 +157,8 @@ def _act(action: Action, wanted: "TransactionFilter", manner: _Manner, settings:
         typer.echo(f"{action}: {len(ones)} written.")
         if watch is not None:
             watch.wait(awaited, wait_ms / 1000)
-            status = status or _tell(action, ones, awaited, (consumer, topics))
+            told = _tell(action, ones, awaited, (consumer, topics))  # also where others have gone wrong
+            status = status or told
     if status:
         raise typer.Exit(status)
 

@@ -109,12 +109,13 @@ class Delivering:
 
     def _run(self) -> None:
         while not self._closing.is_set():
-            taken = self._book.take(_IDLE_SECONDS if self._lane else _WITHOUT_SECONDS)
+            lane = self._lane
+            taken = self._book.take(_WITHOUT_SECONDS if lane is None else _IDLE_SECONDS)
             try:
                 self._step(taken)
             except Exception:
                 _LOGGER.exception("A lane failed in a way that nobody has thought of: another takes its place")
-                self._lose(self._lane, taken)
+                self._lose(lane, [one for one in taken if not self._in_doubt(one)])
         if self._lane is not None:
             self._lane.writer.close()
 
@@ -245,6 +246,9 @@ class Delivering:
         if lane is not None:
             lane.writer.close()
             self._doubts.append((lane, doubtful))
+
+    def _in_doubt(self, entry: LaneHalf) -> bool:
+        return any(entry is one for _, doubtful in self._doubts for one in doubtful)
 
     def _recover(self) -> None:
         """Settle what was lost, then make another lane: one try, when it is time for one."""

@@ -50,10 +50,11 @@ def of_lane(written: JobRecords) -> Iterator[OfLane]:
 
 
 def test_what_its_lane_has_delivered_is_not_rolled_back(written: JobRecords, of_lane: OfLane) -> None:
-    done = invoke("rollback", "done", "open", *WHY)
+    done = invoke("rollback", "done", "open", *WHY, "--wait", "200ms")
     assert done.exit_code == 1, (done.output, done.exception)
     assert f"done at {of_lane.done}: no rollback: its lane has delivered it, so that is committed." in done.output
-    assert "rollback: 1 written." in done.output
+    said = done.output.partition("rollback: 1 written.")[2]
+    assert "1 not ended yet: open." in said, "what became of the others is said, too"
     assert sorted(ops(written.place)) == [("done", "commit", "cb-delivered"), ("open", "rollback", "cb-settled")]
 
 
