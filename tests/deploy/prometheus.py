@@ -72,7 +72,7 @@ class Prometheus:
     def _ask(self, what: str, **parameters: str) -> Any:
         address = f"{self.url}/api/v1/{what}?{urllib.parse.urlencode(parameters)}"
         try:
-            with urllib.request.urlopen(address, timeout=10) as answer:  # noqa: S310  (ours)
+            with urllib.request.urlopen(address, timeout=60) as answer:  # noqa: S310  (ours)
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{parameters}: {error.read().decode()}") from None

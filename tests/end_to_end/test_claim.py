@@ -119,7 +119,7 @@ def mapped(process: psutil.Process) -> set[str]:
 
 def metrics(port: int) -> bytes:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             return bytes(answer.read())
     except OSError:
         return b""
