@@ -166,9 +166,7 @@ def said(event: StoryEvent) -> str:
         return _said_of_half(event)
     if kind is EventKind.OP:
         missed = event.action == protocol.Action.UNREACHABLE
-        lane = {LaneFact.DELIVERED: ": its lane delivered", LaneFact.SETTLED: ": its lane did not deliver"}
-        said_of_lane = lane[LaneFact(event.fact)] if event.fact else ""
-        return f"{event.action} by {event.source}{said_of_lane}{', uses up no attempt' if missed else ''}"
+        return f"{event.action} by {event.source}{', uses up no attempt' if missed else ''}{_said_of_lane(event)}"
     if kind in {EventKind.CHECK, EventKind.IN_DOUBT}:
         what = "check requested, for" if kind is EventKind.CHECK else "in doubt,"
         return f"{what} attempt {event.attempt} of {event.check_max}"
@@ -177,6 +175,14 @@ def said(event: StoryEvent) -> str:
     if kind is EventKind.REFUSED:
         return f"{kind}, the {event.action} by {event.source} at {event.refused}"
     return f"{kind} to {event.topic}" if kind is EventKind.DELIVERED else str(kind)
+
+
+def _said_of_lane(event: StoryEvent) -> str:
+    if not event.fact:
+        return ""
+    if LaneFact(event.fact) is LaneFact.DELIVERED:
+        return ": its lane delivered"
+    return ": left to the job" if event.action == protocol.Action.COMMIT else ": its lane has not delivered it"
 
 
 def _said_of_half(event: StoryEvent) -> str:
