@@ -16,29 +16,36 @@ _NAME = "checkback.lock"
 
 @contextmanager
 def locked(folder: Path, seconds: float) -> Iterator[int]:
-    """Gives the descriptor of the lock: processes that inherit it keep the folder for as long as they live.
+    """Make the folder, and give its lock's descriptor: processes that inherit it keep the lock while they live.
 
-    For ``seconds`` it is waited for: a broker that was killed has it for a moment longer.
+    For ``seconds`` it is waited for: of a broker that was killed the last thread may end after the process is gone.
 
     Raises:
-        BrokerStartError: another Kafka has the folder, or it cannot be written to.
+        BrokerStartError: another Kafka has the folder, or it cannot be written to, or has no locks.
     """
-    deadline = time.monotonic() + seconds
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         held = os.open(folder / _NAME, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            _lock(held, time.monotonic() + seconds)
+        except OSError:
+            os.close(held)
+            raise
+    except BlockingIOError as error:
+        raise BrokerStartError(f"Another Kafka uses {folder}: stop that one, or name another folder.") from error
     except OSError as error:
         raise BrokerStartError(f"{folder} cannot be Kafka's folder: {error.strerror}. Choose another.") from error
     try:
-        while True:
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() >= deadline:
-                    raise BrokerStartError(
-                        f"Another Kafka uses {folder}: stop that one, or name another folder."
-                    ) from error
-                time.sleep(0.05)
         yield held
     finally:
         os.close(held)
+
+
+def _lock(held: int, deadline: float) -> None:
+    while True:
+        try:
+            return fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(0.05)

@@ -147,11 +147,8 @@ class LocalKafka:
 
     def _start(self, java: list[str], tell: Callable[[str], object]) -> None:
         folder = self._data_folder()
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BrokerStartError(f"{folder} cannot be Kafka's folder: {error.strerror}. Choose another.") from error
-        with locked(folder, _RELEASE_SECONDS if self._started else 0) as lock:
+        tell(f"Locking {folder}; for {_RELEASE_SECONDS:.0f} s another Kafka there may end")
+        with locked(folder, _RELEASE_SECONDS) as lock:  # one that was killed, whoever started it, needs a moment to end
             self._launch(java, folder, lock, tell)
         with self.log_file.open("rb") as log:  # held open: a broker that ends may remove its folder
             self._wait_until_it_answers(log, tell)
