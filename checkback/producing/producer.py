@@ -41,9 +41,9 @@ R = TypeVar("R")
 _LOGGER = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 2.0
-_LEAST_CLOSE_SECONDS = 1.0
-"""What the last ops have to get to Kafka, however long all before it took."""
 """For a warning of a missing topic, when a process ends right after its first message."""
+_LEAST_CLOSE_SECONDS = 1.0
+"""For the last ops to get to Kafka, however long all before them took."""
 
 
 class TransactionProducer:

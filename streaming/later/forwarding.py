@@ -63,8 +63,9 @@ class Forwarder:
         self._outage = Outage("moving cb.later", lambda: time_ns() // 1_000_000)
         self._at_once = MOST_AT_ONCE
         self._refusals: dict[Place, dict[str, str]] = {}
-        self._not_again: list[str] = []
         """Topics that have refused a record, and why; of records that were not moved yet."""
+        self._not_again: list[str] = []
+        """What is to be said of records that go elsewhere."""
         self._away_until: dict[str, float] = {}
         self._thread = threading.Thread(target=self._run, name="checkback-later", daemon=True)
         self.moved = 0
