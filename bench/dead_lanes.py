@@ -6,7 +6,7 @@ an op.  3. The endpoints say that all were committed. Every message must be ther
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -18,12 +18,12 @@ from confluent_kafka import Message as Report
 
 from bench.outage_endpoints import Endpoints, endpoints
 from bench.outage_load import RETURNED_TOPIC, Heartbeats, ReturnedReader, client
-from bench.running import RunningJob
-from bench.workload import HALF_PARTITIONS, STATE_PARTITIONS, delivered_once, produce, workplace
+from bench.running import RunningJob, Tell
+from bench.starting.recover import job_settings
+from bench.workload import HALF_PARTITIONS, delivered_once, produce, workplace
 from checkback.kafka.connecting import TransportName
 from checkback.kafka.lane_writers import lane_writer
 from checkback.kafka.lanes import LanePlace, LaneWriter
-from checkback.operations.topics import TopicAdministration
 from checkback.producing.direct.entries import lane_half
 from checkback.wire.lanes import new_lane, of_lane, transactional_id
 from checkback.wire.ledger import Ledger
@@ -61,9 +61,6 @@ class DeadLanesResult:
     delivered_once: int
 
 
-Tell = Callable[[str], None]
-
-
 def measure_dead_lanes(plan: DeadLanes, tell: Tell = lambda _line: None) -> DeadLanesResult:
     """Have them die.
 
@@ -71,20 +68,12 @@ def measure_dead_lanes(plan: DeadLanes, tell: Tell = lambda _line: None) -> Dead
         CheckbackError: the job ended, something took far too long, or not each message was there once.
     """
     with (
-        workplace(plan.cores) as place,
+        workplace(plan.cores, RETURNED_TOPIC) as place,
         tempfile.TemporaryDirectory(prefix="checkback-dead-lanes-") as folder,
         endpoints(plan.lanes * plan.half_messages) as asking,
+        RunningJob(Path(folder) / "job", job_settings(place, Path(folder))) as job,
     ):
-        with TopicAdministration(place.bootstrap_servers) as administration:
-            administration.create_one(RETURNED_TOPIC, HALF_PARTITIONS)
-        settings = {
-            "KAFKA__BOOTSTRAP_SERVERS": place.bootstrap_servers,
-            "JOB__CHECKPOINT": str(Path(folder) / "checkpoint"),
-            "JOB__MASTER": f"local[{plan.cores}]",
-            "JOB__STATE_PARTITIONS": str(STATE_PARTITIONS),
-        }
-        with RunningJob(Path(folder) / "job", settings) as job:
-            return _Scene(plan, place.bootstrap_servers, asking, job, tell).play()
+        return _Scene(plan, place.bootstrap_servers, asking, job, tell).play()
 
 
 class _Lane(NamedTuple):
@@ -124,7 +113,7 @@ class _Scene:
         self._tell(f"opening {plan.lanes} lanes")
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             lanes = list(pool.map(self._opened, range(plan.lanes)))
-        job.wait_until(lambda: "Running" in job.said(), _START_SECONDS, "started")
+        job.wait_until(lambda: "Running;" in job.said(), _START_SECONDS, "started")
         self._write(lanes)
         dead = time.time()
         self._tell(f"all are dead, with {plan.half_messages} half messages each")

@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,9 +19,8 @@ from bench.memory import MemoryWatch
 from bench.outage_endpoints import Endpoints, endpoints
 from bench.outage_figures import Course, Times, delivery_times
 from bench.outage_load import HEALTHY, RETURNED_TOPIC, HealthyReader, Heartbeats, client, healthy_group
-from bench.running import RunningJob
+from bench.running import RunningJob, Tell
 from bench.workload import HALF_PARTITIONS, STATE_PARTITIONS, produce, workplace
-from checkback.operations.topics import TopicAdministration
 from checkback.producing.delivery import DeliveryMode
 from checkback.wire.checks import MAX_BATCH, Announcement
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
@@ -68,9 +66,6 @@ class NeighboursResult:
     peak_mib: float
 
 
-Tell = Callable[[str], None]
-
-
 def measure_neighbours(neighbours: Neighbours, tell: Tell = lambda _line: None) -> NeighboursResult:
     """Have them move in.
 
@@ -78,12 +73,10 @@ def measure_neighbours(neighbours: Neighbours, tell: Tell = lambda _line: None) 
         CheckbackError: the job ended, or did not deliver all of the healthy group's.
     """
     with (
-        workplace(neighbours.cores) as place,
+        workplace(neighbours.cores, RETURNED_TOPIC) as place,
         tempfile.TemporaryDirectory(prefix="checkback-neighbours-") as folder,
         endpoints(1_000_000) as asking,
     ):
-        with TopicAdministration(place.bootstrap_servers) as administration:
-            administration.create_one(RETURNED_TOPIC, HALF_PARTITIONS)
         return _Scene(neighbours, place.bootstrap_servers, Path(folder), asking, tell).play()
 
 

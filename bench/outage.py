@@ -40,10 +40,9 @@ from bench.outage_load import (
     open_transactions,
     record_bytes,
 )
-from bench.running import RunningJob
+from bench.running import RunningJob, Tell
 from bench.workload import HALF_PARTITIONS, STATE_PARTITIONS, delivered_once, workplace
 from checkback.exceptions import CheckbackError
-from checkback.operations.topics import TopicAdministration
 from checkback.producing.delivery import DeliveryMode
 from checkback.wire.protocol import GROUP, Topics
 
@@ -163,9 +162,6 @@ class OutageResult:
         }
 
 
-Tell = Callable[[str], None]
-
-
 def measure_outage(outage: Outage, tell: Tell = lambda _line: None) -> OutageResult:
     """Have it happen, and say how it went. ``tell`` hears of each step.
 
@@ -173,12 +169,10 @@ def measure_outage(outage: Outage, tell: Tell = lambda _line: None) -> OutageRes
         CheckbackError: the job ended, something took far too long, or not each transaction was delivered once.
     """
     with (
-        workplace(outage.cores) as place,
+        workplace(outage.cores, RETURNED_TOPIC) as place,
         tempfile.TemporaryDirectory(prefix="checkback-outage-") as folder,
         endpoints(outage.open_transactions // outage.groups + 1) as asking,
     ):
-        with TopicAdministration(place.bootstrap_servers) as administration:
-            administration.create_one(RETURNED_TOPIC, HALF_PARTITIONS)
         scene = _Scene(outage, place.bootstrap_servers, Path(folder), asking, tell)
         return scene.play()
 

@@ -14,6 +14,10 @@ SPAWN = multiprocessing.get_context("spawn")
 """The load's threads and sockets are not to be inherited."""
 
 
+Tell = Callable[[str], None]
+"""Hears of each step of a measurement."""
+
+
 class RunningJob(JobProcess):
     """One that can be killed with all that it has started."""
 

@@ -34,9 +34,9 @@ class Workplace:
 
 
 @contextmanager
-def workplace(cores: int = 2) -> Iterator[Workplace]:
-    """Start a Kafka with all topics; everything is gone at the end."""
-    with LocalCluster([REAL_TOPIC], partitions=HALF_PARTITIONS, heap_megabytes=1024) as cluster:
+def workplace(cores: int = 2, *topics: str) -> Iterator[Workplace]:
+    """Start a Kafka with all topics, and more real ones; everything is gone at the end."""
+    with LocalCluster([REAL_TOPIC, *topics], partitions=HALF_PARTITIONS, heap_megabytes=1024) as cluster:
         settings = Settings.model_validate(
             {
                 "kafka": {"bootstrap_servers": cluster.bootstrap_servers},

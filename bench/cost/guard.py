@@ -10,7 +10,7 @@ import math
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from statistics import mean, stdev
 from bench.cost.figures import Cost, cost_of
 from bench.cost.job import THIS_TREE, costed_job
 from bench.latency import LatencyResult, Rate, latency_of
+from bench.running import Tell
 from bench.throughput import after_warm_up, rate_of, until_read
 from bench.workload import workplace, write_backlog
 from checkback.exceptions import CheckbackError
@@ -110,9 +111,6 @@ class GuardResult:
     def worse(self) -> bool:
         """Whether one of the figures is."""
         return any(one.verdict == "worse" for one in self.compared.values())
-
-
-Tell = Callable[[str], None]
 
 
 def measure_guard(commit: str, plan: GuardPlan, tell: Tell = lambda _line: None) -> GuardResult:

@@ -8,7 +8,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -22,10 +22,10 @@ from bench.latency import LatencyResult, Rate, latency_of
 from bench.memory import MemoryWatch, Peak
 from bench.outage_figures import Batch
 from bench.outage_load import RETURNED_TOPIC, open_transactions
+from bench.running import Tell
 from bench.starting.recover import job_settings, timed_start, trickle
-from bench.workload import HALF_PARTITIONS, Workplace, workplace
+from bench.workload import Workplace, workplace
 from checkback.exceptions import CheckbackError
-from checkback.operations.topics import TopicAdministration
 
 _READ_PER_SECOND_AT_LEAST = 1_000
 _LIMIT_SECONDS = 300.0
@@ -70,9 +70,6 @@ class OpenResult:
     """Likewise until a message can be read whose transaction began after the start."""
 
 
-Tell = Callable[[str], None]
-
-
 def measure_open(
     numbers: Sequence[int], plan: OpenPlan = OpenPlan(), tell: Tell = lambda _line: None
 ) -> list[OpenResult]:
@@ -83,14 +80,15 @@ def measure_open(
     """
     results = []
     for number in numbers:
-        with workplace(plan.cores) as place, tempfile.TemporaryDirectory(prefix="checkback-open-") as folder:
+        with (
+            workplace(plan.cores, RETURNED_TOPIC) as place,
+            tempfile.TemporaryDirectory(prefix="checkback-open-") as folder,
+        ):
             results.append(_measured(number, plan, place, Path(folder), tell))
     return results
 
 
 def _measured(number: int, plan: OpenPlan, place: Workplace, folder: Path, tell: Tell) -> OpenResult:
-    with TopicAdministration(place.bootstrap_servers) as administration:
-        administration.create_one(RETURNED_TOPIC, HALF_PARTITIONS)
     settings = job_settings(place, folder) | {
         "TRANSACTIONS__TIMEOUT": "1d",  # nobody is asked for them meanwhile
         "JOB__DRIVER_MEMORY": plan.driver_memory,

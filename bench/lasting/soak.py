@@ -8,7 +8,7 @@ a minute instead of an hour (``early_op_ttl``), so that what the state holds is 
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from bench.endpoint import commit_endpoint
 from bench.lasting.sampling import Sampler
 from bench.lasting.slopes import Points, Slope, slope_of
 from bench.lasting.soak_load import Receipts, SoakLoad
+from bench.running import Tell
 from bench.workload import GROUP, REAL_TOPIC, Workplace, workplace
 from checkback.consumer import ConsumerSettings, PushConsumer, StartAt
 from checkback.exceptions import CheckbackError
@@ -30,7 +31,6 @@ _BATCH = "batch_seconds"
 
 Series = dict[str, list[list[tuple[float, float]]]]
 """By figure: of each half its points, in s since the soak began."""
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple, Protocol
 
+from bench.running import Tell
 from checkback.exceptions import CheckbackError
 
 _SOURCE = Path(__file__).parent
@@ -50,9 +51,6 @@ class AgainstResult:
     """Of its best run, from before the send call to the listener."""
     rocketmq_p99_ms: float
     results: list[Measured]
-
-
-Tell = Callable[[str], None]
 
 
 def measure_against_rocketmq(

@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,12 +11,10 @@ from statistics import median
 from typing import NamedTuple
 
 from bench.outage_load import HealthyGroup, HealthyReader, needs_check
-from bench.running import RunningJob
+from bench.running import RunningJob, Tell
 from bench.workload import STATE_PARTITIONS, Workplace, workplace
 
 _LIMIT_SECONDS = 180.0
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
