@@ -104,15 +104,15 @@ class Place:
             consumer.close()
 
 
-_WAIT_SECONDS = 480.0
+FAR_SECONDS = 480.0
 """Of one condition: it costs nothing where the condition holds, and no machine is to be too slow for it."""
 
 
 def wait_until(holds: Callable[[], bool], what: str = "the condition") -> None:
     """Wait for a condition, with a deadline that is far away."""
-    deadline = time.monotonic() + _WAIT_SECONDS
+    deadline = time.monotonic() + FAR_SECONDS
     while not holds():
-        assert time.monotonic() < deadline, f"{what} did not hold within {_WAIT_SECONDS:.0f} s"
+        assert time.monotonic() < deadline, f"{what} did not hold within {FAR_SECONDS:.0f} s"
         time.sleep(0.1)
 
 

@@ -9,12 +9,11 @@ from checkback.local import LocalKafka
 from torture.processes import JobProcess
 from torture.schedule import Round
 from torture.system import System
-from torture.waiting import NotRecoveredError
+from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError
 
 LATE_SECONDS = 15.0
 LEADERLESS_SECONDS = 60.0
 AWAY_SECONDS = 90.0
-_STOP_SECONDS = 240.0
 _HELD_AT_LEAST = 5
 _ARRIVE_SECONDS = 700.0
 """A held message is tried again after pauses that grow to 10 min: on a busy machine one may be missed by a second."""
@@ -114,7 +113,7 @@ def _stopped_by_clock(system: System, seconds: int) -> float:
     system.wait_for_delivery(time.time())
     job = system.job
     system.ground.clock.set(seconds)
-    if job.wait(_STOP_SECONDS) is None:
+    if job.wait(GIVE_UP_SECONDS) is None:
         raise NotRecoveredError(f"The clock was set {seconds} s from the real one, and the job did not stop.")
     system.note_stop(job)
     system.ground.clock.set(0)
@@ -130,7 +129,7 @@ def start_second_job(system: System, _this: Round) -> float:
     first = system.job
     second = JobProcess(["torture.job", str(folder)], system.job_environment | other, folder / "another.log")
     try:
-        if second.wait(_STOP_SECONDS) is None:
+        if second.wait(GIVE_UP_SECONDS) is None:
             raise NotRecoveredError("A second job of another name runs on the same topics.")
         if second.exit_status == 0 or first.exit_status is not None:
             raise NotRecoveredError(f"The second job ended with {second.exit_status}, the first: {first.exit_status}.")

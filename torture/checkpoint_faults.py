@@ -10,11 +10,10 @@ from torture.machine import disk_of, goes_on, kill
 from torture.processes import JobProcess
 from torture.schedule import Round
 from torture.system import System
-from torture.waiting import NotRecoveredError
+from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError
 
 _FAULTY_SECONDS = (5.0, 45.0)
 _OLDER_SECONDS = (0.0, 15.0)
-_DECIDED_SECONDS = 240.0
 _STOP_SECONDS = 60.0
 
 
@@ -56,7 +55,7 @@ def start_on_copy(system: System, this: Round) -> float:
     try:  # 2
         system.wait_until(
             lambda: second.exit_status is not None or first.exit_status is not None,
-            _DECIDED_SECONDS,
+            GIVE_UP_SECONDS,
             "two jobs run on one checkpoint and its copy",
             supervised=False,
         )
@@ -91,7 +90,7 @@ def start_on_older_copy(system: System, this: Round) -> float:
     checkpoint.rename(newest)  # 3
     copy.rename(checkpoint)
     system.restart_job()
-    if system.job.wait(_DECIDED_SECONDS) is None:
+    if system.job.wait(GIVE_UP_SECONDS) is None:
         raise NotRecoveredError("A job was started on an older copy of its checkpoint, and did not stop.")
     system.note_stop(system.job, "the job on the older copy")
     _put(newest, checkpoint)  # 4

@@ -26,12 +26,9 @@ from torture.decks import MachineFault
 from torture.machine import PAUSED, lose_power, pause
 from torture.schedule import Fault, Round
 from torture.system import System
-from torture.waiting import NotRecoveredError
+from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError
 
-_CLAIM_SECONDS = 90.0
 _SUSPENDED_SECONDS = 20.0
-_FENCED_SECONDS = 180.0
-_STOP_SECONDS = 120.0
 
 
 def inject(system: System, this: Round) -> float:
@@ -71,7 +68,7 @@ def _kill_executor(system: System, this: Round) -> float:
             executors[:] = system.job.executors()
             return bool(executors)
 
-        system.wait_until(found, _CLAIM_SECONDS, "no executor was there")
+        system.wait_until(found, GIVE_UP_SECONDS, "no executor was there")
         with suppress(psutil.NoSuchProcess):
             _dice(this).choice(executors).kill()
     else:
@@ -100,7 +97,7 @@ def _suspend_job(system: System, this: Round) -> float:
     system.recoveries.append(system.wait_for_delivery(since))
     time.sleep(max(0.0, since + _SUSPENDED_SECONDS - time.time()))
     old.resume()  # 3
-    system.wait_until(lambda: old.exit_status is not None, _FENCED_SECONDS, "the job that was suspended did not end")
+    system.wait_until(lambda: old.exit_status is not None, GIVE_UP_SECONDS, "the job that was suspended did not end")
     system.note_stop(old)
     if old.exit_status == 0:
         raise NotRecoveredError("The job that was suspended ended as if nothing had happened.")
@@ -133,7 +130,7 @@ def _tear_checkpoint(system: System, this: Round) -> float:
     """1. The driver dies.  2. A file of its checkpoint is cut short.  3. Repaired by the job itself, or put back."""
     executors = system.job.executors()
     system.job.kill_driver()  # 1
-    psutil.wait_procs(executors, timeout=_STOP_SECONDS)  # they would continue writing
+    psutil.wait_procs(executors, timeout=GIVE_UP_SECONDS)  # they would continue writing
     file, whole = _tear(system.ground.checkpoint, _dice(this))  # 2
     since = time.time()
     system.restart_job()
@@ -142,7 +139,7 @@ def _tear_checkpoint(system: System, this: Round) -> float:
         with suppress(NotRecoveredError):
             system.wait_for_delivery(since, seconds=1, supervised=False)
             return since
-        if time.time() - since > _STOP_SECONDS:
+        if time.time() - since > GIVE_UP_SECONDS:
             raise NotRecoveredError(f"With {file} torn the job neither stopped nor delivered. It said: {job.said()}")
     system.note_stop(job, f"{file.parent.name}/{file.name} torn")
     file.write_bytes(whole)
@@ -178,7 +175,7 @@ def _cut_database(system: System, _this: Round) -> float:
     """While a batch is being published there: a job has no connection at other times."""
     database = system.ground.postgresql
     if database is not None:
-        system.wait_until(lambda: database.cut_connections() > 0, _CLAIM_SECONDS, "nobody was connected to PostgreSQL")
+        system.wait_until(lambda: database.cut_connections() > 0, GIVE_UP_SECONDS, "nobody was connected to PostgreSQL")
     return time.time()
 
 
@@ -186,7 +183,7 @@ def _order(system: System, order: Order) -> None:
     folder = system.ground.folder
     give(folder, order)
     try:
-        system.wait_until(lambda: carried_out(folder), _CLAIM_SECONDS, f"no batch came to the step '{order.step}'")
+        system.wait_until(lambda: carried_out(folder), GIVE_UP_SECONDS, f"no batch came to the step '{order.step}'")
     finally:
         withdraw(folder)
 

@@ -19,6 +19,7 @@ from torture import tables
 from torture.clock import SettableClock
 from torture.disk import Disk
 from torture.tables import Tables
+from torture.waiting import GIVE_UP_SECONDS
 
 if TYPE_CHECKING:
     from torture.postgresql import Postgresql
@@ -28,8 +29,6 @@ STATE_PARTITIONS = 2
 REAL_PARTITIONS = 3
 REAL_TOPICS = ("orders", "invoices")
 MORE_TOPICS = "more-topics.json"
-_START_SECONDS = 180.0
-"""Until the broker must answer, on a machine that is busy with other things."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +162,7 @@ def make_ground(
     database = database_at(postgresql_url) if postgresql_url else None
     place = Path(tempfile.mkdtemp(prefix="checkback-torture-"))
     beside = Tables(place / "tables", database) if with_tables or database else None
-    broker = LocalKafka(place / "kafka", start_seconds=_START_SECONDS)
+    broker = LocalKafka(place / "kafka", start_seconds=GIVE_UP_SECONDS)
     return Ground(place, broker, SettableClock(place), beside, Disk(place) if with_disk else None, executors)
 
 

@@ -24,7 +24,7 @@ from torture.backlog import Backlog, BacklogWriter, Counting, Verdict
 from torture.death import Order, Victim
 from torture.ground import HALF_PARTITIONS, REAL_PARTITIONS, STATE_PARTITIONS, Ground
 from torture.processes import JobProcess
-from torture.waiting import NotRecoveredError
+from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError
 
 TRANSACTIONS = 100_000
 _SEGMENT_SIZE = 256
@@ -37,7 +37,6 @@ _SPARK = {
     # each of the batch's faults may fail a task
     "spark.task.maxFailures": "20",
 }
-_LIMIT_SECONDS = 300.0
 _STOP_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 _HELD_SECONDS = 1.0
@@ -239,11 +238,11 @@ class LargeBatches:
             raise NotRecoveredError("The job did not end when it was told to.")
 
     def _until(self, holds: Callable[[], bool], otherwise: str, *, fail: bool = True, supervised: bool = True) -> None:
-        deadline = time.monotonic() + _LIMIT_SECONDS
+        deadline = time.monotonic() + GIVE_UP_SECONDS
         while not holds():
             if time.monotonic() > deadline:
                 if fail:
-                    raise NotRecoveredError(f"Within {_LIMIT_SECONDS:.0f} s {otherwise}.")
+                    raise NotRecoveredError(f"Within {GIVE_UP_SECONDS:.0f} s {otherwise}.")
                 return
             if supervised and self._job.exit_status is not None:
                 self._job = self._start_job()

@@ -15,9 +15,8 @@ from torture.disk import Disk
 from torture.processes import JobProcess
 from torture.schedule import Round
 from torture.system import System
-from torture.waiting import NotRecoveredError
+from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError
 
-_GO_ON_SECONDS = 240.0
 _PAUSE_SECONDS = (5.0, 60.0)
 
 
@@ -44,7 +43,7 @@ def goes_on(system: System) -> float:
     since = time.time()
     system.restart_job()
     job = system.job
-    deadline = time.monotonic() + _GO_ON_SECONDS
+    deadline = time.monotonic() + GIVE_UP_SECONDS
 
     def came_or_ended() -> bool:
         return job.exit_status is not None or system.delivered_after(since)
@@ -68,7 +67,7 @@ def pause(system: System, this: Round) -> float:
         found[:] = _PAUSED[this.fault](system)
         return bool(found)
 
-    system.wait_until(somebody, _GO_ON_SECONDS, "there was nobody to pause")
+    system.wait_until(somebody, GIVE_UP_SECONDS, "there was nobody to pause")
     _send(found, signal.SIGSTOP)  # 1
     try:
         system.supervise_for(chance.uniform(*_PAUSE_SECONDS))  # 2
@@ -125,4 +124,4 @@ def kill(job: JobProcess) -> None:
     """SIGKILL to all of it, and wait until nothing of it is left."""
     processes = [*job.executors(), *job.workers()]
     job.kill()
-    psutil.wait_procs(processes, timeout=_GO_ON_SECONDS)
+    psutil.wait_procs(processes, timeout=GIVE_UP_SECONDS)

@@ -12,12 +12,11 @@ from torture.large_batches import LargeReport, strike_large_batches
 from torture.oracle import Judgement
 from torture.schedule import PUBLISHING, Fault, Round, schedule
 from torture.system import System
-from torture.waiting import NotRecoveredError
+from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError
 
 NEEDS_CLOCK = frozenset({Fault.CLOCK_BACK_SECONDS, Fault.CLOCK_BACK_HOUR, Fault.CLOCK_AHEAD})
 _NO_VERDICT = "Some transactions were not decided yet when the time was over: the machine is too slow for a verdict."
 _SLOW_SECONDS = 60.0
-_START_SECONDS = 300.0
 NEEDS_DATABASE = frozenset({Fault.DATABASE_CUT})
 
 
@@ -144,7 +143,7 @@ def _rounds(ground: Ground, report: TortureReport, options: Options, enough: Cal
     more_steps = PUBLISHING if ground.tables else ()
     with System(ground, report.seed, with_neighbours=options.with_neighbours) as system:
         try:
-            system.wait_for_delivery(time.time(), _START_SECONDS)
+            system.wait_for_delivery(time.time(), GIVE_UP_SECONDS)
             whole = schedule(report.seed, without, more_steps, brief=options.brief)
             for this in whole if options.deck is Deck.ALL else rounds_of(options.deck, report.seed):
                 if enough(len(report.rounds)):

@@ -15,12 +15,10 @@ from torture.oracle import Body, Judgement, judge
 from torture.processes import JobProcess, Process
 from torture.sent import Database
 from torture.undecided import undecided
-from torture.waiting import NotRecoveredError, wait_until
+from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError, wait_until
 
-_RECOVER_SECONDS = 180.0
 _FOR_GOOD = 1
 """The exit status of what must not be started again as it is; see ``deploy/checkback.service``."""
-_STOP_SENDING_SECONDS = 90.0
 _MOST_REST_SECONDS = 600.0
 _POLL_SECONDS = 0.05
 _FAR_BEHIND = 2_000
@@ -173,7 +171,7 @@ class System:
         """Whether a message of the shop came whose transaction began after it."""
         return any(self.consuming.came(name) for name in self._database.sent_after(moment, most=500))
 
-    def wait_for_delivery(self, after: float, seconds: float = _RECOVER_SECONDS, *, supervised: bool = True) -> float:
+    def wait_for_delivery(self, after: float, seconds: float = GIVE_UP_SECONDS, *, supervised: bool = True) -> float:
         """Seconds from ``after`` until a message of the shop came whose transaction began after it.
 
         Raises:
@@ -254,7 +252,7 @@ class System:
                     process.terminate()
             return not still
 
-        self.wait_until(has_stopped, _STOP_SENDING_SECONDS, "the shop and its neighbours did not stop")
+        self.wait_until(has_stopped, GIVE_UP_SECONDS, "the shop and its neighbours did not stop")
 
     def _wait_while_more_comes(self, patience: float) -> None:
         end, fewest, since = time.monotonic() + _MOST_REST_SECONDS, self._missing(), time.monotonic()

@@ -5,6 +5,10 @@ from collections.abc import Callable
 
 from checkback.exceptions import CheckbackError
 
+GIVE_UP_SECONDS = 480.0
+"""When a run no longer waits for the system to come back: far away, since reports say how long it took, and a machine
+that tests a few things at once starts a job in four minutes.
+"""
 _POLL_SECONDS = 0.05
 
 

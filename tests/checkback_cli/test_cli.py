@@ -81,6 +81,7 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("bench", "open"): "Time of a batch",
     ("bench", "soak"): "Whether anything grows",
     ("bench", "end-to-end"): "Transactions per second from the senders",
+    ("bench", "dead-lanes"): "Time until all is settled",
     ("bench", "outage"): "The worst day of the producers",
 }
 

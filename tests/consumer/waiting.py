@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from checkback.consumer import ConsumeResult, ReceivedMessage
+from tests.place import FAR_SECONDS
 
 
 class Recording:
@@ -30,7 +31,7 @@ class Recording:
         return [message.value or b"" for message in list(self.messages)]
 
 
-def soon(holds: Callable[[], object], seconds: float = 60.0, what: str = "it") -> None:
+def soon(holds: Callable[[], object], seconds: float = FAR_SECONDS, what: str = "it") -> None:
     """Wait for a condition, with a deadline."""
     deadline = time.monotonic() + seconds
     while not holds():

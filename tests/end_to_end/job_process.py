@@ -14,7 +14,7 @@ import psutil
 
 from checkback.exceptions import InstallationError
 from streaming.class_archive import make_archive
-from tests.place import Place
+from tests.place import FAR_SECONDS, Place
 
 
 @functools.cache
@@ -65,12 +65,12 @@ class Job:
     def terminate(self) -> int:
         assert self._process is not None
         self._process.terminate()
-        return self._process.wait(40)
+        return self._process.wait(FAR_SECONDS)
 
-    def ends(self, seconds: float = 120) -> int:
+    def ends(self) -> int:
         """Wait for it to end by itself."""
         assert self._process is not None
-        return self._process.wait(seconds)
+        return self._process.wait(FAR_SECONDS)
 
     def said(self) -> str:
         return Path(self._log).read_text(encoding="utf-8", errors="replace")

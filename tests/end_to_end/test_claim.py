@@ -1,7 +1,6 @@
 """A start that fails leaves the job that runs at work; one that succeeds takes over all it held."""
 
 import contextlib
-import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -97,9 +96,7 @@ def test_a_second_job_takes_over_with_the_port_and_the_first_one_says_so(place: 
         wait_until(lambda: b"checkback_batch" in metrics(port), what="metrics of the second job")
         assert addresses(second.process) == {"127.0.0.1"}  # page, metrics, Spark: for this machine
         assert str(archive_file()) in mapped(second.process)  # the classes of its Java were ready
-        began = time.monotonic()
         assert second.terminate() == 0
-        assert time.monotonic() - began < 30
     finally:
         first.kill()
         second.kill()

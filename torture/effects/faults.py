@@ -19,11 +19,10 @@ from torture.effects.steps import CLOSES, REBALANCING, Step
 from torture.effects.strike import Deed
 from torture.effects.striking import strike_one
 from torture.effects.system import EffectsSystem, Member
-from torture.waiting import NotRecoveredError
+from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError
 
 _OTHERS_SECONDS = 15.0
 """For the others to go on without one that was stopped, unless it holds the database's lock."""
-_DIE_SECONDS = 90.0
 _ASK_SECONDS = 30.0
 _READ_AGAIN_SECONDS = 0.5
 _TAKING = frozenset({Step.LEAVING, Step.LEAVING_UNSTORED, Step.LEFT})
@@ -76,7 +75,7 @@ def _kill_when_alone(system: EffectsSystem, this: Round) -> float:
     """
     strike_one(system, this, lambda: shop.want(system.ground.folder, Order(deaths=_DEATHS_UNTIL_ALONE)))
     name = _wanted(system)
-    system.wait_until(lambda: _has_end(system, name), _DIE_SECONDS, f"{name}, which kills three readers, had no end")
+    system.wait_until(lambda: _has_end(system, name), GIVE_UP_SECONDS, f"{name}, which kills three readers, had no end")
     return time.time()
 
 
@@ -86,7 +85,7 @@ def _poison(system: EffectsSystem, _this: Round) -> float:
     name = _wanted(system)
 
     otherwise = f"{name}, which kills its readers, became no dead letter"
-    system.wait_until(lambda: _is_dead(system, name), _DIE_SECONDS, otherwise)
+    system.wait_until(lambda: _is_dead(system, name), GIVE_UP_SECONDS, otherwise)
     return time.time()
 
 

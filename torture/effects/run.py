@@ -20,9 +20,8 @@ from torture.effects.orders import PARTITIONS, TOPIC
 from torture.effects.schedule import Round, deck_size, schedule
 from torture.effects.system import EffectsSystem, Group
 from torture.ground import Ground
-from torture.waiting import NotRecoveredError
+from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError
 
-_START_SECONDS = 180.0
 _REST_SECONDS = 240.0
 """What has piled up takes a slow machine minutes."""
 _MOST_SAID = 20
@@ -130,7 +129,7 @@ def torture_effects(options: Options, tell: Tell = lambda _round: None) -> Effec
 
 def _ground() -> Ground:
     place = Path(tempfile.mkdtemp(prefix="checkback-torture-"))
-    broker = LocalKafka(place / "kafka", start_seconds=_START_SECONDS, properties=BROKER)
+    broker = LocalKafka(place / "kafka", start_seconds=GIVE_UP_SECONDS, properties=BROKER)
     return Ground(place, broker, SettableClock(place), executors=0)
 
 
@@ -146,7 +145,7 @@ def _rounds(system: EffectsSystem, report: EffectsReport, options: Options, tell
     kind = system.database.kind
     rounds = schedule(options.seed, brief=options.brief, database=kind)
     try:
-        system.wait_for_effects(time.time(), _START_SECONDS)
+        system.wait_for_effects(time.time(), GIVE_UP_SECONDS)
         for this in islice(rounds, options.rounds or deck_size(kind)):
             done = _round(system, this)
             report.rounds.append(done)

@@ -24,11 +24,10 @@ from torture.effects.schedule import TRANSPORTS
 from torture.ground import Ground
 from torture.processes import JobProcess, Process
 from torture.undecided import undecided
-from torture.waiting import NotRecoveredError, wait_until
+from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError, wait_until
 
 MEMBERS = 3
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
-_RECOVER_SECONDS = 120.0
 _REST_LOOK_SECONDS = 1.0
 _CLOSE_SECONDS = 30.0
 _PRINT_SECONDS = 1.0
@@ -143,7 +142,7 @@ class EffectsSystem:
         """
         wait_until(holds, seconds, otherwise, self.supervise)
 
-    def wait_for_effects(self, since: float, seconds: float = _RECOVER_SECONDS) -> float:
+    def wait_for_effects(self, since: float, seconds: float = GIVE_UP_SECONDS) -> float:
         """Seconds from ``since`` until in each partition an order had its effect that was committed after it.
 
         Raises:
@@ -176,7 +175,7 @@ class EffectsSystem:
         """
         self._shop.terminate()
         stopped = self.ground.folder / shop.STOPPED
-        self.wait_until(stopped.exists, _RECOVER_SECONDS, "the shop did not stop")
+        self.wait_until(stopped.exists, GIVE_UP_SECONDS, "the shop did not stop")
         with suppress(NotRecoveredError):
             self.wait_until(self._at_rest, seconds, "not all was done")
         self._end_all()

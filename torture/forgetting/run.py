@@ -16,10 +16,8 @@ from torture.effects.run import BROKER, EffectsRound, prepare
 from torture.forgetting import made_again, quiet
 from torture.forgetting.system import ForgettingSystem
 from torture.ground import Ground
-from torture.waiting import NotRecoveredError
+from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError
 
-_START_SECONDS = 180.0
-_RECOVER_SECONDS = 300.0
 _MOST_BROKEN = 10
 """After so many rounds that did not hold a run ends."""
 
@@ -73,7 +71,7 @@ def torture_forgetting(
     """Have Kafka forget so many times. Everything lies in a temporary folder. ``show`` is told where it is."""
     place = Path(tempfile.mkdtemp(prefix="checkback-torture-"))
     show(f"Everything lies in {place}.")
-    broker = LocalKafka(place / "kafka", start_seconds=_START_SECONDS, properties=deck.properties)
+    broker = LocalKafka(place / "kafka", start_seconds=GIVE_UP_SECONDS, properties=deck.properties)
     ground = Ground(place, broker, SettableClock(place), None, executors=0)
     report = ForgettingReport(seed)
     started = time.monotonic()
@@ -94,7 +92,7 @@ def torture_forgetting(
 
 def _run(system: ForgettingSystem, report: ForgettingReport, rounds: int, deck: Deck, tell: Tell) -> None:
     try:
-        system.wait_for_effects(system.begin(_START_SECONDS), _START_SECONDS)
+        system.wait_for_effects(system.begin(GIVE_UP_SECONDS), GIVE_UP_SECONDS)
     except NotRecoveredError as error:
         report.defects.append(str(error))
         return
@@ -117,7 +115,7 @@ def _round(system: ForgettingSystem, this: Round) -> EffectsRound:
     wrong = []
     try:
         since = quiet.keep_quiet(system, this) if isinstance(this, quiet.Quiet) else made_again.forget(system, this)
-        took = system.wait_for_effects(since, _RECOVER_SECONDS)
+        took = system.wait_for_effects(since, GIVE_UP_SECONDS)
     except NotRecoveredError as error:
         wrong.append(str(error))
         system.have_stacks_printed()

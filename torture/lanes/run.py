@@ -16,12 +16,10 @@ from torture.lanes.schedule import Fault, Round, deck, schedule
 from torture.lanes.steps import LaneStep
 from torture.lanes.system import USUAL, LanesSystem, go_on
 from torture.oracle import Judgement
-from torture.waiting import NotRecoveredError
+from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError
 
 READABLE_SECONDS = 15.0
 """What is promised of a dead producer's messages; one that was stopped, or a broker that is away, takes longer."""
-_START_SECONDS = 600.0
-_RECOVER_SECONDS = 300.0
 _DYING = frozenset({Fault.KILLED, Fault.ALL_KILLED, Fault.FENCED_AND_KILLED})
 
 
@@ -81,7 +79,9 @@ def torture_lanes(
     Everything lies in a temporary folder; the report says when it is kept.
     """
     place = Path(tempfile.mkdtemp(prefix="checkback-torture-"))
-    ground = Ground(place, LocalKafka(place / "kafka", start_seconds=_START_SECONDS), SettableClock(place), executors=0)
+    ground = Ground(
+        place, LocalKafka(place / "kafka", start_seconds=GIVE_UP_SECONDS), SettableClock(place), executors=0
+    )
     report = LanesReport(seed)
     started = time.monotonic()
     try:
@@ -100,7 +100,7 @@ def torture_lanes(
 
 def _rounds(system: LanesSystem, report: LanesReport, rounds: "islice[Round]", tell: Tell) -> None:
     try:
-        system.begin(_START_SECONDS)
+        system.begin(GIVE_UP_SECONDS)
         for this in rounds:
             done = _round(system, this)
             report.rounds.append(done)
@@ -135,23 +135,23 @@ def _round(system: LanesSystem, this: Round) -> LanesRound:
 
 def _kill(system: LanesSystem, this: Round) -> float:
     _, since = system.strike(this, Deed.KILLED)
-    return system.wait_for_all(since, _RECOVER_SECONDS)
+    return system.wait_for_all(since, GIVE_UP_SECONDS)
 
 
 def _kill_all(system: LanesSystem, _this: Round) -> float:
     for sender in system.senders:
         sender.process.kill()
-    return system.wait_for_all(time.time(), _RECOVER_SECONDS)
+    return system.wait_for_all(time.time(), GIVE_UP_SECONDS)
 
 
 def _stop(system: LanesSystem, this: Round) -> float:
     """1. Stop it.  2. Others decide all that it has sent.  3. Continued, it finds itself fenced, and makes another."""
     process, since = system.strike(this, Deed.STOPPED)  # 1
     try:
-        seconds = system.wait_for_all(since, _RECOVER_SECONDS)  # 2
+        seconds = system.wait_for_all(since, GIVE_UP_SECONDS)  # 2
     finally:
         go_on(process)  # 3
-    system.wait_for_one_of(process, time.time(), _RECOVER_SECONDS)
+    system.wait_for_one_of(process, time.time(), GIVE_UP_SECONDS)
     return seconds
 
 
@@ -159,8 +159,8 @@ def _fence(system: LanesSystem, this: Round) -> float:
     process = system.direct(this.transport).process
     system.fence(process)
     since = time.time()
-    seconds = system.wait_for_all(since, _RECOVER_SECONDS)
-    system.wait_for_one_of(process, since, _RECOVER_SECONDS)
+    seconds = system.wait_for_all(since, GIVE_UP_SECONDS)
+    system.wait_for_one_of(process, since, GIVE_UP_SECONDS)
     return seconds
 
 
@@ -168,14 +168,14 @@ def _fence_and_kill(system: LanesSystem, this: Round) -> float:
     process = system.direct(this.transport).process
     with system.struck_at(this, Deed.KILLED) as wait:
         since = wait(lambda: system.fence(process))
-    return system.wait_for_all(since, _RECOVER_SECONDS)
+    return system.wait_for_all(since, GIVE_UP_SECONDS)
 
 
 def _kill_checks(system: LanesSystem, this: Round) -> float:
     strike = system.strike_checks(this, Deed.KILLED)
     _, since = system.strike(this, Deed.KILLED, LaneStep.LEDGER_ADDED)
     system.wait_for_checks(strike)
-    return system.wait_for_all(since, _RECOVER_SECONDS)
+    return system.wait_for_all(since, GIVE_UP_SECONDS)
 
 
 def _stop_checks(system: LanesSystem, this: Round) -> float:
@@ -185,7 +185,7 @@ def _stop_checks(system: LanesSystem, this: Round) -> float:
     system.wait_for_checks(strike)
     asleep = system.another_check_service()
     try:
-        seconds = system.wait_for_all(since, _RECOVER_SECONDS)
+        seconds = system.wait_for_all(since, GIVE_UP_SECONDS)
     finally:
         go_on(asleep)
     asleep.terminate()
@@ -196,13 +196,13 @@ def _stop_checks(system: LanesSystem, this: Round) -> float:
 def _restart_broker(system: LanesSystem, _this: Round) -> float:
     system.ground.broker.stop()
     system.ground.broker.start()
-    return system.wait_for_all(time.time(), _RECOVER_SECONDS)
+    return system.wait_for_all(time.time(), GIVE_UP_SECONDS)
 
 
 def _kill_broker(system: LanesSystem, _this: Round) -> float:
     system.ground.broker.kill()
     system.ground.broker.start()
-    return system.wait_for_all(time.time(), _RECOVER_SECONDS)
+    return system.wait_for_all(time.time(), GIVE_UP_SECONDS)
 
 
 def _restart_broker_meanwhile(system: LanesSystem, this: Round) -> float:
@@ -210,10 +210,10 @@ def _restart_broker_meanwhile(system: LanesSystem, this: Round) -> float:
     try:
         system.ground.broker.stop()
         system.ground.broker.start()
-        seconds = system.wait_for_all(since, _RECOVER_SECONDS)
+        seconds = system.wait_for_all(since, GIVE_UP_SECONDS)
     finally:
         go_on(process)
-    system.wait_for_one_of(process, time.time(), _RECOVER_SECONDS)
+    system.wait_for_one_of(process, time.time(), GIVE_UP_SECONDS)
     return seconds
 
 
