@@ -44,6 +44,8 @@ class TransactionSendResult(NamedTuple):
     """Why the state is unknown, if it is."""
     delivered: bool = False
     """Whether the message can be read already; known only with ``wait=True``."""
+    left_to_job: bool = False
+    """Whether the job delivers it; known only with ``wait=True``. When both are False, 10 s were too short."""
 
 
 @runtime_checkable

@@ -238,6 +238,12 @@ class LogSettings(Section):
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
 
+class AccessSettings(Section):
+    """Who may send what: see ``access.policy``."""
+
+    policy: str = ""
+
+
 class Settings(Section):
     """Everything, validated before anything starts."""
 
@@ -249,6 +255,7 @@ class Settings(Section):
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
     sinks: SinksSettings = SinksSettings()
+    access: AccessSettings = AccessSettings()
 
     @model_validator(mode="after")
     def _no_contradiction(self) -> Self:

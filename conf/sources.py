@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from importlib import resources
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError, create_model
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from checkback.exceptions import ConfigurationError
+from conf.explaining import explained
 from conf.redaction import redacted
 from conf.settings import Settings
 
@@ -61,7 +61,7 @@ def load(file: Path | None = None, bootstrap_servers: str | None = None) -> Sett
     try:
         return Settings.model_validate(merged)
     except ValidationError as error:
-        raise ConfigurationError(_explained(error)) from None
+        raise ConfigurationError(explained(error, Settings, "These settings")) from None
 
 
 def origins(file: Path | None = None, bootstrap_servers: str | None = None) -> list[Effective]:
@@ -151,38 +151,3 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 def _names(leaves: Mapping[str, Any], key: str) -> bool:
     return any(leaf == key or leaf.startswith(f"{key}.") for leaf in leaves)
-
-
-def _explained(error: ValidationError) -> str:
-    lines = []
-    for problem in error.errors():
-        key = ".".join(str(part) for part in problem["loc"]) or "settings"
-        message = problem["msg"].removeprefix("Value error, ")
-        if problem["type"] == "extra_forbidden":
-            message = f"unknown key{_did_you_mean(problem['loc'])}"
-        lines.append(f"{key}: {message}")
-    return "These settings cannot be used:\n  " + "\n  ".join(lines)
-
-
-def _did_you_mean(location: tuple[int | str, ...]) -> str:
-    import difflib  # noqa: PLC0415  (for a message that is seldom needed)
-
-    known = _keys_at(Settings, location[:-1])
-    close = difflib.get_close_matches(str(location[-1]), known, n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
-
-
-def _keys_at(kind: Any, location: tuple[int | str, ...]) -> list[str]:
-    """Keys that a place in the settings may have: sections, tables and lists of them, tables of several kinds."""
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        fields = kind.model_fields
-        return _keys_at(fields[str(location[0])].annotation, location[1:]) if location else list(fields)
-    arguments = get_args(kind)
-    if get_origin(kind) is Annotated:
-        return _keys_at(arguments[0], location)
-    if not (arguments and location):
-        return []
-    if get_origin(kind) is UnionType:  # pydantic puts the word that chose the kind into the place
-        chosen = [one for one in arguments if location[0] in get_args(one.model_fields["kind"].annotation)]
-        return _keys_at(chosen[0], location[1:]) if chosen else []
-    return _keys_at(arguments[-1], location[1:])  # what a list or a table holds

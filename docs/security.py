@@ -1,13 +1,16 @@
-"""Writes the generated part of ``docs/security.md`` from ``access/roles.py``: ``python -m docs.security``."""
+"""Writes the tables of rights and of the policy's rules into their pages: ``python -m docs.security``."""
 
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from access import ResourceKind, Right, Role, Whom, rights_of
+from access.policy import RULES
 
 PAGE = Path(__file__).parent / "security.md"
+POLICY_PAGE = Path(__file__).parent / "access-policy.md"
 _PART = re.compile(r"(<!-- rights: written by make docs -->\n).*?(<!-- end -->)", re.DOTALL)
+_RULES = re.compile(r"(<!-- rules: written by make docs -->\n).*?(<!-- end -->)", re.DOTALL)
 _WHOM = Whom(group="GROUP", real=("TOPIC",))
 _KINDS = {ResourceKind.TOPIC: "", ResourceKind.GROUP: "group ", ResourceKind.TRANSACTIONAL_ID: "transactional id "}
 
@@ -44,5 +47,15 @@ def _rows(rights: Iterable[Right]) -> Iterator[str]:
         yield f"{operation} | {', '.join(names)}"
 
 
+def with_rules(page: str) -> str:
+    """The page of the policy, with the rules as ``access/policy.py`` has them now."""
+    if len(_RULES.findall(page)) != 1:
+        raise ValueError("docs/access-policy.md must have one part for the rules.")
+    rows = [f"| {rule.when} | {'yes' if rule.allowed else 'no'} |" for rule in RULES]
+    table = "\n".join(["| where | may it send |", "| --- | --- |", *rows])
+    return _RULES.sub(lambda found: f"{found[1]}{table}\n{found[2]}", page)
+
+
 if __name__ == "__main__":
     PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    POLICY_PAGE.write_text(with_rules(POLICY_PAGE.read_text(encoding="utf-8")), encoding="utf-8")

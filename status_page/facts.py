@@ -13,6 +13,8 @@ class FlowPoint:
     """Where it begins."""
     half: int = 0
     committed: int = 0
+    by_lane: int = 0
+    """Of the committed: what their producer had delivered itself."""
     rolled_back: int = 0
     checked: int = 0
     parked: int = 0
@@ -196,6 +198,8 @@ class JobFacts:
     """Whether the check service runs in this process; else endpoints and ``waiting`` are not known here."""
     endpoints_known: bool = False
     """Whether all endpoints are known: then a group that is not in ``groups``, or has none there, has none."""
+    policy_wrong: str = ""
+    """Why the file of ``access.policy`` as it is now is not in force; empty: it is."""
     notes: tuple[str, ...] = ()
     """What whoever is on call should read first: sentences."""
 

@@ -20,14 +20,16 @@ from checkback.kafka.librdkafka.topics import topic_ids
 from checkback.operations.topics import TopicAdministration
 from checkers import Announced, CheckService
 from conf import Settings
+from streaming.access import POLICY, PolicyFile, PolicyInForce
 from streaming.batch.batch import BatchReport
 from streaming.batch.failpoints import FailpointHook, no_failpoint
+from streaming.batch.kept_by_batch import KeptForm, refuse_torn
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.retrying import retrying
 from streaming.checkpoint.ends_in_plan import EndsInPlan
 from streaming.checkpoint.folder import Checkpoint, CheckpointFacts
 from streaming.checkpoint.half_logs import HalfLogs
-from streaming.fairness.barred import refuse_torn
+from streaming.fairness.barred import BARRED
 from streaming.fairness.fairness import Fairness
 from streaming.fairness.held_back import HeldBackWatch, named_writer
 from streaming.folders import folder_at
@@ -85,6 +87,7 @@ class TransactionJob:
         self._preconditions: BatchPreconditions | None = None
         self._sink: ExactlyOnceSink | None = None
         self._fairness: Fairness | None = None
+        self._policy: PolicyInForce | None = None
         self._observation = Observation(settings)
         self._serving = Serving(settings, self._observation)
         self._job_group: JobGroup | None = None
@@ -123,9 +126,7 @@ class TransactionJob:
         """
         settings, sink, step = self._settings, self._sink_settings(), self._observation.start_up.step
         step("look at settings, topics and clock")
-        if settings.job.tracing:
-            try_tracing()
-        try_options(sink)
+        access = self._usable(sink)
         local_query_id = try_folder(settings.job.checkpoint)
         registry = self._observation.metrics.registry
         checks = CheckService(settings, registry=registry) if settings.checks.in_job else None
@@ -159,6 +160,7 @@ class TransactionJob:
         step("take over")
         take_over.take()  # 3
         rules.take(BatchSettings.of(settings), settings.sinks.tables, in_kafka)
+        self._policy = PolicyInForce(spark, folder_at(spark, settings.job.checkpoint), access, rules.first_new)
         self._observation.read_to(checkpoint.read_to())
         self._preconditions = BatchPreconditions(sink, claim, own, ids, clock)  # 4
         fairness = self._fairness = Fairness(spark, settings, self._observation.counted)
@@ -184,6 +186,15 @@ class TransactionJob:
         self._observation.of(own, fairness.standing, checks.known_standing if checks else self._elsewhere())
         self._start_beside(sink, Forwarder(sink, checkpoint, partial(claim.refuse_another, own)))
 
+    def _usable(self, sink: SinkSettings) -> PolicyFile:
+        """Whether options and files that the settings name can be used."""
+        if self._settings.job.tracing:
+            try_tracing()
+        try_options(sink)
+        access = PolicyFile(self._settings.access.policy)
+        self._observation.policy_wrong = lambda: access.wrong
+        return access
+
     def _own_spark(self) -> SparkSession:
         spark = build_session(self._settings)
         self._rest.callback(_stop_spark, spark)
@@ -201,7 +212,9 @@ class TransactionJob:
         folder = folder_at(spark, self._settings.job.checkpoint)
         rules = SettingsInForce(folder)
         rules.judge(self._settings.sinks.tables, in_kafka)
-        refuse_torn(folder, in_kafka, checkpoint.torn)
+        forms: tuple[KeptForm[Any], ...] = (BARRED, POLICY)
+        for form in forms:
+            refuse_torn(folder, form, in_kafka, checkpoint.torn)
         return rules
 
     def _checked_topics(self, sink: SinkSettings) -> int:
@@ -237,6 +250,8 @@ class TransactionJob:
         self._observation.start_up.step("evaluate and write the first batch")
         if self._fairness is not None:
             self._fairness.before(batch)
+        if self._policy is not None:
+            self._policy.before(batch)
 
     def _watch(self, sink: SinkSettings) -> HeldBackWatch:
         kafka = self._settings.kafka

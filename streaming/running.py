@@ -17,6 +17,10 @@ _TRUSTS = (
     "There is no access policy: whoever may write to %s and %s is trusted to send to every topic that this job may "
     "write to, and to decide every transaction. See docs/security.md."
 )
+_TRUSTS_GROUPS = (
+    "The access policy says which group may send where. Whoever may write to %s and %s is trusted to name only its own "
+    "group, and to decide every transaction. See docs/security.md."
+)
 _HINTS = {
     "held": "It is tried again with growing pauses",
     "parked": "See 'checkback parked list'",
@@ -32,7 +36,9 @@ def run(settings: Settings, failpoint: FailpointHook = no_failpoint, *, new_chec
     """
     leave_on_signals()
     _LOGGER.info("Starting on Spark (%s), for %s ...", settings.job.master, settings.kafka.bootstrap_servers)
-    _LOGGER.info(_TRUSTS, settings.kafka.topics.half, settings.kafka.topics.op)
+    _LOGGER.info(
+        _TRUSTS_GROUPS if settings.access.policy else _TRUSTS, settings.kafka.topics.half, settings.kafka.topics.op
+    )
     with TransactionJob(settings, log_batch, failpoint=failpoint, new_checkpoint=new_checkpoint) as job:
         stopping = stop_on_signals(within=_STOP_SECONDS)
         _LOGGER.info("Running; checkpoint in %s. Ctrl-C stops it.", settings.job.checkpoint)

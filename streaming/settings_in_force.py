@@ -86,6 +86,8 @@ class SettingsInForce:
         self._checkpoint = checkpoint
         self._from: dict[int, BatchSettings] = {}
         self._next = 0
+        self.first_new = 0
+        """The first batch that was never begun; known after :meth:`take`."""
 
     def of_batch(self, batch: int) -> BatchSettings:
         """The rules that this batch runs under, in all its runs."""
@@ -149,6 +151,7 @@ class SettingsInForce:
                 if in_kafka(begun):
                     raise hindrance
                 first = begun  # 2
+        self.first_new = first
         if self.of_batch(first) != wanted:  # 3
             self._checkpoint.write(_FILES.name(first), wanted.written())
             self._from[first] = wanted

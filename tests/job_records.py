@@ -101,7 +101,7 @@ class JobRecords:
 
     def delivered(self, transaction_id: str, value: bytes = b"v", key: bytes | None = None, topic: str = "") -> str:
         name = topic or self.place.real_topic
-        found = self._producer.send(name, value, key, headers=[(protocol.ID, transaction_id.encode())]).get(10)
+        found = self._producer.send(name, value, key, headers=[(protocol.ID, transaction_id.encode())]).get(120)
         return f"{name}:{found.partition}:{found.offset}"
 
     def refused(self, transaction_id: str, half: HalfPosition, op: str, action: Action, reason: str) -> None:
@@ -140,7 +140,7 @@ class JobRecords:
         partition: int | None,
     ) -> int:
         sent = self._producer.send(topic, value, key, headers=headers, partition=partition)
-        return int(sent.get(10).offset)
+        return int(sent.get(120).offset)
 
     def _commit(self, group: str, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
         admin = admin_client(self.place.bootstrap_servers)

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from docs.security import PAGE, written
+from docs.security import PAGE, POLICY_PAGE, with_rules, written
 
 ROOT = Path(__file__).parents[1]
 
@@ -11,6 +11,11 @@ ROOT = Path(__file__).parents[1]
 def test_the_table_is_that_of_the_roles() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page == written(page), "run make docs"
+
+
+def test_the_rules_are_those_of_the_policy() -> None:
+    page = POLICY_PAGE.read_text(encoding="utf-8")
+    assert page == with_rules(page), "run make docs"
 
 
 def test_every_test_that_the_page_names_is_there() -> None:

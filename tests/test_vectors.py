@@ -75,7 +75,7 @@ def write(place: Place, said: list[dict[str, Any]]) -> None:
             lambda error, message: offsets.append(-1 if error else message.offset() or 0),
             headers=headers(record["headers"], half),
         )
-        producer.flush(20)
+        producer.flush(120)
         assert offsets[0] >= 0
         return offsets[0]
 

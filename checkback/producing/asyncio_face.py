@@ -111,6 +111,11 @@ class AsyncTransactionScope:
         """As :meth:`TransactionScope.delivered`."""
         return await self._producer.in_thread(self._scope.delivered, seconds)
 
+    @property
+    def left_to_job(self) -> bool:
+        """As :attr:`TransactionScope.left_to_job`."""
+        return self._scope.left_to_job
+
     async def __aenter__(self) -> Self:
         """Write the half message; when that raises, the block does not run."""
         await self._producer.in_thread(self._scope.__enter__)

@@ -136,7 +136,7 @@ class TransactionProducer:
             arg: handed to ``execute_local_transaction``.
             options: check immunity, check max, time of delivery.
             wait: with ``delivery="direct"`` return when consumers can read it, or the job is to deliver it, or after
-                10 s: ``delivered`` of the result says which.
+                10 s: ``delivered`` and ``left_to_job`` of the result say which.
 
         Raises:
             HalfMessageError: the half message was not written; the local transaction was not run.
@@ -333,7 +333,8 @@ class TransactionProducer:
             _LOGGER.exception("The local transaction of %s raised: its outcome is unknown", message.transaction_id)
         delivery = self._end(message, Action(state), remark)  # 3
         delivered = wait and delivery is not None and delivery.delivered(WAIT_SECONDS)
-        return TransactionSendResult(message.transaction_id, state, message.half, remark, delivered)
+        left = wait and state is LocalTransactionState.COMMIT and (delivery is None or delivery.left_to_job)
+        return TransactionSendResult(message.transaction_id, state, message.half, remark, delivered, left)
 
     def _end(self, message: HalfMessage, action: Action, remark: str) -> Delivery | None:
         if not isinstance(message, HalfMessage):

@@ -16,6 +16,10 @@ class Delivery(Protocol):
     def delivered(self, seconds: float) -> bool:
         """Wait until its messages can be read, for at most ``seconds``; False: then, or the job delivers them."""
 
+    @property
+    def left_to_job(self) -> bool:
+        """Whether it is clear by now that the producer does not deliver them: the job does."""
+
 
 End = Callable[[HalfMessage, BaseException | None], Delivery | None]
 """Ends a half message's transaction, given what the block has raised."""
@@ -37,6 +41,7 @@ class TransactionScope:
         self._end = end
         self._message: HalfMessage | None = None
         self._delivery: Delivery | None = None
+        self._committed = False
 
     @property
     def message(self) -> HalfMessage:
@@ -61,6 +66,11 @@ class TransactionScope:
         """
         return self._delivery is not None and self._delivery.delivered(seconds)
 
+    @property
+    def left_to_job(self) -> bool:
+        """Whether it is clear by now that the job, not the producer, delivers them; never so of what is rolled back."""
+        return self._committed and (self._delivery is None or self._delivery.left_to_job)
+
     def __enter__(self) -> Self:
         """Write the half message; when that raises, the block does not run."""
         if self._message is not None:
@@ -71,4 +81,5 @@ class TransactionScope:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
         """Write the op. Never raises: what is lost here, the check finds out."""
         self._delivery = self._end(self.message, error)
+        self._committed = error is None
         return isinstance(error, Rollback)

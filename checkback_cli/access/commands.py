@@ -1,16 +1,21 @@
 """``checkback access print``, ``grant`` and ``check``."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from access import Right, Role, Whom, compare, entries_of, kafka_acls_lines, rights_of
 from checkback.exceptions import ConfigurationError
 from checkback.wire.printable import printable
+from checkback_cli.terminal.listing import show_rows
 from checkback_cli.terminal.options import WRONG, BootstrapServer, ConfigFile
 from conf import Settings, load
 
-access = typer.Typer(no_args_is_help=True, help="What each role may do on Kafka's own lists (ACLs): docs/security.md.")
+if TYPE_CHECKING:
+    from access.policy import Account
+
+access = typer.Typer(no_args_is_help=True, help="Who may do what: Kafka's own lists (ACLs), and the policy.")
 
 _Role = Annotated[Role, typer.Argument(help="Who is to be let in.")]
 _Principal = Annotated[str, typer.Option("--principal", "-p", help="As Kafka knows it: User:shop.")]
@@ -94,6 +99,45 @@ def check(
         raise typer.Exit(WRONG)
     if not found.excess:
         typer.echo(f"{printable(principal)} has exactly what a {role} needs.")
+
+
+@access.command("policy")
+def policy(
+    file: Annotated[Path, typer.Argument(help="As access.policy of the settings names it.", show_default=False)],
+    group: _Group = "",
+    topic: _Topics = None,
+    config: ConfigFile = None,
+    bootstrap_server: BootstrapServer = None,
+) -> None:
+    """Say what a policy file comes to: for a group and topics, whether it may send there. Kafka is not asked.
+
+    Exit status 1 when the group may not send to one of them.
+    """
+    from access.policy import doubts, judge, policy_of
+
+    try:
+        found = policy_of(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"Cannot read {file}: {error}.") from None
+    for doubt in doubts(found):
+        typer.echo(doubt, err=True)
+    if not group:
+        show_rows(
+            ("account", "groups", "topics", "not", "others"), [_account_row(*one) for one in found.accounts.items()]
+        )
+        typer.echo(f"groups that no account names: {found.other_groups}")
+        return
+    own = load(config, bootstrap_server).kafka.topics
+    verdicts = [(one, judge(found, group, one, own)) for one in topic or ()]
+    for one, verdict in verdicts:
+        typer.echo(printable(verdict.reason or f"group {group} may send to {one}"))
+    if not all(verdict.allowed for _, verdict in verdicts):
+        raise typer.Exit(WRONG)
+
+
+def _account_row(name: str, account: "Account") -> tuple[str, ...]:
+    named = (account.groups, account.topics, account.not_topics)
+    return name, *(" ".join(names) for names in named), account.other_topics
 
 
 def _wanted(settings: Settings, role: Role, group: str, topics: list[str] | None, *, direct: bool) -> tuple[Right, ...]:

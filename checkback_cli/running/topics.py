@@ -59,8 +59,16 @@ def create(
         unknown = administration.wait_for(list(made))
     for name, what in made.items():
         Console().print(f"{what}  {name}", highlight=False)
+    if any(made[name] is Made.CREATED for name in real or ()):
+        typer.echo(_HELD, err=True)
     if unknown:
         raise KafkaUnreachableError(f"Kafka has created {', '.join(unknown)}, and does not know of it yet: wait.")
+
+
+_HELD = (
+    "The job tries messages that it holds for a topic again by itself, after 10 min at most ('checkback status' says "
+    "when). 'checkback redeliver' delivers those that it has parked."
+)
 
 
 @topics.command("list")

@@ -95,7 +95,9 @@ def _flows(facts: JobFacts) -> HealthAnswer:
                 question, Attention.LOOK, "Not at present", f"Nothing has been taken in {since}{waiting}."
             )
         return _as_far_as_known(question, facts, "Quiet", f"The job runs; nothing has come {since}.")
-    detail = f"{number(half)} half messages and {number(committed)} commits a minute, {_over(facts)}."
+    by_lane = per_minute(facts.flow, "by_lane", facts.now_ms)
+    lanes = f" ({number(by_lane)} delivered by their producers' lanes)" if by_lane else ""
+    detail = f"{number(half)} half messages and {number(committed)} commits{lanes} a minute, {_over(facts)}."
     return _as_far_as_known(question, facts, "Yes", detail)
 
 

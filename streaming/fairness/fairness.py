@@ -16,7 +16,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from conf import Settings
 from state import Usages
 from streaming.batch.batch import BatchReport, OpenBySegment
-from streaming.fairness.barred import BarredInForce, tell_tasks
+from streaming.batch.kept_by_batch import KeptByBatch
+from streaming.fairness.barred import BARRED, tell_tasks
 from streaming.fairness.batch_size import BatchSize, ReadLimit
 from streaming.fairness.quotas import Barred, Quotas
 from streaming.fairness.running_total import RunningTotal
@@ -63,7 +64,7 @@ class Fairness:
         self._size = BatchSize(settings.job.max_offsets_per_trigger, settings.job.max_bytes_per_trigger)
         self._quotas = Quotas(settings.quotas)
         folder = folder_at(spark, self._checkpoint)
-        self._barred = BarredInForce(folder, self._quotas.barred)
+        self._barred = KeptByBatch(folder, BARRED)
         self._told: Barred = {}
         self._limit: ReadLimit | None = None
         self._state_bytes: RunningTotal[int] = RunningTotal(add)
@@ -86,7 +87,7 @@ class Fairness:
             OSError, Py4JError: the checkpoint folder is away.
         """
         with self._lock:
-            barred = self._told = self._barred.of_batch(batch)
+            barred = self._told = self._barred.of_batch(batch, self._quotas.barred)
         tell_tasks(self._spark.sparkContext, barred)
 
     def after(self, report: BatchReport) -> None:

@@ -26,6 +26,8 @@ def _notes(facts: JobFacts) -> Iterator[str]:
     elif still >= _STANDS_STILL_SECONDS:
         what = "No batch has ended" if facts.batch else "The first batch has not ended"
         yield f"{what} for {still} s: messages wait. The job's log says why."
+    if facts.policy_wrong:
+        yield f"The access policy that was read before stays in force: {facts.policy_wrong}"
     for held in facts.held_back:
         yield (
             f"Partition {held.partition} of {held.topic} has been held back by an open Kafka transaction"

@@ -66,6 +66,8 @@ class Observation:
         self._standing: Callable[[], KnownUsage] = lambda: _NOTHING
         self._checks: ChecksStanding = lambda: None
         self._ask_for_ends: Callable[[], None] = lambda: None
+        self.policy_wrong: Callable[[], str] = lambda: ""
+        """Why the policy file as it is now is not in force; empty: it is."""
 
     def of(self, owner: Owner, standing: Callable[[], KnownUsage], checks: ChecksStanding | None) -> None:
         """Whose job it is, and whom to ask about quotas and checks; batches are begun from now on."""
@@ -178,6 +180,7 @@ class Observation:
             flow=self._flow.points(now_ms) if last else (),
             checks_in_job=settings.checks.in_job,
             endpoints_known=known,
+            policy_wrong=self.policy_wrong(),
         )
         return notes_of(facts)
 

@@ -1,6 +1,6 @@
-"""Half messages that keep the protocol and are not taken in all the same: of barred groups, or delayed too long."""
+"""Half messages that keep the protocol and are not taken in: not allowed, of barred groups, delayed too long."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from conf.durations import spell
 from state import Event, Rows
 from state.rows import Column
+from streaming.access import NotAllowed
 
 
 @dataclass(frozen=True)
@@ -19,12 +20,15 @@ class Admission:
     delay_max_ms: int
     barred: Mapping[str, str] = field(default_factory=dict)
     """Reasons by producer group: see :mod:`streaming.fairness.quotas`."""
+    policy: NotAllowed | None = None
+    """Of the access policy; None: there is none."""
 
     def reasons(self, halves: Rows, held: Column) -> dict[int, str]:
         """By row, why half messages (``HALF_FIELDS``) are not taken in.
 
-        ``held``: bool[n], which of them the job wrote itself. Never these, which have been taken in before: messages
-        that their topics did not take.
+        ``held``: bool[n], which of them the job wrote itself: messages that their topics did not take. They have been
+        taken in before, so no quota holds for them, nor a limit of the delay. The policy does: it may be another one
+        since, and whoever may write to the half topic may write what looks like them.
         """
         found: dict[int, str] = {}
         if self.barred:
@@ -35,7 +39,20 @@ class Admission:
         late = (halves["deliver_at_ms"] > self.now_ms + self.delay_max_ms) & ~held
         for row in np.flatnonzero(late).tolist():
             found[row] = f"its cb-deliver-at is more than transactions.delay_max ({spell(self.delay_max_ms)}) ahead"
-        return found
+        return found | self._not_allowed(halves)
+
+    def why_not(self, group: str, topics: Collection[str]) -> str:
+        """Why a group's messages for these topics are not allowed together; empty: they are."""
+        if self.policy is None:
+            return ""
+        return next((why for topic in topics if (why := self.policy.reason(group, topic))), "")
+
+    def _not_allowed(self, halves: Rows) -> dict[int, str]:
+        if self.policy is None:
+            return {}
+        pairs = list(zip(halves["group"].tolist(), halves["topic"].tolist(), strict=True))
+        wrong = {pair: why for pair in set(pairs) if (why := self.policy.reason(*pair))}
+        return {row: wrong[pair] for row, pair in enumerate(pairs) if pair in wrong} if wrong else {}
 
     @staticmethod
     def _takes_room(halves: Rows, delayed: Column) -> Column:

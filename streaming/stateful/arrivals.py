@@ -1,7 +1,8 @@
 """What a batch brings for one segment, as far as it is taken in."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +41,8 @@ def arrivals_of(chunks: list[pa.RecordBatch], topics: Topics, admission: Admissi
     # what is wrong with one that was set aside is found when it is read again
     for row in np.flatnonzero(several & (halves["left_out"] < 0)).tolist():
         headers = application_headers(halves["headers"][row])
-        if reason := wrong_with(halves["value"][row], headers, int(options[row, _MESSAGES]), topics):
+        may = partial(admission.why_not, halves["group"][row])
+        if reason := wrong_with(halves["value"][row], headers, int(options[row, _MESSAGES]), topics, may):
             reasons[row] = reason
     wrong = sorted(reasons)
     if wrong:
@@ -49,8 +51,13 @@ def arrivals_of(chunks: list[pa.RecordBatch], topics: Topics, admission: Admissi
     return Arrivals(halves=halves, ops=found.ops(), broken=broken)
 
 
-def wrong_with(value: bytes | None, common: Headers, count: int, topics: Topics) -> str | None:
-    """Why a value is not ``count`` messages that may be delivered with ``common`` headers, None when it is."""
+def wrong_with(
+    value: bytes | None, common: Headers, count: int, topics: Topics, why_not: Callable[[Collection[str]], str]
+) -> str | None:
+    """Why a value is not ``count`` messages that may be delivered with ``common`` headers, None when it is.
+
+    ``why_not``: of real topics, why its group may not send to them; empty when it may.
+    """
     if count * (header_bytes(common) + MESSAGE_BYTES) > MAX_UNFOLDED_BYTES:
         return TOGETHER
     try:
@@ -61,7 +68,7 @@ def wrong_with(value: bytes | None, common: Headers, count: int, topics: Topics)
         return f"cb-messages says {count}, its value holds {len(messages)}"
     if any(message.topic in topics.all() or message.topic.startswith("__") for message in messages):
         return "a message's topic is one of Checkback's or Kafka's own"
-    return several_too_large(messages, common) or None
+    return why_not([message.topic for message in messages]) or several_too_large(messages, common) or None
 
 
 def _broken(halves: Rows, reasons: Sequence[str], topics: Topics) -> Rows:

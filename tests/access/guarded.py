@@ -102,7 +102,7 @@ class Guarded:
     def write(self, topic: str, value: bytes | None, headers: Headers = ()) -> None:
         """A record by who may do everything."""
         producer = KafkaProducer(bootstrap_servers=self.kafka.bootstrap_servers)
-        producer.send(topic, value, b"key", headers=list(headers)).get(20)
+        producer.send(topic, value, b"key", headers=list(headers)).get(120)
         producer.close()
 
     def denials(self, *users: str) -> list[tuple[str, ...]]:

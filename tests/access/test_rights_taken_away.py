@@ -148,7 +148,7 @@ def refused(here: Guarded, user: str, topic: str) -> bool:
     """Whether Kafka refuses a record of this user there."""
     producer = KafkaProducer(bootstrap_servers=here.servers, max_block_ms=20_000, **here.options(user))
     try:
-        producer.send(topic, b"forged", b"key").get(20)
+        producer.send(topic, b"forged", b"key").get(120)
     except TopicAuthorizationFailedError:
         return True
     finally:

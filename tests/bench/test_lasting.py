@@ -1,6 +1,7 @@
 """What grows and what does not, of made-up series; what a soak's consumer counts; one small run of each measurement."""
 
-import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,14 @@ from checkback.consumer import ConsumeResult, ReceivedMessage
 from checkback.wire.protocol import ID
 
 TIMES = np.arange(100) * 5.0
+_OPENS_ONE = """
+import sys
+print(flush=True)
+sys.stdin.readline()
+opened = open(sys.executable, "rb")
+print(flush=True)
+sys.stdin.readline()
+"""
 
 
 def points(values: npt.NDArray[np.floating]) -> Points:
@@ -91,9 +100,18 @@ def test_a_folders_files_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_process_holds_something() -> None:
-    before = held_by(os.getpid())
-    with Path(__file__).open("rb"):
-        opened = held_by(os.getpid())
+    # in a process of its own, in which no other thread opens and closes things
+    with subprocess.Popen(
+        [sys.executable, "-c", _OPENS_ONE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        before = held_by(process.pid)
+        process.stdin.write(b"\n")
+        process.stdout.readline()
+        opened = held_by(process.pid)
+        process.stdin.write(b"\n")
     assert opened["descriptors"] - before["descriptors"] == 1
     assert before["driver_mib"] > 1
     assert before["threads"] >= before["processes"] >= 1

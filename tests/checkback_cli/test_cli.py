@@ -37,10 +37,11 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("run",): "Run the job",
     ("checks",): "Run a check service alone",
     ("torture",): "Break the running system",
-    ("access",): "What each role may do on Kafka's own lists",
+    ("access",): "Who may do what",
     ("access", "print"): "Print kafka-acls.sh lines",
     ("access", "grant"): "Give a role what it needs",
     ("access", "check"): "Say what a principal lacks",
+    ("access", "policy"): "Say what a policy file comes to",
     ("topics",): "Checkback's own topics, and yours",
     ("topics", "create"): "Create the topics that are missing",
     ("topics", "list"): "List Checkback's own topics",
@@ -281,8 +282,11 @@ def test_real_topics_are_created_too(broker: LocalKafka, place: Place, monkeypat
     assert "as Checkback's own topics do" in str(said.exception)
     name = f"paid-{place.topics.prefix}"
     try:
-        assert invoke(*create, name).output.splitlines()[-1] == f"created  {name}"
-        assert invoke(*create, name).output.splitlines()[-1] == f"is there  {name}"
+        made, again = invoke(*create, name), invoke(*create, name)
+        assert made.stdout.splitlines()[-1] == f"created  {name}"
+        assert "holds for a topic" in made.stderr
+        assert again.stdout.splitlines()[-1] == f"is there  {name}"
+        assert again.stderr == ""
         with TopicAdministration(broker.bootstrap_servers) as administration:
             assert administration.partitions([name]) == {name: 2}
     finally:

@@ -155,4 +155,4 @@ def write_ten(place: Topics, packed: str) -> None:
     producer = Producer({"bootstrap.servers": place.bootstrap_servers, "compression.type": packed, "linger.ms": 50})
     for number in range(10):
         producer.produce(place.real_topic, f"{packed} {number}".encode() * 100, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0

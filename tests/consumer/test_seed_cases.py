@@ -150,7 +150,7 @@ def test_retry_levels_in_their_order_sixteen_times_and_then_it_is_dead(place: To
         for record in records_as_they_come(reading, own.later, lambda: len(waits) == 16, idle_ms=60_000):
             waits.append(round((int(dict(record.headers)["cb-deliver-at"]) - record.timestamp) / 100_000))
             headers = [pair for pair in record.headers if not pair[0].startswith("cb-")]
-            producer.send(own.retry, record.value, record.key, headers=headers).get(30)
+            producer.send(own.retry, record.value, record.key, headers=headers).get(120)
         soon(lambda: points.figures().all == MessageCounts(done=1, retried=16, dead=1))
         soon(lambda: points.figures().lag == 0)
     assert waits == list(range(3, 19))

@@ -58,7 +58,7 @@ def late(place: Place, spark: SparkSession) -> Callable[[Action, Source], None]:
 def _op(place: Place, message: HalfMessage, action: Action, source: Source) -> None:
     headers = op_headers(message.transaction_id, "shop", message.half, action, source)
     with place.producer() as kafka:
-        kafka.send(place.topics.op, b"", headers=headers, partition=message.half.partition).get(10)
+        kafka.send(place.topics.op, b"", headers=headers, partition=message.half.partition).get(120)
 
 
 def test_a_decision_that_was_refused_is_not_taken_as_delivered(

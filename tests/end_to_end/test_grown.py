@@ -58,7 +58,7 @@ def test_topics_are_grown_while_the_job_runs_and_a_start_goes_on_with_them(place
 def test_ops_for_places_that_there_are_not_are_rejected_and_leave_no_state(place: Place, spark: SparkSession) -> None:
     with running(place, spark, transactions={"timeout": "1h"}) as counts, place.producer() as kafka:
         send(place, 1)
-        broken = kafka.send(place.topics.half, b"no half message", partition=1).get(10).offset
+        broken = kafka.send(place.topics.half, b"no half message", partition=1).get(120).offset
         for partition, offset in [*((0, 4_096 * n) for n in range(1, 200)), (1, broken)]:
             headers = op_headers("tx", "shop", HalfPosition(partition, offset), Action.COMMIT, Source.PRODUCER)
             kafka.send(place.topics.op, b"", headers=list(headers), partition=partition)

@@ -106,8 +106,8 @@ def test_records_that_break_the_protocol_go_whole_to_rejected(place: Place, spar
         place.producer() as kafka,
         TransactionProducer(place.bootstrap_servers, "shop", Shop(), topics=place.topics) as producer,
     ):
-        kafka.send(place.topics.half, b"value", b"key", headers=broken, partition=1).get(10)
-        kafka.send(place.topics.op, b"junk", b"k", headers=[("\u00fc", b"1")], partition=0).get(10)
+        kafka.send(place.topics.half, b"value", b"key", headers=broken, partition=1).get(120)
+        kafka.send(place.topics.op, b"junk", b"k", headers=[("\u00fc", b"1")], partition=0).get(120)
         producer.send_in_transaction(Message(place.real_topic, b"good"), arg=COMMIT)
         producer.flush()
         with running(place, spark) as counts:

@@ -17,7 +17,7 @@ def _half(
 ) -> HalfPosition:
     producer = place.producer()
     headers = half_headers(name, group, topic or place.real_topic, [("trace", b"1"), ("again", b"")], options=options)
-    sent = producer.send(place.topics.half, b"value", headers=headers, partition=0).get(10)
+    sent = producer.send(place.topics.half, b"value", headers=headers, partition=0).get(120)
     producer.close()
     return HalfPosition(sent.partition, sent.offset)
 

@@ -58,7 +58,7 @@ class Shop:
             headers = half_headers(f"{name}-{one}", group, topic)
             sent.append((one, group, self._kafka.send(topics.half, b"v", headers=headers, partition=partition)))
         for one, group, future in sent:
-            half = At(one % HALF_PARTITIONS, future.get(30).offset)
+            half = At(one % HALF_PARTITIONS, future.get(120).offset)
             if one < OPEN:
                 continue
             action = Action.COMMIT if one % 10 or number - one <= HELD else Action.ROLLBACK
@@ -70,7 +70,7 @@ class Shop:
     def announce_once(self, group: str, url: str) -> None:
         """As a process does that dies before its next heartbeat."""
         key, value = Announcement(group, "one", url, int(time.time() * 1000)).to_record()
-        self._kafka.send(self._place.topics.producers, value, key, partition=0).get(30)
+        self._kafka.send(self._place.topics.producers, value, key, partition=0).get(120)
 
     def close(self) -> None:
         self._kafka.close()

@@ -25,14 +25,14 @@ def test_a_commit_that_the_job_has_read_makes_it_lost(
 
     def op(name: str, action: Action) -> None:
         headers = op_headers(name, "shop", HalfPosition(0, 0), action, Source.PRODUCER)
-        producer.send(place.topics.op, b"", headers=headers, partition=0).get(20)
+        producer.send(place.topics.op, b"", headers=headers, partition=0).get(120)
 
     for name, action in (("read", Action.COMMIT), ("rolled", Action.ROLLBACK), ("unread", Action.COMMIT)):
         op(name, action)
     for name, due in (("later", b"9000"), ("due", b"4000")):
         op(name, Action.COMMIT)
         held = [(protocol.ID, name.encode()), (protocol.HELD, b"1 1 0:0"), (protocol.DELIVER_AT, due)]
-        producer.send(place.topics.half, b"", headers=held, partition=0).get(20)
+        producer.send(place.topics.half, b"", headers=held, partition=0).get(120)
     producer.close()
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "7").write_text(ENTRY % (place.topics.half, place.topics.op))

@@ -19,7 +19,7 @@ def test_what_is_no_parked_message_is_skipped(place: Place) -> None:
             odd = [without(LAWFUL, name), *(changed(LAWFUL, name, content) for content in NOT_TEXT[:3])]
             for headers in (*odd, [(name, noise(random, 50))]):
                 kafka.send(place.topics.parked, b"v", b"k", [*headers, ("x", b"")], 0)
-        kafka.send(place.topics.parked, b"value", b"key", LAWFUL, 0).get(10)
+        kafka.send(place.topics.parked, b"value", b"key", LAWFUL, 0).get(120)
     with ParkedMessages(place.bootstrap_servers, place.topics) as parked:
         (message,) = parked.read()
     assert (message.transaction_id, str(message.half), message.value) == ("tx", "1:7", b"value")
@@ -34,7 +34,7 @@ def test_two_messages_of_one_id_are_two(place: Place) -> None:
 
     with place.producer() as kafka:
         for headers in (at(b"1:7"), at(b"0:3"), at(b"1:8"), ended(b"0:3"), at(b"1:7", again=b"")):
-            kafka.send(place.topics.parked, b"v", b"k", headers, 0).get(10)
+            kafka.send(place.topics.parked, b"v", b"k", headers, 0).get(120)
     with ParkedMessages(place.bootstrap_servers, place.topics) as parked:
         assert [str(message.half) for message in parked.read()] == ["1:8", "1:7"]
         assert [(str(one.half), one.became) for one in parked.read(ended=True) if one.became] == [("0:3", "committed")]

@@ -84,7 +84,7 @@ def test_a_wild_note_beside_its_offset_does_not_end_it(place: Place, note: str) 
     key, value, headers = kind.good
     with place.producer() as producer:
         named = [(name.decode(), content or b"") for name, content in headers]
-        producer.send(place.topics.check, value, key, named, 0).get(10)
+        producer.send(place.topics.check, value, key, named, 0).get(120)
     admin = admin_client(place.bootstrap_servers)
     try:
         noted = {TopicPartition(place.topics.check, 0): OffsetAndMetadata(0, note, -1)}

@@ -147,7 +147,7 @@ def _write_some(transport: ConfluentTransport, place: Place, lost: list[BaseExce
     for number in range(3):
         soon(lambda: _goes_well(transport, place, b"%d" % number))  # noqa: B023  (called at once)
         transport.write_op(record_of(place, b"op"), lost.append)
-    transport.flush(30)
+    transport.flush(120)
 
 
 def _goes_well(transport: ConfluentTransport, place: Place, value: bytes = b"again") -> bool:

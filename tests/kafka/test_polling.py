@@ -16,8 +16,8 @@ def test_a_record_with_an_odd_name_is_given_again_after_going_back_to_it(place: 
     """A service that is given a partition goes back to what was committed, perhaps to that record."""
     topic = TopicPartition(place.topics.check, 0)
     with place.producer() as kafka:
-        kafka.send(topic.topic, b"odd", None, [(NotText("name"), b"1")], 0).get(10)
-        kafka.send(topic.topic, b"good", None, None, 0).get(10)
+        kafka.send(topic.topic, b"odd", None, [(NotText("name"), b"1")], 0).get(120)
+        kafka.send(topic.topic, b"good", None, None, 0).get(120)
     consumer = KafkaConsumer(bootstrap_servers=place.bootstrap_servers, enable_auto_commit=False)
     try:
         consumer.assign([topic])
@@ -113,9 +113,9 @@ def write_compressed(place: Place, packed: str) -> None:
     other = Producer({"bootstrap.servers": place.bootstrap_servers, "compression.type": packed, "linger.ms": 50})
     for _ in range(3):
         other.produce(place.topics.check, b"packed" * 1_000, partition=0)
-    assert other.flush(10) == 0
+    assert other.flush(120) == 0
     with place.producer() as kafka:
-        kafka.send(place.topics.check, b"good", None, None, 0).get(10)
+        kafka.send(place.topics.check, b"good", None, None, 0).get(120)
 
 
 def read_some(consumer: KafkaConsumer, count: int) -> list[bytes]:

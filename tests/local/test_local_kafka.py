@@ -127,7 +127,7 @@ def test_a_data_folder_survives_a_crash_and_a_restart(tmp_path: Path) -> None:
         with TopicAdministration(first.bootstrap_servers) as administration:
             assert administration.create_one("kept", 3)
         producer = KafkaProducer(bootstrap_servers=first.bootstrap_servers, acks="all")
-        assert producer.send("kept", b"value", partition=2).get(20).offset == 0
+        assert producer.send("kept", b"value", partition=2).get(120).offset == 0
         producer.close()
     finally:
         first.kill()
@@ -138,7 +138,7 @@ def test_a_data_folder_survives_a_crash_and_a_restart(tmp_path: Path) -> None:
         with TopicAdministration(second.bootstrap_servers) as administration:
             assert administration.partitions(("kept", "other")) == {"kept": 3}
         producer = KafkaProducer(bootstrap_servers=second.bootstrap_servers, acks="all")
-        assert producer.send("kept", b"value", partition=2).get(20).offset == 1
+        assert producer.send("kept", b"value", partition=2).get(120).offset == 1
         producer.close()
         broker = psutil.Process(second.pid).children()[0]
     assert gone(broker)

@@ -60,7 +60,7 @@ def refused(administration: TopicAdministration, place: Place) -> str:
 
 def send_from_1970(place: Place, topic: str) -> None:
     producer = place.producer()
-    producer.send(topic, b"late", key=b"key", timestamp_ms=_IN_1970).get(10)
+    producer.send(topic, b"late", key=b"key", timestamp_ms=_IN_1970).get(120)
     producer.close()
 
 
@@ -97,16 +97,16 @@ def test_what_a_producer_compressed_counts_with_its_real_size(
     half = place.topics.half
     with KafkaProducer(bootstrap_servers=place.bootstrap_servers, compression_type="gzip", **_LARGE) as producer:
         with pytest.raises(MessageSizeTooLargeError):
-            producer.send(half, bytes(2_000_000)).get(10)
+            producer.send(half, bytes(2_000_000)).get(120)
         configure(place, [half], **{"compression.type": "producer"})
         wait_until(lambda: not refused(administration, place) and half in caplog.text)
         assert "Run 'checkback topics create', which sets compression.type=uncompressed" in caplog.text
-        producer.send(half, bytes(2_000_000)).get(10)
+        producer.send(half, bytes(2_000_000)).get(120)
         assert create(administration, place)[half] is Made.CORRECTED
 
         def taken() -> bool:
             try:
-                producer.send(half, bytes(2_000_000)).get(10)
+                producer.send(half, bytes(2_000_000)).get(120)
             except MessageSizeTooLargeError:
                 return False
             return True

@@ -85,7 +85,7 @@ def test_a_committed_message_is_readable_and_the_op_says_so(
     headers = [("trace", b"\x00"), ("again", b"1"), ("again", b"")]
     message = Message(place.real_topic, b"value", b"key", headers=headers)
     result = producer.send_in_transaction(message, wait=True)
-    assert (result.state, result.delivered) == (COMMIT, True)
+    assert (result.state, result.delivered, result.left_to_job) == (COMMIT, True, False)
     (record,) = place.read(place.real_topic)
     assert (record.key, record.value) == (b"key", b"value")
     assert list(record.headers) == [("cb-id", result.transaction_id.encode()), *headers]
@@ -104,10 +104,13 @@ def test_ends_in_all_ways(producer: TransactionProducer, place: Place) -> None:
 
     with producer.transaction(sent(b"block")) as block:
         pass
-    assert block.delivered()
+    assert (block.delivered(), block.left_to_job) == (True, False)
+    with producer.transaction(Message(f"{place.topics.prefix}missing", b"m")) as of_job:
+        pass
+    assert (of_job.delivered(), of_job.left_to_job) == (False, True)
     with producer.transaction(sent(b"rolled back")) as rolled_back:
         raise Rollback
-    assert not rolled_back.delivered()
+    assert (rolled_back.delivered(), rolled_back.left_to_job) == (False, False)
     unknown = producer.transaction(sent(b"unknown"))
     with pytest.raises(ZeroDivisionError), unknown:
         raise ZeroDivisionError
@@ -152,6 +155,8 @@ def test_what_its_topic_refuses_goes_the_jobs_way_and_no_other(producer: Transac
         administration.create_one(narrow, 1, 1, {"max.message.bytes": "1000"})
     sent = [Message(place.real_topic, b"%d" % number) for number in range(4)]
     sent[1:1] = [Message(narrow, bytes(2_000)), Message(missing, b"m"), Message(place.real_topic, b"", partition=9)]
+    result = producer.send_in_transaction(Message(missing, b"m"), wait=True)
+    assert (result.delivered, result.left_to_job) == (False, True)
     halves = [producer.prepare(one) for one in sent]
     for half in halves:  # one group, but perhaps for the first
         producer.commit(half)
@@ -198,7 +203,7 @@ def test_messages_of_a_key_come_in_the_order_of_their_commits(producer: Transact
 
     with ThreadPoolExecutor(32) as threads:
         list(threads.map(send, range(640)))
-    producer.flush(30)
+    producer.flush(120)
     assert [record.value for record in place.read(place.real_topic)] == committed
 
 

@@ -62,6 +62,9 @@ class Two:
         self.admin(
             lambda admin: admin.create_topics([NewTopic(full, -1, -1, dict(enumerate(brokers)), topic_configs=configs)])
         )
+        # each broker learns of it by itself, and the sink may ask either
+        asked = [self.place.bootstrap_servers, *([self.second.bootstrap_servers] if self.second.running else [])]
+        wait_until(lambda: all(len(self._partitions(full, one)) == len(brokers) for one in asked), what=full)
         return full
 
     def admin(self, call: Callable[[KafkaAdminClient], Any]) -> Any:
@@ -89,8 +92,8 @@ class Two:
         found = self._partitions(topic)
         return len(found[0].isrs) if found else 0
 
-    def _partitions(self, topic: str) -> Any:
-        client = AdminClient({"bootstrap.servers": self.place.bootstrap_servers})
+    def _partitions(self, topic: str, bootstrap_servers: str = "") -> Any:
+        client = AdminClient({"bootstrap.servers": bootstrap_servers or self.place.bootstrap_servers})
         return client.list_topics(topic, 10).topics[topic].partitions
 
     def write(self, *outcomes: dict[str, Any]) -> PartitionReport:
@@ -201,7 +204,7 @@ def test_a_start_fences_also_what_kafka_cannot_end(two: Two) -> None:
     producer.produce(far, b"of a job that was killed")
     group = Consumer(settings.client(**{"group.id": progress_group(two.query_id)})).consumer_group_metadata()
     producer.send_offsets_to_transaction([TopicPartition(two.place.topics.progress, 0, 1, "hash")], group, 30)
-    producer.flush(30)
+    producer.flush(120)
     two.second.stop()
     fence(settings, two.query_id, 1)
     with pytest.raises(KafkaException):

@@ -94,7 +94,7 @@ def test_a_task_that_sleeps_in_its_transaction_is_fenced(place: Place, settings:
     zombie.init_transactions(30)
     zombie.begin_transaction()
     zombie.produce(place.real_topic, b"from the zombie")
-    zombie.flush(30)
+    zombie.flush(120)
     write_partition(settings, batch(0, query_id), 0, rows(outcome(place.real_topic, value=b"once")))
     with pytest.raises(KafkaException):
         zombie.commit_transaction(30)

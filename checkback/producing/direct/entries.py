@@ -51,6 +51,11 @@ class LaneHalf:
         self._ended.wait(seconds)
         return self._by_lane
 
+    @property
+    def left_to_job(self) -> bool:
+        """See :class:`~checkback.producing.scope.Delivery`."""
+        return self._ended.is_set() and not self._by_lane
+
     def end(self, *, by_lane: bool) -> None:
         """Tell those that wait."""
         self._by_lane = by_lane

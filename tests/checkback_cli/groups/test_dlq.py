@@ -54,7 +54,7 @@ class Dead:
             headers=list(record.headers),
             on_delivery=lambda *report: sent.extend(report),
         )
-        assert (self._producer.flush(20), sent[0]) == (0, None)
+        assert (self._producer.flush(120), sent[0]) == (0, None)
         return f"0:{sent[1].offset()}"
 
     def invoke(self, *arguments: str) -> Result:
@@ -221,7 +221,7 @@ def test_who_comes_later_ends_what_one_that_was_killed_has_left(dead: Dead) -> N
         killed.init_transactions()
         killed.begin_transaction()
         mark = mark_of(LetterPlace.parse(place), dead.own, dead.own.retry, "killed")
-        killed.send(mark.topic, mark.value, mark.key, headers=list(mark.headers), partition=0).get(20)
+        killed.send(mark.topic, mark.value, mark.key, headers=list(mark.headers), partition=0).get(120)
         assert dead.resend("--all", "--who", "ada") == ["resent"]
         (row,) = dead.objects("list", "--group", GROUP, "--resent")
         assert row["resent"]["by"] == "ada"
@@ -237,7 +237,7 @@ def test_nothing_is_resent_while_somebody_s_transaction_may_hide_a_mark(
     with closing(dying):
         dying.init_transactions()
         dying.begin_transaction()
-        dying.send(dead.own.dead, b"another that dies at this moment", partition=0).get(20)
+        dying.send(dead.own.dead, b"another that dies at this moment", partition=0).get(120)
         with monkeypatch.context() as impatient:
             impatient.setattr("checkback.consumer.retries.resending._SETTLED_SECONDS", 0.2)
             said = dead.refused("resend", "--all", "--group", GROUP, "--yes")

@@ -59,7 +59,7 @@ class Groups:
     def write(self, topic: str, count: int, *headers: str, partition: int = 0) -> None:
         for _ in range(count):
             self._producer.send(topic, b"v", headers=[(name, b"1") for name in headers], partition=partition)
-        self._producer.flush(30)
+        self._producer.flush(120)
 
     def letter(self, name: str) -> str:
         message = ReceivedMessage(self.place.real_topic, 0, 41, None, b"v", [("cb-id", name.encode())], 0, 16)
@@ -67,7 +67,7 @@ class Groups:
 
     def put(self, record: SentBack) -> str:
         sent = self._producer.send(record.topic, record.value, record.key, headers=list(record.headers), partition=0)
-        return f"0:{sent.get(30).offset}"
+        return f"0:{sent.get(120).offset}"
 
     def store(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Offsets of a group in which nobody is."""

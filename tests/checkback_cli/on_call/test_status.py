@@ -68,6 +68,8 @@ def test_what_flows_now_is_said_at_once() -> None:
     flow = (FlowPoint(NOW - 40_000), FlowPoint(NOW - 10_000, half=800))
     assert dict(summary(replace(FACTS, flow=flow)))["flow now"] == "half 20/s"
     assert dict(summary(replace(FACTS, flow=flow[1:], started_ms=NOW - 8_000)))["flow now"] == "half 100/s"
+    by_lane = (FlowPoint(NOW - 10_000, half=3, committed=2, by_lane=1),)
+    assert dict(summary(replace(FACTS, flow=by_lane)))["last hour"] == "half 3, committed 2, by lane 1"
 
 
 def test_a_job_that_answers_is_shown() -> None:

@@ -59,7 +59,7 @@ def test_what_is_tried_in_vain_is_a_dead_letter_and_its_offset_is_stored_with_it
 def test_headers_without_a_value_and_foreign_retries_end_no_consumer(place: Topics, transport: str) -> None:
     other = Producer({"bootstrap.servers": place.bootstrap_servers})
     other.produce(place.real_topic, b"bad", partition=0, headers=[("a", None), ("b", b"")])
-    assert other.flush(30) == 0
+    assert other.flush(120) == 0
     own, seen = OwnTopics.of(place.topics, group_of(place.topics)), Recording(lambda *_: LATER)
     with member(place, seen, transport, max_reconsume_times=1, retry_levels=[100.0]) as points:
         soon(lambda: points.figures().all.retried == 1)
@@ -71,7 +71,7 @@ def test_headers_without_a_value_and_foreign_retries_end_no_consumer(place: Topi
         ]
         other.produce(own.retry, b"bad", headers=[(n, c) for n, c in later.headers if not n.startswith("cb-")])
         other.produce(own.retry, b"foreign", headers=foreign)
-        assert other.flush(30) == 0
+        assert other.flush(120) == 0
         soon(lambda: points.figures().all == MessageCounts(retried=2, dead=1))
     again = [message.headers for message in seen.messages if message.value == b"bad"]
     assert [list(headers) for headers in again] == [[("a", None), ("b", b"")]] * 2

@@ -153,7 +153,7 @@ def test_what_is_written_to_added_partitions_while_nobody_runs_is_read(place: To
     admin.create_partitions({place.real_topic: 6})
     admin.close()
     with place.producer() as producer:
-        producer.send(place.real_topic, b"new", partition=5).get(30)
+        producer.send(place.real_topic, b"new", partition=5).get(120)
     with member(place, seen, transport, start_at=StartAt.LAST):
         soon(lambda: seen.values)
     assert seen.values == [b"new"]
@@ -199,7 +199,7 @@ def test_where_all_is_read_there_is_no_lag_although_a_transaction_has_ended_ther
     producer.init_transactions()
     for end in (producer.commit_transaction, producer.abort_transaction):
         producer.begin_transaction()
-        producer.send(place.real_topic, b"one", partition=0).get(30)
+        producer.send(place.real_topic, b"one", partition=0).get(120)
         end()
     producer.close()
     assert ends_of(place)[TopicPartition(place.real_topic, 0)] == 4

@@ -43,7 +43,7 @@ class Log:
         for value, tag in messages:
             headers: Any = [] if tag is None else [("tags", tag.encode())]
             producer.produce(self.topic, value, b"key", partition, headers=headers)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
 
     def begin(self, value: bytes) -> Producer:
         """Write within a transaction, which is left to whoever asks."""
@@ -52,7 +52,7 @@ class Log:
         producer.init_transactions(30)
         producer.begin_transaction()
         producer.produce(self.topic, value, partition=0)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
         return producer
 
     def delete_before(self, offset: int) -> None:

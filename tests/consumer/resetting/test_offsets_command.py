@@ -129,7 +129,7 @@ class Running:
             for partition in range(4):
                 for number in range(count):
                     producer.send(self.topic, b"%d" % number, partition=partition)
-            producer.flush(30)
+            producer.flush(120)
 
     def got(self) -> list[tuple[int, int]]:
         return sorted(one for consumer in self.consumers for one in consumer.got)

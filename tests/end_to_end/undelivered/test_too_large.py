@@ -25,10 +25,10 @@ def test_what_unpacks_to_more_than_kafka_takes_stops_nothing(place: Place, spark
     packed = {"compression_type": "gzip", "max_request_size": 2 * len(ZEROS)}
     with KafkaProducer(bootstrap_servers=place.bootstrap_servers, **packed) as kafka:
         for headers in (wrong, right):
-            written = kafka.send(place.topics.half, ZEROS, headers=list(headers), partition=0).get(30)
+            written = kafka.send(place.topics.half, ZEROS, headers=list(headers), partition=0).get(120)
         half = HalfPosition(0, written.offset)
         op = list(op_headers("right", "shop", half, Action.COMMIT, Source.PRODUCER))
-        kafka.send(place.topics.op, b"", headers=op, partition=0).get(10)
+        kafka.send(place.topics.op, b"", headers=op, partition=0).get(120)
     with (
         TransactionProducer(place.bootstrap_servers, "shop", topics=place.topics) as producer,
         running(place, spark, transactions={"timeout": "1h"}) as counts,

@@ -52,6 +52,12 @@ def test_a_job_that_is_well_says_so_four_times() -> None:
     assert found[0].detail == "20 half messages and 18 commits a minute, since the start, 1 min ago."
 
 
+def test_what_lanes_have_delivered_is_named_where_there_is_any() -> None:
+    (found, *_) = answers(flow=flow(half=10, committed=9, by_lane=6))
+    named = "18 commits (12 delivered by their producers' lanes) a minute"
+    assert found.detail == f"20 half messages and {named}, since the start, 1 min ago."
+
+
 @pytest.mark.parametrize(
     ("given", "level", "answer"),
     [

@@ -1,13 +1,15 @@
 """Barred groups are fixed with the batch, and a batch that is run again finds them as they were."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from checkback.exceptions import CheckpointMismatchError
-from streaming.fairness.barred import BarredInForce, refuse_torn, tell_tasks, told
+from streaming.batch.kept_by_batch import KeptByBatch, refuse_torn
+from streaming.fairness.barred import BARRED, tell_tasks, told
 from streaming.fairness.quotas import Barred
 from streaming.folders import LocalFolder
 
@@ -22,54 +24,60 @@ class Wanted:
         return self.barred
 
 
+def in_force(folder: LocalFolder, wanted: Wanted) -> Callable[[int], Barred]:
+    """Of a run of the job: what holds in a batch."""
+    kept = KeptByBatch(folder, BARRED)
+    return lambda batch: kept.of_batch(batch, wanted)
+
+
 def test_a_group_is_barred_from_the_batch_that_is_begun_next(tmp_path: Path) -> None:
     wanted = Wanted()
-    force = BarredInForce(LocalFolder(tmp_path), wanted)
-    assert force.of_batch(5) == {}
+    force = in_force(LocalFolder(tmp_path), wanted)
+    assert force(5) == {}
     wanted.barred = {"shop": "too much"}
-    assert force.of_batch(6) == {"shop": "too much"}
+    assert force(6) == {"shop": "too much"}
     wanted.barred = {}
-    assert force.of_batch(7) == {}
+    assert force(7) == {}
     assert sorted(file.name for file in tmp_path.iterdir()) == ["checkback-barred-6.json", "checkback-barred-7.json"]
 
 
 def test_a_batch_that_is_run_again_finds_what_it_had(tmp_path: Path) -> None:
     wanted = Wanted()
-    force = BarredInForce(LocalFolder(tmp_path), wanted)
-    force.of_batch(5)
+    force = in_force(LocalFolder(tmp_path), wanted)
+    force(5)
     wanted.barred = {"shop": "too much"}
-    assert force.of_batch(6) == {"shop": "too much"}
+    assert force(6) == {"shop": "too much"}
 
     wanted.barred = {"other": "too much now"}  # the job was killed in batch 6, and started again
-    force = BarredInForce(LocalFolder(tmp_path), wanted)
-    assert force.of_batch(6) == {"shop": "too much"}
-    assert force.of_batch(7) == {"other": "too much now"}
+    force = in_force(LocalFolder(tmp_path), wanted)
+    assert force(6) == {"shop": "too much"}
+    assert force(7) == {"other": "too much now"}
 
     wanted.barred = {}  # and again, in batch 9, for which nothing was written
-    force = BarredInForce(LocalFolder(tmp_path), wanted)
-    assert force.of_batch(9) == {"other": "too much now"}
-    assert force.of_batch(10) == {}
+    force = in_force(LocalFolder(tmp_path), wanted)
+    assert force(9) == {"other": "too much now"}
+    assert force(10) == {}
 
 
 def test_the_reason_stays_what_was_written(tmp_path: Path) -> None:
     wanted = Wanted()
-    force = BarredInForce(LocalFolder(tmp_path), wanted)
-    force.of_batch(0)
+    force = in_force(LocalFolder(tmp_path), wanted)
+    force(0)
     wanted.barred = {"shop": "11 of 10"}
-    first = force.of_batch(1)
+    first = force(1)
     wanted.barred = {"shop": "12 of 10"}
-    assert force.of_batch(2) == first
+    assert force(2) == first
 
 
 def test_files_of_long_ago_are_removed_but_for_the_newest(tmp_path: Path) -> None:
     wanted = Wanted()
-    force = BarredInForce(LocalFolder(tmp_path), wanted)
+    force = in_force(LocalFolder(tmp_path), wanted)
     for batch in range(0, 1000, 10):
         wanted.barred = {str(batch): "too much"} if batch % 20 else {}
-        force.of_batch(batch)
+        force(batch)
     assert 2 <= len(list(tmp_path.iterdir())) <= 13
-    again = BarredInForce(LocalFolder(tmp_path), wanted)
-    assert again.of_batch(990) == {"990": "too much"}
+    again = in_force(LocalFolder(tmp_path), wanted)
+    assert again(990) == {"990": "too much"}
 
 
 def test_tasks_are_told(spark: SparkSession) -> None:
@@ -109,7 +117,7 @@ def test_a_torn_file_that_an_unfinished_batch_in_kafka_was_begun_under_is_refuse
     tmp_path: Path, content: bytes
 ) -> None:
     with pytest.raises(CheckpointMismatchError, match=r"checkback-barred-5\.json is torn"):
-        refuse_torn(unfinished(tmp_path, content), lambda batch: batch == 7, torn)
+        refuse_torn(unfinished(tmp_path, content), BARRED, lambda batch: batch == 7, torn)
 
 
 @pytest.mark.parametrize("content", TORN)
@@ -117,14 +125,14 @@ def test_a_torn_file_that_nothing_in_kafka_rests_on_bars_nobody(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = unfinished(tmp_path, content)
-    refuse_torn(folder, lambda _batch: False, torn)
-    assert BarredInForce(folder, Wanted()).of_batch(7) == {}
+    refuse_torn(folder, BARRED, lambda _batch: False, torn)
+    assert in_force(folder, Wanted())(7) == {}
     assert "checkback-barred-5.json in the checkpoint was torn" in caplog.text
-    refuse_torn(folder, lambda _batch: True, torn)  # batch 7 may be in Kafka by now, and nobody was barred in it
-    assert BarredInForce(folder, Wanted()).of_batch(7) == {}
+    refuse_torn(folder, BARRED, lambda _batch: True, torn)  # of batch 7, in which nobody was barred
+    assert in_force(folder, Wanted())(7) == {}
 
 
 def test_a_torn_file_is_no_hindrance_when_no_batch_is_unfinished(tmp_path: Path) -> None:
     folder = unfinished(tmp_path, b"")
     (tmp_path / "commits" / "7").touch()
-    refuse_torn(folder, lambda _batch: True, torn)
+    refuse_torn(folder, BARRED, lambda _batch: True, torn)

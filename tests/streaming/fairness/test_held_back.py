@@ -135,15 +135,15 @@ def transaction(place: Topics) -> Iterator[Producer]:
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(place.topics.op, b"first", partition=1)
-    producer.flush(30)
+    producer.flush(120)
     yield producer
     producer.abort_transaction(30)
 
 
 def test_a_real_one_is_seen_and_named(place: Topics, transaction: Producer) -> None:
     with_others = place.producer()
-    with_others.send(place.topics.op, b"behind it", partition=1).get(10)
-    with_others.send(place.topics.op, b"beside it", partition=0).get(10)
+    with_others.send(place.topics.op, b"behind it", partition=1).get(120)
+    with_others.send(place.topics.op, b"beside it", partition=0).get(120)
     with_others.close()
     admin = AdminClient({"bootstrap.servers": place.bootstrap_servers})
     topics = (place.topics.half, place.topics.op)

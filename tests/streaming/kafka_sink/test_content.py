@@ -37,7 +37,7 @@ class Kafka:
         self, value: bytes | None, key: bytes | None = None, headers: Headers | None = None, place: int = 0
     ) -> None:
         self._producer.produce(TOPICS.half, value, key, place, headers=[*OURS, *(headers or [])])
-        self._producer.flush(30)
+        self._producer.flush(120)
 
     def write_by_hand(self, value: bytes, *, named: bool) -> int:
         """With a header's name that is not UTF-8, or without headers; its offset in partition 3."""

@@ -168,7 +168,7 @@ def test_an_operator_may_pass_over_what_is_not_committed_yet(place: Place) -> No
     producer = transactional(place, f"{place.topics.prefix}open")
     producer.begin_transaction()
     producer.produce(place.topics.later, b"never", b"key", 1)
-    producer.flush(20)
+    producer.flush(120)
     write(place, b"neither")
     set_by_hand(place, 1, log_end(place, 1))
     with moving(place, memory):

@@ -30,7 +30,7 @@ def test_our_own_topics_take_what_the_half_topic_takes(sink: Sink) -> None:
     value = b"x" * 1_048_400
     with place.producer() as producer:
         producer.config["max_request_size"] = 2_000_000
-        producer.send(place.topics.half, value).get(30)
+        producer.send(place.topics.half, value).get(120)
     sink.write(
         rows(
             outcome(place.real_topic, transaction_id="refused", key=b"k" * 200, value=value),

@@ -191,7 +191,7 @@ def test_a_failed_task_leaves_no_open_transaction_for_consumers_to_wait_on(sink:
     with pytest.raises(RuntimeError):
         sink.write(torn())
     with sink.place.producer() as producer:
-        producer.send(sink.place.real_topic, b"another's", partition=0).get(30)
+        producer.send(sink.place.real_topic, b"another's", partition=0).get(120)
     assert sink.values(sink.place.real_topic) == [b"another's"]
 
 

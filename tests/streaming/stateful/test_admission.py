@@ -2,8 +2,11 @@
 
 import numpy as np
 
+from access.policy import policy_of
+from checkback.wire.protocol import Topics
 from state import HALF_FIELDS, Event, Rows
 from state.rows import Column, objects
+from streaming.access import NotAllowed
 from streaming.stateful.admission import Admission
 
 NOW_MS = 1_700_000_000_000
@@ -59,3 +62,19 @@ def test_of_a_barred_group_only_what_takes_no_room_is_taken_in() -> None:
 
 def test_without_rows_there_is_nothing_to_say() -> None:
     assert Admission(NOW_MS, DAY_MS, {"shop": "too much"}).reasons(Rows.empty(HALF_FIELDS), held(of=0)) == {}
+
+
+def test_what_the_policy_does_not_allow_is_not_taken_in_not_even_what_looks_like_the_jobs_own() -> None:
+    policy = policy_of('[accounts.shop]\ngroups = ["shop"]\ntopics = ["orders"]')
+    admission = Admission(NOW_MS, DAY_MS, {"shop": "too much"}, NotAllowed(policy, Topics()))
+    given = halves(("shop", Event.HALF, -1), *[("other", Event.HALF, -1)] * 2, ("shop", Event.HALF_COMMIT, -1))
+    given["topic"][:] = objects(["orders", "orders", "orders", "payments"])
+    found = admission.reasons(given, held(2, of=4))
+    assert found == {
+        0: "too much",
+        1: "group other may not send to orders: no account names that group",
+        2: "group other may not send to orders: no account names that group",
+        3: "group shop may not send to payments, which its account (shop) does not name",
+    }
+    assert admission.why_not("shop", ["orders"]) == ""
+    assert "payments" in admission.why_not("shop", ["orders", "payments"])

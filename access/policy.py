@@ -1,0 +1,198 @@
+"""Which producer group may have messages delivered to which topic: the rules as one table, without I/O."""
+
+import tomllib
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Annotated, NamedTuple
+
+from pydantic import AfterValidator, Field, ValidationError
+
+from checkback.exceptions import ConfigurationError, ProtocolError
+from checkback.wire.protocol import Topics, lawful_group, lawful_topic
+from conf.explaining import explained
+from conf.sections import Section
+
+MOST_BYTES = 262_144
+"""Of a policy file: tasks are told all of it with each batch."""
+_STAR = "*"
+
+
+class Unnamed(StrEnum):
+    """What becomes of what nobody has named."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+def _stars_at_the_end(text: str) -> str:
+    if _STAR in text.removesuffix(_STAR):
+        raise ValueError(f"{text!r}: a star stands for the rest of a name, so at the end only")
+    return text
+
+
+def _group(text: str) -> str:
+    if _stars_at_the_end(text) != _STAR:
+        _lawful(lawful_group, text)
+    return text
+
+
+def _topic(text: str) -> str:
+    if _stars_at_the_end(text) != _STAR:
+        _lawful(lawful_topic, text)
+    return text
+
+
+def _lawful(refuse_unlawful: Callable[[str], None], text: str) -> None:
+    try:
+        refuse_unlawful(text.removesuffix(_STAR))
+    except ProtocolError as error:
+        raise ValueError(str(error)) from None
+
+
+Groups = tuple[Annotated[str, AfterValidator(_group)], ...]
+TopicNames = tuple[Annotated[str, AfterValidator(_topic)], ...]
+
+
+class Account(Section):
+    """What the producer groups of one team may do. A star at a name's end stands for the rest of it."""
+
+    groups: Groups
+    topics: TopicNames = ()
+    not_topics: TopicNames = ()
+    other_topics: Unnamed = Unnamed.DENY
+    """RocketMQ's ``defaultTopicPerm``."""
+
+
+class AccessPolicy(Section):
+    """A whole policy file."""
+
+    other_groups: Unnamed = Unnamed.DENY
+    """Of groups that no account names: RocketMQ's ``defaultGroupPerm``."""
+    accounts: dict[str, Account] = Field(default_factory=dict)
+
+    def of_group(self, group: str) -> list[str]:
+        """Names of the accounts that a group belongs to, in the order of the file."""
+        return [name for name, account in self.accounts.items() if _named(account.groups, group)]
+
+
+class AccessRule(NamedTuple):
+    """A row of the table. The first one that fits decides."""
+
+    name: str
+    when: str
+    allowed: bool
+    reason: str = ""
+    """Why not, as operators read it; of ``group``, ``topic`` and ``account``."""
+
+
+OWN_RETRY = AccessRule("own retry", "the topic is `cb.retry.GROUP` or `cb.dlq.GROUP` of the group itself", allowed=True)
+FOREIGN_RETRY = AccessRule(
+    "foreign retry",
+    "the topic is one of these of another group",
+    allowed=False,
+    reason="group {group} may not send to {topic}, which is another group's",
+)
+DENIED = AccessRule(
+    "denied",
+    "`not_topics` of an account of the group names the topic",
+    allowed=False,
+    reason="group {group} may not send to {topic}, which its account ({account}) denies",
+)
+ALLOWED = AccessRule("allowed", "`topics` of an account of the group names the topic", allowed=True)
+OTHER_TOPIC_ALLOWED = AccessRule("other topic", '`other_topics = "allow"` in an account of the group', allowed=True)
+OTHER_TOPIC_DENIED = AccessRule(
+    "other topic",
+    "the group has an account",
+    allowed=False,
+    reason="group {group} may not send to {topic}, which its account ({account}) does not name",
+)
+OTHER_GROUP_ALLOWED = AccessRule("other group", '`other_groups = "allow"`', allowed=True)
+OTHER_GROUP_DENIED = AccessRule(
+    "other group",
+    "else",
+    allowed=False,
+    reason="group {group} may not send to {topic}: no account names that group",
+)
+RULES = (
+    OWN_RETRY,
+    FOREIGN_RETRY,
+    DENIED,
+    ALLOWED,
+    OTHER_TOPIC_ALLOWED,
+    OTHER_TOPIC_DENIED,
+    OTHER_GROUP_ALLOWED,
+    OTHER_GROUP_DENIED,
+)
+
+
+class AccessVerdict(NamedTuple):
+    """What a policy says of one group and topic."""
+
+    rule: AccessRule
+    accounts: tuple[str, ...]
+    """Those of the group that the rule rests on."""
+    reason: str
+    """Why not; empty: it may."""
+
+    @property
+    def allowed(self) -> bool:
+        """Whether it may."""
+        return self.rule.allowed
+
+
+def judge(policy: AccessPolicy, group: str, topic: str, own: Topics) -> AccessVerdict:
+    """Whether a producer group may have messages delivered to a real topic."""
+    rule, accounts = _first(policy, group, topic, own)
+    reason = rule.reason.format(group=group, topic=topic, account=" and ".join(accounts))
+    return AccessVerdict(rule, accounts, reason)
+
+
+def _first(policy: AccessPolicy, group: str, topic: str, own: Topics) -> tuple[AccessRule, tuple[str, ...]]:
+    if topic in (own.retry(group), own.dead(group)):
+        return OWN_RETRY, ()
+    if topic.startswith((own.retry(""), own.dead(""))):
+        return FOREIGN_RETRY, ()
+    names = policy.of_group(group)
+    if not names:
+        return (OTHER_GROUP_ALLOWED if policy.other_groups is Unnamed.ALLOW else OTHER_GROUP_DENIED), ()
+    rules: tuple[tuple[AccessRule, Callable[[Account], bool]], ...] = (
+        (DENIED, lambda account: _named(account.not_topics, topic)),
+        (ALLOWED, lambda account: _named(account.topics, topic)),
+        (OTHER_TOPIC_ALLOWED, lambda account: account.other_topics is Unnamed.ALLOW),
+    )
+    for rule, fits in rules:
+        found = tuple(name for name in names if fits(policy.accounts[name]))
+        if found:
+            return rule, found
+    return OTHER_TOPIC_DENIED, tuple(names)
+
+
+def _named(patterns: tuple[str, ...], name: str) -> bool:
+    return any(name.startswith(one[:-1]) if one.endswith(_STAR) else name == one for one in patterns)
+
+
+def policy_of(text: str) -> AccessPolicy:
+    """What a policy file says.
+
+    Raises:
+        ConfigurationError: it is not TOML, has an unknown key or a wrong value; the message names each.
+    """
+    if len(text.encode()) > MOST_BYTES:
+        raise ConfigurationError(f"A policy file has at most {MOST_BYTES >> 10} KiB: let a star stand for many names.")
+    try:
+        return AccessPolicy.model_validate(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"It is not TOML: {error}.") from None
+    except ValidationError as error:
+        raise ConfigurationError(explained(error, AccessPolicy, "This policy")) from None
+
+
+def doubts(policy: AccessPolicy) -> Iterator[str]:
+    """What is lawful and probably not meant."""
+    if not policy.accounts and policy.other_groups is Unnamed.DENY:
+        yield "It names no account, so nobody may send anything."
+    for name, account in policy.accounts.items():
+        if not account.groups:
+            yield f"Account {name} has no groups, so it says nothing."
+        if not account.topics and account.other_topics is Unnamed.DENY:
+            yield f"Account {name} names no topics, so its groups may send nothing."

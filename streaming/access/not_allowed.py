@@ -1,0 +1,47 @@
+"""In a task: which half messages the policy of its batch does not allow."""
+
+from functools import lru_cache
+
+from pyspark import SparkContext, TaskContext
+
+from access.policy import AccessPolicy, judge
+from checkback.wire.protocol import Topics
+
+_PROPERTY = "checkback.access"
+_MOST_PAIRS = 10_000
+
+
+class NotAllowed:
+    """Why a producer group may not send to a topic; remembers what it has said."""
+
+    def __init__(self, policy: AccessPolicy, own: Topics) -> None:
+        self._policy = policy
+        self._own = own
+        self._said: dict[tuple[str, str], str] = {}
+
+    def reason(self, group: str, topic: str) -> str:
+        """Empty: it may."""
+        pair = (group, topic)
+        found = self._said.get(pair)
+        if found is None:
+            if len(self._said) >= _MOST_PAIRS:  # somebody makes names up
+                self._said.clear()
+            found = self._said[pair] = judge(self._policy, group, topic, self._own).reason
+        return found
+
+
+def tell_tasks(spark: SparkContext, policy: str) -> None:
+    """Let the tasks of the batch that this thread is about to run know; ``policy`` as JSON, empty for none."""
+    spark.setLocalProperty(_PROPERTY, policy)
+
+
+def told_policy(own: Topics) -> NotAllowed | None:
+    """What :func:`tell_tasks` said; None where there is no policy."""
+    context = TaskContext.get()
+    text = context.getLocalProperty(_PROPERTY) if context else None
+    return _not_allowed(text, own) if text else None
+
+
+@lru_cache(2)
+def _not_allowed(text: str, own: Topics) -> NotAllowed:
+    return NotAllowed(AccessPolicy.model_validate_json(text), own)

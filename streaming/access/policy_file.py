@@ -1,0 +1,92 @@
+"""The file of ``access.policy``: read at the start, and again when it has changed."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+
+from access.policy import AccessPolicy, doubts, policy_of
+from checkback.exceptions import ConfigurationError
+
+_LOGGER = logging.getLogger(__name__)
+_SETTLED_SECONDS = 1.0
+"""Unchanged for so long it is not being written any more: half a file may well be a policy, and another one."""
+_Stamp = tuple[int, int, int]
+
+
+class PolicyFile:
+    """What holds as text: the policy as JSON, empty for none. While the job runs, an unusable file changes nothing.
+
+    ``name``: empty where there is to be no policy.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or is not a policy.
+    """
+
+    def __init__(self, name: str, clock: Callable[[], float] = monotonic) -> None:
+        self._path = Path(name) if name else None
+        self._clock = clock
+        self._taken = self._stamp() if name else None
+        self._seen: tuple[_Stamp | None, float] = (None, 0.0)
+        self.first = self._read().model_dump_json() if name else ""
+        """What holds at the start."""
+        self.wrong = ""
+        """Why the file as it is now is not in force; empty: it is."""
+
+    def now(self, before: str) -> str:
+        """What is to hold from now on, given what held. Looks at the file's date and size, and seldom into it."""
+        if self._path is None:
+            return ""
+        try:
+            stamp = self._stamp()
+            if stamp == self._taken:
+                self.wrong = ""
+                return before
+            if not self._settled(stamp):
+                return before
+            policy = self._read()
+            if self._stamp() != stamp:
+                return before
+        except ConfigurationError as error:
+            self._refuse(str(error))
+            return before
+        self._taken, self.wrong = stamp, ""
+        return policy.model_dump_json()
+
+    def _settled(self, stamp: _Stamp) -> bool:
+        seen, since = self._seen
+        if seen != stamp:
+            self._seen = (stamp, self._clock())
+            return False
+        return self._clock() - since >= _SETTLED_SECONDS
+
+    def _refuse(self, why: str) -> None:
+        if why != self.wrong:
+            _LOGGER.error("The policy that was read before stays in force. %s", why)
+        self.wrong = why
+
+    def _stamp(self) -> _Stamp:
+        try:
+            found = self._named.stat()
+        except OSError as error:
+            raise self._unreadable(error) from None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _read(self) -> AccessPolicy:
+        try:
+            policy = policy_of(self._named.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise self._unreadable(error) from None
+        except (UnicodeDecodeError, ConfigurationError) as error:
+            raise ConfigurationError(f"access.policy: {self._path}: {error}") from None
+        for doubt in doubts(policy):
+            _LOGGER.warning("access.policy: %s: %s", self._path, doubt)
+        return policy
+
+    def _unreadable(self, error: OSError) -> ConfigurationError:
+        return ConfigurationError(f"access.policy: cannot read {self._path}: {error.strerror}.")
+
+    @property
+    def _named(self) -> Path:
+        assert self._path is not None  # noqa: S101  (asked for before)
+        return self._path

@@ -1,0 +1,63 @@
+"""Which policy a batch is evaluated under, in all its runs."""
+
+import logging
+
+from pydantic import ValidationError
+from pyspark.sql import SparkSession
+
+from access.policy import AccessPolicy
+from streaming.access.not_allowed import tell_tasks
+from streaming.access.policy_file import PolicyFile
+from streaming.batch.kept_by_batch import KeptByBatch, KeptForm
+from streaming.batch.numbered_files import NumberedFiles
+from streaming.folders import Folder
+
+_LOGGER = logging.getLogger(__name__)
+
+
+def _parsed(content: bytes) -> str | None:
+    try:
+        text = content.decode()
+        if text:
+            AccessPolicy.model_validate_json(text)
+    except (UnicodeDecodeError, ValidationError):
+        return None
+    return text
+
+
+POLICY: KeptForm[str] = KeptForm(
+    NumberedFiles("checkback-access-", ".json"),
+    str.encode,
+    _parsed,
+    "",
+    "%s in the checkpoint was torn: the policy that access.policy names now is taken for it.",
+)
+
+
+class PolicyInForce:
+    """The file's policy holds from ``first_new`` on, the first batch that was never begun, and then with its changes.
+
+    Make it at the start, when nobody else can begin a batch any more.
+
+    Raises:
+        OSError, Py4JError: the checkpoint folder is away.
+    """
+
+    def __init__(self, spark: SparkSession, checkpoint: Folder, file: PolicyFile, first_new: int) -> None:
+        self._context = spark.sparkContext
+        self._kept = KeptByBatch(checkpoint, POLICY)
+        self._file = file
+        self._told: str | None = None
+        self._kept.begin(first_new, file.first)
+
+    def before(self, batch: int) -> None:
+        """Before the batch is evaluated, in the thread that runs it: its tasks are told what holds.
+
+        Raises:
+            OSError, Py4JError: the checkpoint folder is away.
+        """
+        text = self._kept.of_batch(batch, self._file.now)
+        if self._told not in {None, text}:
+            _LOGGER.warning("From batch %d on another access policy holds.", batch)
+        self._told = text
+        tell_tasks(self._context, text)

@@ -1,0 +1,126 @@
+"""Who may send where: each rule of the table, and what a file may not say."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from access.policy import RULES, AccessPolicy, doubts, judge, policy_of
+from checkback.exceptions import ConfigurationError
+from checkback.wire.protocol import Topics
+
+OWN = Topics()
+POLICY = policy_of("""
+[accounts.shop]
+groups = ["shop", "shop.*"]
+topics = ["orders", "invoices.*"]
+not_topics = ["invoices.internal"]
+
+[accounts.auditing]
+groups = ["shop.audit"]
+topics = ["invoices.internal", "audit"]
+
+[accounts.tests]
+groups = ["test*"]
+other_topics = "allow"
+not_topics = ["orders"]
+""")
+
+
+@pytest.mark.parametrize(
+    ("group", "topic", "rule", "reason"),
+    [
+        ("shop", "orders", "allowed", ""),
+        ("shop.eu", "invoices.2026", "allowed", ""),
+        ("shop.audit", "audit", "allowed", ""),
+        ("shop", "invoices.internal", "denied", "which its account (shop) denies"),
+        ("shop.audit", "invoices.internal", "denied", "which its account (shop) denies"),
+        ("shop", "audit", "other topic", "which its account (shop) does not name"),
+        ("shop.audit", "payments", "other topic", "which its account (shop and auditing) does not name"),
+        ("shopping", "orders", "other group", "no account names that group"),
+        ("test-7", "anything", "other topic", ""),
+        ("test-7", "orders", "denied", "which its account (tests) denies"),
+        ("points", "cb.retry.points", "own retry", ""),
+        ("points", "cb.dlq.points", "own retry", ""),
+        ("test-7", "cb.retry.points", "foreign retry", "which is another group's"),
+        ("shop", "cb.dlq.points", "foreign retry", "which is another group's"),
+    ],
+)
+def test_each_rule(group: str, topic: str, rule: str, reason: str) -> None:
+    verdict = judge(POLICY, group, topic, OWN)
+    assert (verdict.rule.name, verdict.allowed) == (rule, not reason)
+    assert verdict.reason.startswith(f"group {group} may not send to {topic}" if reason else "")
+    assert verdict.reason.endswith(reason)
+
+
+def test_groups_that_nobody_names_may_be_let_through() -> None:
+    open_one = policy_of('other_groups = "allow"\n[accounts.shop]\ngroups = ["shop"]')
+    assert judge(open_one, "other", "orders", OWN).allowed
+    assert not judge(open_one, "shop", "orders", OWN).allowed
+    assert not judge(open_one, "other", "cb.retry.points", OWN).allowed
+
+
+def test_every_rule_has_its_row_and_says_why_not() -> None:
+    assert {rule.allowed for rule in RULES} == {True, False}
+    assert all(bool(rule.reason) is not rule.allowed for rule in RULES)
+
+
+_NAMES = st.sampled_from(["a", "ab", "abc", "b", "cb.retry.a", "cb.dlq.ab"])
+_PATTERNS = st.lists(st.sampled_from(["a", "a*", "ab*", "b", "*", "c"]), max_size=3)
+_ACCOUNTS = st.fixed_dictionaries(
+    {
+        "groups": _PATTERNS,
+        "topics": _PATTERNS,
+        "not_topics": _PATTERNS,
+        "other_topics": st.sampled_from(["allow", "deny"]),
+    }
+)
+
+
+@given(st.lists(_ACCOUNTS, max_size=3), st.sampled_from(["allow", "deny"]), _NAMES, _NAMES)
+def test_deny_wins_whatever_else_is_said(
+    accounts: list[dict[str, object]], others: str, group: str, topic: str
+) -> None:
+    """Against the sentence of the page, written down plainly."""
+    named = {str(number): account for number, account in enumerate(accounts)}
+    policy = AccessPolicy.model_validate({"accounts": named, "other_groups": others})
+
+    def fits(patterns: object, name: str) -> bool:
+        assert isinstance(patterns, list)
+        return any(one == name or (one[-1] == "*" and name.startswith(one[:-1])) for one in patterns)
+
+    of_group = [account for account in accounts if fits(account["groups"], group)]
+    if topic.startswith(("cb.retry.", "cb.dlq.")):
+        may = topic.split(".", 2)[2] == group
+    elif any(fits(account["not_topics"], topic) for account in of_group):
+        may = False
+    elif of_group:
+        may = any(fits(account["topics"], topic) or account["other_topics"] == "allow" for account in of_group)
+    else:
+        may = others == "allow"
+    assert judge(policy, group, topic, OWN).allowed is may
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[accounts.a]\ngroup = ['a']", r"accounts\.a\.group: unknown key \(did you mean groups\?\)"),
+        ("[account.a]\ngroups = ['a']", r"account: unknown key \(did you mean accounts\?\)"),
+        ("[accounts.a]\ngroups = ['a*b']", "a star stands for the rest of a name, so at the end only"),
+        ("[accounts.a]\ngroups = ['']", "cb-group"),
+        ("[accounts.a]\ngroups = ['a']\ntopics = ['ü']", "must be a name Kafka allows"),
+        ("[accounts.a]\ngroups = ['a']\nother_topics = 'perhaps'", "'allow' or 'deny'"),
+        ("[accounts.a]\ngroups = 'a'", r"accounts\.a\.groups"),
+        ("[accounts.a", "It is not TOML"),
+        ("#" * 300_000, "at most 256 KiB"),
+    ],
+)
+def test_a_file_that_is_wrong_says_where(text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        policy_of(text)
+
+
+def test_what_is_lawful_and_hardly_meant_is_said() -> None:
+    assert list(doubts(policy_of(""))) == ["It names no account, so nobody may send anything."]
+    found = list(doubts(policy_of("[accounts.a]\ngroups = []\n[accounts.b]\ngroups = ['b']")))
+    assert [line.split()[1] for line in found] == ["a", "a", "b"]
+    assert list(doubts(POLICY)) == []

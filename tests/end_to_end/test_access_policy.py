@@ -1,0 +1,78 @@
+"""A policy on the real job: what a group may not send is not delivered and not asked about, and operators read why."""
+
+import logging
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from checkback import Message, TransactionProducer
+from checkback.operations.topics import TopicAdministration
+from checkback.wire.protocol import REASON
+from streaming import TransactionJob
+from tests.place import Place, wait_until
+
+
+def write(file: Path, *topics: str) -> None:
+    names = ", ".join(f'"{topic}"' for topic in topics)
+    file.write_text(f'[accounts.shop]\ngroups = ["shop"]\ntopics = [{names}]\n', encoding="utf-8")
+
+
+def test_what_a_group_may_not_send_is_rejected_and_changes_hold_without_a_restart(
+    place: Place, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, orders, payroll = tmp_path / "access.toml", place.real_topic, f"payroll-{place.topics.prefix}"
+    with TopicAdministration(place.bootstrap_servers) as administration:
+        administration.create_one(payroll, 1)
+    write(file, orders)
+    settings = place.settings(access={"policy": str(file)}, checks={"in_job": False}, transactions={"timeout": "1s"})
+    with TransactionJob(settings, spark=spark) as job, producing(place, "shop") as shop:
+
+        def send(*messages: Message) -> None:
+            shop.commit(shop.prepare(messages[0]) if len(messages) == 1 else shop.prepare_several(messages))
+
+        def delivered(topic: str) -> list[bytes]:
+            return sorted(record.value for record in place.read(topic))
+
+        with producing(place, "stranger") as stranger:
+            stranger.prepare(Message(orders, b"undecided"))  # is never asked about
+            stranger.commit(stranger.prepare(Message(orders, b"stranger")))
+        send(Message(payroll, b"foreign"))
+        send(Message(orders, b"of two"), Message(payroll, b"of two"))
+        send(Message(orders, b"1"))
+        wait_until(lambda: delivered(orders) == [b"1"], "what is allowed")
+        wait_until(lambda: refused(place).total() >= 4, "four refused")
+        assert refused(place) == {
+            f"group stranger may not send to {orders}: no account names that group": 2,
+            f"group shop may not send to {payroll}, which its account (shop) does not name": 2,
+        }
+        assert delivered(payroll) == place.read(place.topics.check) == []
+
+        with caplog.at_level(logging.ERROR):
+            file.write_text("[accounts.shop]\ngroup = []", encoding="utf-8")
+            wait_until(lambda: job.wait(1) or "stays in force" in caplog.text, "the file's error")
+        assert any("stays in force" in note for note in job._observation.facts().notes)
+        send(Message(orders, b"2"))
+        wait_until(lambda: delivered(orders) == [b"1", b"2"], "the old policy")
+
+        write(file, orders, payroll)
+        wait_until(lambda: job.wait(1) or payroll in kept(place), "the new policy")
+        send(Message(payroll, b"3"))
+        wait_until(lambda: delivered(payroll) == [b"3"], "what is allowed now")
+        assert not any("stays in force" in note for note in job._observation.facts().notes)
+
+
+def producing(place: Place, group: str) -> TransactionProducer:
+    return TransactionProducer(place.bootstrap_servers, group, topics=place.topics)
+
+
+def refused(place: Place) -> Counter[str]:
+    """Half messages by reason; their ops find none then, which is another one."""
+    found = [dict(record.headers)[REASON].decode() for record in place.read(place.topics.rejected)]
+    return Counter(reason for reason in found if "may not send" in reason)
+
+
+def kept(place: Place) -> str:
+    files = (place.folder / "checkpoint").glob("checkback-access-*.json")
+    return max(files, key=lambda file: int(file.stem.rpartition("-")[2])).read_text(encoding="utf-8")

@@ -1,0 +1,90 @@
+"""The policy file is read again when it has changed; what cannot be used changes nothing, loudly."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from checkback.exceptions import ConfigurationError
+from streaming.access import PolicyFile
+
+SHOP = '[accounts.shop]\ngroups = ["shop"]\ntopics = ["orders"]\n'
+MORE = '[accounts.shop]\ngroups = ["shop"]\ntopics = ["orders", "invoices"]\n'
+
+
+class Looking:
+    """A job that looks at its file every two seconds."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._seconds = 0.0
+        self.policy = PolicyFile(str(file), lambda: self._seconds)
+        self.holds = self.policy.first
+
+    def write(self, text: str) -> None:
+        before = self._file.stat().st_mtime_ns
+        self._file.write_text(text, encoding="utf-8")
+        os.utime(self._file, ns=(before + 1, before + 1))
+
+    def look(self, times: int = 1) -> str:
+        for _ in range(times):
+            self._seconds += 2
+            self.holds = self.policy.now(self.holds)
+        return self.holds
+
+
+@pytest.fixture
+def looking(tmp_path: Path) -> Looking:
+    file = tmp_path / "access.toml"
+    file.write_text(SHOP, encoding="utf-8")
+    return Looking(file)
+
+
+def test_a_change_is_taken_once_the_file_is_no_longer_being_written(looking: Looking) -> None:
+    first = looking.look()
+    assert first == looking.policy.first
+    looking.write(MORE)
+    assert looking.look() == first, "it may be half of a file"
+    assert "invoices" in looking.look()
+    assert looking.policy.wrong == ""
+
+
+@pytest.mark.parametrize("text", ["[accounts.shop", '[accounts.shop]\ngroup = ["shop"]', "\x00", ""])
+def test_what_is_no_policy_changes_nothing_until_it_is_one_again(
+    looking: Looking, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = looking.holds
+    looking.write(text)
+    if not text:  # it is lawful, and lets nobody do anything
+        assert '"accounts":{}' in looking.look(2)
+        assert "nobody may send anything" in caplog.text
+        return
+    assert looking.look(4) == first
+    assert "access.policy" in looking.policy.wrong
+    assert caplog.text.count("stays in force") == 1
+    looking.write(MORE)
+    assert "invoices" in looking.look(2)
+    assert looking.policy.wrong == ""
+
+
+def test_a_file_that_is_gone_changes_nothing(looking: Looking, tmp_path: Path) -> None:
+    first = looking.holds
+    (tmp_path / "access.toml").rename(tmp_path / "elsewhere")
+    assert looking.look(3) == first
+    assert "cannot read" in looking.policy.wrong
+    (tmp_path / "elsewhere").rename(tmp_path / "access.toml")
+    assert looking.look(3) == first
+    assert looking.policy.wrong == ""
+
+
+def test_at_the_start_it_has_to_be_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"access\.policy: cannot read .*none: No such file"):
+        PolicyFile(str(tmp_path / "none"))
+    (tmp_path / "wrong").write_text("account = 1")
+    with pytest.raises(ConfigurationError, match=r"access\.policy: .*wrong: .*\n.*did you mean accounts"):
+        PolicyFile(str(tmp_path / "wrong"))
+
+
+def test_without_a_file_there_is_no_policy() -> None:
+    none = PolicyFile("")
+    assert (none.first, none.now("{}"), none.wrong) == ("", "", "")
