@@ -50,9 +50,9 @@ test-fast: $(READY)
 	$(FAST) tests/consumer tests/test_rooms.py tests/test_style.py tests/test_semantics.py tests/test_security_page.py || status=$$?; \
 	wait $$first || status=$$?; exit $$status
 
-# Measurements that take minutes and wait more than they compute, each once and small: not what CI is to wait for.
+# Measurements and fault runs that take minutes, each once and small: not what CI is to wait for.
 test-lab: $(READY)
-	@$(PYTEST) -m lab tests/bench
+	@$(PYTEST) -m lab tests/bench tests/faults
 
 # The wheels in dist, on $(PYTHON), away from the source tree: what they say of themselves, and the state machine's tests.
 test-wheels:

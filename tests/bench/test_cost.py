@@ -206,6 +206,7 @@ def test_a_backlog_of_one_batch_is_refused() -> None:
         after_warm_up(batches(1), 10)
 
 
+@pytest.mark.lab
 @pytest.mark.service
 def test_a_small_run_with_a_mix() -> None:
     result = measure_throughput(10_000, warm_up=1_000, mixed=True)

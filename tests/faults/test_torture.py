@@ -40,6 +40,7 @@ def test_nothing_is_lost_repeated_leaked_or_changed(monkeypatch: pytest.MonkeyPa
     assert report.judgements["kafka"].expected > 300
 
 
+@pytest.mark.lab
 @pytest.mark.timeout(2400)
 def test_nor_is_anything_in_tables(database: Database) -> None:
     database.run(f"GRANT CREATE ON DATABASE postgres TO {database.user}")

@@ -26,6 +26,7 @@ def test_each_order_has_one_effect_whatever_dies() -> None:
     judge(torture_effects(Options(SEED, len(BRIEF), brief=True)))
 
 
+@pytest.mark.lab
 @pytest.mark.timeout(1800)
 def test_each_order_has_one_effect_and_in_the_order_of_its_key_whatever_befalls_the_database() -> None:
     group = Group(order=Order.KEY)
