@@ -1,8 +1,9 @@
 """Spark's classes, made ready once: Java that finds them in an archive starts with less CPU.
 
-:mod:`streaming.prepare` makes it; a job that finds none starts without. Its name has the environment and the jars,
-not the Java, which has several names and passes over an archive that does not fit: it compares its own build, and each
-jar's size and time. See JEP 350.
+:mod:`streaming.prepare` makes it; a job that finds none starts without. Java passes over an archive that does not fit:
+it compares its own build, and each jar's size and time. So the name has the environment and its jars with their times:
+an environment that was made again has none, rather than one that is of no use. The Java is not in it:
+it has several names. See JEP 350.
 """
 
 import fcntl
@@ -23,9 +24,24 @@ _LIMIT_SECONDS = 300.0
 
 def archive_file(kinds: Iterable[str] = ()) -> Path:
     """Where the archive of jobs with such tables is, or would be: in the user's cache folder."""
-    spelled = f"{sys.prefix} {pyspark.__version__} {_with_jars(kinds)}"
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "checkback"
-    return folder / f"classes-{hashlib.sha256(spelled.encode()).hexdigest()[:16]}.jsa"
+    return folder / f"{_first_part(kinds)}{_digest(_jars())[:8]}.jsa"
+
+
+def _first_part(kinds: Iterable[str]) -> str:
+    """Of the names of all archives that such jobs in this environment have had."""
+    return f"classes-{_digest(f'{sys.prefix} {pyspark.__version__} {_with_jars(kinds)}')[:16]}-"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _jars() -> str:
+    """Spark's own, with what Java compares: their sizes, and their times (s)."""
+    with os.scandir(Path(pyspark.__file__).parent / "jars") as found:
+        stats = [(one.name, one.stat()) for one in found]
+    return repr(sorted((name, stat.st_size, int(stat.st_mtime)) for name, stat in stats))
 
 
 def _with_jars(kinds: Iterable[str]) -> list[str]:
@@ -87,5 +103,13 @@ def _make(archive: Path, kinds: Collection[str]) -> None:
             os.fsync(made.fileno())
         _size_file(archive).write_bytes(b"%d" % draft.stat().st_size)
         draft.rename(archive)
+        _remove_others(archive, kinds)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _remove_others(archive: Path, kinds: Collection[str]) -> None:
+    """Those of jars that this environment no longer has: 180 MB each. A Java that uses one keeps it until it ends."""
+    for other in archive.parent.glob(f"{_first_part(kinds)}*"):
+        if other.stem != archive.stem:
+            other.unlink(missing_ok=True)

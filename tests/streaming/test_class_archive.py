@@ -1,8 +1,10 @@
 """Where an archive of Spark's classes is, and what is said when it cannot be made; its use is seen end to end."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from checkback.exceptions import InstallationError
@@ -57,6 +59,27 @@ def test_an_archive_that_is_there_is_not_made_again(tmp_path: Path, monkeypatch:
     assert make_archive() == archive
     assert archive.read_bytes() == b"as it is"
     assert archive_options()[0] == f"-XX:SharedArchiveFile={archive}"
+
+
+def test_an_environment_that_was_made_again_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    jars = tmp_path / "pyspark" / "jars"
+    jars.mkdir(parents=True)
+    (jars / "core.jar").write_bytes(b"classes")
+    monkeypatch.setattr(pyspark, "__file__", str(jars.parent / "__init__.py"))
+    (tmp_path / "cache").mkdir()
+    first = leave_archive(b"made with the first ones")
+    assert make_archive() == first
+    os.utime(jars / "core.jar", (1, 1))  # Java would compare the times, and not use it
+    assert archive_options() == []
+
+    def made(command: Sequence[str], **_: object) -> None:
+        Path(command[command.index("--into") + 1]).write_bytes(b"made with these")
+
+    monkeypatch.setattr("streaming.class_archive.subprocess.run", made)
+    second = make_archive()
+    assert archive_options()[0] == f"-XX:SharedArchiveFile={second}"
+    assert {file.stem for file in first.parent.iterdir()} == {second.stem}, "the first one is gone"
 
 
 def test_java_is_given_no_archive_that_was_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
