@@ -1,5 +1,6 @@
 """In a task: which half messages the policy of its batch does not allow."""
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 from pyspark import SparkContext, TaskContext
@@ -28,6 +29,13 @@ class NotAllowed:
                 self._said.clear()
             found = self._said[pair] = judge(self._policy, group, topic, self._own).reason
         return found
+
+
+def why_not_together(policy: NotAllowed | None, group: str, topics: Iterable[str]) -> str:
+    """Why a group's messages for these topics are not allowed together; empty: they are, or there is no policy."""
+    if policy is None:
+        return ""
+    return next((why for topic in topics if (why := policy.reason(group, topic))), "")
 
 
 def tell_tasks(spark: SparkContext, policy: str) -> None:

@@ -26,10 +26,14 @@ class PolicyFile:
     def __init__(self, name: str, clock: Callable[[], float] = monotonic) -> None:
         self._path = Path(name) if name else None
         self._clock = clock
-        self._taken = self._stamp() if name else None
         self._seen: tuple[_Stamp | None, float] = (None, 0.0)
-        self.first = self._read().model_dump_json() if name else ""
-        """What holds at the start."""
+        try:
+            self._judged: tuple[_Stamp | None, str] = (self._stamp() if name else None, "")
+            """The file that was read last, and why it was not taken."""
+            self.first = self._read().model_dump_json() if name else ""
+            """What holds at the start."""
+        except OSError as error:
+            raise self._unreadable(error) from None
         self.wrong = ""
         """Why the file as it is now is not in force; empty: it is."""
 
@@ -39,19 +43,24 @@ class PolicyFile:
             return ""
         try:
             stamp = self._stamp()
-            if stamp == self._taken:
-                self.wrong = ""
+            if stamp == self._judged[0]:
+                self.wrong = self._judged[1]
                 return before
-            if not self._settled(stamp):
-                return before
-            policy = self._read()
-            if self._stamp() != stamp:
-                return before
-        except ConfigurationError as error:
-            self._refuse(str(error))
+            return self._changed(stamp, before) if self._settled(stamp) else before
+        except OSError as error:  # it may pass, without a change of the file
+            self._refuse(str(self._unreadable(error)))
             return before
-        self._taken, self.wrong = stamp, ""
-        return policy.model_dump_json()
+
+    def _changed(self, stamp: _Stamp, before: str) -> str:
+        try:
+            holds, why = self._read().model_dump_json(), ""
+        except ConfigurationError as error:
+            holds, why = before, str(error)
+        if self._stamp() != stamp:
+            return before
+        self._judged = stamp, why
+        self._refuse(why)
+        return holds
 
     def _settled(self, stamp: _Stamp) -> bool:
         seen, since = self._seen
@@ -61,22 +70,17 @@ class PolicyFile:
         return self._clock() - since >= _SETTLED_SECONDS
 
     def _refuse(self, why: str) -> None:
-        if why != self.wrong:
+        if why not in {"", self.wrong}:
             _LOGGER.error("The policy that was read before stays in force. %s", why)
         self.wrong = why
 
     def _stamp(self) -> _Stamp:
-        try:
-            found = self._named.stat()
-        except OSError as error:
-            raise self._unreadable(error) from None
+        found = self._named.stat()
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _read(self) -> AccessPolicy:
         try:
             policy = policy_of(self._named.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise self._unreadable(error) from None
         except (UnicodeDecodeError, ConfigurationError) as error:
             raise ConfigurationError(f"access.policy: {self._path}: {error}") from None
         for doubt in doubts(policy):

@@ -19,11 +19,10 @@ from checkback.wire import protocol
 from checkback.wire.protocol import HalfPosition, Topics
 from state import BUNDLE, OutcomeKind
 from state.outcomes import CHECK_PAYLOAD_BYTES
-from streaming.access import told_policy
+from streaming.access import told_policy, why_not_together
 from streaming.batch.headers import application_headers, packed_headers, unpack_headers
 from streaming.kafka_sink.half_reader import HalfReader
 from streaming.kafka_sink.holding import half_of
-from streaming.stateful.admission import Admission
 from streaming.stateful.arrivals import wrong_with
 
 GONE = "its content is gone from the half topic: retention has removed it, or somebody has"
@@ -130,7 +129,7 @@ class Contents:
     def _looked_at(self, row: Row) -> Row:
         """A value of several messages, which nobody has looked at when it came."""
         count = dict(unpack_headers(row["headers"])).get(protocol.MESSAGES) or b"0"
-        why_not = partial(Admission(0, 0, policy=told_policy(self._topics)).why_not, row["group"])
+        why_not = partial(why_not_together, told_policy(self._topics), row["group"])
         wrong = wrong_with(row["value"], application_headers(row["headers"]), int(count), self._topics, why_not)
         if wrong is None:
             return row

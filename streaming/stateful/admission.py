@@ -1,6 +1,6 @@
 """Half messages that keep the protocol and are not taken in: not allowed, of barred groups, delayed too long."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -40,12 +40,6 @@ class Admission:
         for row in np.flatnonzero(late).tolist():
             found[row] = f"its cb-deliver-at is more than transactions.delay_max ({spell(self.delay_max_ms)}) ahead"
         return found | self._not_allowed(halves)
-
-    def why_not(self, group: str, topics: Collection[str]) -> str:
-        """Why a group's messages for these topics are not allowed together; empty: they are."""
-        if self.policy is None:
-            return ""
-        return next((why for topic in topics if (why := self.policy.reason(group, topic))), "")
 
     def _not_allowed(self, halves: Rows) -> dict[int, str]:
         if self.policy is None:

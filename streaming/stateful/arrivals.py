@@ -13,6 +13,7 @@ from checkback.wire.message_json import to_base64, unpack
 from checkback.wire.protocol import GROUP, ID, LANE, MESSAGES, TOPIC, Topics
 from state import BROKEN_FIELDS, BUNDLE, Arrivals, Rows
 from state.rows import objects
+from streaming.access import why_not_together
 from streaming.batch.headers import Headers, application_headers
 from streaming.stateful.admission import Admission
 from streaming.stateful.broken import OPTIONS
@@ -41,8 +42,8 @@ def arrivals_of(chunks: list[pa.RecordBatch], topics: Topics, admission: Admissi
     # what is wrong with one that was set aside is found when it is read again
     for row in np.flatnonzero(several & (halves["left_out"] < 0)).tolist():
         headers = application_headers(halves["headers"][row])
-        may = partial(admission.why_not, halves["group"][row])
-        if reason := wrong_with(halves["value"][row], headers, int(options[row, _MESSAGES]), topics, may):
+        why_not = partial(why_not_together, admission.policy, halves["group"][row])
+        if reason := wrong_with(halves["value"][row], headers, int(options[row, _MESSAGES]), topics, why_not):
             reasons[row] = reason
     wrong = sorted(reasons)
     if wrong:
