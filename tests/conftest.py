@@ -12,6 +12,8 @@ from checkback.local import LocalKafka
 from checkback.wire.protocol import Topics
 from conf import Settings
 from streaming import build_session
+from streaming.access.not_allowed import POLICY_WORD
+from streaming.fairness.barred import BARRED_WORD
 from tests.place import STATE_PARTITIONS, Place
 from tests.sql.postgres import running_postgres
 from tests.tables import Database
@@ -51,6 +53,16 @@ def spark() -> Iterator[SparkSession]:
     session = build_session(Settings.model_validate({"job": job, "sinks": {"tables": tables}}))
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_told(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test told the tasks of its batches, no later test's tasks hear: they are started by the same thread."""
+    yield
+    if "spark" in request.fixturenames:
+        context = request.getfixturevalue("spark").sparkContext
+        for word in (BARRED_WORD, POLICY_WORD):
+            word.tell(context, "")
 
 
 @pytest.fixture(scope="session")

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from functools import lru_cache
 
-from pyspark import SparkContext, TaskContext
-
 from access.policy import AccessPolicy, judge
 from checkback.wire.protocol import Topics
+from streaming.batch.batch_word import BatchWord
 
-_PROPERTY = "checkback.access"
+POLICY_WORD = BatchWord("checkback.access")
+"""The policy of a batch as JSON; empty for none."""
 _MOST_PAIRS = 10_000
 
 
@@ -38,15 +38,9 @@ def why_not_together(policy: NotAllowed | None, group: str, topics: Iterable[str
     return next((why for topic in topics if (why := policy.reason(group, topic))), "")
 
 
-def tell_tasks(spark: SparkContext, policy: str) -> None:
-    """Let the tasks of the batch that this thread is about to run know; ``policy`` as JSON, empty for none."""
-    spark.setLocalProperty(_PROPERTY, policy)
-
-
 def told_policy(own: Topics) -> NotAllowed | None:
-    """What :func:`tell_tasks` said; None where there is no policy."""
-    context = TaskContext.get()
-    text = context.getLocalProperty(_PROPERTY) if context else None
+    """In a task: the policy of its batch; None where there is none."""
+    text = POLICY_WORD.told()
     return _not_allowed(text, own) if text else None
 
 

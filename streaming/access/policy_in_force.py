@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
 from access.policy import AccessPolicy
-from streaming.access.not_allowed import tell_tasks
+from streaming.access.not_allowed import POLICY_WORD
 from streaming.access.policy_file import PolicyFile
 from streaming.batch.kept_by_batch import KeptByBatch, KeptForm
 from streaming.batch.numbered_files import NumberedFiles
@@ -60,4 +60,4 @@ class PolicyInForce:
         if self._told not in {None, text}:
             _LOGGER.warning("From batch %d on another access policy holds.", batch)
         self._told = text
-        tell_tasks(self._context, text)
+        POLICY_WORD.tell(self._context, text)

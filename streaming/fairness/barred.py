@@ -2,13 +2,15 @@
 
 import json
 
-from pyspark import SparkContext, TaskContext
+from pyspark import SparkContext
 
+from streaming.batch.batch_word import BatchWord
 from streaming.batch.kept_by_batch import KeptForm
 from streaming.batch.numbered_files import NumberedFiles
 from streaming.fairness.quotas import Barred
 
-_PROPERTY = "checkback.barred"
+BARRED_WORD = BatchWord("checkback.barred")
+"""Reasons by group, as JSON."""
 
 
 def _spelled(barred: Barred) -> bytes:
@@ -41,11 +43,10 @@ BARRED: KeptForm[Barred] = KeptForm(
 
 def tell_tasks(spark: SparkContext, barred: Barred) -> None:
     """Let the tasks of the batch that this thread is about to run know."""
-    spark.setLocalProperty(_PROPERTY, json.dumps(barred))
+    BARRED_WORD.tell(spark, json.dumps(barred))
 
 
 def told() -> Barred:
     """In a task: what :func:`tell_tasks` said; nobody is barred where it said nothing."""
-    context = TaskContext.get()
-    found = context.getLocalProperty(_PROPERTY) if context else None
+    found = BARRED_WORD.told()
     return dict(json.loads(found)) if found else {}

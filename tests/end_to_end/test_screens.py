@@ -23,12 +23,12 @@ from tests.end_to_end.screens.judging import LIVING, NOBODY, wrong
 from tests.end_to_end.screens.oracle import Moment, Oracle
 from tests.end_to_end.screens.sampling import Sampler
 from tests.end_to_end.screens.truth import Halves, Truth, around
-from tests.place import HALF_PARTITIONS, Place
+from tests.place import FAR_SECONDS, HALF_PARTITIONS, Place
 from torture.local_postgresql import free_port
 
-HALVES = int(os.environ.get("SCREENS_HALVES", "2000"))
+HALVES = int(os.environ.get("SCREENS_HALVES", "1000"))
 LOAD = int(os.environ.get("SCREENS_LOAD", "0"))
-SECONDS = 900 if LOAD else 240
+SECONDS = 900 if LOAD else FAR_SECONDS
 QUIET_SECONDS = 150 if LOAD else 8
 """After two minutes a job that was started again has counted what is open."""
 LATE_SECONDS = float(os.environ.get("SCREENS_LATE", "5"))
@@ -134,7 +134,7 @@ def run_with_two_kills(job: Job, shop: Shop, sampler: Sampler, oracle: Oracle) -
         job.kill()
         sampler.started = None
         asked = sampler.asked_of_nobody()
-        sampler.until(lambda _: sampler.asked_of_nobody() > asked, 60, "an answer of the command without a job")
+        sampler.until(lambda _: sampler.asked_of_nobody() > asked, SECONDS, "an answer of the command without a job")
         sampler.until(lambda _: not sending.is_alive(), SECONDS, "the end of the wave")
 
     def delivered(number: int) -> None:
