@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from importlib import resources
+from pathlib import Path
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -58,6 +59,9 @@ _CONF = {
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
+_SOCKET_FOLDER_BYTES = 60
+"""A socket's name has at most 103 bytes on all systems; Spark's own part of it takes 43."""
+
 # Only with a Delta table: the extensions look at every plan.
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -89,7 +93,9 @@ def build_session(
     for key, value in (_CONF | local | loopback | delta | settings.job.spark_options).items():
         builder = builder.config(key, value)
     on_ctrl_c = signal.getsignal(signal.SIGINT)
-    with _scratch_of_its_own(settings):
+    with _scratch_of_its_own(settings) as scratch:
+        for key, value in _python_sockets(scratch).items():
+            builder = builder.config(key, value)
         session = (
             builder.config("spark.driver.memory", settings.job.driver_memory)
             .config("spark.driver.extraJavaOptions", " ".join([_java_options(), *classes]))
@@ -104,10 +110,22 @@ def build_session(
     return session
 
 
+def _python_sockets(folder: Path | None) -> dict[str, str]:
+    """Have Java and Python speak through files in a folder of this machine, where its name is short enough for that.
+
+    Spark's own way is a port for each result of a batch. Whoever connects there first, a client of some Kafka that had
+    the port before or a scanner, ended the batch, and with it the job.
+    """
+    if folder is None or len(os.fsencode(folder)) > _SOCKET_FOLDER_BYTES:
+        return {}
+    return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": str(folder)}
+
+
 @contextlib.contextmanager
-def _scratch_of_its_own(settings: Settings) -> Iterator[None]:
+def _scratch_of_its_own(settings: Settings) -> Iterator[Path | None]:
     """While Spark's Java is started on this machine: name it a scratch folder of this run's."""
     before = os.environ.get(DIRS)
+    own: list[Path] = []
     if settings.job.master.startswith("local") and SparkContext._gateway is None:  # noqa: SLF001  (none in this process yet)
         try:
             own = take_scratch(scratch_folders(settings.job.spark_options))
@@ -115,7 +133,7 @@ def _scratch_of_its_own(settings: Settings) -> Iterator[None]:
         except OSError as error:  # Spark itself says what it cannot write to
             _LOGGER.warning("What killed runs have left in Spark's scratch folder is not removed: %s", error)
     try:
-        yield
+        yield own[0] if own else None
     finally:
         os.environ.pop(DIRS, None)
         if before is not None:
