@@ -25,7 +25,9 @@ WINDOW_MS = 300_000
 LEAST_SECRET_BYTES = 32
 MOST_SECRET_BYTES = 1_024
 _KEY_ID = re.compile(r"[a-zA-Z0-9._-]{1,64}")
-_WRITTEN = re.compile(rb"([a-zA-Z0-9._-]{1,64}) ([1-9][0-9]{0,14}) ([A-Za-z0-9+/]{43}=) ([A-Za-z0-9+/]{43}=)")
+WORDS = 4
+_HASH_CHARACTERS = 44
+TIME_DIGITS = 15
 _BLOCK_BYTES = 64
 """Of SHA-256: HMAC pads a key to it (RFC 2104)."""
 _INNER, _OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
@@ -64,11 +66,10 @@ class SigningKey:
     def __repr__(self) -> str:
         return f"SigningKey({self.id!r})"
 
-    def code(self, *parts: bytes) -> bytes:
-        """HMAC-SHA256 over the parts together, in base64. Two and a half times as fast as :func:`hmac.digest`."""
+    def code(self, message: bytes) -> bytes:
+        """HMAC-SHA256, in base64. Two and a half times as fast as :func:`hmac.digest`."""
         inner, outer = self._inner.copy(), self._outer.copy()
-        for part in parts:
-            inner.update(part)
+        inner.update(message)
         outer.update(inner.digest())
         return b2a_base64(outer.digest(), newline=False)
 
@@ -76,20 +77,30 @@ class SigningKey:
 class WrittenSignature(NamedTuple):
     """What ``cb-signature`` says."""
 
-    key_id: str
-    time_ms: int
+    key_id: bytes
+    time: bytes
+    """Digits."""
     content: bytes
     code: bytes
 
     @classmethod
     def parse(cls, written: bytes | None) -> Self | None:
-        """None: there is none, or it is something else."""
-        found = _WRITTEN.fullmatch(written or b"")
-        return None if found is None else cls(found[1].decode(), int(found[2]), found[3], found[4])
+        """None: there is none, or it is something else. Words that no key's owner writes fit no code."""
+        words = written.split(b" ") if written else ()
+        if len(words) != WORDS or len(words[2]) != _HASH_CHARACTERS:
+            return None
+        return cls(*words) if words[1].isdigit() and len(words[1]) <= TIME_DIGITS else None
+
+    @property
+    def time_ms(self) -> int:
+        """When it was signed, by its writer's clock."""
+        return int(self.time)
 
     def fits(self, key: SigningKey, place: bytes, ours: bytes) -> bool:
         """Whether the key's owner has signed these headers (as :func:`spelled`) for this place (:func:`place_of`)."""
-        return hmac.compare_digest(key.code(place, _moment(self.key_id, self.time_ms, self.content), ours), self.code)
+        return hmac.compare_digest(
+            key.code(signed_message(place, self.key_id, self.time, self.content, ours)), self.code
+        )
 
 
 def place_of(topic: str, partition: int) -> bytes:
@@ -128,12 +139,13 @@ def signature_header(
     """The header to put behind all others of a record. ``content``: its key and value."""
     ours, application = parted(headers)
     hashed = content_hash(*content, application)
-    code = signing.code(place, _moment(signing.id, now_ms, hashed), spelled(ours))
-    return SIGNATURE, b"%b %d %b %b" % (signing.id.encode(), now_ms, hashed, code)
+    words = (signing.id.encode(), b"%d" % now_ms, hashed)
+    return SIGNATURE, b" ".join([*words, signing.code(signed_message(place, *words, spelled(ours)))])
 
 
-def _moment(key_id: str, time_ms: int, content: bytes) -> bytes:
-    return b"%d:%b,%d:%d,44:%b," % (len(key_id), key_id.encode(), len(str(time_ms)), time_ms, content)
+def signed_message(place: bytes, key_id: bytes, time: bytes, content: bytes, ours: bytes) -> bytes:
+    """What the code is of."""
+    return b"%b%d:%b,%d:%b,%d:%b,%b" % (place, len(key_id), key_id, len(time), time, len(content), content, ours)
 
 
 def _string(content: bytes | None) -> bytes:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from access.signers import Writer
-from access.verifying import SignedRecord, Verifier
+from access.verifying import SignedRecord, Verifier, surely_fits
 from checkback.wire.delivered import LaneFact
 from checkback.wire.protocol import ACTION, GROUP, HALF, ID, LANE, SIGNATURE, SOURCE, TOPIC, Source
 from checkback.wire.signed_records import Written, parted, place_of, spelled
@@ -81,7 +81,8 @@ class Signatures:
         writer: Callable[[bytes | None], Writer],
     ) -> Column:
         good = np.ones(rows.num_rows, dtype=bool)
-        keyed = {group for group in set(groups[among].tolist()) if self._verifier.needed(group)}
+        judge = self._verifier
+        keyed = {group for group in set(groups[among].tolist()) if judge.needed(group)}
         if not keyed:
             return good
         chosen = np.flatnonzero(among & np.array([group in keyed for group in groups.tolist()], dtype=bool))
@@ -90,10 +91,17 @@ class Signatures:
         for at, (name, group, offset, topic, source, signature, time_ms, left_out, key, value, packed) in zip(
             chosen.tolist(), columns, strict=True
         ):
-            named = ours(name, group, offset, topic, source)
-            content = (key, value, unpack_headers(packed), left_out < 0)
-            record = SignedRecord(groups[at], writer(source), signature, time_ms, named, *content)
-            good[at] = not self._verifier.reason(record, self._place)
+            said_by, signed = writer(source), ours(name, group, offset, topic, source)
+            content = (key, value, unpack_headers(packed) if packed else ())
+            may = judge.may_sign(groups[at], said_by)
+            if (
+                may
+                and signature
+                and surely_fits(may, signature, self._place, signed, time_ms, content if left_out < 0 else None)
+            ):
+                continue
+            record = SignedRecord(groups[at], said_by, signature, time_ms, signed, *content, left_out < 0)
+            good[at] = not judge.reason(record, self._place)
         return good
 
 

@@ -4,9 +4,17 @@ import pytest
 
 from access.policy import AccessPolicy, policy_of
 from access.signers import Writer, signs
-from access.verifying import CHANGED, SignedRecord, Verifier
+from access.verifying import CHANGED, SignedRecord, Verifier, surely_fits
 from checkback.exceptions import ConfigurationError
-from checkback.wire.signed_records import WINDOW_MS, SigningKey, place_of, signature_header, spelled
+from checkback.wire.signed_records import (
+    WINDOW_MS,
+    SigningKey,
+    content_hash,
+    place_of,
+    signature_header,
+    signed_message,
+    spelled,
+)
 
 POLICY = """
 [accounts.shop]
@@ -53,7 +61,14 @@ def said(signed_by: str | None, writer: Writer = Writer.PRODUCER, **changed: obj
     headers = [("cb-id", b"tx"), ("cb-group", b"shop")]
     header = signature_header(KEYS[signed_by], PLACE, NOW_MS, (b"k", b"v"), headers)[1] if signed_by else None
     record = SignedRecord("shop", writer, header, NOW_MS, spelled(headers), b"k", b"v", [], whole=True)
-    return Verifier(policy_of(POLICY), KEYS).reason(record._replace(**changed), PLACE)  # type: ignore[arg-type]  # its fields
+    record = record._replace(**changed)  # type: ignore[arg-type]  # its fields
+    verifier = Verifier(policy_of(POLICY), KEYS)
+    reason, may = verifier.reason(record, PLACE), verifier.may_sign(record.group, record.writer)
+    if may is not None and record.signature:
+        content = (record.key, record.value, record.others) if record.whole else None
+        place = (record.signature, PLACE, record.ours, record.time_ms)
+        assert surely_fits(may, *place, content) == (reason == "")
+    return reason
 
 
 @pytest.mark.parametrize(
@@ -107,6 +122,18 @@ def said(signed_by: str | None, writer: Writer = Writer.PRODUCER, **changed: obj
 def test_what_is_said(signed_by: str | None, writer: Writer, changed: dict[str, object], reason: str) -> None:
     found = said(signed_by, writer, **changed)
     assert (reason in found) if reason else (found == "")
+
+
+@pytest.mark.parametrize("time", [b"9" * 16, b"9" * 5_000, b"x", b"-1", b"\xd9\xa1"])
+def test_a_keys_owner_who_signs_nonsense_stops_nothing(time: bytes) -> None:
+    words = (b"shop-1", time, content_hash(b"k", b"v", []))
+    code = KEYS["shop-1"].code(signed_message(PLACE, *words, b""))
+    record = SignedRecord("shop", Writer.PRODUCER, b" ".join([*words, code]), NOW_MS, b"", b"k", b"v", [], whole=True)
+    verifier = Verifier(policy_of(POLICY), KEYS)
+    assert "is not what a signature looks like" in verifier.reason(record, PLACE)
+    may = verifier.may_sign("shop", Writer.PRODUCER)
+    assert may
+    assert not surely_fits(may, record.signature or b"", PLACE, b"", NOW_MS, (b"k", b"v", []))
 
 
 def test_a_key_belongs_to_one_account() -> None:

@@ -11,6 +11,7 @@ from access.verifying import CHANGED
 from checkback import (
     CallableListener,
     CheckEndpoint,
+    CheckRequest,
     HalfMessage,
     LocalTransactionState,
     Message,
@@ -54,7 +55,7 @@ def test_only_who_has_the_key_is_believed(place: Place, spark: SparkSession, tmp
     late = f"{place.topics.prefix}late"
     asked: list[str] = []
 
-    def answer(message: HalfMessage) -> LocalTransactionState:
+    def answer(message: CheckRequest) -> LocalTransactionState:
         asked.append(message.transaction_id)
         return LocalTransactionState.COMMIT
 

@@ -1,5 +1,7 @@
 """Signed records on a real Spark: read by place or one by one, they are taken and refused alike."""
 
+from types import SimpleNamespace as Row
+
 from pyspark.sql import SparkSession
 
 from access.policy import policy_of
@@ -21,7 +23,7 @@ from checkback.wire.signed_records import SigningKey
 from state.content import SHUFFLED_BYTES
 from streaming.batch.headers import unpack_headers
 from streaming.stateful.decode import HALF_KIND, LARGE_HALF_KIND, OP_KIND, decode
-from tests.streaming.stateful.decoding import BROKEN, HALF, OP, SCHEMA, SIZE, TOPICS, WHEN, Row, read
+from tests.streaming.stateful.decoding import BROKEN, HALF, OP, SCHEMA, SIZE, TOPICS, WHEN, read
 
 LANE = "0123456789abcdef" * 2
 SHOP, OPERATOR = SigningKey("shop-1", "s" * 32), SigningKey("ops-1", "o" * 32)
