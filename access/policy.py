@@ -1,14 +1,16 @@
 """Which producer group may have messages delivered to which topic: the rules as one table, without I/O."""
 
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from enum import StrEnum
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, Self
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from checkback.exceptions import ConfigurationError, ProtocolError
 from checkback.wire.protocol import Topics, lawful_group, lawful_topic
+from checkback.wire.signed_records import is_key_id
 from conf.explaining import explained
 from conf.sections import Section
 
@@ -22,6 +24,17 @@ class Unnamed(StrEnum):
 
     ALLOW = "allow"
     DENY = "deny"
+
+
+class AccountRole(StrEnum):
+    """What an account may sign beside what its own groups write."""
+
+    CHECKS = "checks"
+    """Answers of a check service: ops with ``cb-source=check``."""
+    OPERATOR = "operator"
+    """Ops with ``cb-source=operator``."""
+    JOB = "job"
+    """Half messages that are held, and that consumers sent back."""
 
 
 def _stars_at_the_end(text: str) -> str:
@@ -49,6 +62,12 @@ def _lawful(refuse_unlawful: Callable[[str], None], text: str) -> None:
         raise ValueError(str(error)) from None
 
 
+def _key_id(text: str) -> str:
+    if not is_key_id(text):
+        raise ValueError(f"{text!r:.80} is not the id of a key: it has 1 to 64 of a-z A-Z 0-9 . _ -")
+    return text
+
+
 Groups = tuple[Annotated[str, AfterValidator(_group)], ...]
 TopicNames = tuple[Annotated[str, AfterValidator(_topic)], ...]
 
@@ -56,11 +75,14 @@ TopicNames = tuple[Annotated[str, AfterValidator(_topic)], ...]
 class Account(Section):
     """What the producer groups of one team may do. A star at a name's end stands for the rest of it."""
 
-    groups: Groups
+    groups: Groups = ()
     topics: TopicNames = ()
     not_topics: TopicNames = ()
     other_topics: Unnamed = Unnamed.DENY
     """RocketMQ's ``defaultTopicPerm``."""
+    keys: tuple[Annotated[str, AfterValidator(_key_id)], ...] = ()
+    """Ids: with one, what its groups write has to be signed by one of them. Two while one takes the other's place."""
+    roles: frozenset[AccountRole] = frozenset()
 
 
 class AccessPolicy(Section):
@@ -69,6 +91,14 @@ class AccessPolicy(Section):
     other_groups: Unnamed = Unnamed.DENY
     """Of groups that no account names: RocketMQ's ``defaultGroupPerm``."""
     accounts: dict[str, Account] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _each_key_is_one_accounts(self) -> Self:
+        times = Counter(key for account in self.accounts.values() for key in account.keys)
+        twice = sorted(key for key, number in times.items() if number > 1)
+        if twice:
+            raise ValueError(f"key {twice[0]} is named twice: each key belongs to one account")
+        return self
 
     def of_group(self, group: str) -> list[str]:
         """Names of the accounts that a group belongs to, in the order of the file."""
@@ -192,7 +222,9 @@ def doubts(policy: AccessPolicy) -> Iterator[str]:
     if not policy.accounts and policy.other_groups is Unnamed.DENY:
         yield "It names no account, so nobody may send anything."
     for name, account in policy.accounts.items():
-        if not account.groups:
+        if not account.groups and not account.roles:
             yield f"Account {name} has no groups, so it says nothing."
-        if not account.topics and account.other_topics is Unnamed.DENY:
+        if account.roles and not account.keys:
+            yield f"Account {name} has roles and no keys, so nothing can be signed by it."
+        if account.groups and not account.topics and account.other_topics is Unnamed.DENY:
             yield f"Account {name} names no topics, so its groups may send nothing."

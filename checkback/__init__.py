@@ -29,6 +29,7 @@ from checkback.version import __version__
 from checkback.wire.checks import CheckRequest
 from checkback.wire.exhausted import Decision, ExhaustedListener, ExhaustedMessage
 from checkback.wire.protocol import HalfPosition, Message, Topics, TransactionOptions
+from checkback.wire.signed_records import SigningKey
 
 __all__ = [
     "AsyncTransactionProducer",
@@ -52,6 +53,7 @@ __all__ = [
     "ProducerClosedError",
     "ProtocolError",
     "Rollback",
+    "SigningKey",
     "Topics",
     "Transaction",
     "TransactionBlockedError",

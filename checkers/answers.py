@@ -10,9 +10,12 @@ from checkback.exceptions import ProtocolError
 from checkback.kafka.kafka_python.errors import passes
 from checkback.kafka.kafka_python.library import AuthorizationError, KafkaError
 from checkback.kafka.outages import Outage
+from checkback.kafka.signing import signed
+from checkback.kafka.transport import OutgoingRecord
 from checkback.wire.delivered import LaneFact, stating
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, op_headers
 from checkback.wire.rights import not_allowed, write
+from checkback.wire.signed_records import SigningKey
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -32,10 +35,14 @@ class Answer(NamedTuple):
 
 
 class AnswerWriter:
-    """Takes answers from any thread; :meth:`run` writes them, each until Kafka has it."""
+    """Takes answers from any thread; :meth:`run` writes them, each until Kafka has it.
 
-    def __init__(self, topics: Topics, outage: Outage) -> None:
+    ``signing``: the key that they are signed with.
+    """
+
+    def __init__(self, topics: Topics, outage: Outage, signing: SigningKey | None = None) -> None:
         self._topics = topics
+        self._signing = signing
         self._outage = outage
         self._waiting: SimpleQueue[Answer | None] = SimpleQueue()
         self._failure: BaseException | None = None
@@ -72,12 +79,11 @@ class AnswerWriter:
     def _write(self, producer: Any, answer: Answer, done: Callable[[Any], None]) -> None:
         try:
             headers = op_headers(answer.transaction_id, answer.group, answer.half, answer.action, Source.CHECK)
-            future = producer.send(
-                self._topics.op,
-                answer.remark.encode(errors="replace"),
-                headers=stating(headers, answer.fact),
-                partition=answer.half.partition,
-            )
+            remark, partition = answer.remark.encode(errors="replace"), answer.half.partition
+            record = OutgoingRecord(self._topics.op, partition, None, remark, stating(headers, answer.fact))
+            if self._signing is not None:
+                record = signed(record, self._signing)
+            future = producer.send(record.topic, remark, headers=record.headers, partition=partition)
         except (ProtocolError, ValueError) as error:  # a record that names a partition the op topic does not have
             _LOGGER.warning("Skipped a record of %s: %s", self._topics.check, error)
             self._end(answer, done)

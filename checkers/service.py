@@ -39,6 +39,7 @@ from checkers.outages import explained
 from checkers.rereading import CheckOrigin, Rereader, Rooms
 from checkers.settling import Lanes
 from conf import Settings, TransactionSettings
+from conf.secrets_file import own_key
 
 _LOGGER = logging.getLogger(__name__)
 _STOP_SECONDS = 10.0
@@ -58,7 +59,7 @@ class CheckService:
     metrics.
 
     Raises:
-        ConfigurationError: the TLS files in the settings cannot be used.
+        ConfigurationError: the TLS files, or the key, in the settings cannot be used.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class CheckService:
         self._postponed: Callable[[CheckOrigin, str], None]  # the intake's
         self._finished: Callable[[CheckOrigin], None]  # likewise
         topics = Topics(settings.kafka.topic_prefix)
-        self._writer = AnswerWriter(topics, Outage("writing answers", clock_ms))
+        self._writer = AnswerWriter(topics, Outage("writing answers", clock_ms), own_key(settings.access))
         self._stopping = threading.Event()
         self._asking = threading.Event()
         self._hearing = threading.Event()

@@ -239,9 +239,11 @@ class LogSettings(Section):
 
 
 class AccessSettings(Section):
-    """Who may send what: see ``access.policy``."""
+    """Who may send what, and who signs: see ``access.policy``."""
 
     policy: str = ""
+    secrets: str = ""
+    key: str = ""
 
 
 class Settings(Section):

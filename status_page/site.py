@@ -11,6 +11,7 @@ from starlette.requests import Request
 from checkback.operations.lanes import KafkaLanes, Look
 from checkback.operations.operator_ops import OperatorOps
 from conf import Settings
+from conf.secrets_file import own_key
 from status_page.facts import JobFacts, JobView
 from status_page.http.signing_in import Session, SigningIn
 from status_page.overview import while_nobody_can_be_heard
@@ -69,8 +70,8 @@ class Site:
 
 def operator_ops(settings: Settings) -> Callable[[], Ops]:
     """What opens a writer of ops."""
-    kafka = settings.kafka
-    return partial(OperatorOps, kafka.bootstrap_servers, kafka.topics, kafka.python_client)
+    kafka, signing = settings.kafka, own_key(settings.access)
+    return partial(OperatorOps, kafka.bootstrap_servers, kafka.topics, kafka.python_client, signing)
 
 
 def lanes_in_kafka(settings: Settings) -> Look:

@@ -191,7 +191,7 @@ class TransactionJob:
         if self._settings.job.tracing:
             try_tracing()
         try_options(sink)
-        access = PolicyFile(self._settings.access.policy)
+        access = PolicyFile(self._settings.access)
         self._observation.policy_wrong = lambda: access.wrong
         return access
 
@@ -270,6 +270,7 @@ class TransactionJob:
             self._failpoint,
             tracing=self._settings.job.tracing,
             redeliver_for_ms=self._settings.transactions.redeliver_for,
+            access=self._settings.access,
         )
 
     def _facts(self, half_partitions: int, ids: Mapping[str, str]) -> CheckpointFacts:

@@ -12,7 +12,7 @@ from checkback.local import LocalKafka
 from checkback.wire.protocol import Topics
 from conf import Settings
 from streaming import build_session
-from streaming.access.not_allowed import POLICY_WORD
+from streaming.access.told import POLICY_WORD
 from streaming.fairness.barred import BARRED_WORD
 from tests.place import STATE_PARTITIONS, Place
 from tests.sql.postgres import running_postgres

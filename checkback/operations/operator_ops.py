@@ -9,8 +9,11 @@ from checkback.exceptions import OperatorError
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.library import KafkaError, KafkaProducer
 from checkback.kafka.kafka_python.repairs import close_producer
+from checkback.kafka.signing import signed
+from checkback.kafka.transport import OutgoingRecord
 from checkback.wire.delivered import LaneFact, stating
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, op_headers
+from checkback.wire.signed_records import SigningKey
 
 _AT_ONCE = 1_000
 """So many are on their way to Kafka before one waits for them: a million take the memory of a thousand."""
@@ -25,7 +28,8 @@ class OperatorOps:
     """Writes ops with ``cb-source=operator``; use it as a context manager.
 
     The job judges them like all others, in the order of the op topic: one about a message that is decided, or that was
-    never parked, changes nothing and is found in ``cb.rejected``. Written twice, one counts once.
+    never parked, changes nothing and is found in ``cb.rejected``. Written twice, one counts once. ``signing``: the key
+    that they are signed with.
 
     Raises:
         ConfigurationError: entered with an option that is wrong, or ours to set.
@@ -33,9 +37,14 @@ class OperatorOps:
     """
 
     def __init__(
-        self, bootstrap_servers: str, topics: Topics | None = None, options: Mapping[str, Any] | None = None
+        self,
+        bootstrap_servers: str,
+        topics: Topics | None = None,
+        options: Mapping[str, Any] | None = None,
+        signing: SigningKey | None = None,
     ) -> None:
         self._topics = topics or Topics()
+        self._signing = signing
         # kafka-python's own is a minute: so long somebody would wait for the word that the op topic is not there
         self._client = {"bootstrap_servers": bootstrap_servers, "acks": "all", "max_block_ms": int(_SECONDS * 1000)}
         self._options = dict(options or {})
@@ -71,8 +80,11 @@ class OperatorOps:
     def _send(self, row: Row, action: Action, remark: str, fact: LaneFact | None) -> Any:
         transaction_id, group, half = row
         headers = stating(op_headers(transaction_id, group, half, action, Source.OPERATOR), fact)
+        record = OutgoingRecord(self._topics.op, half.partition, None, remark.encode(), headers)
+        if self._signing is not None:
+            record = signed(record, self._signing)
         try:
-            return self._producer.send(self._topics.op, remark.encode(), headers=headers, partition=half.partition)
+            return self._producer.send(record.topic, record.value, headers=record.headers, partition=record.partition)
         except (KafkaError, ValueError) as error:  # the latter where there is no such partition
             raise _not_taken(row, action, error) from error
 

@@ -10,6 +10,7 @@ from checkback.kafka.topic_reading import reading_consumer, records_to_end
 from checkback.operations.operator_ops import OperatorOps
 from checkback.wire import protocol
 from checkback.wire.protocol import Action, HalfPosition, Topics
+from checkback.wire.signed_records import SigningKey
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -59,11 +60,16 @@ class ParkedMessages:
     """
 
     def __init__(
-        self, bootstrap_servers: str, topics: Topics | None = None, options: Mapping[str, Any] | None = None
+        self,
+        bootstrap_servers: str,
+        topics: Topics | None = None,
+        options: Mapping[str, Any] | None = None,
+        signing: SigningKey | None = None,
     ) -> None:
         self._topics = topics or Topics()
         self._bootstrap_servers = bootstrap_servers
         self._options = options
+        self._signing = signing
         self._consumer = reading_consumer(bootstrap_servers, options=options)
 
     def __enter__(self) -> Self:
@@ -101,7 +107,7 @@ class ParkedMessages:
             OperatorError: Kafka did not take one; those before it are written.
             KafkaUnreachableError: no Kafka answers.
         """
-        with OperatorOps(self._bootstrap_servers, self._topics, self._options) as ops:
+        with OperatorOps(self._bootstrap_servers, self._topics, self._options, self._signing) as ops:
             ops.write(((message.transaction_id, message.group, message.half) for message in messages), action, remark)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from checkback.exceptions import ConfigurationError, NotAllowedError, ProducerClosedError, ProtocolError
 from checkback.forking import belongs_to_parent, in_child_of
 from checkback.kafka.connecting import TransportName, connect
+from checkback.kafka.signing import signing_transport
 from checkback.kafka.transport import OutgoingRecord, Transport
 from checkback.listener import HalfMessage, LocalTransactionState, TransactionListener, TransactionSendResult
 from checkback.producing.arguments import deliver_at_ms_of, message_of, messages_of, options_of
@@ -34,6 +35,7 @@ from checkback.wire.protocol import (
     half_headers,
     lawful_group,
 )
+from checkback.wire.signed_records import SigningKey
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,6 +69,8 @@ class TransactionProducer:
             written; or ``"ignore"``.
         delivery: who delivers what is committed: ``"job"``, or ``"direct"``: this producer itself, in milliseconds, and
             the job whatever it cannot (``docs/direct-delivery.md``).
+        signing: the key with which half messages and ops are signed, where an access policy wants that
+            (``docs/access-policy.md``).
 
     Raises:
         ConfigurationError: Kafka does not answer, the half or op topic is missing, or this producer may have no lane.
@@ -85,6 +89,7 @@ class TransactionProducer:
         kafka_options: Mapping[str, Any] | None = None,
         missing_topic: MissingTopic | str = MissingTopic.WARN,
         delivery: DeliveryMode | str = DeliveryMode.JOB,
+        signing: SigningKey | None = None,
     ) -> None:
         lawful_group(group)
         self.group = group
@@ -105,6 +110,8 @@ class TransactionProducer:
             if isinstance(transport, str)
             else transport
         )
+        if signing is not None:
+            self._transport = signing_transport(self._transport, signing)
         self._direct: DirectDelivery | None = None
         try:
             self._partition_run = PartitionRun(partial(self._transport.partitions, self.topics.half, self.topics.op))

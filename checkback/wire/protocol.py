@@ -40,6 +40,8 @@ LANE = "cb-lane"
 DELIVERED = "cb-delivered"
 SETTLED = "cb-settled"
 LEFT_OUT = "cb-left-out"
+SIGNATURE = "cb-signature"
+"""Behind all other headers: see :mod:`checkback.wire.signed_records`."""
 CUT = "cb-cut"
 """Bytes of key, value and headers of a record that the job writes with its head only."""
 

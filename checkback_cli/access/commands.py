@@ -1,6 +1,7 @@
-"""``checkback access print``, ``grant`` and ``check``."""
+"""``checkback access print``, ``grant``, ``check``, ``policy`` and ``key``."""
 
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,6 +9,7 @@ import typer
 from access import Right, Role, Whom, compare, entries_of, kafka_acls_lines, rights_of
 from checkback.exceptions import ConfigurationError
 from checkback.wire.printable import printable
+from checkback.wire.signed_records import LEAST_SECRET_BYTES, SigningKey
 from checkback_cli.terminal.listing import show_rows
 from checkback_cli.terminal.options import WRONG, BootstrapServer, ConfigFile
 from conf import Settings, load
@@ -123,7 +125,8 @@ def policy(
         typer.echo(doubt, err=True)
     if not group:
         show_rows(
-            ("account", "groups", "topics", "not", "others"), [_account_row(*one) for one in found.accounts.items()]
+            ("account", "groups", "topics", "not", "others", "keys", "roles"),
+            [_account_row(*one) for one in found.accounts.items()],
         )
         typer.echo(f"groups that no account names: {found.other_groups}")
         return
@@ -135,9 +138,21 @@ def policy(
         raise typer.Exit(WRONG)
 
 
+@access.command("key")
+def key(
+    key_id: Annotated[
+        str, typer.Argument(metavar="ID", help="What it is to be called, as shop-2026.", show_default=False)
+    ],
+) -> None:
+    """Make a key: print a line for the file of access.secrets, with a secret of 256 random bits. It is kept nowhere."""
+    made = SigningKey(key_id, secret := token_urlsafe(LEAST_SECRET_BYTES))
+    typer.echo(f'"{made.id}" = "{secret}"')
+
+
 def _account_row(name: str, account: "Account") -> tuple[str, ...]:
     named = (account.groups, account.topics, account.not_topics)
-    return name, *(" ".join(names) for names in named), account.other_topics
+    signing = (" ".join(account.keys), " ".join(sorted(account.roles)))
+    return name, *(" ".join(names) for names in named), account.other_topics, *signing
 
 
 def _wanted(settings: Settings, role: Role, group: str, topics: list[str] | None, *, direct: bool) -> tuple[Right, ...]:

@@ -130,6 +130,7 @@ def remark(who: str, why: str, action: Action) -> str:
 def _act(action: Action, wanted: "TransactionFilter", manner: _Manner, settings: "Settings") -> None:
     from checkback.operations.operator_ops import OperatorOps
     from checkback_cli.on_call.waiting import Awaited, Watch
+    from conf.secrets_file import own_key
 
     terminal = on_a_terminal()
     _refuse_arguments(wanted, manner, terminal)
@@ -151,7 +152,7 @@ def _act(action: Action, wanted: "TransactionFilter", manner: _Manner, settings:
     status = WRONG if others else 0
     with reading(kafka) as consumer:
         watch = Watch(consumer, topics) if wait_ms else None
-        with OperatorOps(kafka.bootstrap_servers, topics, kafka.python_client) as ops:
+        with OperatorOps(kafka.bootstrap_servers, topics, kafka.python_client, own_key(settings.access)) as ops:
             for write in settled.writes:
                 ops.write(write.rows, write.action, said, write.fact)
         typer.echo(f"{action}: {len(ones)} written.")

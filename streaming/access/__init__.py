@@ -1,7 +1,19 @@
 """The access policy in the job: read, fixed with each batch, told to its tasks."""
 
-from streaming.access.not_allowed import NotAllowed, told_policy, why_not_together
+from streaming.access.not_allowed import NotAllowed, why_not_together
 from streaming.access.policy_file import PolicyFile
 from streaming.access.policy_in_force import POLICY, PolicyInForce
+from streaming.access.signatures import RowRead, Signatures
+from streaming.access.told import told_policy, told_verifier
 
-__all__ = ["POLICY", "NotAllowed", "PolicyFile", "PolicyInForce", "told_policy", "why_not_together"]
+__all__ = [
+    "POLICY",
+    "NotAllowed",
+    "PolicyFile",
+    "PolicyInForce",
+    "RowRead",
+    "Signatures",
+    "told_policy",
+    "told_verifier",
+    "why_not_together",
+]

@@ -1,14 +1,10 @@
 """In a task: which half messages the policy of its batch does not allow."""
 
 from collections.abc import Iterable
-from functools import lru_cache
 
 from access.policy import AccessPolicy, judge
 from checkback.wire.protocol import Topics
-from streaming.batch.batch_word import BatchWord
 
-POLICY_WORD = BatchWord("checkback.access")
-"""The policy of a batch as JSON; empty for none."""
 _MOST_PAIRS = 10_000
 
 
@@ -36,14 +32,3 @@ def why_not_together(policy: NotAllowed | None, group: str, topics: Iterable[str
     if policy is None:
         return ""
     return next((why for topic in topics if (why := policy.reason(group, topic))), "")
-
-
-def told_policy(own: Topics) -> NotAllowed | None:
-    """In a task: the policy of its batch; None where there is none."""
-    text = POLICY_WORD.told()
-    return _not_allowed(text, own) if text else None
-
-
-@lru_cache(2)
-def _not_allowed(text: str, own: Topics) -> NotAllowed:
-    return NotAllowed(AccessPolicy.model_validate_json(text), own)

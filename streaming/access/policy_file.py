@@ -1,29 +1,34 @@
-"""The file of ``access.policy``: read at the start, and again when it has changed."""
+"""The files of ``access.policy`` and ``access.secrets``: read at the start, and again when one has changed."""
 
 import logging
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
-from access.policy import AccessPolicy, doubts, policy_of
+from access.marked import MarkedPolicy, marked
+from access.policy import doubts, policy_of
 from checkback.exceptions import ConfigurationError
+from conf.secrets_file import read_keys
+from conf.settings import AccessSettings
 
 _LOGGER = logging.getLogger(__name__)
 _SETTLED_SECONDS = 1.0
 """Unchanged for so long it is not being written any more: half a file may well be a policy, and another one."""
-_Stamp = tuple[int, int, int]
+_Stamp = tuple[int, ...]
 
 
 class PolicyFile:
     """What holds as text: the policy as JSON, empty for none. While the job runs, an unusable file changes nothing.
 
-    ``name``: empty where there is to be no policy.
-
     Raises:
-        ConfigurationError: the file cannot be read, or is not a policy.
+        ConfigurationError: a file cannot be read, or is not a policy, or there is no secret of a key that it names.
     """
 
-    def __init__(self, name: str, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, access: AccessSettings, clock: Callable[[], float] = monotonic) -> None:
+        name = access.policy
+        self.secrets = access.secrets
+        """Where the secrets lie."""
+        self._own_key = access.key
         self._path = Path(name) if name else None
         self._clock = clock
         self._seen: tuple[_Stamp | None, float] = (None, 0.0)
@@ -75,12 +80,13 @@ class PolicyFile:
         self.wrong = why
 
     def _stamp(self) -> _Stamp:
-        found = self._named.stat()
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        found = [self._named.stat(), *([Path(self.secrets).stat()] if self.secrets else [])]
+        return tuple(number for one in found for number in (one.st_mtime_ns, one.st_size, one.st_ino))
 
-    def _read(self) -> AccessPolicy:
+    def _read(self) -> MarkedPolicy:
+        keys = read_keys(self.secrets)
         try:
-            policy = policy_of(self._named.read_text(encoding="utf-8"))
+            policy = marked(policy_of(self._named.read_text(encoding="utf-8")), keys, self._own_key)
         except (UnicodeDecodeError, ConfigurationError) as error:
             raise ConfigurationError(f"access.policy: {self._path}: {error}") from None
         for doubt in doubts(policy):
@@ -88,7 +94,7 @@ class PolicyFile:
         return policy
 
     def _unreadable(self, error: OSError) -> ConfigurationError:
-        return ConfigurationError(f"access.policy: cannot read {self._path}: {error.strerror}.")
+        return ConfigurationError(f"access.policy: cannot read {error.filename or self._path}: {error.strerror}.")
 
     @property
     def _named(self) -> Path:

@@ -5,9 +5,9 @@ import logging
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
-from access.policy import AccessPolicy
-from streaming.access.not_allowed import POLICY_WORD
+from access.marked import MarkedPolicy
 from streaming.access.policy_file import PolicyFile
+from streaming.access.told import POLICY_WORD, SECRETS_WORD
 from streaming.batch.kept_by_batch import KeptByBatch, KeptForm
 from streaming.batch.numbered_files import NumberedFiles
 from streaming.folders import Folder
@@ -19,7 +19,7 @@ def _parsed(content: bytes) -> str | None:
     try:
         text = content.decode()
         if text:
-            AccessPolicy.model_validate_json(text)
+            MarkedPolicy.model_validate_json(text)
     except (UnicodeDecodeError, ValidationError):
         return None
     return text
@@ -61,3 +61,4 @@ class PolicyInForce:
             _LOGGER.warning("From batch %d on another access policy holds.", batch)
         self._told = text
         POLICY_WORD.tell(self._context, text)
+        SECRETS_WORD.tell(self._context, self._file.secrets)

@@ -6,6 +6,7 @@ from typing import Any
 from checkback.kafka.librdkafka.transactional import transactional_settings
 from checkback.wire.limits import MOST_RECORD_BYTES
 from checkback.wire.protocol import Topics
+from conf.settings import AccessSettings
 from streaming.batch.failpoints import FailpointHook, no_failpoint
 
 ANSWER_BYTES = MOST_RECORD_BYTES + (1 << 20)
@@ -41,6 +42,8 @@ class SinkSettings:
     """Whether deliveries of messages that belong to a trace get spans."""
     redeliver_for_ms: int = 259_200_000
     """A committed message that its topic does not take is tried again for this time."""
+    access: AccessSettings = field(default_factory=AccessSettings)
+    """Where the job's own key and its secret are: the secret itself is told nobody."""
 
     def client(self, **more: Any) -> dict[str, Any]:
         """Settings of a librdkafka client."""

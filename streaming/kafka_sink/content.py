@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from access.verifying import CHANGED
 from checkback.kafka.librdkafka.headers import headers_of
 from checkback.kafka.librdkafka.library import Message
 from checkback.wire import protocol
 from checkback.wire.protocol import HalfPosition, Topics
+from checkback.wire.signed_records import WrittenSignature, content_hash, parted
 from state import BUNDLE, OutcomeKind
 from state.outcomes import CHECK_PAYLOAD_BYTES
-from streaming.access import told_policy, why_not_together
-from streaming.batch.headers import application_headers, packed_headers, unpack_headers
+from streaming.access import told_policy, told_verifier, why_not_together
+from streaming.batch.headers import Headers, application_headers, packed_headers, unpack_headers
 from streaming.kafka_sink.half_reader import HalfReader
 from streaming.kafka_sink.holding import half_of
 from streaming.stateful.arrivals import wrong_with
@@ -33,6 +35,8 @@ MOST_BYTES = 16 << 20
 """Of content that is read at once. The last message may lie across it."""
 _READ = (OutcomeKind.DELIVER, OutcomeKind.DELIVER_BUNDLE, OutcomeKind.PARK, OutcomeKind.REJECT_RECORD)
 _CHANGED = frozenset({"kind", "topic", "partition", "key", "value", "headers", "left_out", "reason"})
+
+_CONSUMED = frozenset({OutcomeKind.DELIVER, OutcomeKind.DELIVER_BUNDLE})
 
 Row = dict[str, Any]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -120,11 +124,25 @@ class Contents:
         # what is not here was set aside, or there is none
         row["key"] = message.key() if row["key"] is None else row["key"]
         row["headers"] = packed_headers(headers) if row["headers"] is None else row["headers"]
+        if row["kind"] in _CONSUMED and self._changed(row, headers):
+            return self._refused(row, CHANGED)
         if row["partition"] == BUNDLE:
             return self._looked_at(row)
         if row["kind"] == OutcomeKind.CHECK and len(row["value"] or b"") > CHECK_PAYLOAD_BYTES:
             row |= {"left_out": len(row["value"]), "value": None}
         return row
+
+    def _changed(self, row: Row, headers: Headers) -> bool:
+        """Whether it is not the content that was signed; the signature itself was judged when it was taken in."""
+        verifier = told_verifier()
+        if verifier is None or not verifier.needed(row["group"]):
+            return False
+        said = WrittenSignature.parse(dict(headers).get(protocol.SIGNATURE))
+        return said is None or said.content != content_hash(row["key"], row["value"], parted(headers)[1])
+
+    def _refused(self, row: Row, why: str) -> Row:
+        self.counts["malformed"] += 1  # not ``rejected``: it was counted when it was taken in
+        return {**row, "kind": int(OutcomeKind.REJECT_RECORD), "topic": self._topics.half, "reason": why}
 
     def _looked_at(self, row: Row) -> Row:
         """A value of several messages, which nobody has looked at when it came."""
@@ -134,8 +152,7 @@ class Contents:
         if wrong is None:
             return row
         if row["kind"] == OutcomeKind.DELIVER_BUNDLE:
-            self.counts["malformed"] += 1  # not ``rejected``: it was counted when it was taken in
-            return {**row, "kind": int(OutcomeKind.REJECT_RECORD), "topic": self._topics.half, "reason": wrong}
+            return self._refused(row, wrong)
         return {**row, "partition": -1}  # nobody can say what it holds
 
     def _gone(self, row: Row, why: str) -> Row:

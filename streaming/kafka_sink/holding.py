@@ -12,6 +12,7 @@ from checkback.wire import protocol
 from checkback.wire.protocol import HalfAction, HalfPosition, HeldNote
 from streaming.batch.headers import Headers
 from streaming.batch.record import Record
+from streaming.batch.signing import Signing
 from streaming.kafka_sink.topic_limits import Refusal
 
 _FIRST_PAUSE_MS = 5_000
@@ -56,6 +57,8 @@ class Holding:
     now_ms: int
     """The batch's own time."""
     redeliver_for_ms: int = _DAYS_3_MS
+    signing: Signing | None = None
+    """None: they are not signed."""
 
     def half(
         self, row: dict[str, Any], application: Headers, held: HeldNote | None, refusal: Refusal
@@ -82,4 +85,5 @@ class Holding:
         ]
         headers: Headers = [*((name, text.encode()) for name, text in ours), *application]
         # on the partition it lies on now: so they stay spread as their producers spread them
-        return Record(self.half_topic, row["half_partition"], row["key"], row["value"], headers), again
+        record = Record(self.half_topic, row["half_partition"], row["key"], row["value"], headers)
+        return (record if self.signing is None else self.signing.signed(record)), again

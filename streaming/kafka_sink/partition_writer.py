@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from time import time_ns
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -12,6 +13,8 @@ from checkback.exceptions import TransactionTimeoutError
 from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.library import Consumer, KafkaException, TopicPartition
 from checkback.wire.job_groups import claim_group
+from checkback.wire.signed_records import SigningKey
+from conf.secrets_file import own_key
 from state import Tallies, Usages, counts_of, open_of, summed, usages_of
 from streaming.batch.batch import (
     SIZES,
@@ -23,6 +26,7 @@ from streaming.batch.batch import (
     tallies_to_json,
 )
 from streaming.batch.failpoints import Failpoint
+from streaming.batch.signing import Signing
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.directory import Brokers, Known, TopicDirectory
 from streaming.checkpoint.progress import ProgressVerdict, judge_progress, progress_group
@@ -95,7 +99,9 @@ class _Task:
             _directory(settings),
         )
         self._ask: Ask | None = None
-        self._holding = Holding(settings.topics.half, batch.time_ms, settings.redeliver_for_ms)
+        key = _own_key(settings)
+        signing = None if key is None else Signing(key, time_ns() // 1_000_000)
+        self._holding = Holding(settings.topics.half, batch.time_ms, settings.redeliver_for_ms, signing)
 
     def run(self) -> PartitionReport:
         refusals = Refusals(
@@ -207,6 +213,10 @@ def _of_worker(make: Callable[[], T], *key: str) -> T:
 
 def _known_topics(settings: SinkSettings) -> LearnedLimits:
     return _of_worker(LearnedLimits, "limits", settings.bootstrap_servers)
+
+
+def _own_key(settings: SinkSettings) -> SigningKey | None:
+    return _of_worker(lambda: own_key(settings.access), "key", settings.access.key) if settings.access.key else None
 
 
 def _directory(settings: SinkSettings) -> TopicDirectory:

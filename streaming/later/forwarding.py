@@ -22,9 +22,11 @@ from checkback.kafka.librdkafka.transactional import StuckError
 from checkback.kafka.outages import Outage
 from checkback.wire import protocol
 from checkback.wire.sent_back import dead_letter_of, why_not_a_retry
+from conf.secrets_file import own_key
 from streaming.batch.headers import Headers
 from streaming.batch.heads import head_of
 from streaming.batch.record import RANDOM_OR_KEYED, Record
+from streaming.batch.signing import Signing
 from streaming.brokers.client import SinkSettings
 from streaming.kafka_sink.transaction import TopicsRefusedError
 from streaming.later.clients import TRANSACTION_MS, ChangedError, LaterClients, Memory, Place, Retry, transactional_id
@@ -57,6 +59,7 @@ class Forwarder:
     def __init__(self, settings: SinkSettings, memory: Memory, refuse_another: Callable[[], None]) -> None:
         self._settings = settings
         self._memory = memory
+        self._key = own_key(settings.access)
         self._refuse_another = refuse_another
         self._stopping = threading.Event()
         self._failure: CheckbackError | None = None
@@ -181,7 +184,9 @@ class Forwarder:
         unread = "a header's name is not UTF-8" if headers is None else "it has no headers, or more than 100,000"
         wrong = why_not_a_retry(headers, topics) if headers else unread
         if headers and not wrong and not refused:
-            return Record(topics.half, record.partition % clients.half_partitions, record.key, record.value, headers)
+            place = record.partition % clients.half_partitions
+            moved = Record(topics.half, place, record.key, record.value, headers)
+            return moved if self._key is None else Signing(self._key, time_ns() // 1_000_000).signed(moved)
         why = "; ".join([*filter(None, [wrong]), *refused.values()])
         lies = f"{topics.later}:{record.partition}:{record.offset}"
         self._not_again.append(f"The record at {lies} cannot be tried again later: {why}")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from access.verifying import Verifier
 from conf.durations import spell
 from state import Event, Rows
 from state.rows import Column
@@ -22,6 +23,8 @@ class Admission:
     """Reasons by producer group: see :mod:`streaming.fairness.quotas`."""
     policy: NotAllowed | None = None
     """Of the access policy; None: there is none."""
+    verifier: Verifier | None = None
+    """Of signatures; None: nothing has to be signed."""
 
     def reasons(self, halves: Rows, held: Column) -> dict[int, str]:
         """By row, why half messages (``HALF_FIELDS``) are not taken in.

@@ -31,7 +31,7 @@ def arrivals_of(chunks: list[pa.RecordBatch], topics: Topics, admission: Admissi
 
     A half message that is not admitted, or whose value should be several messages and is not, becomes a broken record.
     """
-    found = SortedRecords(topics)
+    found = SortedRecords(topics, admission.verifier)
     for chunk in chunks:
         found.add(chunk)
     halves, options = found.halves()

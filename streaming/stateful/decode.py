@@ -4,8 +4,8 @@ Spark plans them anew for each batch, and runs them for each record: what can be
 by column (:mod:`streaming.stateful.arrivals`). Here is what has to be known before records are shuffled: which segment
 a record belongs to, and that what is too large goes no further.
 
-Our own SDK writes its headers first and in one order, which is read by position. Of any other record all headers
-continue from here.
+Our own SDK writes its headers first and in one order, which is read by position, and a signature last. Of any other
+record all headers continue from here.
 """
 
 from collections.abc import Callable
@@ -49,6 +49,7 @@ COLUMNS = {
     "key": "binary",
     "value": "binary",
     "headers": "string",  # of a record in our SDK's order those that follow, else all
+    "signature": "binary",  # of a record in our SDK's order that is signed
     "left_out": "long",  # of a half message: bytes of its value where that is set aside; -1: it is not. Of a large one
     # also those of the headers, and of a key that is not here
     "reason": "string",  # why only the head of this record is here
@@ -64,7 +65,6 @@ _LANE, _FACT = f"header_{len(HALF_ORDER)}", f"header_{len(OP_ORDER)}"
 Ends = Callable[[Column], Column]
 """Of a half partition, where it ends as far as the batch knows; null where it does not."""
 
-_MOST = 2_147_483_647
 _NO_OFFSET = 10**protocol.MAX_OFFSET_DIGITS
 _MODEST_BYTES = 1_000
 _JUDGED_BYTES = 300
@@ -93,7 +93,11 @@ def decode(records: DataFrame, topics: Topics, segment_size: int, ends: Ends | N
         F.unix_millis("timestamp").alias("time_ms"),
         is_half.alias("is_half"),
         *(F.get("headers", at).alias(f"header_{at}") for at in range(_BY_PLACE)),
+        F.get("headers", F.size("headers") - 1).alias("last_header"),
     )
+    signed = F.coalesce(F.col("last_header")["key"] == protocol.SIGNATURE, F.lit(False))  # noqa: FBT003  (as below)
+    read = read.select("*", signed.alias("signed"))
+    read = read.select("*", (F.size("headers") - F.when(F.col("signed"), 1).otherwise(0)).alias("unsigned_headers"))
     # No lambda here, nor anywhere in this module: it would take the whole step out of Spark's code generation, and
     # each task would then write Java code again (30 ms).
     read = read.select("*", _in_order().alias("in_order"))
@@ -139,7 +143,7 @@ def _in_order() -> Column:
         return reduce(and_, [F.col(f"header_{at}")["key"] == order[at] for at in range(first, len(order))])
 
     of_lane = F.col(_FACT)["key"].isin([name for name, _ in facts]) & (F.col(_FACT)["value"] == F.lit(facts[0][1]))
-    size = F.size("headers")
+    size = F.col("unsigned_headers")
     of_op = ((size == len(OP_ORDER)) | ((size == len(OP_ORDER) + 1) & of_lane)) & named(OP_ORDER, 2)
     found = named(HALF_ORDER[:2], 0) & F.when(F.col("is_half"), named(HALF_ORDER, 2)).otherwise(of_op)
     return F.coalesce(found, F.lit(False))  # noqa: FBT003  (that is its signature)
@@ -150,7 +154,8 @@ def _modest() -> Column:
     by_place = [F.col(f"header_{at}") for at in range(_BY_PLACE)]
     sizes = [F.octet_length(header["value"]) for header in by_place]
     sizes += [F.octet_length(header["key"]) for header in by_place[len(HALF_ORDER) :]]
-    few = (F.size("headers") <= len(by_place)) & (F.greatest(*sizes) <= _MODEST_BYTES)
+    sizes += [F.octet_length(F.col("last_header")["value"])]
+    few = (F.col("unsigned_headers") <= len(by_place)) & (F.greatest(*sizes) <= _MODEST_BYTES)
     content = (_bytes("value") <= limits.MAX_VALUE_BYTES) & (_bytes("key") <= SHUFFLED_BYTES)
     return F.coalesce(F.col("in_order") & few & content, F.lit(False))  # noqa: FBT003  (that is its signature)
 
@@ -192,7 +197,7 @@ def _too_large() -> Column:
     return (
         F.when(F.octet_length("value") > limits.MAX_VALUE_BYTES, "its value is larger than 16 MiB")
         .when(F.octet_length("key") > limits.MAX_KEY_BYTES, "its key is larger than 1 MiB")
-        .when(F.size("headers") > limits.MAX_HEADERS * spare, "it has more than 1,000 headers")
+        .when(F.col("unsigned_headers") > limits.MAX_HEADERS * spare, "it has more than 1,000 headers")
         .when(F.col("header_bytes") > limits.MAX_HEADER_BYTES * spare, "its headers are larger than 1 MiB together")
     )
 
@@ -225,6 +230,7 @@ def _columns(read: DataFrame, segment_size: int) -> DataFrame:
         "key": F.when(~whole, F.substring("key", 1, KEY_HEAD_BYTES)).when(~without_key, F.col("key")),
         "value": F.when(~whole, F.substring("value", 1, HEAD_BYTES)).when(~aside, F.col("value")),
         "headers": F.when(F.size("kept") > 0, F.to_json("kept")),
+        "signature": F.when(plain & F.col("signed"), F.col("last_header")["value"]),
         "left_out": F.when(large, _bytes("value") + F.col("header_bytes") + key_left_out)
         .when(aside, F.octet_length("value"))
         .otherwise(-1),
@@ -239,15 +245,18 @@ def _names_lane() -> Column:
 
 
 def _op_kind() -> Column:
-    kinds = F.when(F.size("headers") == len(OP_ORDER), OP_KIND)
+    kinds = F.when(F.col("unsigned_headers") == len(OP_ORDER), OP_KIND)
     for fact, kind in FACT_KINDS.items():
         kinds = kinds.when(F.col(_FACT)["key"] == fact.header[0], kind)
     return kinds
 
 
 def _kept_headers(spark: SparkSession) -> Column:
-    behind = F.slice("headers", len(HALF_ORDER) + 1, _MOST)
-    following = F.when(_names_lane(), F.slice("headers", len(HALF_ORDER) + 2, _MOST)).when(F.col("is_half"), behind)
+    def behind(known: int) -> Column:
+        return F.slice("headers", known + 1, F.greatest(F.col("unsigned_headers") - known, F.lit(0)))
+
+    of_lane, of_none = behind(len(HALF_ORDER) + 1), behind(len(HALF_ORDER))
+    following = F.when(_names_lane(), of_lane).when(F.col("is_half"), of_none)
     kept = F.when(F.col("plain"), following).when(F.col("large"), _to_be_judged(spark))
     return kept.when(F.col("reason").isNull(), F.col("headers")).otherwise(_heads_of_headers(spark))
 

@@ -36,7 +36,7 @@ from state import (
     segment_from_bytes,
     segment_to_bytes,
 )
-from streaming.access import told_policy
+from streaming.access import told_policy, told_verifier
 from streaming.batch.failpoints import Failpoint, FailpointHook, no_failpoint
 from streaming.checkpoint.half_logs import Openings
 from streaming.fairness.barred import told
@@ -118,7 +118,8 @@ def segment_function(
         pieces = [chunk for chunk in chunks if chunk.num_rows]
         batch = _batch_number()
         policy, now_ms = policies.of_batch(batch), batch_time(group_state)
-        arrivals = arrivals_of(pieces, topics, Admission(now_ms, policy.delay_max_ms, told(), told_policy(topics)))
+        admission = Admission(now_ms, policy.delay_max_ms, told(), told_policy(topics), told_verifier())
+        arrivals = arrivals_of(pieces, topics, admission)
         if number == NO_SEGMENT:
             result = evaluate(Segment.new(0, policy), Arrivals(broken=arrivals.broken), now_ms, policy)
             yield from _batches([result.outcomes, _counted(_read(arrivals))], half_partition)

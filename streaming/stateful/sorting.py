@@ -1,22 +1,25 @@
 """Decoded records of a batch, sorted into half messages, ops, and what breaks the protocol."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from access.signers import Writer
+from access.verifying import Verifier
 from checkback.wire.lanes import LANE_DIGITS
 from checkback.wire.limits import MAX_REMARK_BYTES, header_bytes
-from checkback.wire.protocol import ACTION, GROUP, HALF, ID, LANE, SOURCE, TOPIC, Topics
+from checkback.wire.protocol import ACTION, GROUP, HALF, ID, LANE, SIGNATURE, SOURCE, TOPIC, Topics
 from state import BROKEN_FIELDS, HALF_FIELDS, OP_FIELDS, Event, Fields, Rows
 from state.content import KEPT_BYTES, SHUFFLED_BYTES
 from state.rows import NO_LANE, UNSETTLED_LANE, Column, objects
 from state.segment import BEYOND_REASON
+from streaming.access import RowRead, Signatures
 from streaming.batch.headers import Headers, packed_headers, unpack_headers
 from streaming.stateful.broken import OPTIONS, WrittenHalf, WrittenOp, read_half, read_op
-from streaming.stateful.by_column import vouched_halves, vouched_ops
+from streaming.stateful.by_column import Vouched, vouched_halves, vouched_ops
 from streaming.stateful.decode import (
     FACT_KINDS,
     HALF_KIND,
@@ -44,10 +47,14 @@ _OUR_BYTES = 1_000
 
 
 class SortedRecords:
-    """What a batch brings for one segment."""
+    """What a batch brings for one segment.
 
-    def __init__(self, topics: Topics) -> None:
+    ``verifier`` judges signatures; None: nothing has to be signed.
+    """
+
+    def __init__(self, topics: Topics, verifier: Verifier | None = None) -> None:
         self._topics = topics
+        self._verifier = verifier
         self._own = frozenset(topics.all())
         self._halves: list[Rows] = []
         self._options: list[Column] = []
@@ -59,15 +66,17 @@ class SortedRecords:
         for kind, rows in _by_kind(chunk):
             if kind == HALF_KIND:
                 vouched = vouched_halves(rows, self._own)
-                good, others = _parted(rows, vouched.good)
+                chosen = vouched.good & self._signed(kind, rows, vouched)
+                good, others = _parted(rows, chosen)
                 if good is not None:
-                    columns = {name: column[vouched.good] for name, column in vouched.columns.items()}
+                    columns = {name: column[chosen] for name, column in vouched.columns.items()}
                     self._add_halves(good, columns, np.full((good.num_rows, HELD + 1), -1, np.int64))
             elif kind in _FACTS:
                 vouched = vouched_ops(rows, _FACTS[kind])
-                good, others = _parted(rows, vouched.good)
+                chosen = vouched.good & self._signed(kind, rows, vouched)
+                good, others = _parted(rows, chosen)
                 if good is not None:
-                    self._add_ops(good, {name: column[vouched.good] for name, column in vouched.columns.items()})
+                    self._add_ops(good, {name: column[chosen] for name, column in vouched.columns.items()})
             else:
                 others = rows
             if others is not None:
@@ -86,6 +95,19 @@ class SortedRecords:
     def broken(self) -> Rows:
         """The others (``BROKEN_FIELDS``)."""
         return Rows.concat(self._broken) if self._broken else Rows.empty(BROKEN_FIELDS)
+
+    def _signed(self, kind: int, rows: pa.RecordBatch, vouched: Vouched) -> Column | bool:
+        """bool[n]: which of those that are vouched for are signed by who may."""
+        if self._verifier is None:
+            return True
+        signatures, groups = self._signatures(kind, rows, self._verifier), vouched.columns["group"]
+        if kind == HALF_KIND:
+            return signatures.of_halves(rows, groups, vouched.good)
+        return signatures.of_ops(rows, groups, vouched.good, _FACTS[kind])
+
+    def _signatures(self, kind: int, rows: pa.RecordBatch, verifier: Verifier) -> Signatures:
+        topic = self._topics.half if kind in _HALF_KINDS else self._topics.op
+        return Signatures(verifier, topic, rows.column("half_partition")[0].as_py())
 
     def _add_halves(self, rows: pa.RecordBatch, columns: dict[str, Column], options: Column) -> None:
         event = columns.get("event", np.full(rows.num_rows, Event.HALF, np.uint8))
@@ -117,6 +139,8 @@ class SortedRecords:
         if kind == LARGE_HALF_KIND:
             rows = rows.set_column(rows.schema.get_field_index("headers"), "headers", pa.nulls(len(rows), pa.string()))
         said = self._said(kind, rows, written)
+        if self._verifier is not None:
+            said = _by_who_may(said, written, rows, self._signatures(kind, rows, self._verifier))
         halves = {at: one for at, one in enumerate(said) if isinstance(one, WrittenHalf)}
         ops = {at: one for at, one in enumerate(said) if isinstance(one, WrittenOp)}
         wrong = {at: one for at, one in enumerate(said) if isinstance(one, str)}
@@ -153,6 +177,23 @@ class SortedRecords:
         if written:
             columns["headers"] = objects([packed_headers(headers) for headers in written])
         self._broken.append(_rows(rows, BROKEN_FIELDS, columns))
+
+
+def _by_who_may(
+    said: Iterable[WrittenHalf | WrittenOp | str], written: list[Headers], rows: pa.RecordBatch, signatures: Signatures
+) -> list[WrittenHalf | WrittenOp | str]:
+    """The same, and of what is not signed by who may write it why not."""
+    read = (RowRead(*row) for row in zip(*(rows.column(name).to_pylist() for name in RowRead._fields), strict=True))
+    return [
+        one if isinstance(one, str) else signatures.reason(one.group, _writer(one), headers, row) or one
+        for one, headers, row in zip(said, written, read, strict=True)
+    ]
+
+
+def _writer(said: WrittenHalf | WrittenOp) -> Writer:
+    if isinstance(said, WrittenOp):
+        return Writer(said.source)
+    return Writer.JOB if said.held else Writer.PRODUCER
 
 
 def _by_kind(chunk: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -208,15 +249,18 @@ def _headers(kind: int, rows: pa.RecordBatch) -> Iterator[Headers]:
         yield from following
         return
     fact = _FACTS.get(kind)
-    named = ("transaction_id", "group", "half_partition", "offset", "topic", "source")
+    named = ("transaction_id", "group", "half_partition", "offset", "topic", "source", "signature")
     columns = zip(*(rows.column(name).to_pylist() for name in named), strict=True)
-    for (transaction_id, group, partition, offset, topic, source), rest in zip(columns, following, strict=True):
+    for (transaction_id, group, partition, offset, topic, source, signature), rest in zip(
+        columns, following, strict=True
+    ):
         first: Headers = [(ID, transaction_id), (GROUP, group)]
+        last: Headers = [] if signature is None else [(SIGNATURE, signature)]
         if kind == HALF_KIND:
-            yield [*first, (TOPIC, topic), *([] if source is None else [(LANE, source)]), *rest]
+            yield [*first, (TOPIC, topic), *([] if source is None else [(LANE, source)]), *rest, *last]
         else:
             said = [(HALF, b"%d:%d" % (partition, offset)), (ACTION, topic), (SOURCE, source)]
-            yield [*first, *said, *([fact.header] if fact else [])]
+            yield [*first, *said, *([fact.header] if fact else []), *last]
 
 
 def _sizes(column: pa.Array) -> Column:

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from checkback.exceptions import CheckpointMismatchError
 from checkback.wire.protocol import Topics
+from conf.settings import AccessSettings
 from streaming.access import POLICY, PolicyFile, PolicyInForce, told_policy
 from streaming.batch.kept_by_batch import refuse_torn
 from streaming.folders import LocalFolder
@@ -22,7 +23,9 @@ class Run:
         file = folder.parent / "access.toml"
         file.write_text(policy, encoding="utf-8")
         self._spark = spark
-        self._force = PolicyInForce(spark, LocalFolder(folder), PolicyFile(str(file) if policy else ""), first_new)
+        self._force = PolicyInForce(
+            spark, LocalFolder(folder), PolicyFile(AccessSettings(policy=str(file) if policy else "")), first_new
+        )
 
     def says(self, batch: int) -> str:
         """What a task of the batch says of group *shop* and topic *orders*."""

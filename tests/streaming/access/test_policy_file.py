@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from checkback.exceptions import ConfigurationError
+from conf.settings import AccessSettings
 from streaming.access import PolicyFile
 
 SHOP = '[accounts.shop]\ngroups = ["shop"]\ntopics = ["orders"]\n'
@@ -18,7 +19,7 @@ class Looking:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._seconds = 0.0
-        self.policy = PolicyFile(str(file), lambda: self._seconds)
+        self.policy = PolicyFile(AccessSettings(policy=str(file)), lambda: self._seconds)
         self.holds = self.policy.first
 
     def write(self, text: str) -> None:
@@ -79,12 +80,12 @@ def test_a_file_that_is_gone_changes_nothing(looking: Looking, tmp_path: Path) -
 
 def test_at_the_start_it_has_to_be_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"access\.policy: cannot read .*none: No such file"):
-        PolicyFile(str(tmp_path / "none"))
+        PolicyFile(AccessSettings(policy=str(tmp_path / "none")))
     (tmp_path / "wrong").write_text("account = 1")
     with pytest.raises(ConfigurationError, match=r"access\.policy: .*wrong: .*\n.*did you mean accounts"):
-        PolicyFile(str(tmp_path / "wrong"))
+        PolicyFile(AccessSettings(policy=str(tmp_path / "wrong")))
 
 
 def test_without_a_file_there_is_no_policy() -> None:
-    none = PolicyFile("")
+    none = PolicyFile(AccessSettings())
     assert (none.first, none.now("{}"), none.wrong) == ("", "", "")

@@ -5,6 +5,7 @@ from types import SimpleNamespace as Row
 
 from pyspark.sql import DataFrame, SparkSession
 
+from access.verifying import Verifier
 from checkback.wire.protocol import Topics
 from streaming.stateful.admission import Admission
 from streaming.stateful.arrivals import arrivals_of
@@ -23,14 +24,14 @@ HALF, OP, BROKEN = "half message", "op", "broken"
 Headers = list[tuple[str, bytes | None]]
 
 
-def read(frame: DataFrame) -> list[Row]:
+def read(frame: DataFrame, verifier: Verifier | None = None) -> list[Row]:
     """What becomes of each decoded record, by offset: columns of ``state``, what it is, and its segment."""
     table = frame.orderBy("record_offset").toArrow().combine_chunks()
     found = []
     for batch in table.to_batches():
         for at in range(batch.num_rows):
             row = batch.slice(at, 1)
-            arrivals = arrivals_of([row], TOPICS, Admission(now_ms=0, delay_max_ms=10**15))
+            arrivals = arrivals_of([row], TOPICS, Admission(now_ms=0, delay_max_ms=10**15, verifier=verifier))
             kinds = {HALF: arrivals.halves, OP: arrivals.ops, BROKEN: arrivals.broken}
             ((kind, rows),) = ((kind, rows) for kind, rows in kinds.items() if rows.count)
             columns = {name: column[0] for name, column in rows.items()}

@@ -1,0 +1,128 @@
+"""Whether a record of a producer group with keys is signed by who may have written it."""
+
+import hmac
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from access.policy import AccessPolicy
+from access.signers import SIGNERS, Writer, signs
+from checkback.wire.protocol import SIGNATURE
+from checkback.wire.signed_records import (
+    TIME_DIGITS,
+    WINDOW_MS,
+    WORDS,
+    SigningKey,
+    Written,
+    WrittenSignature,
+    content_hash,
+    signed_message,
+)
+
+_MOST_GROUPS = 10_000
+
+
+class SignedRecord(NamedTuple):
+    """What is judged of a record."""
+
+    group: str
+    writer: Writer
+    signature: bytes | None
+    time_ms: int
+    """Kafka's."""
+    ours: bytes
+    """The headers of ours that are signed: ``signed_records.spelled``."""
+    key: bytes | None
+    value: bytes | None
+    others: Written
+    """The second of what ``signed_records.parted`` gives."""
+    whole: bool
+    """False: key, value and others are not here, and are judged when they are read again."""
+
+
+class Verifier:
+    """Of one policy. ``keys`` has the secret of each key that it names."""
+
+    def __init__(self, policy: AccessPolicy, keys: Mapping[str, SigningKey]) -> None:
+        self._policy = policy
+        self._keys = keys
+        self._signs: dict[tuple[str, Writer], Mapping[bytes, SigningKey] | None] = {}
+
+    def needed(self, group: str) -> bool:
+        """Whether what is written of a group has to be signed."""
+        return self.may_sign(group, Writer.PRODUCER) is not None
+
+    def reason(self, record: SignedRecord, place: bytes) -> str:
+        """Why a record is not taken; empty: it is. ``place``: ``signed_records.place_of``."""
+        may = self.may_sign(record.group, record.writer)
+        if may is None:
+            return ""
+        said = WrittenSignature.parse(record.signature)
+        if said is None:
+            missing = "is not what a signature looks like" if record.signature else "is missing"
+            return f"group {record.group} has keys, and {SIGNATURE} {missing}"
+        if said.key_id not in may:
+            other = said.key_id.decode(errors="replace")
+            needed = f"{WRITES[record.writer]} of group {record.group} needs {SIGNERS[record.writer].what}"
+            return f"it is signed with key {other:.64}; {needed}"
+        return _unfit(said, may[said.key_id], record, place)
+
+    def may_sign(self, group: str, writer: Writer) -> Mapping[bytes, SigningKey] | None:
+        """The keys that may sign what a writer writes of a group, by id; None where nothing has to be signed."""
+        asked = (group, writer)
+        if asked not in self._signs:
+            if len(self._signs) >= _MOST_GROUPS:  # somebody makes names up
+                self._signs.clear()
+            may = signs(self._policy, group, writer)
+            self._signs[asked] = None if may is None else {name.encode(): self._keys[name] for name in may}
+        return self._signs[asked]
+
+
+def _unfit(said: WrittenSignature, key: SigningKey, record: SignedRecord, place: bytes) -> str:
+    if not said.fits(key, place, record.ours):
+        return f"its signature does not fit key {key.id}: another secret, another place, or changed headers"
+    if abs(record.time_ms - said.time_ms) > WINDOW_MS:
+        return _far_away(record.time_ms - said.time_ms)
+    if record.whole and content_hash(record.key, record.value, record.others) != said.content:
+        return CHANGED
+    return ""
+
+
+def surely_fits(
+    may: Mapping[bytes, SigningKey],
+    signature: bytes,
+    place: bytes,
+    ours: bytes,
+    time_ms: int,
+    content: tuple[bytes | None, bytes | None, Written] | None,
+) -> bool:
+    """Whether a record is taken, in half the time that it takes to say of one why not: for False ask ``reason``.
+
+    ``may``: what :meth:`Verifier.may_sign` gives; ``content``: key, value and others, None where they are not here; all
+    else as in :class:`SignedRecord`.
+    """
+    words = signature.split(b" ")
+    key = may.get(words[0])
+    if key is None or len(words) != WORDS:
+        return False
+    key_id, time, hashed, code = words
+    return (
+        hmac.compare_digest(key.code(signed_message(place, key_id, time, hashed, ours)), code)
+        and time.isdigit()
+        and len(time) <= TIME_DIGITS
+        and abs(time_ms - int(time)) <= WINDOW_MS
+        and (content is None or content_hash(*content) == hashed)
+    )
+
+
+WRITES = {
+    Writer.PRODUCER: "what a producer writes",
+    Writer.CHECK: "the answer to a check",
+    Writer.OPERATOR: "what an operator decides",
+    Writer.JOB: "what the job holds",
+}
+CHANGED = "its key, value or headers are not those that were signed"
+
+
+def _far_away(late_ms: int) -> str:
+    when = f"{late_ms // 1000} s before Kafka had it" if late_ms > 0 else f"{-late_ms // 1000} s after Kafka had it"
+    return f"it was signed {when}, more than {WINDOW_MS // 1000} s: it is a copy, or a clock is wrong"

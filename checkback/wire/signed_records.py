@@ -1,0 +1,153 @@
+"""Signed records: half messages and ops that say which account wrote them, as :doc:`/access-policy` specifies.
+
+The header ``cb-signature`` stands behind all others and has four words: the key's id, the time (ms since 1970), a hash
+of the content, and HMAC-SHA256 over the record's place, our own headers and that hash. Both are base64.
+
+The hash has a word of its own so that what is large can be judged before its content is read, and when it is. A half
+message's offset is not known when it is signed; its topic, its partition and the time are. Kafka's time of the record
+must be within :data:`WINDOW_MS` of it.
+"""
+
+import hashlib
+import hmac
+import re
+from binascii import b2a_base64
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+from checkback.exceptions import ConfigurationError
+from checkback.wire.protocol import REASON, RESERVED_PREFIX, SIGNATURE
+
+Written = Sequence[tuple[str, bytes | None]]
+"""Headers as Kafka has them: a value may be missing."""
+WINDOW_MS = 300_000
+"""How far a clock may be from Kafka's, in either direction; and how long a copied record may be written again."""
+LEAST_SECRET_BYTES = 32
+MOST_SECRET_BYTES = 1_024
+_KEY_ID = re.compile(r"[a-zA-Z0-9._-]{1,64}")
+WORDS = 4
+_HASH_CHARACTERS = 44
+TIME_DIGITS = 15
+_BLOCK_BYTES = 64
+"""Of SHA-256: HMAC pads a key to it (RFC 2104)."""
+_INNER, _OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
+
+
+def is_key_id(text: object) -> bool:
+    """Whether this can name a key."""
+    return isinstance(text, str) and bool(_KEY_ID.fullmatch(text))
+
+
+class SigningKey:
+    """A key and its secret, which no message or log shows.
+
+    Raises:
+        ConfigurationError: the id has other characters than ``a-z A-Z 0-9 . _ -``, or the secret is too short: make one
+            with ``checkback access key``.
+    """
+
+    def __init__(self, key_id: str, secret: str | bytes) -> None:
+        if not is_key_id(key_id):
+            raise ConfigurationError(f"A key's id has 1 to 64 of a-z A-Z 0-9 . _ -; {key_id!r:.80} does not fit.")
+        content = secret.encode() if isinstance(secret, str) else secret
+        if not isinstance(content, bytes) or not LEAST_SECRET_BYTES <= len(content) <= MOST_SECRET_BYTES:
+            raise ConfigurationError(
+                f"The secret of key {key_id} must have {LEAST_SECRET_BYTES} to {MOST_SECRET_BYTES} bytes: "
+                "'checkback access key' makes one."
+            )
+        self.id = key_id
+        padded = (hashlib.sha256(content).digest() if len(content) > _BLOCK_BYTES else content).ljust(
+            _BLOCK_BYTES, b"\0"
+        )
+        self._inner, self._outer = (hashlib.sha256(padded.translate(pad)) for pad in (_INNER, _OUTER))
+        self.fingerprint = hashlib.sha256(b"checkback key " + content).hexdigest()[:32]
+        """Tells two secrets apart, and does not tell the secret."""
+
+    def __repr__(self) -> str:
+        return f"SigningKey({self.id!r})"
+
+    def code(self, message: bytes) -> bytes:
+        """HMAC-SHA256, in base64. Two and a half times as fast as :func:`hmac.digest`."""
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(message)
+        outer.update(inner.digest())
+        return b2a_base64(outer.digest(), newline=False)
+
+
+class WrittenSignature(NamedTuple):
+    """What ``cb-signature`` says."""
+
+    key_id: bytes
+    time: bytes
+    """Digits."""
+    content: bytes
+    code: bytes
+
+    @classmethod
+    def parse(cls, written: bytes | None) -> Self | None:
+        """None: there is none, or it is something else. Words that no key's owner writes fit no code."""
+        words = written.split(b" ") if written else []
+        if len(words) != WORDS or len(words[2]) != _HASH_CHARACTERS:
+            return None
+        return cls(*words) if words[1].isdigit() and len(words[1]) <= TIME_DIGITS else None
+
+    @property
+    def time_ms(self) -> int:
+        """When it was signed, by its writer's clock."""
+        return int(self.time)
+
+    def fits(self, key: SigningKey, place: bytes, ours: bytes) -> bool:
+        """Whether the key's owner has signed these headers (as :func:`spelled`) for this place (:func:`place_of`)."""
+        return hmac.compare_digest(
+            key.code(signed_message(place, self.key_id, self.time, self.content, ours)), self.code
+        )
+
+
+def place_of(topic: str, partition: int) -> bytes:
+    """Where a signed record lies, as its code has it."""
+    return _string(topic.encode()) + _string(b"%d" % partition)
+
+
+def spelled(headers: Written) -> bytes:
+    """Names and values, each with its length before it."""
+    return b"".join([_string(part) for name, value in headers for part in (name.encode(), value)])
+
+
+def content_hash(key: bytes | None, value: bytes | None, application: Written) -> bytes:
+    """SHA-256, in base64, of a record's content; ``application`` is the second of what :func:`parted` gives."""
+    content = _string(key) + _string(value) + (spelled(application) if application else b"")
+    return b2a_base64(hashlib.sha256(content).digest(), newline=False)
+
+
+def parted(headers: Written) -> tuple[Written, Written]:
+    """Those headers of ours that the code covers, and what counts as content: the application's.
+
+    So does ``cb-reason``, a text of any length for people.
+    """
+    ours: list[tuple[str, bytes | None]] = []
+    others: list[tuple[str, bytes | None]] = []
+    for one in headers:
+        if one[0] != SIGNATURE:
+            covered = one[0].startswith(RESERVED_PREFIX) and one[0] != REASON
+            (ours if covered else others).append(one)
+    return ours, others
+
+
+def signature_header(
+    signing: SigningKey, place: bytes, now_ms: int, content: tuple[bytes | None, bytes | None], headers: Written
+) -> tuple[str, bytes]:
+    """The header to put behind all others of a record. ``content``: its key and value."""
+    ours, application = parted(headers)
+    hashed = content_hash(*content, application)
+    words = (signing.id.encode(), b"%d" % now_ms, hashed)
+    return SIGNATURE, b" ".join([*words, signing.code(signed_message(place, *words, spelled(ours)))])
+
+
+def signed_message(place: bytes, key_id: bytes, time: bytes, content: bytes, ours: bytes) -> bytes:
+    """What the code is of."""
+    return b"%b%d:%b,%d:%b,%d:%b,%b" % (place, len(key_id), key_id, len(time), time, len(content), content, ours)
+
+
+def _string(content: bytes | None) -> bytes:
+    """As a netstring; a minus for what is not there."""
+    return b"-," if content is None else b"%d:%b," % (len(content), content)

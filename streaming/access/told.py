@@ -1,0 +1,52 @@
+"""What the driver tells the tasks of a batch of the access policy, and what they make of it."""
+
+from functools import lru_cache
+
+from access.marked import MarkedPolicy, lacking
+from access.verifying import Verifier
+from checkback.exceptions import JobStoppedError
+from checkback.wire.protocol import Topics
+from conf.secrets_file import read_keys
+from streaming.access.not_allowed import NotAllowed
+from streaming.batch.batch_word import BatchWord
+
+POLICY_WORD = BatchWord("checkback.access")
+"""The policy of a batch as JSON; empty for none."""
+SECRETS_WORD = BatchWord("checkback.secrets")
+"""Where the file with the keys' secrets lies: the secrets themselves are nobody's to see."""
+
+
+def told_policy(own: Topics) -> NotAllowed | None:
+    """In a task: the policy of its batch; None where there is none."""
+    text = POLICY_WORD.told()
+    return _not_allowed(text, own) if text else None
+
+
+def told_verifier() -> Verifier | None:
+    """In a task: who judges signatures in its batch; None where nothing has to be signed.
+
+    Raises:
+        JobStoppedError: the secrets that the batch was begun with are not there any more.
+    """
+    text = POLICY_WORD.told()
+    return _verifier(text, SECRETS_WORD.told()) if text else None
+
+
+@lru_cache(2)
+def _not_allowed(text: str, own: Topics) -> NotAllowed:
+    return NotAllowed(MarkedPolicy.model_validate_json(text), own)
+
+
+@lru_cache(2)
+def _verifier(text: str, secrets: str) -> Verifier | None:
+    policy = MarkedPolicy.model_validate_json(text)
+    if not policy.marks:
+        return None
+    keys = read_keys(secrets)
+    without = lacking(policy, keys)
+    if without:
+        raise JobStoppedError(
+            f"{secrets} has not the secrets any more that this batch was begun with, of {', '.join(without)}: put them "
+            "back until the batch is done. A key whose secret is to change gets another id."
+        )
+    return Verifier(policy, keys)

@@ -1,0 +1,147 @@
+"""Who may sign what, and what is said of records that are not signed by them."""
+
+import pytest
+
+from access.policy import AccessPolicy, policy_of
+from access.signers import Writer, signs
+from access.verifying import CHANGED, SignedRecord, Verifier, surely_fits
+from checkback.exceptions import ConfigurationError
+from checkback.wire.signed_records import (
+    WINDOW_MS,
+    SigningKey,
+    content_hash,
+    place_of,
+    signature_header,
+    signed_message,
+    spelled,
+)
+
+POLICY = """
+[accounts.shop]
+groups = ["shop", "till"]
+topics = ["*"]
+keys = ["shop-1", "shop-2"]
+[accounts.both]
+groups = ["till"]
+other_topics = "allow"
+keys = ["both-1"]
+[accounts.open]
+groups = ["open"]
+other_topics = "allow"
+[accounts.people]
+keys = ["ops-1"]
+roles = ["operator"]
+[accounts.programs]
+keys = ["job-1"]
+roles = ["job", "checks"]
+"""
+KEYS = {name: SigningKey(name, f"{name:x<40}") for name in ("shop-1", "shop-2", "both-1", "ops-1", "job-1")}
+PLACE = place_of("cb.half", 0)
+NOW_MS = 1_764_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("group", "writer", "keys"),
+    [
+        ("shop", Writer.PRODUCER, {"shop-1", "shop-2", "job-1"}),
+        ("till", Writer.PRODUCER, {"shop-1", "shop-2", "both-1", "job-1"}),
+        ("shop", Writer.CHECK, {"job-1"}),
+        ("shop", Writer.OPERATOR, {"ops-1"}),
+        ("shop", Writer.JOB, {"job-1"}),
+        ("open", Writer.OPERATOR, None),
+        ("stranger", Writer.PRODUCER, None),
+    ],
+)
+def test_who_signs(group: str, writer: Writer, keys: set[str] | None) -> None:
+    assert signs(policy_of(POLICY), group, writer) == keys
+
+
+def said(signed_by: str | None, writer: Writer = Writer.PRODUCER, **changed: object) -> str:
+    """Of a record of group *shop*."""
+    headers = [("cb-id", b"tx"), ("cb-group", b"shop")]
+    header = signature_header(KEYS[signed_by], PLACE, NOW_MS, (b"k", b"v"), headers)[1] if signed_by else None
+    record = SignedRecord("shop", writer, header, NOW_MS, spelled(headers), b"k", b"v", [], whole=True)
+    record = record._replace(**changed)  # type: ignore[arg-type]  # its fields
+    verifier = Verifier(policy_of(POLICY), KEYS)
+    reason, may = verifier.reason(record, PLACE), verifier.may_sign(record.group, record.writer)
+    if may is not None and record.signature:
+        content = (record.key, record.value, record.others) if record.whole else None
+        place = (record.signature, PLACE, record.ours, record.time_ms)
+        assert surely_fits(may, *place, content) == (reason == "")
+    return reason
+
+
+@pytest.mark.parametrize(
+    ("signed_by", "writer", "changed", "reason"),
+    [
+        ("shop-1", Writer.PRODUCER, {}, ""),
+        ("shop-2", Writer.PRODUCER, {}, ""),
+        (None, Writer.PRODUCER, {}, "group shop has keys, and cb-signature is missing"),
+        (None, Writer.PRODUCER, {"signature": b"x"}, "group shop has keys, and cb-signature is not what a signature"),
+        (None, Writer.PRODUCER, {"group": "open"}, ""),
+        (
+            "both-1",
+            Writer.PRODUCER,
+            {},
+            "it is signed with key both-1; what a producer writes of group shop needs a key of",
+        ),
+        (
+            "shop-1",
+            Writer.CHECK,
+            {},
+            "the answer to a check of group shop needs a key of an account with the role checks",
+        ),
+        (
+            "shop-1",
+            Writer.OPERATOR,
+            {},
+            "what an operator decides of group shop needs a key of an account with the role",
+        ),
+        ("shop-1", Writer.JOB, {}, "what the job holds of group shop needs"),
+        ("ops-1", Writer.OPERATOR, {}, ""),
+        ("job-1", Writer.CHECK, {}, ""),
+        (
+            "shop-1",
+            Writer.PRODUCER,
+            {"ours": spelled([("cb-id", b"tx"), ("cb-group", b"till")])},
+            "does not fit key",
+        ),
+        ("shop-1", Writer.PRODUCER, {"value": b"w"}, CHANGED),
+        ("shop-1", Writer.PRODUCER, {"others": [("trace", b"1")]}, CHANGED),
+        ("shop-1", Writer.PRODUCER, {"value": None, "whole": False}, ""),
+        ("shop-1", Writer.PRODUCER, {"time_ms": NOW_MS + WINDOW_MS}, ""),
+        (
+            "shop-1",
+            Writer.PRODUCER,
+            {"time_ms": NOW_MS + WINDOW_MS + 1},
+            "signed 300 s before Kafka had it, more",
+        ),
+        ("shop-1", Writer.PRODUCER, {"time_ms": NOW_MS - WINDOW_MS - 1}, "signed 300 s after Kafka had it"),
+    ],
+)
+def test_what_is_said(signed_by: str | None, writer: Writer, changed: dict[str, object], reason: str) -> None:
+    found = said(signed_by, writer, **changed)
+    assert (reason in found) if reason else (found == "")
+
+
+@pytest.mark.parametrize("time", [b"9" * 16, b"9" * 5_000, b"x", b"-1", b"\xd9\xa1"])
+def test_a_keys_owner_who_signs_nonsense_stops_nothing(time: bytes) -> None:
+    words = (b"shop-1", time, content_hash(b"k", b"v", []))
+    code = KEYS["shop-1"].code(signed_message(PLACE, *words, b""))
+    record = SignedRecord("shop", Writer.PRODUCER, b" ".join([*words, code]), NOW_MS, b"", b"k", b"v", [], whole=True)
+    verifier = Verifier(policy_of(POLICY), KEYS)
+    assert "is not what a signature looks like" in verifier.reason(record, PLACE)
+    may = verifier.may_sign("shop", Writer.PRODUCER)
+    assert may
+    assert not surely_fits(may, record.signature or b"", PLACE, b"", NOW_MS, (b"k", b"v", []))
+
+
+def test_a_key_belongs_to_one_account() -> None:
+    with pytest.raises(ConfigurationError, match="key shop-1 is named twice"):
+        policy_of('[accounts.a]\ngroups = []\nkeys = ["shop-1"]\n[accounts.b]\ngroups = []\nkeys = ["shop-1"]\n')
+
+
+def test_thousands_of_names_are_forgotten_again() -> None:
+    verifier = Verifier(AccessPolicy(), {})
+    assert not any(verifier.needed(f"g{number}") for number in range(25_000))
+    assert len(verifier._signs) <= 10_000

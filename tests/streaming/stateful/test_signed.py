@@ -1,0 +1,126 @@
+"""Signed records on a real Spark: read by place or one by one, they are taken and refused alike."""
+
+from types import SimpleNamespace as Row
+
+from pyspark.sql import SparkSession
+
+from access.policy import policy_of
+from access.verifying import CHANGED, Verifier
+from checkback.kafka.signing import signed
+from checkback.kafka.transport import OutgoingRecord
+from checkback.wire.delivered import LaneFact, stating
+from checkback.wire.lanes import of_lane
+from checkback.wire.protocol import (
+    SIGNATURE,
+    Action,
+    HalfPosition,
+    Source,
+    TransactionOptions,
+    half_headers,
+    op_headers,
+)
+from checkback.wire.signed_records import SigningKey
+from state.content import SHUFFLED_BYTES
+from streaming.batch.headers import unpack_headers
+from streaming.stateful.decode import HALF_KIND, LARGE_HALF_KIND, OP_KIND, decode
+from tests.streaming.stateful.decoding import BROKEN, HALF, OP, SCHEMA, SIZE, TOPICS, WHEN, read
+
+LANE = "0123456789abcdef" * 2
+SHOP, OPERATOR = SigningKey("shop-1", "s" * 32), SigningKey("ops-1", "o" * 32)
+VERIFIER = Verifier(
+    policy_of(
+        '[accounts.shop]\ngroups = ["shop"]\nkeys = ["shop-1"]\ntopics = ["orders"]\n'
+        '[accounts.people]\nkeys = ["ops-1"]\nroles = ["operator"]\n'
+    ),
+    {"shop-1": SHOP, "ops-1": OPERATOR},
+)
+NOW_MS = int(WHEN.timestamp() * 1000)
+PLAIN = half_headers("tx-1", "shop", "orders")
+HALVES = {
+    "plain": PLAIN,
+    "with an application's header": half_headers("tx-1", "shop", "orders", [("trace", b"1"), ("e", b"")]),
+    "of a lane": of_lane(PLAIN, LANE),
+    "of a lane, with a header": of_lane(half_headers("tx-1", "shop", "orders", [("trace", b"1")]), LANE),
+    "with options": half_headers("tx-1", "shop", "orders", partition=2, options=TransactionOptions(check_max=3)),
+    "in another order": [("trace", b"1"), *reversed(PLAIN)],
+}
+PLACE = HalfPosition(1, 70)
+COMMIT = op_headers("tx-1", "shop", PLACE, Action.COMMIT, Source.PRODUCER)
+OPS = {
+    "plain": COMMIT,
+    "delivered": stating(COMMIT, LaneFact.DELIVERED),
+    "settled": stating(COMMIT, LaneFact.SETTLED),
+    "in another order": [*reversed(COMMIT)],
+}
+
+
+def by(key: SigningKey, topic: str, headers: list[tuple[str, bytes]], value: bytes = b"v") -> OutgoingRecord:
+    return signed(OutgoingRecord(topic, 1, b"k", value, headers), key, NOW_MS)
+
+
+def taken(spark: SparkSession, *records: OutgoingRecord) -> list[Row]:
+    rows = [
+        (one.topic, one.partition, 100 + at, one.key, one.value, list(one.headers), WHEN)
+        for at, one in enumerate(records)
+    ]
+    return read(decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE), verifier=VERIFIER)
+
+
+def test_what_is_signed_is_taken_as_if_it_were_not(spark: SparkSession) -> None:
+    unsigned = [OutgoingRecord(TOPICS.half, 1, b"k", b"v", headers) for headers in HALVES.values()]
+    unsigned += [OutgoingRecord(TOPICS.op, 1, b"k", b"v", headers) for headers in OPS.values()]
+    rows = [(one.topic, 1, 100 + at, b"k", b"v", list(one.headers), WHEN) for at, one in enumerate(unsigned)]
+    expected = read(decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE))
+    found = taken(spark, *(signed(one, SHOP, NOW_MS) for one in unsigned))
+    assert [one.kind for one in found] == [HALF] * len(HALVES) + [OP] * len(OPS)
+    for name, one, other in zip([*HALVES, *OPS], found, expected, strict=True):
+        one.headers, other.headers = (
+            [pair for pair in unpack_headers(row.headers) if pair[0] != SIGNATURE] if row.kind == HALF else None
+            for row in (one, other)
+        )
+        assert vars(one) == vars(other), name
+
+
+def test_those_in_our_order_are_read_by_place(spark: SparkSession) -> None:
+    records = [by(SHOP, TOPICS.half, HALVES["of a lane"]), by(SHOP, TOPICS.op, OPS["plain"])]
+    rows = [(one.topic, 1, at, b"k", b"v", list(one.headers), WHEN) for at, one in enumerate(records)]
+    found = decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE).collect()
+    assert [row.kind for row in found] == [HALF_KIND, OP_KIND]
+    assert [row.headers for row in found] == [None, None]
+    assert [bytes(row.signature) for row in found] == [dict(one.headers)[SIGNATURE] for one in records]
+
+
+def test_what_is_not_signed_by_who_may_is_refused_whole(spark: SparkSession) -> None:
+    forged = [OutgoingRecord(TOPICS.half, 1, b"k", b"v", headers) for headers in HALVES.values()]
+    forged += [by(OPERATOR, TOPICS.half, headers) for headers in HALVES.values()]
+    forged += [by(SHOP, TOPICS.half, headers)._replace(value=b"w") for headers in HALVES.values()]
+    forged += [OutgoingRecord(TOPICS.op, 1, b"k", b"v", headers) for headers in OPS.values()]
+    forged += [by(OPERATOR, TOPICS.op, headers) for headers in OPS.values()]
+    forged += [by(SHOP, TOPICS.op, op_headers("tx-1", "shop", PLACE, Action.COMMIT, Source.OPERATOR))]
+    forged += [by(SHOP, TOPICS.op, op_headers("tx-1", "shop", PLACE, Action.COMMIT, Source.CHECK))]
+    found = taken(spark, *forged)
+    assert [row.kind for row in found] == [BROKEN] * len(forged)
+    number = len(HALVES)
+    assert all("cb-signature is missing" in row.reason for row in found[:number])
+    assert all("needs a key of its account" in row.reason for row in found[number : 2 * number])
+    assert {row.reason for row in found[2 * number : 3 * number]} == {CHANGED}
+    for row, one in zip(found, forged, strict=True):
+        assert unpack_headers(row.headers) == list(one.headers), "nothing of it is lost"
+
+
+def test_a_copy_elsewhere_or_of_another_time_is_refused(spark: SparkSession) -> None:
+    half = by(SHOP, TOPICS.half, PLAIN)
+    found = taken(spark, half._replace(partition=2), signed(half._replace(headers=PLAIN), SHOP, NOW_MS - 400_000))
+    assert ["does not fit" in row.reason or "signed 400 s before" in row.reason for row in found] == [True, True]
+
+
+def test_large_content_is_judged_by_what_is_here(spark: SparkSession) -> None:
+    """The rest when it is read again: see tests/end_to_end/test_signatures.py."""
+    large = b"x" * (SHUFFLED_BYTES + 1)
+    good, foreign = by(SHOP, TOPICS.half, PLAIN, large), by(OPERATOR, TOPICS.half, PLAIN, large)
+    many = [*PLAIN, ("wide", b"y" * (SHUFFLED_BYTES + 1))]
+    wide, forged = by(SHOP, TOPICS.half, many), OutgoingRecord(TOPICS.half, 1, b"k", b"v", many)
+    rows = [(one.topic, 1, at, b"k", one.value, list(one.headers), WHEN) for at, one in enumerate([good, wide])]
+    frame = decode(spark.createDataFrame(rows, SCHEMA), TOPICS, SIZE)
+    assert [row.kind for row in frame.collect()] == [HALF_KIND, LARGE_HALF_KIND]
+    assert [row.kind for row in taken(spark, good, foreign, wide, forged)] == [HALF, BROKEN, HALF, BROKEN]
