@@ -2,7 +2,7 @@
 
 from checkback.django.inbox import DjangoInbox
 from checkback.django.process import announce, producer
-from checkback.django.transacting import Transactional, transactional
+from checkback.django.transacting import TransactionalBlock, transactional
 from checkback.django.transaction_log import DjangoTransactionLog
 from checkback.producing.scope import Rollback
 
@@ -10,7 +10,7 @@ __all__ = [
     "DjangoInbox",
     "DjangoTransactionLog",
     "Rollback",
-    "Transactional",
+    "TransactionalBlock",
     "announce",
     "producer",
     "transactional",

@@ -22,7 +22,7 @@ Described = Message | Sequence[Message]
 _NAME = "transactional()"
 
 
-class Transactional(Generic[P]):
+class TransactionalBlock(Generic[P]):
     """A database transaction with its message: a ``with`` block, or a decorator; made by :func:`transactional`."""
 
     def __init__(
@@ -68,7 +68,7 @@ def transactional(
     using: str = DEFAULT_DB_ALIAS,
     *,
     options: TransactionOptions | None = None,
-) -> Transactional[P]:
+) -> TransactionalBlock[P]:
     """Send a message, or several, if and only if the database transaction around this code commits.
 
     ::
@@ -97,7 +97,7 @@ def transactional(
         TransactionBlockedError: a check came before the record: nothing has happened.
         CheckbackError, django.db.Error: the code has ended the database transaction itself; nothing has happened.
     """
-    return Transactional(message, using, options)
+    return TransactionalBlock(message, using, options)
 
 
 @contextmanager
