@@ -99,7 +99,7 @@ def endpoint_is_mounted(**_: Any) -> list[CheckMessage]:
 
 def _answers(path: str) -> bool:
     try:
-        return resolve(path).view_name == "checkback:check"
+        return bool(resolve(path).view_name == "checkback:check")
     except Resolver404:
         return False
 

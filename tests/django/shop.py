@@ -70,7 +70,7 @@ class DjangoShop:
             connection.close()
 
     def sold(self, number: int) -> bool:
-        return PaidOrder.objects.filter(number=number).exists()
+        return bool(PaidOrder.objects.filter(number=number).exists())
 
     def rows(self) -> list[tuple[str, str]]:
         with connection.cursor() as cursor:

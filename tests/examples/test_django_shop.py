@@ -3,9 +3,11 @@
 import os
 import re
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -62,12 +64,13 @@ class Server:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
+        self.database = place.folder / "shop.db"
         self._log = place.folder / "server.log"
         self._environment = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
             "DJANGO_SETTINGS_MODULE": "tests.examples.django_shop_killed",
-            "SHOP_DATABASE": str(place.folder / "shop.db"),
+            "SHOP_DATABASE": str(self.database),
             "SHOP_KAFKA": place.bootstrap_servers,
             "SHOP_URL": self.url,
             "SHOP_TOPIC_PREFIX": place.topics.prefix,
@@ -77,17 +80,24 @@ class Server:
         run(place.folder, "-m", "examples.django_shop", "migrate", **self._environment)
 
     def start(self, dies: str = "") -> None:
-        command = [sys.executable, "-m", "examples.django_shop", "runserver", str(self.port), "--noreload"]
+        self.process = self.command("runserver", str(self.port), "--noreload", dies=dies)
+        wait_until(self._answers, "the server")
+
+    def command(self, *arguments: str, dies: str = "") -> "subprocess.Popen[bytes]":
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                command,
+            return subprocess.Popen(
+                [sys.executable, "-m", "examples.django_shop", *arguments],
                 cwd=ROOT,
                 env={**self._environment, "SHOP_DIES": dies},
                 stdout=log,
                 stderr=log,
                 preexec_fn=die_with_starter,  # noqa: PLW1509  (the one call it makes takes no lock)
             )
-        wait_until(self._answers, "the server")
+
+    def received(self) -> list[str]:
+        """The ids in the inbox."""
+        with closing(sqlite3.connect(self.database)) as looking:
+            return [row[0] for row in looking.execute("SELECT message_id FROM checkback_inbox ORDER BY 1")]
 
     def pay(self, number: int) -> int:
         """The status; 0: it died."""
@@ -126,3 +136,23 @@ def test_orders_are_delivered_also_when_the_server_is_killed(server: Server, pla
         wait_until(lambda: counts["committed"] == 2 and counts["rolled_back"] == 2)
     assert sorted(record.value for record in place.read("points")) == [b'{"order": 1}', b'{"order": 3}']
     assert [server.pay(number) for number in (2, 3)] == [201, 409]
+
+
+def test_a_consumer_has_the_effect_once_and_ends_in_order(server: Server, place: Place) -> None:
+    assert server.pay(7) == 201
+    with closing(place.producer()) as sends:
+        for _ in "12":  # the second is a producer's mistake
+            sends.send(place.real_topic, b'{"order": 7}', headers=[("cb-id", b"tx-7")])
+        sends.send(place.real_topic, b'{"order": 8}', headers=[("cb-id", b"tx-8")])  # not paid: tried again later
+    group = place.topics.prefix.rstrip(".")
+    consumes = server.command(
+        *("checkback_consume", "examples.django_shop.consumers:confirm"),
+        *("--group", group, "--topic", place.real_topic, "--start-at", "first"),
+    )
+    try:
+        wait_until(lambda: bool(server.received()) or consumes.poll() is not None)
+        wait_until(lambda: len(place.read(place.topics.later)) == 1, "the one that failed")
+    finally:
+        consumes.terminate()
+    assert consumes.wait(60) == 0
+    assert server.received() == ["tx-7"]
