@@ -38,8 +38,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 def settings_of(kind: str, request: pytest.FixtureRequest, folder: Path) -> dict[str, Any]:
     """A database, as DATABASES has it."""
     if kind not in LEVELS:
-        wal = {"init_command": "PRAGMA journal_mode = WAL"} if kind == "sqlite-wal" else {}
-        return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(folder / "shop.db"), "OPTIONS": wal}
+        return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(folder / "shop.db")}
     url: URL = request.getfixturevalue("postgres")
     return {
         "ENGINE": "django.db.backends.postgresql",
@@ -55,6 +54,9 @@ def settings_of(kind: str, request: pytest.FixtureRequest, folder: Path) -> dict
 def shop(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DjangoShop]:
     """A shop in a database of its own, which is ``default`` meanwhile."""
     with in_place("default", settings_of(kind, request, tmp_path)):
+        if kind == "sqlite-wal":
+            with connections["default"].cursor() as cursor:
+                cursor.execute("PRAGMA journal_mode = WAL")  # the file keeps it
         drop_tables("default")
         make_tables("default")
         yield DjangoShop()
