@@ -7,6 +7,7 @@ if not settings.configured:
         SECRET_KEY="tests",  # noqa: S106  (of these tests only)
         INSTALLED_APPS=["checkback.django", "examples.django_shop"],
         ROOT_URLCONF="examples.django_shop.urls",
+        MIDDLEWARE=["django.middleware.common.CommonMiddleware", "django.middleware.csrf.CsrfViewMiddleware"],
         ALLOWED_HOSTS=["*"],
         USE_TZ=True,
         DATABASES={
