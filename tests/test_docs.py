@@ -34,6 +34,7 @@ ELSEWHERE = {
     ("docs/delivery.md", 2),
 }
 ONLY_READ = {
+    **{("docs/django.md", n): "files of a project, made in examples/test_django_shop.py" for n in range(8)},
     ("docs/direct-delivery.md", 0): "a lane has clients of its own; tests/producing/test_direct.py has a Kafka",
     ("docs/pull-consumer.md", 0): "pulls for ever; tests/consumer/pull/test_pull.py does",
     ("docs/pull-consumer.md", 1): "needs a topic; tests/consumer/pull/test_pull.py has one",

@@ -22,7 +22,7 @@ from checkback.wire.protocol import VERSION
 from checkback.wire.signature import WINDOW_MS, refusal
 
 _LOGGER = logging.getLogger(__name__)
-_MAX_BODY_BYTES = 8 * 1024 * 1024
+MAX_BODY_BYTES = 8 * 1024 * 1024
 _MAX_HEADERS = 64
 _THREADS = 16
 _BATCH_MS = 2_000  # shorter than the check service's patience, checks.ask_timeout
@@ -34,7 +34,7 @@ def check_app(  # noqa: PLR0913  (keyword options, most of them left at their de
     *,
     key: str | None = None,
     window_ms: int = WINDOW_MS,
-    max_body_bytes: int = _MAX_BODY_BYTES,
+    max_body_bytes: int = MAX_BODY_BYTES,
     batch_ms: int = _BATCH_MS,
     threads: int = _THREADS,
     clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,

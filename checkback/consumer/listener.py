@@ -1,5 +1,6 @@
 """What an application's listener gets, and what it says."""
 
+import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from numbers import Integral
@@ -18,6 +19,17 @@ class ConsumeResult(StrEnum):
     """It is done with."""
     LATER = "later"
     """It is to be tried again. An exception says the same, and so does any other return value."""
+
+
+def is_later(result: object) -> bool:
+    """Whether the transaction must not commit; TypeError for what is not an answer, so that it is rolled back."""
+    if result is None or isinstance(result, ConsumeResult):
+        return result is ConsumeResult.LATER
+    returned = f"{result!r:.80}"
+    if inspect.iscoroutine(result):
+        result.close()
+        returned = "a coroutine (only an 'async def' itself, with an AsyncEngine, is awaited)"
+    raise TypeError(f"The handler returned {returned}; it must return a ConsumeResult or None.")
 
 
 class TopicPartition(NamedTuple):

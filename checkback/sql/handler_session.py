@@ -1,13 +1,11 @@
 """The database session that an inbox gives to a handler. Needs the extra ``sql``."""
 
-import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, event
 from sqlalchemy.orm import Session
 
-from checkback.consumer.listener import ConsumeResult
 from checkback.exceptions import ConfigurationError
 
 
@@ -49,14 +47,3 @@ class HandlerSession(Session):
 
 
 event.listen(HandlerSession, "before_commit", HandlerSession.refuse_commit)
-
-
-def is_later(result: object) -> bool:
-    """Whether the transaction must not commit; TypeError for what is not an answer, so that it is rolled back."""
-    if result is None or isinstance(result, ConsumeResult):
-        return result is ConsumeResult.LATER
-    returned = f"{result!r:.80}"
-    if inspect.iscoroutine(result):
-        result.close()
-        returned = "a coroutine (only an 'async def' itself, with an AsyncEngine, is awaited)"
-    raise TypeError(f"The handler returned {returned}; it must return a ConsumeResult or None.")

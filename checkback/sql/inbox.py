@@ -36,11 +36,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from checkback.consumer.listener import ConsumeResult
+from checkback.consumer.listener import ConsumeResult, is_later
 from checkback.consumer.metrics import Figures
 from checkback.exceptions import ConfigurationError
 from checkback.sql.database import INSERTS, refuse_autocommit
-from checkback.sql.handler_session import HandlerSession, is_later
+from checkback.sql.handler_session import HandlerSession
 from checkback.wire.message_id import MAX_BYTES, MessageId, identified
 from checkback.wire.protocol import MAX_GROUP_BYTES
 

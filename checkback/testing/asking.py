@@ -81,12 +81,18 @@ async def _posted(app: Any, path: str, headers: Mapping[str, str], body: bytes) 
     }
     parts: list[dict[str, Any]] = [{"type": "http.request", "body": body, "more_body": False}]
     answered: list[dict[str, Any]] = []
+    done = anyio.Event()
 
     async def receive() -> dict[str, Any]:
-        return parts.pop() if parts else {"type": "http.disconnect"}
+        if parts:
+            return parts.pop()
+        await done.wait()  # as long as nobody hangs up: Django gives up a request then
+        return {"type": "http.disconnect"}
 
     async def send(message: dict[str, Any]) -> None:
         answered.append(message)
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            done.set()
 
     await app(scope, receive, send)
     status = next(int(one["status"]) for one in answered if one["type"] == "http.response.start")

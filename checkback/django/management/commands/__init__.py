@@ -1,0 +1,1 @@
+"""Each module a command: Django finds them by their place."""

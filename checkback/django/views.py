@@ -1,0 +1,87 @@
+"""The check endpoint as a view. What a request must be, and what is answered, is ``check_app``'s alone."""
+
+from functools import cache
+from typing import Any
+
+from django.core.signals import setting_changed
+from django.db import connections, transaction
+from django.http import HttpRequest, HttpResponse
+
+from checkback.answering.app import MAX_BODY_BYTES, check_app
+from checkback.django.configuration import configuration
+from checkback.django.process import transaction_log
+from checkback.listener import LocalTransactionState
+from checkback.wire.checks import CheckRequest
+
+
+class _InItsThread:
+    """The log in a thread that ends with the request: nobody else would close the connections that it made there."""
+
+    def __init__(self) -> None:
+        self._log = transaction_log()
+
+    def check_local_transaction(self, request: CheckRequest) -> LocalTransactionState:
+        try:
+            return self._log.check_local_transaction(request)
+        finally:
+            for alias in self._log.databases:
+                connections[alias].close()
+
+
+@cache
+def _app() -> Any:
+    given = configuration()
+    return check_app(_InItsThread(), given.group, key=given.key)
+
+
+async def check(request: HttpRequest) -> HttpResponse:
+    """Answer a check of the job. Not behind a login, and without a CSRF token: the signature is what lets it in."""
+    # not request.body, which refuses more than DATA_UPLOAD_MAX_MEMORY_SIZE: a check has its message in it
+    return await _answered(request, request.read(MAX_BODY_BYTES + 1))
+
+
+# on the function itself: the decorator of Django 4.2 hides that it is a coroutine
+check.csrf_exempt = True  # type: ignore[attr-defined]  # Django's way of marking a view
+for _alias in connections:  # what a check blocks is committed before it is answered, whatever ATOMIC_REQUESTS says
+    transaction.non_atomic_requests(using=_alias)(check)
+
+
+async def _answered(request: HttpRequest, body: bytes) -> HttpResponse:
+    headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in request.headers.items()]
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": request.method,
+        "scheme": request.scheme,
+        "path": "/",
+        "raw_path": b"/",
+        "root_path": "",
+        "query_string": b"",
+        "headers": headers,
+        "client": None,
+        "server": None,
+    }
+    given, response = [{"type": "http.request", "body": body, "more_body": False}], HttpResponse()
+
+    async def receive() -> dict[str, Any]:
+        return given.pop() if given else {"type": "http.disconnect"}
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            response.status_code = message["status"]
+            for name, value in message["headers"]:
+                response[name.decode("latin-1")] = value.decode("latin-1")
+        else:
+            response.write(message.get("body", b""))
+
+    await _app()(scope, receive, send)
+    return response
+
+
+def _changed(*, setting: str, **_: Any) -> None:
+    if setting == "CHECKBACK":  # override_settings in a test
+        _app.cache_clear()
+
+
+setting_changed.connect(_changed)

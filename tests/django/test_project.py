@@ -1,0 +1,158 @@
+"""What a project is told: its settings, its checks, its commands, and where its tables go."""
+
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.checks import run_checks
+from django.core.management import CommandError, call_command
+from django.db import connections, router
+from django.test import override_settings
+
+from checkback import CheckbackError, ConfigurationError
+from checkback.django.checks import checks_are_signed
+from checkback.django.configuration import configuration
+from tests.django.shop import DjangoShop, drop_tables, in_place
+
+ROOT = Path(__file__).parents[2]
+GIVEN = {"BOOTSTRAP_SERVERS": "unused:9092", "GROUP": "shop"}
+SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+BOTH = pytest.mark.parametrize("kind", ["sqlite", "postgresql-read-committed"], indirect=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (None, "settings.py needs CHECKBACK"),
+        ({"GROUP": "shop"}, "lacks BOOTSTRAP_SERVERS"),
+        ({**GIVEN, "BOOTSTRAP_SERVER": "x", "group": "y"}, "no key BOOTSTRAP_SERVER, group; there are ANSWERS_FOR"),
+        ({**GIVEN, "GROUP": 7}, r"CHECKBACK\['GROUP'\] must be a text, not int"),
+        ({**GIVEN, "GROUP": ""}, r"CHECKBACK\['GROUP'\]"),
+        ({**GIVEN, "KEY": " "}, "'KEY'. is empty"),
+        ({**GIVEN, "URL": "http://0.0.0.0:8000/"}, r"CHECKBACK\['URL'\]: .* cannot be announced"),
+        ({**GIVEN, "DATABASES": "default"}, "must be a list of texts, not str"),
+        ({**GIVEN, "DATABASES": []}, "is empty: name one"),
+        ({**GIVEN, "LOCK_TIMEOUT_MS": 0}, "must be at least 1"),
+        ({**GIVEN, "KAFKA_OPTIONS": []}, "must be a dictionary"),
+    ],
+)
+def test_wrong_settings_are_named(given: Any, said: str) -> None:
+    with override_settings(CHECKBACK=given):
+        with pytest.raises(ConfigurationError, match=said):
+            configuration()
+        assert "checkback.E001" in found()
+
+
+def found(**how: Any) -> list[str]:
+    return sorted(str(one.id) for one in run_checks(**how) if str(one.id).startswith("checkback."))
+
+
+def test_secrets_are_not_shown() -> None:
+    with override_settings(CHECKBACK={**GIVEN, "KEY": "top secret", "KAFKA_OPTIONS": {"sasl_plain_password": "s3"}}):
+        assert "top secret" not in repr(configuration())
+        assert "s3" not in repr(configuration())
+
+
+def test_a_project_that_is_right_hears_nothing() -> None:
+    with override_settings(CHECKBACK={**GIVEN, "URL": "http://shop:8000/checkback/", "KEY": "a secret of the group"}):
+        assert found() == []
+        assert checks_are_signed() == []
+
+
+@pytest.mark.parametrize(
+    ("database", "id_"),
+    [
+        ({"ENGINE": "django.db.backends.dummy"}, "checkback.E002"),
+        ({"NAME": ":memory:"}, "checkback.E003"),
+        ({"AUTOCOMMIT": False}, "checkback.E004"),
+        ({"ATOMIC_REQUESTS": True}, "checkback.W005"),
+    ],
+)
+def test_databases_that_do_not_fit_are_named(database: dict[str, Any], id_: str) -> None:
+    with in_place("default", database):
+        assert id_ in found(tags=["checkback"])
+
+
+def test_what_is_missing_is_named() -> None:
+    with override_settings(ROOT_URLCONF="tests.django.test_project"):
+        assert found() == ["checkback.W006"]
+    with override_settings(CHECKBACK={**GIVEN, "URL": "http://shop:8000/checkback"}):
+        assert found() == ["checkback.W007"]
+    assert [one.id for one in checks_are_signed()] == ["checkback.W008"]
+    with override_settings(CHECKBACK={**GIVEN, "DATABASES": ["elsewhere"]}):
+        assert found() == ["checkback.E002"]
+
+
+urlpatterns: list[Any] = []  # for the test above
+
+
+@BOTH
+def test_missing_tables_are_named_and_migrate_makes_them(shop: DjangoShop, kind: str) -> None:
+    drop_tables("default")
+    assert found(databases=["default"]) == ["checkback.W009"]
+    call_command("migrate", verbosity=0)
+    assert found(databases=["default"]) == []
+    shop.sell(1)
+    call_command("migrate", "checkback", "zero", verbosity=0)
+    assert found(databases=["default"]) == ["checkback.W009"]
+    call_command("migrate", "django_shop", "zero", verbosity=0)
+
+
+@SQLITE
+def test_models_and_migration_agree(shop: DjangoShop, kind: str) -> None:
+    call_command("makemigrations", "--check", "--dry-run", verbosity=0)  # exits with 1 where they do not
+
+
+@SQLITE
+def test_a_router_keeps_the_tables_where_settings_say(shop: DjangoShop, tmp_path: Path, kind: str) -> None:
+    with (
+        in_place("other", {"ENGINE": "django.db.backends.sqlite3", "NAME": str(tmp_path / "other.db")}),
+        override_settings(DATABASE_ROUTERS=["checkback.django.routers.CheckbackRouter"]),
+    ):
+        assert router.allow_migrate("default", "checkback")
+        assert not router.allow_migrate("other", "checkback")
+        assert router.allow_migrate("other", "django_shop")
+        call_command("migrate", database="other", verbosity=0)
+        assert "checkback_inbox" not in connections["other"].introspection.table_names()
+
+
+@BOTH
+def test_old_rows_are_pruned(shop: DjangoShop, kind: str) -> None:
+    shop.sell(1)
+    out = StringIO()
+    call_command("checkback_prune", "--older-than", "30d", stdout=out)
+    assert out.getvalue() == "default: deleted 0 of the transaction log, 0 of the inbox.\n"
+    with connections["default"].cursor() as cursor:
+        cursor.execute("UPDATE checkback_transactions SET recorded_at = '2020-01-01 00:00:00.000000'")
+    call_command("checkback_prune", "--older-than", "720h", "--table", "log", stdout=out)
+    assert out.getvalue().endswith("default: deleted 1 of the transaction log.\n")
+    for age in ("30", "0d", "d"):
+        with pytest.raises(CommandError, match="is no age"):
+            call_command("checkback_prune", "--older-than", age)
+    with pytest.raises(CommandError, match="no database 'elsewhere'"):
+        call_command("checkback_prune", "--older-than", "30d", "--database", "elsewhere")
+
+
+def test_a_function_that_is_none_is_refused() -> None:
+    for named in ("examples.django_shop.consumers:nothing", "no.such.module:confirm", "confirm"):
+        with pytest.raises(CommandError, match="is not MODULE:FUNCTION"):
+            call_command("checkback_consume", named, "--group", "g", "--topic", "t")
+
+
+def test_it_works_without_sqlalchemy_and_is_not_in_import_checkback() -> None:
+    program = (
+        "import sys; sys.modules['sqlalchemy'] = None\n"
+        "import tests.django, checkback.django.commands, checkback.django.checks, checkback.django.testing\n"
+        "import checkback.django.urls\n"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=120)
+    alone = "import checkback, sys; assert not {'django', 'sqlalchemy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", alone], cwd=ROOT, check=True, timeout=120)
+
+
+def test_a_project_without_the_app_is_told_so() -> None:
+    with override_settings(INSTALLED_APPS=[]), pytest.raises(CheckbackError, match="INSTALLED_APPS"):
+        configuration()
