@@ -44,6 +44,7 @@ def save_order(connection: Connection) -> None: ...
 def save_order_and_commit(transaction_id: str) -> None: ...
 """
 """What the page has said before a block, or says in words."""
+UNTYPED = "docs/django.md"
 
 
 def wanted(program: str) -> list[str]:
@@ -73,7 +74,11 @@ def checked(folder: Path, programs: dict[str, str]) -> "subprocess.CompletedProc
 
 
 def test_each_block_is_type_checked(tmp_path: Path) -> None:
-    programs = {re.sub(r"\W", "_", f"{file}_{index}"): block(file, index) for file, index in blocks()}
+    programs = {
+        re.sub(r"\W", "_", f"{file}_{index}"): block(file, index)
+        for file, index in blocks()
+        if file != UNTYPED  # Django ships no types; tests/django runs what the page says
+    }
     done = checked(tmp_path, programs)
     assert done.returncode == 0, done.stdout + done.stderr
     wrong = {"wrong": "producer.send_in_transaction(Message('orders', 'text'))\n"}
