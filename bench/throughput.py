@@ -11,6 +11,7 @@ from bench.cost.course import DoneBatch
 from bench.cost.figures import Cost, cost_of
 from bench.cost.job import CostedJob, costed_job
 from bench.endpoint import commit_endpoint
+from bench.signing import SignedBacklog
 from bench.workload import ALL_COMMIT, GROUP, MIXED, Mix, delivered_once, workplace, write_backlog
 from checkback.exceptions import CheckbackError, ConfigurationError
 from checkback.producing.delivery import DeliveryMode
@@ -42,10 +43,12 @@ def measure_throughput(
     *,
     mixed: bool = False,
     delivery: DeliveryMode = DeliveryMode.JOB,
+    signed: bool = False,
 ) -> ThroughputResult:
     """Write ``warm_up`` more than ``transactions`` (as many where it is None), and time the job on those after it.
 
-    With ``DeliveryMode.DIRECT`` their ops say that a lane has delivered them, and the job is to deliver none.
+    With ``signed`` each record is, and the job's policy wants that. With ``DeliveryMode.DIRECT`` their ops say that a lane
+    has delivered them, and the job is to deliver none.
 
     Raises:
         CheckbackError: the job did not deliver each transaction exactly once, or not in ten minutes.
@@ -57,9 +60,14 @@ def measure_throughput(
     before = transactions if warm_up is None else warm_up
     total = before + transactions
     with workplace(cores) as place, tempfile.TemporaryDirectory(prefix="checkback-bench-") as folder:
-        write_backlog(place.bootstrap_servers, total, value_bytes, mix, by_lane=by_lane)
+        policy = SignedBacklog(Path(folder)) if signed else None
+        sign = {} if policy is None else {"sign": policy.sign}
+        write_backlog(place.bootstrap_servers, total, value_bytes, mix, by_lane=by_lane, **sign)
         endpoint: AbstractContextManager[dict[str, str]] = commit_endpoint(GROUP) if mix.check else nullcontext({})
-        with endpoint as asked, costed_job(place, Path(folder), settings=asked) as job:
+        with (
+            endpoint as asked,
+            costed_job(place, Path(folder), settings={**asked, **(policy.settings if policy else {})}) as job,
+        ):
             ended = until_read(job, total, mix)
             job.wait_until(lambda: job.decided >= total, _LIMIT_SECONDS, f"decided {total} transactions")
         once = delivered_once(place.bootstrap_servers, 0 if by_lane else total - mix.count("rollback", total))

@@ -12,7 +12,7 @@ from checkback.testing import LocalCluster
 from checkback.wire import protocol
 from checkback.wire.delivered import LaneFact, stating
 from checkback.wire.lanes import new_lane, of_lane
-from checkback.wire.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
+from checkback.wire.protocol import Action, HalfPosition, Headers, Source, Topics, half_headers, op_headers
 from conf import Settings
 
 REAL_TOPIC = "orders"
@@ -79,8 +79,18 @@ LATE = 100_000
 """A batch of a backlog has as many transactions at most, so such an op comes a batch later."""
 
 
+Sign = Callable[[str, int, tuple[bytes | None, bytes | None], Headers], Headers]
+"""Of a topic, a partition, key and value, and headers: those, and perhaps a signature."""
+
+
 def write_backlog(
-    bootstrap_servers: str, transactions: int, value_bytes: int, mix: Mix = ALL_COMMIT, *, by_lane: bool = False
+    bootstrap_servers: str,
+    transactions: int,
+    value_bytes: int,
+    mix: Mix = ALL_COMMIT,
+    *,
+    by_lane: bool = False,
+    sign: Sign = lambda _topic, _partition, _content, headers: headers,
 ) -> None:
     """Write transactions, all half messages first, then all ops.
 
@@ -105,14 +115,15 @@ def write_backlog(
     for number in range(transactions):
         headers = half_headers(_transaction_id(number), GROUP, REAL_TOPIC, application)
         headers = of_lane(headers, lane) if by_lane else headers
-        produce(producer, topics.half, value, b"customer-%d" % (number % 5000), number % HALF_PARTITIONS, headers)
+        key, partition = b"customer-%d" % (number % 5000), number % HALF_PARTITIONS
+        produce(producer, topics.half, value, key, partition, sign(topics.half, partition, (key, value), headers))
     producer.flush()
     for number, action in _ops(transactions, mix):
         half = HalfPosition(number % HALF_PARTITIONS, number // HALF_PARTITIONS)
         headers = op_headers(_transaction_id(number), GROUP, half, action, Source.PRODUCER)
         if by_lane:
             headers = stating(headers, LaneFact.DELIVERED if action is Action.COMMIT else LaneFact.SETTLED)
-        produce(producer, topics.op, b"", None, half.partition, headers)
+        produce(producer, topics.op, b"", None, half.partition, sign(topics.op, half.partition, (None, b""), headers))
     producer.flush()
 
 

@@ -54,6 +54,7 @@ def throughput(
     delivery: Annotated[
         DeliveryMode, typer.Option(help="direct: their ops say that a lane has delivered them; the job counts them.")
     ] = DeliveryMode.JOB,
+    signed: Annotated[bool, typer.Option("--signed", help="All are signed, and the job's policy wants that.")] = False,
     against: Against = None,
     runs: Runs = 2,
     cores: Cores = 2,
@@ -66,7 +67,9 @@ def throughput(
     from bench import measure_throughput
 
     def measured() -> "ThroughputResult":
-        return measure_throughput(transactions, value_bytes, cores, warm_up, mixed=mixed, delivery=delivery)
+        return measure_throughput(
+            transactions, value_bytes, cores, warm_up, mixed=mixed, delivery=delivery, signed=signed
+        )
 
     if against is not None:
         show_against(measured, value_bytes, against, runs, json_file)
