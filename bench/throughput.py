@@ -47,8 +47,8 @@ def measure_throughput(
 ) -> ThroughputResult:
     """Write ``warm_up`` more than ``transactions`` (as many where it is None), and time the job on those after it.
 
-    With ``signed`` each record is, and the job's policy wants that. With ``DeliveryMode.DIRECT`` their ops say that a lane
-    has delivered them, and the job is to deliver none.
+    With ``signed`` each record is, and the job's policy wants that. With ``DeliveryMode.DIRECT`` their ops say that a
+    lane has delivered them, and the job is to deliver none.
 
     Raises:
         CheckbackError: the job did not deliver each transaction exactly once, or not in ten minutes.
