@@ -1,6 +1,7 @@
 """An access policy together with marks of the secrets that it needs."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -16,21 +17,31 @@ class MarkedPolicy(AccessPolicy):
     """Fingerprints of the keys that it names, by id: a batch that is run again must be judged with the same secrets."""
 
 
-def marked(policy: AccessPolicy, keys: Mapping[str, SigningKey], own: str) -> MarkedPolicy:
-    """The policy with the keys that it names; ``own`` is the id of the job's.
+class OwnKey(NamedTuple):
+    """The job's."""
+
+    id: str
+    """Empty: it has none."""
+    signs: tuple[AccountRole, ...] = (AccountRole.JOB,)
+    """What it is to sign: at least what the job holds, or moves for consumers."""
+
+
+def marked(policy: AccessPolicy, keys: Mapping[str, SigningKey], own: OwnKey) -> MarkedPolicy:
+    """The policy with the keys that it names.
 
     Raises:
-        ConfigurationError: a key has no secret, or what the job holds for groups with keys would be refused.
+        ConfigurationError: a key has no secret, or what the job writes for groups with keys would be refused.
     """
     named = sorted({key for account in policy.accounts.values() for key in account.keys})
     without = [key for key in named if key not in keys]
     if without:
         raise ConfigurationError(f"it names keys that access.secrets has no secret of: {', '.join(without)}")
-    of_job = {key for one in policy.accounts.values() if AccountRole.JOB in one.roles for key in one.keys}
-    if own not in of_job and any(one.keys and one.groups for one in policy.accounts.values()):
+    roles = next((one.roles for one in policy.accounts.values() if own.id in one.keys), frozenset())
+    if not roles.issuperset(own.signs) and any(one.keys and one.groups for one in policy.accounts.values()):
+        wanted = ", ".join(f'"{role}"' for role in own.signs)
         raise ConfigurationError(
-            "groups have keys, so the job must sign the messages that it holds, or moves for consumers: let access.key "
-            'name a key of an account with roles = ["job"]'
+            "groups have keys, so what the job writes of them (held messages, answers to its checks, decisions on its page) "
+            f"must be signed: let access.key name a key of an account with roles = [{wanted}]"
         )
     marks = {key: keys[key].fingerprint for key in named}
     return MarkedPolicy(other_groups=policy.other_groups, accounts=policy.accounts, marks=marks)

@@ -7,7 +7,7 @@ from bench.workload import GROUP
 from checkback.wire.protocol import Headers
 from checkback.wire.signed_records import SigningKey, place_of, signature_header
 
-_SECRET = "not secret: of a measurement, whose broker ends with it"  # noqa: S105
+_SECRET = "not secret: of a measurement, whose broker ends with it"  # noqa: S105  (the name says so)
 _POLICY = f"""
 [accounts.bench]
 groups = ["{GROUP}"]

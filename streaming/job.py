@@ -20,7 +20,7 @@ from checkback.kafka.librdkafka.topics import topic_ids
 from checkback.operations.topics import TopicAdministration
 from checkers import Announced, CheckService
 from conf import Settings
-from streaming.access import POLICY, PolicyFile, PolicyInForce
+from streaming.access import POLICY, PolicyFile, PolicyInForce, policy_file
 from streaming.batch.batch import BatchReport
 from streaming.batch.failpoints import FailpointHook, no_failpoint
 from streaming.batch.kept_by_batch import KeptForm, refuse_torn
@@ -191,7 +191,7 @@ class TransactionJob:
         if self._settings.job.tracing:
             try_tracing()
         try_options(sink)
-        access = PolicyFile(self._settings.access)
+        access = policy_file(self._settings)
         self._observation.policy_wrong = lambda: access.wrong
         return access
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
-from access.marked import MarkedPolicy, marked
-from access.policy import doubts, policy_of
+from access.marked import MarkedPolicy, OwnKey, marked
+from access.policy import AccountRole, doubts, policy_of
 from checkback.exceptions import ConfigurationError
-from conf.secrets_file import read_keys
-from conf.settings import AccessSettings
+from conf.secrets_file import own_key, read_keys
+from conf.settings import AccessSettings, Settings
 
 _LOGGER = logging.getLogger(__name__)
 _SETTLED_SECONDS = 1.0
@@ -20,15 +20,22 @@ _Stamp = tuple[int, ...]
 class PolicyFile:
     """What holds as text: the policy as JSON, empty for none. While the job runs, an unusable file changes nothing.
 
+    ``signs``: what the job is to sign, by roles that its key must have.
+
     Raises:
         ConfigurationError: a file cannot be read, or is not a policy, or there is no secret of a key that it names.
     """
 
-    def __init__(self, access: AccessSettings, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        access: AccessSettings,
+        clock: Callable[[], float] = monotonic,
+        signs: tuple[AccountRole, ...] = (AccountRole.JOB,),
+    ) -> None:
         name = access.policy
-        self.secrets = access.secrets
-        """Where the secrets lie."""
-        self._own_key = access.key
+        self.secrets = str(Path(access.secrets).absolute()) if access.secrets else ""
+        """Where the secrets lie: the same on each machine that runs tasks."""
+        self._own_key = OwnKey(access.key, signs)
         self._path = Path(name) if name else None
         self._clock = clock
         self._seen: tuple[_Stamp | None, float] = (None, 0.0)
@@ -100,3 +107,18 @@ class PolicyFile:
     def _named(self) -> Path:
         assert self._path is not None  # noqa: S101  (asked for before)
         return self._path
+
+
+def policy_file(settings: Settings) -> PolicyFile:
+    """Those of a job with these settings.
+
+    Raises:
+        ConfigurationError: see :class:`PolicyFile`; or the job's own key has no secret.
+    """
+    own_key(settings.access)
+    signs = [AccountRole.JOB]
+    if settings.checks.in_job:
+        signs.append(AccountRole.CHECKS)
+    if settings.http.token.get_secret_value():  # people decide on its page
+        signs.append(AccountRole.OPERATOR)
+    return PolicyFile(settings.access, signs=tuple(signs))
