@@ -40,7 +40,7 @@ def marked(policy: AccessPolicy, keys: Mapping[str, SigningKey], own: OwnKey) ->
     if not roles.issuperset(own.signs) and any(one.keys and one.groups for one in policy.accounts.values()):
         wanted = ", ".join(f'"{role}"' for role in own.signs)
         raise ConfigurationError(
-            "groups have keys, so what the job writes of them (held messages, answers to its checks, decisions on its page) "
+            "groups have keys, so what the job writes of them (held messages, answers, decisions on its page) "
             f"must be signed: let access.key name a key of an account with roles = [{wanted}]"
         )
     marks = {key: keys[key].fingerprint for key in named}
