@@ -1,12 +1,17 @@
 """Who may send where: each rule of the table, and what a file may not say."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from access.policy import RULES, AccessPolicy, doubts, judge, policy_of
 from checkback.exceptions import ConfigurationError
 from checkback.wire.protocol import Topics
+from checkback_cli import app
+from conf.secrets_file import read_keys
 
 OWN = Topics()
 POLICY = policy_of("""
@@ -124,3 +129,11 @@ def test_what_is_lawful_and_hardly_meant_is_said() -> None:
     found = list(doubts(policy_of("[accounts.a]\ngroups = []\n[accounts.b]\ngroups = ['b']")))
     assert [line.split()[1] for line in found] == ["a", "b"]
     assert list(doubts(POLICY)) == []
+
+
+def test_a_key_is_made_as_a_line_for_the_file_of_secrets(tmp_path: Path) -> None:
+    said = CliRunner().invoke(app, ["access", "key", "shop.2026"], catch_exceptions=False)
+    file = tmp_path / "secrets.toml"
+    file.write_text(said.output, encoding="utf-8")
+    assert [key.id for key in read_keys(str(file)).values()] == ["shop.2026"]
+    assert CliRunner().invoke(app, ["access", "key", "shop.2026"]).output != said.output

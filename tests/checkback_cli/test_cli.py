@@ -42,6 +42,7 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("access", "grant"): "Give a role what it needs",
     ("access", "check"): "Say what a principal lacks",
     ("access", "policy"): "Say what a policy file comes to",
+    ("access", "key"): "Make a key: print a line",
     ("topics",): "Checkback's own topics, and yours",
     ("topics", "create"): "Create the topics that are missing",
     ("topics", "list"): "List Checkback's own topics",
