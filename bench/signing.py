@@ -29,11 +29,11 @@ class SignedBacklog:
         secrets.write_text(f'bench = "{_SECRET}"\njob = "{_SECRET}"\n', encoding="utf-8")
         secrets.chmod(0o600)
         self.settings = {
-            "CHECKBACK_ACCESS__POLICY": str(policy),
-            "CHECKBACK_ACCESS__SECRETS": str(secrets),
-            "CHECKBACK_ACCESS__KEY": "job",
+            "ACCESS__POLICY": str(policy),
+            "ACCESS__SECRETS": str(secrets),
+            "ACCESS__KEY": "job",
         }
-        """Of the job, as environment."""
+        """Of the job, as environment without its prefix."""
 
     def sign(
         self, topic: str, partition: int, content: tuple[bytes | None, bytes | None], headers: Headers
