@@ -35,7 +35,7 @@ from checkback.wire.protocol import (
     half_headers,
     lawful_group,
 )
-from checkback.wire.signed_records import SigningKey
+from checkback.wire.signed_records import MOST_ON_ITS_WAY_MS, SigningKey
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -60,7 +60,8 @@ class TransactionProducer:
         group: the producer group: all processes that can answer for one another's transactions.
         listener: runs and checks local transactions; needed by ``send_in_transaction`` only.
         topics: Checkback's topics, when the job runs under another prefix than ``cb.``.
-        half_timeout_ms: how long to wait for Kafka to acknowledge a half message; 100 ms to an hour.
+        half_timeout_ms: how long to wait for Kafka to acknowledge a half message; 100 ms to an hour, with
+            ``signing`` to 2 min.
         transport: the Kafka client to use; ``"confluent-kafka"`` is faster and needs the extra ``fast``. Or an
             object of your own, a :class:`~checkback.kafka.transport.Transport`, which is the producer's from then on.
         kafka_options: further settings of that client (security and the like), under its own names.
@@ -104,6 +105,12 @@ class TransactionProducer:
         if kafka_options and not isinstance(transport, str):
             raise ConfigurationError("kafka_options are for a transport that is named: set up your own one yourself.")
         self._real_topics = RealTopics(self._missing, missing_topic, self.topics)
+        too_long = isinstance(half_timeout_ms, int | float) and half_timeout_ms > MOST_ON_ITS_WAY_MS
+        if signing is not None and too_long:
+            raise ConfigurationError(
+                f"With signing, half_timeout_ms is at most {MOST_ON_ITS_WAY_MS}, not {half_timeout_ms}: a half message "
+                "that Kafka takes later the job may refuse, after its local transaction has committed."
+            )
         hears_ops = delivery_mode(delivery) is DeliveryMode.DIRECT
         self._transport = (
             connect(transport, bootstrap_servers, half_timeout_ms, kafka_options or {}, hears_ops=hears_ops)

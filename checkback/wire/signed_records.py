@@ -22,6 +22,8 @@ Written = Sequence[tuple[str, bytes | None]]
 """Headers as Kafka has them: a value may be missing."""
 WINDOW_MS = 300_000
 """How far a clock may be from Kafka's, in either direction; and how long a copied record may be written again."""
+MOST_ON_ITS_WAY_MS = 120_000
+"""That a half message may wait for Kafka once it is signed: well within the window, since a clock may be off, too."""
 LEAST_SECRET_BYTES = 32
 MOST_SECRET_BYTES = 1_024
 _KEY_ID = re.compile(r"[a-zA-Z0-9._-]{1,64}")

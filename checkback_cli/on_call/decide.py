@@ -134,6 +134,7 @@ def _act(action: Action, wanted: "TransactionFilter", manner: _Manner, settings:
 
     terminal = on_a_terminal()
     _refuse_arguments(wanted, manner, terminal)
+    signing = own_key(settings.access)  # before a lane is settled for a decision that cannot be signed
     kafka, topics = settings.kafka, settings.kafka.topics
     ones = _chosen(action, wanted, settings, topics)
     if not ones:
@@ -152,7 +153,7 @@ def _act(action: Action, wanted: "TransactionFilter", manner: _Manner, settings:
     status = WRONG if others else 0
     with reading(kafka) as consumer:
         watch = Watch(consumer, topics) if wait_ms else None
-        with OperatorOps(kafka.bootstrap_servers, topics, kafka.python_client, own_key(settings.access)) as ops:
+        with OperatorOps(kafka.bootstrap_servers, topics, kafka.python_client, signing) as ops:
             for write in settled.writes:
                 ops.write(write.rows, write.action, said, write.fact)
         typer.echo(f"{action}: {len(ones)} written.")

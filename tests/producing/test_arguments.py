@@ -13,6 +13,7 @@ from checkback import (
     Message,
     ProducerClosedError,
     ProtocolError,
+    SigningKey,
     TransactionOptions,
     TransactionProducer,
 )
@@ -158,3 +159,10 @@ async def _send_after_close(producer: TransactionProducer) -> None:
 
 def test_an_async_producer_that_is_closed_says_so(producer: TransactionProducer) -> None:
     asyncio.run(_send_after_close(producer))
+
+
+def test_a_half_message_that_is_signed_is_not_taken_late() -> None:
+    """The job would refuse its signature as too old, when the local transaction has committed."""
+    key = SigningKey("shop-1", "s" * 40)
+    with pytest.raises(ConfigurationError, match="half_timeout_ms is at most 120000, not 120001"):
+        TransactionProducer("nowhere:1", "shop", half_timeout_ms=120_001, signing=key)
