@@ -8,6 +8,7 @@ from pydantic import Field
 from access.policy import AccessPolicy, AccountRole
 from checkback.exceptions import ConfigurationError
 from checkback.wire.signed_records import SigningKey
+from conf.settings import Settings
 
 
 class MarkedPolicy(AccessPolicy):
@@ -24,6 +25,16 @@ class OwnKey(NamedTuple):
     """Empty: it has none."""
     signs: tuple[AccountRole, ...] = (AccountRole.JOB,)
     """What it is to sign: at least what the job holds, or moves for consumers."""
+
+
+def key_of_job(settings: Settings) -> OwnKey:
+    """The job's, with these settings, and what it is to sign with it."""
+    signs = [AccountRole.JOB]
+    if settings.checks.in_job:
+        signs.append(AccountRole.CHECKS)
+    if settings.http.token.get_secret_value():  # people decide on its page
+        signs.append(AccountRole.OPERATOR)
+    return OwnKey(settings.access.key, tuple(signs))
 
 
 def marked(policy: AccessPolicy, keys: Mapping[str, SigningKey], own: OwnKey) -> MarkedPolicy:

@@ -1,18 +1,18 @@
 """Which producer group may have messages delivered to which topic: the rules as one table, without I/O."""
 
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Annotated, NamedTuple, Self
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, ByteSize, Field, PositiveInt, ValidationError, model_validator
 
 from checkback.exceptions import ConfigurationError, ProtocolError
 from checkback.wire.protocol import Topics, lawful_group, lawful_topic
 from checkback.wire.signed_records import is_key_id
 from conf.explaining import explained
 from conf.sections import Section
+from conf.toml_text import loaded
 
 MOST_BYTES = 262_144
 """Of a policy file: tasks are told all of it with each batch."""
@@ -72,6 +72,25 @@ Groups = tuple[Annotated[str, AfterValidator(_group)], ...]
 TopicNames = tuple[Annotated[str, AfterValidator(_topic)], ...]
 
 
+Limit = Annotated[PositiveInt, Field(strict=True)]
+AccountName = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,255}$")]
+"""Stands in reasons and logs."""
+
+
+class AccountLimits(Section):
+    """What all groups of an account together may have under way; ``quotas`` says it of each group. None: no limit."""
+
+    open: Limit | None = None
+    open_bytes: Annotated[ByteSize, Field(gt=0)] | None = None
+    delayed: Limit | None = None
+    parked: Limit | None = None
+
+    @property
+    def given(self) -> dict[str, int]:
+        """Those that there are, by name."""
+        return {name: int(limit) for name, limit in self if limit is not None}
+
+
 class Account(Section):
     """What the producer groups of one team may do. A star at a name's end stands for the rest of it."""
 
@@ -83,6 +102,7 @@ class Account(Section):
     keys: tuple[Annotated[str, AfterValidator(_key_id)], ...] = ()
     """Ids: with one, what its groups write has to be signed by one of them. Two while one takes the other's place."""
     roles: frozenset[AccountRole] = frozenset()
+    limits: AccountLimits = AccountLimits()
 
 
 class AccessPolicy(Section):
@@ -90,7 +110,7 @@ class AccessPolicy(Section):
 
     other_groups: Unnamed = Unnamed.DENY
     """Of groups that no account names: RocketMQ's ``defaultGroupPerm``."""
-    accounts: dict[str, Account] = Field(default_factory=dict)
+    accounts: dict[AccountName, Account] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _each_key_is_one_accounts(self) -> Self:
@@ -210,9 +230,7 @@ def policy_of(text: str) -> AccessPolicy:
     if len(text.encode()) > MOST_BYTES:
         raise ConfigurationError(f"A policy file has at most {MOST_BYTES >> 10} KiB: let a star stand for many names.")
     try:
-        return AccessPolicy.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"It is not TOML: {error}.") from None
+        return AccessPolicy.model_validate(loaded(text))
     except ValidationError as error:
         raise ConfigurationError(explained(error, AccessPolicy, "This policy")) from None
 
@@ -224,7 +242,27 @@ def doubts(policy: AccessPolicy) -> Iterator[str]:
     for name, account in policy.accounts.items():
         if not account.groups and not account.roles:
             yield f"Account {name} has no groups, so it says nothing."
+        if account.limits.given and not account.groups:
+            yield f"Account {name} has limits and no groups, so nothing is counted for it."
         if account.roles and not account.keys:
             yield f"Account {name} has roles and no keys, so nothing can be signed by it."
         if account.groups and not account.topics and account.other_topics is Unnamed.DENY:
             yield f"Account {name} names no topics, so its groups may send nothing."
+
+
+def left_open(policy: AccessPolicy) -> Iterator[str]:
+    """What a policy lets through that somebody may not expect of it."""
+    if policy.other_groups is Unnamed.ALLOW:
+        yield "Groups that no account names may send to any topic."
+    for name, account in policy.accounts.items():
+        if account.groups and (account.other_topics is Unnamed.ALLOW or _STAR in account.topics):
+            rest = " but its not_topics" if account.not_topics else ""
+            yield f"Groups of account {name} may send to any topic{rest}."
+        if _STAR in account.groups:
+            yield f"Every group belongs to account {name}."
+    named = [name for name, account in policy.accounts.items() if account.groups and not account.keys]
+    if named:
+        yield (
+            f"What is written of groups of {', '.join(named)} is believed unsigned: whoever may write to the half and "
+            "the op topic may borrow their names."
+        )

@@ -5,8 +5,7 @@ from enum import StrEnum
 
 from checkback.exceptions import ConfigurationError
 from checkback.wire.job_groups import GROUPS, display_group, own_groups
-from checkback.wire.lanes import ID_PREFIX
-from checkback.wire.protocol import Topics, lawful_group, lawful_topic
+from checkback.wire.protocol import lawful_group, lawful_topic
 from checkback.wire.rights import (
     Operation,
     ResourceKind,
@@ -15,9 +14,13 @@ from checkback.wire.rights import (
     of_consumer,
     of_producer,
     of_real,
+    of_settling,
     read,
     write,
 )
+
+FOR_PAGE = "status page"
+"""Why the job has rights without which it does all but show something."""
 
 
 class Role(StrEnum):
@@ -43,11 +46,16 @@ def rights_of(role: Role, whom: Whom) -> tuple[Right, ...]:
     if role in (Role.PRODUCER, Role.CONSUMER, Role.JOB):
         _refuse_no_topics(role, whom)
     rights = tuple(dict.fromkeys(_ROLES[role](whom)))
-    seen = {(one.kind, one.name, one.prefixed) for one in rights if one.operation in (Operation.READ, Operation.WRITE)}
-    return tuple(
-        one
-        for one in rights
-        if one.operation is not Operation.DESCRIBE or (one.kind, one.name, one.prefixed) not in seen
+    return tuple(one for one in rights if not any(_brings(other, one) for other in rights if other != one))
+
+
+def _brings(right: Right, other: Right) -> bool:
+    """Whether who has this one need not be given the other, which only describes."""
+    return (
+        other.operation is Operation.DESCRIBE
+        and right.operation in (Operation.READ, Operation.WRITE, Operation.DESCRIBE)
+        and right.kind is other.kind
+        and (other.name.startswith(right.name) if right.prefixed else right.name == other.name and not other.prefixed)
     )
 
 
@@ -57,21 +65,14 @@ def _checks(whom: Whom) -> Iterator[Right]:
     yield read(own.producers, "where to ask")
     yield Right(Operation.READ, ResourceKind.GROUP, f"{own.prefix}checkers", why="sharing the checks")
     yield write(own.op, "answers")
-    yield from _settling(own)
-
-
-def _settling(own: Topics) -> Iterator[Right]:
-    """What ends a lane and reads its ledger."""
-    yield Right(Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, ID_PREFIX, prefixed=True, why="settles lanes: ends one")
-    yield Right(Operation.DESCRIBE, ResourceKind.GROUP, ID_PREFIX, prefixed=True, why="settles lanes: the ledger")
-    yield Right(Operation.DESCRIBE, ResourceKind.TOPIC, own.progress, why="settles lanes: where the ledger lies")
+    yield from of_settling(own.progress)
 
 
 def _job(whom: Whom) -> Iterator[Right]:
     own = whom.topics
     for topic in (own.half, own.op, own.later, own.producers, own.status, own.parked, own.rejected, own.progress):
-        yield read(topic, _JOB_READS.get(topic.removeprefix(own.prefix), "status page"))
-    for topic in (own.half, own.op, own.check, own.parked, own.rejected, own.status, own.progress):
+        yield read(topic, _JOB_READS.get(topic.removeprefix(own.prefix), FOR_PAGE))
+    for topic in (own.half, own.op, own.check, own.parked, own.rejected, own.status, own.progress, own.audit):
         yield write(topic, _JOB_WRITES.get(topic.removeprefix(own.prefix), "what its name says"))
     yield Right(Operation.DESCRIBE, ResourceKind.TOPIC, own.control, why="whether it is there")
     for topic in own.all():
@@ -109,7 +110,8 @@ def _reader(whom: Whom) -> Iterator[Right]:
 def _operator(whom: Whom) -> Iterator[Right]:
     yield from _reader(whom)
     yield write(whom.topics.op, "decides")
-    yield from _settling(whom.topics)
+    yield write(whom.topics.audit, "tells who decides")
+    yield from of_settling(whom.topics.progress)
 
 
 _ROLES: Mapping[Role, Callable[[Whom], Iterator[Right]]] = {

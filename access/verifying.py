@@ -40,7 +40,7 @@ class SignedRecord(NamedTuple):
 
 
 class Verifier:
-    """Of one policy. ``keys`` has the secret of each key that it names."""
+    """Of one policy. ``keys`` are the secrets; a key without one fits nothing."""
 
     def __init__(self, policy: AccessPolicy, keys: Mapping[str, SigningKey]) -> None:
         self._policy = policy
@@ -73,7 +73,8 @@ class Verifier:
             if len(self._signs) >= _MOST_GROUPS:  # somebody makes names up
                 self._signs.clear()
             may = signs(self._policy, group, writer)
-            self._signs[asked] = None if may is None else {name.encode(): self._keys[name] for name in may}
+            known = self._keys.keys() & (may or ())
+            self._signs[asked] = None if may is None else {name.encode(): self._keys[name] for name in known}
         return self._signs[asked]
 
 

@@ -7,6 +7,7 @@ from bench.cost.guard import SHORT_GUARD, GuardPlan, GuardResult, measure_guard
 from bench.curves.draw import draw, need_drawing
 from bench.curves.panels import panels_of_latency, panels_of_open, panels_of_soak
 from bench.dead_lanes import DeadLanes, DeadLanesResult, measure_dead_lanes
+from bench.due_together import DueTogether, DueTogetherResult, measure_due_together
 from bench.end_to_end.measure import EndToEndPlan, EndToEndResult, measure_end_to_end
 from bench.lasting.many_open import OpenPlan, OpenResult, measure_open
 from bench.lasting.soak import SoakPlan, SoakResult, measure_soak
@@ -26,6 +27,8 @@ __all__ = [
     "ConsumerResult",
     "DeadLanes",
     "DeadLanesResult",
+    "DueTogether",
+    "DueTogetherResult",
     "EndToEndPlan",
     "EndToEndResult",
     "GuardPlan",
@@ -49,6 +52,7 @@ __all__ = [
     "measure_checks",
     "measure_consumers",
     "measure_dead_lanes",
+    "measure_due_together",
     "measure_end_to_end",
     "measure_guard",
     "measure_latency",

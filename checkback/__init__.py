@@ -11,6 +11,7 @@ from checkback.exceptions import (
     MissingTopicError,
     ProducerClosedError,
     ProtocolError,
+    RecordLostError,
     TransactionBlockedError,
 )
 from checkback.listener import (
@@ -22,6 +23,7 @@ from checkback.listener import (
     TransactionSendResult,
 )
 from checkback.producing.asyncio_face import AsyncTransactionProducer
+from checkback.producing.dependency import BeginTransaction, TransactionDependency
 from checkback.producing.producer import TransactionProducer
 from checkback.producing.scope import Rollback, TransactionScope
 from checkback.producing.several import Transaction
@@ -33,6 +35,7 @@ from checkback.wire.signed_records import SigningKey
 
 __all__ = [
     "AsyncTransactionProducer",
+    "BeginTransaction",
     "CallableListener",
     "CheckEndpoint",
     "CheckRequest",
@@ -52,12 +55,14 @@ __all__ = [
     "MissingTopicError",
     "ProducerClosedError",
     "ProtocolError",
+    "RecordLostError",
     "Rollback",
     "SigningKey",
     "Topics",
     "Transaction",
     "TransactionBlockedError",
     "TransactionChecker",
+    "TransactionDependency",
     "TransactionListener",
     "TransactionOptions",
     "TransactionProducer",

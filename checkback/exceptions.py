@@ -16,6 +16,7 @@
     │   └── HalfMessageTimeoutError      retriable = True
     ├── TransactionBlockedError    a check has rolled the transaction back; its local transaction must not commit
     ├── DuplicateTransactionError  the local transaction is in the transaction log already
+    ├── RecordLostError            retriable = True; what a transaction recorded is undone, so it did not commit
     ├── OperatorError              what an operator asked for was not done, or not all of it
     ├── ConsumerError              retriable = True; a consumer failed
     │   └── OffsetGoneError              no message at the stored offset; when_offset_is_gone is "stop"
@@ -98,6 +99,16 @@ class TransactionBlockedError(CheckbackError):
 
 class DuplicateTransactionError(CheckbackError):
     """A transaction id was recorded in the transaction log a second time: its local transaction has run before."""
+
+
+class RecordLostError(CheckbackError):
+    """What was recorded in a database transaction is gone before its commit, so nothing was committed: run all again.
+
+    The transaction has gone on after an error that it handled itself: a statement that failed on PostgreSQL, a deadlock
+    or a lock time-out on MySQL and MariaDB, or a savepoint around what was recorded that was rolled back alone.
+    """
+
+    retriable = True
 
 
 class OperatorError(CheckbackError):

@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from checkback.exceptions import CheckbackError, WrongOptionError
 from checkback.kafka.kafka_python.library import KafkaError
+from checkback.kafka.kafka_python.refused import refused
 from checkback.version import __version__
 from checkback.wire.printable import printable
 from checkback_cli.access.commands import access
@@ -17,6 +18,7 @@ from checkback_cli.doctor import doctor
 from checkback_cli.groups.dlq import dlq
 from checkback_cli.groups.offsets import offsets
 from checkback_cli.groups.overview import groups
+from checkback_cli.on_call.audit import audit
 from checkback_cli.on_call.decide import commit, redeliver, resume, rollback
 from checkback_cli.on_call.in_doubt import in_doubt
 from checkback_cli.on_call.parked import parked
@@ -72,7 +74,7 @@ for _name, _command in (
 ):
     app.command(_name, rich_help_panel=_ON_CALL)(_command)
 app.add_typer(parked, name="parked", rich_help_panel=_ON_CALL)
-for _name, _command in (("rejected", rejected), ("groups", groups), ("tail", tail)):
+for _name, _command in (("rejected", rejected), ("groups", groups), ("audit", audit), ("tail", tail)):
     app.command(_name, rich_help_panel=_ON_CALL)(_command)
 app.add_typer(dlq, name="dlq", rich_help_panel=_ON_CALL)
 app.add_typer(offsets, name="offsets", rich_help_panel=_ON_CALL)
@@ -107,16 +109,21 @@ def run() -> None:
     try:
         app()
     except CheckbackError as error:
-        name = type(error).__name__
-        lines = [printable(line) for line in str(error).split("\n")]
-        logged = last_line(f"{name}: {' '.join(line.strip() for line in lines)}")
-        console = Console(stderr=True, soft_wrap=True, highlight=False)
-        console.print(
-            f"[bold red]{name}[/]: " + escape("\n".join(lines)) if logged is None else escape(printable(logged))
-        )
-        sys.exit(2 if isinstance(error, WrongOptionError) else TRY_AGAIN if error.retriable else 1)
+        _end(error)
     except KafkaError as error:
+        found = refused(error)
+        if found is not None:
+            _end(found)
         sys.stderr.write(f"{type(error).__name__}: {error or 'Kafka says no more'}\n")
         sys.exit(TRY_AGAIN if error.retriable else 1)
     except OSError as error:  # a full disk behind standard output, for example
         sys.exit(f"{type(error).__name__}: {error}")
+
+
+def _end(error: CheckbackError) -> NoReturn:
+    name = type(error).__name__
+    lines = [printable(line) for line in str(error).split("\n")]
+    logged = last_line(f"{name}: {' '.join(line.strip() for line in lines)}")
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console.print(f"[bold red]{name}[/]: " + escape("\n".join(lines)) if logged is None else escape(printable(logged)))
+    sys.exit(2 if isinstance(error, WrongOptionError) else TRY_AGAIN if error.retriable else 1)

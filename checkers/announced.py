@@ -10,8 +10,9 @@ from checkback.kafka.kafka_python.library import TopicPartition
 from checkback.kafka.kafka_python.polling import poll
 from checkback.kafka.outages import Outage
 from checkback.wire.protocol import Topics
+from checkers.announcers import Announcers
 from checkers.clients import reader
-from checkers.directory import EndpointDirectory, group_standing
+from checkers.directory import directory_of, group_standing
 from checkers.facts import GroupStanding
 from conf import Settings
 
@@ -36,8 +37,8 @@ class Announced:
         self._settings = settings
         self._connect = connect or reader
         self._clock_ms = clock_ms
-        fixed = {group: [str(url) for url in urls] for group, urls in settings.checks.endpoints.items()}
-        self._directory = EndpointDirectory(fixed, settings.checks.endpoint_ttl)
+        self._directory = directory_of(settings.checks)
+        self._announcers = Announcers(settings)
         self._lock = threading.Lock()
         self._known = False
         self._stopping = threading.Event()
@@ -94,4 +95,5 @@ class Announced:
             for record in records:
                 if record.key is not None:
                     age_ms = 0 if self._known else max(0, wall_ms - record.timestamp)
-                    self._directory.hear(record.key, record.value, now_ms - age_ms)
+                    refusal = self._announcers.refusal(record)
+                    self._directory.hear(record.key, record.value, now_ms - age_ms, refusal)

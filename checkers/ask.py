@@ -13,7 +13,7 @@ from yarl import URL
 from checkback.wire.checks import REMARK_CHARACTERS, CheckRequest
 from checkback.wire.delivered import LaneFact, fact_answered
 from checkback.wire.protocol import VERSION, Action
-from checkback.wire.signature import signed_headers
+from checkback.wire.signature import SIGNATURE_HEADER, answer_fits, signed_headers
 from checkers.directory import Endpoint
 from checkers.http.admission import FOUND, AllowList
 from checkers.http.names import Names
@@ -32,6 +32,8 @@ _NAME_SECONDS = 3.0
 # No compression: a small answer that unpacks to a large one is not to be had.
 _HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 _NOT_THERE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
+
+_NOT_SIGNED = "answered without the signature of its group's key: upgrade its SDK, or somebody else answers there"
 
 
 class EndpointVerdict(NamedTuple):
@@ -53,13 +55,19 @@ class EndpointAnswer(NamedTuple):
     """What of our own means was lacking, so that nobody was asked: the verdicts say nothing then."""
     alone: bool = False
     """The endpoint takes no request so large: each check is to be asked alone. The verdicts say nothing then."""
+    unsigned: bool = False
+    """The group has a key, and nobody who knows it has answered: others may."""
+
+
+class _NotSignedError(Exception):
+    """An answer that does not come from who knows the group's key."""
 
 
 class Asker:
     """A pooled HTTP client. Everything but a plain verdict is *unknown*; no connection is *unreachable*.
 
-    ``keys`` are the producer groups' secrets; requests of a group without one are not signed. ``names`` finds hosts'
-    addresses.
+    ``keys`` are the producer groups' secrets: of a group with one, requests are signed, and answers must be. ``names``
+    finds hosts' addresses.
     """
 
     def __init__(
@@ -90,26 +98,33 @@ class Asker:
         return asked._replace(verdicts=[verdicts.get(number, unfit) for number in range(len(requests))])
 
     async def _ask(self, url: str, requests: Sequence[CheckRequest], bodies: Sequence[bytes]) -> EndpointAnswer:
+        keyed = requests[0].group in self._keys
         try:
             status, content = await self._post(url, requests, bodies)
             if status == _TOO_LARGE and len(requests) == 1:
                 status, content = await self._post(url, requests, [_head(requests[0])])
+        except _NotSignedError:
+            return _no_verdict_of_all(requests, f"{redacted(url)} {_NOT_SIGNED}", keyed=True)
         except Exception as error:  # noqa: BLE001  (a URL that is none fails in many ways)
-            return _failed(redacted(url), requests, error)
+            return _failed(redacted(url), requests, error, keyed=keyed)
         url = redacted(url)  # for people, from here on
         if content is not None:
             return EndpointAnswer(
                 _read_one(url, content) if len(requests) == 1 else _read_batch(url, content, requests)
             )
         if status == _TOO_LARGE and len(requests) > 1:
-            return EndpointAnswer([], alone=True)
+            return EndpointAnswer([], alone=True, unsigned=keyed)
         said = f"more than {_limit(requests)} bytes" if status == 200 else f"status {status}"
-        return _for_all(requests, Action.UNKNOWN, f"{url} answered with {said}")
+        return _no_verdict_of_all(requests, f"{url} answered with {said}", keyed=keyed)
 
     async def _post(
         self, url: str, requests: Sequence[CheckRequest], bodies: Sequence[bytes]
     ) -> tuple[int, bytes | None]:
-        """Status and body, which is None when it is longer than it may be or the status is not 200."""
+        """Status and body, which is None when it is longer than it may be or the status is not 200.
+
+        Raises:
+            _NotSignedError: the group has a key, and somebody else has answered.
+        """
         target = _target(url, self._allowed)
         group, limit = requests[0].group, _limit(requests)
         host = target.raw_host or ""
@@ -132,6 +147,10 @@ class Asker:
                 if len(content) > limit:
                     response.close()
                     return response.status, None
+            if key is not None:
+                said = response.headers.get(SIGNATURE_HEADER, "")
+                if not answer_fits(key, headers[SIGNATURE_HEADER], bytes(content), said):
+                    raise _NotSignedError
             return response.status, bytes(content)
 
 
@@ -173,15 +192,24 @@ def _head(request: CheckRequest) -> bytes:
     return orjson.dumps(request.head().to_json())
 
 
-def _failed(url: str, requests: Sequence[CheckRequest], error: Exception) -> EndpointAnswer:
+def _failed(url: str, requests: Sequence[CheckRequest], error: Exception, *, keyed: bool) -> EndpointAnswer:
     said = f"{url}: {reason(error)}"
     if is_ours(error):
         return EndpointAnswer([], lacking=said[:REMARK_CHARACTERS])
     if isinstance(error, TimeoutError) and not isinstance(error, _NOT_THERE):
-        return _for_all(requests, Action.UNKNOWN, said, failed=True)
+        return _no_verdict_of_all(requests, said, keyed=keyed, failed=True)
     if isinstance(error, aiohttp.ClientError) and not isinstance(error, _NOT_THERE):
-        return _for_all(requests, Action.UNKNOWN, said)
+        return _no_verdict_of_all(requests, said, keyed=keyed)
     return _for_all(requests, Action.UNREACHABLE, said, failed=True)  # nothing has been sent
+
+
+def _no_verdict_of_all(
+    requests: Sequence[CheckRequest], remark: str, *, keyed: bool, failed: bool = False
+) -> EndpointAnswer:
+    """Of a group with a key it is a failure, and others are asked: an honest one signs, or is not reached."""
+    if keyed:
+        return _for_all(requests, Action.UNREACHABLE, remark, failed=True)._replace(unsigned=True)
+    return _for_all(requests, Action.UNKNOWN, remark, failed=failed)
 
 
 def _for_all(requests: Sequence[CheckRequest], action: Action, remark: str, *, failed: bool = False) -> EndpointAnswer:

@@ -23,6 +23,8 @@ class Check:
     """URLs that could not be reached for it."""
     remark: str = ""
     """What the last of them did."""
+    unsigned: bool = False
+    """One of them has answered without the signature of the group's key, or not at all: if no other does, *unknown*."""
     alone: bool = False
     """It is not to be asked together with others."""
     answered: bool = False

@@ -1,4 +1,4 @@
-"""Which endpoints a producer group has: fixed ones from the settings, and those announced in ``cb.producers``."""
+"""Which endpoints a producer group has: fixed ones from the settings, or those announced in ``cb.producers``."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 from checkback.exceptions import ProtocolError
 from checkback.wire.checks import SILENT, Announcement
+from checkers.announcers import Refusal, believed
 from checkers.facts import EndpointStanding, GroupStanding
 from checkers.http.shares import MIB, Shares
 from conf.redaction import redacted
+from conf.settings import CheckSettings
 
 PER_GROUP = 1_000
 """So many announced endpoints of one group are known: those heard from last."""
@@ -47,7 +49,8 @@ class EndpointDirectory:
     """Endpoints by producer group. Heard announcements live ``ttl_ms`` from when they were heard.
 
     Of a group at most ``per_group`` are known, and all announcements together take ``bytes_in_all`` bytes at most, of
-    which each group has its share: one that announces too many loses its own oldest.
+    which each group has its share: one that announces too many loses its own oldest. Of a group with fixed ones
+    announcements count only where ``beside_fixed`` says so.
     """
 
     def __init__(
@@ -56,40 +59,50 @@ class EndpointDirectory:
         ttl_ms: int,
         per_group: int = PER_GROUP,
         bytes_in_all: int = 64 * MIB,
+        *,
+        beside_fixed: bool = False,
     ) -> None:
         self._fixed = {group: [Endpoint(url) for url in urls] for group, urls in fixed.items()}
+        self._alone = frozenset() if beside_fixed else frozenset(self._fixed)
+        """Groups whose announcements do not count."""
         self._ttl_ms = ttl_ms
         self._per_group = per_group
         self._bytes = Shares(bytes_in_all)
-        # the group of each announcement; and each group's announcements: the one heard from last is at the end
-        self._group_of: OrderedDict[bytes, str] = OrderedDict()
+        # groups and keys of all announcements, and each group's announcements: the one heard from last is at the end
+        self._heard: OrderedDict[tuple[str, bytes], None] = OrderedDict()
         self._announced: dict[str, OrderedDict[bytes, _Heard]] = {}
+        self._groups_of: dict[bytes, set[str]] = {}
+        """Of each key: one, unless some are not believed of what others have announced under it."""
         self._gone: OrderedDict[str, tuple[str, int]] = OrderedDict()
         """Of groups that have sent no heartbeat for too long: the last endpoint, and when it was heard from."""
 
-    def hear(self, key: bytes, value: bytes | None, now_ms: int) -> None:
-        """Take in a record of ``cb.producers``; one that cannot be read is as if it were not there."""
-        self._forget(key)
+    def hear(self, key: bytes, value: bytes | None, now_ms: int, refusal: Refusal = believed) -> None:
+        """Take in a record of ``cb.producers``; one that cannot be read takes back what its key has announced.
+
+        ``refusal`` says of a group why the record is not believed: then it changes nothing of that group, whatever
+        others have announced under the same key.
+        """
         self._forget_dead(now_ms)
-        if value is None:
-            return
-        try:
-            said = Announcement.from_record(value, key)
-        except ProtocolError:
+        said = _read(key, value)
+        for group in tuple(self._groups_of.get(key, ())):
+            if not refusal(group):
+                self._forget(group, key)
+        if said is None or value is None or said.group in self._alone or refusal(said.group):
             return
         size = len(key) + len(value) + _OWN_BYTES
         announced = self._announced.setdefault(said.group, OrderedDict())
         if len(announced) >= self._per_group:
-            self._forget(next(iter(announced)))
+            self._forget(said.group, next(iter(announced)))
         while not self._bytes.take(said.group, size):
             if not announced:
                 self._announced.pop(said.group, None)
                 return
-            self._forget(next(iter(announced)))
+            self._forget(said.group, next(iter(announced)))
         self._gone.pop(said.group, None)
         self._announced[said.group] = announced  # forgetting its last may have removed it
         announced[key] = _Heard(said, Endpoint(said.url, said.batch), now_ms, size)
-        self._group_of[key] = said.group
+        self._heard[said.group, key] = None
+        self._groups_of.setdefault(key, set()).add(said.group)
 
     def endpoints(self, group: str, topic: str, now_ms: int) -> Iterator[Endpoint]:
         """Endpoints of a group that answer for a topic, the one heard from last first, fixed ones after.
@@ -122,26 +135,42 @@ class EndpointDirectory:
 
     def _forget_dead(self, now_ms: int) -> None:
         for _ in range(_AGED_AT_ONCE):
-            if not self._group_of:
+            if not self._heard:
                 return
-            key, group = next(iter(self._group_of.items()))
+            group, key = next(iter(self._heard))
             heard = self._announced[group][key]
             if now_ms - heard.heard_ms < self._ttl_ms:
                 return
-            self._forget(key)
+            self._forget(group, key)
             self._gone[group] = heard.endpoint.url, heard.heard_ms
             self._gone.move_to_end(group)
             if len(self._gone) > _MOST_GONE:
                 self._gone.popitem(last=False)
 
-    def _forget(self, key: bytes) -> None:
-        group = self._group_of.pop(key, None)
-        if group is None:
-            return
+    def _forget(self, group: str, key: bytes) -> None:
+        del self._heard[group, key]
+        groups = self._groups_of[key]
+        groups.discard(group)
+        if not groups:
+            del self._groups_of[key]
         announced = self._announced[group]
         self._bytes.give(group, announced.pop(key).size)
         if not announced:
             del self._announced[group]
+
+
+def _read(key: bytes, value: bytes | None) -> Announcement | None:
+    """None: it takes the announcement back, or cannot be read."""
+    try:
+        return None if value is None else Announcement.from_record(value, key)
+    except ProtocolError:
+        return None
+
+
+def directory_of(checks: CheckSettings) -> EndpointDirectory:
+    """With the fixed endpoints of these settings; nobody has announced any yet."""
+    fixed = {group: [str(url) for url in urls] for group, urls in checks.endpoints.items()}
+    return EndpointDirectory(fixed, checks.endpoint_ttl, beside_fixed=checks.announced_beside_fixed)
 
 
 def group_standing(

@@ -235,13 +235,13 @@ class Groups:
         if asked.lacking:
             self._lacking(name, group, endpoint, batch, asked.lacking)
         elif asked.alone:
-            self._breakers.succeeded(name, endpoint.url)
+            (self._breakers.give_up if asked.unsigned else self._breakers.succeeded)(name, endpoint.url)
             for check in batch:
                 check.alone = True
             self._again(group, batch)
         else:
             self._note(name, endpoint.url, asked.failure)
-            self._take_verdicts(group, endpoint.url, batch, asked.verdicts)
+            self._take_verdicts(group, endpoint.url, batch, asked)
         self._wake()
         self._dispatch(name, group)
 
@@ -278,12 +278,11 @@ class Groups:
             said = (redacted(url), name, failure.rstrip("."))
             _LOGGER.warning("Check endpoint %s of group %s is skipped for now: %s.", *said)
 
-    def _take_verdicts(
-        self, group: _GroupChecks, url: str, batch: Sequence[Check], verdicts: Sequence[EndpointVerdict]
-    ) -> None:
-        for check, verdict in zip(reversed(batch), reversed(verdicts), strict=True):
+    def _take_verdicts(self, group: _GroupChecks, url: str, batch: Sequence[Check], asked: EndpointAnswer) -> None:
+        for check, verdict in zip(reversed(batch), reversed(asked.verdicts), strict=True):
             if verdict.action is Action.UNREACHABLE:
                 check.tried = (*check.tried, url)
+                check.unsigned = check.unsigned or asked.unsigned
                 check.remark = verdict.remark
                 group.waiting.appendleft(check)  # another endpoint is next
             else:
@@ -292,6 +291,10 @@ class Groups:
     def _miss(self, group: _GroupChecks, check: Check, reason: str) -> None:
         """Nobody can be asked: for the first ones of a group that is an answer, too; all wait until somebody can."""
         now_ms, name = self._clock_ms(), check.request.group
+        if check.unsigned:
+            unknown = EndpointVerdict(Action.UNKNOWN, check.remark)
+            self._settled(check.request, unknown, partial(self._end, group, check))
+            return
         if now_ms - self._missed_since_ms >= _MISSED_MS:
             self._missed_since_ms = now_ms
             self._missed.clear()

@@ -28,8 +28,8 @@ _MOST_SORTED = 10_000  # announcements
 _MOST_UNWRITTEN = 20_000  # answers: no more checks are read meanwhile
 _SAID_AGAIN_SECONDS = 10.0
 
-Announcements = list[tuple[bytes, bytes | None, int]]
-"""Key and value of each, and for how many ms Kafka has had it."""
+Announcements = list[tuple[Any, int]]
+"""Records, each with a key, and for how many ms Kafka has had it."""
 
 
 class Intake:
@@ -82,7 +82,7 @@ class Intake:
 
     def _hear_in_turn(self, heard: Announcements) -> None:
         """The oldest first, whichever partition it came from: a directory is told in the order of time."""
-        self._hear(sorted(heard, key=lambda one: -one[2]))
+        self._hear(sorted(heard, key=lambda one: -one[1]))
         heard.clear()
 
     def run(self, stopping: threading.Event, unwritten: Callable[[], int] = lambda: 0) -> None:
@@ -172,7 +172,7 @@ class Intake:
         """
         now_ms = time.time_ns() // 1_000_000
         return [
-            (record.key, record.value, max(0, now_ms - record.timestamp) if aged else 0)
+            (record, max(0, now_ms - record.timestamp) if aged else 0)
             for records in poll(self._registry, wait_ms).values()
             for record in records
             if record.key is not None

@@ -15,9 +15,9 @@ from checkers.check import Check
 
 _LOGGER = logging.getLogger(__name__)
 _POLL_MS = 50
-_A_SECOND = 2_500
+_A_SECOND = 6_000
 """Checks that are asked again: all of a group that comes back at once would make batches long for everybody."""
-_AT_ONCE = 500
+_AT_ONCE = 1_000
 _AT_LEAST = 100  # for fewer it is not worth reading
 _LOOK_MS = 1_000
 """So often it is asked who can be asked again, while nobody can."""

@@ -21,12 +21,13 @@ from checkback.exceptions import CheckbackError
 from checkback.kafka.outages import Outage
 from checkback.wire.ledger import Ledger
 from checkback.wire.protocol import Topics
+from checkers.announcers import Announcers
 from checkers.answers import Answer, AnswerWriter
 from checkers.ask import Asker, EndpointVerdict
 from checkers.behind import Route
 from checkers.check import Check, CheckEnds
 from checkers.clients import KafkaClients
-from checkers.directory import EndpointDirectory
+from checkers.directory import directory_of
 from checkers.facts import GroupStanding
 from checkers.groups import Groups
 from checkers.http.admission import AllowList
@@ -59,7 +60,7 @@ class CheckService:
     metrics.
 
     Raises:
-        ConfigurationError: the TLS files, or the key, in the settings cannot be used.
+        ConfigurationError: the TLS files, the key, or the access policy in the settings cannot be used.
     """
 
     def __init__(
@@ -74,9 +75,9 @@ class CheckService:
         self._connect = connect
         self.metrics = CheckMetrics(registry, self.standing) if registry is not None else None
         self._tls = tls_context(settings.checks)
-        fixed = {group: [str(url) for url in urls] for group, urls in settings.checks.endpoints.items()}
         # The directory and the groups belong to the loop's thread.
-        self._directory = EndpointDirectory(fixed, settings.checks.endpoint_ttl)
+        self._directory = directory_of(settings.checks)
+        self._announcers = Announcers(settings)
         self._groups: Groups  # made on the loop, by _open
         self._clients: KafkaClients  # made before the first check is taken
         self._postponed: Callable[[CheckOrigin, str], None]  # the intake's
@@ -235,10 +236,13 @@ class CheckService:
         return done
 
     def _hear(self, announcements: Announcements) -> None:
+        refusal = self._announcers.refusal
+        judged = [(record.key, record.value, age_ms, refusal(record)) for record, age_ms in announcements]
+
         def hear() -> None:
             now_ms = self._clock_ms()
-            for key, value, age_ms in announcements:
-                self._directory.hear(key, value, now_ms - age_ms)
+            for key, value, age_ms, why in judged:
+                self._directory.hear(key, value, now_ms - age_ms, why)
 
         self._loop.call_soon_threadsafe(hear)
 

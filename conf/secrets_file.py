@@ -2,15 +2,19 @@
 
 import logging
 import stat
-import tomllib
 from pathlib import Path
 
 from checkback.exceptions import ConfigurationError
 from checkback.wire.signed_records import SigningKey
 from conf.settings import AccessSettings
+from conf.toml_text import loaded
 
 _LOGGER = logging.getLogger(__name__)
 _OTHERS = stat.S_IRWXO
+
+
+class UnreadableFileError(ConfigurationError):
+    """A file cannot be read now; that may pass without a change of it."""
 
 
 def read_keys(name: str) -> dict[str, SigningKey]:
@@ -27,7 +31,7 @@ def read_keys(name: str) -> dict[str, SigningKey]:
             _LOGGER.warning("access.secrets: everybody on this machine may open %s: chmod o-rwx.", path)
         return keys_of(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigurationError(f"access.secrets: cannot read {path}: {error.strerror}.") from None
+        raise UnreadableFileError(f"access.secrets: cannot read {path}: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise ConfigurationError(f"access.secrets: {path} is not UTF-8.") from None
     except ConfigurationError as error:
@@ -54,10 +58,7 @@ def keys_of(text: str) -> dict[str, SigningKey]:
     Raises:
         ConfigurationError: it is not TOML, or a secret is not one. No message shows a secret.
     """
-    try:
-        found = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:  # its text says where, and shows a character at most
-        raise ConfigurationError(f"It is not TOML: {error}.") from None
+    found = loaded(text)
     wrong = next((name for name, secret in found.items() if not isinstance(secret, str)), None)
     if wrong is not None:
         raise ConfigurationError(f'{wrong}: write id = "secret"; an id with a full stop needs quotes.')

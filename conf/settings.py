@@ -173,6 +173,13 @@ class TransactionSettings(Section):
         """
         return max(self.age_limit + self.parked_ttl, self.delay_max) + 2 * _DAY_MS
 
+    @property
+    def ask_limit_ms(self) -> int:
+        """No half message that was written longer ago is asked about: read as late as it is kept, then undecided for
+        ``age_limit``, then parked for ``parked_ttl`` and resumed. Who answers may forget what is older.
+        """
+        return self.half_retention_ms + self.age_limit + self.parked_ttl
+
     @model_validator(mode="after")
     def _no_contradiction(self) -> Self:
         for name in ("timeout", "check_interval"):  # an answer is never waited for beyond the age limit
@@ -203,6 +210,7 @@ class CheckSettings(Section):
     http_host: Text = "127.0.0.1"
     http_port: Port = 9_465
     endpoints: dict[str, list[HttpUrl]] = {}
+    announced_beside_fixed: bool = False
     keys: dict[str, Secret] = {}
     allowed_hosts: list[HostOrNetwork] = []
     tls_ca: str = ""

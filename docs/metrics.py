@@ -25,6 +25,8 @@ ADVICE = {
         "checkback_events_total": "the flow, by its rate; [semantics.md](semantics.md#counts) says what each event is. "
         "`rejected`, `held`, `undeliverable`, `gone` and `conflict` should stand still",
         "checkback_rejected_total": "rises: `checkback rejected` shows the records, and who wrote them",
+        "checkback_refused_total": "rises: somebody sends what [access-policy.md](access-policy.md) does not allow; "
+        "`checkback status` says why, `checkback rejected` shows the records",
         "checkback_held_total": "rises: make the topic that is named, grow it, or let the job write to it",
         "checkback_parked_total": "rises: `checkback parked list`, then decide each",
         "checkback_decision_seconds": "long: producers end late; from `transactions.timeout` on it was a check that "
@@ -60,6 +62,7 @@ ADVICE = {
         "[performance.md](performance.md). One partition alone: see `checkback_partition_held_back_seconds`",
         "checkback_partition_held_back_seconds": "above 10 s: "
         "[stop-messages.md](stop-messages.md#partitions-that-are-held-back)",
+        "checkback_access_policy_wrong": "1: correct the file; [access-policy.md](access-policy.md#changes)",
         "checkback_state_bytes": "near a quarter of `checkback_driver_memory_bytes`: more memory, or less open",
         "checkback_state_segments": "about one for each 4,096 half offsets with something open, or lately decided",
         "checkback_partitions_skipped_total": "rises at a start after a crash, and at no other time",

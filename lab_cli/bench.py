@@ -326,3 +326,19 @@ def dead_lanes(
     from bench import DeadLanes, measure_dead_lanes
 
     show(asdict(measure_dead_lanes(DeadLanes(lanes, half_messages, groups, cores), tell)), json_file)
+
+
+@bench.command("due-together")
+def due_together(
+    transactions: Annotated[int, typer.Option(min=100, help="Transactions of a wave, without an op.")] = 20_000,
+    waves: Annotated[int, typer.Option(min=1, help="Waves that are timed; one more is for the warm-up.")] = 3,
+    cores: Cores = 2,
+    json_file: JsonFile = None,
+) -> None:
+    """Time until transactions are delivered that fall due for their check together. On Linux.
+
+    One process answers all checks with commit. Every message must be there once.
+    """
+    from bench import DueTogether, measure_due_together
+
+    show(asdict(measure_due_together(DueTogether(transactions, waves, cores=cores), tell)), json_file)

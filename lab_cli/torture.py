@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torture.lanes.run import LanesReport, LanesRound
     from torture.large_batches import LargeReport
     from torture.run import RoundReport, TortureReport
+    from torture.shops.run import ShopsReport, ShopsRound
 
 Tables = Annotated[bool, typer.Option("--tables", help="Send messages to a Delta table and Parquet files, too.")]
 Postgresql = Annotated[
@@ -119,6 +120,14 @@ def run_torture(
             "step; 39 rounds.",
         ),
     ] = False,
+    shops: Annotated[
+        bool,
+        typer.Option(
+            "--shops",
+            help="Only this: kill and stop shops with a transaction log in MariaDB and PostgreSQL, two of them on "
+            "Django, at each step, and their databases; 26 rounds. Both servers must be installed.",
+        ),
+    ] = False,
     inbox: Annotated[
         bool,
         typer.Option(
@@ -160,6 +169,7 @@ def run_torture(
     from torture.forgetting.run import made_again_deck, quiet_deck, torture_forgetting
     from torture.lanes.run import torture_lanes
     from torture.run import Options, torture, torture_large_batches
+    from torture.shops.run import torture_shops
 
     # so that SIGTERM, too, ends what has been started
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -182,6 +192,10 @@ def run_torture(
         deck, whole = (of_quiet, _DECK_OF_QUIET) if quiet else (made_again_deck(seed), _DECK_OF_MADE_AGAIN)
         told = partial(_tell_effects, console)
         _show_forgetting(torture_forgetting(seed, rounds or whole, deck, told, console.print), console, json_file)
+        return
+    if shops:
+        console.print(f"Starting MariaDB, PostgreSQL, Kafka, the job, shops and a consumer; seed {seed} ...")
+        _show_shops(torture_shops(seed, rounds, partial(_tell_shops, console), minutes=minutes), console, json_file)
         return
     console.print(f"Starting Kafka, the job, a check service and producers; seed {seed} ...")
     if lanes:
@@ -252,6 +266,36 @@ def _show_lanes(report: "LanesReport", console: Console, json_file: Path | None)
         console.print(f"Logs are kept in {report.logs}.")
     if report.inconclusive:
         console.print("[bold yellow]No verdict[/]: not all had been decided when the time was over.")
+        raise typer.Exit(os.EX_TEMPFAIL)
+    if not report.holds:
+        console.print(f"[bold red]A promise did not hold[/]: {report.defect}")
+        raise typer.Exit(1)
+
+
+def _tell_shops(console: Console, done: "ShopsRound") -> None:
+    console.print(f"round {done.number}: {done.fault}; each shop delivered again after {done.seconds} s", markup=False)
+    for stop in done.stops:
+        console.print(f"    ended by itself: {stop}", markup=False)
+
+
+def _show_shops(report: "ShopsReport", console: Console, json_file: Path | None) -> None:
+    if json_file is not None:
+        json_file.write_text(json.dumps(asdict(report), indent=2), encoding="utf-8")
+    console.print(f"{len(report.rounds)} rounds in {report.seconds:.0f} s.")
+    for kind, outcomes in report.outcomes.items():
+        console.print(f"{kind}: {report.orders.get(kind, 0)} orders committed")
+        for outcome, count in outcomes.items():
+            console.print(f"    {count} {outcome}", markup=False)
+    if report.judgement is not None:
+        found = report.judgement
+        console.print(f"kafka: {found.expected} in the databases, {found.delivered} delivered; {found}.")
+    if report.effects is not None:
+        booked = report.effects
+        console.print(f"inbox: {booked.orders} orders, {booked.effects} effects, {booked.dead} dead letters; {booked}.")
+    if report.logs:
+        console.print(f"Logs are kept in {report.logs}.")
+    if report.inconclusive:
+        console.print("[bold yellow]No verdict[/]: not all had come to rest when the time was over.")
         raise typer.Exit(os.EX_TEMPFAIL)
     if not report.holds:
         console.print(f"[bold red]A promise did not hold[/]: {report.defect}")

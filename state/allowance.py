@@ -42,7 +42,7 @@ class RunLimits:
 
     events: int = 6_000
     """Timers that fire."""
-    group_events: int = 2_500
+    group_events: int = 5_000
     """Those of one producer group: one that is away leaves room for the others."""
     group_least: int = 50
     """So many of a group fire however many others' have: forty groups that are away leave room for one that is well."""

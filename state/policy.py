@@ -12,12 +12,13 @@ from state.table import Event, EventCodes
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 
-RULES_VERSION = 10
+RULES_VERSION = 11
 """Raised with every change after which the same records, time, state and policy give other outcomes or another state,
 or an outcome in another segment, which may be another state partition's: here, or in ``decode.py``, ``arrivals.py`` or
 ``segments.py`` of ``streaming/stateful/``. A new field of the policy does not count if its default does what was done
 before. A batch that is in Kafka in part is not run again under another version.
 
+11: twice as many timers of one group fire in a batch.
 10: half messages of lanes, and ops that say what a lane has done; what is kept of these before their half message;
 three times as many timers fire in a batch.
 9: what breaks the protocol is rejected by the segment that it belongs to, and no longer beside all segments.

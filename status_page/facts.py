@@ -158,6 +158,19 @@ class StepFacts:
 
 
 @dataclass(frozen=True)
+class RefusedMessages:
+    """What the access policy has refused since the job was started, of one group for one topic."""
+
+    group: str
+    topic: str
+    """Empty: of ops."""
+    number: int
+    reason: str
+    """The last one's."""
+    last_ms: int
+
+
+@dataclass(frozen=True)
 class JobFacts:
     """A job at a moment."""
 
@@ -200,6 +213,8 @@ class JobFacts:
     """Whether all endpoints are known: then a group that is not in ``groups``, or has none there, has none."""
     policy_wrong: str = ""
     """Why the file of ``access.policy`` as it is now is not in force; empty: it is."""
+    refused: tuple[RefusedMessages, ...] = ()
+    """By the access policy, the newest first; at most 20."""
     notes: tuple[str, ...] = ()
     """What whoever is on call should read first: sentences."""
 

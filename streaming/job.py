@@ -20,6 +20,7 @@ from checkback.kafka.librdkafka.topics import topic_ids
 from checkback.operations.topics import TopicAdministration
 from checkers import Announced, CheckService
 from conf import Settings
+from streaming import trial
 from streaming.access import POLICY, PolicyFile, PolicyInForce, policy_file
 from streaming.batch.batch import BatchReport
 from streaming.batch.failpoints import FailpointHook, no_failpoint
@@ -34,6 +35,7 @@ from streaming.fairness.fairness import Fairness
 from streaming.fairness.held_back import HeldBackWatch, named_writer
 from streaming.folders import folder_at
 from streaming.later.forwarding import Forwarder
+from streaming.observing.audit import AuditTrail, refusals
 from streaming.observing.job_group import JobGroup
 from streaming.observing.observation import ChecksStanding, Observation
 from streaming.observing.serving import Serving
@@ -51,7 +53,6 @@ from streaming.stateful.policies import policy_of
 from streaming.stops import explained
 from streaming.tables import destinations_of, publisher_of
 from streaming.takeover import Clock, TakeOver
-from streaming.trial import try_facts, try_folder, try_options, try_source, try_tracing, try_transaction
 
 _LOGGER = logging.getLogger(__name__)
 _STOP_SECONDS = 18
@@ -88,6 +89,7 @@ class TransactionJob:
         self._sink: ExactlyOnceSink | None = None
         self._fairness: Fairness | None = None
         self._policy: PolicyInForce | None = None
+        self._trail: AuditTrail | None = None
         self._observation = Observation(settings)
         self._serving = Serving(settings, self._observation)
         self._job_group: JobGroup | None = None
@@ -127,7 +129,7 @@ class TransactionJob:
         settings, sink, step = self._settings, self._sink_settings(), self._observation.start_up.step
         step("look at settings, topics and clock")
         access = self._usable(sink)
-        local_query_id = try_folder(settings.job.checkpoint)
+        local_query_id = trial.try_folder(settings.job.checkpoint)
         registry = self._observation.metrics.registry
         checks = CheckService(settings, registry=registry) if settings.checks.in_job else None
         half_partitions = self._checked_topics(sink)
@@ -136,7 +138,7 @@ class TransactionJob:
         claim = self._rest.enter_context(contextlib.closing(Claim(sink, settings.job.name)))
         ids = retrying()(topic_ids, make_client(AdminClient, sink.client()), [sink.topics.half, sink.topics.op])
         self._judge_at_once(claim, local_query_id, ids.get(sink.topics.half, ""))
-        try_facts(settings.job.checkpoint, facts := self._facts(half_partitions, ids))
+        trial.try_facts(settings.job.checkpoint, facts := self._facts(half_partitions, ids))
         step("start Java and Spark")
         spark = self._given_spark or self._own_spark()
         step("read the checkpoint")
@@ -155,12 +157,13 @@ class TransactionJob:
         rules = self._judged_rules(spark, checkpoint, partial(in_kafka, settled=False))
         step("try what a batch needs of Kafka and of tables")
         tables = destinations_of(settings, spark, rules)
-        try_source(spark, settings)
-        try_transaction(sink, own.query_id)
+        trial.try_source(spark, settings)
+        trial.try_transaction(sink, own.query_id)
         step("take over")
         take_over.take()  # 3
         rules.take(BatchSettings.of(settings), settings.sinks.tables, in_kafka)
-        self._policy = PolicyInForce(spark, folder_at(spark, settings.job.checkpoint), access, rules.first_new)
+        folder = folder_at(spark, settings.job.checkpoint)
+        self._policy = PolicyInForce(spark, folder, access, rules.first_new, self._audit(sink, access))
         self._observation.read_to(checkpoint.read_to())
         self._preconditions = BatchPreconditions(sink, claim, own, ids, clock)  # 4
         fairness = self._fairness = Fairness(spark, settings, self._observation.counted)
@@ -189,8 +192,8 @@ class TransactionJob:
     def _usable(self, sink: SinkSettings) -> PolicyFile:
         """Whether options and files that the settings name can be used."""
         if self._settings.job.tracing:
-            try_tracing()
-        try_options(sink)
+            trial.try_tracing()
+        trial.try_options(sink)
         access = policy_file(self._settings)
         self._observation.policy_wrong = lambda: access.wrong
         return access
@@ -220,6 +223,7 @@ class TransactionJob:
     def _checked_topics(self, sink: SinkSettings) -> int:
         """How many partitions the half topic has. From now on people see what waits in Kafka, and what is done."""
         settings = self._settings
+        trial.try_rights(settings)  # before others, to whom a topic that is hidden is one that is not there
         with TopicAdministration(settings.kafka.bootstrap_servers, settings.kafka.python_client) as administration:
             kept_ms = settings.transactions.half_retention_ms
             half_partitions = administration.check(sink.topics, settings.job.state_partitions, kept_ms)
@@ -248,10 +252,10 @@ class TransactionJob:
     def _before(self, batch: int) -> None:
         """Before a batch is evaluated."""
         self._observation.start_up.step("evaluate and write the first batch")
-        if self._fairness is not None:
-            self._fairness.before(batch)
         if self._policy is not None:
             self._policy.before(batch)
+        if self._fairness is not None:
+            self._fairness.before(batch, self._policy.now if self._policy is not None else None)
 
     def _watch(self, sink: SinkSettings) -> HeldBackWatch:
         kafka = self._settings.kafka
@@ -270,6 +274,7 @@ class TransactionJob:
             self._failpoint,
             tracing=self._settings.job.tracing,
             redeliver_for_ms=self._settings.transactions.redeliver_for,
+            ask_limit_ms=self._settings.transactions.ask_limit_ms,
             access=self._settings.access,
         )
 
@@ -344,8 +349,15 @@ class TransactionJob:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
 
+    def _audit(self, sink: SinkSettings, access: PolicyFile) -> Callable[[int, str], None]:
+        """Who else is to hear from which batch on a policy holds; refusals are told likewise."""
+        trail = self._trail = self._rest.enter_context(contextlib.closing(AuditTrail(sink)))
+        return lambda batch, text: trail.tell([access.said_of(self._settings.job.name, batch, text)])
+
     def _observe(self, report: BatchReport) -> None:
         self._observation.batch(report)
+        if self._trail is not None:
+            self._trail.tell(refusals(report.refused))
         if self._fairness is not None:
             self._fairness.after(report)
         if self._observer:

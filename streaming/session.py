@@ -18,6 +18,7 @@ from checkback.local.scratch import DIRS, scratch_folders, take_scratch
 from conf import Settings
 from streaming.class_archive import archive_options
 from streaming.fairness.state_size import MANY, ROWS
+from streaming.planning import COMPILING, PLANNING
 
 _LOGGER = logging.getLogger(__name__)
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -90,7 +91,7 @@ def build_session(
     local = here if settings.job.master.startswith("local") else {}
     loopback = _LOOPBACK if settings.job.master.partition("[")[0] == "local" else {}
     delta = _DELTA if "delta" in kinds else {}
-    for key, value in (_CONF | local | loopback | delta | settings.job.spark_options).items():
+    for key, value in (_CONF | PLANNING | local | loopback | delta | settings.job.spark_options).items():
         builder = builder.config(key, value)
     on_ctrl_c = signal.getsignal(signal.SIGINT)
     with _scratch_of_its_own(settings) as scratch:
@@ -143,4 +144,5 @@ def _scratch_of_its_own(settings: Settings) -> Iterator[Path | None]:
 def _java_options() -> str:
     log = resources.files("conf").joinpath("log4j2.properties")
     # The stack: on a stop Spark formats the query's plan with a regular expression that recurses for each line.
-    return f'"-Dlog4j2.configurationFile={log}" -Xss8m -XX:+UseParallelGC -XX:-DontCompileHugeMethods'
+    options = ("-Xss8m", "-XX:+UseParallelGC", "-XX:-DontCompileHugeMethods", *COMPILING)
+    return " ".join([f'"-Dlog4j2.configurationFile={log}"', *options])

@@ -19,7 +19,7 @@ from streaming.brokers.client import SinkSettings
 from streaming.checkpoint.folder import Checkpoint
 from streaming.checkpoint.half_logs import HalfLogs
 from streaming.kafka_sink.partition_writer import contents_of, write_partition
-from streaming.kafka_sink.reasons import reasons_of
+from streaming.kafka_sink.reasons import reasons_of, refused_counts
 from streaming.ownership.preconditions import BatchPreconditions
 from streaming.python_worker.preparation import name_worker, prepare_worker
 from streaming.python_worker.prepared_map import BatchFunction, PreparedMap
@@ -150,6 +150,7 @@ def _summed(number: int, reports: list[Row], published: Counter[str]) -> BatchRe
         open_by_segment(report.still_open for report in reports),
         examples=examples,
         held=Counter(held_changes(report.held for report in reports)),
+        refused=Counter(refused_counts(report.refused for report in reports)),
     )
 
 

@@ -9,6 +9,7 @@ not.
 import re
 from dataclasses import dataclass
 
+from access import Role, Whom, rights_of
 from checkback import exceptions
 from checkback.exceptions import (
     CheckbackError,
@@ -17,8 +18,10 @@ from checkback.exceptions import (
     JobFailedError,
     JobStoppedError,
 )
+from checkback.wire.rights import not_allowed
 from conf import Settings
 
+_NOT_ALLOWED = re.compile(r"[^\n]{0,100}(?i:topic|group|transactional.?id|cluster).?(?i:authorization)[^\n]{0,200}")
 _OURS = re.compile(r"checkback\.exceptions\.(\w+): (.+)")
 
 
@@ -45,12 +48,6 @@ _KNOWN_ERRORS = (
         JobStoppedError,
         "Kafka has lost one of the topics {prefix}* while the job ran: find out who deleted it. 'checkback topics "
         "create' creates it again; without the original half and op topics this checkpoint cannot be used.",
-    ),
-    _KnownError(
-        r"(?i)(topic|group|transactional.?id|cluster).?authorization",
-        JobStoppedError,
-        "The job lacks permissions in Kafka ({found}): grant read and write on the topics "
-        "{prefix}*, and read, write and describe on the groups and transactional ids that begin with 'checkback-'.",
     ),
     _KnownError(
         r"(?i)Sasl\w*Exception|_AUTHENTICATION\b|SslAuthentication\w*|authentication failed",
@@ -130,6 +127,10 @@ def explained(error: BaseException, settings: Settings) -> CheckbackError:
     if ours is not None:
         kind = getattr(exceptions, ours[1], JobStoppedError)
         return (kind if issubclass(kind, JobStoppedError | JobFailedError) else JobStoppedError)(ours[2])
+    refused = _NOT_ALLOWED.search(text)
+    if refused is not None:
+        rights = rights_of(Role.JOB, Whom(settings.kafka.topics, real=("*",)))
+        return not_allowed("the job", refused[0].strip(), rights)
     values = {
         "prefix": settings.kafka.topic_prefix,
         "servers": settings.kafka.bootstrap_servers,

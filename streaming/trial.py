@@ -3,16 +3,24 @@
 import errno
 import importlib
 import json
+import logging
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from checkback.exceptions import ConfigurationError, JobStoppedError
+from access import Operation, ResourceKind, Role, Whom, rights_of
+from access.lacking import lacking
+from access.roles import FOR_PAGE
+from checkback.exceptions import ConfigurationError, JobStoppedError, NotAllowedError
 from checkback.installing import job
 from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.library import Consumer, Producer
+from checkback.operations.allowed import allowed_of
+from checkback.operations.topics import admin_client
+from checkback.wire.job_groups import claim_group
 from conf import Settings
 from streaming.brokers.client import SinkSettings, producer_settings
 from streaming.brokers.directory import Brokers, TopicDirectory
@@ -21,6 +29,7 @@ from streaming.checkpoint.progress import trial_id
 from streaming.kafka_sink.transaction import KafkaTransaction
 from streaming.query import kafka_source
 
+_LOGGER = logging.getLogger(__name__)
 _OPTIONS = "kafka.sink_options or kafka.security"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -35,6 +44,32 @@ def try_options(settings: SinkSettings) -> None:
         client: Any = make_client(kind, settings.client(**({"group.id": "none"} if kind is Consumer else {})), _OPTIONS)
         if kind is Consumer:
             client.close()
+
+
+def try_rights(settings: Settings) -> None:
+    """Have Kafka say what the job's user may do with Checkback's topics and groups.
+
+    Where it does not say, nothing is refused; nor for what is only to be shown, or looked at: the log names that.
+
+    Raises:
+        NotAllowedError: rights are missing; it names each.
+        KafkaError: Kafka does not answer.
+    """
+    kafka = settings.kafka
+    roles = (Role.JOB, Role.CHECKS) if settings.checks.in_job else (Role.JOB,)
+    rights = [right for role in roles for right in rights_of(role, Whom(kafka.topics, real=("*",)))]
+    used = {right.name for right in rights if right.kind is ResourceKind.GROUP and not right.prefixed}
+    groups = [claim_group(kafka.topics), *used]
+    with closing(admin_client(kafka.bootstrap_servers, kafka.python_client)) as admin:
+        missing = dict.fromkeys(lacking(rights, allowed_of(admin, kafka.topics.all(), groups)))
+    needed = [one for one in missing if one.operation is not Operation.DESCRIBE_CONFIGS and one.why != FOR_PAGE]
+    if needed:
+        raise NotAllowedError(
+            f"Kafka does not allow the job all that it does: grant its user {', '.join(map(str, needed))} "
+            "('checkback access grant job')."
+        )
+    for right in missing:
+        _LOGGER.warning("The job starts without %s (%s): grant its user that right.", right, right.why)
 
 
 def try_folder(checkpoint: str) -> str | None:

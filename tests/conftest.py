@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from checkback.kafka.librdkafka.library import Consumer
 from checkback.local import LocalKafka
 from checkback.wire.protocol import Topics
 from conf import Settings
 from streaming import build_session
 from streaming.access.told import POLICY_WORD
 from streaming.fairness.barred import BARRED_WORD
+from streaming.kafka_sink import partition_writer
 from tests.place import STATE_PARTITIONS, Place
 from tests.sql.postgres import running_postgres
 from tests.tables import Database
@@ -63,6 +65,16 @@ def _nothing_told(request: pytest.FixtureRequest) -> Iterator[None]:
         context = request.getfixturevalue("spark").sparkContext
         for word in (BARRED_WORD, POLICY_WORD):
             word.tell(context, "")
+
+
+@pytest.fixture(autouse=True)
+def _no_clients_left() -> Iterator[None]:
+    """What a worker keeps across batches for its one run, each test here would add: 24 files for each job."""
+    yield
+    for made in partition_writer._made.values():
+        if isinstance(made, Consumer):
+            made.close()
+    partition_writer._made.clear()
 
 
 @pytest.fixture(scope="session")

@@ -10,3 +10,6 @@ class NeedsNoRepair:
     _coordinator = None
     _fetcher: Any = SimpleNamespace(PartitionRecords=None, _next_partition_records=None)
     _cluster: Any = SimpleNamespace(topic_id=lambda _: None)
+    _manager: Any = SimpleNamespace(send=None)
+    _net: Any = SimpleNamespace(run=lambda *_: SimpleNamespace(topics=[]))
+    """Kafka hides no topic."""

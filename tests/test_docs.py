@@ -39,6 +39,7 @@ ONLY_READ = {
     ("docs/pull-consumer.md", 0): "pulls for ever; tests/consumer/pull/test_pull.py does",
     ("docs/pull-consumer.md", 1): "needs a topic; tests/consumer/pull/test_pull.py has one",
     ("docs/sinks.md", 0): "names storage and databases that are the reader's",
+    ("docs/transaction-log.md", 3): "needs a PostgreSQL; tests/sql/test_transacting_plain.py has one",
     ("examples/README.md", 0): "a line of examples/flask_shop.py, which a test runs",
 }
 

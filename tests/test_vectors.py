@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from checkback import CallableListener, CheckRequest, LocalTransactionState, check_app
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import HalfPosition
-from checkback.wire.signature import signature
+from checkback.wire.signature import SIGNATURE_HEADER, answer_fits, answer_signature, signature
 from checkers.ask import Asker
 from checkers.directory import Endpoint, EndpointDirectory
 from checkers.http.admission import AllowList
@@ -144,6 +144,11 @@ def test_our_endpoint_answers_as_it_must(case: dict[str, Any]) -> None:
         assert answer.status_code != must["status_not"]
         return
     assert answer.status_code == must["status"], answer.text
+    signed = answer.headers.get(SIGNATURE_HEADER)
+    assert (signed is not None) == ("key" in case and answer.status_code == 200)
+    if signed is not None:
+        asked_with = next(value for name, value in case["headers"].items() if name.lower() == SIGNATURE_HEADER)
+        assert answer_fits(case["key"].encode(), asked_with, answer.content, signed)
     if "answer" in must:
         assert must["answer"].items() <= answer.json().items()
     if "answers" in must:
@@ -190,9 +195,14 @@ def test_announcements_are_taken_as_they_must(case: dict[str, Any]) -> None:
 
 def test_the_page_names_each_file_and_each_reason_is_on_the_protocols_page() -> None:
     page = (VECTORS / "README.md").read_text(encoding="utf-8")
-    assert {file.name for file in VECTORS.glob("*.json")} == set(re.findall(r"`(\w+\.json)` \|", page))
+    assert {file.name for file in VECTORS.glob("*.json")} == set(re.findall(r"`([\w-]+\.json)` \|", page))
     rules = (VECTORS.parent / "protocol.md").read_text(encoding="utf-8")
     for case in cases("records.json"):
         for one in case["must"]["rejected"]:
             known = one["reason"] in rules or one["reason"].startswith(("Not a value of several", "cb-messages says"))
             assert known, one["reason"]
+
+
+@pytest.mark.parametrize("case", cases("answer-signatures.json"), ids=lambda case: case["signature"][:8])
+def test_signatures_of_answers(case: dict[str, Any]) -> None:
+    assert answer_signature(case["key"].encode(), case["request"], case["body"].encode()) == case["signature"]

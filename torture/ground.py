@@ -14,7 +14,6 @@ from checkback.local import LocalKafka
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import Topics
 from conf import TransactionSettings
-from streaming.class_archive import make_archive
 from torture import tables
 from torture.clock import SettableClock
 from torture.disk import Disk
@@ -143,6 +142,8 @@ class Ground:
         """The settings, the clock that can be set, and a folder for what executors log."""
         settings = {**self.settings(), **(self.tables.environment() if self.tables else {})}
         if self.tables is None:  # there an archive has more classes, and costs more than a short run gets back
+            from streaming.class_archive import make_archive  # noqa: PLC0415  (it brings Spark, which no shop needs)
+
             with contextlib.suppress(InstallationError):  # a driver starts every half minute
                 make_archive()
         return {

@@ -53,7 +53,7 @@ class Database:
         """All that was sent to these topics, by message id."""
         with self._engine.connect() as connection:
             rows = connection.execute(text("SELECT id, topic, key, value, headers FROM sent"))
-            return {row.id: _body(row) for row in rows if row.topic in topics}
+            return {row.id: body_of(row, row.key) for row in rows if row.topic in topics}
 
     def ids_of(self, topics: Collection[str]) -> list[str]:
         """Ids of all messages that were sent to these topics."""
@@ -72,8 +72,9 @@ class Database:
         self._engine.dispose()
 
 
-def _insert(connection: Connection, name: str, message: Message) -> None:
-    row = {
+def row_of(name: str, message: Message) -> dict[str, Any]:
+    """A message as it is kept, sent now."""
+    return {
         "id": name,
         "topic": message.topic,
         "key": message.key,
@@ -81,9 +82,15 @@ def _insert(connection: Connection, name: str, message: Message) -> None:
         "headers": json.dumps([[header, to_base64(value)] for header, value in message.headers]),
         "at": time.time(),
     }
-    connection.execute(text("INSERT INTO sent VALUES (:id, :topic, :key, :value, :headers, :at)"), row)
 
 
-def _body(row: Any) -> Body:
+def body_of(row: Any, key: bytes | None) -> Body:
+    """What consumers must find of such a row."""
     headers = tuple((name, from_base64(value)) for name, value in json.loads(row.headers))
-    return Body(row.topic, row.key, row.value, headers)
+    return Body(row.topic, key, row.value, headers)
+
+
+def _insert(connection: Connection, name: str, message: Message) -> None:
+    connection.execute(
+        text("INSERT INTO sent VALUES (:id, :topic, :key, :value, :headers, :at)"), row_of(name, message)
+    )

@@ -15,7 +15,7 @@ from torture.oracle import Body, Judgement, judge
 from torture.processes import JobProcess, Process
 from torture.sent import Database
 from torture.undecided import undecided
-from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError, wait_until
+from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError, wait_until, wait_while_less_is_missing
 
 _FOR_GOOD = 1
 """The exit status of what must not be started again as it is; see ``deploy/checkback.service``."""
@@ -222,7 +222,7 @@ class System:
         long nothing may come; ten minutes are the most.
         """
         self._stop_sending()
-        self._wait_while_more_comes(patience)
+        wait_while_less_is_missing(self._missing, patience, self.supervise, most_seconds=_MOST_REST_SECONDS)
         self.job.terminate()
         if self.job.wait(40) is None:
             self.stops.append("The job did not end within 40 s of SIGTERM.")
@@ -253,15 +253,6 @@ class System:
             return not still
 
         self.wait_until(has_stopped, GIVE_UP_SECONDS, "the shop and its neighbours did not stop")
-
-    def _wait_while_more_comes(self, patience: float) -> None:
-        end, fewest, since = time.monotonic() + _MOST_REST_SECONDS, self._missing(), time.monotonic()
-        while any(fewest) and time.monotonic() < min(end, since + patience):
-            self.supervise()
-            time.sleep(1)  # it is much to compare
-            missing = self._missing()
-            if missing < fewest:
-                fewest, since = missing, time.monotonic()
 
     def _missing(self) -> tuple[int, int]:
         """Messages that Kafka lacks, and rows that tables lack, which are counted when Kafka has all."""

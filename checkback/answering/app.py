@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anyio import CapacityLimiter, create_task_group, move_on_after, to_thread
@@ -19,7 +19,7 @@ from checkback.own_lanes import owner_of
 from checkback.wire.checks import MAX_BATCH, REMARK_CHARACTERS, CheckRequest
 from checkback.wire.delivered import ANSWER_FIELD, LaneFact
 from checkback.wire.protocol import VERSION
-from checkback.wire.signature import WINDOW_MS, refusal
+from checkback.wire.signature import SIGNATURE_HEADER, WINDOW_MS, NotTrustedError, answer_signature, fitting_key
 
 _LOGGER = logging.getLogger(__name__)
 MAX_BODY_BYTES = 8 * 1024 * 1024
@@ -28,11 +28,33 @@ _THREADS = 16
 _BATCH_MS = 2_000  # shorter than the check service's patience, checks.ask_timeout
 
 
+Keys = str | Sequence[str] | None
+"""A group's secret, or several, of which a request is signed with one; None: nobody signs."""
+
+
+def keys_of(given: Keys) -> list[bytes]:
+    """The secrets as bytes; none, where nobody signs.
+
+    Raises:
+        ConfigurationError: one is empty, so that anybody could sign, or there is none in the list.
+    """
+    if given is None:
+        return []
+    keys = [given] if isinstance(given, str) else list(given)
+    if not all(isinstance(key, str) for key in keys):
+        raise ConfigurationError("key must be a text, or a list of texts.")
+    if not keys or not all(key.strip() for key in keys):
+        raise ConfigurationError(
+            "key is empty: give the group's secret, as checks.keys has it, or None for no signature."
+        )
+    return [key.encode() for key in keys]
+
+
 def check_app(  # noqa: PLR0913  (keyword options, most of them left at their defaults)
     listener: TransactionChecker,
     group: str,
     *,
-    key: str | None = None,
+    key: Keys = None,
     window_ms: int = WINDOW_MS,
     max_body_bytes: int = MAX_BODY_BYTES,
     batch_ms: int = _BATCH_MS,
@@ -47,18 +69,14 @@ def check_app(  # noqa: PLR0913  (keyword options, most of them left at their de
     request those are answered that are done within ``batch_ms`` ms; the others are then left out, which means
     *unknown*.
 
-    With ``key`` only requests are answered (else: status 401) that are signed with it, by a clock that is at most
-    ``window_ms`` ms away from ``clock_ms``, ms since 1970. Bodies longer than ``max_body_bytes`` bytes are refused
-    with 413, more than 64 headers with 431.
+    With ``key`` only requests are answered (else: status 401) that are signed with it, or with one of several, by a
+    clock that is at most ``window_ms`` ms away from ``clock_ms``, ms since 1970; the answer is signed with the same.
+    Bodies longer than ``max_body_bytes`` bytes are refused with 413, more than 64 headers with 431.
 
     Raises:
         ConfigurationError: the key is empty, so that anybody could sign.
     """
-    if key is not None and not key.strip():
-        raise ConfigurationError(
-            "key is empty: give the group's secret, as checks.keys has it, or None for no signature."
-        )
-    secret = None if key is None else key.encode()
+    secrets = keys_of(key)
     limiters: RunVar[CapacityLimiter] = RunVar("checks")  # of each loop that serves this application
 
     def limiter() -> CapacityLimiter:
@@ -71,14 +89,21 @@ def check_app(  # noqa: PLR0913  (keyword options, most of them left at their de
     async def answer(request: Request) -> Response:
         try:
             body = await _body(request, max_body_bytes)
-            if secret is not None:
-                _verify(refusal(secret, request.headers, body, clock_ms(), window_ms))
+            key = fitting_key(secrets, request.headers, body, clock_ms(), window_ms) if secrets else None
             checks, several = _checks(body, group)
+        except NotTrustedError as refused:
+            return JSONResponse({"error": str(refused)}, status_code=401)
         except _CheckRefusedError as refused:
             return JSONResponse({"error": str(refused)}, status_code=refused.status)
         if several:
-            return JSONResponse({"answers": await _answers(listener, checks, batch_ms / 1000, limiter())})
-        return JSONResponse(await to_thread.run_sync(_checked, listener, checks[0], limiter=limiter()))
+            said: dict[str, Any] = {"answers": await _answers(listener, checks, batch_ms / 1000, limiter())}
+        else:
+            said = dict(await to_thread.run_sync(_checked, listener, checks[0], limiter=limiter()))
+        answered = JSONResponse(said)
+        if key is not None:
+            signed = answer_signature(key, request.headers[SIGNATURE_HEADER], bytes(answered.body))
+            answered.headers[SIGNATURE_HEADER] = signed
+        return answered
 
     return Starlette(routes=[Route("/", answer, methods=["POST"])])
 
@@ -99,11 +124,6 @@ async def _body(request: Request, limit: int) -> bytes:
         if len(body) > limit:
             raise _CheckRefusedError(f"The body is longer than {limit} bytes.", 413)
     return bytes(body)
-
-
-def _verify(reason: str | None) -> None:
-    if reason is not None:
-        raise _CheckRefusedError(f"{reason}.", 401)
 
 
 def _checks(body: bytes, group: str) -> tuple[list[CheckRequest], bool]:

@@ -14,22 +14,26 @@ from typing import Any, Self
 import uvicorn
 
 from checkback.answering.advertising import announced_url, refuse_unreachable
-from checkback.answering.app import check_app
+from checkback.answering.app import Keys, check_app
 from checkback.answering.listening import listening_socket
 from checkback.exceptions import CheckbackError, ConfigurationError
 from checkback.forking import in_child_of, refuse_in_child
 from checkback.kafka.kafka_python import make_client
 from checkback.kafka.kafka_python.library import AuthorizationError, KafkaError, KafkaProducer
 from checkback.kafka.kafka_python.repairs import close_producer
+from checkback.kafka.signing import signed
+from checkback.kafka.transport import OutgoingRecord
 from checkback.listener import TransactionChecker
 from checkback.wire.checks import MAX_ANNOUNCEMENT_BYTES, MAX_BATCH, Announcement, announcement_key
 from checkback.wire.protocol import Topics
 from checkback.wire.rights import not_allowed, write
+from checkback.wire.signed_records import SigningKey
 
 _LOGGER = logging.getLogger(__name__)
 _HEARTBEAT_SECONDS = 10.0
 _START_SECONDS = 10.0
 _CLOSE_SECONDS = 5.0
+_PARTITION = 0  # the only one
 _FIXED: Mapping[str, tuple[object, ...]] = {
     "acks": ("all", -1),
     "enable_idempotence": (False,),
@@ -53,7 +57,8 @@ class EndpointAnnouncer:
     """Tells the check service where a producer group answers: a record and heartbeats in ``cb.producers``.
 
     ``batch`` is how many checks it takes in one request: give 1 for an endpoint of your own that only answers single
-    ones. ``answers_for`` are the real topics it is asked about; without it all.
+    ones. ``answers_for`` are the real topics it is asked about; without it all. ``signing`` is the key of the group's
+    account, where an access policy wants one (``docs/access-policy.md``).
 
     Raises:
         ConfigurationError: nobody can ask at ``url`` (0.0.0.0, say), the topic ``cb.producers`` is missing, or
@@ -61,7 +66,7 @@ class EndpointAnnouncer:
         KafkaUnreachableError: no Kafka answers.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (keyword options, most of them left at their defaults)
         self,
         bootstrap_servers: str,
         group: str,
@@ -71,8 +76,10 @@ class EndpointAnnouncer:
         answers_for: Sequence[str] | None = None,
         topics: Topics | None = None,
         kafka_options: Mapping[str, Any] | None = None,
+        signing: SigningKey | None = None,
     ) -> None:
         refuse_unreachable(url)
+        self._signing = signing
         self._group = group
         self._instance = uuid.uuid4().hex
         self._url = url
@@ -116,7 +123,7 @@ class EndpointAnnouncer:
         self._closing.set()
         self._thread.join()
         try:
-            self._kafka.send(self._topic, None, announcement_key(self._group, self._instance)).get(_CLOSE_SECONDS)
+            self._say(announcement_key(self._group, self._instance), None).get(_CLOSE_SECONDS)
         except KafkaError as error:
             _LOGGER.warning("The endpoint of group %s could not be taken back, and lapses: %r", self._group, error)
         close_producer(self._kafka, 0)
@@ -126,8 +133,13 @@ class EndpointAnnouncer:
         return Announcement(self._group, self._instance, self._url, now_ms, self._batch, self._answers_for).to_record()
 
     def _announce(self) -> Any:
-        key, value = self._record()
-        return self._kafka.send(self._topic, value, key)
+        return self._say(*self._record())
+
+    def _say(self, key: bytes, value: bytes | None) -> Any:
+        record = OutgoingRecord(self._topic, _PARTITION, key, value, [])
+        if self._signing is not None:
+            record = signed(record, self._signing)
+        return self._kafka.send(record.topic, value, key, headers=list(record.headers), partition=record.partition)
 
     def _beat(self) -> None:
         while not self._closing.wait(_HEARTBEAT_SECONDS):
@@ -143,8 +155,8 @@ class CheckEndpoint:
     For applications without a web server. ``port`` 0 takes a free one; ``host`` is the address to listen at. That is
     the one announced, unless the job's machine reaches this process at another one: a host, ``host:port`` or URL in
     ``advertised``, which ``host="0.0.0.0"`` and ``"::"`` need. With ``key`` only requests signed with it are answered:
-    ``checks.keys`` of the check service has the same. ``batch`` and ``answers_for`` are as in
-    :class:`EndpointAnnouncer`.
+    ``checks.keys`` of the check service has the same; while that is changed, give both. ``batch``, ``answers_for`` and
+    ``signing`` are as in :class:`EndpointAnnouncer`.
 
     Raises:
         ConfigurationError: the key is empty, or nobody could ask at the address that would be announced.
@@ -160,11 +172,12 @@ class CheckEndpoint:
         host: str = "127.0.0.1",
         port: int = 0,
         advertised: str | None = None,
-        key: str | None = None,
+        key: Keys = None,
         batch: int = MAX_BATCH,
         answers_for: Sequence[str] | None = None,
         topics: Topics | None = None,
         kafka_options: Mapping[str, Any] | None = None,
+        signing: SigningKey | None = None,
     ) -> None:
         self._announce_to = (bootstrap_servers, group)
         self._announce_with: dict[str, Any] = {
@@ -172,6 +185,7 @@ class CheckEndpoint:
             "answers_for": answers_for,
             "topics": topics,
             "kafka_options": kafka_options,
+            "signing": signing,
         }
         app = check_app(listener, group, key=key)
         announced_url(host, port or 1, advertised)  # before anything is opened: the free port is not known yet

@@ -4,14 +4,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register  # noqa: A004  (Django's own name)
-from django.db import connections
+from django.db import router
 from django.urls import NoReverseMatch, Resolver404, resolve, reverse
 
+from checkback.dbapi.databases import fetched
+from checkback.dbapi.states import ASK_LIMIT
 from checkback.django import inbox, transaction_log
 from checkback.django.configuration import DjangoSettings, configuration
-from checkback.django.databases import connection_of
+from checkback.django.databases import connection_of, dialect_of
 from checkback.exceptions import ConfigurationError
 
 
@@ -30,6 +33,23 @@ def settings_are_right(**_: Any) -> list[CheckMessage]:
     except ConfigurationError as error:
         return [Error(str(error), id="checkback.E001")]
     return []
+
+
+@register("checkback")
+def rows_are_pruned(**_: Any) -> list[CheckMessage]:
+    """W011: PRUNE_AFTER."""
+    given = _given()
+    if given is None or given.prune_after is None or given.prune_after >= ASK_LIMIT:
+        return []
+    return [
+        Warning(
+            f"CHECKBACK['PRUNE_AFTER'] is {given.prune_after}, and a job with the default settings asks for "
+            f"{ASK_LIMIT.days} days: then nothing is pruned.",
+            hint="Give 30 days. Where the job's transactions.age_limit and transactions.parked_ttl are shorter, "
+            "silence this: SILENCED_SYSTEM_CHECKS = ['checkback.W011'].",
+            id="checkback.W011",
+        )
+    ]
 
 
 @register("checkback")
@@ -122,7 +142,7 @@ def checks_are_signed(**_: Any) -> list[CheckMessage]:
 
 @register(Tags.database)
 def tables_are_there(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
-    """W009: with ``--database``. No error, which would keep ``migrate`` from making them."""
+    """W009, E010, W012: with ``--database``. W009 is no error, which would keep ``migrate`` from making them."""
     given = _given()
     if given is None:
         return []
@@ -130,7 +150,10 @@ def tables_are_there(databases: Sequence[str] | None = None, **_: Any) -> list[C
 
 
 def _of_tables(alias: str) -> Iterator[CheckMessage]:
-    connection = connections[alias]
+    try:
+        connection = connection_of(alias)
+    except ConfigurationError:
+        return  # E002 says so
     missing = {transaction_log.TABLE, inbox.TABLE} - set(connection.introspection.table_names())
     if missing:
         yield Warning(
@@ -138,3 +161,31 @@ def _of_tables(alias: str) -> Iterator[CheckMessage]:
             hint=f"Run manage.py migrate checkback --database {alias}; a router of yours may forbid it.",
             id="checkback.W009",
         )
+    for table in (transaction_log.TABLE, inbox.TABLE):
+        try:
+            dialect_of(connection).refuse_unsafe_table(connection, table)
+        except ConfigurationError as error:
+            yield Error(f"Database {alias!r}: {error}", id="checkback.E010")
+    if connection.vendor == "mysql":
+        yield from _of_engines(alias, connection)
+
+
+def _of_engines(alias: str, connection: Any) -> Iterator[CheckMessage]:
+    """Tables of the project's models whose rows stay when a transaction is rolled back."""
+    ours = {transaction_log.TABLE, inbox.TABLE}
+    models = {model._meta.db_table for model in apps.get_models() if router.allow_migrate_model(alias, model)}  # noqa: SLF001  (Django documents it)
+    engines = dict(fetched(connection, _ENGINES))
+    wrong = sorted(name for name in models - ours if engines.get(name, "InnoDB") != "InnoDB")
+    if wrong:
+        yield Warning(
+            f"Database {alias!r} keeps {', '.join(wrong[:_MOST_NAMED])} in an engine without transactions, or in one "
+            "that nobody has tried: what transactional() rolls back may stay there.",
+            hint="ALTER TABLE ... ENGINE=InnoDB. To silence this: SILENCED_SYSTEM_CHECKS = ['checkback.W012'].",
+            id="checkback.W012",
+        )
+
+
+_ENGINES = (
+    "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = DATABASE() AND engine IS NOT NULL"
+)
+_MOST_NAMED = 5

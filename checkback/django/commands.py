@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DEFAULT_DB_ALIAS
 
 from checkback.consumer import ConsumerSettings, PushConsumer, StartAt
+from checkback.dbapi.states import ASK_LIMIT
 from checkback.django.configuration import configuration
 from checkback.django.inbox import DjangoInbox, prune_inbox
 from checkback.django.transaction_log import DjangoTransactionLog
@@ -39,11 +40,24 @@ class PruneCommand(BaseCommand):
     def add_arguments(self, parser: Any) -> None:
         """See ``--help``."""
         parser.add_argument("--older-than", type=age, required=True, help="30d, 720h: with d, h, m or s")
+        parser.add_argument(
+            "--ask-limit", type=age, default=ASK_LIMIT,
+            help=f"for how long the job asks, where its limits are shorter than the defaults ({ASK_LIMIT.days}d)",
+        )  # fmt: skip
         parser.add_argument("--table", choices=["log", "inbox"], help="one of them only; without it both")
         parser.add_argument("--database", help="an alias; without it all of CHECKBACK['DATABASES']")
 
-    def handle(self, *, older_than: timedelta, table: str | None, database: str | None, **_: Any) -> None:
+    def handle(
+        self, *, older_than: timedelta, ask_limit: timedelta, table: str | None, database: str | None, **_: Any
+    ) -> None:
         """Delete them, and say how many."""
+        if table != "inbox" and older_than < ask_limit:
+            raise CommandError(
+                f"--older-than is {older_than}, and a job may ask about a transaction for {ask_limit}: one that is "
+                "asked about when its row is gone is rolled back, though it has committed. Nothing was deleted. Give "
+                "more; or, where the job's transactions.age_limit and transactions.parked_ttl are shorter than the "
+                "defaults, say for how long it asks: --ask-limit 2d. For the inbox alone: --table inbox."
+            )
         try:
             for alias in [database] if database else configuration().databases:
                 rows = []

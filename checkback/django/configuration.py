@@ -1,21 +1,29 @@
 """``CHECKBACK = {...}`` in settings.py, read and judged."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from datetime import timedelta
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from django.apps import apps
 from django.conf import settings
 from django.core.signals import setting_changed
 
 from checkback.answering.advertising import refuse_unreachable
+from checkback.answering.app import keys_of
+from checkback.dbapi.states import refuse_no_age
 from checkback.exceptions import ConfigurationError, ProtocolError
 from checkback.wire.protocol import Topics, lawful_group
+from checkback.wire.signed_records import SigningKey
+
+T = TypeVar("T")
 
 APP = "checkback.django"
 
 _TEXT, _NUMBER, _NAMES, _OPTIONS = "a text", "a whole number", "a list of texts", "a dictionary"
+_ID_AND_SECRET = 2
+_AGE, _TEXTS = "a datetime.timedelta", "a text or a list of texts"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +40,20 @@ class DjangoSettings:
     """The producer group: all processes of this project."""
     url: str | None = None
     """Where the job reaches ``include("checkback.django.urls")``; it is announced. None: the job's settings name it."""
-    key: str | None = field(default=None, repr=False)
-    """The group's secret, as ``checks.keys`` of the job has it; without one anybody may ask."""
+    key: str | tuple[str, ...] | None = field(default=None, repr=False)
+    """The group's secret, as ``checks.keys`` of the job has it, or several of which it has one; without one anybody may
+    ask."""
+    signing_key: tuple[str, ...] | None = field(default=None, repr=False)
+    """Id and secret of the key with which messages and announcements are signed, where an access policy wants that.
+    Django hides what has KEY in its name from its error pages."""
     databases: tuple[str, ...] = ("default",)
     """The databases, by their alias, in which ``transactional`` may work: a check asks all of them."""
     lock_timeout_ms: int = 1_000
     """How long a check waits for a transaction that is still running; see :class:`DjangoTransactionLog`."""
+    check_threads: int = 8
+    """Checks that a process answers at once, each on a database connection of its own, whatever its server."""
+    prune_after: timedelta | None = None
+    """The age at which rows of the transaction log go by themselves; None: ``manage.py checkback_prune`` alone."""
     answers_for: tuple[str, ...] | None = None
     """The topics that the endpoint is asked about; None: all."""
     topic_prefix: str = "cb."
@@ -58,6 +74,11 @@ class DjangoSettings:
         return Topics(self.topic_prefix)
 
     @property
+    def signing(self) -> SigningKey | None:
+        """Of ``signing_key``."""
+        return None if self.signing_key is None else _signing_key(self.signing_key)
+
+    @property
     def announcer_options(self) -> Mapping[str, Any]:
         """Of the announcement's client."""
         return self.kafka_options if self.endpoint_kafka_options is None else self.endpoint_kafka_options
@@ -69,27 +90,42 @@ class DjangoSettings:
             raise ConfigurationError(f"CHECKBACK['GROUP']: {error}") from error
         if not self.bootstrap_servers:
             raise ConfigurationError("CHECKBACK['BOOTSTRAP_SERVERS'] is empty: give Kafka's host:port.")
-        if self.key is not None and not self.key.strip():
-            raise ConfigurationError("CHECKBACK['KEY'] is empty: give the group's secret, or leave it out.")
-        if self.lock_timeout_ms < 1:
-            raise ConfigurationError(f"CHECKBACK['LOCK_TIMEOUT_MS'] is {self.lock_timeout_ms}, must be at least 1.")
+        _judge("KEY", keys_of, self.key)
+        _judge("SIGNING_KEY", _signing_key, self.signing_key)
+        for name, number in (("LOCK_TIMEOUT_MS", self.lock_timeout_ms), ("CHECK_THREADS", self.check_threads)):
+            if number < 1:
+                raise ConfigurationError(f"CHECKBACK[{name!r}] is {number}, must be at least 1.")
         if not self.databases:
             raise ConfigurationError("CHECKBACK['DATABASES'] is empty: name one, or leave it out for 'default'.")
-        if self.url is not None:
-            try:
-                refuse_unreachable(self.url)
-            except ConfigurationError as error:
-                raise ConfigurationError(f"CHECKBACK['URL']: {error}") from error
+        _judge("PRUNE_AFTER", refuse_no_age, self.prune_after)
+        _judge("URL", refuse_unreachable, self.url)
+
+
+def _judge(name: str, refuse: Callable[[T], object], given: T | None) -> None:
+    try:
+        if given is not None:
+            refuse(given)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"CHECKBACK[{name!r}]: {error}") from error
+
+
+def _signing_key(given: tuple[str, ...]) -> SigningKey:
+    if len(given) != _ID_AND_SECRET:
+        raise ConfigurationError("it must be a pair of texts: the key's id and its secret.")
+    return SigningKey(*given)
 
 
 _KINDS = {
-    **dict.fromkeys(("bootstrap_servers", "group", "url", "key", "topic_prefix"), _TEXT),
+    **dict.fromkeys(("bootstrap_servers", "group", "url", "topic_prefix"), _TEXT),
+    "key": _TEXTS,
     **dict.fromkeys(("delivery", "missing_topic", "transport"), _TEXT),
-    **dict.fromkeys(("lock_timeout_ms", "half_timeout_ms"), _NUMBER),
-    **dict.fromkeys(("databases", "answers_for"), _NAMES),
+    **dict.fromkeys(("lock_timeout_ms", "check_threads", "half_timeout_ms"), _NUMBER),
+    **dict.fromkeys(("databases", "answers_for", "signing_key"), _NAMES),
+    "prune_after": _AGE,
     **dict.fromkeys(("kafka_options", "endpoint_kafka_options"), _OPTIONS),
 }
 _NEEDED = ("bootstrap_servers", "group")
+_MAY_BE_NONE = {"URL", "KEY", "SIGNING_KEY", "ANSWERS_FOR", "ENDPOINT_KAFKA_OPTIONS", "PRUNE_AFTER"}
 
 
 @cache
@@ -117,17 +153,23 @@ def configuration() -> DjangoSettings:
 
 
 def _judged(key: str, kind: str, value: Any) -> Any:
-    if value is None and key.lower() not in _NEEDED and key in {"URL", "KEY", "ANSWERS_FOR", "ENDPOINT_KAFKA_OPTIONS"}:
+    if value is None and key in _MAY_BE_NONE:
         return None
     fits = {
         _TEXT: isinstance(value, str),
         _NUMBER: type(value) is int,
-        _NAMES: isinstance(value, list | tuple) and all(isinstance(one, str) for one in value),
+        _NAMES: _are_texts(value),
+        _TEXTS: isinstance(value, str) or _are_texts(value),
         _OPTIONS: isinstance(value, Mapping),
+        _AGE: isinstance(value, timedelta),
     }[kind]
     if not fits:
         raise ConfigurationError(f"CHECKBACK[{key!r}] must be {kind}, not {type(value).__name__}.")
-    return tuple(value) if kind is _NAMES else value
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
 
 
 def _changed(*, setting: str, **_: Any) -> None:

@@ -1,19 +1,23 @@
 """What the transaction log and the inbox need to know of Django's databases."""
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db import Error, connections
+from django.db import connections
 
+from checkback.dbapi.databases import DIALECTS, Dialect, execute, fetched
+from checkback.dbapi.mysql import LOCK_TIMEOUTS, limited_to, set_lock_timeouts
 from checkback.exceptions import ConfigurationError
 
-SUPPORTED = ("postgresql", "sqlite")
-"""Vendors, as Django names them."""
-
-_POSTGRESQL_LOCK_NOT_AVAILABLE = "55P03"
+_DIALECTS = {
+    "postgresql": DIALECTS["psycopg"],
+    "mysql": DIALECTS["pymysql"],
+    "sqlite": replace(DIALECTS["sqlite3"], placeholder="%s"),
+}
+"""By the vendor, as Django names it: ``mysql`` is MariaDB's, too."""
 
 
 def connection_of(alias: str) -> Any:
@@ -25,12 +29,17 @@ def connection_of(alias: str) -> Any:
     if alias not in connections:
         raise ConfigurationError(f"There is no database {alias!r} in DATABASES; there are {', '.join(connections)}.")
     connection = connections[alias]
-    if connection.vendor not in SUPPORTED:
+    if connection.vendor not in _DIALECTS:
         raise ConfigurationError(
-            f"Checkback's tables work on {' and '.join(SUPPORTED)}; database {alias!r} is {connection.vendor}. Keep "
+            f"Checkback's tables work on {', '.join(_DIALECTS)}; database {alias!r} is {connection.vendor}. Keep "
             "them in another one (CHECKBACK['DATABASES'] and the router of docs/django.md), or answer checks yourself."
         )
     return connection
+
+
+def dialect_of(connection: Any) -> Dialect:
+    """The words of its database. Its statements are run by Django, whatever the driver."""
+    return _DIALECTS[connection.vendor]
 
 
 def in_a_test(connection: Any) -> bool:
@@ -58,41 +67,48 @@ def refuse_inside(connection: Any, what: str, why: str) -> None:
         )
 
 
-def table_of(connection: Any, name: str) -> str:
-    """A table's name, quoted."""
-    return str(connection.ops.quote_name(name))
-
-
-def moment(connection: Any, when: datetime) -> Any:
-    """A time as it is stored in a column, by SQLAlchemy as well, whatever USE_TZ and TIME_ZONE are."""
-    if connection.vendor == "sqlite":
-        return when.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
-    return when
-
-
 def of_moment(stored: Any) -> datetime:
-    """The other way: SQLite has no time zones, and what comes back depends on who made the table."""
+    """What a column has: SQLite and MySQL have no time zones, and what comes back depends on who made the table."""
     found = datetime.fromisoformat(str(stored))
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
+def limited_waiting(connection: Any, milliseconds: int) -> AbstractContextManager[None]:
+    """Around a transaction of our own: it waits for locks no longer; the connection is as before, afterwards."""
+    return _LIMITS[connection.vendor](connection, milliseconds)
+
+
+def begin_to_look(connection: Any, milliseconds: int) -> None:
+    """First in that transaction. Whatever OPTIONS say: after a wait, a look must see what was committed meanwhile."""
+    if connection.vendor != "sqlite":
+        execute(connection, "SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+    if connection.vendor == "postgresql":
+        execute(connection, f"SET LOCAL lock_timeout = {milliseconds:d}")
+
+
 @contextmanager
-def busy_timeout(connection: Any, milliseconds: int) -> Iterator[None]:
-    """SQLite's own lock time-out; the connection has the one it had before, afterwards."""
-    with connection.cursor() as cursor:
-        cursor.execute("PRAGMA busy_timeout")
-        ((before,),) = cursor.fetchall()
-        cursor.execute(f"PRAGMA busy_timeout = {milliseconds:d}")
+def _busy_timeout(connection: Any, milliseconds: int) -> Iterator[None]:
+    ((before,),) = fetched(connection, "PRAGMA busy_timeout")
+    fetched(connection, f"PRAGMA busy_timeout = {milliseconds:d}")
     try:
         yield
     finally:
-        with connection.cursor() as cursor:
-            cursor.execute(f"PRAGMA busy_timeout = {before:d}")
+        fetched(connection, f"PRAGMA busy_timeout = {before:d}")
 
 
-def is_lock_timeout(error: Error) -> bool:
-    """Whether a lock was waited for in vain, in the words of psycopg, psycopg2 and sqlite3."""
-    driver = error.__cause__
-    sqlstate = getattr(driver, "sqlstate", None) or getattr(driver, "pgcode", None)
-    primary = getattr(driver, "sqlite_errorcode", 0) & 0xFF  # the rest says why it was busy
-    return sqlstate == _POSTGRESQL_LOCK_NOT_AVAILABLE or primary == sqlite3.SQLITE_BUSY
+@contextmanager
+def _lock_timeouts(connection: Any, milliseconds: int) -> Iterator[None]:
+    (before,) = fetched(connection, LOCK_TIMEOUTS)
+    execute(connection, set_lock_timeouts(limited_to(milliseconds)))
+    try:
+        yield
+    finally:
+        execute(connection, set_lock_timeouts(before))
+
+
+@contextmanager
+def _nothing(_connection: Any, _milliseconds: int) -> Iterator[None]:
+    yield  # PostgreSQL has limits of a transaction
+
+
+_LIMITS = {"sqlite": _busy_timeout, "mysql": _lock_timeouts, "postgresql": _nothing}

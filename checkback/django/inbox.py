@@ -12,16 +12,17 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 
 from checkback.consumer.listener import ConsumeResult, is_later
 from checkback.consumer.metrics import Figures
-from checkback.django.databases import connection_of, moment, of_moment, refuse_inside, table_of
-from checkback.exceptions import CheckbackError, ConfigurationError
-from checkback.wire.message_id import MessageId, identified
+from checkback.dbapi.databases import Dialect, execute, execute_each, fetched
+from checkback.dbapi.inbox_rules import aged, is_known_by_place, refuse_no_group
+from checkback.dbapi.log_table import insert_new
+from checkback.django.databases import connection_of, dialect_of, of_moment, refuse_inside
+from checkback.exceptions import ConfigurationError, RecordLostError
+from checkback.wire.message_id import MAX_BYTES, identified
 from checkback.wire.protocol import MAX_GROUP_BYTES
 
 M = TypeVar("M")
 
 TABLE = "checkback_inbox"
-_AHEAD_SECONDS = 3_600
-"""That a producer's clock may be ahead, as Kafka does (``message.timestamp.after.max.ms``)."""
 
 
 class DjangoInbox:
@@ -38,12 +39,13 @@ class DjangoInbox:
     """
 
     def __init__(self, group: str, *, using: str = DEFAULT_DB_ALIAS) -> None:
-        if not 0 < len(group.encode()) <= MAX_GROUP_BYTES or "\0" in group:
-            raise ConfigurationError(f"A group's name has 1 to {MAX_GROUP_BYTES} bytes; {group!r:.80} does not fit.")
+        refuse_no_group(group)
         self._group = group
         self._using = using
         self._counting = threading.Lock()
         self._passed_over = 0
+        self._table_is_safe = False
+        """Whether it has been looked at, once for each process."""
 
     @property
     def passed_over(self) -> int:
@@ -64,15 +66,21 @@ class DjangoInbox:
                 if first:
                     Account.objects.update(...)
 
-        Call it first there. While another transaction that has written the same row is running, PostgreSQL waits for
-        its end. An error in the block marks the ``atomic`` for rollback, also when somebody handles it: row and effect
-        are gone together. A listener that says *later* must not commit: raise instead.
+        Call it first there. While another transaction that has written the same row is running, PostgreSQL, MySQL and
+        MariaDB wait for its end. An error in the block marks the ``atomic`` for rollback, also when somebody handles
+        it: row and effect are gone together. A listener that says *later* must not commit: raise instead.
+
+        At the block's end a look makes sure that the row is still there: an error of the database that the block
+        swallowed may have undone it. What comes after the block is not looked at, so let it be the last in the
+        ``atomic``.
 
         Args:
             message: as the consumer got it, or its id as text.
 
         Raises:
-            ConfigurationError: there is no ``atomic``; nothing was written.
+            ConfigurationError: there is no ``atomic``, or MySQL keeps the table in an engine without transactions;
+                nothing was written.
+            RecordLostError, django.db.Error: the row is gone at the block's end; the ``atomic`` is rolled back.
             TypeError: this is not a message.
         """
         connection = connection_of(self._using)
@@ -82,7 +90,10 @@ class DjangoInbox:
                 "message would be committed without its effect. handler() does it all."
             )
         try:
-            yield self._take(connection, message)
+            first = self._take(connection, message)
+            yield first
+            if first:
+                self._refuse_lost(connection, message)
         except BaseException:
             transaction.set_rollback(True, using=self._using)
             raise
@@ -129,41 +140,42 @@ class DjangoInbox:
 
     def _take(self, connection: Any, message: Any) -> bool:
         """Whether the message was not in; it is now."""
-        one = identified(message)
-        with connection.cursor() as cursor:
-            cursor.execute(
-                f"INSERT INTO {table_of(connection, TABLE)} (consumer_group, message_id, received_at) "  # noqa: S608  (a constant)
-                "VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
-                [self._group, one.id, moment(connection, datetime.now(UTC))],
-            )
-            first = cursor.rowcount == 1 and not self._known_by_place(connection, cursor, one)
+        one, dialect = identified(message), dialect_of(connection)
+        if not self._table_is_safe:
+            self._table_is_safe = dialect.refuse_unsafe_table(connection, TABLE)
+        insert = (
+            f"INSERT INTO {dialect.named(TABLE)} (consumer_group, message_id, received_at) "  # noqa: S608  (a constant)
+            f"VALUES (%s, %s, %s){dialect.insert_end}"
+        )
+        values = [*self._key(dialect, one.id), dialect.stored_moment(datetime.now(UTC))]
+        first = insert_new(dialect, connection, insert, values)
+        if first and one.place:
+            first = not is_known_by_place(one, self._received(connection, one.place))
         if not first:
             with self._counting:
                 self._passed_over += 1
         return first
 
-    def _known_by_place(self, connection: Any, cursor: Any, one: MessageId) -> bool:
-        """Whether it is in by its place alone, as before 0.1.0; not what was written after such a row was."""
-        received = self._received(connection, cursor, one.place) if one.place else None
-        return received is not None and one.written_ms / 1000 <= received.timestamp() + _AHEAD_SECONDS
-
-    def _received(self, connection: Any, cursor: Any, name: str) -> datetime | None:
-        cursor.execute(
-            f"SELECT received_at FROM {table_of(connection, TABLE)} "  # noqa: S608  (a constant)
-            "WHERE consumer_group = %s AND message_id = %s",
-            [self._group, name],
+    def _received(self, connection: Any, name: str) -> datetime | None:
+        dialect = dialect_of(connection)
+        found = fetched(
+            connection,
+            f"SELECT received_at FROM {dialect.named(TABLE)} WHERE consumer_group = %s AND message_id = %s",  # noqa: S608  (a constant)
+            self._key(dialect, name),
         )
-        found = cursor.fetchone()
-        return None if found is None else of_moment(found[0])
+        return of_moment(found[0][0]) if found else None
+
+    def _key(self, dialect: Dialect, name: str) -> list[Any]:
+        return [dialect.stored_text(self._group, MAX_GROUP_BYTES), dialect.stored_text(name, MAX_BYTES)]
 
     def _refuse_lost(self, connection: Any, message: Any) -> None:
-        """Raise unless the COMMIT to come will commit the row, and what was done beside it."""
-        lost = connection.needs_rollback
-        if not lost:  # a swallowed error of a statement ends PostgreSQL's transaction: then this look raises
-            with connection.cursor() as cursor:
-                lost = self._received(connection, cursor, identified(message).id) is None
-        if lost:
-            raise CheckbackError(
+        """Raise unless the COMMIT to come will commit the row, and what was done beside it.
+
+        A swallowed error of a statement ends PostgreSQL's transaction: then the look raises. After a deadlock InnoDB
+        has begun another one without a word, in which the row is not.
+        """
+        if connection.needs_rollback or self._received(connection, identified(message).id) is None:
+            raise RecordLostError(
                 "The handler's database transaction is marked for rollback, or was ended inside the handler: its "
                 "effect is gone, and the message comes again. Let errors of the database leave the handler, or keep "
                 "them in an atomic() of their own."
@@ -176,21 +188,40 @@ def prune_inbox(using: str, older_than: timedelta, *, group: str | None = None, 
     Raises:
         ConfigurationError: ``older_than`` or ``batch`` is not above zero.
     """
-    if older_than <= timedelta(0):
-        raise ConfigurationError(f"older_than is {older_than}, must be longer than a message may come again.")
-    if batch < 1:
-        raise ConfigurationError(f"batch is {batch}, must be at least 1.")
+    before = aged(older_than, batch)
     connection = connection_of(using)
-    table, key = table_of(connection, TABLE), "consumer_group, message_id"
-    ours = "received_at < %s" if group is None else "consumer_group = %s AND received_at < %s"
+    dialect = dialect_of(connection)
+    if group is not None:
+        groups = [dialect.stored_text(group, MAX_GROUP_BYTES)]
+    else:
+        found = fetched(connection, f"SELECT DISTINCT consumer_group FROM {dialect.named(TABLE)}")  # noqa: S608  (a constant)
+        groups = [row[0] for row in found]
+    prune = _prune_batch_of_mysql if connection.vendor == "mysql" else _prune_batch
+    pruned = 0
+    for one in groups:
+        deleted = batch
+        while deleted == batch:
+            with transaction.atomic(using=using):
+                deleted = prune(connection, [one, dialect.stored_moment(before)], batch)
+            pruned += deleted
+    return pruned
+
+
+def _prune_batch(connection: Any, aged_ones: list[Any], batch: int) -> int:
+    table, key = dialect_of(connection).named(TABLE), "consumer_group, message_id"
     # PostgreSQL: those that another process is pruning are left to it
     locked = " FOR UPDATE SKIP LOCKED" if connection.vendor == "postgresql" else ""
-    statement = f"DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE {ours} LIMIT {batch:d}{locked})"  # noqa: S608  (constants)
-    aged = moment(connection, datetime.now(UTC) - older_than)
-    pruned, deleted = 0, batch
-    while deleted == batch:
-        with connection.cursor() as cursor:
-            cursor.execute(statement, [aged] if group is None else [group, aged])
-            deleted = cursor.rowcount
-        pruned += deleted
-    return pruned
+    chosen = f"SELECT {key} FROM {table} WHERE {_AGED} LIMIT {batch:d}{locked}"  # noqa: S608  (constants)
+    return execute(connection, f"DELETE FROM {table} WHERE ({key}) IN ({chosen})", aged_ones)  # noqa: S608  (likewise)
+
+
+def _prune_batch_of_mysql(connection: Any, aged_ones: list[Any], batch: int) -> int:
+    """Key by key: its DELETE has no LIMIT in a subquery, nor one of its own table."""
+    table = dialect_of(connection).named(TABLE)
+    chosen = f"SELECT message_id FROM {table} WHERE {_AGED} LIMIT {batch:d} FOR UPDATE SKIP LOCKED"  # noqa: S608  (constants)
+    found = fetched(connection, chosen, aged_ones)
+    delete = f"DELETE FROM {table} WHERE consumer_group = %s AND message_id = %s"  # noqa: S608  (likewise)
+    return execute_each(connection, delete, [[aged_ones[0], row[0]] for row in found]) if found else 0
+
+
+_AGED = "consumer_group = %s AND received_at < %s"

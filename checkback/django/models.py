@@ -4,8 +4,9 @@ import django
 from django.db import models
 
 from checkback.django import inbox, transaction_log
+from checkback.django.fields import ExactTextField
 from checkback.wire.message_id import MAX_BYTES
-from checkback.wire.protocol import MAX_GROUP_BYTES
+from checkback.wire.protocol import MAX_GROUP_BYTES, MAX_ID_BYTES
 
 COMPOSITE_KEYS = django.VERSION >= (5, 2)
 """Whether a model may say that its key has two columns. The table has them in any case."""
@@ -14,7 +15,7 @@ COMPOSITE_KEYS = django.VERSION >= (5, 2)
 class LoggedTransaction(models.Model):
     """A local transaction that has committed, or that a check has blocked."""
 
-    transaction_id = models.CharField(max_length=64, primary_key=True)
+    transaction_id = ExactTextField(max_length=MAX_ID_BYTES, primary_key=True)
     state = models.CharField(max_length=9)
     recorded_at = models.DateTimeField()
 
@@ -33,8 +34,8 @@ class ReceivedByGroup(models.Model):
 
     if COMPOSITE_KEYS:
         pk = models.CompositePrimaryKey("consumer_group", "message_id")
-    consumer_group = models.CharField(max_length=MAX_GROUP_BYTES)
-    message_id = models.CharField(max_length=MAX_BYTES, primary_key=not COMPOSITE_KEYS)
+    consumer_group = ExactTextField(max_length=MAX_GROUP_BYTES)
+    message_id = ExactTextField(max_length=MAX_BYTES, primary_key=not COMPOSITE_KEYS)
     received_at = models.DateTimeField()
 
     class Meta:

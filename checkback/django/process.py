@@ -10,7 +10,8 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from datetime import timedelta
+from functools import cache, partial
 from typing import Any
 
 from django.core.signals import setting_changed
@@ -38,6 +39,7 @@ class Announcing:
             answers_for=given.answers_for,
             topics=given.topics,
             kafka_options=given.announcer_options,
+            signing=given.signing,
         )
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="checkback-announcing", daemon=True)
@@ -142,9 +144,18 @@ def announce() -> None:
 
 
 def transaction_log() -> DjangoTransactionLog:
-    """The log of ``CHECKBACK`` in settings.py."""
+    """The log of ``CHECKBACK`` in settings.py, one for this process: it remembers which tables it has looked at."""
     given = configuration()
-    return DjangoTransactionLog(given.databases, lock_timeout_ms=given.lock_timeout_ms)
+    with _MAKING:  # the cache alone makes one for each of the threads that ask first at once
+        return _log(given.databases, given.lock_timeout_ms, given.prune_after)
+
+
+_MAKING = threading.Lock()
+
+
+@cache
+def _log(databases: tuple[str, ...], lock_timeout_ms: int, prune_after: timedelta | None) -> DjangoTransactionLog:
+    return DjangoTransactionLog(databases, lock_timeout_ms=lock_timeout_ms, prune_after=prune_after)
 
 
 replaced = _PROCESS.replaced
@@ -161,12 +172,14 @@ def _made(given: DjangoSettings) -> TransactionProducer:
         kafka_options=given.kafka_options,
         missing_topic=given.missing_topic,
         delivery=given.delivery,
+        signing=given.signing,
     )
 
 
 def _changed(*, setting: str, **_: Any) -> None:
     if setting == "CHECKBACK":  # override_settings in a test
         _PROCESS.close()
+        _log.cache_clear()
 
 
 setting_changed.connect(_changed)

@@ -10,8 +10,9 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 
 from checkback.django.databases import connection_of, refuse_inside
 from checkback.django.process import producer, transaction_log
-from checkback.exceptions import ConfigurationError
-from checkback.producing.scope import Rollback, TransactionScope
+from checkback.exceptions import ConfigurationError, RecordLostError
+from checkback.producing.plain_functions import refuse_lazy, refuse_lazy_result
+from checkback.producing.scope import TransactionScope
 from checkback.wire.protocol import Message, TransactionOptions
 
 P = ParamSpec("P")
@@ -51,13 +52,20 @@ class TransactionalBlock(Generic[P]):
         return self._block.__exit__(kind, error, at)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]:
-        """Run the function in such a block each time; it returns None where it has raised :class:`Rollback`."""
+        """Run the function in such a block each time; it returns None where it has raised :class:`Rollback`.
+
+        Raises:
+            ConfigurationError: it is a coroutine or a generator.
+        """
+        refuse_lazy(function)
 
         @wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R | None:
             message = self._message(*args, **kwargs) if callable(self._message) else self._message
             with _block(message, self._using, self._options):
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+                refuse_lazy_result(result)
+                return result
             return None
 
         return run
@@ -83,8 +91,8 @@ def transactional(
     3. Record the transaction's id.  4. Run the code.  5. Commit, then tell the job. When the process dies before that,
     the job asks, and the database knows.
 
-    :class:`Rollback` rolls both back and goes no further; so does ``transaction.set_rollback(True)``. Any other
-    exception rolls the database back and goes on; a check then finds that nothing has happened.
+    :class:`Rollback` rolls both back and goes no further. Any other exception rolls the database back and goes on; a
+    check then finds that nothing has happened.
 
     Args:
         message: one or several, or for a decorator a function of the same arguments that gives them.
@@ -95,6 +103,8 @@ def transactional(
         ConfigurationError: it is inside another ``atomic`` of the database, or settings are wrong; nothing is written.
         HalfMessageError: Kafka did not take the half message; the code did not run.
         TransactionBlockedError: a check came before the record: nothing has happened.
+        RecordLostError: the code has handled an error of the database, or called ``set_rollback(True)``; nothing has
+            happened.
         CheckbackError, django.db.Error: the code has ended the database transaction itself; nothing has happened.
     """
     return TransactionalBlock(message, using, options)
@@ -105,6 +115,7 @@ def _block(
     message: Described, using: str, options: TransactionOptions | None
 ) -> Generator[TransactionScope, Any, None]:
     log, connection = transaction_log(), connection_of(using)
+    connection.rollback_exc = None  # of an earlier transaction, which Django keeps
     log.refuse_unknown(using)
     refuse_inside(connection, _NAME, "the message would be committed before the database is.")
     sends = producer()
@@ -117,5 +128,9 @@ def _block(
         log.record(scope.transaction_id, using=using)  # 3
         yield scope  # 4
         if connection.needs_rollback:  # atomic would roll back without a word
-            raise Rollback("the database transaction was marked for rollback")
+            raise RecordLostError(
+                "Nothing is committed: the database transaction was marked for rollback, by an error of the database "
+                "that was handled inside, or by set_rollback(True). Let errors leave the block, or keep them in an "
+                "atomic() of their own; to roll back on purpose, raise checkback.django.Rollback."
+            ) from connection.rollback_exc
         log.refuse_lost(scope.transaction_id, using=using)

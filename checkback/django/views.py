@@ -1,5 +1,6 @@
 """The check endpoint as a view. What a request must be, and what is answered, is ``check_app``'s alone."""
 
+import threading
 from functools import cache
 from typing import Any
 
@@ -15,23 +16,37 @@ from checkback.wire.checks import CheckRequest
 
 
 class _InItsThread:
-    """The log in a thread that ends with the request: nobody else would close the connections that it made there."""
+    """The log in a thread that ends with the request: nobody else would close the connections that it made there.
 
-    def __init__(self) -> None:
+    No more than ``threads`` at once in all requests, which under WSGI have a loop and so a limit of their own each:
+    many checks that come at once would take all connections that the database has.
+    """
+
+    def __init__(self, threads: int) -> None:
         self._log = transaction_log()
+        self._free = threading.BoundedSemaphore(threads)
 
     def check_local_transaction(self, request: CheckRequest) -> LocalTransactionState:
-        try:
-            return self._log.check_local_transaction(request)
-        finally:
-            for alias in self._log.databases:
-                connections[alias].close()
+        with self._free:
+            try:
+                return self._log.check_local_transaction(request)
+            finally:
+                for alias in self._log.databases:
+                    connections[alias].close()
+
+
+_MAKING = threading.Lock()
+
+
+def _app() -> Any:
+    with _MAKING:  # the cache alone makes one for each of the first requests, each with CHECK_THREADS of its own
+        return _made_app()
 
 
 @cache
-def _app() -> Any:
+def _made_app() -> Any:
     given = configuration()
-    return check_app(_InItsThread(), given.group, key=given.key)
+    return check_app(_InItsThread(given.check_threads), given.group, key=given.key)
 
 
 async def check(request: HttpRequest) -> HttpResponse:
@@ -81,7 +96,7 @@ async def _answered(request: HttpRequest, body: bytes) -> HttpResponse:
 
 def _changed(*, setting: str, **_: Any) -> None:
     if setting == "CHECKBACK":  # override_settings in a test
-        _app.cache_clear()
+        _made_app.cache_clear()
 
 
 setting_changed.connect(_changed)

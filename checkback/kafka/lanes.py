@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
-from checkback.exceptions import CheckbackError, KafkaUnreachableError
+from checkback.exceptions import CheckbackError, KafkaUnreachableError, NotAllowedError
 from checkback.wire.ledger import Ledger
 from checkback.wire.protocol import Headers, Topics
+from checkback.wire.rights import not_allowed, of_lanes
 
 DELIVER_SECONDS = 5.0
 """Of each call of a transaction: as long as Kafka lets the transaction be open."""
@@ -92,3 +93,8 @@ class LanePlace(NamedTuple):
     transactional_id: str
     options: Mapping[str, Any]
     """The producer's; what says how Kafka is reached is taken of them."""
+
+    def not_allowed(self, error: Exception) -> NotAllowedError:
+        """What to raise when Kafka refuses what concerns the lane."""
+        of_group = self.transactional_id.rpartition(":")[0]
+        return not_allowed("the producer", error, list(of_lanes(f"{of_group}:", self.topics.progress)))

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from kafka import KafkaConsumer, TopicPartition
 
 from checkback.kafka.kafka_python.polling import poll
+from checkback.kafka.topic_reading import partitions_of
 
 _POLL_MS = 200
 
@@ -103,7 +104,7 @@ class RangeReader:
 
     def partitions(self, topic: str) -> list[int]:
         """Those of the topic; none where it is not there."""
-        return sorted(self._consumer.partitions_for_topic(topic) or ())
+        return partitions_of(self._consumer, topic)
 
     def read(
         self, topic: str, partitions: Iterable[int], moments_ms: Iterable[int], wanted: Callable[[Any], bool]

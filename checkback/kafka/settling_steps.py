@@ -7,7 +7,7 @@ from time import monotonic, sleep
 from typing import TypeVar
 
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError, ProtocolError
-from checkback.wire.lanes import ID_PREFIX, transactional_id
+from checkback.wire.lanes import transactional_id
 from checkback.wire.ledger import Ledger
 
 T = TypeVar("T")
@@ -72,15 +72,6 @@ class StepwiseSettler(ABC):
 
 class NotYetError(Exception):
     """Kafka is away, or busy with itself or the lane; a step of settling is tried again."""
-
-
-def not_allowed(name: str, error: object) -> ConfigurationError:
-    """What to raise where ACLs refuse what concerns a lane."""
-    return ConfigurationError(
-        f"Kafka does not allow lane {name} ({error}). Who delivers by lanes, and who settles them, needs Write and "
-        f"Describe on the transactional id, and Read on the consumer group, prefixed {ID_PREFIX}<group>: for each, "
-        f"and Read on the topic cb.progress; who delivers needs Write on the messages' topics."
-    )
 
 
 def not_settled(name: str, error: object) -> ConfigurationError:

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from time import time_ns
 
-from checkback.kafka.transport import Heard, Lost, OutgoingRecord, TellingTransport, Transport
+from checkback.exceptions import HalfMessageError
+from checkback.kafka.transport import Appended, Heard, Lost, OutgoingRecord, TellingTransport, Transport
 from checkback.wire.limits import refuse_too_large
-from checkback.wire.signed_records import SigningKey, place_of, signature_header
+from checkback.wire.signed_records import WINDOW_MS, SigningKey, place_of, signature_header
 
 
 def signed(record: OutgoingRecord, signing: SigningKey, now_ms: int | None = None) -> OutgoingRecord:
@@ -32,10 +33,14 @@ class _Signed(Transport):
     def missing(self, topics: Sequence[str]) -> list[str]:
         return self._transport.missing(topics)
 
-    def write_half(self, record: OutgoingRecord) -> int:
-        record = signed(record, self._signing)
+    def write_half(self, record: OutgoingRecord) -> Appended:
+        now_ms = time_ns() // 1_000_000
+        record = signed(record, self._signing, now_ms)
         refuse_too_large(record.value, record.key, record.headers)  # it may have been as large as may be
-        return self._transport.write_half(record)
+        appended = self._transport.write_half(record)
+        if appended.time_ms >= 0:
+            _refuse_other_time(appended.time_ms - now_ms)
+        return appended
 
     def write_op(self, record: OutgoingRecord, lost: Lost) -> None:
         self._transport.write_op(signed(record, self._signing), lost)
@@ -45,6 +50,16 @@ class _Signed(Transport):
 
     def close(self, seconds: float) -> None:
         self._transport.close(seconds)
+
+
+def _refuse_other_time(ms: int) -> None:
+    """Before the local transaction runs: as the job will judge it."""
+    if abs(ms) > WINDOW_MS:
+        raise HalfMessageError(
+            f"Kafka's clock is {abs(ms) / 1000:.0f} s {'ahead of' if ms > 0 else 'behind'} this machine's, or the half "
+            f"message was that long on its way. Its signature holds for {WINDOW_MS // 1000} s, so the job will reject "
+            "it, and the local transaction was not run: set this machine's clock (NTP)."
+        )
 
 
 class _SignedTelling(_Signed):

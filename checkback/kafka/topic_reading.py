@@ -8,7 +8,10 @@ from kafka import KafkaConsumer, TopicPartition
 
 from checkback.exceptions import ConfigurationError
 from checkback.kafka.kafka_python import SHARED, make_client
+from checkback.kafka.kafka_python.library import TopicAuthorizationFailedError
 from checkback.kafka.kafka_python.polling import poll
+from checkback.kafka.kafka_python.repairs import is_hidden
+from checkback.wire.rights import not_allowed, read
 
 _POLL_MS = 200
 
@@ -35,6 +38,18 @@ def reading_consumer(
     return make_client(KafkaConsumer, settings, options, SHARED)
 
 
+def partitions_of(consumer: KafkaConsumer, topic: str) -> list[int]:
+    """The topic's partitions; none where it is not there.
+
+    Raises:
+        NotAllowedError: this user may not see it, which kafka-python does not tell from *not there*.
+    """
+    found = sorted(consumer.partitions_for_topic(topic) or ())
+    if not found and is_hidden(consumer, topic):
+        raise not_allowed("this client", TopicAuthorizationFailedError(topic), [read(topic, "")])
+    return found
+
+
 def records_to_end(
     consumer: KafkaConsumer,
     topic: str,
@@ -46,7 +61,7 @@ def records_to_end(
     ``ends_of`` gives the offsets to read to, by partition; without it they are those of the moment of the call.
     ``since_ms``: only what Kafka has from that time on, in ms since 1970.
     """
-    partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
+    partitions = [TopicPartition(topic, number) for number in partitions_of(consumer, topic)]
     consumer.assign(partitions)
     if not partitions:
         return
@@ -86,9 +101,7 @@ def records_as_they_come(
     added later are not read.
     """
     names = [topics] if isinstance(topics, str) else topics
-    partitions = [
-        TopicPartition(name, number) for name in names for number in sorted(consumer.partitions_for_topic(name) or ())
-    ]
+    partitions = [TopicPartition(name, number) for name in names for number in partitions_of(consumer, name)]
     consumer.assign(partitions)
     if new:
         # now, and not when the first record is waited for
@@ -112,7 +125,7 @@ def ends_of(consumer: KafkaConsumer, topic: str, timeout_ms: int | None = None) 
     Raises:
         KafkaError: Kafka does not say so within ``timeout_ms``.
     """
-    partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
+    partitions = [TopicPartition(topic, number) for number in partitions_of(consumer, topic)]
     ends = consumer.end_offsets(partitions, timeout_ms=timeout_ms) if partitions else {}
     return {partition.partition: end for partition, end in ends.items()}
 
@@ -121,8 +134,8 @@ def own_topic(consumer: KafkaConsumer, topic: str) -> str:
     """The topic, one of Checkback's own.
 
     Raises:
-        ConfigurationError: Kafka does not have it.
+        ConfigurationError: Kafka does not have it, or does not show it to this user.
     """
-    if not consumer.partitions_for_topic(topic):
+    if not partitions_of(consumer, topic):
         raise ConfigurationError(f"Kafka has no topic {topic}: run 'checkback topics create' first.")
     return topic

@@ -24,6 +24,14 @@ class OutgoingRecord(NamedTuple):
     headers: Headers
 
 
+class Appended(NamedTuple):
+    """Where and when a record came into Kafka's log."""
+
+    offset: int
+    time_ms: int
+    """By Kafka's clock, ms since 1970; where the topic keeps its producers' time, as ours do not, by ours or -1."""
+
+
 Lost = Callable[[BaseException], None]
 
 
@@ -45,8 +53,8 @@ class Transport(Protocol):
             KafkaUnreachableError: Kafka does not answer.
         """
 
-    def write_half(self, record: OutgoingRecord) -> int:
-        """Write a record, wait until Kafka has it, and return its offset.
+    def write_half(self, record: OutgoingRecord) -> Appended:
+        """Write a record, wait until Kafka has it, and say where.
 
         Raises:
             HalfMessageTimeoutError: Kafka did not acknowledge it in time; it may have it all the same.

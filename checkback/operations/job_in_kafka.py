@@ -4,13 +4,21 @@ from collections.abc import Mapping
 from time import monotonic, sleep
 from typing import Any, NamedTuple, Self
 
-from checkback.exceptions import KafkaUnreachableError
-from checkback.kafka.kafka_python.library import KafkaError, OffsetSpec, TopicPartition
+from checkback.exceptions import ConfigurationError
+from checkback.kafka.kafka_python.library import (
+    AuthorizationError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    OffsetSpec,
+    TopicAuthorizationFailedError,
+    TopicPartition,
+)
 from checkback.kafka.reaching import no_kafka
 from checkback.operations.topics import admin_client
-from checkback.wire.job_groups import claim_group, display_group
+from checkback.wire.job_groups import GROUPS, claim_group, display_group
 from checkback.wire.json_reading import read_object
 from checkback.wire.protocol import Topics
+from checkback.wire.rights import Operation, ResourceKind, Right, not_allowed, read
 
 _PATIENT_SECONDS = 5.0
 _PAUSE_SECONDS = 0.1
@@ -53,6 +61,7 @@ class JobInKafka:
 
     Raises:
         KafkaUnreachableError: no Kafka answers, then or later.
+        NotAllowedError: Kafka does not let this user see a topic or a group.
     """
 
     def __init__(self, bootstrap_servers: str, topics: Topics, options: Mapping[str, Any] | None = None) -> None:
@@ -79,10 +88,9 @@ class JobInKafka:
         """
         names = (self._topics.half, self._topics.op)
         try:
-            described = self._admin.describe_topics(list(names))
             places = [
                 TopicPartition(topic["name"], one["partition_index"])
-                for topic in described
+                for topic in self._described(*names)
                 for one in topic["partitions"]
             ]
             reached = self._committed(display_group(self._topics), places) if places else {}
@@ -95,16 +103,37 @@ class JobInKafka:
         begun = {place: max(reached[place].offset if place in reached else 0, first[place].offset) for place in places}
         return sum(max(0, int(ends[place].offset) - int(begun[place])) for place in places)
 
+    def _described(self, *topics: str) -> list[dict[str, Any]]:
+        try:
+            found: list[dict[str, Any]] = self._admin.describe_topics(list(topics))
+        except KafkaError as error:
+            raise self._away(error) from error
+        for one in found:
+            if one["error_code"] == TopicAuthorizationFailedError.errno:
+                raise self._away(TopicAuthorizationFailedError(one["name"]))
+        return found
+
     def _committed(self, group: str, places: list[TopicPartition]) -> dict[TopicPartition, Any]:
         until = monotonic() + _PATIENT_SECONDS
         while True:
             try:
                 return dict(self._admin.list_group_offsets({group: places}).get(group, {}))
+            except TopicAuthorizationFailedError as error:  # kafka-python does not say of which
+                raise self._away(TopicAuthorizationFailedError({one.topic for one in places})) from error
+            except GroupAuthorizationFailedError as error:
+                raise self._away(GroupAuthorizationFailedError(group)) from error
             except KafkaError as error:
                 # a cluster's first group waits until Kafka has made the topic of all groups' offsets
                 if not error.retriable or monotonic() > until:
                     raise self._away(error) from error
                 sleep(_PAUSE_SECONDS)
 
-    def _away(self, error: KafkaError) -> KafkaUnreachableError:
+    def _away(self, error: KafkaError) -> ConfigurationError:
+        if isinstance(error, AuthorizationError):
+            topics, groups = self._topics, ((GROUPS, True), (display_group(self._topics), False))
+            rights = [read(name, "") for name in (topics.half, topics.op, topics.progress)]
+            rights += [
+                Right(Operation.DESCRIBE, ResourceKind.GROUP, name, prefixed=prefixed) for name, prefixed in groups
+            ]
+            return not_allowed("this command", error, rights)
         return no_kafka(self._servers, error, "kafka.bootstrap_servers")

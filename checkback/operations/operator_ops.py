@@ -5,14 +5,18 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Self
 
-from checkback.exceptions import OperatorError
+from checkback.exceptions import CheckbackError, OperatorError
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.library import KafkaError, KafkaProducer
+from checkback.kafka.kafka_python.refused import is_refusal
 from checkback.kafka.kafka_python.repairs import close_producer
 from checkback.kafka.signing import signed
 from checkback.kafka.transport import OutgoingRecord
+from checkback.operations.story_events import remark_of
+from checkback.wire.audit import AuditKind, AuditRecord
 from checkback.wire.delivered import LaneFact, stating
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, op_headers
+from checkback.wire.rights import not_allowed, write
 from checkback.wire.signed_records import SigningKey
 
 _AT_ONCE = 1_000
@@ -28,8 +32,8 @@ class OperatorOps:
     """Writes ops with ``cb-source=operator``; use it as a context manager.
 
     The job judges them like all others, in the order of the op topic: one about a message that is decided, or that was
-    never parked, changes nothing and is found in ``cb.rejected``. Written twice, one counts once. ``signing``: the key
-    that they are signed with.
+    never parked, changes nothing and is found in ``cb.rejected``. Written twice, one counts once. Who decides what is
+    told in ``cb.audit`` first. ``signing``: the key that they are signed with.
 
     Raises:
         ConfigurationError: entered with an option that is wrong, or ours to set.
@@ -69,13 +73,32 @@ class OperatorOps:
         written = 0
         rest = iter(rows)
         while some := list(islice(rest, _AT_ONCE)):
+            self._tell(some, action, remark)
             for row, sent in [(row, self._send(row, action, remark, fact)) for row in some]:
                 try:
                     sent.get(_SECONDS)
                 except KafkaError as error:
-                    raise _not_taken(row, action, error) from error
+                    raise _not_taken(row, action, error, self._topics.op) from error
                 written += 1
         return written
+
+    def _tell(self, rows: list[Row], action: Action, remark: str) -> None:
+        """Before anything is decided: what cannot be told of is not done."""
+        who, why = remark_of(remark.encode())
+        record = AuditRecord(
+            AuditKind.DECISION,
+            who,
+            action.value,
+            key=self._signing.id if self._signing is not None else "",
+            group=",".join(sorted({group for _, group, _ in rows})),
+            number=len(rows),
+            halves=tuple(str(half) for _, _, half in rows),
+            why=why,
+        )
+        try:
+            self._producer.send(self._topics.audit, record.value).get(_SECONDS)
+        except KafkaError as error:
+            raise _not_taken(rows[0], action, error, self._topics.audit) from error
 
     def _send(self, row: Row, action: Action, remark: str, fact: LaneFact | None) -> Any:
         transaction_id, group, half = row
@@ -86,8 +109,10 @@ class OperatorOps:
         try:
             return self._producer.send(record.topic, record.value, headers=record.headers, partition=record.partition)
         except (KafkaError, ValueError) as error:  # the latter where there is no such partition
-            raise _not_taken(row, action, error) from error
+            raise _not_taken(row, action, error, self._topics.op) from error
 
 
-def _not_taken(row: Row, action: Action, error: Exception) -> OperatorError:
+def _not_taken(row: Row, action: Action, error: Exception, topic: str) -> CheckbackError:
+    if is_refusal(error):
+        return not_allowed("the operator", error, [write(topic, "")])
     return OperatorError(f"The {action} of {row[0]} did not reach Kafka; do it again. ({error})")

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from checkback.exceptions import ConfigurationError, ProtocolError
-from checkback.kafka.topic_reading import reading_consumer, records_to_end
+from checkback.exceptions import ProtocolError
+from checkback.kafka.topic_reading import own_topic, reading_consumer, records_to_end
 from checkback.operations.operator_ops import OperatorOps
 from checkback.wire import protocol
 from checkback.wire.protocol import Action, HalfPosition, Topics
@@ -85,9 +85,7 @@ class ParkedMessages:
 
         ``ended``: also those of which the job has written that they wait no longer.
         """
-        topic = self._topics.parked
-        if not self._consumer.partitions_for_topic(topic):
-            raise ConfigurationError(f"Kafka has no topic {topic}: run 'checkback topics create' first.")
+        topic = own_topic(self._consumer, self._topics.parked)
         found: dict[_Place, ParkedMessage] = {}
         for record in records_to_end(self._consumer, topic):
             try:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from time import monotonic
 from typing import Any, NamedTuple
 
-from checkback.exceptions import ProtocolError
+from checkback.exceptions import NotAllowedError, ProtocolError
 from checkback.kafka.kafka_python.library import KafkaConsumer, TopicPartition, murmur2
 from checkback.kafka.record_ranges import USUAL, RangeReader, ReadLimits, Tell, tell_nobody
 from checkback.operations.in_doubt import InDoubt, place_of, row_of
@@ -220,7 +220,11 @@ class _Reading:
         return found
 
     def _arrived(self, topic: str, sent: list[Sent], moments: list[int], *, decided: bool) -> list[StoryEvent]:
-        partitions = self._reader.partitions(topic)
+        try:
+            partitions = self._reader.partitions(topic)
+        except NotAllowedError:  # who decides need not see what is delivered
+            self._notes.append(f"{topic}: Kafka does not let this user read it")
+            return []
         if not partitions:
             self._notes.append(f"{topic}: there is no such topic")
             return []

@@ -131,6 +131,8 @@ def _decided(events: Sequence[StoryEvent], half: StoryEvent | None, row: InDoubt
     missing = "not found in its topic"
     if half is not None and half.deliver_at_ms:
         missing += f", where it is to arrive at {said_time(half.deliver_at_ms)} at the earliest"
+    else:
+        missing += ": not delivered yet, or no longer kept there"
     if half is not None and half.action == HalfAction.COMMIT:
         return StoryStanding(Stand.COMMITTED, f"it carries its own decision; {missing}")
     op = decision(events)

@@ -12,11 +12,13 @@ from checkback.kafka.kafka_python.library import (
     UnknownTopicOrPartitionError,
     for_code,
 )
+from checkback.operations.allowed import operations_in
 from checkback.operations.retention import BYTES, TIME, Times
 from checkback.operations.times import said_duration
 from checkback.operations.topics import IN_SYNC, RULED, broken_rules, few_ops, rules_of
 from checkback.wire.limits import MOST_RECORD_BYTES
 from checkback.wire.protocol import Topics
+from checkback.wire.rights import Operation, ResourceKind, Right, read
 
 _CLEANUP = "cleanup.policy"
 _LARGEST = "max.message.bytes"
@@ -81,7 +83,7 @@ def faults(found: Mapping[str, TopicFacts], topics: Topics, times: Times, state_
         if name not in found or not (found[name].partitions or found[name].error)
     ]
     missing += [
-        Fault(one.name, f"may not be looked at ({one.error})", f"grant describe on {one.name}", stops=True)
+        Fault(one.name, f"may not be looked at ({one.error})", f"grant {read(one.name, '')}", stops=True)
         for one in found.values()
         if one.error
     ]
@@ -122,7 +124,7 @@ def _facts(name: str, topic: Any, said: Mapping[str, Any], records: int | None) 
         tuple(one["partition_index"] for one in partitions if len(one["isr_nodes"]) < len(one["replica_nodes"])),
         records,
         {key: str(value["value"]) for key, value in said.items()},
-        frozenset(operations) if isinstance(operations, list | set | tuple) else None,
+        operations_in(operations),
         str(topic.get("topic_id") or ""),
     )
 
@@ -162,8 +164,8 @@ def _of_one(one: TopicFacts, topics: Topics, times: Times) -> Iterable[Fault]:
     elif one.short:
         yield Fault(one.name, f"lacks replicas in sync for {_named(one.short)}", "see to its brokers", stops=False)
     if not one.configuration:
-        grant = f"grant describe configs on {one.name}"
-        yield Fault(one.name, "has a configuration that Kafka does not tell", grant, stops=False)
+        lacks = Right(Operation.DESCRIBE_CONFIGS, ResourceKind.TOPIC, one.name)
+        yield Fault(one.name, "has a configuration that Kafka does not tell", f"grant {lacks}", stops=False)
         return
     rules = rules_of(topics).get(one.name, {})
     for key, value in broken_rules(rules, one.configuration).items():

@@ -34,6 +34,8 @@ RULED = (_STAMPED, _PACKING, _CLEANUP, _ELECTION)
 """Settings that there are rules for."""
 """Of a record that the job writes."""
 IN_SYNC = "min.insync.replicas"
+_AUDIT_MS = 365 * _DAY_MS
+"""Who was it, last year?"""
 _SEGMENT_BYTES = 1 << 30
 """A record must fit into a segment; Kafka's own default, which brokers may have lower."""
 
@@ -149,6 +151,7 @@ class TopicAdministration:
             topics.progress: (progress_partitions, {}),
             topics.control: (1, {TIME: str(_CONTROL_MS)}),
             topics.later: (partitions, read_again),
+            topics.audit: (1, {TIME: str(_AUDIT_MS)}),
         }
         created = {
             name: self.create_one(

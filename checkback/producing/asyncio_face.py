@@ -6,18 +6,29 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, overload
 
 from checkback.exceptions import ProducerClosedError
 from checkback.listener import HalfMessage
+from checkback.producing.blocks import Described
+from checkback.producing.database_scope import refuse_no_database
 from checkback.producing.producer import TransactionProducer
-from checkback.producing.scope import WAIT_SECONDS, TransactionScope
+from checkback.producing.scope import WAIT_SECONDS, End, TransactionScope
 from checkback.producing.several import Transaction
 from checkback.wire.protocol import Message, TransactionOptions
 
 _THREADS = 32
 
+S = TypeVar("S", bound="AsyncTransactionScope")
+S_co = TypeVar("S_co", covariant=True)
 T = TypeVar("T")
+
+
+class AsyncTransactionDatabase(Protocol[S_co]):
+    """What ``database=`` takes, made by ``of`` of a transaction log."""
+
+    def scope(self, producer: "AsyncTransactionProducer", prepare: Callable[[], HalfMessage], end: End) -> S_co:
+        """The block of one transaction."""
 
 
 class AsyncTransactionProducer:
@@ -57,9 +68,29 @@ class AsyncTransactionProducer:
         """As :meth:`TransactionProducer.rollback`."""
         await self.in_thread(self.producer.rollback, message, remark)
 
-    def transaction(self, message: Message, *, options: TransactionOptions | None = None) -> "AsyncTransactionScope":
-        """``async with producer.transaction(message) as transaction: ...``."""
-        return AsyncTransactionScope(self, self.producer.transaction(message, options=options))
+    @overload
+    def transaction(
+        self, message: Described, *, options: TransactionOptions | None = None
+    ) -> "AsyncTransactionScope": ...
+    @overload
+    def transaction(
+        self, message: Described, *, database: "AsyncTransactionDatabase[S]", options: TransactionOptions | None = None
+    ) -> S: ...
+    def transaction(
+        self,
+        message: Described,
+        *,
+        database: "AsyncTransactionDatabase[Any] | None" = None,
+        options: TransactionOptions | None = None,
+    ) -> Any:
+        """``async with producer.transaction(message) as transaction: ...``; as :meth:`TransactionProducer.transaction`.
+
+        ``database`` is ``log.of(...)`` of an ``async_sessionmaker`` or an ``AsyncEngine``.
+        """
+        if database is None:
+            return AsyncTransactionScope(self, self.producer.transaction(message, options=options))
+        refuse_no_database(database)
+        return database.scope(self, self.producer.preparing(message, options), self.producer.end)
 
     def begin(self, *, options: TransactionOptions | None = None) -> "AsyncTransaction":
         """``async with producer.begin().add(...).add(...) as transaction: ...``: several messages."""

@@ -4,10 +4,10 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial, wraps
+from functools import partial
 from time import monotonic, time_ns
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Self
 
 from checkback.exceptions import ConfigurationError, NotAllowedError, ProducerClosedError, ProtocolError
 from checkback.forking import belongs_to_parent, in_child_of
@@ -16,11 +16,12 @@ from checkback.kafka.signing import signing_transport
 from checkback.kafka.transport import OutgoingRecord, Transport
 from checkback.listener import HalfMessage, LocalTransactionState, TransactionListener, TransactionSendResult
 from checkback.producing.arguments import deliver_at_ms_of, message_of, messages_of, options_of
+from checkback.producing.blocks import TransactionBlocks
 from checkback.producing.delivery import DeliveryMode, DirectDelivery, delivery_mode, direct_delivery
 from checkback.producing.ops import OpContent, op_record
 from checkback.producing.partition_run import PartitionRun
 from checkback.producing.real_topics import MissingTopic, RealTopics
-from checkback.producing.scope import WAIT_SECONDS, Delivery, Rollback, TransactionScope
+from checkback.producing.scope import WAIT_SECONDS, Delivery, Rollback
 from checkback.producing.several import Transaction
 from checkback.wire.limits import refuse_several_too_large, refuse_too_large
 from checkback.wire.message_json import pack
@@ -37,9 +38,6 @@ from checkback.wire.protocol import (
 )
 from checkback.wire.signed_records import MOST_ON_ITS_WAY_MS, SigningKey
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 _LOGGER = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 2.0
@@ -48,7 +46,7 @@ _LEAST_CLOSE_SECONDS = 1.0
 """For the last ops to get to Kafka, however long all before them took."""
 
 
-class TransactionProducer:
+class TransactionProducer(TransactionBlocks):
     """Sends messages that appear if, and only if, a local transaction commits.
 
     One instance serves all threads of a process. ``send_in_transaction`` does everything; ``prepare`` followed by
@@ -180,40 +178,6 @@ class TransactionProducer:
         self._refuse_before(wait)
         return self._run(self.prepare_several(messages, options=options), arg, wait=wait)
 
-    def transaction(self, message: Message, *, options: TransactionOptions | None = None) -> TransactionScope:
-        """A transaction around a block: ``with producer.transaction(message) as transaction: ...``.
-
-        The half message is written on entry; see :class:`~checkback.TransactionScope` for how it ends. Arguments and
-        errors as in ``send_in_transaction``; no listener is needed.
-        """
-        return TransactionScope(partial(self.prepare, message, options=options), self.end)
-
-    def transactional(
-        self, describe: Callable[P, Message | Sequence[Message]]
-    ) -> Callable[[Callable[Concatenate[TransactionScope, P], R]], Callable[P, R | None]]:
-        """Decorate a function that is a local transaction, and gets the :class:`TransactionScope` first.
-
-        ``describe``, called with the same arguments, gives the message or the messages. The decorated function
-        returns None when :class:`~checkback.Rollback` was raised.
-        """
-
-        def decorate(function: Callable[Concatenate[TransactionScope, P], R]) -> Callable[P, R | None]:
-            @wraps(function)
-            def run(*args: P.args, **kwargs: P.kwargs) -> R | None:
-                described = describe(*args, **kwargs)
-                prepare = (
-                    partial(self.prepare, described)
-                    if isinstance(described, Message)
-                    else partial(self.prepare_several, described)
-                )
-                with TransactionScope(prepare, self.end) as scope:
-                    return function(scope, *args, **kwargs)
-                return None
-
-            return run
-
-        return decorate
-
     def send(self, message: Message, *, options: TransactionOptions | None = None) -> HalfMessage:
         """Send a message that has no local transaction: delivered once, now or at ``options.deliver_at_ms``.
 
@@ -293,7 +257,7 @@ class TransactionProducer:
         refuse_too_large(value, key, wire)
         partition = self._partition_run.next_partition()
         record = OutgoingRecord(self.topics.half, partition, key, value, wire)
-        half = HalfPosition(partition, self._transport.write_half(record))
+        half = HalfPosition(partition, self._transport.write_half(record).offset)
         self._partition_run.look()  # Kafka has just answered: it will again
         return half
 

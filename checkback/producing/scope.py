@@ -4,8 +4,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
 
-from checkback.exceptions import CheckbackError
+from checkback.exceptions import CheckbackError, ConfigurationError
 from checkback.listener import HalfMessage
+from checkback.producing.recorded import forget_recorded, refuse_uncommitted
 
 WAIT_SECONDS = 10.0
 
@@ -76,10 +77,24 @@ class TransactionScope:
         if self._message is not None:
             raise CheckbackError("A transaction can begin only once: ask the producer for another one.")
         self._message = self._prepare()
+        forget_recorded(self.transaction_id)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
-        """Write the op. Never raises: what is lost here, the check finds out."""
+        """Write the op. What is lost here, the check finds out.
+
+        Raises:
+            ConfigurationError: the block has recorded the message's id in a database transaction that is not committed:
+                it is around the block, or its commit was forgotten.
+        """
+        if error is not None:  # the database may have rolled back, and the op says so
+            forget_recorded(self.transaction_id)
+        else:
+            try:
+                refuse_uncommitted(self.transaction_id)
+            except ConfigurationError as wrong:
+                self._end(self.message, wrong)
+                raise
         self._delivery = self._end(self.message, error)
         self._committed = error is None
         return isinstance(error, Rollback)

@@ -18,31 +18,21 @@ from contextlib import (
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    DateTime,
-    Engine,
-    Index,
-    MetaData,
-    String,
-    Table,
-    delete,
-    select,
-    tuple_,
-)
+from sqlalchemy import Connection, Engine, MetaData, Select, func, select
 from sqlalchemy import inspect as look_at
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, scoped_session
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 from checkback.consumer.listener import ConsumeResult, is_later
 from checkback.consumer.metrics import Figures
+from checkback.dbapi.inbox_rules import aged, is_known_by_place, refuse_no_group
 from checkback.exceptions import ConfigurationError
-from checkback.sql.database import INSERTS, refuse_autocommit
+from checkback.sql import inbox_table, mysql
+from checkback.sql.commit_guard import insist_on_rows, refuse_inactive
+from checkback.sql.database import insert_new, refuse_autocommit, refuse_others
 from checkback.sql.handler_session import HandlerSession
-from checkback.wire.message_id import MAX_BYTES, MessageId, identified
-from checkback.wire.protocol import MAX_GROUP_BYTES
+from checkback.sql.taken import Taken
+from checkback.wire.message_id import MessageId, identified
 
 if TYPE_CHECKING:  # importing it needs greenlet, which applications without asyncio do not have
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
@@ -54,8 +44,6 @@ Work = Connection | Session | scoped_session[Session]
 M = TypeVar("M")
 
 _WORK = (Connection, Session, scoped_session)
-_AHEAD_SECONDS = 3_600
-"""That a producer's clock may be ahead, as Kafka does (``message.timestamp.after.max.ms``)."""
 
 
 class SqlInbox:
@@ -69,8 +57,8 @@ class SqlInbox:
     Only what the database transaction does happens once. An e-mail that the handler sends may go out twice.
 
     Args:
-        engine: of PostgreSQL or SQLite; :meth:`create`, :meth:`prune` and :meth:`handler` take connections of it. An
-            ``AsyncEngine`` has ``create_async``, ``prune_async``, and coroutines as handlers.
+        engine: of PostgreSQL, MySQL, MariaDB or SQLite; :meth:`create`, :meth:`prune` and :meth:`handler` take
+            connections of it. An ``AsyncEngine`` has ``create_async``, ``prune_async``, and coroutines as handlers.
         group: the consumer group. Several may share a table: each has an effect of its own.
         table: the table's name.
         metadata: of the application's own tables, where Alembic is to find this one, too.
@@ -87,25 +75,17 @@ class SqlInbox:
         table: str = "checkback_inbox",
         metadata: MetaData | None = None,
     ) -> None:
-        if engine.dialect.name not in INSERTS:
-            raise ConfigurationError(
-                f"The inbox works on {' and '.join(INSERTS)}, not on {engine.dialect.name}: give the handler's own "
-                "table a unique column with the message's id."
-            )
-        if not 0 < len(group.encode()) <= MAX_GROUP_BYTES or "\0" in group:
-            raise ConfigurationError(f"A group's name has 1 to {MAX_GROUP_BYTES} bytes; {group!r:.80} does not fit.")
+        refuse_others(
+            engine.dialect.name, "inbox", "give the handler's own table a unique column with the message's id."
+        )
+        refuse_no_group(group)
         self._engine = engine
         self._group = group
         self._counting = threading.Lock()
         self._passed_over = 0
-        self.table = Table(
-            table,
-            MetaData() if metadata is None else metadata,
-            Column("consumer_group", String(MAX_GROUP_BYTES), primary_key=True),
-            Column("message_id", String(MAX_BYTES), primary_key=True),
-            Column("received_at", DateTime(timezone=True), nullable=False),
-        )
-        self._by_age = Index(f"{table}_by_age", self.table.c.consumer_group, self.table.c.received_at)
+        self.table = inbox_table.inbox_table(table, MetaData() if metadata is None else metadata)
+        self._table_is_safe = engine.dialect.name not in mysql.NAMES
+        """Whether it has been looked at, once for each process."""
 
     @property
     def passed_over(self) -> int:
@@ -118,15 +98,14 @@ class SqlInbox:
 
     def ddl(self) -> str:
         """The statements that make the table, for a migration; :meth:`create` runs them."""
-        made = (CreateTable(self.table, if_not_exists=True), CreateIndex(self._by_age, if_not_exists=True))
-        return "".join(f"{str(one.compile(dialect=self._engine.dialect)).strip()};\n" for one in made)
+        return inbox_table.ddl(self.table, self._engine.dialect)
 
     def create(self) -> None:
         """Make the table unless it is there. Several processes may do so at once."""
         engine = self._sync_engine("create_async")
         try:
             with engine.begin() as connection:
-                self._create(connection)
+                inbox_table.create(connection, self.table)
         except DBAPIError:
             # PostgreSQL's IF NOT EXISTS fails when another process makes the table at the same moment.
             if not look_at(engine).has_table(self.table.name):
@@ -137,7 +116,7 @@ class SqlInbox:
         engine = self._async_engine("create")
         try:
             async with engine.begin() as connection:
-                await connection.run_sync(self._create)
+                await connection.run_sync(inbox_table.create, self.table)
         except DBAPIError:
             async with engine.connect() as connection:
                 if not await connection.run_sync(lambda sync: look_at(sync).has_table(self.table.name)):
@@ -176,6 +155,8 @@ class SqlInbox:
         Raises:
             ConfigurationError: the connection commits each statement by itself; nothing was written.
             TypeError: this is not a message.
+            RecordLostError: at the end of the block, or of the transaction: it was undone after an error that was
+                handled inside.
         """
         if isinstance(connection, _WORK):
             return self._once(connection, message)
@@ -251,22 +232,22 @@ class SqlInbox:
             ConfigurationError: ``older_than`` or ``batch`` is not above zero.
         """
         engine = self._sync_engine("prune_async")
-        aged = _aged(older_than, batch)
+        before = aged(older_than, batch)
         pruned, deleted = 0, batch
         while deleted == batch:
             with engine.begin() as connection:
-                deleted = self._prune_batch(connection, aged, batch)
+                deleted = self._prune_batch(connection, before, batch)
             pruned += deleted
         return pruned
 
     async def prune_async(self, older_than: timedelta, *, batch: int = 1_000) -> int:
         """Likewise, with an ``AsyncEngine``."""
         engine = self._async_engine("prune")
-        aged = _aged(older_than, batch)
+        before = aged(older_than, batch)
         pruned, deleted = 0, batch
         while deleted == batch:
             async with engine.begin() as connection:
-                deleted = await connection.run_sync(self._prune_batch, aged, batch)
+                deleted = await connection.run_sync(self._prune_batch, before, batch)
             pruned += deleted
         return pruned
 
@@ -283,7 +264,12 @@ class SqlInbox:
     @contextmanager
     def _each(self, connection: Work, messages: Sequence[M]) -> Iterator[list[M]]:
         try:
-            yield self._take(connection, messages)
+            taken = self._take(connection, messages)
+            yield taken.messages
+            work = connection() if isinstance(connection, scoped_session) else connection
+            refuse_inactive(work.get_transaction())
+            if not isinstance(work, HandlerSession):  # which takes them again after a rollback()
+                taken.refuse_lost()
         except BaseException:
             connection.rollback()
             raise
@@ -291,16 +277,23 @@ class SqlInbox:
     @asynccontextmanager
     async def _each_async(self, connection: "AsyncWork", messages: Sequence[M]) -> AsyncIterator[list[M]]:
         try:
-            yield await connection.run_sync(self._take, messages)
+            taken = await connection.run_sync(self._take, messages)
+            yield taken.messages
+            below = await connection.run_sync(lambda work: work)
+            refuse_inactive(below.get_transaction())
+            if not isinstance(below, HandlerSession):
+                taken.refuse_lost()
         except BaseException:
             await connection.rollback()
             raise
 
-    def _take(self, connection: Work, messages: Sequence[M]) -> list[M]:
+    def _take(self, connection: Work, messages: Sequence[M]) -> Taken[M]:
         """Those of the messages that were not in, and are now."""
         if not isinstance(connection, Connection):
             connection = connection.connection()
         refuse_autocommit(connection, "the handler's transaction")
+        if not self._table_is_safe:
+            self._table_is_safe = mysql.refuse_unsafe_table(connection, self.table)
         named: dict[str, M] = {}
         found: list[MessageId] = []
         for message in messages:
@@ -308,16 +301,19 @@ class SqlInbox:
             if named.setdefault(one.id, message) is message:
                 found.append(one)
         if not named:
-            return []
+            return Taken([])
         now = datetime.now(UTC)
         # in one order: two transactions that wait for each other's rows would be a deadlock
         rows = [{"consumer_group": self._group, "message_id": name, "received_at": now} for name in sorted(named)]
-        insert = INSERTS[connection.dialect.name](self.table).values(rows).on_conflict_do_nothing()
-        new = set(connection.scalars(insert.returning(self.table.c.message_id)))
+        new = insert_new(connection, self.table, rows, self.table.c.message_id)
+        expected = None
+        if new:
+            expected = insist_on_rows(connection, self._number_of(new), len(new))
+            expected.written = True
         new -= self._known_by_place(connection, [one for one in found if one.place and one.id in new])
         with self._counting:
             self._passed_over += len(messages) - len(new)
-        return [message for name, message in named.items() if name in new]
+        return Taken([message for name, message in named.items() if name in new], connection, expected)
 
     def _known_by_place(self, connection: Connection, found: Sequence[MessageId]) -> set[str]:
         """Those that are in by their places alone, as before 0.1.0; not what was written after such a row was."""
@@ -329,11 +325,12 @@ class SqlInbox:
         )
         # SQLite has no time zones
         received = {row[0]: row[1].replace(tzinfo=row[1].tzinfo or UTC) for row in connection.execute(rows)}
-        return {
-            one.id
-            for one in found
-            if one.place in received and one.written_ms / 1000 <= received[one.place].timestamp() + _AHEAD_SECONDS
-        }
+        return {one.id for one in found if is_known_by_place(one, received.get(one.place))}
+
+    def _number_of(self, names: set[str]) -> Select[int]:
+        columns = self.table.c
+        ours = (columns.consumer_group == self._group, columns.message_id.in_(names))
+        return select(func.count()).select_from(self.table).where(*ours)
 
     def _async_handler(
         self, handle: Callable[["AsyncSession", M], Awaitable[Any]]
@@ -362,19 +359,11 @@ class SqlInbox:
 
     def _take_again(self, session: Any, message: Any) -> None:
         """Where the handler has rolled back, the note of the message is gone: write it beside what was done since."""
-        if session.was_rolled_back and not self._take(session, [message]):
+        if session.was_rolled_back and not self._take(session, [message]).messages:
             session.rollback()  # another process has done it meanwhile
 
-    def _create(self, connection: Connection) -> None:
-        connection.execute(CreateTable(self.table, if_not_exists=True))
-        connection.execute(CreateIndex(self._by_age, if_not_exists=True))
-
-    def _prune_batch(self, connection: Connection, aged: datetime, batch: int) -> int:
-        key = (self.table.c.consumer_group, self.table.c.message_id)
-        ours = (self.table.c.consumer_group == self._group, self.table.c.received_at < aged)
-        # PostgreSQL: those that another process is pruning are left to it
-        chosen = select(*key).where(*ours).limit(batch).with_for_update(skip_locked=True)
-        return connection.execute(delete(self.table).where(tuple_(*key).in_(chosen))).rowcount
+    def _prune_batch(self, connection: Connection, before: datetime, batch: int) -> int:
+        return inbox_table.prune_batch(connection, self.table, self._group, before, batch)
 
     def _sync_engine(self, instead: str) -> Engine:
         if not isinstance(self._engine, Engine):
@@ -385,11 +374,3 @@ class SqlInbox:
         if isinstance(self._engine, Engine):
             raise ConfigurationError(f"The inbox was given an Engine that is not asyncio's: use {instead}.")
         return self._engine
-
-
-def _aged(older_than: timedelta, batch: int) -> datetime:
-    if older_than <= timedelta(0):
-        raise ConfigurationError(f"older_than is {older_than}, must be longer than a message may come again.")
-    if batch < 1:
-        raise ConfigurationError(f"batch is {batch}, must be at least 1.")
-    return datetime.now(UTC) - older_than

@@ -13,7 +13,7 @@ from checkback.exceptions import CheckbackError
 from checkback.listener import LocalTransactionState, TransactionChecker
 from checkback.testing.recording import RecordedTransaction
 from checkback.wire.checks import CheckRequest
-from checkback.wire.signature import signed_headers
+from checkback.wire.signature import SIGNATURE_HEADER, answer_fits, signed_headers
 
 _OK = 200
 
@@ -49,21 +49,24 @@ def ask(
         key: the group's secret, if the endpoint wants requests signed.
 
     Raises:
-        CheckbackError: the answer is not one: no endpoint at that path, another group, a wrong signature.
+        CheckbackError: the answer is not one: no endpoint at that path, another group, a wrong signature of the request
+            or the answer.
     """
     if hasattr(answering, "check_local_transaction"):
         answering = check_app(answering, transaction.group, key=key)
     body = json.dumps(check_request(transaction).to_json()).encode()
     headers = signed_headers(key.encode(), time.time_ns() // 1_000_000, body) if key is not None else {}
     with ThreadPoolExecutor(1) as apart:  # the test may have a loop of its own
-        status, answered = apart.submit(anyio.run, _posted, answering, path, headers, body).result()
+        status, signed, answered = apart.submit(anyio.run, _posted, answering, path, headers, body).result()
     if status != _OK:
         raise CheckbackError(f"The application answered {status}: {answered.decode(errors='replace'):.500}")
+    if key is not None and not answer_fits(key.encode(), headers[SIGNATURE_HEADER], answered, signed):
+        raise CheckbackError("The answer is not signed with the group's key: the check service takes no such one.")
     return LocalTransactionState(json.loads(answered)["state"])
 
 
-async def _posted(app: Any, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, bytes]:
-    """POST to an ASGI application: what it answers."""
+async def _posted(app: Any, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, str, bytes]:
+    """POST to an ASGI application: status, signature and body of what it answers."""
     sent = {"host": "check", "content-type": "application/json", "content-length": str(len(body)), **headers}
     scope = {
         "type": "http",
@@ -95,5 +98,10 @@ async def _posted(app: Any, path: str, headers: Mapping[str, str], body: bytes) 
             done.set()
 
     await app(scope, receive, send)
-    status = next(int(one["status"]) for one in answered if one["type"] == "http.response.start")
-    return status, b"".join(one.get("body", b"") for one in answered if one["type"] == "http.response.body")
+    start = next(one for one in answered if one["type"] == "http.response.start")
+    signed = {name.lower(): value for name, value in start["headers"]}.get(SIGNATURE_HEADER.encode(), b"")
+    return (
+        int(start["status"]),
+        signed.decode("latin-1"),
+        b"".join(one.get("body", b"") for one in answered if one["type"] == "http.response.body"),
+    )

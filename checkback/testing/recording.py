@@ -3,9 +3,10 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from threading import Lock
+from time import time_ns
 
 from checkback.exceptions import ConfigurationError, HalfMessageError
-from checkback.kafka.transport import Lost, OutgoingRecord
+from checkback.kafka.transport import Appended, Lost, OutgoingRecord
 from checkback.wire import protocol
 from checkback.wire.message_json import unpack
 from checkback.wire.protocol import Action, HalfPosition, Headers, Message
@@ -74,7 +75,7 @@ class RecordingTransport:
         """See :class:`~checkback.kafka.transport.Transport`."""
         return [topic for topic in topics if topic in self.missing_topics]
 
-    def write_half(self, record: OutgoingRecord) -> int:
+    def write_half(self, record: OutgoingRecord) -> Appended:
         """See :class:`~checkback.kafka.transport.Transport`."""
         if self.refuse_halves is not None:
             raise self.refuse_halves
@@ -84,7 +85,7 @@ class RecordingTransport:
             made = _transaction(record, HalfPosition(record.partition, offset))
             self.transactions.append(made)
             self._by_half[str(made.half)] = made
-        return offset
+        return Appended(offset, time_ns() // 1_000_000)
 
     def write_op(self, record: OutgoingRecord, lost: Lost) -> None:
         """See :class:`~checkback.kafka.transport.Transport`."""

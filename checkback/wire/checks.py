@@ -13,6 +13,7 @@ from checkback.wire.json_reading import read_object, text_of
 from checkback.wire.lanes import is_lane
 from checkback.wire.message_json import from_base64, message_to_json, messages_from_json, pack, to_base64, unpack
 from checkback.wire.protocol import (
+    ASK_LIMIT_MS,
     ATTEMPT,
     CHECK_MAX,
     CUT,
@@ -67,6 +68,8 @@ class CheckRequest:
     ``messages`` is empty. The transaction id says which transaction it is."""
     lane: str = ""
     """The lane that the half message names; empty: none."""
+    ask_limit_ms: int = 0
+    """The job asks about no half message that was written longer ago than this; 0: it does not say."""
 
     def head(self) -> Self:
         """The same question without the message: the transaction id says which it is."""
@@ -90,6 +93,7 @@ class CheckRequest:
             **({"messages": [message_to_json(message) for message in self.messages]} if self.messages else {}),
             **({"left_out": self.left_out} if self.left_out else {}),
             **({"lane": self.lane} if self.lane else {}),
+            **({"ask_limit_ms": self.ask_limit_ms} if self.ask_limit_ms else {}),
         }
 
     @classmethod
@@ -116,6 +120,7 @@ class CheckRequest:
                 messages=messages_from_json(body["messages"]) if "messages" in body else (),
                 left_out=int(body.get("left_out", 0)),
                 lane=str(body.get("lane", "")),
+                ask_limit_ms=int(body.get("ask_limit_ms", 0)),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ProtocolError(f"Not a check request: {error!r}.") from error
@@ -139,6 +144,8 @@ class CheckRequest:
             ours.append((LEFT_OUT, str(self.left_out).encode()))
         if self.lane:
             ours.append((LANE, self.lane.encode()))
+        if self.ask_limit_ms:
+            ours.append((ASK_LIMIT_MS, str(self.ask_limit_ms).encode()))
         value = pack(self.messages) if self.messages else self.value
         return self.transaction_id.encode(), value, [*ours, *self.headers]
 
@@ -165,6 +172,7 @@ class CheckRequest:
                 messages=unpack(value) if MESSAGES in ours else (),
                 left_out=_left_out(ours),
                 lane=_lane(ours.get(LANE)),
+                ask_limit_ms=_digits(ours.get(ASK_LIMIT_MS, b"0"), MAX_MS_DIGITS),
             )
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"Not a record of a check: {error!r:.200}.") from error

@@ -1,7 +1,6 @@
 """The wire protocol, version 1: every topic name, header name and limit, and how records are built.
 
-The one place that knows them, but for sizes (``limits.py``); ``docs/protocol.md`` specifies them for clients in other
-languages.
+The one place that knows them, but for sizes (``limits.py``); ``docs/protocol.md`` specifies them for other clients.
 Headers are ``(str, bytes)`` pairs in the order in which they are written.
 """
 
@@ -33,6 +32,7 @@ REASON = "cb-reason"
 KEY = "cb-key"
 ATTEMPT = "cb-attempt"
 INGESTED_MS = "cb-ingested-ms"
+ASK_LIMIT_MS = "cb-ask-limit-ms"
 FROM = "cb-from"
 HELD = "cb-held"
 ENDED = "cb-ended"
@@ -47,7 +47,6 @@ CUT = "cb-cut"
 
 UNDELIVERABLE = "committed, but not deliverable to"
 """How the reason of a parked record begins whose message is decided, and may be delivered again."""
-
 CONTESTED = "contested: before it came, too many ops said of it under different ids that its lane has delivered it"
 """The reason of a parked half message of which only its real topic tells whether its lane has delivered it."""
 
@@ -154,6 +153,11 @@ class Topics:
         """Half messages with their own decision, written in transactions; the job moves them to :attr:`half`."""
         return f"{self.prefix}later"
 
+    @property
+    def audit(self) -> str:
+        """What was decided by hand, which access policy holds, what it refused: :mod:`checkback.wire.audit`."""
+        return f"{self.prefix}audit"
+
     def retry(self, group: str) -> str:
         """Where the job delivers what a consumer group is to try again; not one of Checkback's own topics."""
         return f"{self.prefix}retry.{group}"
@@ -165,9 +169,8 @@ class Topics:
     def all(self) -> tuple[str, ...]:
         """Every topic of Checkback's own."""
         return (
-            *(self.half, self.op, self.check, self.parked),
-            *(self.rejected, self.status, self.producers, self.progress),
-            *(self.control, self.later),
+            *(self.half, self.op, self.check, self.parked, self.rejected, self.status, self.producers),
+            *(self.progress, self.control, self.later, self.audit),
         )
 
 

@@ -74,11 +74,22 @@ def of_producer(whom: Whom) -> Iterator[Right]:
     if not whom.direct:
         yield from of_real(whom, Operation.DESCRIBE, "a warning where there is no such topic")
         return
-    lane = f"{ID_PREFIX}{whom.group}:"
     yield from of_real(whom, Operation.WRITE, "direct delivery")
+    yield from of_lanes(f"{ID_PREFIX}{whom.group}:", own.progress)
+
+
+def of_lanes(lane: str, progress: str) -> Iterator[Right]:
+    """What a producer needs to deliver itself, beside its topics, by lanes whose ids begin so."""
     yield Right(Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, lane, prefixed=True, why="direct delivery: its lanes")
     yield Right(Operation.READ, ResourceKind.GROUP, lane, prefixed=True, why="direct delivery: the ledger")
-    yield read(own.progress, "direct delivery: where the ledger lies")
+    yield read(progress, "direct delivery: where the ledger lies")
+
+
+def of_settling(progress: str) -> Iterator[Right]:
+    """What ends any group's lane and reads its ledger."""
+    yield Right(Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, ID_PREFIX, prefixed=True, why="settles lanes: ends one")
+    yield Right(Operation.DESCRIBE, ResourceKind.GROUP, ID_PREFIX, prefixed=True, why="settles lanes: the ledger")
+    yield Right(Operation.DESCRIBE, ResourceKind.TOPIC, progress, why="settles lanes: where the ledger lies")
 
 
 def of_consumer(whom: Whom) -> Iterator[Right]:

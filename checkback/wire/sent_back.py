@@ -42,13 +42,14 @@ def due_after_pause(headers: Headers, written_ms: int) -> list[tuple[str, bytes 
 def dead_letter_of(headers: Headers, topics: Topics, reason: str) -> tuple[str, list[tuple[str, bytes | None]]] | None:
     """The topic of the group's dead letters, and the headers it is to have there.
 
-    None for a half message that is for another topic than a group's retry topic, or of which only the head is left.
+    None for a half message that is for another topic than the retry topic of its own group, or of which only the head
+    is left: nobody puts anything among the dead letters of others.
     """
     found = dict(reversed(headers))
     wanted = (found.get(TOPIC) or b"").decode(errors="replace")
     group = wanted.removeprefix(topics.retry(""))
     dead = topics.dead(group)
-    if group in {wanted, ""} or not is_topic_name(dead) or CUT in found:
+    if group in {wanted, ""} or found.get(GROUP) != group.encode() or not is_topic_name(dead) or CUT in found:
         return None
     kept = [pair for pair in headers if not pair[0].startswith(RESERVED_PREFIX)]
     return dead, [*kept, (REASON, reason.encode())]

@@ -1,12 +1,16 @@
-"""Signed check requests: who knows the producer group's key can ask, and nobody else.
+"""Signed check requests and answers: who knows the producer group's key can ask, and answer, and nobody else.
 
 The signature is HMAC-SHA256, in hex, over the time (ms since 1970, decimal), a full stop, and the body as sent. The
-check service signs with :func:`signed_headers`; an endpoint calls :func:`refusal` before it looks into the body.
+check service signs with :func:`signed_headers`; an endpoint calls :func:`fitting_key` before it looks into the body,
+and signs its answer with the key that it gave: :func:`answer_signature`. That names the request, so that the answer to
+one is none to another.
 """
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from checkback.exceptions import ProtocolError
 
 TIME_HEADER = "checkback-time"
 SIGNATURE_HEADER = "checkback-signature"
@@ -24,19 +28,44 @@ def signed_headers(key: bytes, time_ms: int, body: bytes) -> dict[str, str]:
     return {TIME_HEADER: str(time_ms), SIGNATURE_HEADER: signature(key, time_ms, body)}
 
 
-def refusal(key: bytes, headers: Mapping[str, str], body: bytes, now_ms: int, window_ms: int = WINDOW_MS) -> str | None:
-    """Why a request is not to be trusted, or None. ``headers`` must know names in lower case.
+class NotTrustedError(ProtocolError):
+    """A request that is not signed with one of the keys, or not now."""
 
-    The signature is compared in constant time, and before the time is judged: who has no key learns nothing.
+
+def fitting_key(
+    keys: Sequence[bytes], headers: Mapping[str, str], body: bytes, now_ms: int, window_ms: int = WINDOW_MS
+) -> bytes:
+    """The key that a request is signed with. ``headers`` must know names in lower case.
+
+    One of the keys must fit: an old one and a new one, while they are changed. The signature is compared in constant
+    time with that of each, and before the time is judged: who has no key learns nothing.
+
+    Raises:
+        NotTrustedError: none of them fits, or it was signed at another time; the message says which.
     """
     time, said = headers.get(TIME_HEADER, ""), headers.get(SIGNATURE_HEADER, "")
     if not (time and said):
-        return f"{TIME_HEADER} or {SIGNATURE_HEADER} is missing"
+        raise NotTrustedError(f"{TIME_HEADER} or {SIGNATURE_HEADER} is missing.")
     if not (time.isascii() and time.isdigit() and len(time) <= _TIME_DIGITS):
-        return f"{TIME_HEADER} is not a number of milliseconds"
-    # as bytes: compare_digest refuses text that is not ASCII
-    if not hmac.compare_digest(signature(key, int(time), body).encode(), said.encode(errors="replace")):
-        return f"{SIGNATURE_HEADER} does not fit"
+        raise NotTrustedError(f"{TIME_HEADER} is not a number of milliseconds.")
+    fits = [key for key in keys if _same(signature(key, int(time), body), said)]
+    if not fits:
+        raise NotTrustedError(f"{SIGNATURE_HEADER} does not fit.")
     if abs(now_ms - int(time)) > window_ms:
-        return f"{TIME_HEADER} is more than {window_ms} ms away from this clock"
-    return None
+        raise NotTrustedError(f"{TIME_HEADER} is more than {window_ms} ms away from this clock.")
+    return fits[0]
+
+
+def answer_signature(key: bytes, request: str, body: bytes) -> str:
+    """The signature of the answer to a request; ``request`` is that one's signature."""
+    return hmac.digest(key, b"answer.%b.%b" % (request.encode(errors="replace"), body), hashlib.sha256).hex()
+
+
+def answer_fits(key: bytes, request: str, body: bytes, said: str) -> bool:
+    """Whether who knows the key has given this answer to that request."""
+    return _same(answer_signature(key, request, body), said)
+
+
+def _same(wanted: str, said: str) -> bool:
+    # as bytes: compare_digest refuses text that is not ASCII
+    return hmac.compare_digest(wanted.encode(), said.encode(errors="replace"))

@@ -115,7 +115,7 @@ def policy(
 
     Exit status 1 when the group may not send to one of them.
     """
-    from access.policy import doubts, judge, policy_of
+    from access.policy import doubts, judge, left_open, policy_of
 
     try:
         found = policy_of(file.read_text(encoding="utf-8"))
@@ -129,6 +129,8 @@ def policy(
             [_account_row(*one) for one in found.accounts.items()],
         )
         typer.echo(f"groups that no account names: {found.other_groups}")
+        for gap in left_open(found):
+            typer.echo(gap)
         return
     own = load(config, bootstrap_server).kafka.topics
     verdicts = [(one, judge(found, group, one, own)) for one in topic or ()]

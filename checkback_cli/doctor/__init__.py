@@ -30,9 +30,9 @@ def doctor(
 ) -> None:
     """Look whether everything is as a job needs it, and say what to do where it is not.
 
-    Settings; this machine (Java, jars, packages, disk); Kafka, its topics, rights and clock; the checkpoint; the job;
-    the producers' endpoints. Run it where the job runs. Writes one record to cb.progress, to hear Kafka's time, and
-    asks no producer anything. Exit status 0: nothing is wrong; 1: something is.
+    Settings; the access policy; this machine (Java, jars, packages, disk); Kafka, its topics, rights and clock; the
+    checkpoint; the job; the producers' endpoints. Run it where the job runs. Writes one record to cb.progress, to hear
+    Kafka's time, and asks no producer anything. Exit status 0: nothing is wrong; 1: something is.
     """
     from rich.console import Console
 
@@ -50,6 +50,7 @@ def doctor(
 
 def _findings(config: ConfigFile, bootstrap_server: BootstrapServer) -> "Iterator[Finding]":
     from checkback_cli.doctor.finding import wrong
+    from checkback_cli.doctor.policy import about_policy
     from checkback_cli.doctor.settings import about_settings
     from conf import load
 
@@ -63,6 +64,7 @@ def _findings(config: ConfigFile, bootstrap_server: BootstrapServer) -> "Iterato
         )
         return
     yield from about_settings(settings, config, bootstrap_server)
+    yield from _safely("policy", lambda: about_policy(settings))
     yield from _of_machine(settings)
     yield from _of_kafka(settings)
 
@@ -95,7 +97,11 @@ def _of_kafka(settings: "Settings") -> "Iterator[Finding]":
         open_clients.callback(admin.close)
         reached = time.monotonic() - begun
         in_kafka = open_clients.enter_context(JobInKafka(kafka.bootstrap_servers, topics, kafka.python_client))
-        claim = in_kafka.claim()
+        try:
+            claim = in_kafka.claim()
+        except CheckbackError as error:
+            claim = None
+            yield wrong("rights", str(error), "grant it, or run this as the job's user")
         facts: dict[str, TopicFacts] = {}
         yield from _safely("Kafka", lambda: brokers.about_brokers(admin, settings, reached))
         yield from _safely("topics", lambda: brokers.about_topics(admin, settings, topics, facts))

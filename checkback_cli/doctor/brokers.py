@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from access import Role, Whom, rights_of
+from access import Right, Role, Whom, rights_of
+from access.lacking import Allowed, lacking
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.library import (
     ConfigResource,
@@ -14,6 +14,7 @@ from checkback.kafka.kafka_python.library import (
     KafkaProducer,
 )
 from checkback.kafka.reaching import CONNECT_MS
+from checkback.operations.allowed import allowed_of
 from checkback.operations.times import difference_ms, said_duration
 from checkback.operations.topic_facts import TopicFacts, facts_of, faults
 from checkback.wire.job_groups import own_groups
@@ -104,37 +105,17 @@ def about_rights(admin: KafkaAdminClient, topics: Topics, facts: Mapping[str, To
     if silent:
         said = f"Kafka does not say what this user may do with {', '.join(silent)}"
         yield warning("rights", said, "nothing; docs/security.md lists what the job needs")
-    lacking = lacking_rights(topics, facts)
-    for name, missing in lacking.items():
-        yield wrong(
-            "rights",
-            f"this user may not {', '.join(sorted(missing))} {name}",
-            "grant it ('checkback access grant job')",
-        )
-    groups = own_groups(topics)
-    described = admin.describe_groups(list(groups))
-    refused = [name for name in groups if not _may_read(described.get(name, {}))]
-    if refused:
-        todo = "grant read on groups that begin with checkback- and on those of this prefix"
-        yield wrong("rights", f"this user may not use the groups {', '.join(refused)}", todo)
-    if not (silent or lacking or refused):
+    missing = lacking_rights(topics, allowed_of(admin, topics.all(), own_groups(topics)))
+    for right in missing:
+        yield wrong("rights", f"this user lacks {right}", "grant it ('checkback access grant job')")
+    if not (silent or missing):
         yield ok("rights", "this user may do what the job does with Checkback's topics and groups")
 
 
-def lacking_rights(topics: Topics, facts: Mapping[str, TopicFacts]) -> dict[str, set[str]]:
-    """Operations that the job needs and that Kafka says are not allowed, by topic."""
-    needed: dict[str, set[str]] = {}
-    for role in (Role.JOB, Role.CHECKS):
-        for right in rights_of(role, Whom(topics, real=("*",))):
-            if right.name in topics.all():
-                needed.setdefault(right.name, set()).add(right.operation.name)
-    found = {}
-    for name, operations in needed.items():
-        one = facts.get(name)
-        missing = operations - one.operations if one is not None and one.operations is not None else set()
-        if missing:
-            found[name] = missing
-    return found
+def lacking_rights(topics: Topics, allowed: Allowed) -> list[Right]:
+    """Those of the job and its check service, on Checkback's topics and groups, that Kafka says are not allowed."""
+    rights = {right: None for role in (Role.JOB, Role.CHECKS) for right in rights_of(role, Whom(topics, real=("*",)))}
+    return lacking(rights, allowed)
 
 
 def about_clock(settings: Settings, topics: Topics, facts: Mapping[str, TopicFacts]) -> Iterator[Finding]:
@@ -182,10 +163,3 @@ def _configuration(admin: KafkaAdminClient, broker: int) -> dict[str, str]:
         return {}
     said = answer.get("broker", {}).get(str(broker), {})
     return {name: str(one["value"]) for name, one in said.items() if one["value"] is not None}
-
-
-def _may_read(described: Mapping[str, Any]) -> bool:
-    """Whether a group may be used; where Kafka does not say, it is believed."""
-    operations = described.get("authorized_operations")
-    error = str(described.get("error") or "")
-    return "Authorization" not in error and (not operations or "READ" in operations)

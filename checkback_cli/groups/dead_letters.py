@@ -28,6 +28,7 @@ from checkback.exceptions import OperatorError
 from checkback.kafka.connecting import TransportName
 from checkback.kafka.kafka_python.library import KafkaConsumer
 from checkback.kafka.record_ranges import Tell
+from checkback.kafka.topic_reading import partitions_of
 from checkback.operations.times import said_time
 from checkback.wire.printable import printable
 from checkback.wire.protocol import ID, Topics
@@ -290,7 +291,7 @@ def _tell_passed_over(choice: Choice, *, named: bool) -> None:
 def _refuse_without_topics(consumer: KafkaConsumer, resend: Resend) -> None:
     own = resend.own
     needed = (own.later, own.retry) if resend.to is To.RETRY else ()
-    missing = [name for name in needed if not consumer.partitions_for_topic(name)]
+    missing = [name for name in needed if not partitions_of(consumer, name)]
     if missing:
         raise OperatorError(
             f"Kafka has no topic {' and '.join(missing)}, by which a group gets messages again: run 'checkback topics "

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from checkback.exceptions import CheckbackError, ConfigurationError
-from checkback.kafka.topic_reading import records_as_they_come
+from checkback.kafka.topic_reading import partitions_of, records_as_they_come
 from checkback.signals import stop_on_signals
 from checkback.wire.message_json import to_base64
 from checkback.wire.printable import printable
@@ -39,7 +39,7 @@ def read(
     idle_ms = duration_ms("--wait", wait) if wait else None
     stopping = stop_on_signals()
     with reading(kafka) as consumer:
-        if not consumer.partitions_for_topic(topic):
+        if not partitions_of(consumer, topic):
             name = printable(topic)
             raise ConfigurationError(f"Kafka has no topic {name}: 'checkback topics create {name}' makes it.")
         found = 0

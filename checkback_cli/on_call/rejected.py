@@ -1,14 +1,11 @@
 """``checkback rejected``."""
 
 import time
-from typing import Annotated
-
-import typer
 
 from checkback.operations.rejected import rejected_records
 from checkback.operations.times import said_time
 from checkback_cli.terminal.listing import show_rows
-from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile, age
+from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile, Last, OfGroup, Since
 from checkback_cli.terminal.reading import reading
 from conf import load
 
@@ -16,15 +13,9 @@ _NAMES = ("rejected", "record", "reason", "transaction", "group", "topic", "acti
 
 
 def rejected(
-    group: Annotated[str | None, typer.Option(help="Only those of this producer group.", show_default=False)] = None,
-    since: Annotated[
-        int | None,
-        typer.Option(parser=age, metavar="AGE", help="Only those of this time: 10m, 2h, 3d.", show_default=False),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", "-n", min=1, help="List at most this many, the last ones.", show_default=False),
-    ] = None,
+    group: OfGroup = None,
+    since: Since = None,
+    limit: Last = None,
     as_json: AsJson = False,
     config: ConfigFile = None,
     bootstrap_server: BootstrapServer = None,

@@ -91,6 +91,10 @@ def summary(facts: "JobFacts") -> Iterator[tuple[str, str]]:
     yield "parked", UNKNOWN if not facts.counted or None in parked else f"{sum(number or 0 for number in parked):,}"
     for line in held_now(facts):
         yield "held", line
+    for one in facts.refused:
+        what = f"{one.number:,} of group {one.group} {f'for {one.topic}' if one.topic else '(ops)'} since the start"
+        ago = said_duration(max(0, facts.now_ms - one.last_ms))
+        yield "refused", f"{what}, the last {ago} ago: {one.reason}"
     for held in facts.held_back:
         place = f"{held.topic}-{held.partition}"
         writer = f" ({held.writer})" if held.writer else ""

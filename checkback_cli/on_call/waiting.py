@@ -7,6 +7,7 @@ from typing import Any
 from checkback.kafka.kafka_python.library import KafkaConsumer, TopicPartition
 from checkback.kafka.kafka_python.polling import poll
 from checkback.kafka.record_ranges import ReadLimits
+from checkback.kafka.topic_reading import partitions_of
 from checkback.operations.story import Story, story_of
 from checkback.operations.story_events import EventKind, event_of
 from checkback.operations.story_standing import Stand
@@ -64,7 +65,7 @@ class Watch:
         self._consumer = consumer
         self._topics = topics
         names = (topics.status, topics.parked, topics.rejected)
-        places = [TopicPartition(name, part) for name in names for part in consumer.partitions_for_topic(name) or ()]
+        places = [TopicPartition(name, part) for name in names for part in partitions_of(consumer, name)]
         consumer.assign(places)
         for place, end in consumer.end_offsets(places).items():
             consumer.seek(place, end)

@@ -196,6 +196,20 @@ _IN_DOUBT = (
         width=12,
     ),
     Panel(
+        "Refused by the access policy, by group and topic",
+        "What a group may not send, or what is not signed as its keys ask for: checkback status says why.",
+        "short",
+        (
+            Query(
+                f"sum by (group, topic) (increase(checkback_refused_total{{{OF_GROUP}}}[$__range]))",
+                "{{group}}: {{topic}}",
+            ),
+            Query(f"max (checkback_access_policy_wrong{{{OF_JOB}}})", "policy file cannot be used"),
+        ),
+        kind="bargauge",
+        width=12,
+    ),
+    Panel(
         "Open, by group and topic",
         "Rises and stays: transactions are not ended, and checks do not end them either.",
         "short",

@@ -8,7 +8,7 @@ from checkback.exceptions import ProtocolError
 from checkback.kafka.kafka_python.library import KafkaError, TopicPartition
 from checkback.kafka.kafka_python.polling import poll
 from checkback.kafka.kafka_python.repairs import topic_id
-from checkback.kafka.topic_reading import ends_of
+from checkback.kafka.topic_reading import ends_of, partitions_of
 from checkback.operations.in_doubt import InDoubt, is_there, place_of, row_of
 from checkback.operations.parked import ParkedEnd, parked_record
 from checkback.wire.protocol import HalfPosition, Topics
@@ -46,13 +46,12 @@ class IndexReader:
 
         Raises:
             KafkaError: Kafka does not answer.
+            NotAllowedError: it does not let this user see one of the topics.
         """
         self._identity = self._identities()
         missing = [topic for topic, what in self._identity.items() if what is None]
         self._places = [
-            TopicPartition(topic, number)
-            for topic in self._identity
-            for number in sorted(self._consumer.partitions_for_topic(topic) or ())
+            TopicPartition(topic, number) for topic in self._identity for number in partitions_of(self._consumer, topic)
         ]
         self._consumer.assign(self._places)
         if self._places:
@@ -132,7 +131,7 @@ class IndexReader:
         return {topic: self._identity_of(topic) for topic in (self._topics.status, self._topics.parked)}
 
     def _identity_of(self, topic: str) -> tuple[object, frozenset[int]] | None:
-        partitions = self._consumer.partitions_for_topic(topic)
+        partitions = partitions_of(self._consumer, topic)
         if not partitions:
             return None
         return topic_id(self._consumer, topic), frozenset(partitions)

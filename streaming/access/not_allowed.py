@@ -15,6 +15,7 @@ class NotAllowed:
         self._policy = policy
         self._own = own
         self._said: dict[tuple[str, str], str] = {}
+        self._accounts: dict[str, tuple[str, ...]] = {}
 
     def reason(self, group: str, topic: str) -> str:
         """Empty: it may."""
@@ -24,6 +25,15 @@ class NotAllowed:
             if len(self._said) >= _MOST_PAIRS:  # somebody makes names up
                 self._said.clear()
             found = self._said[pair] = judge(self._policy, group, topic, self._own).reason
+        return found
+
+    def accounts_of(self, group: str) -> tuple[str, ...]:
+        """The accounts that a group belongs to, in the order of the file."""
+        found = self._accounts.get(group)
+        if found is None:
+            if len(self._accounts) >= _MOST_PAIRS:
+                self._accounts.clear()
+            found = self._accounts[group] = tuple(self._policy.of_group(group))
         return found
 
 

@@ -1,20 +1,21 @@
 """The files of ``access.policy`` and ``access.secrets``: read at the start, and again when one has changed."""
 
+import hashlib
 import logging
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 
-from access.marked import MarkedPolicy, OwnKey, marked
+from access.marked import MarkedPolicy, OwnKey, key_of_job, marked
 from access.policy import AccountRole, doubts, policy_of
 from checkback.exceptions import ConfigurationError
-from conf.secrets_file import own_key, read_keys
+from checkback.wire.audit import AuditKind, AuditRecord
+from conf.secrets_file import UnreadableFileError, own_key, read_keys
 from conf.settings import AccessSettings, Settings
+from conf.settled_files import SettledFiles, Stamp
 
 _LOGGER = logging.getLogger(__name__)
-_SETTLED_SECONDS = 1.0
-"""Unchanged for so long it is not being written any more: half a file may well be a policy, and another one."""
-_Stamp = tuple[int, ...]
 
 
 class PolicyFile:
@@ -37,10 +38,9 @@ class PolicyFile:
         """Where the secrets lie: the same on each machine that runs tasks."""
         self._own_key = OwnKey(access.key, signs)
         self._path = Path(name) if name else None
-        self._clock = clock
-        self._seen: tuple[_Stamp | None, float] = (None, 0.0)
+        self._files = SettledFiles([Path(one) for one in (name, self.secrets) if one], clock)
         try:
-            self._judged: tuple[_Stamp | None, str] = (self._stamp() if name else None, "")
+            self._judged: tuple[Stamp | None, str] = (self._files.stamp() if name else None, "")
             """The file that was read last, and why it was not taken."""
             self.first = self._read().model_dump_json() if name else ""
             """What holds at the start."""
@@ -54,41 +54,46 @@ class PolicyFile:
         if self._path is None:
             return ""
         try:
-            stamp = self._stamp()
+            stamp = self._files.stamp()
             if stamp == self._judged[0]:
                 self.wrong = self._judged[1]
                 return before
-            return self._changed(stamp, before) if self._settled(stamp) else before
+            return self._changed(stamp, before) if self._files.settled(stamp) else before
         except OSError as error:  # it may pass, without a change of the file
             self._refuse(str(self._unreadable(error)))
             return before
 
-    def _changed(self, stamp: _Stamp, before: str) -> str:
+    def said_of(self, job: str, batch: int, policy: str) -> AuditRecord:
+        """For those who ask who has changed it: a policy that holds from a batch on, by its fingerprint."""
+        if not policy:
+            return AuditRecord(AuditKind.POLICY, "", f"job {job}: no policy from batch {batch} on")
+        fingerprint = hashlib.sha256(policy.encode()).hexdigest()[:12]
+        try:
+            owner = self._named.owner()
+            changed = datetime.fromtimestamp(self._named.stat().st_mtime, UTC).isoformat(timespec="seconds")
+        except (OSError, KeyError, NotImplementedError):  # gone, or of a user without a name
+            owner = changed = "?"
+        what = f"job {job}: policy {fingerprint} from batch {batch} on; {self._path}, changed {changed}"
+        return AuditRecord(AuditKind.POLICY, f"owner of the file: {owner}", what)
+
+    def _changed(self, stamp: Stamp, before: str) -> str:
         try:
             holds, why = self._read().model_dump_json(), ""
+        except UnreadableFileError as error:  # it is tried again
+            self._refuse(str(error))
+            return before
         except ConfigurationError as error:
             holds, why = before, str(error)
-        if self._stamp() != stamp:
+        if self._files.stamp() != stamp:
             return before
         self._judged = stamp, why
         self._refuse(why)
         return holds
 
-    def _settled(self, stamp: _Stamp) -> bool:
-        seen, since = self._seen
-        if seen != stamp:
-            self._seen = (stamp, self._clock())
-            return False
-        return self._clock() - since >= _SETTLED_SECONDS
-
     def _refuse(self, why: str) -> None:
         if why not in {"", self.wrong}:
             _LOGGER.error("The policy that was read before stays in force. %s", why)
         self.wrong = why
-
-    def _stamp(self) -> _Stamp:
-        found = [self._named.stat(), *([Path(self.secrets).stat()] if self.secrets else [])]
-        return tuple(number for one in found for number in (one.st_mtime_ns, one.st_size, one.st_ino))
 
     def _read(self) -> MarkedPolicy:
         keys = read_keys(self.secrets)
@@ -116,9 +121,4 @@ def policy_file(settings: Settings) -> PolicyFile:
         ConfigurationError: see :class:`PolicyFile`; or the job's own key has no secret.
     """
     own_key(settings.access)
-    signs = [AccountRole.JOB]
-    if settings.checks.in_job:
-        signs.append(AccountRole.CHECKS)
-    if settings.http.token.get_secret_value():  # people decide on its page
-        signs.append(AccountRole.OPERATOR)
-    return PolicyFile(settings.access, signs=tuple(signs))
+    return PolicyFile(settings.access, signs=key_of_job(settings).signs)

@@ -1,6 +1,7 @@
 """Which policy a batch is evaluated under, in all its runs."""
 
 import logging
+from collections.abc import Callable
 
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
@@ -37,17 +38,28 @@ POLICY: KeptForm[str] = KeptForm(
 class PolicyInForce:
     """The file's policy holds from ``first_new`` on, the first batch that was never begun, and then with its changes.
 
-    Make it at the start, when nobody else can begin a batch any more.
+    ``told`` hears of the policy that holds at the start, and of each change: the batch that it holds from, and the
+    policy as JSON, empty for none. Make it at the start, when nobody else can begin a batch any more.
 
     Raises:
         OSError, Py4JError: the checkpoint folder is away.
     """
 
-    def __init__(self, spark: SparkSession, checkpoint: Folder, file: PolicyFile, first_new: int) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        checkpoint: Folder,
+        file: PolicyFile,
+        first_new: int,
+        told: Callable[[int, str], None] = lambda _batch, _policy: None,
+    ) -> None:
         self._context = spark.sparkContext
         self._kept = KeptByBatch(checkpoint, POLICY)
         self._file = file
+        self._others = told
         self._told: str | None = None
+        self.now: MarkedPolicy | None = None
+        """What holds in the batch that was begun last; None: there is no policy."""
         self._kept.begin(first_new, file.first)
 
     def before(self, batch: int) -> None:
@@ -59,6 +71,10 @@ class PolicyInForce:
         text = self._kept.of_batch(batch, self._file.now)
         if self._told not in {None, text}:
             _LOGGER.warning("From batch %d on another access policy holds.", batch)
+        if self._told != text:
+            self.now = MarkedPolicy.model_validate_json(text) if text else None
+            if text or self._told:
+                self._others(batch, text)
         self._told = text
         POLICY_WORD.tell(self._context, text)
         SECRETS_WORD.tell(self._context, self._file.secrets)

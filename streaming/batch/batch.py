@@ -108,6 +108,8 @@ class PartitionReport:
     """What is undecided in segments that have changed: likewise."""
     held: str = "[]"
     """Which messages are held, and which of those held before were tried again: likewise."""
+    refused: str = "[]"
+    """How many records the access policy has refused: see :mod:`streaming.kafka_sink.reasons`."""
     staged: str = "[]"
     """Files that tables are to take: fields of :class:`streaming.tables.staging.StagedFile`."""
 
@@ -134,5 +136,7 @@ class BatchReport:
     """What is undecided in segments where that has changed."""
     held: Counter[tuple[str, int, str]] = field(default_factory=Counter, kw_only=True)
     """Messages held; less than 0 of those that were tried again: :class:`HeldUntil`."""
+    refused: Counter[tuple[str, str, str]] = field(default_factory=Counter, kw_only=True)
+    """Records that the access policy has refused: :class:`access.refusals.Refused`."""
     seconds: float = 0.0
     """From the batch's own time until it was written."""

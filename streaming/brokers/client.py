@@ -42,6 +42,8 @@ class SinkSettings:
     """Whether deliveries of messages that belong to a trace get spans."""
     redeliver_for_ms: int = 259_200_000
     """A committed message that its topic does not take is tried again for this time."""
+    ask_limit_ms: int = 0
+    """For how long the job may ask about a half message; checks say it, unless it is 0."""
     access: AccessSettings = field(default_factory=AccessSettings)
     """Where the job's own key and its secret are: the secret itself is told nobody."""
 

@@ -161,7 +161,7 @@ class TopicDirectory:
             if error is None or error.code() in NO_TOPIC:
                 return Standing(0, NO_SUCH_TOPIC)
             if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                return Standing(0, "this job is not authorized to see that topic")
+                return Standing(0, "this job may not see that topic: grant its user Write on it")
             return Standing(0, f"Kafka says: {error.str()}")
         self._since.pop((topic, _WHOLE), None)
         wanted = self._wanted.get(topic, (0.0, 0))[1]

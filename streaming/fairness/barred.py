@@ -1,52 +1,84 @@
-"""Which groups a batch takes no half messages of: fixed with the batch, and told to its tasks."""
+"""Whom a batch takes no half messages of: fixed with the batch, and told to its tasks."""
 
 import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from pyspark import SparkContext
 
 from streaming.batch.batch_word import BatchWord
 from streaming.batch.kept_by_batch import KeptForm
 from streaming.batch.numbered_files import NumberedFiles
-from streaming.fairness.quotas import Barred
 
 BARRED_WORD = BatchWord("checkback.barred")
-"""Reasons by group, as JSON."""
+"""As a file has it."""
+
+
+class Barred(NamedTuple):
+    """Reasons, by producer group and by account."""
+
+    groups: Mapping[str, str] = {}
+    accounts: Mapping[str, str] = {}
+
+    @property
+    def nobody(self) -> bool:
+        """Whether all are taken in."""
+        return not self.groups and not self.accounts
+
+
+NOBODY = Barred()
+
+
+def barred_account(accounts: Mapping[str, str], of_group: Iterable[str]) -> str:
+    """Why half messages of a group that belongs to these accounts are rejected; empty: they are not."""
+    return next((why for account in of_group if (why := accounts.get(account))), "")
+
+
+_FORM = set(Barred._fields)
 
 
 def _spelled(barred: Barred) -> bytes:
-    return json.dumps(barred).encode()
+    # without accounts as it was before there were any, so that a job of then can read it
+    return json.dumps(barred._asdict() if barred.accounts else barred.groups).encode()
 
 
 def _parsed(content: bytes) -> Barred | None:
-    """Reasons by group; None when the file is torn."""
+    """None when the file is torn."""
     try:
         found = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    known = isinstance(found, dict) and all(isinstance(reason, str) for reason in found.values())
-    return found if known else None
+    if _reasons(found):
+        return Barred(found)
+    if isinstance(found, dict) and found.keys() == _FORM and all(map(_reasons, found.values())):
+        return Barred(**found)
+    return None
+
+
+def _reasons(found: Any) -> bool:
+    return isinstance(found, dict) and all(isinstance(reason, str) for reason in found.values())
 
 
 def _same(one: Barred, other: Barred) -> bool:
-    return one.keys() == other.keys()
+    return all(mine.keys() == others.keys() for mine, others in zip(one, other, strict=True))
 
 
 BARRED: KeptForm[Barred] = KeptForm(
     NumberedFiles("checkback-barred-", ".json"),
     _spelled,
     _parsed,
-    {},
-    "%s in the checkpoint was torn: no group is barred until the quotas are known again.",
+    NOBODY,
+    "%s in the checkpoint was torn: nobody is barred until the quotas are known again.",
     _same,
 )
 
 
 def tell_tasks(spark: SparkContext, barred: Barred) -> None:
     """Let the tasks of the batch that this thread is about to run know."""
-    BARRED_WORD.tell(spark, json.dumps(barred))
+    BARRED_WORD.tell(spark, _spelled(barred).decode())
 
 
 def told() -> Barred:
     """In a task: what :func:`tell_tasks` said; nobody is barred where it said nothing."""
     found = BARRED_WORD.told()
-    return dict(json.loads(found)) if found else {}
+    return (_parsed(found.encode()) if found else None) or NOBODY

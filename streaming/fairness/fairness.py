@@ -4,7 +4,8 @@ state goes to Python at once.
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from operator import add
 from typing import NamedTuple
 
@@ -13,13 +14,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from access.policy import AccessPolicy
 from conf import Settings
 from state import Usages
 from streaming.batch.batch import BatchReport, OpenBySegment
 from streaming.batch.kept_by_batch import KeptByBatch
-from streaming.fairness.barred import BARRED, tell_tasks
+from streaming.fairness.barred import BARRED, NOBODY, tell_tasks
 from streaming.fairness.batch_size import BatchSize, ReadLimit
-from streaming.fairness.quotas import Barred, Quotas
+from streaming.fairness.quotas import Quotas
 from streaming.fairness.running_total import RunningTotal
 from streaming.fairness.state_size import MANY, ROWS, ArrowRows
 from streaming.fairness.usage_in_state import usage_in_state
@@ -39,8 +41,8 @@ class KnownUsage(NamedTuple):
     """None: not known yet."""
     state_bytes: int | None
     """None: not known yet."""
-    barred: dict[str, str]
-    """Groups whose new half messages are rejected, with the reason."""
+    barred: Mapping[str, str]
+    """Groups whose new half messages are rejected, with the reason: as far as they are known, of a barred account."""
 
 
 class Fairness:
@@ -65,7 +67,7 @@ class Fairness:
         self._quotas = Quotas(settings.quotas)
         folder = folder_at(spark, self._checkpoint)
         self._barred = KeptByBatch(folder, BARRED)
-        self._told: Barred = {}
+        self._told = NOBODY
         self._limit: ReadLimit | None = None
         self._state_bytes: RunningTotal[int] = RunningTotal(add)
         many = int(settings.job.spark_options.get(ROWS, MANY))
@@ -80,14 +82,14 @@ class Fairness:
         self._limit = ReadLimit(query)
         self._arrow.watch(query)
 
-    def before(self, batch: int) -> None:
-        """Before the batch is evaluated, in the thread that runs it.
+    def before(self, batch: int, policy: AccessPolicy | None = None) -> None:
+        """Before the batch is evaluated, in the thread that runs it. ``policy`` is the one that it is evaluated under.
 
         Raises:
             OSError, Py4JError: the checkpoint folder is away.
         """
         with self._lock:
-            barred = self._told = self._barred.of_batch(batch, self._quotas.barred)
+            barred = self._told = self._barred.of_batch(batch, partial(self._quotas.barred, policy=policy))
         tell_tasks(self._spark.sparkContext, barred)
 
     def after(self, report: BatchReport) -> None:
@@ -114,7 +116,7 @@ class Fairness:
     def standing(self) -> KnownUsage:
         """What is known now."""
         with self._lock:
-            return KnownUsage(self._quotas.now, self._state_bytes.now, dict(self._told))
+            return KnownUsage(self._quotas.now, self._state_bytes.now, self._quotas.barred_groups(self._told))
 
     def stop(self) -> None:
         """Count no more. Harmless when nothing is to be counted."""

@@ -1,24 +1,54 @@
-"""What one producer group may have under way at once, so that no group takes the room of all.
+"""What one producer group, and all of an account's, may have under way at once, so that nobody takes the room of all.
 
-The driver sums what the tasks say has changed, and bars a group that is over a quota: new half messages of it are
-rejected, with the reason, until it is well below. Nothing that was taken in is touched.
+The driver sums what the tasks say has changed, and bars a group that is over a quota, or an account that is over a
+limit: new half messages of it are rejected, with the reason, until it is well below. Nothing that was taken in is
+touched.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from access.policy import AccessPolicy
 from conf import QuotaSettings
 from state import Usage, Usages, summed
+from streaming.fairness.barred import Barred, barred_account
 from streaming.fairness.running_total import RunningTotal
 
 _LOGGER = logging.getLogger(__name__)
 
-Barred = dict[str, str]
-"""Reasons by producer group."""
-
 _WELL_BELOW = 0.9
-"""Of a quota: at which a barred group may continue. Else one at its quota would be let in and out with each batch."""
+"""Of a quota: at which who is barred may continue. Else one at its quota would be let in and out with each batch."""
+_AGAIN = "it is let in again below nine tenths"
+
+
+class _LimitedAccounts:
+    """What the groups of accounts with limits have together; remembers whose a group is."""
+
+    def __init__(self) -> None:
+        self._policy: AccessPolicy | None = None
+        self.limits: dict[str, dict[str, int]] = {}
+        """By account."""
+        self._of: dict[str, tuple[str, ...]] = {}
+        """Accounts by group."""
+
+    def barred(self, accounts: Mapping[str, str]) -> dict[str, str]:
+        """Reasons by group, of those that were in the last ``usages``."""
+        found = ((group, barred_account(accounts, of)) for group, of in self._of.items())
+        return {group: why for group, why in found if why}
+
+    def usages(self, usages: Usages, policy: AccessPolicy | None) -> Usages:
+        """By account."""
+        if policy is not self._policy:
+            accounts = policy.accounts if policy is not None else {}
+            self.limits = {name: given for name, one in accounts.items() if (given := one.limits.given)}
+            self._policy, self._of = policy, {}
+        if policy is None or not self.limits:
+            return {}
+        known = self._of
+        self._of = {group: known[group] if group in known else tuple(policy.of_group(group)) for group in usages}
+        parts = ((account, usages[group]) for group, accounts in self._of.items() for account in accounts)
+        return summed([{account: usage} for account, usage in parts if account in self.limits])
 
 
 @dataclass
@@ -27,6 +57,7 @@ class Quotas:
 
     settings: QuotaSettings
     _total: RunningTotal[Usages] = field(init=False)
+    _accounts: _LimitedAccounts = field(default_factory=_LimitedAccounts, init=False)
 
     def __post_init__(self) -> None:
         self._total = RunningTotal(lambda usages, by: _in_use(summed([usages, by])))
@@ -48,27 +79,51 @@ class Quotas:
         """What a group has, as far as is known."""
         return (self._total.now or {}).get(group, Usage())
 
-    def barred(self, before: Mapping[str, str]) -> Barred:
+    def barred(self, before: Barred, policy: AccessPolicy | None = None) -> Barred:
         """Whose new half messages are to be rejected from now on, given who was barred before."""
         if self._total.now is None:
-            return dict(before)
-        found: Barred = {}
-        for group, usage in sorted(self._total.now.items()):
-            reason = self._over(group, usage, _WELL_BELOW if group in before else 1.0)
-            if reason is not None:
-                found[group] = before.get(group, reason)
-        for group in found.keys() - before.keys():
-            _LOGGER.warning("Half messages are rejected from now on: %s.", found[group])
-        for group in before.keys() - found.keys():
-            _LOGGER.warning("Half messages of group %s are taken in again.", group)
-        return found
+            return before
+        return Barred(
+            _with_reasons("group {}", before.groups, dict(self._groups_over(before.groups))),
+            _with_reasons("account {}'s groups", before.accounts, dict(self._accounts_over(before.accounts, policy))),
+        )
 
-    def _over(self, group: str, usage: Usage, share: float) -> str | None:
-        for name, used in zip(Usage._fields, usage, strict=True):
-            quota = getattr(self.settings, name)
-            if used > quota * share:
-                return f"group {group} has {used:,} of quotas.{name} = {quota:,}; it is let in again below nine tenths"
-        return None
+    def barred_groups(self, barred: Barred) -> dict[str, str]:
+        """Reasons by producer group, as far as groups are known."""
+        return self._accounts.barred(barred.accounts) | dict(barred.groups)
+
+    def _groups_over(self, before: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        quotas = {name: int(getattr(self.settings, name)) for name in Usage._fields}
+        for group, usage in sorted((self._total.now or {}).items()):
+            over = _over(usage, quotas, _WELL_BELOW if group in before else 1.0)
+            if over is not None:
+                name, used = over
+                yield group, f"group {group} has {used:,} of quotas.{name} = {quotas[name]:,}; {_AGAIN}"
+
+    def _accounts_over(self, before: Mapping[str, str], policy: AccessPolicy | None) -> Iterator[tuple[str, str]]:
+        for account, usage in sorted(self._accounts.usages(self._total.now or {}, policy).items()):
+            limits = self._accounts.limits[account]
+            over = _over(usage, limits, _WELL_BELOW if account in before else 1.0)
+            if over is not None:
+                name, used = over
+                yield account, f"account {account} has {used:,} of its limits.{name} = {limits[name]:,}; {_AGAIN}"
+
+
+def _over(usage: Usage, limits: Mapping[str, int], share: float) -> tuple[str, int] | None:
+    """The first limit that is exceeded, by more than this share of it, and what there is."""
+    for name, used in zip(Usage._fields, usage, strict=True):
+        if name in limits and used > limits[name] * share:
+            return name, used
+    return None
+
+
+def _with_reasons(who: str, before: Mapping[str, str], found: dict[str, str]) -> dict[str, str]:
+    """What was found, with the reasons of those that were barred before; both changes are logged."""
+    for name in found.keys() - before.keys():
+        _LOGGER.warning("Half messages are rejected from now on: %s.", found[name])
+    for name in before.keys() - found.keys():
+        _LOGGER.warning("Half messages of %s are taken in again.", who.format(name))
+    return {name: before.get(name, reason) for name, reason in found.items()}
 
 
 def _in_use(usages: Usages) -> Usages:

@@ -193,11 +193,14 @@ class _Task:
         report.still_open = open_to_json(still_open)
         report.reasons = builder.reasons.to_json()
         report.held = held_to_json(builder.held)
+        report.refused = builder.refused.to_json()
         return report
 
     def _builder(self, known: Known, limits: KnownLimits, ask: Ask | None, pace: Pace | None = None) -> RecordBuilder:
         contents = contents_of(self._settings)
-        return RecordBuilder(self._settings.topics, known, self._holding, limits, ask, pace, contents)
+        builder = RecordBuilder(self._settings.topics, known, self._holding, limits, ask, pace, contents)
+        builder.ask_limit_ms = self._settings.ask_limit_ms
+        return builder
 
 
 _made: dict[tuple[str, ...], Any] = {}

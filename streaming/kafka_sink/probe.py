@@ -1,6 +1,7 @@
 """What brokers say of topics when they are asked, and of single records when these are tried."""
 
 import contextlib
+import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
 from math import inf
@@ -20,13 +21,15 @@ from checkback.kafka.librdkafka.library import (
 )
 from checkback.kafka.librdkafka.transactional import Transactional
 from checkback.wire.limits import MOST_RECORD_BYTES
+from checkback.wire.rights import Operation, ResourceKind, Right
 from streaming.batch.record import Record
 from streaming.kafka_sink.topic_limits import UNLIMITED, TopicLimits
 
+_LOGGER = logging.getLogger(__name__)
 _SECONDS = 30.0
 _ASK_SECONDS = 10.0
 """These questions go to one broker, which may have just died; it is not told about then."""
-_NOT_AUTHORIZED = "this job is not authorized to write to that topic"
+_NOT_AUTHORIZED = "this job may not write to that topic: grant its user Write on it"
 
 _clients: dict[str, AdminClient] = {}
 
@@ -58,11 +61,21 @@ def _limits(admin: AdminClient, names: list[str], *, compressed: bool) -> dict[s
         [ConfigResource(ResourceType.TOPIC, name) for name in names], request_timeout=_ASK_SECONDS
     ).items():
         with contextlib.suppress(KafkaException):
-            configured = {name: entry.value for name, entry in answer.result(_SECONDS).items()}
+            configured = {name: entry.value for name, entry in _said(resource.name, answer).items()}
             fits = min(int(configured["max.message.bytes"]), int(configured["segment.bytes"]), MOST_RECORD_BYTES)
             too_large_from = UNLIMITED if compressed else fits + 1
             rules[resource.name] = TopicLimits("", fits, too_large_from, "compact" in configured["cleanup.policy"])
     return rules
+
+
+def _said(topic: str, answer: Any) -> Any:
+    try:
+        return answer.result(_SECONDS)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            lacks = Right(Operation.DESCRIBE_CONFIGS, ResourceKind.TOPIC, topic)
+            _LOGGER.warning("What that topic takes has to be tried: grant the job's user %s.", lacks)
+        raise
 
 
 def probe_individually(

@@ -4,17 +4,27 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 
+from access.refusals import Refused, refused
+from checkback.wire.protocol import GROUP, TOPIC
+from streaming.batch.headers import Headers
+
 Kind = tuple[str, str]
 """What became of messages (``held``, ``parked``, ``rejected``), and why."""
 Reasons = Counter[Kind]
 Examples = dict[Kind, list[str]]
 """Ids of some of them."""
 
+RefusedCounts = Counter[Refused]
+"""How many records the access policy has refused."""
+
 _MOST_KINDS = 50
 _MOST_CHARACTERS = 200
 """A reason may have a part of a record in it."""
 _OTHERS = "for other reasons"
 MOST_EXAMPLES = 3
+_MOST_REFUSED = 1_000
+"""Groups and topics: likewise."""
+_OTHERS_REFUSED = Refused("", "", "more groups and topics than are told apart")
 
 
 class ReasonCounts:
@@ -48,3 +58,32 @@ def reasons_of(texts: Iterable[str]) -> tuple[Reasons, Examples]:
             summed[what, reason] += number
             examples[what, reason] = [*examples.get((what, reason), []), *ids][:MOST_EXAMPLES]
     return summed, examples
+
+
+class AccessRefusals:
+    """What the access policy has refused, of one state partition of one batch. Bounded likewise."""
+
+    def __init__(self) -> None:
+        self._counts = RefusedCounts()
+
+    def add(self, reason: str, written: Headers) -> None:
+        """Count a rejected record with these headers, if it was the policy that refused it."""
+        said = dict(reversed(written))
+        group, topic = ((said.get(name) or b"").decode(errors="replace") for name in (GROUP, TOPIC))
+        found = refused(reason, group, topic)
+        if found is not None:
+            told_apart = found in self._counts or len(self._counts) < _MOST_REFUSED
+            self._counts[found if told_apart else _OTHERS_REFUSED] += 1
+
+    def to_json(self) -> str:
+        """For :func:`refused_counts`."""
+        return json.dumps([[*found, number] for found, number in self._counts.items()])
+
+
+def refused_counts(texts: Iterable[str]) -> RefusedCounts:
+    """The sum of what :meth:`AccessRefusals.to_json` gave."""
+    summed = RefusedCounts()
+    for text in texts:
+        for group, topic, reason, number in json.loads(text):
+            summed[Refused(group, topic, reason)] += number
+    return summed

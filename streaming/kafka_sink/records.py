@@ -36,7 +36,7 @@ from streaming.batch.record import RANDOM_OR_KEYED, Record
 from streaming.brokers.directory import Known
 from streaming.kafka_sink.content import Contents
 from streaming.kafka_sink.holding import HELD_MARK, Holding, half_of, held_of, held_until_s, pause_ms
-from streaming.kafka_sink.reasons import ReasonCounts
+from streaming.kafka_sink.reasons import AccessRefusals, ReasonCounts
 from streaming.kafka_sink.topic_limits import KnownLimits, Refusal, chosen_partition
 
 _NO_RULES = KnownLimits()
@@ -87,7 +87,9 @@ class RecordBuilder:
         """What became of messages here, and not in the state machine."""
         self.reasons = ReasonCounts()
         self.held = HeldChanges()
-        """Why some were not delivered now."""
+        self.ask_limit_ms = 0
+        """Checks say it: see :class:`~checkback.wire.checks.CheckRequest`."""
+        self.refused = AccessRefusals()
 
     def build(self, batch: pa.RecordBatch) -> Iterator[Record]:
         """Records of one batch of outcomes (``OUTCOME_FIELDS`` and ``half_partition``), counts left out.
@@ -275,6 +277,7 @@ class RecordBuilder:
             messages=several,
             left_out=left_out,
             lane=lane_checked(row),
+            ask_limit_ms=self.ask_limit_ms,
         )
         key, _, headers = request.to_record()
         return Record(self._topics.check, RANDOM_OR_KEYED, key, row["value"], list(headers))
@@ -344,6 +347,7 @@ class RecordBuilder:
             row["reason"] += f"; and {topic} does not take it: {letter.reason}"
             return None
         self.reasons.add("rejected", row["reason"], "")
+        self.refused.add(row["reason"], unpack_headers(row["headers"]))
         return letter
 
     def _rejected_op(self, row: dict[str, Any]) -> Record:
@@ -355,6 +359,7 @@ class RecordBuilder:
 
     def _rejected(self, row: dict[str, Any], topic: str, offset: int, written: Headers) -> Record:
         self.reasons.add("rejected", row["reason"], row["transaction_id"])
+        self.refused.add(row["reason"], written)
         came_from = f"{topic}:{row['half_partition']}:{offset}".encode()
         headers: Headers = [(protocol.REASON, row["reason"].encode()), (protocol.FROM, came_from), *written]
         return Record(self._topics.rejected, RANDOM_OR_KEYED, row["key"], row["value"], headers)

@@ -2,6 +2,7 @@
 
 import re
 
+from access.refusals import refused
 from checkback.wire import protocol
 
 OTHER = "other"
@@ -34,6 +35,8 @@ def kind_of(reason: str) -> str:
     """The reason without names and numbers; of the hundredth kind on, ``other``."""
     if reason.startswith(protocol.UNDELIVERABLE):
         reason = f"{protocol.UNDELIVERABLE} topic: {reason.partition(': ')[2]}"
+    if refused(reason, "", "") is not None:
+        return _labels.of("not allowed by the access policy")
     if reason.startswith("group "):
         reason = f"group over quotas{reason.partition(' of quotas')[2].partition(' = ')[0]}"
     return _labels.of(_NUMBERS.sub("N", _QUOTED.sub("...", reason))[:_MOST_CHARACTERS].rstrip())

@@ -113,6 +113,18 @@ class JobMetrics:
             what: Counter(f"checkback_{what}", f"{said}, by reason", ["reason"], registry=registry)
             for what, said in _REASONS.items()
         }
+        self._refused = Counter(
+            "checkback_refused",
+            "Records that the access policy refuses, by producer group and real topic",
+            ["group", "topic"],
+            registry=registry,
+        )
+        self._refused_pairs = Labels()
+        self._policy_wrong = Gauge(
+            "checkback_access_policy_wrong",
+            "1 while the file of access.policy cannot be used, and the policy before it stays in force",
+            registry=registry,
+        )
         self._records = Counter("checkback_records_written", "Records written to Kafka", registry=registry)
         self._published = Counter(
             "checkback_rows_published", "Rows written to tables, by destination", ["destination"], registry=registry
@@ -172,6 +184,9 @@ class JobMetrics:
         self._count_checks(report.tallies)
         for (what, reason), number in report.reasons.items():
             self._by_reason[what].labels(kind_of(reason)).inc(number)
+        for (group, topic, _), number in report.refused.items():
+            told_apart = self._refused_pairs.of(f"{topic} {group}") != OTHER
+            self._refused.labels(*((group, topic) if told_apart else (OTHER, OTHER))).inc(number)
         self._records.inc(report.written)
         for destination, number in report.published.items():
             self._published.labels(destination).inc(number)
@@ -181,6 +196,10 @@ class JobMetrics:
     def progress(self, progress: BatchProgress) -> None:
         """Add what Spark says of a batch that has ended."""
         self._batches.add(progress)
+
+    def policy_wrong(self, *, wrong: bool) -> None:
+        """Whether the policy file as it is now is not in force."""
+        self._policy_wrong.set(wrong)
 
     def running(self) -> None:
         """Batches are begun from now on."""

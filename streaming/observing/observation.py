@@ -31,6 +31,7 @@ from streaming.observing.metrics import JobMetrics, KeptNow, OpenNow, tell_limit
 from streaming.observing.notes import notes_of
 from streaming.observing.open_transactions import OpenTransactions
 from streaming.observing.progress import BatchProgress, Places, batch_progress
+from streaming.observing.refused import RefusedSoFar
 from streaming.observing.start_up import StartUp
 from streaming.ownership.claim import Owner
 from streaming.ownership.clock import wall_ms
@@ -52,6 +53,7 @@ class Observation:
         tell_limits(self.metrics.registry, settings)
         self._open = OpenTransactions()
         self._held = HeldNow()
+        self._refused = RefusedSoFar()
         self._started_ms = wall_ms()
         self._flow = Flow(self._started_ms)
         topics = settings.kafka.topics
@@ -91,6 +93,7 @@ class Observation:
     def batch(self, report: BatchReport) -> None:
         """A batch is written."""
         self.metrics.observe(report)
+        self._refused.add(report.refused, wall_ms())
         self._open.changed(report.batch, report.still_open)
         self._held.changed(report.held, wall_ms())
         self._flow.add(wall_ms(), report.counts)
@@ -133,6 +136,7 @@ class Observation:
         self._ask_for_ends()
         standing, now_ms = self._standing(), wall_ms()
         by_topic = sorted(self._open.by_topic().items(), key=lambda one: -one[1][0]) if self._open.counted else []
+        self.metrics.policy_wrong(wrong=bool(self.policy_wrong()))
         self.metrics.backlog(self._backlog.now(time.monotonic()))
         self.metrics.stands(
             [OpenNow(*key, number, max(0, now_ms - oldest) / 1000) for key, (number, oldest) in by_topic],
@@ -181,6 +185,7 @@ class Observation:
             checks_in_job=settings.checks.in_job,
             endpoints_known=known,
             policy_wrong=self.policy_wrong(),
+            refused=self._refused.most(),
         )
         return notes_of(facts)
 

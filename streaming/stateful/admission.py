@@ -1,7 +1,6 @@
 """Half messages that keep the protocol and are not taken in: not allowed, of barred groups, delayed too long."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,6 +9,7 @@ from conf.durations import spell
 from state import Event, Rows
 from state.rows import Column
 from streaming.access import NotAllowed
+from streaming.fairness.barred import NOBODY, Barred, barred_account
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class Admission:
     now_ms: int
     """The batch's own time."""
     delay_max_ms: int
-    barred: Mapping[str, str] = field(default_factory=dict)
-    """Reasons by producer group: see :mod:`streaming.fairness.quotas`."""
+    barred: Barred = NOBODY
+    """See :mod:`streaming.fairness.quotas`."""
     policy: NotAllowed | None = None
     """Of the access policy; None: there is none."""
     verifier: Verifier | None = None
@@ -34,15 +34,21 @@ class Admission:
         since, and whoever may write to the half topic may write what looks like them.
         """
         found: dict[int, str] = {}
-        if self.barred:
+        if not self.barred.nobody:
             delayed = halves["deliver_at_ms"] > self.now_ms
             for row in np.flatnonzero(self._takes_room(halves, delayed) & ~held).tolist():
-                if reason := self.barred.get(halves["group"][row]):
+                if reason := self._barred(halves["group"][row]):
                     found[row] = reason
         late = (halves["deliver_at_ms"] > self.now_ms + self.delay_max_ms) & ~held
         for row in np.flatnonzero(late).tolist():
             found[row] = f"its cb-deliver-at is more than transactions.delay_max ({spell(self.delay_max_ms)}) ahead"
         return found | self._not_allowed(halves)
+
+    def _barred(self, group: str) -> str:
+        groups, accounts = self.barred
+        if group in groups or not accounts or self.policy is None:
+            return groups.get(group, "")
+        return barred_account(accounts, self.policy.accounts_of(group))
 
     def _not_allowed(self, halves: Rows) -> dict[int, str]:
         if self.policy is None:

@@ -152,3 +152,16 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
             administration.create_one(ORDERS, 2)
             assert administration.wait_for([ORDERS]) == []
         yield here
+
+
+def settings_file(here: Guarded, user: str) -> str:
+    """A file with the settings of a command, as that user."""
+    kafka = here.settings(user).kafka
+    file = here.folder / f"{user}.toml"
+    file.write_text(
+        f'[kafka]\nbootstrap_servers = "{kafka.bootstrap_servers}"\n[kafka.security]\nprotocol = "SASL_SSL"\n'
+        f'mechanism = "SCRAM-SHA-256"\nusername = "{user}"\nca = "{kafka.security.ca}"\n'
+        f"password = '''{kafka.security.password.get_secret_value()}'''\n"
+        f'[job]\ncheckpoint = "{here.folder / "checkpoint"}"\n'
+    )
+    return str(file)

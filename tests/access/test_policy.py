@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from access.policy import RULES, AccessPolicy, doubts, judge, policy_of
+from access.policy import RULES, AccessPolicy, doubts, judge, left_open, policy_of
 from checkback.exceptions import ConfigurationError
 from checkback.wire.protocol import Topics
 from checkback_cli import app
@@ -131,9 +131,60 @@ def test_what_is_lawful_and_hardly_meant_is_said() -> None:
     assert list(doubts(POLICY)) == []
 
 
+def test_what_a_policy_leaves_open_is_said() -> None:
+    *found, last = list(
+        left_open(
+            policy_of(
+                """other_groups = "allow"
+                [accounts.shop]
+                groups = ["shop"]
+                topics = ["orders"]
+                keys = ["shop-1"]
+                [accounts.tests]
+                groups = ["*"]
+                other_topics = "allow"
+                not_topics = ["orders"]
+                [accounts.all]
+                groups = ["all"]
+                topics = ["*"]
+                [accounts.people]
+                keys = ["ops-1"]
+                roles = ["operator"]"""
+            )
+        )
+    )
+    assert found == [
+        "Groups that no account names may send to any topic.",
+        "Groups of account tests may send to any topic but its not_topics.",
+        "Every group belongs to account tests.",
+        "Groups of account all may send to any topic.",
+    ]
+    assert last.startswith("What is written of groups of tests, all is believed unsigned: ")
+    assert list(left_open(policy_of('[accounts.a]\ngroups = ["a"]\ntopics = ["t"]\nkeys = ["k"]'))) == []
+
+
 def test_a_key_is_made_as_a_line_for_the_file_of_secrets(tmp_path: Path) -> None:
     said = CliRunner().invoke(app, ["access", "key", "shop.2026"], catch_exceptions=False)
     file = tmp_path / "secrets.toml"
     file.write_text(said.output, encoding="utf-8")
     assert [key.id for key in read_keys(str(file)).values()] == ["shop.2026"]
     assert CliRunner().invoke(app, ["access", "key", "shop.2026"]).output != said.output
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[accounts.shop]\nlimits = { open = true }",
+        "[accounts.shop]\nlimits = { open = 1.0 }",
+        "[accounts.shop]\nlimits = { open = 0 }",
+        "[accounts.shop]\nlimits = { opened = 1 }",
+        '[accounts."two\\nlines"]',
+        f"[accounts.{'a' * 256}]",
+        f"a = {'9' * 5_000}",
+        f"a = {'[' * 100_000}",
+    ],
+    ids=lambda text: text[:40],
+)
+def test_what_is_no_policy_is_an_error_that_says_so(text: str) -> None:
+    with pytest.raises(ConfigurationError):
+        policy_of(text)

@@ -160,6 +160,13 @@ def test_with_a_key_a_signed_request_is_answered() -> None:
     assert request(app, body, headers=signed(body)).json()["state"] == "commit"
 
 
+def test_while_a_key_is_changed_both_are_answered() -> None:
+    body = json.dumps(REQUEST.to_json()).encode()
+    app = check_app(Answerer(), "orders", key=["the old one", "the new one"], clock_ms=lambda: 301_000)
+    for key, status in (("the old one", 200), ("the new one", 200), ("another", 401)):
+        assert request(app, body, headers=signed(body, key)).status_code == status
+
+
 @pytest.mark.parametrize(
     ("headers", "reason"),
     [
@@ -182,10 +189,15 @@ def test_the_signature_is_judged_before_the_body() -> None:
     assert request(check_app(Answerer(), "orders", key=KEY), b"garbage").status_code == 401
 
 
-@pytest.mark.parametrize("key", ["", " "])
-def test_an_empty_key_is_refused(key: str) -> None:
+@pytest.mark.parametrize("key", ["", " ", [], ["one", ""]])
+def test_an_empty_key_is_refused(key: str | list[str]) -> None:
     with pytest.raises(ConfigurationError, match="key is empty"):
         check_app(Answerer(), "orders", key=key)
+
+
+def test_a_key_that_is_no_text_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="must be a text"):
+        check_app(Answerer(), "orders", key=[b"a key"])  # type: ignore[list-item]  # that is the mistake
 
 
 def test_a_large_body_is_refused() -> None:

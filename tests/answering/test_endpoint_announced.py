@@ -21,7 +21,8 @@ from checkback.answering import endpoint
 from checkback.local import LocalKafka
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.checks import Announcement, announcement_key
-from checkback.wire.protocol import Topics
+from checkback.wire.protocol import SIGNATURE, Topics
+from checkback.wire.signed_records import SigningKey, WrittenSignature, content_hash, place_of
 from tests.answering.endpoint import KEY, REQUEST, Answerer
 from tests.place import Place, wait_until
 
@@ -51,6 +52,19 @@ def test_a_batch_and_topics_are_announced(place: Place) -> None:
         [(_, value)] = announcements(place)
     announced = Announcement.from_record(value or b"")
     assert (announced.batch, announced.topics) == (100, ("paid",))
+
+
+def test_with_a_key_of_the_account_what_it_announces_is_signed_and_so_is_that_it_ends(place: Place) -> None:
+    signing = SigningKey("shop-1", "a" * 40)
+    with CheckEndpoint(place.bootstrap_servers, "orders", Answerer(), topics=place.topics, signing=signing):
+        pass
+    records = place.read(place.topics.producers)
+    assert [record.value is None for record in records] == [False, True]
+    for record in records:
+        said = WrittenSignature.parse(dict(record.headers)[SIGNATURE])
+        assert said is not None
+        assert said.fits(signing, place_of(place.topics.producers, 0), b"")
+        assert said.content == content_hash(record.key, record.value, [])
 
 
 def test_an_endpoint_with_a_key_wants_signatures(place: Place) -> None:
@@ -122,11 +136,11 @@ def test_a_heartbeat_that_fails_is_not_the_last(place: Place, monkeypatch: pytes
     failed = threading.Event()
     send = announcer._kafka.send
 
-    def send_but_once(*arguments: Any) -> Any:
+    def send_but_once(*arguments: Any, **named: Any) -> Any:
         if not failed.is_set():
             failed.set()
             raise KafkaTimeoutError("no room in the buffer")
-        return send(*arguments)
+        return send(*arguments, **named)
 
     monkeypatch.setattr(announcer._kafka, "send", send_but_once)
     try:

@@ -59,6 +59,7 @@ def test_what_may_be_tried_again_is_drawn() -> None:
         "InputCutShortError",
         "JobFailedError",
         "KafkaUnreachableError",
+        "RecordLostError",
     }
     assert drawn()["CheckbackError"].remark == "retriable = False"
 

@@ -11,12 +11,14 @@ from checkback.operations.in_doubt import InDoubt
 from checkback.operations.job_in_kafka import ClaimRecord
 from checkback.operations.topic_facts import TopicFacts, faults
 from checkback.wire.protocol import HalfPosition, Topics
+from checkback.wire.rights import ResourceKind
 from checkback_cli.doctor.brokers import broker_settings, features, lacking_rights, off_by
 from checkback_cli.doctor.checkpoint import about_checkpoint, mismatches, same_id
 from checkback_cli.doctor.endpoints import connect, gone, live_endpoints, unasked
 from checkback_cli.doctor.finding import Level
 from checkback_cli.doctor.job import about_port, of_facts
 from checkback_cli.doctor.machine import about_jars, about_java, about_packages, local_folder, room, scratch, unfitting
+from checkback_cli.doctor.policy import about_policy
 from checkback_cli.doctor.settings import about_settings
 from checkback_cli.on_call.in_doubt import counted
 from conf import Settings, TransactionSettings
@@ -116,11 +118,18 @@ def test_how_brokers_are_set(configuration: dict[str, str], expected: list[Level
 
 def test_rights_that_are_missing() -> None:
     every = frozenset({"READ", "WRITE", "DESCRIBE", "DESCRIBE_CONFIGS"})
-    facts = {name: one._replace(operations=every) for name, one in ALL.items()}
-    assert lacking_rights(TOPICS, facts) == {}
-    facts["cb.op"] = facts["cb.op"]._replace(operations=frozenset({"READ", "DESCRIBE", "DESCRIBE_CONFIGS"}))
-    facts["cb.half"] = facts["cb.half"]._replace(operations=None)
-    assert lacking_rights(TOPICS, facts) == {"cb.op": {"WRITE"}}
+    allowed = {(ResourceKind.TOPIC, name): every for name in ALL}
+    assert lacking_rights(TOPICS, allowed) == []
+    found = lacking_rights(
+        TOPICS,
+        {
+            **allowed,
+            (ResourceKind.TOPIC, "cb.op"): every - {"WRITE"},
+            (ResourceKind.TOPIC, "cb.half"): None,
+            (ResourceKind.GROUP, "checkback-claim:cb."): frozenset(),
+        },
+    )
+    assert list(map(str, found)) == ["Write on the topic cb.op", "Read on groups that begin with 'checkback-'"]
 
 
 @pytest.mark.parametrize(
@@ -294,3 +303,30 @@ def test_what_killed_runs_have_left() -> None:
     assert (found.level, found.said.partition(" in ")[0]) == (Level.OK, "280 MiB of killed runs")
     assert "the next start removes" in found.said
     assert scratch(Path("/scratch"), 0, 500 * mib).level is Level.WARNING
+
+
+SHOP = '[accounts.shop]\ngroups = ["shop"]\ntopics = ["orders"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "level", "said"),
+    [
+        (SHOP, Level.WARNING, "is believed unsigned"),
+        (SHOP + "topic = 1\n", Level.WRONG, "accounts.shop.topic: unknown key"),
+        ("[accounts.shop", Level.WRONG, "It is not TOML"),
+        ("", Level.WARNING, "nobody may send anything"),
+        (SHOP + 'keys = ["shop-1"]\n', Level.WRONG, "no secret of: shop-1"),
+        (None, Level.WRONG, "No such file"),
+    ],
+)
+def test_the_access_policy(text: str | None, level: Level, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "access.toml"
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+    found = list(about_policy(Settings.model_validate({"access": {"policy": str(file)}})))
+    assert [one.said for one in found if one.level is level and said in one.said and str(file) in one.said]
+    assert all("\n" not in one.said for one in found)
+
+
+def test_without_a_policy_doctor_says_who_is_trusted() -> None:
+    assert levels(about_policy(Settings())) == [Level.OK]

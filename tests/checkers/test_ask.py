@@ -18,7 +18,6 @@ from starlette.routing import Route
 from checkback import CallableListener, CheckRequest, LocalTransactionState, check_app
 from checkback.wire.delivered import LaneFact
 from checkback.wire.protocol import Action
-from checkback.wire.signature import refusal
 from checkers import AllowList, Asker, Endpoint, EndpointAnswer, EndpointVerdict, open_session, tls_context
 from conf.settings import CheckSettings
 from tests.checkers.asking import REQUEST, ask_about, never
@@ -310,18 +309,6 @@ def test_only_allowed_hosts_are_asked(allowed: list[str], host: str, action: Act
         assert verdict.action is action
         assert len(served.requests) == (action is Action.COMMIT)
     assert ("is not in checks.allowed_hosts" in verdict.remark) == (action is Action.UNREACHABLE)
-
-
-def test_a_group_with_a_key_is_asked_with_a_signature() -> None:
-    with serving(http(b'{"state": "commit"}')) as served:
-        ask_about(served.url, [REQUEST], {"orders": b"secret", "bills": b"other"})
-        ask_about(served.url, [REQUEST], {"bills": b"other"})
-    (signed, body), (plain, _) = served.requests
-    lines = (line.split(": ") for line in signed.decode().splitlines()[1:])
-    headers = {name.lower(): value for name, value in lines}
-    assert refusal(b"secret", headers, body, 1_000) is None
-    assert headers["checkback-time"] == "1000"
-    assert b"checkback-signature" not in plain.lower()
 
 
 def test_out_of_files_is_nobodys_fault_but_ours(monkeypatch: pytest.MonkeyPatch) -> None:

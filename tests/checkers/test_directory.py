@@ -1,6 +1,7 @@
 """Which endpoints are live, and in which order they are asked."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ ONE, TWO, FIXED = "http://one/", "http://two/", "http://fixed/"
 
 
 def directory(**fixed: list[str]) -> EndpointDirectory:
-    return EndpointDirectory(fixed, TTL_MS)
+    return EndpointDirectory(fixed, TTL_MS, beside_fixed=True)
 
 
 def hear(heard: EndpointDirectory, group: str, instance: str, url: str, now_ms: int) -> None:
@@ -182,6 +183,54 @@ def test_nobody_is_asked_twice() -> None:
     assert urls(heard, "orders", 1) == [ONE, FIXED]
 
 
+def test_of_a_group_with_fixed_ones_nobody_else_is_asked_unless_the_settings_say_so() -> None:
+    heard = EndpointDirectory({"orders": [FIXED]}, TTL_MS)
+    hear(heard, "orders", "a", ONE, 0)
+    hear(heard, "bills", "b", TWO, 0)
+    assert (urls(heard, "orders", 1), urls(heard, "bills", 1)) == ([FIXED], [TWO])
+    key = announcement_key("bills", "b")
+    heard.hear(key, Announcement("orders", "b", ONE, 0).to_record()[1], 1)  # what it was is taken back all the same
+    assert (urls(heard, "orders", 1), urls(heard, "bills", 1)) == ([FIXED], [])
+
+
+def test_what_is_not_believed_of_a_group_changes_nothing_of_it() -> None:
+    heard = directory()
+
+    def refusal(group: str) -> str:
+        return "not signed" if group == "orders" else ""
+
+    hear(heard, "orders", "a", ONE, 0)
+    hear(heard, "bills", "b", TWO, 0)
+    for key, value in (
+        Announcement("orders", "c", TWO, 0).to_record(),
+        Announcement("orders", "a", TWO, 0).to_record(),
+        (announcement_key("orders", "a"), None),
+        (announcement_key("orders", "a"), b"{"),
+    ):
+        heard.hear(key, value, 1, refusal)
+        assert (urls(heard, "orders", 1), urls(heard, "bills", 1)) == ([ONE], [TWO])
+    heard.hear(announcement_key("bills", "b"), None, 1, refusal)
+    assert urls(heard, "bills", 1) == []
+
+
+def test_whoever_announces_under_anothers_key_keeps_nobody_from_his() -> None:
+    heard = directory()
+
+    def of(group: str) -> Callable[[str], str]:
+        return lambda asked: "" if asked == group else "not signed"
+
+    key, value = Announcement("orders", "a", ONE, 0).to_record()
+    heard.hear(key, value, 0, of("orders"))
+    for now_ms in range(0, 3 * TTL_MS, TTL_MS // 3):
+        heard.hear(key, Announcement("bills", "a", TWO, 0).to_record()[1], now_ms, of("bills"))
+        if now_ms > TTL_MS:  # it had lapsed meanwhile
+            heard.hear(key, value, now_ms, of("orders"))
+            assert urls(heard, "orders", now_ms) == [ONE]
+        assert urls(heard, "bills", now_ms) == [TWO]
+    heard.hear(key, None, 3 * TTL_MS, of("bills"))
+    assert (urls(heard, "orders", 3 * TTL_MS), urls(heard, "bills", 3 * TTL_MS)) == ([ONE], [])
+
+
 def test_the_settings_given_may_change_without_effect() -> None:
     fixed = {"orders": [FIXED]}
     heard = EndpointDirectory(fixed, TTL_MS)
@@ -231,7 +280,7 @@ def test_the_old_ones_are_forgotten() -> None:
     for number in range(100, 125):  # of another group
         hear(heard, "bills", "a", ONE, number + TTL_MS)
     assert list(heard._announced) == ["bills"]
-    assert len(heard._group_of) == 1
+    assert len(heard._heard) == len(heard._groups_of) == 1
 
 
 def test_of_a_group_so_many_are_known_those_heard_from_last() -> None:

@@ -232,7 +232,7 @@ def test_all_announcements_that_are_there_are_heard_first(scene: Scene) -> None:
     key, value = Announcement("orders", "a", "http://x/", 0).to_record()
     scene.registry.records = [Record(0, key, value), Record(1, None, b"no key"), Record(2, key, None)]
     scene.intake.know_endpoints(threading.Event())
-    assert [one[:2] for one in scene.heard] == [(key, value), (key, None)]
+    assert [(one.key, one.value) for one, _ in scene.heard] == [(key, value), (key, None)]
 
 
 def test_announcements_from_before_are_as_old_as_kafka_says_and_later_ones_are_new(scene: Scene) -> None:
@@ -242,11 +242,12 @@ def test_announcements_from_before_are_as_old_as_kafka_says_and_later_ones_are_n
         Record(1, b"b", b"v", timestamp=now_ms - 240_000),
     ]
     scene.intake.know_endpoints(threading.Event())
-    assert [key for key, _, _ in scene.heard] == [b"b", b"a"], "in the order of time"
-    assert [age // 1_000 for _, _, age in scene.heard] == [240, 5]
+    assert [one.key for one, _ in scene.heard] == [b"b", b"a"], "in the order of time"
+    assert [age // 1_000 for _, age in scene.heard] == [240, 5]
     scene.registry.records.append(Record(2, b"c", b"v", timestamp=now_ms - 60_000))
     scene.intake._listen()
-    assert scene.heard[2] == (b"c", b"v", 0), "a clock that is off hides no endpoint"
+    ((record, age),) = scene.heard[2:]
+    assert (record.key, record.value, age) == (b"c", b"v", 0), "a clock that is off hides no endpoint"
 
 
 def test_checks_of_a_group_that_is_away_wait_and_are_asked_when_it_is_back(scene: Scene) -> None:

@@ -50,6 +50,7 @@ CAUSES: Mapping[str, tuple[Doing, set[str]]] = {
         replace(_DEMO, kept=(KeptNow("shop", 60 << 30, 0, 0), KeptNow("bank", 1, 9, 0))),
         {"CheckbackQuotaNear"},
     ),
+    "a policy with a typo": (replace(_DEMO, policy_wrong=True), {"CheckbackAccessPolicyWrong"}),
     "endpoints that raise": (
         replace(_DEMO, checks={"checked": 9, "check_unknown": 9}),
         {"CheckbackChecksFailing"},
@@ -71,6 +72,7 @@ CAUSES: Mapping[str, tuple[Doing, set[str]]] = {
             reasons={("parked", "in vain"): 1, ("held", "no such topic"): 1, ("rejected", "no cb-id"): 1},
             kept=(KeptNow("shop", 4_000, 2, 1),),
             published={"lake": 3},
+            refused={("shop", "payroll", "group shop may not send to payroll"): 1},
             postponed=1,
             lanes=1,
         ),

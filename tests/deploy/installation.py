@@ -68,6 +68,9 @@ class Doing:
     postponed: int = 0
     lanes: int = 0
     """Settled, of each a rollback was answered though it had delivered."""
+    refused: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    """By the access policy: group, topic and reason."""
+    policy_wrong: bool = False
     reading: Reading = Reading()
 
 
@@ -101,6 +104,7 @@ class Installation:
                 counts=Counter(doing.counts),
                 published=Counter(doing.published),
                 reasons=Counter(doing.reasons),
+                refused=Counter(doing.refused),
                 tallies=self._tallies(),
                 seconds=0.4,
             )
@@ -112,6 +116,7 @@ class Installation:
     def _stands(self) -> None:
         self._metrics.stands(self._doing.open_now, self._doing.kept)
         self._metrics.state_bytes(self._doing.state_bytes)
+        self._metrics.policy_wrong(wrong=self._doing.policy_wrong)
 
     def _tallies(self) -> Tallies:
         waits = {Tally(name, "", 40): 9 for name in ("decision", "delivery", "timer_late")}

@@ -24,8 +24,8 @@ from torture.local_postgresql import free_port
 JOB = "a real one"
 FACTOR = 30
 """Minutes of the alerts are two seconds here."""
-OF_LANES = re.compile("checkback_check_(lanes|rollbacks_of_delivered)_total")
-"""No producer delivers itself here; tests/checkers/service/test_lanes.py has them."""
+SHOWN_ELSEWHERE = re.compile("checkback_(check_(lanes|rollbacks_of_delivered)|refused)_total")
+"""No producer delivers itself here, and no policy refuses anything: tests/deploy/causes.py has these."""
 ORDERS = 30
 LEFT_ALONE = 110
 """More than the check service answers for a group of which nobody can be asked: the others wait in Kafka."""
@@ -109,7 +109,7 @@ def test_a_real_run_is_shown_whole(place: Place, watched: tuple[TransactionJob, 
         for alert in ("CheckbackRecordsRejected", "CheckbackMessagesHeld", "CheckbackGroupGone"):
             shows(f'max_over_time(ALERTS{{alertname="{alert}", alertstate="firing"}}[5m])')
         for expression in QUERIES.values():
-            if not OF_LANES.search(expression):
+            if not SHOWN_ELSEWHERE.search(expression):
                 shows(filled_in(expression, JOB))
 
 

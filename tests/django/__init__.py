@@ -1,6 +1,15 @@
 """A Django project for these tests: its settings, with a database that each test puts in its place."""
 
+from importlib.util import find_spec
+
 from django.conf import settings
+
+MYSQL_DRIVER = "mysqldb" if find_spec("MySQLdb") else "pymysql"
+"""mysqlclient, which Django asks for, where it is installed; else PyMySQL stands in for it."""
+if MYSQL_DRIVER == "pymysql":
+    import pymysql
+
+    pymysql.install_as_MySQLdb()
 
 if not settings.configured:
     settings.configure(

@@ -40,7 +40,7 @@ def drop_tables(alias: str) -> None:
     names = [model._meta.db_table for model in (*apps.get_app_config("checkback").get_models(), PaidOrder)]
     with connections[alias].cursor() as cursor:
         for name in names:
-            cursor.execute(f'DROP TABLE IF EXISTS "{name}"')
+            cursor.execute(f"DROP TABLE IF EXISTS {connections[alias].ops.quote_name(name)}")
 
 
 class DjangoShop:
@@ -75,7 +75,7 @@ class DjangoShop:
     def rows(self) -> list[tuple[str, str]]:
         with connection.cursor() as cursor:
             cursor.execute("SELECT transaction_id, state FROM checkback_transactions ORDER BY 1")
-            return list(cursor.fetchall())
+            return [(name.decode() if isinstance(name, bytes) else name, state) for name, state in cursor.fetchall()]
 
 
 def question(number: int) -> CheckRequest:

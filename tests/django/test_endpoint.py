@@ -1,8 +1,13 @@
 """The check endpoint as Django serves it, asked as the job would ask: under ASGI and under WSGI."""
 
 import json
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,12 +17,13 @@ from django.test import Client, override_settings
 from django.urls import reverse
 
 from checkback import CheckbackError, LocalTransactionState, Message
-from checkback.django import transactional
+from checkback.answering.app import check_app
+from checkback.django import DjangoTransactionLog, transactional
+from checkback.django.models import LoggedTransaction
 from checkback.testing import RecordingTransport, ask, check_request
 from checkback.wire.signature import signed_headers
 from tests.django.shop import DjangoShop, in_place
 
-pytestmark = pytest.mark.parametrize("kind", ["sqlite", "postgresql-read-committed"], indirect=True)
 GIVEN = {"BOOTSTRAP_SERVERS": "unused:9092", "GROUP": "shop"}
 KEY = "a secret of the group"
 ORDER = Message("points", b"1")
@@ -50,6 +56,13 @@ def test_only_who_knows_the_key_is_answered(lost: RecordingTransport) -> None:
             ask(application, lost.transactions[0], path="/checkback/", key=key)
 
 
+@override_settings(CHECKBACK={**GIVEN, "KEY": ["another secret", KEY]})
+def test_while_the_key_is_changed_both_are_answered(lost: RecordingTransport) -> None:
+    application = get_asgi_application()
+    for key in (KEY, "another secret"):
+        assert ask(application, lost.transactions[0], path="/checkback/", key=key) is LocalTransactionState.COMMIT
+
+
 def posted(body: bytes, headers: dict[str, str] | None = None) -> Any:
     client = Client(enforce_csrf_checks=True)
     return client.post(reverse("checkback:check"), body, content_type="application/json", headers=headers or {})
@@ -63,6 +76,49 @@ def test_under_wsgi_several_are_answered_at_once(lost: RecordingTransport) -> No
     assert answered.status_code == 200
     states = {one["id"]: one["state"] for one in answered.json()["answers"]}
     assert [states[one.transaction_id] for one in lost.transactions] == ["commit", "rollback"]
+
+
+@override_settings(CHECKBACK={**GIVEN, "CHECK_THREADS": 2})
+def test_requests_that_come_at_once_share_their_connections(
+    lost: RecordingTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would have 16 of its own under WSGI: some of them are all that a database has."""
+    counting, two, now, most = threading.Lock(), threading.Barrier(2), 0, 0
+
+    def counted(*_: Any) -> LocalTransactionState:
+        nonlocal now, most
+        with counting:
+            now += 1
+            most = max(most, now)
+        two.wait(30)
+        with counting:
+            now -= 1
+        return LocalTransactionState.COMMIT
+
+    monkeypatch.setattr(DjangoTransactionLog, "check_local_transaction", counted)
+    check = check_request(lost.transactions[0]).to_json()
+    body = json.dumps({"version": 1, "checks": [{**check, "id": f"tx-{number}"} for number in range(6)]}).encode()
+    with ThreadPoolExecutor() as requests:
+        answered = [one.result() for one in [requests.submit(posted, body) for _ in range(3)]]
+    assert [len(one.json()["answers"]) for one in answered] == [6, 6, 6]
+    assert most == 2
+
+
+@override_settings(CHECKBACK={**GIVEN, "CHECK_THREADS": 3})
+def test_the_first_requests_at_once_have_one_limit(shop: DjangoShop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each made an application of its own, with all of ``CHECK_THREADS``."""
+    beside, made = threading.Barrier(2), []
+
+    def making(*given: Any, **named: Any) -> Any:
+        made.append(check_app(*given, **named))
+        with suppress(threading.BrokenBarrierError):
+            beside.wait(0.5)  # a second one in the making is met here
+        return made[-1]
+
+    monkeypatch.setattr("checkback.django.views.check_app", making)
+    with ThreadPoolExecutor() as requests:
+        answered = [one.result() for one in [requests.submit(posted, b"{}") for _ in range(2)]]
+    assert ([one.status_code for one in answered], len(made)) == ([400, 400], 1)
 
 
 def test_a_check_of_a_large_message_is_read(lost: RecordingTransport) -> None:
@@ -93,3 +149,15 @@ def test_a_database_that_fails_is_unknown(lost: RecordingTransport) -> None:
     answer = posted(json.dumps(check_request(lost.transactions[0]).to_json()).encode()).json()
     assert answer["state"] == "unknown"
     assert "check_local_transaction raised" in answer["remark"]
+
+
+@override_settings(CHECKBACK={**GIVEN, "PRUNE_AFTER": timedelta(days=30)})
+def test_old_rows_go_with_the_checks(lost: RecordingTransport) -> None:
+    committed, rolled_back = lost.transactions
+    with connections["default"].cursor() as cursor:
+        cursor.execute("UPDATE checkback_transactions SET recorded_at = '2020-01-01 00:00:00.000000'")
+    asked = check_request(rolled_back)
+    for limit_ms, left in ((0, 2), (86_400_000, 1)):
+        posted(json.dumps(replace(asked, ask_limit_ms=limit_ms).to_json()).encode())
+        assert LoggedTransaction.objects.count() == left
+    assert not LoggedTransaction.objects.filter(transaction_id=committed.transaction_id)

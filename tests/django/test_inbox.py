@@ -1,19 +1,23 @@
-"""The inbox on Django's connections."""
+"""The inbox on Django's connections: what it has beside ``tests/sql/test_inbox.py``, of which it is a face."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import DatabaseError, Error, connection, transaction
 
-from checkback import CheckbackError, ConfigurationError
+from checkback import CheckbackError, ConfigurationError, RecordLostError
 from checkback.consumer import ConsumeResult, ReceivedMessage
 from checkback.django import DjangoInbox
+from checkback.django.inbox import prune_inbox
+from tests.django.databases import EACH
 from tests.django.shop import DjangoShop
 
-SUCCESS, LATER = ConsumeResult.SUCCESS, ConsumeResult.LATER
-BOTH = pytest.mark.parametrize("kind", ["sqlite", "postgresql-read-committed"], indirect=True)
+SUCCESS = ConsumeResult.SUCCESS
+EACH_ONE = pytest.mark.parametrize("kind", EACH, indirect=True)
+SERVERS = pytest.mark.parametrize("kind", EACH[1:], indirect=True)
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 POSTGRESQL = pytest.mark.parametrize("kind", ["postgresql-read-committed"], indirect=True)
 
@@ -21,35 +25,6 @@ POSTGRESQL = pytest.mark.parametrize("kind", ["postgresql-read-committed"], indi
 def message(number: int, **parts: Any) -> ReceivedMessage:
     headers = parts.pop("headers", [("cb-id", b"tx-%d" % number)])
     return ReceivedMessage("paid", 0, number, None, b"%d" % number, headers, **parts)
-
-
-def test_a_message_has_its_effect_once(shop: DjangoShop) -> None:
-    inbox = DjangoInbox("points")
-
-    @inbox.handler
-    def book(got: ReceivedMessage) -> None:
-        shop.order(got.offset)
-
-    assert [book(message(1)), book(message(1)), book(message(2))] == [SUCCESS] * 3
-    assert [shop.sold(1), shop.sold(2), inbox.passed_over, inbox.figures().passed_over] == [True, True, 1, 1]
-
-
-@BOTH
-def test_what_fails_or_says_later_comes_again(shop: DjangoShop) -> None:
-    answers = iter([LookupError("no stock"), LATER, None])
-
-    @DjangoInbox("points").handler
-    def book(got: ReceivedMessage) -> ConsumeResult | None:
-        shop.order(got.offset)
-        answer = next(answers)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    with pytest.raises(LookupError):
-        book(message(1))
-    assert [book(message(1)), shop.sold(1)] == [LATER, False]
-    assert [book(message(1)), shop.sold(1)] == [SUCCESS, True]
 
 
 @SQLITE
@@ -99,7 +74,7 @@ def test_a_swallowed_error_of_a_statement_comes_again(shop: DjangoShop) -> None:
     assert not shop.sold(1)
 
 
-@BOTH
+@EACH_ONE
 def test_a_block_of_ones_own(shop: DjangoShop) -> None:
     inbox = DjangoInbox("points")
     firsts = []
@@ -115,7 +90,7 @@ def test_a_block_of_ones_own(shop: DjangoShop) -> None:
         pass
 
 
-@POSTGRESQL
+@SERVERS
 def test_of_two_at_the_same_time_one_is_first(shop: DjangoShop) -> None:
     inbox = DjangoInbox("points")
 
@@ -134,7 +109,7 @@ def test_of_two_at_the_same_time_one_is_first(shop: DjangoShop) -> None:
     assert inbox.passed_over == 7
 
 
-@BOTH
+@EACH_ONE
 def test_groups_have_effects_of_their_own_and_are_pruned_apart(shop: DjangoShop) -> None:
     points, parcels = DjangoInbox("points"), DjangoInbox("parcels")
     for inbox in (points, parcels):
@@ -145,20 +120,39 @@ def test_groups_have_effects_of_their_own_and_are_pruned_apart(shop: DjangoShop)
         cursor.execute("UPDATE checkback_inbox SET received_at = '2020-01-01 00:00:00.000000'")
     assert points.prune(timedelta(days=30), batch=2) == 5
     assert points.prune(timedelta(days=30)) == 0
+    with transaction.atomic(), DjangoInbox("mail").once("tx-1"):
+        pass
     with transaction.atomic(), points.once("tx-1") as first:
         assert first
     with transaction.atomic(), parcels.once("tx-1") as first:
         assert not first
+    assert prune_inbox("default", timedelta(days=30)) == 5
+    assert prune_inbox("default", timedelta(microseconds=1), batch=1) == 2
 
 
-@BOTH
-def test_a_row_by_place_of_before_0_1_0_still_counts(shop: DjangoShop) -> None:
+@POSTGRESQL
+def test_what_a_block_of_ones_own_swallows_is_no_silent_rollback(shop: DjangoShop) -> None:
+    """PostgreSQL answers COMMIT with ROLLBACK then, and the listener would say success."""
+    with pytest.raises(Error, match="current transaction is aborted"):  # noqa: PT012, SIM117  (the test is what is inside)
+        with transaction.atomic(), DjangoInbox("points").once("tx-1"):
+            try:
+                with connection.cursor() as cursor:
+                    cursor.execute("SELECT no_such_column FROM checkback_inbox")
+            except DatabaseError:
+                pass
+
+
+@EACH_ONE
+def test_a_models_error_that_a_block_of_ones_own_swallows_is_no_silent_rollback(shop: DjangoShop) -> None:
+    """Django rolls effect and memory back, and the listener would say success."""
+    shop.order(1)
     inbox = DjangoInbox("points")
-    with transaction.atomic(), inbox.once("paid:0:1"):
-        pass
-    with transaction.atomic(), inbox.once(message(1, headers=(), timestamp_ms=1_000)) as first:
-        assert not first
-    with transaction.atomic(), inbox.once(message(1, headers=(), timestamp_ms=4_000_000_000_000)) as first:
+    with pytest.raises(RecordLostError, match="the message comes again"), transaction.atomic(), inbox.once("tx-1"):  # noqa: PT012  (the test is what is inside)
+        shop.order(2)
+        with suppress(DatabaseError):
+            shop.order(1)
+    assert not shop.sold(2)
+    with transaction.atomic(), inbox.once("tx-1") as first:
         assert first
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,17 @@ from django.db import connections, router
 from django.test import override_settings
 
 from checkback import CheckbackError, ConfigurationError
+from checkback.dbapi.states import ASK_LIMIT
 from checkback.django.checks import checks_are_signed
 from checkback.django.configuration import configuration
+from conf.settings import TransactionSettings
+from tests.django.databases import EACH
 from tests.django.shop import DjangoShop, drop_tables, in_place
 
 ROOT = Path(__file__).parents[2]
 GIVEN = {"BOOTSTRAP_SERVERS": "unused:9092", "GROUP": "shop"}
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
-BOTH = pytest.mark.parametrize("kind", ["sqlite", "postgresql-read-committed"], indirect=True)
+EACH_ONE = pytest.mark.parametrize("kind", EACH, indirect=True)
 
 
 @pytest.mark.parametrize(
@@ -31,11 +35,22 @@ BOTH = pytest.mark.parametrize("kind", ["sqlite", "postgresql-read-committed"], 
         ({**GIVEN, "BOOTSTRAP_SERVER": "x", "group": "y"}, "no key BOOTSTRAP_SERVER, group; there are ANSWERS_FOR"),
         ({**GIVEN, "GROUP": 7}, r"CHECKBACK\['GROUP'\] must be a text, not int"),
         ({**GIVEN, "GROUP": ""}, r"CHECKBACK\['GROUP'\]"),
-        ({**GIVEN, "KEY": " "}, "'KEY'. is empty"),
+        ({**GIVEN, "KEY": " "}, r"CHECKBACK\['KEY'\]: key is empty"),
+        ({**GIVEN, "KEY": ["a secret", ""]}, r"CHECKBACK\['KEY'\]: key is empty"),
+        ({**GIVEN, "SIGNING_KEY": ["shop-1"]}, r"CHECKBACK\['SIGNING_KEY'\]: it must be a pair of texts"),
+        (
+            {**GIVEN, "SIGNING_KEY": ["shop-1", "short"]},
+            r"\['SIGNING_KEY'\]: The secret of key shop-1 must have",
+        ),
+        ({**GIVEN, "SIGNING_KEY": "shop-1"}, "must be a list of texts, not str"),
+        ({**GIVEN, "KEY": 7}, "must be a text or a list of texts, not int"),
         ({**GIVEN, "URL": "http://0.0.0.0:8000/"}, r"CHECKBACK\['URL'\]: .* cannot be announced"),
         ({**GIVEN, "DATABASES": "default"}, "must be a list of texts, not str"),
         ({**GIVEN, "DATABASES": []}, "is empty: name one"),
         ({**GIVEN, "LOCK_TIMEOUT_MS": 0}, "must be at least 1"),
+        ({**GIVEN, "CHECK_THREADS": 0}, r"CHECKBACK\['CHECK_THREADS'\] is 0"),
+        ({**GIVEN, "PRUNE_AFTER": timedelta(0)}, r"CHECKBACK\['PRUNE_AFTER'\]: .* 0:00:00, which is not above zero"),
+        ({**GIVEN, "PRUNE_AFTER": 30}, "must be a datetime.timedelta, not int"),
         ({**GIVEN, "KAFKA_OPTIONS": []}, "must be a dictionary"),
     ],
 )
@@ -84,12 +99,18 @@ def test_what_is_missing_is_named() -> None:
     assert [one.id for one in checks_are_signed()] == ["checkback.W008"]
     with override_settings(CHECKBACK={**GIVEN, "DATABASES": ["elsewhere"]}):
         assert found() == ["checkback.E002"]
+    with override_settings(CHECKBACK={**GIVEN, "PRUNE_AFTER": timedelta(days=21)}):
+        assert found() == ["checkback.W011"]
+
+
+def test_what_a_job_asks_for_by_default_is_what_pruning_takes_for_it() -> None:
+    assert TransactionSettings().ask_limit_ms == ASK_LIMIT / timedelta(milliseconds=1)
 
 
 urlpatterns: list[Any] = []  # for the test above
 
 
-@BOTH
+@EACH_ONE
 def test_missing_tables_are_named_and_migrate_makes_them(shop: DjangoShop, kind: str) -> None:
     drop_tables("default")
     assert found(databases=["default"]) == ["checkback.W009"]
@@ -119,7 +140,7 @@ def test_a_router_keeps_the_tables_where_settings_say(shop: DjangoShop, tmp_path
         assert "checkback_inbox" not in connections["other"].introspection.table_names()
 
 
-@BOTH
+@EACH_ONE
 def test_old_rows_are_pruned(shop: DjangoShop, kind: str) -> None:
     shop.sell(1)
     out = StringIO()
@@ -132,6 +153,10 @@ def test_old_rows_are_pruned(shop: DjangoShop, kind: str) -> None:
     for age in ("30", "0d", "d"):
         with pytest.raises(CommandError, match="is no age"):
             call_command("checkback_prune", "--older-than", age)
+    with pytest.raises(CommandError, match=r"may ask about a transaction for 22 days.*--ask-limit"):
+        call_command("checkback_prune", "--older-than", "21d")
+    call_command("checkback_prune", "--older-than", "2d", "--ask-limit", "2d", stdout=out)
+    call_command("checkback_prune", "--older-than", "21d", "--table", "inbox", stdout=out)
     with pytest.raises(CommandError, match="no database 'elsewhere'"):
         call_command("checkback_prune", "--older-than", "30d", "--database", "elsewhere")
 

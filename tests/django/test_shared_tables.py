@@ -14,13 +14,12 @@ from checkback.sql.inbox import SqlInbox
 from checkback.sql.transaction_log import SqlTransactionLog
 from tests.django.shop import DjangoShop, drop_tables, make_tables, question
 
-pytestmark = pytest.mark.parametrize("kind", ["sqlite", "postgresql-read-committed"], indirect=True)
-
 
 @pytest.fixture
 def engine(shop: DjangoShop, request: pytest.FixtureRequest, kind: str) -> Iterator[Engine]:
     name = connections.databases["default"]["NAME"]
-    made = create_engine(f"sqlite:///{name}" if kind == "sqlite" else request.getfixturevalue("postgres"))
+    server = "mariadb" if kind.startswith("mariadb") else "postgres"
+    made = create_engine(f"sqlite:///{name}" if kind == "sqlite" else request.getfixturevalue(server))
     yield made
     made.dispose()
 

@@ -2,26 +2,28 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
-from django.db import DatabaseError, Error, connection, transaction
+from django.db import DatabaseError, Error, IntegrityError, connection, transaction
 from django.test import override_settings
 
-from checkback import CheckbackError, ConfigurationError, Message
+from checkback import CheckbackError, ConfigurationError, Message, RecordLostError
 from checkback.django import Rollback, process, transactional
 from checkback.django.testing import answer_of
+from checkback.kafka.transport import Appended
 from checkback.testing import RecordingTransport
 from checkback.wire.protocol import Action
-from tests.django.conftest import LEVELS
+from tests.django.databases import EACH, LEVELS
 from tests.django.shop import DjangoShop
 
 ORDER = Message("points", b"1")
-BOTH = pytest.mark.parametrize("kind", ["sqlite", "postgresql-read-committed"], indirect=True)
+EACH_ONE = pytest.mark.parametrize("kind", EACH, indirect=True)
 SQLITE = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 POSTGRESQL = pytest.mark.parametrize("kind", ["postgresql-read-committed"], indirect=True)
 
 
-@BOTH
+@EACH_ONE
 def test_a_block_sends_what_it_commits(shop: DjangoShop, recording: RecordingTransport) -> None:
     with transactional(ORDER) as half:
         shop.order(1)
@@ -44,6 +46,19 @@ def test_a_decorated_function_sends_what_its_arguments_say(shop: DjangoShop, rec
     assert [sell(1), sell(2), sell(number=3)] == [1, None, 3]
     assert [message.value for message in recording.committed] == [b"1", b"1", b"3", b"3"]
     assert [shop.sold(number) for number in (1, 2, 3)] == [True, False, True]
+
+
+@SQLITE
+def test_what_would_run_after_its_transaction_is_not_decorated(shop: DjangoShop, recording: RecordingTransport) -> None:
+    async def pay() -> None: ...
+
+    with pytest.raises(ConfigurationError, match="would run after"):
+        transactional(lambda: ORDER)(pay)
+    decorated = transactional(lambda: ORDER)(lambda: iter(number for number in "12"))
+    with pytest.raises(TypeError, match="Nothing is committed"):
+        decorated()
+    assert recording.committed == []
+    assert shop.rows() == []
 
 
 @SQLITE
@@ -70,11 +85,24 @@ def test_another_error_leaves_the_outcome_to_the_check(shop: DjangoShop, recordi
 def test_what_django_would_roll_back_without_a_word_is_no_commit(
     shop: DjangoShop, recording: RecordingTransport
 ) -> None:
-    with transactional(ORDER):
+    with pytest.raises(RecordLostError, match=r"raise checkback\.django\.Rollback"), transactional(ORDER):  # noqa: PT012  (the test is what is inside)
         shop.order(1)
         transaction.set_rollback(True)
-    assert recording.transactions[0].action is Action.ROLLBACK
+    assert recording.committed == []
     assert not shop.sold(1)
+
+
+@EACH_ONE
+def test_a_swallowed_error_of_a_model_is_no_commit(shop: DjangoShop, recording: RecordingTransport) -> None:
+    """Django rolls all of it back, and the customer would hear that it is paid."""
+    shop.order(1)
+    with pytest.raises(RecordLostError, match="handled inside") as raised, transactional(ORDER):  # noqa: PT012  (likewise)
+        shop.order(2)
+        with suppress(DatabaseError):
+            shop.order(1)
+    assert isinstance(raised.value.__cause__, IntegrityError)
+    assert recording.committed == []
+    assert (shop.sold(2), shop.rows()) == (False, [])
 
 
 @POSTGRESQL
@@ -91,9 +119,9 @@ def test_a_swallowed_error_of_a_statement_is_no_commit(shop: DjangoShop, recordi
     assert not shop.sold(1)
 
 
-@BOTH
+@EACH_ONE
 def test_a_rollback_underneath_is_no_commit(shop: DjangoShop, recording: RecordingTransport) -> None:
-    with pytest.raises(CheckbackError, match="was ended inside the block"), transactional(ORDER):  # noqa: PT012  (the test is what is inside)
+    with pytest.raises(RecordLostError, match="without its record"), transactional(ORDER):  # noqa: PT012  (the test is what is inside)
         with connection.cursor() as cursor:
             cursor.execute("ROLLBACK")
             cursor.execute("BEGIN")
@@ -102,7 +130,7 @@ def test_a_rollback_underneath_is_no_commit(shop: DjangoShop, recording: Recordi
     assert not shop.sold(1)
 
 
-@BOTH
+@EACH_ONE
 def test_a_block_inside_an_atomic_is_refused_before_anything_is_written(
     shop: DjangoShop, recording: RecordingTransport
 ) -> None:
@@ -146,10 +174,10 @@ def test_a_check_that_comes_first_blocks_the_block(shop: DjangoShop) -> None:
     class Checked(RecordingTransport):
         """The check comes as soon as the half message is there."""
 
-        def write_half(self, record: object) -> int:
-            offset = super().write_half(record)  # type: ignore[arg-type]  # a record
+        def write_half(self, record: object) -> Appended:
+            appended = super().write_half(record)  # type: ignore[arg-type]  # a record
             assert answer_of(self.transactions[-1]) == "rollback"
-            return offset
+            return appended
 
     from checkback.django.testing import recorded_messages  # noqa: PLC0415  (beside what it is for)
 

@@ -2,12 +2,15 @@
 
 import logging
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from checkback import Message, TransactionProducer
+from checkback.kafka.topic_reading import reading_consumer
+from checkback.operations.audit import audit_lines
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import REASON
 from streaming import TransactionJob
@@ -61,6 +64,21 @@ def test_what_a_group_may_not_send_is_rejected_and_changes_hold_without_a_restar
         send(Message(payroll, b"3"))
         wait_until(lambda: delivered(payroll) == [b"3"], "what is allowed now")
         assert not any("stays in force" in note for note in job._observation.facts().notes)
+    assert told(place) == {
+        ("policy", "", "", 2),
+        ("refused", "stranger", orders, 2),
+        ("refused", "shop", payroll, 2),
+    }
+
+
+def told(place: Place) -> set[tuple[str, str, str, int]]:
+    """What the audit topic has: kind, group, topic, how many."""
+    with closing(reading_consumer(place.bootstrap_servers)) as consumer:
+        found = [line.record for line in audit_lines(consumer, place.topics)]
+    summed: Counter[tuple[str, str, str]] = Counter()
+    for one in found:
+        summed[one.kind, one.group, one.topic] += one.number
+    return {(*key, number) for key, number in summed.items()}
 
 
 def producing(place: Place, group: str) -> TransactionProducer:

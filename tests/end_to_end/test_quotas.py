@@ -64,6 +64,37 @@ def test_a_group_over_its_quota_is_barred_until_it_is_below_also_after_a_restart
     assert refused.offset == 4
 
 
+def test_an_account_over_its_limit_is_barred_whatever_its_groups_are_called(
+    place: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its groups is far below its quota."""
+    monkeypatch.setattr(fairness, "_COUNT_AFTER_SECONDS", 0.1)
+    policy = place.folder / "access.toml"
+    policy.write_text(
+        'other_groups = "allow"\n[accounts.big]\ngroups = ["big.*"]\ntopics = ["*"]\nlimits = { open = 3 }\n',
+        encoding="utf-8",
+    )
+    sections: dict[str, Any] = {
+        "transactions": {"timeout": "1h"},
+        "access": {"policy": str(policy)},
+        "checks": {"in_job": False},
+    }
+    for name in "abcd":
+        _half(place, name, f"big.{name}")
+    with running(place, spark, **sections) as counts:
+        wait_until(lambda: counts["half"] == 4)
+        wait_until(lambda: bool(list((place.folder / "checkpoint").glob("checkback-barred-*.json"))))
+        _half(place, "refused", "big.new")
+        _commit(place, "other", "small", _half(place, "other", "small"))
+        wait_until(lambda: counts["committed"] == 1 and counts["rejected"] == 1)
+    with running(place, spark, **sections) as counts:
+        _half(place, "refused too", "big.newer")
+        wait_until(lambda: counts["rejected"] == 1)
+    rejected = [dict(record.headers) for record in place.read(place.topics.rejected)]
+    assert [record["cb-id"] for record in rejected] == [b"refused", b"refused too"]
+    assert all(b"account big has 4 of its limits.open = 3" in record[REASON] for record in rejected)
+
+
 def test_a_delay_longer_than_allowed_is_rejected(place: Place, spark: SparkSession) -> None:
     """One that a consumer group has sent back becomes a dead letter of the group."""
     dead, far = place.topics.dead("points"), TransactionOptions(deliver_at_ms=4_000_000_000_000)

@@ -46,7 +46,9 @@ roles = ["operator"]
 LATER = TransactionOptions(check_immunity_ms=3_600_000)
 
 
-def test_only_who_has_the_key_is_believed(place: Place, spark: SparkSession, tmp_path: Path) -> None:
+def test_only_who_has_the_key_is_believed(  # noqa: PLR0915  (one installation for all: a job takes half a minute)
+    place: Place, spark: SparkSession, tmp_path: Path
+) -> None:
     policy, secrets = tmp_path / "access.toml", tmp_path / "secrets.toml"
     policy.write_text(POLICY.format(keys='"shop-1"'), encoding="utf-8")
     secrets.write_text("".join(f'{name} = "{secret}"\n' for name, secret in SECRETS.items()), encoding="utf-8")
@@ -54,15 +56,23 @@ def test_only_who_has_the_key_is_believed(place: Place, spark: SparkSession, tmp
     settings = place.settings(access=access, transactions={"timeout": "1s", "check_interval": "1s"})
     late = f"{place.topics.prefix}late"
     asked: list[str] = []
+    hijacked: list[str] = []
 
     def answer(message: CheckRequest) -> LocalTransactionState:
         asked.append(message.transaction_id)
         return LocalTransactionState.COMMIT
 
-    listener = CallableListener(lambda *_: LocalTransactionState.UNKNOWN, answer)
+    def hijack(message: CheckRequest) -> LocalTransactionState:
+        hijacked.append(message.transaction_id)
+        return LocalTransactionState.ROLLBACK
+
+    listener, hijacking = (CallableListener(lambda *_: LocalTransactionState.UNKNOWN, one) for one in (answer, hijack))
     with (
         TransactionJob(settings, spark=spark) as job,
-        CheckEndpoint(place.bootstrap_servers, "shop", listener, topics=place.topics),
+        CheckEndpoint(place.bootstrap_servers, "shop", listener, topics=place.topics, signing=SHOP),
+        # who is heard from last is asked first, if he is believed
+        CheckEndpoint(place.bootstrap_servers, "shop", hijacking, topics=place.topics),
+        CheckEndpoint(place.bootstrap_servers, "shop", hijacking, topics=place.topics, signing=OTHER),
         producing(place, SHOP) as shop,
         producing(place, None) as stranger,
         producing(place, SHOP, "direct") as direct,
@@ -105,6 +115,7 @@ def test_only_who_has_the_key_is_believed(place: Place, spark: SparkSession, tmp
         }
         assert undecided.transaction_id not in asked
         assert set(asked) == {checked.transaction_id}
+        assert not hijacked
 
         with OperatorOps(place.bootstrap_servers, place.topics, signing=OPERATOR) as ops:
             ops.write([(one.transaction_id, "shop", one.half) for one in opened], Action.COMMIT)

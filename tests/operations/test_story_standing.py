@@ -49,7 +49,11 @@ HELD = half(
             ROW._replace(last_answer="unreachable", attempt=1, answered_ms=6_000, misses=7),
             (Stand.IN_DOUBT, "not asked yet: nobody reachable, 7 tries"),
         ),
-        ([half(), op(2, Action.COMMIT)], None, (Stand.COMMITTED, "by producer; not found in its topic")),
+        (
+            [half(), op(2, Action.COMMIT)],
+            None,
+            (Stand.COMMITTED, "by producer; not found in its topic: not delivered yet, or no longer kept there"),
+        ),
         ([half(), op(2, Action.COMMIT), arrived()], None, (Stand.DELIVERED, "orders:0:1")),
         ([half(), op(2, Action.ROLLBACK, Source.CHECK)], None, (Stand.ROLLED_BACK, "by check")),
         (

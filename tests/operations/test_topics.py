@@ -170,6 +170,7 @@ def test_a_start_refuses_compacted_topics_until_they_are_corrected(
 ) -> None:
     topics = place.topics
     kept = [topics.half, topics.op, topics.check, topics.parked, topics.rejected, topics.progress, topics.later]
+    kept.append(topics.audit)
     configure(place, kept, **{"cleanup.policy": "compact"})
     wait_until(lambda: all(name in refused(administration, place) for name in kept))
     said = refused(administration, place)

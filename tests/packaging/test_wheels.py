@@ -142,7 +142,7 @@ def test_the_lab_has_all_that_it_needs(lab: Environment) -> None:
 
 
 def test_the_demo_runs(job: Environment) -> None:
-    done = job.run(job.command, "demo", "--orders", "200", seconds=180)
+    done = job.run(job.command, "demo", "--orders", "200", seconds=480)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

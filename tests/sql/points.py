@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from checkback.consumer import ConsumeResult
 from checkback.sql.inbox import SqlInbox
+from tests.sql.django_faces import DjangoInboxFace
 
 PAGE = Path(__file__).parents[2] / "docs" / "delivery.md"
 SUCCESS, LATER = ConsumeResult.SUCCESS, ConsumeResult.LATER
@@ -17,17 +18,22 @@ SUCCESS, LATER = ConsumeResult.SUCCESS, ConsumeResult.LATER
 class Points:
     """A service with one table of its own beside the inbox."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(self, engine: Engine, *, django: bool = False) -> None:
+        self.engine, self._django = engine, django
         suffix = uuid.uuid4().hex[:8]
-        self.inbox_table, self.table = f"inbox_{suffix}", f"points_{suffix}"
-        self.inbox = self.inbox_of("points")
+        self.table = f"points_{suffix}"
+        self.inbox_table = "checkback_inbox" if django else f"inbox_{suffix}"
+        self.inbox: SqlInbox = self.inbox_of("points")
         self.inbox.create()
         with engine.begin() as connection:
             connection.execute(text(f"CREATE TABLE {self.table} (given VARCHAR(64))"))
 
-    def inbox_of(self, group: str) -> SqlInbox:
-        return SqlInbox(self.engine, group, table=self.inbox_table)
+    def inbox_of(self, group: str) -> Any:
+        return (
+            DjangoInboxFace(self.engine, group)
+            if self._django
+            else SqlInbox(self.engine, group, table=self.inbox_table)
+        )
 
     def give(self, connection: Any, message: Any) -> None:
         statement = text(f"INSERT INTO {self.table} VALUES (:given)")  # noqa: S608  (ours)

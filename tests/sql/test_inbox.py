@@ -1,26 +1,37 @@
-"""The inbox on real databases: SQLite in a file, and a PostgreSQL of its own, at several isolation levels."""
+"""The inbox on real databases: SQLite in a file, PostgreSQL and MariaDB, at several isolation levels.
+
+``SqlInbox``; and as another face of the same points, ``DjangoInbox``.
+"""
 
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from checkback import ConfigurationError
 from checkback.consumer import ReceivedMessage
 from tests.place import wait_until
-from tests.sql.databases import SNAPSHOTS
+from tests.sql.databases import ALL, DJANGO_EACH, ERRORS, MARIADB, SNAPSHOTS, waits
 from tests.sql.points import HandlerError, Points
 
 SERIALIZATION_FAILURE = "40001"
 
 
 RACES = 40
+
+not_djangos = pytest.mark.parametrize("kind", ALL, indirect=True)
+"""What Django has in another way, or not at all: tests/django."""
+
+
+@pytest.fixture(params=[*ALL, *DJANGO_EACH])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture
@@ -106,6 +117,7 @@ def test_a_session_works_too_and_a_scoped_one(points: Points) -> None:
     scoped.remove()
 
 
+@not_djangos
 def test_several_messages_are_one_statement(points: Points) -> None:
     points.take("b")
     with points.engine.begin() as connection:
@@ -117,6 +129,7 @@ def test_several_messages_are_one_statement(points: Points) -> None:
     assert points.inbox.passed_over == 2
 
 
+@not_djangos
 def test_a_connection_in_autocommit_mode_is_refused_and_nothing_is_written(points: Points) -> None:
     engine = create_engine(points.engine.url, isolation_level="AUTOCOMMIT")
     with (
@@ -129,19 +142,6 @@ def test_a_connection_in_autocommit_mode_is_refused_and_nothing_is_written(point
     assert points.rows() == []
 
 
-def waits(points: Points, taking: Future[Any]) -> Callable[[], bool]:
-    """Whether it waits for a lock; of SQLite one cannot see it, only that it is not done."""
-    if points.engine.dialect.name == "sqlite":
-        return taking.running
-
-    def waiting() -> bool:
-        with points.engine.connect() as connection:
-            found = connection.execute(text("SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"))
-            return found.first() is not None
-
-    return waiting
-
-
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 def test_of_two_at_once_the_second_waits_for_the_first_and_goes_by_its_end(
     points: Points, kind: str, end: str, thread: ThreadPoolExecutor
@@ -151,7 +151,7 @@ def test_of_two_at_once_the_second_waits_for_the_first_and_goes_by_its_end(
             assert first
             points.give(connection, "a")
         taking = thread.submit(points.take, "a")
-        wait_until(waits(points, taking), "the wait")
+        wait_until(waits(points.engine, taking), "the wait")
         assert not taking.done()
         getattr(connection, end)()
     if end == "commit" and kind in SNAPSHOTS:  # the row is younger than the second one's snapshot
@@ -171,7 +171,7 @@ def test_two_that_race_have_one_effect(points: Points, thread: ThreadPoolExecuto
         start.wait(30)
         try:
             return points.take(message)
-        except DBAPIError:
+        except ERRORS:
             return None
 
     messages = [f"{number:03d}" for number in range(RACES)]
@@ -181,7 +181,7 @@ def test_two_that_race_have_one_effect(points: Points, thread: ThreadPoolExecuto
     assert points.given() == messages
 
 
-@pytest.mark.parametrize("kind", ["postgresql-read-committed"], indirect=True)
+@pytest.mark.parametrize("kind", ["postgresql-read-committed", *MARIADB], indirect=True)
 def test_groups_of_messages_in_any_order_do_not_lock_each_other_out(points: Points, thread: ThreadPoolExecutor) -> None:
     start = threading.Barrier(2)
 

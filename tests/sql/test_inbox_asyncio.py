@@ -1,30 +1,35 @@
-"""The inbox in asyncio, on SQLite and PostgreSQL."""
+"""The inbox in asyncio, on SQLite, PostgreSQL and MariaDB."""
 
 import asyncio
 import re
 import uuid
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import URL, text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
-from checkback import ConfigurationError
+from checkback import ConfigurationError, RecordLostError
 from checkback.consumer import AsyncPushConsumer, ConsumeResult
 from checkback.sql.inbox import SqlInbox
 from tests.consumer.kafka_fake import FakeKafka
 from tests.consumer.waiting import soon
 from tests.sql.points import LATER, PAGE, SUCCESS, HandlerError
+from torture.local_mariadb import ON_MYSQL
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql+psycopg", "postgresql+asyncpg", "mysql+asyncmy", "mariadb+aiomysql"])
 def asynchronous(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncEngine:
     if request.param == "sqlite":
         return create_async_engine(f"sqlite+aiosqlite:///{tmp_path / 'points.db'}")
-    url: URL = request.getfixturevalue("postgres")
-    return create_async_engine(url)
+    if ON_MYSQL and request.param.startswith("mariadb"):
+        pytest.skip("SQLAlchemy's mariadb is for MariaDB only.")
+    server: URL = request.getfixturevalue("postgres" if request.param.startswith("postgresql") else "mariadb")
+    return create_async_engine(server.set(drivername=request.param))
 
 
 def test_asyncio_has_the_same(asynchronous: AsyncEngine) -> None:
@@ -78,6 +83,36 @@ def test_asyncio_refuses_a_commit_and_allows_a_rollback(asynchronous: AsyncEngin
         assert inbox.passed_over == 1
         async with asynchronous.begin() as connection, inbox.once_each(connection, ["commits", "below"]) as new:
             assert new == ["commits", "below"]
+        await asynchronous.dispose()
+
+    asyncio.run(run())
+
+
+def test_asyncio_refuses_to_commit_what_is_gone(asynchronous: AsyncEngine) -> None:
+    """After an error that a handler has forgiven, or a savepoint that was rolled back alone."""
+    inbox = SqlInbox(asynchronous, "points", table=f"inbox_{uuid.uuid4().hex[:8]}")
+
+    @inbox.handler
+    async def give(session: AsyncSession, message: str) -> None:
+        with suppress(DBAPIError):
+            await session.execute(text("SELECT * FROM nowhere"))
+
+    async def run() -> None:
+        await inbox.create_async()
+        if asynchronous.dialect.name == "postgresql":
+            with pytest.raises(RecordLostError):
+                await give("a")
+        else:
+            assert await give("a") is SUCCESS
+        async with asynchronous.connect() as connection:
+            savepoint = await connection.begin_nested()
+            async with inbox.once(connection, "b") as first:
+                assert first
+            await savepoint.rollback()
+            with pytest.raises(RecordLostError):
+                await connection.commit()
+        async with asynchronous.begin() as connection, inbox.once_each(connection, ["a", "b"]) as new:
+            assert new == (["a", "b"] if asynchronous.dialect.name == "postgresql" else ["b"])
         await asynchronous.dispose()
 
     asyncio.run(run())

@@ -12,6 +12,7 @@ from checkback.exceptions import (
     ConfigurationError,
     JobFailedError,
     JobStoppedError,
+    NotAllowedError,
     ProgressError,
     StateFormatError,
     TakenOverError,
@@ -37,9 +38,21 @@ _SETTINGS = Settings.model_validate({"kafka": {"topic_prefix": "cb."}, "job": {"
         ("[KAFKA_DATA_LOSS.START_OFFSET_RESET] Some data", CheckpointMismatchError, "cb.half or cb.op"),
         ("Cannot fetch offset 5. \nSome data may have been lost because", CheckpointMismatchError, "are gone"),
         ("org.apache.kafka.common.errors.UnknownTopicOrPartitionException: x", JobStoppedError, "lost one of the"),
-        ("errors.TopicAuthorizationException: Not authorized: [cb.half]", JobStoppedError, "TopicAuthorization"),
-        ("KafkaError{code=GROUP_AUTHORIZATION_FAILED,val=30}", JobStoppedError, "GROUP_AUTHORIZATION"),
-        ("KafkaError{code=TRANSACTIONAL_ID_AUTHORIZATION_FAILED,val=53}", JobStoppedError, "begin with 'checkback-'"),
+        (
+            "org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized to access topics: [cb.op]",
+            NotAllowedError,
+            "allow the job one of its resources: grant its user Read on the topic cb.op, Write on the topic cb.op, ",
+        ),
+        (
+            'KafkaError{code=GROUP_AUTHORIZATION_FAILED,val=30,str="checkback-x: Group authorization failed"}',
+            NotAllowedError,
+            "grant its user Read on groups that begin with 'checkback-'. (",
+        ),
+        (
+            "KafkaError{code=TRANSACTIONAL_ID_AUTHORIZATION_FAILED,val=53}",
+            NotAllowedError,
+            "grant its user Write on transactional ids that begin with 'checkback-'. (",
+        ),
         ("KafkaError{code=_AUTHENTICATION,val=-169}", JobStoppedError, "credentials"),
         (
             "common.config.ConfigException: Invalid value x",

@@ -42,7 +42,10 @@ BODY = {
 
 
 def test_all_topics_stand_under_one_prefix() -> None:
-    names = ("half", "op", "check", "parked", "rejected", "status", "producers", "progress", "control", "later")
+    names = (
+        *("half", "op", "check", "parked", "rejected", "status", "producers", "progress", "control", "later"),
+        "audit",
+    )
     assert Topics().all() == tuple(f"cb.{name}" for name in names)
     assert Topics("test-").all() == tuple(f"test-{name}" for name in names)
 

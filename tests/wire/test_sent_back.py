@@ -9,7 +9,7 @@ TOPICS = Topics("cb.")
 
 
 def half(topic: bytes | None, *more: tuple[str, bytes | None]) -> Headers:
-    return [("cb-id", b"1"), ("cb-topic", topic), *more]
+    return [("cb-id", b"1"), ("cb-group", b"points"), ("cb-topic", topic), *more]
 
 
 def test_what_was_for_a_groups_retry_topic() -> None:
@@ -31,6 +31,7 @@ def test_what_was_for_a_groups_retry_topic() -> None:
         half(b"cb.retry.no group"),
         half(b"cb.retry." + 300 * b"x"),
         half(b"orders", ("cb-topic", b"cb.retry.points")),
+        half(b"cb.retry.others"),
         half(b"cb.retry.points", ("cb-cut", b"1 2 3")),
     ],
 )

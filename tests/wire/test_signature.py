@@ -6,9 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from checkback.wire.signature import refusal, signature, signed_headers
+from checkback.wire.signature import (
+    NotTrustedError,
+    answer_fits,
+    answer_signature,
+    fitting_key,
+    signature,
+    signed_headers,
+)
 
 KEY, BODY, NOW_MS = b"a secret of the group", b'{"id": "tx-17"}', 1_767_225_600_000
+
+
+def refusal(key: bytes, headers: dict[str, str], body: bytes, now_ms: int) -> str | None:
+    """Why not."""
+    try:
+        assert fitting_key([b"another key", key], headers, body, now_ms) == key
+    except NotTrustedError as error:
+        return str(error).removesuffix(".")
+    return None
 
 
 def changed(**headers: str) -> dict[str, str]:
@@ -61,4 +77,28 @@ def test_without_a_header_it_is_refused(missing: str) -> None:
 def test_the_example_of_the_docs_holds() -> None:
     page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
     said = signature(b"key of the orders", 1_767_225_600_000, b'{"version":1}')
+    assert f"checkback-signature: {said}" in page
+
+
+def test_an_answer_is_to_one_request_and_under_one_key() -> None:
+    request, another = signature(KEY, NOW_MS, BODY), signature(KEY, NOW_MS + 1, BODY)
+    said = answer_signature(KEY, request, b"{}")
+    assert answer_fits(KEY, request, b"{}", said)
+    assert not answer_fits(KEY, another, b"{}", said)
+    assert not answer_fits(KEY, request, b"{ }", said)
+    assert not answer_fits(b"another", request, b"{}", said)
+    assert not answer_fits(KEY, request, b"{}", "")
+    assert not answer_fits(KEY, request, b"{}", "\u00fc\ud800")
+
+
+def test_what_is_sent_as_a_request_signs_no_answer() -> None:
+    """Who can have the check service sign a body cannot have it sign an answer: the time is digits there."""
+    request = signature(KEY, NOW_MS, BODY)
+    assert answer_signature(KEY, request, BODY) != signature(KEY, NOW_MS, b"%b.%b" % (request.encode(), BODY))
+
+
+def test_the_example_of_an_answer_in_the_docs_holds() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
+    request = signature(b"key of the orders", 1_767_225_600_000, b'{"version":1}')
+    said = answer_signature(b"key of the orders", request, b'{"state":"commit"}')
     assert f"checkback-signature: {said}" in page

@@ -78,7 +78,7 @@ def _insert(connection: Connection, message: ReceivedMessage, order: str) -> Non
         "partition": message.partition,
         "key": key,
         "place": message.offset,
-        "before": before.scalar_subquery(),
+        "before": connection.scalar(before),
         "tries": message.tries,
         "at": time.time(),
     }

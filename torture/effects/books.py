@@ -25,7 +25,7 @@ class Books:
 
     def __init__(self, folder: Path, database: EffectsDatabase) -> None:
         self._shop = _Orders(folder / f"{SHOP}.db")
-        self._consumers = _Effects(database)
+        self._consumers = BookedEffects(database)
         self.orders: dict[str, float] = {}
         """When each was committed (``time.time()``)."""
         self.effects: Counter[str] = Counter()
@@ -79,8 +79,8 @@ class _Orders:
         return [row[1:] for row in rows]
 
 
-class _Effects:
-    """In PostgreSQL a row has its number before it is committed: one may appear before others of smaller numbers."""
+class BookedEffects:
+    """Each row is given once. Servers number rows before they are committed: one may appear before those before it."""
 
     def __init__(self, database: EffectsDatabase) -> None:
         self._engine = database.engine()
@@ -88,6 +88,7 @@ class _Effects:
         self.last = 0
 
     def more(self, after: int) -> list[Effect]:
+        """Those that are new, of such a number."""
         with self._engine.connect() as connection:
             found = [Effect(*row) for row in connection.execute(_EFFECTS.where(EFFECTS.c.number > after))]
         new = [effect for effect in found if effect.number not in self._known]

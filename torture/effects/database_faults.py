@@ -1,6 +1,5 @@
 """How each fault is done to the consumers' database: connections cut, an answer lost, the server down."""
 
-import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -8,14 +7,12 @@ from contextlib import contextmanager
 from torture.effects.schedule import Fault, Round
 from torture.effects.steps import Step
 from torture.effects.strike import Deed
-from torture.effects.striking import held, strike_one
+from torture.effects.striking import go_on_first, held, strike_one
 from torture.effects.system import EffectsSystem
 from torture.waiting import NotRecoveredError
 
 AWAY_SECONDS = 4.0
 """Shorter than what consumers' tries take, so that nothing is a dead letter for that."""
-_COMMIT_SECONDS = 0.002
-"""About as long as a commit takes, from when it is asked for."""
 _CUT_SECONDS = 30.0
 _CUT_AGAIN_SECONDS = 0.1
 
@@ -68,12 +65,7 @@ def _at_its_step(system: EffectsSystem, this: Round) -> Iterator[Callable[[], No
         yield lambda: None
         return
     with held(system, this) as go_on:
-
-        def commits() -> None:
-            go_on()
-            time.sleep(random.Random(this.seed).uniform(0, _COMMIT_SECONDS))  # noqa: S311  (dice, no secret)
-
-        yield commits if this.step is Step.COMMITTING else lambda: None
+        yield go_on_first(go_on, this.seed) if this.step is Step.COMMITTING else lambda: None
 
 
 OF_DATABASE: Mapping[Fault, Callable[[EffectsSystem, Round], float]] = {

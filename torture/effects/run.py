@@ -105,7 +105,7 @@ def torture_effects(options: Options, tell: Tell = lambda _round: None) -> Effec
     Raises:
         CheckbackError: there is no such database.
     """
-    ground = _ground()
+    ground = ground_at(Path(tempfile.mkdtemp(prefix="checkback-torture-")))
     report = EffectsReport(options.seed, options.group.inbox)
     started = time.monotonic()
     try:
@@ -127,8 +127,8 @@ def torture_effects(options: Options, tell: Tell = lambda _round: None) -> Effec
     return report
 
 
-def _ground() -> Ground:
-    place = Path(tempfile.mkdtemp(prefix="checkback-torture-"))
+def ground_at(place: Path) -> Ground:
+    """Where consumers have short sessions."""
     broker = LocalKafka(place / "kafka", start_seconds=GIVE_UP_SECONDS, properties=BROKER)
     return Ground(place, broker, SettableClock(place), executors=0)
 

@@ -1,5 +1,6 @@
 """Has one consumer of the group struck at a step, and says which."""
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ _COME_SECONDS = 60.0
 """For a consumer to come to a step."""
 _END_SECONDS = 10.0
 _LOOK_SECONDS = 0.02
+_COMMIT_SECONDS = 0.002
+"""About as long as a commit takes, from when it is asked for."""
 
 
 def strike_one(
@@ -64,6 +67,16 @@ def held(system: EffectsSystem, this: Round) -> Iterator[Callable[[], None]]:
         yield go_on
     finally:
         go_on()
+
+
+def go_on_first(go_on: Callable[[], object], seed: int) -> Callable[[], None]:
+    """What has one that is held before a commit go on, and lets the commit begin."""
+
+    def commits() -> None:
+        go_on()
+        time.sleep(random.Random(seed).uniform(0, _COMMIT_SECONDS))  # noqa: S311  (dice, no secret)
+
+    return commits
 
 
 def _strike(system: EffectsSystem, this: Round, deed: Deed) -> Strike:

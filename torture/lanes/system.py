@@ -30,7 +30,7 @@ from torture.processes import JobProcess, Process
 from torture.sent import Database
 from torture.shop import PAUSED
 from torture.undecided import undecided
-from torture.waiting import NotRecoveredError, wait_until
+from torture.waiting import NotRecoveredError, wait_until, wait_while_less_is_missing
 
 Wait = Callable[[Callable[[], object]], float]
 JOB = "job"
@@ -255,13 +255,7 @@ class LanesSystem:
     def come_to_rest(self, patience: float = 120.0) -> Judgement:
         """Stop sending, wait until all is delivered (or nothing more comes for so long), stop the job, and judge."""
         self._stop_sending()
-        fewest, since = len(self.judge().lost), time.monotonic()
-        while fewest and time.monotonic() < since + patience:
-            self.supervise()
-            time.sleep(1)
-            missing = len(self.judge().lost)
-            if missing < fewest:
-                fewest, since = missing, time.monotonic()
+        wait_while_less_is_missing(lambda: (len(self.judge().lost),), patience, self.supervise)
         self.job.terminate()
         if self.job.wait(40) is None:
             self.stops.append("The job did not end within 40 s of SIGTERM.")

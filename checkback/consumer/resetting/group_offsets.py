@@ -12,6 +12,7 @@ from checkback.exceptions import KafkaUnreachableError, OperatorError
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.library import KafkaConsumer, KafkaError, NoError, OffsetAndMetadata
 from checkback.kafka.kafka_python.library import TopicPartition as KafkaTopicPartition
+from checkback.kafka.kafka_python.refused import refused
 from checkback.kafka.kafka_python.repairs import GroupAdmin
 from checkback.kafka.topic_reading import reading_consumer
 
@@ -151,12 +152,16 @@ def answered(ask: Callable[[], T]) -> T:
 
     Raises:
         KafkaUnreachableError: there is none, for 15 s.
+        NotAllowedError: Kafka does not let this user ask.
     """
     until = monotonic() + _ANSWER_SECONDS
     while True:
         try:
             return ask()
         except KafkaError as error:
+            not_allowed = refused(error)
+            if not_allowed is not None:
+                raise not_allowed from error
             if not error.retriable or monotonic() > until:
                 raise KafkaUnreachableError(f"Kafka does not answer: {error}.") from error
         time.sleep(_AGAIN_SECONDS)

@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 from django.db import migrations, models
 
+from checkback.django.fields import ExactTextField
 from checkback.django.making_tables import MakeTables
 from checkback.django.models import COMPOSITE_KEYS
 
@@ -27,7 +28,7 @@ class Migration(migrations.Migration):
                 migrations.CreateModel(
                     name="LoggedTransaction",
                     fields=[
-                        ("transaction_id", models.CharField(max_length=64, primary_key=True, serialize=False)),
+                        ("transaction_id", ExactTextField(max_length=64, primary_key=True, serialize=False)),
                         ("state", models.CharField(max_length=9)),
                         ("recorded_at", models.DateTimeField()),
                     ],
@@ -37,8 +38,8 @@ class Migration(migrations.Migration):
                     name="ReceivedByGroup",
                     fields=[
                         *_KEY,
-                        ("consumer_group", models.CharField(max_length=255)),
-                        ("message_id", models.CharField(max_length=300, **_OF_MESSAGE)),
+                        ("consumer_group", ExactTextField(max_length=255)),
+                        ("message_id", ExactTextField(max_length=300, **_OF_MESSAGE)),
                         ("received_at", models.DateTimeField()),
                     ],
                     options={

@@ -7,7 +7,6 @@ from typing import Any
 
 from kafka import KafkaProducer, TopicPartition
 from kafka.errors import (
-    AuthorizationError,
     KafkaError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
@@ -19,16 +18,15 @@ from checkback.kafka.bounded_calls import within
 from checkback.kafka.client_options import of_reaching
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.errors import OF_THE_RECORD
+from checkback.kafka.kafka_python.refused import is_refusal
 from checkback.kafka.kafka_python.repairs import CoordinatorClient, close_producer
 from checkback.kafka.lanes import DELIVER_SECONDS, LaneLostError, LanePlace, LaneRecord, LaneRefusedError, patiently
 from checkback.kafka.reaching import CONNECT_MS, no_kafka
-from checkback.kafka.settling_steps import not_allowed
 from checkback.wire.lanes import TRANSACTION_TIMEOUT_MS
 from checkback.wire.ledger import OFFSET, PARTITION, Ledger
 from checkback.wire.limits import MOST_RECORD_BYTES
 
 _MAY_WRITE = frozenset({2, 4})  # Kafka's numbers of ALL and WRITE
-_NOT_ALLOWED = "AuthorizationFailedError"
 """Part of what it says, in an error of no kind, where it may not store the ledger."""
 _ASKING_VERSIONS = 8, 10
 """Those that say what the client may do with a topic."""
@@ -69,8 +67,8 @@ class KafkaPythonLane:
             within(DELIVER_SECONDS, lambda: self._commit(producer, Ledger()))
         except (KafkaError, OSError) as error:  # TimeoutError is one
             self.close()
-            if isinstance(error, AuthorizationError) or _NOT_ALLOWED in repr(error):
-                raise not_allowed(self._place.transactional_id, repr(error)) from error
+            if is_refusal(error):
+                raise self._place.not_allowed(error) from error
             raise no_kafka(self._place.bootstrap_servers, repr(error)) from error
 
     def partitions(self, topics: Sequence[str]) -> dict[str, int]:

@@ -23,6 +23,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.errors import (
     AuthorizationError,
     CommitFailedError,
+    GroupAuthorizationFailedError,
     IllegalSaslStateError,
     InvalidReplicationFactorError,
     KafkaConfigurationError,

@@ -15,6 +15,7 @@ pass over records, in silence.
 | :func:`ask_for_another_producer_id` | a producer never writes again after a time-out, or a refusal |
 | :func:`close_producer` | a producer is not closed when its last flush fails |
 | :class:`GroupAdmin` | a group member whose metadata is not a consumer's hides all groups asked about with it |
+| :func:`is_hidden` | (no repair: it asks for all topics, among which one that may not be seen is simply missing) |
 | :func:`topic_id` | (no repair: the id is known, and no public method gives it) |
 | :class:`CoordinatorClient` | (no repair: no public method sends these requests) |
 """
@@ -26,10 +27,10 @@ from typing import Any
 import kafka
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.fetcher import Fetcher
-from kafka.errors import CorruptRecordError, KafkaError
+from kafka.errors import CorruptRecordError, KafkaError, TopicAuthorizationFailedError
 from kafka.producer.transaction_manager import TransactionState
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from kafka.protocol.metadata import CoordinatorType
+from kafka.protocol.metadata import CoordinatorType, MetadataRequest
 from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.util import decode_varint
 
@@ -37,7 +38,8 @@ from checkback.exceptions import InstallationError
 
 PRIVATE_NAMES: Mapping[type, tuple[str, ...]] = {
     KafkaConsumer: (
-        *("_fetcher.PartitionRecords", "_fetcher._next_partition_records", "_cluster.topic_id"),
+        *("_fetcher.PartitionRecords", "_fetcher._next_partition_records"),
+        *("_cluster.topic_id", "_net.run", "_manager.send"),
         *("_coordinator.rejoining", "_coordinator.request_rejoin", "_coordinator._join_task"),
         "_coordinator.reset_generation",
     ),
@@ -262,6 +264,24 @@ def begin_anew_when_lost(consumer: Any) -> None:
         coordinator.rejoining = False
 
     coordinator.reset_generation = reset_generation
+
+
+def is_hidden(consumer: KafkaConsumer, topic: str) -> bool:
+    """Whether Kafka does not let this user see the topic: it says so only when it is asked for that one.
+
+    Asking makes no topic.
+
+    Raises:
+        KafkaError: it does not answer.
+    """
+    request = MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name=topic)],
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+    answer = consumer._net.run(consumer._manager.send, request)  # noqa: SLF001  (see above)
+    return any(one.error_code == TopicAuthorizationFailedError.errno for one in answer.topics)
 
 
 def topic_id(consumer: Any, topic: str) -> object:

@@ -12,11 +12,12 @@ from checkback.kafka.client_options import of_reaching
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.errors import FENCED, passes
 from checkback.kafka.kafka_python.repairs import CoordinatorClient
-from checkback.kafka.settling_steps import NotYetError, StepwiseSettler, not_allowed, not_settled
+from checkback.kafka.settling_steps import NotYetError, StepwiseSettler, not_settled
 from checkback.wire.beside_offsets import without_end
 from checkback.wire.lanes import TRANSACTION_TIMEOUT_MS
 from checkback.wire.ledger import PARTITION
 from checkback.wire.protocol import Topics
+from checkback.wire.rights import not_allowed, of_settling
 
 _REQUEST_MS = 5_000
 _FENCING_VERSION = 4
@@ -46,7 +47,7 @@ class KafkaPythonSettler(StepwiseSettler):
             producer_epoch=-1,
             max_version=_FENCING_VERSION,
         )
-        _refuse(name, self._asked(name, request, CoordinatorType.TRANSACTION).error_code)
+        self._refuse(name, self._asked(name, request, CoordinatorType.TRANSACTION).error_code)
 
     def _stored(self, name: str) -> str | None:
         of_group = OffsetFetchRequest.OffsetFetchRequestGroup
@@ -59,28 +60,26 @@ class KafkaPythonSettler(StepwiseSettler):
         )
         answer = self._asked(name, request, CoordinatorType.GROUP)
         (group,) = answer.groups
-        _refuse(name, group.error_code)
+        self._refuse(name, group.error_code)
         (topic,) = group.topics
         (partition,) = topic.partitions
-        _refuse(name, partition.error_code)
+        self._refuse(name, partition.error_code)
         return None if partition.committed_offset < 0 else without_end(partition.metadata)
 
     def _asked(self, name: str, request: Any, kind: CoordinatorType) -> Any:
         try:
             return self._kafka.asked(request, name, kind)
         except (KafkaError, OSError) as error:
-            raise _meant(name, error) from error
+            raise self._meant(name, error) from error
 
+    def _refuse(self, name: str, code: int) -> None:
+        if code:
+            error = for_code(code)()
+            raise self._meant(name, error) from error
 
-def _refuse(name: str, code: int) -> None:
-    if code:
-        error = for_code(code)()
-        raise _meant(name, error) from error
-
-
-def _meant(name: str, error: Exception) -> Exception:
-    if isinstance(error, AuthorizationError):
-        return not_allowed(name, repr(error))
-    if passes(error) or isinstance(error, FENCED):  # by another who settles
-        return NotYetError(repr(error))
-    return not_settled(name, repr(error))
+    def _meant(self, name: str, error: Exception) -> Exception:
+        if isinstance(error, AuthorizationError):
+            return not_allowed(f"whoever settles lane {name}", error, list(of_settling(self._topic)))
+        if passes(error) or isinstance(error, FENCED):  # by another who settles
+            return NotYetError(repr(error))
+        return not_settled(name, repr(error))

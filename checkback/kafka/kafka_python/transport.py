@@ -19,6 +19,7 @@ from checkback.kafka.kafka_python.repairs import close_producer
 from checkback.kafka.reaching import CONNECT_MS
 from checkback.kafka.transport import (
     OP_LINGER_MS,
+    Appended,
     Heard,
     Lost,
     OutgoingRecord,
@@ -77,10 +78,11 @@ class KafkaPythonTransport:
         may_not_look(topic["name"] for topic in found if topic["error_code"] == TopicAuthorizationFailedError.errno)
         return [topic["name"] for topic in found if topic["error_code"] == UnknownTopicOrPartitionError.errno]
 
-    def write_half(self, record: OutgoingRecord) -> int:
+    def write_half(self, record: OutgoingRecord) -> Appended:
         """See :class:`~checkback.kafka.transport.Transport`."""
         try:
-            return int(_send(self._halves, record).get(timeout=self._half_timeout_ms / 1000).offset)
+            found = _send(self._halves, record).get(timeout=self._half_timeout_ms / 1000)
+            return Appended(int(found.offset), int(found.timestamp))
         except KafkaTimeoutError as error:
             raise not_acknowledged(self._half_timeout_ms, error) from error
         except TopicAuthorizationFailedError as error:

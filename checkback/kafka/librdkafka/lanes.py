@@ -14,7 +14,6 @@ from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.errors import NO_TOPIC, NOT_ALLOWED, REFUSED, error_code, is_fatal
 from checkback.kafka.librdkafka.transactional import StuckError, Transactional, transactional_settings
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms, no_kafka
-from checkback.kafka.settling_steps import not_allowed
 from checkback.wire.lanes import TRANSACTION_TIMEOUT_MS
 from checkback.wire.ledger import OFFSET, PARTITION, Ledger
 
@@ -70,7 +69,7 @@ class ConfluentLane:
             raise no_kafka(self._place.bootstrap_servers, error) from error
         except KafkaException as error:
             if error_code(error) in NOT_ALLOWED:
-                raise not_allowed(name, error.args[0].str()) from error
+                raise self._place.not_allowed(error) from error
             self._kafka = Transactional(self._settings)  # nobody knows the lane yet
             raise no_kafka(self._place.bootstrap_servers, error) from error
 

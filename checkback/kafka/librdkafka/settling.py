@@ -11,11 +11,12 @@ from checkback.kafka.librdkafka import connected, make_client
 from checkback.kafka.librdkafka.errors import FENCED, NOT_ALLOWED, error_code, is_transient
 from checkback.kafka.librdkafka.transactional import StuckError, Transactional, transactional_settings
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
-from checkback.kafka.settling_steps import NotYetError, StepwiseSettler, not_allowed, not_settled
+from checkback.kafka.settling_steps import NotYetError, StepwiseSettler, not_settled
 from checkback.wire.beside_offsets import metadata_of
 from checkback.wire.lanes import TRANSACTION_TIMEOUT_MS
 from checkback.wire.ledger import PARTITION
 from checkback.wire.protocol import Topics
+from checkback.wire.rights import not_allowed, of_settling
 
 _CALL_SECONDS = 5.0
 
@@ -50,7 +51,7 @@ class ConfluentSettler(StepwiseSettler):
         except StuckError as error:
             raise NotYetError(str(error)) from error
         except KafkaException as error:
-            raise _meant(name, error) from error
+            raise self._meant(name, error) from error
 
     def _stored(self, name: str) -> str | None:
         asked = [ConsumerGroupTopicPartitions(name, [TopicPartition(*self._place)])]
@@ -60,15 +61,14 @@ class ConfluentSettler(StepwiseSettler):
             )
             (found,) = answer[name].result().topic_partitions
         except KafkaException as error:
-            raise _meant(name, error) from error
+            raise self._meant(name, error) from error
         if found.error is not None:
-            raise _meant(name, KafkaException(found.error))
+            raise self._meant(name, KafkaException(found.error))
         return None if found.offset < 0 else metadata_of(found)
 
-
-def _meant(name: str, error: KafkaException) -> Exception:
-    if error_code(error) in NOT_ALLOWED:
-        return not_allowed(name, error.args[0].str())
-    if is_transient(error) or error_code(error) in FENCED:  # by another who settles
-        return NotYetError(error.args[0].str())
-    return not_settled(name, error.args[0].str())
+    def _meant(self, name: str, error: KafkaException) -> Exception:
+        if error_code(error) in NOT_ALLOWED:
+            return not_allowed(f"whoever settles lane {name}", error, list(of_settling(self._place[0])))
+        if is_transient(error) or error_code(error) in FENCED:  # by another who settles
+            return NotYetError(error.args[0].str())
+        return not_settled(name, error.args[0].str())

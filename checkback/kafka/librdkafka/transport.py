@@ -14,7 +14,7 @@ from checkback.kafka.librdkafka.errors import TIMED_OUT, flushed, polled
 from checkback.kafka.librdkafka.hidden_topics import hidden, refusals
 from checkback.kafka.librdkafka.writers import HalfWriter, OpWriter, Renewed
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
-from checkback.kafka.transport import OP_LINGER_MS, Heard, Lost, OutgoingRecord, may_not_look, may_not_write
+from checkback.kafka.transport import OP_LINGER_MS, Appended, Heard, Lost, OutgoingRecord, may_not_look, may_not_write
 
 _IDLE_SECONDS = 0.5
 _JUST_MADE_SECONDS = 2.0  # until a broker knows of a topic that was made a moment ago
@@ -91,7 +91,7 @@ class ConfluentTransport:
         may_not_look(name for name, error in found.items() if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED)
         return [name for name, error in found.items() if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART]
 
-    def write_half(self, record: OutgoingRecord) -> int:
+    def write_half(self, record: OutgoingRecord) -> Appended:
         """See :class:`~checkback.kafka.transport.Transport`."""
         return self._halves.writer.write(record, self._halves.spent)
 

@@ -11,7 +11,15 @@ from typing import Any, Generic, Protocol, TypeVar
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from checkback.kafka.librdkafka.errors import NOT_ALLOWED, TIMED_OUT, is_spent, polled
-from checkback.kafka.transport import Heard, Lost, OutgoingRecord, may_not_write, not_acknowledged, not_written
+from checkback.kafka.transport import (
+    Appended,
+    Heard,
+    Lost,
+    OutgoingRecord,
+    may_not_write,
+    not_acknowledged,
+    not_written,
+)
 
 _LOGGER = logging.getLogger(__name__)
 _LONGEST_WAIT_SECONDS = 0.02
@@ -20,12 +28,12 @@ _LONGEST_WAIT_SECONDS = 0.02
 class _Delivery:
     """A half message on its way."""
 
-    __slots__ = ("_asleep", "done", "error", "offset")
+    __slots__ = ("_asleep", "done", "error", "offset", "time_ms")
 
     def __init__(self) -> None:
         self.done = False
         self.error: KafkaError | None = None
-        self.offset = -1
+        self.offset = self.time_ms = -1
         self._asleep = threading.Lock()  # a bare lock: a Semaphore is Python, and costs as much as all the rest
         self._asleep.acquire()
 
@@ -34,6 +42,7 @@ class _Delivery:
         self.error = error
         if error is None:
             self.offset = message.offset() or 0
+            self.time_ms = message.timestamp()[1]
         self.done = True
         self.wake()
 
@@ -65,8 +74,8 @@ class HalfWriter:
         self._polling = threading.Lock()
         self._waiting: deque[_Delivery] = deque()
 
-    def write(self, record: OutgoingRecord, spent: Callable[["HalfWriter"], None]) -> int:
-        """Write a record, wait until Kafka has it, and return its offset.
+    def write(self, record: OutgoingRecord, spent: Callable[["HalfWriter"], None]) -> Appended:
+        """Write a record, wait until Kafka has it, and say where.
 
         Raises:
             HalfMessageTimeoutError: Kafka did not acknowledge it in time; it may have it all the same. ``spent`` has
@@ -90,7 +99,7 @@ class HalfWriter:
             if delivery.error.code() in NOT_ALLOWED:
                 raise not_written(may_not_write(record.topic, delivery.error))
             raise not_written(delivery.error)
-        return delivery.offset
+        return Appended(delivery.offset, delivery.time_ms)
 
     def _wait(self, delivery: _Delivery) -> None:
         # twice: librdkafka reports its own time-out a little after it

@@ -214,10 +214,19 @@ export class TransactionProducer {
 export const signature = (key, time, body) => createHmac('sha256', key).update(`${time}.`).update(body).digest('hex')
 
 /**
+ * The signature of the answer to a request.
+ * @param {string} key
+ * @param {string} request the request's own: its header checkback-signature
+ * @param {Buffer|string} body of the answer, as it is sent
+ */
+export const answerSignature = (key, request, body) =>
+  createHmac('sha256', key).update(`answer.${request}.`).update(body).digest('hex')
+
+/**
  * A handler for node:http that answers checks, at whatever path.
  * @param {object} options
  * @param {string} options.group
- * @param {string} [options.key] the group's key; without it anybody may ask
+ * @param {string} [options.key] the group's key; without it anybody may ask, and answers are not signed
  * @param {(transactionId: string, check: object) => Promise<'commit'|'rollback'|'unknown'>} options.check says `rollback`
  *   only of what has not committed and never will
  * @param {() => number} [options.clock] ms since 1970
@@ -273,7 +282,11 @@ export function checkEndpoint({ group, key, check, clock = Date.now }) {
   return async (request, response) => {
     try {
       const [status, said] = await answer(request)
-      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(said))
+      const body = JSON.stringify(said)
+      const headers = { 'content-type': 'application/json' }
+      if (key !== undefined && status === 200)
+        headers['checkback-signature'] = answerSignature(key, request.headers['checkback-signature'], body)
+      response.writeHead(status, headers).end(body)
     } catch {
       response.destroy() // the connection broke while the request was read
     }

@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs'
 import { createServer, request } from 'node:http'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { checkEndpoint, halfRecord, kafkajsHeaders, opRecord, signature } from './checkback.js'
+import { answerSignature, checkEndpoint, halfRecord, kafkajsHeaders, opRecord, signature } from './checkback.js'
 
 const folder = process.env.CHECKBACK_VECTORS ?? join(import.meta.dirname, '../../../docs/vectors')
 const vectors = (name) => JSON.parse(readFileSync(join(folder, `${name}.json`))).cases
@@ -18,7 +18,8 @@ async function ask(handler, body, headers = {}, method = 'POST') {
     const sent = request({ host: '127.0.0.1', port: server.address().port, path: '/checkback/', method, agent: false,
       headers: { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body), ...headers } }).end(body)
     const [response] = await once(sent, 'response')
-    return { status: response.statusCode, body: Buffer.concat(await response.toArray()).toString() }
+    const signed = response.headers['checkback-signature']
+    return { status: response.statusCode, signed, body: Buffer.concat(await response.toArray()).toString() }
   } finally {
     server.close()
   }
@@ -31,6 +32,10 @@ for (const { name, group, key, now_ms, knows, headers, body, must } of vectors('
     const said = await ask(checkEndpoint(options), body, headers)
     if (must.status !== undefined) assert.equal(said.status, must.status)
     if (must.status_not !== undefined) assert.notEqual(said.status, must.status_not)
+    if (key !== undefined && said.status === 200) {
+      const [, asked] = Object.entries(headers).find(([name]) => name.toLowerCase() === 'checkback-signature')
+      assert.equal(said.signed, answerSignature(key, asked, said.body))
+    }
     const json = said.status === 200 ? JSON.parse(said.body) : {}
     for (const [field, value] of Object.entries(must.answer ?? {})) assert.equal(json[field], value)
     if (must.answers) assert.deepEqual(Object.fromEntries(json.answers.map(({ id, state }) => [id, state])), must.answers)
@@ -45,6 +50,10 @@ for (const { key, time_ms, body, signature: wanted } of vectors('signatures')) {
     assert.notEqual((await asked(wanted)).status, 401) // not every body is a check: some are 400
     assert.equal((await asked(`${wanted.slice(0, -1)}${wanted.endsWith('0') ? 1 : 0}`)).status, 401)
   })
+}
+
+for (const { key, request, body, signature: wanted } of vectors('answer-signatures')) {
+  test(`answer signatures: ${wanted.slice(0, 8)}`, () => assert.equal(answerSignature(key, request, body), wanted))
 }
 
 const bytes = (it) => (it === null ? null : typeof it === 'string' ? Buffer.from(it) : Buffer.from(it.base64, 'base64'))

@@ -11,6 +11,7 @@ import pytest
 import checkback.testing
 from checkback import CallableListener, CheckEndpoint, CheckRequest, LocalTransactionState, Message, TransactionProducer
 from checkback.testing import JobProcess, LocalCluster, RecordingTransport, check_request
+from conf import TransactionSettings
 
 pytest_plugins = ["checkback.testing.pytest_plugin"]
 
@@ -72,5 +73,6 @@ def test_a_message_is_delivered_and_another_is_checked(
         "transaction_id": prepared.transaction_id,
         "half": prepared.half,
         "ingested_ms": request.ingested_ms,
+        "ask_limit_ms": TransactionSettings().ask_limit_ms,
     }
     assert request == replace(expected, **known)

@@ -14,7 +14,7 @@ from checkback_cli import app
 from checkback_cli.groups.overview import cells, from_topics
 from checkback_cli.on_call.status import summary, unasked
 from conf import Settings
-from status_page.facts import FlowPoint, StepFacts, TopicInDoubt
+from status_page.facts import FlowPoint, RefusedMessages, StepFacts, TopicInDoubt
 from tests.checkback_cli.facts_made import FACTS, NOW, bodies, page
 
 
@@ -54,6 +54,18 @@ def test_of_a_job_that_has_just_started_it_says_what_is_not_known() -> None:
     assert dict(summary(uncounted))["parked"] == "not known yet", (
         "no group is known, which is not that nothing is parked"
     )
+
+
+def test_what_the_access_policy_has_refused_is_said() -> None:
+    why = "group shop may not send to payroll: no account names that group"
+    refused = (
+        RefusedMessages("shop", "payroll", 1_200, why, NOW - 60_000),
+        RefusedMessages("shop", "", 3, "it is not signed", NOW),
+    )
+    assert [line for name, line in summary(replace(FACTS, refused=refused)) if name == "refused"] == [
+        f"1,200 of group shop for payroll since the start, the last 1 min ago: {why}",
+        "3 of group shop (ops) since the start, the last 0 s ago: it is not signed",
+    ]
 
 
 def test_a_try_that_is_due_is_said_to_be() -> None:

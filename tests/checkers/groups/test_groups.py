@@ -233,3 +233,43 @@ def test_an_asker_that_raises_is_unknown() -> None:
         assert scene.actions() == {"a": UNKNOWN, "b": UNKNOWN}
 
     played(play)
+
+
+def unsigned(requests: Sequence[CheckRequest]) -> EndpointAnswer:
+    """As a stranger answers, who does not know the group's key."""
+    return refused(requests)._replace(unsigned=True)
+
+
+def test_who_does_not_know_the_key_is_passed_over_and_without_another_it_is_unknown() -> None:
+    async def play() -> None:
+        scene = Scene()
+        for url in (ONE, TWO):
+            scene.announce(url)
+        scene.behaves[TWO] = unsigned
+        await scene.put("a")
+        assert scene.actions() == {"a": COMMIT}
+        scene.behaves[ONE] = unsigned
+        await scene.put("b")
+        assert scene.verdicts["b"] == EndpointVerdict(UNKNOWN, "refused")
+        assert not scene.kept
+
+    played(play)
+
+
+def test_a_stranger_that_finds_requests_too_large_is_skipped_in_the_end() -> None:
+    async def play() -> None:
+        scene = Scene()
+        scene.announce(ONE)
+        scene.announce(TWO, batch=100)
+
+        def too_large(requests: Sequence[CheckRequest]) -> EndpointAnswer:
+            return unsigned(requests) if len(requests) == 1 else EndpointAnswer([], alone=True, unsigned=True)
+
+        scene.behaves[TWO] = too_large
+        await scene.put(*[f"tx-{number}" for number in range(30)])
+        assert set(scene.actions().values()) == {COMMIT}
+        before = len([url for url, _ in scene.posts if url == TWO])
+        await scene.put("later")
+        assert len([url for url, _ in scene.posts if url == TWO]) == before
+
+    played(play)

@@ -13,6 +13,7 @@ from kafka.admin import NewTopic
 from checkback.exceptions import KafkaUnreachableError, OperatorError
 from checkback.kafka.topic_reading import reading_consumer, records_to_end
 from checkback.local import LocalKafka
+from checkback.operations.audit import audit_lines
 from checkback.operations.in_doubt import newest
 from checkback.operations.operator_ops import OperatorOps
 from checkback.operations.parked import ParkedMessages
@@ -128,7 +129,7 @@ def test_it_costs_next_to_nothing_while_nothing_comes(place: Place) -> None:
 
 
 def test_operators_ops_are_written_to_the_halfs_partition(place: Place) -> None:
-    place.make(place.topics.op, place.topics.parked)
+    place.make(place.topics.op, place.topics.parked, place.topics.audit)
     rows = [(f"tx-{number}", "shop", HalfPosition(number % 2, number)) for number in range(2_500)]
     with OperatorOps(place.kafka.bootstrap_servers, place.topics) as ops:
         assert ops.write(rows, Action.ROLLBACK, "why\u20ac") == 2_500
@@ -140,6 +141,12 @@ def test_operators_ops_are_written_to_the_halfs_partition(place: Place) -> None:
         messages.end(messages.read(), Action.RESUME, json.dumps({"who": "Ada"}))
     with closing(reading_consumer(place.kafka.bootstrap_servers)) as consumer:
         written = list(records_to_end(consumer, place.topics.op))
+        told = [line.record for line in audit_lines(consumer, place.topics)]
+    assert [(one.what, one.number, len(one.halves)) for one in told] == [
+        *[("rollback", 1_000, 1_000)] * 2,
+        *[("rollback", 500, 500), ("commit", 1, 1), ("resume", 1, 1)],
+    ]
+    assert (told[0].halves[:2], told[0].why, told[-1].who, told[-1].group) == (("0:0", "1:1"), "why\u20ac", "", "g")
     assert len(written) == 2_501
     found = {HalfPosition.parse(dict(one.headers)["cb-half"].decode()): one for one in written}
     for name, group, half in rows[:5]:

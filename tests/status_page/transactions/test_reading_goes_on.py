@@ -2,11 +2,13 @@
 
 import sqlite3
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.errors import KafkaConnectionError, KafkaTimeoutError
+from kafka.errors import KafkaConnectionError, KafkaTimeoutError, TopicAuthorizationFailedError
 
+from checkback.exceptions import NotAllowedError
 from checkback.wire.protocol import HalfPosition
 from status_page.transactions.following import Follower
 from status_page.transactions.index import Index
@@ -158,3 +160,11 @@ def test_a_full_disk_is_said_and_what_was_read_is_read_again(monkeypatch: pytest
     full.clear()
     wait_until(lambda: it.index.in_doubt_at(HalfPosition(0, 1)) is not None)
     it.follower.stop()
+
+
+def test_a_topic_that_kafka_hides_is_not_said_to_be_missing(it: Set) -> None:
+    del it.consumer.logs[TOPICS.status]
+    hidden = SimpleNamespace(error_code=TopicAuthorizationFailedError.errno)
+    it.consumer._net = SimpleNamespace(run=lambda *_: SimpleNamespace(topics=[hidden]))
+    with pytest.raises(NotAllowedError, match=r"grant its user Read on the topic cb\.status"):
+        it.reading.begin()

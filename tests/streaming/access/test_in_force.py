@@ -23,8 +23,14 @@ class Run:
         file = folder.parent / "access.toml"
         file.write_text(policy, encoding="utf-8")
         self._spark = spark
+        self.told: list[tuple[int, bool]] = []
+        """From which batch on, and whether there is a policy."""
         self._force = PolicyInForce(
-            spark, LocalFolder(folder), PolicyFile(AccessSettings(policy=str(file) if policy else "")), first_new
+            spark,
+            LocalFolder(folder),
+            PolicyFile(AccessSettings(policy=str(file) if policy else "")),
+            first_new,
+            lambda batch, text: self.told.append((batch, bool(text))),
         )
 
     def says(self, batch: int) -> str:
@@ -60,9 +66,12 @@ def test_it_holds_from_the_first_batch_that_was_never_begun(spark: SparkSession,
     run = Run(spark, folder, ALLOWS, 3)
     assert "does not name" in run.says(2)
     assert run.says(3) == ""
+    assert run.told == [(2, True), (3, True)], "those who ask who has changed it"
     run = Run(spark, folder, "", 4)
     assert run.says(3) == ""
     assert run.says(4) == _NONE
+    assert run.says(5) == _NONE
+    assert run.told == [(3, True), (4, False)]
 
 
 def test_what_a_start_wrote_for_a_batch_that_never_began_is_void(spark: SparkSession, folder: Path) -> None:

@@ -68,6 +68,19 @@ def test_what_is_no_policy_changes_nothing_until_it_is_one_again(
     assert looking.policy.wrong == ""
 
 
+def test_who_asks_later_is_told_which_policy_it_was_and_whose_file(looking: Looking, tmp_path: Path) -> None:
+    first, again = (looking.policy.said_of("checkback", batch, looking.holds) for batch in (7, 8))
+    file = tmp_path / "access.toml"
+    assert first.who == f"owner of the file: {file.owner()}"
+    assert first.what.startswith("job checkback: policy ")
+    assert f"from batch 7 on; {file}, changed 20" in first.what
+    fingerprint = first.what.split()[3]
+    assert again.what.split()[3] == fingerprint
+    looking.write(MORE)
+    assert looking.policy.said_of("checkback", 9, looking.look(2)).what.split()[3] != fingerprint
+    assert looking.policy.said_of("checkback", 9, "").what == "job checkback: no policy from batch 9 on"
+
+
 def test_a_file_that_is_gone_changes_nothing(looking: Looking, tmp_path: Path) -> None:
     first = looking.holds
     (tmp_path / "access.toml").rename(tmp_path / "elsewhere")

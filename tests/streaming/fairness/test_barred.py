@@ -9,8 +9,7 @@ from pyspark.sql import SparkSession
 
 from checkback.exceptions import CheckpointMismatchError
 from streaming.batch.kept_by_batch import KeptByBatch, refuse_torn
-from streaming.fairness.barred import BARRED, tell_tasks, told
-from streaming.fairness.quotas import Barred
+from streaming.fairness.barred import BARRED, Barred, tell_tasks, told
 from streaming.folders import LocalFolder
 
 
@@ -18,7 +17,7 @@ class Wanted:
     """Whoever watches the quotas."""
 
     def __init__(self) -> None:
-        self.barred: Barred = {}
+        self.barred = Barred()
 
     def __call__(self, _before: Barred) -> Barred:
         return self.barred
@@ -33,11 +32,11 @@ def in_force(folder: LocalFolder, wanted: Wanted) -> Callable[[int], Barred]:
 def test_a_group_is_barred_from_the_batch_that_is_begun_next(tmp_path: Path) -> None:
     wanted = Wanted()
     force = in_force(LocalFolder(tmp_path), wanted)
-    assert force(5) == {}
-    wanted.barred = {"shop": "too much"}
-    assert force(6) == {"shop": "too much"}
-    wanted.barred = {}
-    assert force(7) == {}
+    assert force(5) == Barred()
+    wanted.barred = Barred({"shop": "too much"})
+    assert force(6) == Barred({"shop": "too much"})
+    wanted.barred = Barred()
+    assert force(7) == Barred()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["checkback-barred-6.json", "checkback-barred-7.json"]
 
 
@@ -45,39 +44,58 @@ def test_a_batch_that_is_run_again_finds_what_it_had(tmp_path: Path) -> None:
     wanted = Wanted()
     force = in_force(LocalFolder(tmp_path), wanted)
     force(5)
-    wanted.barred = {"shop": "too much"}
-    assert force(6) == {"shop": "too much"}
+    wanted.barred = Barred({"shop": "too much"})
+    assert force(6) == Barred({"shop": "too much"})
 
-    wanted.barred = {"other": "too much now"}  # the job was killed in batch 6, and started again
+    wanted.barred = Barred({"other": "too much now"})  # the job was killed in batch 6, and started again
     force = in_force(LocalFolder(tmp_path), wanted)
-    assert force(6) == {"shop": "too much"}
-    assert force(7) == {"other": "too much now"}
+    assert force(6) == Barred({"shop": "too much"})
+    assert force(7) == Barred({"other": "too much now"})
 
-    wanted.barred = {}  # and again, in batch 9, for which nothing was written
+    wanted.barred = Barred()  # and again, in batch 9, for which nothing was written
     force = in_force(LocalFolder(tmp_path), wanted)
-    assert force(9) == {"other": "too much now"}
-    assert force(10) == {}
+    assert force(9) == Barred({"other": "too much now"})
+    assert force(10) == Barred()
 
 
 def test_the_reason_stays_what_was_written(tmp_path: Path) -> None:
     wanted = Wanted()
     force = in_force(LocalFolder(tmp_path), wanted)
     force(0)
-    wanted.barred = {"shop": "11 of 10"}
+    wanted.barred = Barred({"shop": "11 of 10"})
     first = force(1)
-    wanted.barred = {"shop": "12 of 10"}
+    wanted.barred = Barred({"shop": "12 of 10"})
     assert force(2) == first
+
+
+def test_accounts_are_kept_beside_groups(tmp_path: Path) -> None:
+    wanted = Wanted()
+    force = in_force(LocalFolder(tmp_path), wanted)
+    force(5)
+    wanted.barred = Barred({"shop": "too much"}, {"big": "too much, too"})
+    force(6)
+    assert in_force(LocalFolder(tmp_path), Wanted())(6) == wanted.barred
+
+
+def test_without_accounts_a_file_is_as_a_job_of_before_there_were_any_reads_it(tmp_path: Path) -> None:
+    wanted = Wanted()
+    force = in_force(LocalFolder(tmp_path), wanted)
+    force(5)
+    wanted.barred = Barred({"shop": "too much", "accounts": "too much"})
+    force(6)
+    assert json.loads((tmp_path / "checkback-barred-6.json").read_bytes()) == wanted.barred.groups
+    assert in_force(LocalFolder(tmp_path), Wanted())(6) == wanted.barred
 
 
 def test_files_of_long_ago_are_removed_but_for_the_newest(tmp_path: Path) -> None:
     wanted = Wanted()
     force = in_force(LocalFolder(tmp_path), wanted)
     for batch in range(0, 1000, 10):
-        wanted.barred = {str(batch): "too much"} if batch % 20 else {}
+        wanted.barred = Barred({str(batch): "too much"} if batch % 20 else {})
         force(batch)
     assert 2 <= len(list(tmp_path.iterdir())) <= 13
     again = in_force(LocalFolder(tmp_path), wanted)
-    assert again(990) == {"990": "too much"}
+    assert again(990) == Barred({"990": "too much"})
 
 
 def test_tasks_are_told(spark: SparkSession) -> None:
@@ -86,17 +104,17 @@ def test_tasks_are_told(spark: SparkSession) -> None:
     def heard(_: object) -> list[str]:
         return [json.dumps(told())]
 
-    tell_tasks(context, {"shop": "wegen Überfüllung"})
+    tell_tasks(context, Barred({"shop": "wegen Überfüllung"}, {"big": "too much"}))
     try:
         assert context.parallelize([0], 1).mapPartitions(heard).collect() == [
-            '{"shop": "wegen \\u00dcberf\\u00fcllung"}'
+            '[{"shop": "wegen \\u00dcberf\\u00fcllung"}, {"big": "too much"}]'
         ]
     finally:
-        tell_tasks(context, {})
-    assert context.parallelize([0], 1).mapPartitions(heard).collect() == ["{}"]
+        tell_tasks(context, Barred())
+    assert context.parallelize([0], 1).mapPartitions(heard).collect() == ["[{}, {}]"]
 
 
-TORN = [b"", b'{"shop": "too', b"\xff\x00", b"null", b"[1]", b'{"shop": 3}']
+TORN = [b"", b'{"shop": "too', b"\xff\x00", b"null", b"[1]", b'{"shop": 3}', b'{"groups": {}, "accounts": 3}']
 
 
 def unfinished(folder: Path, content: bytes) -> LocalFolder:
@@ -126,10 +144,10 @@ def test_a_torn_file_that_nothing_in_kafka_rests_on_bars_nobody(
 ) -> None:
     folder = unfinished(tmp_path, content)
     refuse_torn(folder, BARRED, lambda _batch: False, torn)
-    assert in_force(folder, Wanted())(7) == {}
+    assert in_force(folder, Wanted())(7) == Barred()
     assert "checkback-barred-5.json in the checkpoint was torn" in caplog.text
     refuse_torn(folder, BARRED, lambda _batch: True, torn)  # of batch 7, in which nobody was barred
-    assert in_force(folder, Wanted())(7) == {}
+    assert in_force(folder, Wanted())(7) == Barred()
 
 
 def test_a_torn_file_is_no_hindrance_when_no_batch_is_unfinished(tmp_path: Path) -> None:

@@ -156,6 +156,36 @@ def test_reasons_are_of_few_kinds(reason: str, kind: str | None) -> None:
     assert kind_of(reason) == kind_of(reason.replace("7", "123,456"))
 
 
+def test_what_the_access_policy_refuses_is_seen_by_group_and_topic() -> None:
+    seen = Observation(Settings())
+    why = "group shop may not send to payroll: no account names that group"
+    assert kind_of(why) == "not allowed by the access policy"
+    seen.batch(BatchReport(1, 0, 0, Counter(), refused=Counter({("shop", "payroll", why): 2, ("till", "x", why): 1})))
+    seen.batch(BatchReport(2, 0, 0, Counter(), refused=Counter({("shop", "payroll", why): 3})))
+    assert [(one.group, one.topic, one.number) for one in seen.facts().refused] == [
+        ("shop", "payroll", 5),
+        ("till", "x", 1),
+    ]
+    made_up = Counter({(f"g{number}", "t", why): 1 for number in range(500)})
+    seen.batch(BatchReport(3, 0, 0, Counter(), refused=made_up))
+    sample = seen.metrics.registry.get_sample_value
+    assert sample("checkback_refused_total", {"group": "shop", "topic": "payroll"}) == 5
+    assert sample("checkback_refused_total", {"group": OTHER, "topic": OTHER}) == 302
+    assert len(seen.facts().refused) == 20
+
+
+def test_a_policy_file_that_cannot_be_used_is_loud() -> None:
+    seen = Observation(Settings())
+    seen.metrics.registry.collect()
+    assert not seen.facts().notes
+    seen.policy_wrong = lambda: "access.policy: access.toml: It is not TOML."
+    families = {family.name: family for family in seen.metrics.registry.collect()}
+    assert [one.value for one in families["checkback_access_policy_wrong"].samples] == [1.0]
+    assert seen.facts().notes == (
+        "The access policy that was read before stays in force: access.policy: access.toml: It is not TOML.",
+    )
+
+
 def test_labels_are_bounded() -> None:
     labels = Labels(2)
     assert [labels.of(name) for name in ("a", "b", "c", "a")] == ["a", "b", OTHER, "a"]

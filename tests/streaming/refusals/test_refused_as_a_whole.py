@@ -93,7 +93,9 @@ def test_what_a_consumer_sent_back_and_is_rejected_is_a_dead_letter_of_its_group
     dead, narrow = sink.topic("dlq.points"), sink.topic("dlq.narrow", max_message_bytes=str(LIMIT))
 
     def rejected(topic: str, value: bytes, lies_in: str = topics.half) -> dict[str, Any]:
-        headers = packed_headers([("cb-topic", topic.encode()), ("checkback-tries", b"1")])
+        group = topic.removeprefix(topics.retry("")).encode()
+        ours = [("cb-group", group), ("cb-topic", topic.encode())]
+        headers = packed_headers([*ours, ("checkback-tries", b"1")])
         return outcome(lies_in, kind=OutcomeKind.REJECT_RECORD, value=value, headers=headers, reason="too late")
 
     sink.write(
@@ -172,7 +174,7 @@ def test_a_topic_that_may_not_be_written_to(guarded_sink: Sink) -> None:
     assert parked.keys() == {"0-1", "1-1"}
     held = sink.held()
     assert held.keys() == {"0-0", "0-2#1", "1-0", "1-2#1"}
-    assert held["0-0"].endswith(f"{closed}: this job is not authorized to write to that topic")
+    assert held["0-0"].endswith(f"{closed}: this job may not write to that topic: grant its user Write on it")
 
 
 def test_a_topic_that_may_not_be_seen_is_no_topic(guarded_sink: Sink) -> None:

@@ -7,6 +7,7 @@ from checkback.wire.protocol import Topics
 from state import HALF_FIELDS, Event, Rows
 from state.rows import Column, objects
 from streaming.access import NotAllowed, why_not_together
+from streaming.fairness.barred import Barred
 from streaming.stateful.admission import Admission
 
 NOW_MS = 1_700_000_000_000
@@ -45,7 +46,7 @@ def test_a_delay_up_to_the_limit_is_taken_in_and_a_longer_one_is_not() -> None:
 
 
 def test_of_a_barred_group_only_what_takes_no_room_is_taken_in() -> None:
-    admission = Admission(NOW_MS, DAY_MS, {"shop": "too much"})
+    admission = Admission(NOW_MS, DAY_MS, Barred({"shop": "too much"}))
     found = admission.reasons(
         halves(
             ("shop", Event.HALF, -1),
@@ -60,13 +61,29 @@ def test_of_a_barred_group_only_what_takes_no_room_is_taken_in() -> None:
     assert found == {0: "too much", 3: "too much"}
 
 
+def test_of_a_barred_account_nothing_is_taken_in_whatever_its_groups_are_called() -> None:
+    policy = policy_of('other_groups = "allow"\n[accounts.big]\ngroups = ["big.*", "shop"]\nother_topics = "allow"')
+    barred = Barred({"shop": "the group"}, {"big": "the account"})
+    admission = Admission(NOW_MS, DAY_MS, barred, NotAllowed(policy, Topics()))
+    named = ("big.a", "big.never-seen", "shop", "bigger", "big.a")
+    given = halves(*((name, Event.HALF, -1) for name in named))
+    given["topic"][:] = objects(["orders"] * len(named))
+    found = admission.reasons(given, held(4, of=5))
+    assert found == {0: "the account", 1: "the account", 2: "the group"}
+
+
+def test_an_account_of_a_policy_that_is_gone_bars_nobody() -> None:
+    admission = Admission(NOW_MS, DAY_MS, Barred({}, {"big": "too much"}))
+    assert admission.reasons(halves(("big", Event.HALF, -1)), held(of=1)) == {}
+
+
 def test_without_rows_there_is_nothing_to_say() -> None:
-    assert Admission(NOW_MS, DAY_MS, {"shop": "too much"}).reasons(Rows.empty(HALF_FIELDS), held(of=0)) == {}
+    assert Admission(NOW_MS, DAY_MS, Barred({"shop": "too much"})).reasons(Rows.empty(HALF_FIELDS), held(of=0)) == {}
 
 
 def test_what_the_policy_does_not_allow_is_not_taken_in_not_even_what_looks_like_the_jobs_own() -> None:
     policy = policy_of('[accounts.shop]\ngroups = ["shop"]\ntopics = ["orders"]')
-    admission = Admission(NOW_MS, DAY_MS, {"shop": "too much"}, NotAllowed(policy, Topics()))
+    admission = Admission(NOW_MS, DAY_MS, Barred({"shop": "too much"}), NotAllowed(policy, Topics()))
     given = halves(("shop", Event.HALF, -1), *[("other", Event.HALF, -1)] * 2, ("shop", Event.HALF_COMMIT, -1))
     given["topic"][:] = objects(["orders", "orders", "orders", "payments"])
     found = admission.reasons(given, held(2, of=4))

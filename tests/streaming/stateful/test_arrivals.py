@@ -11,6 +11,7 @@ from checkback.wire.message_json import pack
 from checkback.wire.protocol import Message, Topics
 from state import BUNDLE
 from streaming.batch.headers import Headers, packed_headers
+from streaming.fairness.barred import Barred
 from streaming.stateful.admission import Admission
 from streaming.stateful.arrivals import arrivals_of, wrong_with
 from streaming.stateful.decode import COLUMNS, HALF_KIND, OTHER_HALF_KIND
@@ -70,7 +71,7 @@ def test_what_is_wrong_with_several_messages_that_were_set_aside_is_not_known_ye
 
 
 def test_a_message_that_is_not_taken_in_is_read_again_whole() -> None:
-    barred = Admission(0, 1_000, {"g": "quotas"})
+    barred = Admission(0, 1_000, Barred({"g": "quotas"}))
     large = ("a", bytes(5_000))
     in_order = {"kind": HALF_KIND, "transaction_id": b"tx", "group": b"g", "topic": b"t", "headers": None}
     found = arrivals_of([aside(large), aside(key=b"k", offset=8), aside(offset=9, **in_order)], Topics(), barred)
@@ -95,7 +96,7 @@ def test_a_message_that_is_not_taken_in_is_read_again_whole() -> None:
 def test_the_jobs_own_half_messages_are_taken_in_though_their_headers_were_set_aside(
     headers: list[tuple[str, bytes]], taken_in: int
 ) -> None:
-    barred = Admission(0, 1_000, {"g": "quotas"})
+    barred = Admission(0, 1_000, Barred({"g": "quotas"}))
     found = arrivals_of([aside(*headers, ("a", bytes(5_000)))], Topics(), barred)
     assert found.halves.count == taken_in
     assert (found.halves if taken_in else found.broken)["headers"].tolist() == [None]

@@ -1,0 +1,34 @@
+"""What is said where Kafka does not let whoever only looks do so."""
+
+from collections.abc import Callable, Mapping
+
+from checkback.exceptions import NotAllowedError
+from checkback.kafka.kafka_python.library import (
+    AuthorizationError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+)
+from checkback.wire.rights import Operation, ResourceKind, Right, not_allowed, read
+
+_RIGHTS: Mapping[type[AuthorizationError], Callable[[str], Right]] = {
+    TopicAuthorizationFailedError: lambda name: read(name, ""),
+    GroupAuthorizationFailedError: lambda name: Right(Operation.DESCRIBE, ResourceKind.GROUP, name),
+}
+"""Who only looks reads topics and sees groups."""
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether Kafka's lists are the reason; of a producer that may write nowhere kafka-python says so in words only."""
+    return isinstance(error, AuthorizationError) or "AuthorizationFailedError" in repr(error)
+
+
+def refused(error: KafkaError) -> NotAllowedError | None:
+    """The error that names the right; None where Kafka has refused nothing, or says no name."""
+    of_kind = next((right for kind, right in _RIGHTS.items() if isinstance(error, kind)), None)
+    said = error.args[0] if error.args else ()
+    # kafka-python does not say it bare where it looks for the group's coordinator
+    names = [said.rpartition("GROUP/")[2].removesuffix(": ")] if isinstance(said, str) else sorted(map(str, said))
+    if of_kind is None or not names:
+        return None
+    return not_allowed("this client", error, [of_kind(name) for name in names])

@@ -1,0 +1,1 @@
+"""A shop in FastAPI, all of it in asyncio: ``uvicorn examples.fastapi_shop.web:app``."""

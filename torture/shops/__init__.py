@@ -1,0 +1,1 @@
+"""Fault runs with shops on real databases, whose transaction logs answer checks. ``checkback torture --shops``."""
