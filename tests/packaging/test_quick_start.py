@@ -220,8 +220,14 @@ def test_the_quick_start_does_what_it_says(installed: Environment) -> None:
     for command, terminal in running.items():
         assert "Traceback" not in terminal.shown, (command, terminal.shown)
     job_said = running["checkback run"].shown
-    assert " WARNING " not in job_said, job_said
+    assert warnings_in(job_said) == [], job_said
     assert "WARNING: " not in job_said, job_said
+
+
+def warnings_in(job_said: str) -> list[str]:
+    """What the job warns of, but for a shop that has died: where it starts again slowly, its old address is tried."""
+    warned = [line for line in job_said.splitlines() if " WARNING " in line]
+    return [line for line in warned if not re.search(r"Check endpoint .* of group shop is skipped for now: ", line)]
 
 
 SHOP = [content for language, content in quick_start() if language == "python"]
