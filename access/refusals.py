@@ -14,7 +14,8 @@ _NOT_ALLOWED = re.compile(
 )
 _NOT_SIGNED = re.compile(
     r"group .* has keys, and cb-signature |it is signed with key .* needs a key of |its signature does not fit key "
-    r"|it was signed \d+ s |its key, value or headers are not those that were signed$",
+    r"|it was signed \d+ s |its content has more than [\d,]+ bytes, and no hash in cb-signature$"
+    r"|its key, value or headers are not those that were signed$",
     re.DOTALL,
 )
 

@@ -8,14 +8,14 @@ from access.policy import AccessPolicy
 from access.signers import SIGNERS, Writer, signs
 from checkback.wire.protocol import SIGNATURE
 from checkback.wire.signed_records import (
+    MOST_PLAIN_BYTES,
+    PLAIN,
     TIME_DIGITS,
     WINDOW_MS,
     WORDS,
     SigningKey,
-    Written,
     WrittenSignature,
-    content_hash,
-    signed_message,
+    begins,
 )
 
 _MOST_GROUPS = 10_000
@@ -31,12 +31,8 @@ class SignedRecord(NamedTuple):
     """Kafka's."""
     ours: bytes
     """The headers of ours that are signed: ``signed_records.spelled``."""
-    key: bytes | None
-    value: bytes | None
-    others: Written
-    """The second of what ``signed_records.parted`` gives."""
-    whole: bool
-    """False: key, value and others are not here, and are judged when they are read again."""
+    content: bytes | None
+    """``signed_records.spelled_content``. None: it is not here, and is judged when it is read again."""
 
 
 class Verifier:
@@ -79,40 +75,44 @@ class Verifier:
 
 
 def _unfit(said: WrittenSignature, key: SigningKey, record: SignedRecord, place: bytes) -> str:
-    if not said.fits(key, place, record.ours):
-        return f"its signature does not fit key {key.id}: another secret, another place, or changed headers"
+    if said.hashed is None and (record.content is None or len(record.content) > MOST_PLAIN_BYTES):
+        return WITHOUT_HASH
+    if not said.fits(key, place, record.ours, record.content):
+        what = "changed headers" if said.hashed else "a changed record"
+        return f"its signature does not fit key {key.id}: another secret, another place, or {what}"
     if abs(record.time_ms - said.time_ms) > WINDOW_MS:
         return _far_away(record.time_ms - said.time_ms)
-    if record.whole and content_hash(record.key, record.value, record.others) != said.content:
+    if record.content is not None and not said.same_content(record.content):
         return CHANGED
     return ""
 
 
-def surely_fits(
-    may: Mapping[bytes, SigningKey],
-    signature: bytes,
-    place: bytes,
-    ours: bytes,
-    time_ms: int,
-    content: tuple[bytes | None, bytes | None, Written] | None,
-) -> bool:
-    """Whether a record is taken, in half the time that it takes to say of one why not: for False ask ``reason``.
+class FastJudge:
+    """Whether records of a place are surely taken, in half the time that it takes to say of one why not.
 
-    ``may``: what :meth:`Verifier.may_sign` gives; ``content``: key, value and others, None where they are not here; all
-    else as in :class:`SignedRecord`.
+    ``may``: what :meth:`Verifier.may_sign` gives; ``place``: ``signed_records.place_of``.
     """
-    words = signature.split(b" ")
-    key = may.get(words[0])
-    if key is None or len(words) != WORDS:
-        return False
-    key_id, time, hashed, code = words
-    return (
-        hmac.compare_digest(key.code(signed_message(place, key_id, time, hashed, ours)), code)
-        and time.isdigit()
-        and len(time) <= TIME_DIGITS
-        and abs(time_ms - int(time)) <= WINDOW_MS
-        and (content is None or content_hash(*content) == hashed)
-    )
+
+    def __init__(self, may: Mapping[bytes, SigningKey], place: bytes) -> None:
+        self._may = {key_id: (begins(place, key_id), key.code) for key_id, key in may.items()}
+
+    def fits(self, signature: bytes | None, ours: bytes, time_ms: int, content: bytes | None) -> bool:
+        """As in :class:`SignedRecord`. For False, ask :meth:`Verifier.reason`."""
+        if not signature or content is None:
+            return False
+        words = signature.split(b" ")
+        known = self._may.get(words[0])
+        if known is None or len(words) != WORDS:
+            return False
+        _, time, code = words
+        begin, code_of = known
+        return (
+            time.isdigit()
+            and len(time) <= TIME_DIGITS
+            and len(content) <= MOST_PLAIN_BYTES
+            and hmac.compare_digest(code_of(b"%b%d:%b,%b%b%b" % (begin, len(time), time, PLAIN, content, ours)), code)
+            and abs(time_ms - int(time)) <= WINDOW_MS
+        )
 
 
 WRITES = {
@@ -121,6 +121,7 @@ WRITES = {
     Writer.OPERATOR: "what an operator decides",
     Writer.JOB: "what the job holds",
 }
+WITHOUT_HASH = f"its content has more than {MOST_PLAIN_BYTES:,} bytes, and no hash in {SIGNATURE}"
 CHANGED = "its key, value or headers are not those that were signed"
 
 

@@ -12,7 +12,7 @@ from access.signers import Writer
 from access.verifying import SignedRecord, Verifier
 from checkback.exceptions import ConfigurationError
 from checkback.wire.protocol import SIGNATURE
-from checkback.wire.signed_records import SigningKey, parted, place_of, spelled
+from checkback.wire.signed_records import SigningKey, parted, place_of, spelled, spelled_content
 from conf.secrets_file import UnreadableFileError, read_keys
 from conf.settings import Settings
 from conf.settled_files import SettledFiles, Stamp
@@ -143,5 +143,6 @@ def _in_force(policy: AccessPolicy, keys: dict[str, SigningKey]) -> _InForce:
 
 def _signed_record(group: str, record: Any) -> SignedRecord:
     ours, others = parted(record.headers)
-    signature, content = dict(record.headers).get(SIGNATURE), (record.key, record.value, others)
-    return SignedRecord(group, Writer.PRODUCER, signature, record.timestamp, spelled(ours), *content, whole=True)
+    content = spelled_content(record.key, record.value, spelled(others))
+    signature = dict(record.headers).get(SIGNATURE)
+    return SignedRecord(group, Writer.PRODUCER, signature, record.timestamp, spelled(ours), content)

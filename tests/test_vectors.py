@@ -18,8 +18,9 @@ from pyspark.sql import SparkSession
 
 from checkback import CallableListener, CheckRequest, LocalTransactionState, check_app
 from checkback.operations.topics import TopicAdministration
-from checkback.wire.protocol import HalfPosition
+from checkback.wire.protocol import SIGNATURE, HalfPosition
 from checkback.wire.signature import SIGNATURE_HEADER, answer_fits, answer_signature, signature
+from checkback.wire.signed_records import SigningKey, place_of, signature_header
 from checkers.ask import Asker
 from checkers.directory import Endpoint, EndpointDirectory
 from checkers.http.admission import AllowList
@@ -206,3 +207,11 @@ def test_the_page_names_each_file_and_each_reason_is_on_the_protocols_page() -> 
 @pytest.mark.parametrize("case", cases("answer-signatures.json"), ids=lambda case: case["signature"][:8])
 def test_signatures_of_answers(case: dict[str, Any]) -> None:
     assert answer_signature(case["key"].encode(), case["request"], case["body"].encode()) == case["signature"]
+
+
+@pytest.mark.parametrize("case", cases("signed-records.json"), ids=lambda case: case["name"])
+def test_signatures_of_records(case: dict[str, Any]) -> None:
+    record, key = case["record"], SigningKey(case["key_id"], case["secret"])
+    headers = [(name, content(value)) for name, value in record["headers"]]
+    place, parts = place_of(case["topic"], case["partition"]), (content(record["key"]), content(record["value"]))
+    assert signature_header(key, place, case["time_ms"], parts, headers) == (SIGNATURE, case["signature"].encode())

@@ -1,11 +1,12 @@
 """Signed records: half messages and ops that say which account wrote them, as :doc:`/access-policy` specifies.
 
-The header ``cb-signature`` stands behind all others and has four words: the key's id, the time (ms since 1970), a hash
-of the content, and HMAC-SHA256 over the record's place, our own headers and that hash. Both are base64.
+The header ``cb-signature`` stands behind all others and has three words: the key's id, the time (ms since 1970), and a
+code: the first 16 bytes of HMAC-SHA256 (RFC 2104, section 5) over the record's place, its content and our own headers,
+in base64. Content of more than :data:`MOST_PLAIN_BYTES` is hashed, and the hash has a word of its own before the code:
+so what is large can be judged before its content is read, and when it is.
 
-The hash has a word of its own so that what is large can be judged before its content is read, and when it is. A half
-message's offset is not known when it is signed; its topic, its partition and the time are. Kafka's time of the record
-must be within :data:`WINDOW_MS` of it.
+A half message's offset is not known when it is signed; its topic, its partition and the time are. Kafka's time of the
+record must be within :data:`WINDOW_MS` of it.
 """
 
 import hashlib
@@ -13,6 +14,7 @@ import hmac
 import re
 from binascii import b2a_base64
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 from checkback.exceptions import ConfigurationError
@@ -27,11 +29,20 @@ MOST_ON_ITS_WAY_MS = 120_000
 LEAST_SECRET_BYTES = 32
 MOST_SECRET_BYTES = 1_024
 _KEY_ID = re.compile(r"[a-zA-Z0-9._-]{1,64}")
-WORDS = 4
+MOST_PLAIN_BYTES = 4_096
+"""Of content, spelled, that is signed without a hash of its own. The job reads no such content again later."""
+WORDS = 3
+"""Of a signature; one more where the content is hashed."""
 _HASH_CHARACTERS = 44
+_CODE_BYTES = 16
 TIME_DIGITS = 15
 _BLOCK_BYTES = 64
 """Of SHA-256: HMAC pads a key to it (RFC 2104)."""
+_SHORT = 64
+"""Characters of a header's name: longer ones, which anybody may make up, are not kept."""
+_NOTHING = b"-,"
+PLAIN = _NOTHING
+"""Stands where the hash of large content would: no content can be taken for the hash of another."""
 _INNER, _OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
 
 
@@ -69,11 +80,11 @@ class SigningKey:
         return f"SigningKey({self.id!r})"
 
     def code(self, message: bytes) -> bytes:
-        """HMAC-SHA256, in base64. Two and a half times as fast as :func:`hmac.digest`."""
+        """The beginning of HMAC-SHA256, in base64. Two and a half times as fast as :func:`hmac.digest`."""
         inner, outer = self._inner.copy(), self._outer.copy()
         inner.update(message)
         outer.update(inner.digest())
-        return b2a_base64(outer.digest(), newline=False)
+        return b2a_base64(outer.digest()[:_CODE_BYTES], newline=False)
 
 
 class WrittenSignature(NamedTuple):
@@ -82,27 +93,40 @@ class WrittenSignature(NamedTuple):
     key_id: bytes
     time: bytes
     """Digits."""
-    content: bytes
+    hashed: bytes | None
+    """Of content that has a hash of its own: :func:`content_hash`."""
     code: bytes
 
     @classmethod
     def parse(cls, written: bytes | None) -> Self | None:
         """None: there is none, or it is something else. Words that no key's owner writes fit no code."""
         words = written.split(b" ") if written else []
-        if len(words) != WORDS or len(words[2]) != _HASH_CHARACTERS:
+        if len(words) not in (WORDS, WORDS + 1) or not (words[1].isdigit() and len(words[1]) <= TIME_DIGITS):
             return None
-        return cls(*words) if words[1].isdigit() and len(words[1]) <= TIME_DIGITS else None
+        key_id, time, *hashed, code = words
+        if hashed and len(hashed[0]) != _HASH_CHARACTERS:
+            return None
+        return cls(key_id, time, hashed[0] if hashed else None, code)
 
     @property
     def time_ms(self) -> int:
         """When it was signed, by its writer's clock."""
         return int(self.time)
 
-    def fits(self, key: SigningKey, place: bytes, ours: bytes) -> bool:
-        """Whether the key's owner has signed these headers (as :func:`spelled`) for this place (:func:`place_of`)."""
-        return hmac.compare_digest(
-            key.code(signed_message(place, self.key_id, self.time, self.content, ours)), self.code
-        )
+    def fits(self, key: SigningKey, place: bytes, ours: bytes, content: bytes | None) -> bool:
+        """Whether the key's owner has signed these headers, and content that has no hash of its own, for this place.
+
+        ``place``: :func:`place_of`; ``ours``: :func:`spelled`; ``content``: :func:`spelled_content`, None where it is
+        not here. Of hashed content ask :meth:`same_content`.
+        """
+        if self.hashed is None and (content is None or len(content) > MOST_PLAIN_BYTES):
+            return False
+        signed = _string(self.hashed) if self.hashed is not None else PLAIN + (content or b"")
+        return hmac.compare_digest(key.code(signed_message(place, self.key_id, self.time, signed, ours)), self.code)
+
+    def same_content(self, content: bytes) -> bool:
+        """Whether this is the content whose hash was signed; where it has none, :meth:`fits` has judged it."""
+        return self.hashed is None or content_hash(content) == self.hashed
 
 
 def place_of(topic: str, partition: int) -> bytes:
@@ -112,12 +136,22 @@ def place_of(topic: str, partition: int) -> bytes:
 
 def spelled(headers: Written) -> bytes:
     """Names and values, each with its length before it."""
-    return b"".join([_string(part) for name, value in headers for part in (name.encode(), value)])
+    return b"".join([spelled_header(name, value) for name, value in headers])
 
 
-def content_hash(key: bytes | None, value: bytes | None, application: Written) -> bytes:
-    """SHA-256, in base64, of a record's content; ``application`` is the second of what :func:`parted` gives."""
-    content = _string(key) + _string(value) + (spelled(application) if application else b"")
+def spelled_header(name: str, value: bytes | None) -> bytes:
+    """One of them."""
+    named = _short_name(name) if len(name) <= _SHORT else _string(name.encode())
+    return b"%b-," % named if value is None else b"%b%d:%b," % (named, len(value), value)
+
+
+def spelled_content(key: bytes | None, value: bytes | None, application: bytes) -> bytes:
+    """A record's content; ``application``: :func:`spelled`, of the second of what :func:`parted` gives."""
+    return _string(key) + _string(value) + application
+
+
+def content_hash(content: bytes) -> bytes:
+    """SHA-256, in base64, of what :func:`spelled_content` gives."""
     return b2a_base64(hashlib.sha256(content).digest(), newline=False)
 
 
@@ -140,16 +174,29 @@ def signature_header(
 ) -> tuple[str, bytes]:
     """The header to put behind all others of a record. ``content``: its key and value."""
     ours, application = parted(headers)
-    hashed = content_hash(*content, application)
-    words = (signing.id.encode(), b"%d" % now_ms, hashed)
-    return SIGNATURE, b" ".join([*words, signing.code(signed_message(place, *words, spelled(ours)))])
+    whole = spelled_content(*content, spelled(application))
+    key_id, time = signing.id.encode(), b"%d" % now_ms
+    hashed = content_hash(whole) if len(whole) > MOST_PLAIN_BYTES else None
+    signed = PLAIN + whole if hashed is None else _string(hashed)
+    code = signing.code(signed_message(place, key_id, time, signed, spelled(ours)))
+    return SIGNATURE, b" ".join([key_id, time, *([] if hashed is None else [hashed]), code])
 
 
 def signed_message(place: bytes, key_id: bytes, time: bytes, content: bytes, ours: bytes) -> bytes:
-    """What the code is of."""
-    return b"%b%d:%b,%d:%b,%d:%b,%b" % (place, len(key_id), key_id, len(time), time, len(content), content, ours)
+    """What the code is of. ``content``: the hash as a string, or :data:`PLAIN`, and then all of it."""
+    return b"%b%d:%b,%b%b" % (begins(place, key_id), len(time), time, content, ours)
+
+
+def begins(place: bytes, key_id: bytes) -> bytes:
+    """What it begins with: of many records the same."""
+    return place + _string(key_id)
 
 
 def _string(content: bytes | None) -> bytes:
     """As a netstring; a minus for what is not there."""
-    return b"-," if content is None else b"%d:%b," % (len(content), content)
+    return _NOTHING if content is None else b"%d:%b," % (len(content), content)
+
+
+@lru_cache(1_024)
+def _short_name(name: str) -> bytes:
+    return _string(name.encode())

@@ -8,14 +8,17 @@ import numpy as np
 import pyarrow as pa
 
 from access.signers import Writer
-from access.verifying import SignedRecord, Verifier, surely_fits
+from access.verifying import FastJudge, SignedRecord, Verifier
 from checkback.wire.delivered import LaneFact
 from checkback.wire.protocol import ACTION, GROUP, HALF, ID, LANE, SIGNATURE, SOURCE, TOPIC, Source
-from checkback.wire.signed_records import Written, parted, place_of, spelled
+from checkback.wire.signed_records import Written, parted, place_of, spelled, spelled_content
 from state.rows import Column
-from streaming.batch.headers import unpack_headers
+from streaming.batch.headers import spelled_headers
 
-_COLUMNS = ("transaction_id", "group", "offset", "topic", "source", "signature", "time_ms", "left_out", "key", "value")
+_COLUMNS = (
+    *("source", "signature", "time_ms", "left_out", "key", "value", "headers"),
+    *("transaction_id", "group", "offset", "topic"),
+)
 _WRITERS = {one.value.encode(): Writer(one.value) for one in Source}
 _MOST_ENDS = 4_096
 _Ours = Callable[[bytes, bytes, int, bytes, bytes | None], bytes]
@@ -39,6 +42,7 @@ class Signatures:
         self._verifier = verifier
         self._place = place_of(topic, partition)
         self._partition = partition
+        self._judges: dict[tuple[str, Writer], FastJudge] = {}
 
     def of_halves(self, rows: pa.RecordBatch, groups: Column, among: Column) -> Column:
         """bool[n]: which half messages in our SDK's order may be taken.
@@ -55,9 +59,8 @@ class Signatures:
         """bool[n]: likewise of ops that all say this of a lane."""
 
         def ours(transaction_id: bytes, group: bytes, offset: int, action: bytes, source: bytes | None) -> bytes:
-            half = b"%d:%d" % (self._partition, offset)
-            begins = _named(ID, transaction_id) + _named(GROUP, group) + _named(HALF, half)
-            return begins + _end_of_op(action, source, fact)
+            half = _named(HALF, b"%d:%d" % (self._partition, offset))
+            return _named(ID, transaction_id) + _group(group) + half + _end_of_op(action, source, fact)
 
         return self._fit(rows, groups, among, ours, lambda source: _WRITERS[source or b""])
 
@@ -67,9 +70,9 @@ class Signatures:
             return ""
         ours, others = parted(written)
         signature = dict(written).get(SIGNATURE)
-        content = (row.key, row.value, others, row.left_out < 0)
+        content = spelled_content(row.key, row.value, spelled(others)) if row.left_out < 0 else None
         return self._verifier.reason(
-            SignedRecord(group, writer, signature, row.time_ms, spelled(ours), *content), self._place
+            SignedRecord(group, writer, signature, row.time_ms, spelled(ours), content), self._place
         )
 
     def _fit(
@@ -87,22 +90,23 @@ class Signatures:
             return good
         chosen = np.flatnonzero(among & np.array([group in keyed for group in groups.tolist()], dtype=bool))
         some = rows.take(pa.array(chosen))
-        columns = zip(*(some.column(name).to_pylist() for name in (*_COLUMNS, "headers")), strict=True)
-        for at, (name, group, offset, topic, source, signature, time_ms, left_out, key, value, packed) in zip(
-            chosen.tolist(), columns, strict=True
+        columns = zip(*(some.column(name).to_pylist() for name in _COLUMNS), strict=True)
+        for at, group, (source, signature, time_ms, left_out, key, value, packed, name, in_group, offset, topic) in zip(
+            chosen.tolist(), groups[chosen].tolist(), columns, strict=True
         ):
-            said_by, signed = writer(source), ours(name, group, offset, topic, source)
-            content = (key, value, unpack_headers(packed) if packed else ())
-            may = judge.may_sign(groups[at], said_by)
-            if (
-                may
-                and signature
-                and surely_fits(may, signature, self._place, signed, time_ms, content if left_out < 0 else None)
-            ):
-                continue
-            record = SignedRecord(groups[at], said_by, signature, time_ms, signed, *content, left_out < 0)
-            good[at] = not judge.reason(record, self._place)
+            signed = ours(name, in_group, offset, topic, source)
+            content = spelled_content(key, value, spelled_headers(packed)) if left_out < 0 else None
+            said_by = writer(source)
+            if not self._fast(group, said_by).fits(signature, signed, time_ms, content):
+                record = SignedRecord(group, said_by, signature, time_ms, signed, content)
+                good[at] = not judge.reason(record, self._place)
         return good
+
+    def _fast(self, group: str, writer: Writer) -> FastJudge:
+        asked = (group, writer)
+        if asked not in self._judges:
+            self._judges[asked] = FastJudge(self._verifier.may_sign(group, writer) or {}, self._place)
+        return self._judges[asked]
 
 
 def _named(name: str, value: bytes) -> bytes:
@@ -110,6 +114,11 @@ def _named(name: str, value: bytes) -> bytes:
 
 
 # Few groups, topics and words are many records' together.
+@lru_cache(_MOST_ENDS)
+def _group(group: bytes) -> bytes:
+    return _named(GROUP, group)
+
+
 @lru_cache(_MOST_ENDS)
 def _end_of_half(group: bytes, topic: bytes, lane: bytes | None) -> bytes:
     named = [(GROUP, group), (TOPIC, topic), *([] if lane is None else [(LANE, lane)])]

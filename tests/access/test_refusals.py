@@ -1,12 +1,14 @@
 """What the access policy has refused is told from all else that is rejected, by the reason alone."""
 
+from typing import Any
+
 import pytest
 
 from access.policy import judge, policy_of
 from access.refusals import UNSIGNED, Refused, refused
 from access.signers import Writer
 from checkback.wire.protocol import Topics
-from tests.access.test_verifying import said
+from tests.access.test_verifying import LARGE, said
 
 POLICY = policy_of("""
 [accounts.shop]
@@ -30,11 +32,13 @@ def test_what_a_group_may_not_send(group: str, topic: str) -> None:
         ("both-1", Writer.PRODUCER, {}),
         ("shop-1", Writer.CHECK, {}),
         ("shop-1", Writer.PRODUCER, {"ours": b"other"}),
-        ("shop-1", Writer.PRODUCER, {"value": b"w"}),
+        ("shop-1", Writer.PRODUCER, {"content": b"other"}),
+        ("shop-1", Writer.PRODUCER, {"content": None}),
+        ("shop-1", Writer.PRODUCER, {"value": LARGE, "content": b"other"}),
         ("shop-1", Writer.PRODUCER, {"time_ms": 0}),
     ],
 )
-def test_what_is_not_signed(signed_by: str | None, writer: Writer, changed: dict[str, object]) -> None:
+def test_what_is_not_signed(signed_by: str | None, writer: Writer, changed: dict[str, Any]) -> None:
     assert refused(said(signed_by, writer, **changed), "shop", "orders") == Refused("shop", "orders", UNSIGNED)
 
 

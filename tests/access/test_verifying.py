@@ -1,19 +1,22 @@
 """Who may sign what, and what is said of records that are not signed by them."""
 
+from typing import Any
+
 import pytest
 
 from access.policy import AccessPolicy, policy_of
 from access.signers import Writer, signs
-from access.verifying import CHANGED, SignedRecord, Verifier, surely_fits
+from access.verifying import CHANGED, WITHOUT_HASH, FastJudge, SignedRecord, Verifier
 from checkback.exceptions import ConfigurationError
 from checkback.wire.signed_records import (
+    PLAIN,
     WINDOW_MS,
     SigningKey,
-    content_hash,
     place_of,
     signature_header,
     signed_message,
     spelled,
+    spelled_content,
 )
 
 POLICY = """
@@ -56,18 +59,20 @@ def test_who_signs(group: str, writer: Writer, keys: set[str] | None) -> None:
     assert signs(policy_of(POLICY), group, writer) == keys
 
 
-def said(signed_by: str | None, writer: Writer = Writer.PRODUCER, **changed: object) -> str:
+SMALL, LARGE = b"v", b"v" * 5_000
+
+
+def said(signed_by: str | None, writer: Writer = Writer.PRODUCER, value: bytes = SMALL, **changed: object) -> str:
     """Of a record of group *shop*."""
     headers = [("cb-id", b"tx"), ("cb-group", b"shop")]
-    header = signature_header(KEYS[signed_by], PLACE, NOW_MS, (b"k", b"v"), headers)[1] if signed_by else None
-    record = SignedRecord("shop", writer, header, NOW_MS, spelled(headers), b"k", b"v", [], whole=True)
+    header = signature_header(KEYS[signed_by], PLACE, NOW_MS, (b"k", value), headers)[1] if signed_by else None
+    record = SignedRecord("shop", writer, header, NOW_MS, spelled(headers), spelled_content(b"k", value, b""))
     record = record._replace(**changed)  # type: ignore[arg-type]  # its fields
     verifier = Verifier(policy_of(POLICY), KEYS)
     reason, may = verifier.reason(record, PLACE), verifier.may_sign(record.group, record.writer)
-    if may is not None and record.signature:
-        content = (record.key, record.value, record.others) if record.whole else None
-        place = (record.signature, PLACE, record.ours, record.time_ms)
-        assert surely_fits(may, *place, content) == (reason == "")
+    if may is not None and value == SMALL:
+        judge = FastJudge(may, PLACE)
+        assert judge.fits(record.signature, record.ours, record.time_ms, record.content) == (reason == "")
     return reason
 
 
@@ -106,9 +111,13 @@ def said(signed_by: str | None, writer: Writer = Writer.PRODUCER, **changed: obj
             {"ours": spelled([("cb-id", b"tx"), ("cb-group", b"till")])},
             "does not fit key",
         ),
-        ("shop-1", Writer.PRODUCER, {"value": b"w"}, CHANGED),
-        ("shop-1", Writer.PRODUCER, {"others": [("trace", b"1")]}, CHANGED),
-        ("shop-1", Writer.PRODUCER, {"value": None, "whole": False}, ""),
+        ("shop-1", Writer.PRODUCER, {"content": spelled_content(b"k", b"w", b"")}, "or a changed record"),
+        ("shop-1", Writer.PRODUCER, {"content": None}, WITHOUT_HASH),
+        ("shop-1", Writer.PRODUCER, {"content": spelled_content(b"k", LARGE, b"")}, WITHOUT_HASH),
+        ("shop-1", Writer.PRODUCER, {"value": LARGE}, ""),
+        ("shop-1", Writer.PRODUCER, {"value": LARGE, "content": None}, ""),
+        ("shop-1", Writer.PRODUCER, {"value": LARGE, "content": spelled_content(b"k", SMALL, b"")}, CHANGED),
+        ("shop-1", Writer.PRODUCER, {"value": LARGE, "ours": b""}, "or changed headers"),
         ("shop-1", Writer.PRODUCER, {"time_ms": NOW_MS + WINDOW_MS}, ""),
         (
             "shop-1",
@@ -119,21 +128,22 @@ def said(signed_by: str | None, writer: Writer = Writer.PRODUCER, **changed: obj
         ("shop-1", Writer.PRODUCER, {"time_ms": NOW_MS - WINDOW_MS - 1}, "signed 300 s after Kafka had it"),
     ],
 )
-def test_what_is_said(signed_by: str | None, writer: Writer, changed: dict[str, object], reason: str) -> None:
+def test_what_is_said(signed_by: str | None, writer: Writer, changed: dict[str, Any], reason: str) -> None:
     found = said(signed_by, writer, **changed)
     assert (reason in found) if reason else (found == "")
 
 
 @pytest.mark.parametrize("time", [b"9" * 16, b"9" * 5_000, b"x", b"-1", b"\xd9\xa1"])
 def test_a_keys_owner_who_signs_nonsense_stops_nothing(time: bytes) -> None:
-    words = (b"shop-1", time, content_hash(b"k", b"v", []))
-    code = KEYS["shop-1"].code(signed_message(PLACE, *words, b""))
-    record = SignedRecord("shop", Writer.PRODUCER, b" ".join([*words, code]), NOW_MS, b"", b"k", b"v", [], whole=True)
+    content = spelled_content(b"k", b"v", b"")
+    code = KEYS["shop-1"].code(signed_message(PLACE, b"shop-1", time, PLAIN + content, b""))
+    signature = b" ".join([b"shop-1", time, code])
     verifier = Verifier(policy_of(POLICY), KEYS)
+    record = SignedRecord("shop", Writer.PRODUCER, signature, NOW_MS, b"", content)
     assert "is not what a signature looks like" in verifier.reason(record, PLACE)
     may = verifier.may_sign("shop", Writer.PRODUCER)
     assert may
-    assert not surely_fits(may, record.signature or b"", PLACE, b"", NOW_MS, (b"k", b"v", []))
+    assert not FastJudge(may, PLACE).fits(signature, b"", NOW_MS, content)
 
 
 def test_a_key_belongs_to_one_account() -> None:

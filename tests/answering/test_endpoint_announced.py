@@ -22,7 +22,7 @@ from checkback.local import LocalKafka
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.checks import Announcement, announcement_key
 from checkback.wire.protocol import SIGNATURE, Topics
-from checkback.wire.signed_records import SigningKey, WrittenSignature, content_hash, place_of
+from checkback.wire.signed_records import SigningKey, WrittenSignature, place_of, spelled_content
 from tests.answering.endpoint import KEY, REQUEST, Answerer
 from tests.place import Place, wait_until
 
@@ -63,8 +63,8 @@ def test_with_a_key_of_the_account_what_it_announces_is_signed_and_so_is_that_it
     for record in records:
         said = WrittenSignature.parse(dict(record.headers)[SIGNATURE])
         assert said is not None
-        assert said.fits(signing, place_of(place.topics.producers, 0), b"")
-        assert said.content == content_hash(record.key, record.value, [])
+        content = spelled_content(record.key, record.value, b"")
+        assert said.fits(signing, place_of(place.topics.producers, 0), b"", content)
 
 
 def test_an_endpoint_with_a_key_wants_signatures(place: Place) -> None:

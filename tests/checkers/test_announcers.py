@@ -100,8 +100,8 @@ def test_a_signed_one_is_believed_of_no_other_group_and_at_no_other_place_or_tim
     assert "another place" in scene.why(record(KEY, partition=1))
     assert "it is a copy, or a clock is wrong" in scene.why(mine._replace(timestamp=NOW_MS + WINDOW_MS + 1))
     moved = (mine.value or b"").replace(b"http://a/", b"http://b/")
-    assert "are not those that were signed" in scene.why(mine._replace(value=moved))
-    assert "are not those that were signed" in scene.why(mine._replace(value=None))
+    assert "or a changed record" in scene.why(mine._replace(value=moved))
+    assert "or a changed record" in scene.why(mine._replace(value=None))
 
 
 def test_who_signed_it_may_take_it_back(scene: Scene) -> None:

@@ -1,5 +1,5 @@
 // A client of the wire protocol, version 1 (docs/protocol.md): a producer, and an endpoint that can be asked.
-import { createHmac, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto'
+import { createHash, createHmac, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto'
 import { Kafka, logLevel } from 'kafkajs'
 
 const ACTIONS = ['commit', 'rollback', 'unknown']
@@ -8,6 +8,7 @@ const MIB = 1024 * 1024
 const BODY_LIMIT = 8 * MIB // what is longer is answered 413: the check is then asked again without the message
 const BATCH_MS = 2_000 // an answer to several checks goes out by then, with what is there
 const SIGNED_WITHIN_MS = 300_000
+const MOST_PLAIN_BYTES = 4_096 // of content that is signed without a hash of its own
 
 /** Bytes of a text (UTF-8), bytes as they are, null as null: null and empty are different. */
 const bytes = (it) => (it == null ? null : Buffer.from(it))
@@ -48,6 +49,32 @@ export function opRecord({ id, partition, offset }, group, action) {
   const headers = [['cb-id', id], ['cb-group', group], ['cb-half', `${partition}:${offset}`], ['cb-action', action],
     ['cb-source', 'producer']]
   return { key: null, value: Buffer.alloc(0), headers: headers.map(([name, value]) => [name, bytes(value)]) }
+}
+
+const string = (it) => (it === null ? Buffer.from('-,') : Buffer.concat([Buffer.from(`${it.length}:`), it, Buffer.from(',')]))
+const spelled = (headers) => headers.flatMap(([name, value]) => [string(Buffer.from(name)), string(value)])
+
+/**
+ * The value of the header cb-signature, which stands behind all others, for a group with keys in the access policy.
+ * @param {{id: string, secret: string}} signing
+ * @param {string} topic
+ * @param {number} partition
+ * @param {number} timeMs
+ * @param {{key: Buffer|null, value: Buffer|null, headers: [string, Buffer|null][]}} record
+ */
+export function recordSignature({ id, secret }, topic, partition, timeMs, { key, value, headers }) {
+  const ours = ([name]) => name.startsWith('cb-') && name !== 'cb-reason'
+  const content = Buffer.concat([string(key), string(value), ...spelled(headers.filter((one) => !ours(one)))])
+  const words = [id, String(timeMs)]
+  const named = [topic, String(partition), ...words].map((word) => string(Buffer.from(word)))
+  let signed = [string(null), content]
+  if (content.length > MOST_PLAIN_BYTES) {
+    words.push(createHash('sha256').update(content).digest('base64'))
+    signed = [string(Buffer.from(words[2]))]
+  }
+  const message = Buffer.concat([...named, ...signed, ...spelled(headers.filter(ours))])
+  words.push(createHmac('sha256', secret).update(message).digest().subarray(0, 16).toString('base64'))
+  return words.join(' ')
 }
 
 /**
@@ -136,10 +163,13 @@ export class TransactionProducer {
   #turn = Math.floor(Math.random() * 1_000)
   #partitions = { count: 0, before: Infinity, at: -Infinity }
 
-  /** @param {{bootstrap: string, group: string, prefix?: string, onLostOp?: (error: Error, half: Half) => void}} options */
-  constructor({ bootstrap, group, prefix = 'cb.', onLostOp }) {
+  /**
+   * @param {{bootstrap: string, group: string, prefix?: string, onLostOp?: (error: Error, half: Half) => void,
+   *   signing?: {id: string, secret: string}}} options  `signing`: the group's key, where the access policy gives it one
+   */
+  constructor({ bootstrap, group, prefix = 'cb.', onLostOp, signing }) {
     if (!group || Buffer.byteLength(group) > 255) throw new Error('A group has 1 to 255 bytes')
-    Object.assign(this, { group, prefix })
+    Object.assign(this, { group, prefix, signing })
     this.onLostOp = onLostOp ?? ((error, half) => console.error(`The check decides ${half.id}: ${error.message}`))
     this.#writer = new Writer(bootstrap, `checkback-${group}`)
   }
@@ -175,7 +205,7 @@ export class TransactionProducer {
     const id = randomBytes(16).toString('hex')
     const record = halfRecord(id, this.group, message, this.prefix)
     const partition = await this.#partition()
-    return { id, partition, offset: await this.#writer.write(`${this.prefix}half`, partition, record) }
+    return { id, partition, offset: await this.#write(`${this.prefix}half`, partition, record) }
   }
 
   /**
@@ -184,13 +214,20 @@ export class TransactionProducer {
    * @param {'commit'|'rollback'|'unknown'} action
    */
   end(half, action) {
-    this.#writer.write(`${this.prefix}op`, half.partition, opRecord(half, this.group, action))
+    this.#write(`${this.prefix}op`, half.partition, opRecord(half, this.group, action))
       .catch((error) => this.onLostOp(error, half))
   }
 
   /** Waits for the ops that are under way. */
   async close() {
     await this.#writer.close()
+  }
+
+  async #write(topic, partition, record) {
+    if (!this.signing) return this.#writer.write(topic, partition, record)
+    const signature = recordSignature(this.signing, topic, partition, Date.now(), record)
+    const headers = [...record.headers, ['cb-signature', bytes(signature)]]
+    return this.#writer.write(topic, partition, { ...record, headers })
   }
 
   // In turn. Topics may grow: new partitions are used when a second look finds them, since by then kafkajs, which looks

@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs'
 import { createServer, request } from 'node:http'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { answerSignature, checkEndpoint, halfRecord, kafkajsHeaders, opRecord, signature } from './checkback.js'
+import { answerSignature, checkEndpoint, halfRecord, kafkajsHeaders, opRecord, recordSignature, signature } from './checkback.js'
 
 const folder = process.env.CHECKBACK_VECTORS ?? join(import.meta.dirname, '../../../docs/vectors')
 const vectors = (name) => JSON.parse(readFileSync(join(folder, `${name}.json`))).cases
@@ -58,6 +58,15 @@ for (const { key, request, body, signature: wanted } of vectors('answer-signatur
 
 const bytes = (it) => (it === null ? null : typeof it === 'string' ? Buffer.from(it) : Buffer.from(it.base64, 'base64'))
 const pairs = (headers) => headers.map(([name, value]) => [name, bytes(value)])
+
+for (const { name, key_id: id, secret, topic, partition, time_ms, record, signature: wanted } of vectors('signed-records')) {
+  test(`signed records: ${name}`, () => {
+    const { key, value, headers } = record
+    const given = { key: bytes(key), value: bytes(value), headers: pairs(headers) }
+    assert.equal(recordSignature({ id, secret }, topic, partition, time_ms, given), wanted)
+  })
+}
+
 const written = (object) => Object.entries(object).flatMap(([name, values]) => values.map((value) => [name, value]))
 const text = (headers, name) => headers.find(([n]) => n === name)?.[1]?.toString()
 

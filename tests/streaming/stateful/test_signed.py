@@ -5,7 +5,7 @@ from types import SimpleNamespace as Row
 from pyspark.sql import SparkSession
 
 from access.policy import policy_of
-from access.verifying import CHANGED, Verifier
+from access.verifying import Verifier
 from checkback.kafka.signing import signed
 from checkback.kafka.transport import OutgoingRecord
 from checkback.wire.delivered import LaneFact, stating
@@ -103,7 +103,7 @@ def test_what_is_not_signed_by_who_may_is_refused_whole(spark: SparkSession) -> 
     number = len(HALVES)
     assert all("cb-signature is missing" in row.reason for row in found[:number])
     assert all("needs a key of its account" in row.reason for row in found[number : 2 * number])
-    assert {row.reason for row in found[2 * number : 3 * number]} == {CHANGED}
+    assert all("or a changed record" in row.reason for row in found[2 * number : 3 * number])
     for row, one in zip(found, forged, strict=True):
         assert unpack_headers(row.headers) == list(one.headers), "nothing of it is lost"
 
