@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, NamedTuple, Self
 
 from pydantic import AfterValidator, ByteSize, Field, PositiveInt, ValidationError, model_validator
@@ -84,11 +85,13 @@ class AccountLimits(Section):
     open_bytes: Annotated[ByteSize, Field(gt=0)] | None = None
     delayed: Limit | None = None
     parked: Limit | None = None
+    endpoints: Limit | None = None
+    """Of check endpoints that are announced: the check service's to judge."""
 
     @property
     def given(self) -> dict[str, int]:
-        """Those that there are, by name."""
-        return {name: int(limit) for name, limit in self if limit is not None}
+        """Those of what the job has in its state, by name."""
+        return {name: int(limit) for name, limit in self if limit is not None and name != "endpoints"}
 
 
 class Account(Section):
@@ -103,6 +106,10 @@ class Account(Section):
     """Ids: with one, what its groups write has to be signed by one of them. Two while one takes the other's place."""
     roles: frozenset[AccountRole] = frozenset()
     limits: AccountLimits = AccountLimits()
+
+
+_Accounts = dict[str, list[str]]
+"""Names of accounts, by that of a group or by how it begins."""
 
 
 class AccessPolicy(Section):
@@ -121,8 +128,37 @@ class AccessPolicy(Section):
         return self
 
     def of_group(self, group: str) -> list[str]:
-        """Names of the accounts that a group belongs to, in the order of the file."""
-        return [name for name, account in self.accounts.items() if _named(account.groups, group)]
+        """Names of the accounts that a group belongs to, in the order of the file.
+
+        Takes as long with thousands of accounts as with one: anybody may make up names of groups.
+        """
+        names, beginnings, order = self._by_pattern
+        found = {*names.get(group, ())}
+        for length, accounts in beginnings.items():
+            found.update(accounts.get(group[:length], ()))
+        return sorted(found, key=order.__getitem__) if len(found) > 1 else list(found)
+
+    @cached_property
+    def _by_pattern(self) -> tuple[_Accounts, dict[int, _Accounts], dict[str, int]]:
+        names: _Accounts = {}
+        beginnings: dict[int, _Accounts] = {}
+        for name, account in self.accounts.items():
+            for pattern in account.groups:
+                begins = pattern.removesuffix(_STAR)
+                where = names if begins == pattern else beginnings.setdefault(len(begins), {})
+                where.setdefault(begins, []).append(name)
+        return names, beginnings, {name: at for at, name in enumerate(self.accounts)}
+
+    def keys_of_roles(self, roles: frozenset[AccountRole]) -> frozenset[str]:
+        """Ids of the keys of accounts with one of these roles."""
+        return frozenset().union(*(keys for role, keys in self._by_role.items() if role in roles))
+
+    @cached_property
+    def _by_role(self) -> dict[AccountRole, frozenset[str]]:
+        return {
+            role: frozenset(key for account in self.accounts.values() if role in account.roles for key in account.keys)
+            for role in AccountRole
+        }
 
 
 class AccessRule(NamedTuple):
@@ -242,7 +278,7 @@ def doubts(policy: AccessPolicy) -> Iterator[str]:
     for name, account in policy.accounts.items():
         if not account.groups and not account.roles:
             yield f"Account {name} has no groups, so it says nothing."
-        if account.limits.given and not account.groups:
+        if account.limits != AccountLimits() and not account.groups:
             yield f"Account {name} has limits and no groups, so nothing is counted for it."
         if account.roles and not account.keys:
             yield f"Account {name} has roles and no keys, so nothing can be signed by it."

@@ -48,5 +48,4 @@ def signs(policy: AccessPolicy, group: str, writer: Writer) -> frozenset[str] | 
     if not own:
         return None
     rule = SIGNERS[writer]
-    of_roles = {key for account in policy.accounts.values() if account.roles & rule.roles for key in account.keys}
-    return frozenset(of_roles | (own if rule.own else set()))
+    return policy.keys_of_roles(rule.roles) | (own if rule.own else set())

@@ -95,5 +95,5 @@ class Announced:
             for record in records:
                 if record.key is not None:
                     age_ms = 0 if self._known else max(0, wall_ms - record.timestamp)
-                    refusal = self._announcers.refusal(record)
-                    self._directory.hear(record.key, record.value, now_ms - age_ms, refusal)
+                    belief = self._announcers.belief(record)
+                    self._directory.hear(record.key, record.value, now_ms - age_ms, belief)

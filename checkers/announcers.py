@@ -1,8 +1,7 @@
 """Whose announcements of check endpoints are believed: of a group with keys in the access policy, signed ones."""
 
 import logging
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
@@ -22,19 +21,51 @@ _MINUTE_SECONDS = 60.0
 _SAID_IN_A_MINUTE = 20
 """Whoever may write to the topic can make up as many groups and keys as he likes."""
 
-Refusal = Callable[[str], str]
-"""Why a record says nothing of a producer group; empty: it is believed."""
 
+class Belief:
+    """What is believed of a record: here, all, and of any number."""
 
-def believed(_group: str) -> str:
-    """A refusal of nothing."""
-    return ""
+    def refusal(self, _group: str) -> str:
+        """Why it says nothing of a producer group; empty: it is believed."""
+        return ""
+
+    def limits(self, _group: str) -> Mapping[str, int]:
+        """How many endpoints those accounts of a group may have announced that have such a limit, by their names."""
+        return {}
+
+    def passed_over(self, group: str, why: str) -> None:
+        """Let people know that it was not taken, which the directory has found."""
 
 
 class _InForce(NamedTuple):
+    policy: AccessPolicy
     verifier: Verifier
     lacking: frozenset[str]
     """Keys without a secret here."""
+
+
+class _ByPolicy(Belief):
+    def __init__(self, in_force: _InForce, record: Any, place: bytes, say: Callable[[str, str], None]) -> None:
+        self._policy, self._verifier, _ = in_force
+        self._record, self._place = record, place
+        self._say = say
+        self._reasons: dict[str, str] = {}
+
+    def refusal(self, group: str) -> str:
+        if group not in self._reasons:
+            needed = self._verifier.needed(group)
+            why = self._verifier.reason(_signed_record(group, self._record), self._place) if needed else ""
+            if why:
+                self.passed_over(group, why)
+            self._reasons[group] = why
+        return self._reasons[group]
+
+    def limits(self, group: str) -> Mapping[str, int]:
+        named = ((name, self._policy.accounts[name].limits.endpoints) for name in self._policy.of_group(group))
+        return {name: limit for name, limit in named if limit is not None}
+
+    def passed_over(self, group: str, why: str) -> None:
+        self._say(group, why)
 
 
 class Announcers:
@@ -69,23 +100,12 @@ class Announcers:
                 lacking = ", ".join(sorted(self._in_force.lacking))
                 self._say("", f"access.secrets has no secret of {lacking}: what is signed so is not believed.")
 
-    def refusal(self, record: Any) -> Refusal:
+    def belief(self, record: Any) -> Belief:
         """What a record of kafka-python's is believed of."""
         if self._in_force is None:
-            return believed
+            return Belief()
         self._look()
-        verifier = self._in_force.verifier
-
-        @cache
-        def why(group: str) -> str:
-            if not verifier.needed(group):
-                return ""
-            reason = verifier.reason(_signed_record(group, record), self._place)
-            if reason:
-                self._say(group, reason)
-            return reason
-
-        return why
+        return _ByPolicy(self._in_force, record, self._place, self._say)
 
     def _look(self) -> None:
         try:
@@ -138,7 +158,7 @@ class Announcers:
 
 def _in_force(policy: AccessPolicy, keys: dict[str, SigningKey]) -> _InForce:
     named = {key for account in policy.accounts.values() if account.groups for key in account.keys}
-    return _InForce(Verifier(policy, keys), frozenset(named - keys.keys()))
+    return _InForce(policy, Verifier(policy, keys), frozenset(named - keys.keys()))
 
 
 def _signed_record(group: str, record: Any) -> SignedRecord:

@@ -1,12 +1,12 @@
 """Which endpoints a producer group has: fixed ones from the settings, or those announced in ``cb.producers``."""
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from checkback.exceptions import ProtocolError
 from checkback.wire.checks import SILENT, Announcement
-from checkers.announcers import Refusal, believed
+from checkers.announcers import Belief
 from checkers.facts import EndpointStanding, GroupStanding
 from checkers.http.shares import MIB, Shares
 from conf.redaction import redacted
@@ -18,6 +18,7 @@ _OWN_BYTES = 1_024  # about what one costs beside its key and value
 _MOST_GONE = 1_000  # groups
 _MOST_SHOWN, _MOST_TOPICS_SHOWN = 20, 100
 _MINUTES_FROM = 120  # seconds of silence
+_ALL = Belief()
 _AGED_AT_ONCE = 4  # more than one for each that comes: dead ones are forgotten faster than new ones are heard
 
 
@@ -43,6 +44,8 @@ class _Heard(NamedTuple):
     endpoint: Endpoint
     heard_ms: int
     size: int
+    accounts: tuple[str, ...]
+    """Whose limits it counts for."""
 
 
 class EndpointDirectory:
@@ -73,36 +76,46 @@ class EndpointDirectory:
         self._announced: dict[str, OrderedDict[bytes, _Heard]] = {}
         self._groups_of: dict[bytes, set[str]] = {}
         """Of each key: one, unless some are not believed of what others have announced under it."""
+        self._of_accounts: Counter[str] = Counter()
         self._gone: OrderedDict[str, tuple[str, int]] = OrderedDict()
         """Of groups that have sent no heartbeat for too long: the last endpoint, and when it was heard from."""
 
-    def hear(self, key: bytes, value: bytes | None, now_ms: int, refusal: Refusal = believed) -> None:
+    def hear(self, key: bytes, value: bytes | None, now_ms: int, belief: Belief = _ALL) -> None:
         """Take in a record of ``cb.producers``; one that cannot be read takes back what its key has announced.
 
-        ``refusal`` says of a group why the record is not believed: then it changes nothing of that group, whatever
-        others have announced under the same key.
+        Of a group that ``belief`` refuses it changes nothing, whatever others have announced under the same key. What
+        would be more than an account may have announced is passed over, until others lapse.
         """
         self._forget_dead(now_ms)
         said = _read(key, value)
         for group in tuple(self._groups_of.get(key, ())):
-            if not refusal(group):
+            if not belief.refusal(group):
                 self._forget(group, key)
-        if said is None or value is None or said.group in self._alone or refusal(said.group):
+        if said is None or value is None or said.group in self._alone or belief.refusal(said.group):
             return
-        size = len(key) + len(value) + _OWN_BYTES
-        announced = self._announced.setdefault(said.group, OrderedDict())
-        if len(announced) >= self._per_group:
-            self._forget(said.group, next(iter(announced)))
-        while not self._bytes.take(said.group, size):
-            if not announced:
-                self._announced.pop(said.group, None)
-                return
-            self._forget(said.group, next(iter(announced)))
+        limits = belief.limits(said.group)
+        full = next((name for name, most in limits.items() if self._of_accounts[name] >= most), None)
+        if full is not None:
+            belief.passed_over(said.group, f"account {full} has its limits.endpoints = {limits[full]:,} announced")
+            return
+        if not self._room(said.group, size := len(key) + len(value) + _OWN_BYTES):
+            return
         self._gone.pop(said.group, None)
-        self._announced[said.group] = announced  # forgetting its last may have removed it
-        announced[key] = _Heard(said, Endpoint(said.url, said.batch), now_ms, size)
+        announced = self._announced.setdefault(said.group, OrderedDict())
+        announced[key] = _Heard(said, Endpoint(said.url, said.batch), now_ms, size, tuple(limits))
+        self._of_accounts.update(limits.keys())
         self._heard[said.group, key] = None
         self._groups_of.setdefault(key, set()).add(said.group)
+
+    def _room(self, group: str, size: int) -> bool:
+        """Whether a group can have one more, if need be for its own oldest."""
+        if len(self._announced.get(group, ())) >= self._per_group:
+            self._forget(group, next(iter(self._announced[group])))
+        while not self._bytes.take(group, size):
+            if group not in self._announced:
+                return False
+            self._forget(group, next(iter(self._announced[group])))
+        return True
 
     def endpoints(self, group: str, topic: str, now_ms: int) -> Iterator[Endpoint]:
         """Endpoints of a group that answer for a topic, the one heard from last first, fixed ones after.
@@ -154,7 +167,12 @@ class EndpointDirectory:
         if not groups:
             del self._groups_of[key]
         announced = self._announced[group]
-        self._bytes.give(group, announced.pop(key).size)
+        heard = announced.pop(key)
+        self._bytes.give(group, heard.size)
+        for account in heard.accounts:
+            self._of_accounts[account] -= 1
+            if not self._of_accounts[account]:
+                del self._of_accounts[account]
         if not announced:
             del self._announced[group]
 

@@ -236,13 +236,13 @@ class CheckService:
         return done
 
     def _hear(self, announcements: Announcements) -> None:
-        refusal = self._announcers.refusal
-        judged = [(record.key, record.value, age_ms, refusal(record)) for record, age_ms in announcements]
+        belief = self._announcers.belief
+        judged = [(record.key, record.value, age_ms, belief(record)) for record, age_ms in announcements]
 
         def hear() -> None:
             now_ms = self._clock_ms()
-            for key, value, age_ms, why in judged:
-                self._directory.hear(key, value, now_ms - age_ms, why)
+            for key, value, age_ms, believed in judged:
+                self._directory.hear(key, value, now_ms - age_ms, believed)
 
         self._loop.call_soon_threadsafe(hear)
 

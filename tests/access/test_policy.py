@@ -94,6 +94,7 @@ def test_deny_wins_whatever_else_is_said(
         return any(one == name or (one[-1] == "*" and name.startswith(one[:-1])) for one in patterns)
 
     of_group = [account for account in accounts if fits(account["groups"], group)]
+    assert [named[name] for name in policy.of_group(group)] == of_group
     if topic.startswith(("cb.retry.", "cb.dlq.")):
         may = topic.split(".", 2)[2] == group
     elif any(fits(account["not_topics"], topic) for account in of_group):

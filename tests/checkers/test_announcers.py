@@ -68,14 +68,14 @@ class Scene:
         return Announcers(Settings.model_validate({"access": access}), lambda: self.now)
 
     def why(self, given: Announced, group: str = "shop") -> str:
-        return self.announcers.refusal(given)(group)
+        return self.announcers.belief(given).refusal(group)
 
     def change(self, policy: str) -> None:
         """And wait until it is taken."""
         self.policy.write_text(policy, encoding="utf-8")
         os.utime(self.policy, ns=(int(self.now * 1e9) + 1, int(self.now * 1e9) + 1))
         for _ in range(3):
-            self.announcers.refusal(record(None))
+            self.announcers.belief(record(None))
             self.now += 2
 
 
@@ -173,8 +173,14 @@ def test_the_same_is_said_once_a_minute(scene: Scene, caplog: pytest.LogCaptureF
     assert [one.getMessage() for one in caplog.records] == [said] * 2
 
 
+def test_the_limits_are_those_of_the_groups_accounts(scene: Scene) -> None:
+    scene.change(POLICY.replace('keys = ["shop-1"]', 'keys = ["shop-1"]\nlimits = { endpoints = 7, open = 3 }'))
+    belief = scene.announcers.belief(record(KEY))
+    assert (belief.limits("shop.eu"), belief.limits("other"), belief.limits("free")) == ({"shop": 7}, {}, {})
+
+
 def test_without_a_policy_all_are_believed() -> None:
-    assert Announcers(Settings()).refusal(record(None))("shop") == ""
+    assert Announcers(Settings()).belief(record(None)).refusal("shop") == ""
 
 
 @pytest.mark.parametrize("policy", ["accounts = 3", "[", None])

@@ -1,13 +1,13 @@
 """Which endpoints are live, and in which order they are asked."""
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from checkback.wire.checks import Announcement, announcement_key
 from checkers import EndpointDirectory
+from checkers.announcers import Belief
 from checkers.directory import group_standing
 from checkers.facts import GroupStanding
 
@@ -193,12 +193,42 @@ def test_of_a_group_with_fixed_ones_nobody_else_is_asked_unless_the_settings_say
     assert (urls(heard, "orders", 1), urls(heard, "bills", 1)) == ([FIXED], [])
 
 
+class Believing(Belief):
+    """Of these groups, with this limit for all of them together."""
+
+    def __init__(self, *groups: str, most: int | None = None) -> None:
+        self.groups, self.most = groups, most
+        self.said: list[tuple[str, str]] = []
+
+    def refusal(self, group: str) -> str:
+        return "" if group in self.groups else "not signed"
+
+    def limits(self, group: str) -> dict[str, int]:
+        return {} if self.most is None else {"shop": self.most}
+
+    def passed_over(self, group: str, why: str) -> None:
+        self.said.append((group, why))
+
+
+def test_an_account_has_no_more_announced_than_its_limit_whatever_its_groups_are_called() -> None:
+    heard, belief = directory(), Believing("a", "b", "c", most=2)
+    for group in ("a", "b", "c", "a"):
+        heard.hear(*Announcement(group, "1", ONE, 0).to_record(), 0, belief)
+    assert [urls(heard, group, 1) for group in "abc"] == [[ONE], [ONE], []]
+    assert belief.said == [("c", "account shop has its limits.endpoints = 2 announced")]
+    heard.hear(announcement_key("a", "1"), None, 1, belief)
+    heard.hear(*Announcement("c", "1", TWO, 0).to_record(), 1, belief)
+    assert [urls(heard, group, 2) for group in "abc"] == [[], [ONE], [TWO]]
+    later = TTL_MS  # b has lapsed
+    heard.hear(*Announcement("a", "1", TWO, 0).to_record(), later, belief)
+    assert [urls(heard, group, later) for group in "abc"] == [[TWO], [], [TWO]]
+    belief.most = None
+    heard.hear(*Announcement("b", "1", TWO, 0).to_record(), later, belief)
+    assert urls(heard, "b", later) == [TWO]
+
+
 def test_what_is_not_believed_of_a_group_changes_nothing_of_it() -> None:
-    heard = directory()
-
-    def refusal(group: str) -> str:
-        return "not signed" if group == "orders" else ""
-
+    heard, belief = directory(), Believing("bills")
     hear(heard, "orders", "a", ONE, 0)
     hear(heard, "bills", "b", TWO, 0)
     for key, value in (
@@ -207,27 +237,24 @@ def test_what_is_not_believed_of_a_group_changes_nothing_of_it() -> None:
         (announcement_key("orders", "a"), None),
         (announcement_key("orders", "a"), b"{"),
     ):
-        heard.hear(key, value, 1, refusal)
+        heard.hear(key, value, 1, belief)
         assert (urls(heard, "orders", 1), urls(heard, "bills", 1)) == ([ONE], [TWO])
-    heard.hear(announcement_key("bills", "b"), None, 1, refusal)
+    heard.hear(announcement_key("bills", "b"), None, 1, belief)
     assert urls(heard, "bills", 1) == []
 
 
 def test_whoever_announces_under_anothers_key_keeps_nobody_from_his() -> None:
     heard = directory()
 
-    def of(group: str) -> Callable[[str], str]:
-        return lambda asked: "" if asked == group else "not signed"
-
     key, value = Announcement("orders", "a", ONE, 0).to_record()
-    heard.hear(key, value, 0, of("orders"))
+    heard.hear(key, value, 0, Believing("orders"))
     for now_ms in range(0, 3 * TTL_MS, TTL_MS // 3):
-        heard.hear(key, Announcement("bills", "a", TWO, 0).to_record()[1], now_ms, of("bills"))
+        heard.hear(key, Announcement("bills", "a", TWO, 0).to_record()[1], now_ms, Believing("bills"))
         if now_ms > TTL_MS:  # it had lapsed meanwhile
-            heard.hear(key, value, now_ms, of("orders"))
+            heard.hear(key, value, now_ms, Believing("orders"))
             assert urls(heard, "orders", now_ms) == [ONE]
         assert urls(heard, "bills", now_ms) == [TWO]
-    heard.hear(key, None, 3 * TTL_MS, of("bills"))
+    heard.hear(key, None, 3 * TTL_MS, Believing("bills"))
     assert (urls(heard, "orders", 3 * TTL_MS), urls(heard, "bills", 3 * TTL_MS)) == ([ONE], [])
 
 
