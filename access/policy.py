@@ -104,6 +104,8 @@ class Account(Section):
     """RocketMQ's ``defaultTopicPerm``."""
     keys: tuple[Annotated[str, AfterValidator(_key_id)], ...] = ()
     """Ids: with one, what its groups write has to be signed by one of them. Two while one takes the other's place."""
+    certificates: tuple[AccountName, ...] = ()
+    """Names of TLS certificates that clients of a gateway show: each is one account's."""
     roles: frozenset[AccountRole] = frozenset()
     limits: AccountLimits = AccountLimits()
 
@@ -121,10 +123,15 @@ class AccessPolicy(Section):
 
     @model_validator(mode="after")
     def _each_key_is_one_accounts(self) -> Self:
-        times = Counter(key for account in self.accounts.values() for key in account.keys)
-        twice = sorted(key for key, number in times.items() if number > 1)
-        if twice:
-            raise ValueError(f"key {twice[0]} is named twice: each key belongs to one account")
+        accounts = self.accounts.values()
+        for kind, named in (
+            ("key", [name for one in accounts for name in one.keys]),
+            ("certificate", [name for one in accounts for name in one.certificates]),
+        ):
+            times = Counter(named)
+            twice = sorted(name for name, number in times.items() if number > 1)
+            if twice:
+                raise ValueError(f"{kind} {twice[0]} is named twice: each {kind} belongs to one account")
         return self
 
     def of_group(self, group: str) -> list[str]:
@@ -171,6 +178,12 @@ class AccessRule(NamedTuple):
     """Why not, as operators read it; of ``group``, ``topic`` and ``account``."""
 
 
+FOREIGN_GROUP = AccessRule(
+    "foreign group",
+    "a client of a gateway sends as a group that its account does not name",
+    allowed=False,
+    reason="account {account} may not send as group {group}, which it does not name",
+)
 OWN_RETRY = AccessRule("own retry", "the topic is `cb.retry.GROUP` or `cb.dlq.GROUP` of the group itself", allowed=True)
 FOREIGN_RETRY = AccessRule(
     "foreign retry",
@@ -200,6 +213,7 @@ OTHER_GROUP_DENIED = AccessRule(
     reason="group {group} may not send to {topic}: no account names that group",
 )
 RULES = (
+    FOREIGN_GROUP,
     OWN_RETRY,
     FOREIGN_RETRY,
     DENIED,
@@ -226,11 +240,20 @@ class AccessVerdict(NamedTuple):
         return self.rule.allowed
 
 
-def judge(policy: AccessPolicy, group: str, topic: str, own: Topics) -> AccessVerdict:
-    """Whether a producer group may have messages delivered to a real topic."""
-    rule, accounts = _first(policy, group, topic, own)
+def judge(policy: AccessPolicy, group: str, topic: str, own: Topics, caller: str = "") -> AccessVerdict:
+    """Whether a producer group may have messages delivered to a real topic.
+
+    ``caller``: the account that somebody has shown to be his; empty: only the group is known.
+    """
+    foreign = bool(caller) and not acts_for(policy, caller, group)
+    rule, accounts = (FOREIGN_GROUP, (caller,)) if foreign else _first(policy, group, topic, own)
     reason = rule.reason.format(group=group, topic=topic, account=" and ".join(accounts))
     return AccessVerdict(rule, accounts, reason)
+
+
+def acts_for(policy: AccessPolicy, account: str, group: str) -> bool:
+    """Whether an account may send as a group, end its transactions, and answer its checks."""
+    return account in policy.of_group(group)
 
 
 def _first(policy: AccessPolicy, group: str, topic: str, own: Topics) -> tuple[AccessRule, tuple[str, ...]]:
@@ -276,6 +299,8 @@ def doubts(policy: AccessPolicy) -> Iterator[str]:
     if not policy.accounts and policy.other_groups is Unnamed.DENY:
         yield "It names no account, so nobody may send anything."
     for name, account in policy.accounts.items():
+        if account.certificates and not account.groups:
+            yield f"Account {name} has certificates and no groups, so they open nothing."
         if not account.groups and not account.roles:
             yield f"Account {name} has no groups, so it says nothing."
         if account.limits != AccountLimits() and not account.groups:

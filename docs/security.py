@@ -6,11 +6,20 @@ from pathlib import Path
 
 from access import ResourceKind, Right, Role, Whom, rights_of
 from access.policy import RULES
+from access.signers import SIGNERS, SignerRule, Writer
 
 PAGE = Path(__file__).parent / "security.md"
 POLICY_PAGE = Path(__file__).parent / "access-policy.md"
 _PART = re.compile(r"(<!-- rights: written by make docs -->\n).*?(<!-- end -->)", re.DOTALL)
 _RULES = re.compile(r"(<!-- rules: written by make docs -->\n).*?(<!-- end -->)", re.DOTALL)
+_SIGNERS = re.compile(r"(<!-- signers: written by make docs -->\n).*?(<!-- end -->)", re.DOTALL)
+SIGNED = {
+    Writer.PRODUCER: "a half message, an op of its producer, the announcement of its check endpoint; also what the job "
+    "moves for consumers",
+    Writer.CHECK: "the answer to a check: `cb-source=check`",
+    Writer.OPERATOR: "an operator's decision: `cb-source=operator`",
+    Writer.JOB: "a half message that is held: `cb-held`",
+}
 _WHOM = Whom(group="GROUP", real=("TOPIC",))
 _KINDS = {ResourceKind.TOPIC: "", ResourceKind.GROUP: "group ", ResourceKind.TRANSACTIONAL_ID: "transactional id "}
 
@@ -49,11 +58,23 @@ def _rows(rights: Iterable[Right]) -> Iterator[str]:
 
 def with_rules(page: str) -> str:
     """The page of the policy, with the rules as ``access/policy.py`` has them now."""
-    if len(_RULES.findall(page)) != 1:
-        raise ValueError("docs/access-policy.md must have one part for the rules.")
+    if len(_RULES.findall(page)) != 1 or len(_SIGNERS.findall(page)) != 1:
+        raise ValueError("docs/access-policy.md must have one part for the rules, and one for the signers.")
     rows = [f"| {rule.when} | {'yes' if rule.allowed else 'no'} |" for rule in RULES]
     table = "\n".join(["| where | may it send |", "| --- | --- |", *rows])
-    return _RULES.sub(lambda found: f"{found[1]}{table}\n{found[2]}", page)
+    page = _RULES.sub(lambda found: f"{found[1]}{table}\n{found[2]}", page)
+    return _SIGNERS.sub(lambda found: f"{found[1]}{_signers()}\n{found[2]}", page)
+
+
+def _beside(rule: SignerRule) -> str:
+    return f", or of an account with the role {' or '.join(sorted(rule.roles))}" if rule.own else ""
+
+
+def _signers() -> str:
+    if SIGNED.keys() != SIGNERS.keys():
+        raise ValueError("Each writer of a record needs a row.")
+    rows = [f"| {SIGNED[writer]} | {rule.what}{_beside(rule)} |" for writer, rule in SIGNERS.items()]
+    return "\n".join(["| what is written | of a group with keys it needs |", "| --- | --- |", *rows])
 
 
 if __name__ == "__main__":

@@ -40,6 +40,8 @@ _BLOCK_BYTES = 64
 """Of SHA-256: HMAC pads a key to it (RFC 2104)."""
 _SHORT = 64
 """Characters of a header's name: longer ones, which anybody may make up, are not kept."""
+_BEARER = b"checkback bearer token"
+_FOR_URLS = bytes.maketrans(b"+/", b"-_")
 _NOTHING = b"-,"
 PLAIN = _NOTHING
 """Stands where the hash of large content would: no content can be taken for the hash of another."""
@@ -73,6 +75,7 @@ class SigningKey:
             _BLOCK_BYTES, b"\0"
         )
         self._inner, self._outer = (hashlib.sha256(padded.translate(pad)) for pad in (_INNER, _OUTER))
+        self._of_rocketmq = hmac.new(content, digestmod=hashlib.sha1)
         self.fingerprint = hashlib.sha256(b"checkback key " + content).hexdigest()[:32]
         """Tells two secrets apart, and does not tell the secret."""
 
@@ -85,6 +88,17 @@ class SigningKey:
         inner.update(message)
         outer.update(inner.digest())
         return b2a_base64(outer.digest()[:_CODE_BYTES], newline=False)
+
+    @property
+    def bearer_token(self) -> str:
+        """Shows a gateway who knows the key, and signs nothing: it can be given away without the secret."""
+        return f"{self.id}.{self.code(_BEARER).rstrip(b'=').translate(_FOR_URLS).decode()}"
+
+    def rocketmq_signature(self, date_time: bytes) -> str:
+        """HMAC-SHA1 of ``x-mq-date-time``, in lower-case hex: RocketMQ's clients sign so (``MQv2-HMAC-SHA1``)."""
+        made = self._of_rocketmq.copy()
+        made.update(date_time)
+        return made.hexdigest()
 
 
 class WrittenSignature(NamedTuple):

@@ -151,6 +151,20 @@ def key(
     typer.echo(f'"{made.id}" = "{secret}"')
 
 
+@access.command("token")
+def token(
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="A key's, as shop-2026.", show_default=False)],
+    config: ConfigFile = None,
+) -> None:
+    """Print the bearer token of a key in access.secrets: it shows an account to a gateway, and signs nothing."""
+    from conf.secrets_file import read_keys
+
+    found = read_keys(load(config, None).access.secrets).get(key_id)
+    if found is None:
+        raise ConfigurationError(f"access.secrets has no secret of {key_id}.")
+    typer.echo(found.bearer_token)
+
+
 def _account_row(name: str, account: "Account") -> tuple[str, ...]:
     named = (account.groups, account.topics, account.not_topics)
     signing = (" ".join(account.keys), " ".join(sorted(account.roles)))

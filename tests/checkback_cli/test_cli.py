@@ -26,6 +26,7 @@ from checkback.exceptions import (
 from checkback.local import LocalKafka
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import Topics
+from checkback.wire.signed_records import SigningKey
 from checkback_cli import app, run
 from tests.listening import addresses
 from tests.place import Place
@@ -43,6 +44,7 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("access", "check"): "Say what a principal lacks",
     ("access", "policy"): "Say what a policy file comes to",
     ("access", "key"): "Make a key: print a line",
+    ("access", "token"): "Print the bearer token of a key",
     ("topics",): "Checkback's own topics, and yours",
     ("topics", "create"): "Create the topics that are missing",
     ("topics", "list"): "List Checkback's own topics",
@@ -344,3 +346,14 @@ def test_a_check_service_alone_listens_on_loopback_only(place: Place) -> None:
     finally:
         service.terminate()
         service.communicate(timeout=60)
+
+
+def test_a_token_is_that_of_a_key_of_the_file(tmp_path: Path) -> None:
+    secrets = tmp_path / "secrets.toml"
+    secrets.write_text(f'"shop-2026" = "{"s" * 40}"\n', encoding="utf-8")
+    secrets.chmod(0o600)
+    env = {"CHECKBACK_ACCESS__SECRETS": str(secrets)}
+    said = CliRunner().invoke(app, ["access", "token", "shop-2026"], env=env)
+    assert said.output == f"{SigningKey('shop-2026', 's' * 40).bearer_token}\n"
+    lacking = CliRunner().invoke(app, ["access", "token", "bank"], env=env)
+    assert (lacking.exit_code, str(lacking.exception)) == (1, "access.secrets has no secret of bank.")

@@ -1,0 +1,88 @@
+"""Which account a client of a gateway is, by what it shows. No I/O, no clock.
+
+RocketMQ's clients send an access key with ``MQv2-HMAC-SHA1`` (``rpc/Signature`` of its Java client): the id of one of
+the account's keys, and a signature of the request's time, which covers neither method nor body. A bearer token, too,
+says who somebody is, and no more. Both are to be taken through TLS only, or on this machine.
+"""
+
+import hmac
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, NoReturn
+
+from access.policy import AccessPolicy
+from checkback.wire.signature import NotTrustedError
+from checkback.wire.signed_records import SigningKey
+
+_ROCKETMQ = re.compile(
+    r"MQv2-HMAC-SHA1 +Credential=(?P<key>[^/,\s]*)[^,]*,(?:.*,)? *Signature=(?P<signature>[0-9a-fA-F]{40}) *", re.ASCII
+)
+_BEARER = re.compile(r"Bearer +(?P<token>[^\s]+) *", re.ASCII | re.IGNORECASE)
+_MOST_CHARACTERS = 1_000
+
+
+class Caller(NamedTuple):
+    """Who somebody has shown to be."""
+
+    account: str
+    key_id: str
+    """With which; empty: by a certificate."""
+
+
+class Credentials:
+    """Of one policy. ``keys`` are the secrets, by id; a key without one opens nothing."""
+
+    def __init__(self, policy: AccessPolicy, keys: Mapping[str, SigningKey]) -> None:
+        self._accounts = {key: name for name, one in policy.accounts.items() for key in one.keys if key in keys}
+        self._named = {shown: name for name, one in policy.accounts.items() for shown in one.certificates}
+        self._keys = keys
+
+    def of_rocketmq(self, authorization: str, date_time: str) -> Caller:
+        """By the headers ``authorization`` and ``x-mq-date-time``, as RocketMQ's clients write them.
+
+        Raises:
+            NotTrustedError: there is no such key, or the signature is not its owner's; it does not say which.
+        """
+        found = _ROCKETMQ.fullmatch(authorization[:_MOST_CHARACTERS])
+        if found is None:
+            raise NotTrustedError(
+                "An access key is needed: authorization is not MQv2-HMAC-SHA1 Credential=..., Signature=..."
+            )
+        key = self._keys.get(found["key"])
+        signed = b"" if key is None else key.rocketmq_signature(date_time.encode(errors="replace")).encode()
+        return self._caller(found["key"], hmac.compare_digest(signed, found["signature"].lower().encode()))
+
+    def of_bearer(self, authorization: str) -> Caller:
+        """By the header ``authorization: Bearer TOKEN``; ``checkback access token`` makes one of a key.
+
+        Raises:
+            NotTrustedError: it is not one of a key of these.
+        """
+        found = _BEARER.fullmatch(authorization[:_MOST_CHARACTERS])
+        if found is None:
+            raise NotTrustedError("A token is needed: authorization is not Bearer TOKEN.")
+        key_id = found["token"].rpartition(".")[0]
+        key = self._keys.get(key_id)
+        token = b"" if key is None else key.bearer_token.encode()
+        return self._caller(key_id, hmac.compare_digest(token, found["token"].encode()))
+
+    def of_certificate(self, names: Iterable[str]) -> Caller:
+        """By the names in a certificate that TLS has verified: its subject's common name, or alternative names.
+
+        Raises:
+            NotTrustedError: no account names one of them.
+        """
+        names = tuple(names)
+        account = next((self._named[name] for name in names if name in self._named), None)
+        if account is None:
+            raise NotTrustedError(f"No account has a certificate with the name {' or '.join(names) or '(none)'}.")
+        return Caller(account, "")
+
+    def _caller(self, key_id: str, fits: bool) -> Caller:  # noqa: FBT001  (the two are said together)
+        if not fits or key_id not in self._accounts:
+            _refuse()
+        return Caller(self._accounts[key_id], key_id)
+
+
+def _refuse() -> NoReturn:
+    raise NotTrustedError("The key is not one of an account's, or its secret is another one.")
