@@ -9,6 +9,8 @@ from typing import Any, Self
 
 from crc32c import crc32c
 
+from tests.place import wait_until
+
 NOT_UTF_8 = b"\xff\xfe"
 Record = tuple[bytes | None, bytes | None, Sequence[tuple[bytes, bytes | None]]]
 """Key, value and headers, whose names are bytes."""
@@ -29,6 +31,10 @@ class Name(str):
         return self._bytes
 
 
+_NOT_YET = (3, 5, 6)
+"""Of a topic that has just been made: unknown, without a leader, or its leader does not know yet."""
+
+
 def write_by_hand(
     address: tuple[str, int], topic: str, partition: int, *records: Record, time_ms: int | None = None
 ) -> None:
@@ -40,10 +46,17 @@ def write_by_hand(
     name = struct.pack(">h", len(topic)) + topic.encode()
     body = struct.pack(">hhii", -1, -1, 30_000, 1) + name + struct.pack(">iii", 1, partition, len(batch)) + batch
     request = struct.pack(">hhih", 0, 3, 1, 2) + b"me" + body
-    with socket.create_connection(address) as connection:
-        connection.sendall(struct.pack(">i", len(request)) + request)
-        answer = connection.makefile("rb").read(4 + 4 + 4 + len(name) + 4 + 4 + 2)
-    (error,) = struct.unpack(">h", answer[-2:])
+    error = _NOT_YET[0]
+
+    def taken() -> bool:
+        nonlocal error
+        with socket.create_connection(address) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            answer = connection.makefile("rb").read(4 + 4 + 4 + len(name) + 4 + 4 + 2)
+        (error,) = struct.unpack(">h", answer[-2:])
+        return error not in _NOT_YET
+
+    wait_until(taken, "a broker that leads the partition")
     assert error == 0, f"the broker refuses it, by error {error}"
 
 

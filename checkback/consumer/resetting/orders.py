@@ -17,6 +17,7 @@ _LOGGER = logging.getLogger(__name__)
 _READ_SECONDS = 0.5
 _RESET_SECONDS = 60.0
 _AGAIN_SECONDS = 5.0
+_LEAVE_SECONDS = 5.0
 _NO_TOPIC_SECONDS = 60.0
 _OLD_MS = 10 * 60_000
 """An order is repeated each second for as long as somebody waits for it. One of that age nobody waits for."""
@@ -131,7 +132,7 @@ class ResetListener:
         """Listen no longer."""
         self._stopping.set()
         if self._thread is not None:
-            self._thread.join(_AGAIN_SECONDS)
+            self._thread.join(_LEAVE_SECONDS)
 
     def _run(self, consumer: Resettable) -> None:
         while not self._stopping.is_set():
