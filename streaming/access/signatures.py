@@ -11,7 +11,7 @@ from access.signers import Writer
 from access.verifying import FastJudge, SignedRecord, Verifier
 from checkback.wire.delivered import LaneFact
 from checkback.wire.protocol import ACTION, GROUP, HALF, ID, LANE, SIGNATURE, SOURCE, TOPIC, Source
-from checkback.wire.signed_records import Written, parted, place_of, spelled, spelled_content
+from checkback.wire.signed_records import BEGINS, Written, parted, place_of, spelled, spelled_content, spelled_name
 from state.rows import Column
 from streaming.batch.headers import spelled_headers
 
@@ -21,6 +21,10 @@ _COLUMNS = (
 )
 _WRITERS = {one.value.encode(): Writer(one.value) for one in Source}
 _MOST_ENDS = 4_096
+_ID, _HALF = spelled_name(ID), spelled_name(HALF)
+_NO_CONTENT = spelled_content(None, b"", b"")
+"""Of most ops."""
+_Judges = dict[tuple[str, Writer], FastJudge]
 _Ours = Callable[[bytes, bytes, int, bytes, bytes | None], bytes]
 
 
@@ -42,7 +46,6 @@ class Signatures:
         self._verifier = verifier
         self._place = place_of(topic, partition)
         self._partition = partition
-        self._judges: dict[tuple[str, Writer], FastJudge] = {}
 
     def of_halves(self, rows: pa.RecordBatch, groups: Column, among: Column) -> Column:
         """bool[n]: which half messages in our SDK's order may be taken.
@@ -51,7 +54,8 @@ class Signatures:
         """
 
         def ours(transaction_id: bytes, group: bytes, _: int, topic: bytes, lane: bytes | None) -> bytes:
-            return _named(ID, transaction_id) + _end_of_half(group, topic, lane)
+            end = _end_of_half(group, topic, lane)
+            return b"".join((_ID, BEGINS[len(transaction_id)], transaction_id, b",", end))
 
         return self._fit(rows, groups, among, ours, lambda _: Writer.PRODUCER)
 
@@ -59,8 +63,9 @@ class Signatures:
         """bool[n]: likewise of ops that all say this of a lane."""
 
         def ours(transaction_id: bytes, group: bytes, offset: int, action: bytes, source: bytes | None) -> bytes:
-            half = _named(HALF, b"%d:%d" % (self._partition, offset))
-            return _named(ID, transaction_id) + _group(group) + half + _end_of_op(action, source, fact)
+            half = b"%d:%d" % (self._partition, offset)
+            begin = (_ID, BEGINS[len(transaction_id)], transaction_id, b",", _group(group), _HALF, BEGINS[len(half)])
+            return b"".join((*begin, half, b",", _end_of_op(action, source, fact)))
 
         return self._fit(rows, groups, among, ours, lambda source: _WRITERS[source or b""])
 
@@ -90,33 +95,34 @@ class Signatures:
             return good
         chosen = np.flatnonzero(among & np.array([group in keyed for group in groups.tolist()], dtype=bool))
         some = rows.take(pa.array(chosen))
+        judges: _Judges = {}
         columns = zip(*(some.column(name).to_pylist() for name in _COLUMNS), strict=True)
         for at, group, (source, signature, time_ms, left_out, key, value, packed, name, in_group, offset, topic) in zip(
             chosen.tolist(), groups[chosen].tolist(), columns, strict=True
         ):
             signed = ours(name, in_group, offset, topic, source)
-            content = spelled_content(key, value, spelled_headers(packed)) if left_out < 0 else None
+            content = _content(key, value, packed) if left_out < 0 else None
             said_by = writer(source)
-            if not self._fast(group, said_by).fits(signature, signed, time_ms, content):
+            surely = judges.get((group, said_by)) or self._add(judges, group, said_by)
+            if not surely.fits(signature, signed, time_ms, content):
                 record = SignedRecord(group, said_by, signature, time_ms, signed, content)
                 good[at] = not judge.reason(record, self._place)
         return good
 
-    def _fast(self, group: str, writer: Writer) -> FastJudge:
-        asked = (group, writer)
-        if asked not in self._judges:
-            self._judges[asked] = FastJudge(self._verifier.may_sign(group, writer) or {}, self._place)
-        return self._judges[asked]
+    def _add(self, judges: _Judges, group: str, writer: Writer) -> FastJudge:
+        made = judges[group, writer] = FastJudge(self._verifier.may_sign(group, writer) or {}, self._place)
+        return made
 
 
-def _named(name: str, value: bytes) -> bytes:
-    return b"%b%d:%b," % (_BEGINS[name], len(value), value)
+def _content(key: bytes | None, value: bytes | None, packed: str | None) -> bytes:
+    bare = key is None and value == b"" and not packed
+    return _NO_CONTENT if bare else spelled_content(key, value, spelled_headers(packed))
 
 
 # Few groups, topics and words are many records' together.
 @lru_cache(_MOST_ENDS)
 def _group(group: bytes) -> bytes:
-    return _named(GROUP, group)
+    return spelled([(GROUP, group)])
 
 
 @lru_cache(_MOST_ENDS)
@@ -128,6 +134,3 @@ def _end_of_half(group: bytes, topic: bytes, lane: bytes | None) -> bytes:
 @lru_cache(_MOST_ENDS)
 def _end_of_op(action: bytes, source: bytes | None, fact: LaneFact | None) -> bytes:
     return spelled([(ACTION, action), (SOURCE, source), *([fact.header] if fact else [])])
-
-
-_BEGINS = {name: b"%d:%b," % (len(name), name.encode()) for name in (ID, GROUP, HALF)}
