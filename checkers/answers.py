@@ -3,21 +3,25 @@
 import logging
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
+from contextlib import suppress
+from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from checkback.exceptions import ProtocolError
-from checkback.kafka.kafka_python.errors import passes
-from checkback.kafka.kafka_python.library import AuthorizationError, KafkaError
+from checkback.kafka.librdkafka.errors import NEVER_TAKEN, NOT_ALLOWED, error_code
+from checkback.kafka.librdkafka.library import KafkaException
 from checkback.kafka.outages import Outage
 from checkback.kafka.signing import signed
-from checkback.kafka.transport import OutgoingRecord
+from checkback.kafka.transport import OutgoingRecord, TellingTransport
 from checkback.wire.delivered import LaneFact, stating
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, op_headers
 from checkback.wire.rights import not_allowed, write
 from checkback.wire.signed_records import SigningKey
 
 _LOGGER = logging.getLogger(__name__)
+_HEAR_SECONDS = 0.02
+"""For an answer that Kafka has: until then its check counts as unanswered."""
 
 
 class Answer(NamedTuple):
@@ -60,52 +64,54 @@ class AnswerWriter:
         self._count(1)
         self._waiting.put(answer)
 
-    def run(self, producer: Any, done: Callable[[Any], None]) -> None:
+    def run(self, transport: TellingTransport, done: Callable[[Any], None]) -> None:
         """Write until closed.
 
         ``done`` is called, on some thread, with the origin of each answer that Kafka has or will never take.
         """
-        while (answer := self._waiting.get()) is not None:
+        while (answer := self._next(transport)) is not None:
             failure, self._failure = self._failure, None
             if failure is not None:  # for all that failed together, one pause
                 self._closing.wait(self._outage.failed(failure))
-            self._write(producer, answer, done)
+            self._write(transport, answer, done)
+
+    def _next(self, transport: TellingTransport) -> Answer | None:
+        while True:
+            transport.hear()
+            with suppress(Empty):
+                return self._waiting.get(timeout=_HEAR_SECONDS)
 
     def close(self) -> None:
         """End :meth:`run`; what it has not written is asked again by whoever comes next."""
         self._closing.set()
         self._waiting.put(None)
 
-    def _write(self, producer: Any, answer: Answer, done: Callable[[Any], None]) -> None:
+    def _write(self, transport: TellingTransport, answer: Answer, done: Callable[[Any], None]) -> None:
         try:
             headers = op_headers(answer.transaction_id, answer.group, answer.half, answer.action, Source.CHECK)
             remark, partition = answer.remark.encode(errors="replace"), answer.half.partition
             record = OutgoingRecord(self._topics.op, partition, None, remark, stating(headers, answer.fact))
             if self._signing is not None:
                 record = signed(record, self._signing)
-            future = producer.send(record.topic, remark, headers=record.headers, partition=partition)
-        except (ProtocolError, ValueError) as error:  # a record that names a partition the op topic does not have
+            transport.write_heard(record, partial(self._heard, answer, done))
+        except (ProtocolError, OverflowError) as error:  # a record that names a partition that no topic has
             _LOGGER.warning("Skipped a record of %s: %s", self._topics.check, error)
             self._end(answer, done)
-        except KafkaError as error:  # no metadata, no room
-            self._not_written(answer, done, error)
-        else:
-            future.add_callback(self._written, answer, done)
-            future.add_errback(self._not_written, answer, done)
 
-    def _written(self, answer: Answer, done: Callable[[Any], None], _: object) -> None:
-        self._outage.answered()
-        self._end(answer, done)
-
-    def _not_written(self, answer: Answer, done: Callable[[Any], None], error: BaseException) -> None:
-        if passes(error):
+    def _heard(self, answer: Answer, done: Callable[[Any], None], error: BaseException | None) -> None:
+        if error is None:
+            self._outage.answered()
+            self._end(answer, done)
+            return
+        if not (isinstance(error, KafkaException) and error_code(error) in NEVER_TAKEN):
             self._failure = error
             self._waiting.put(answer)
             return
         # The state machine asks again after check_answer_ttl; waiting here would hold up all others.
-        if isinstance(error, AuthorizationError):
-            error = not_allowed("the check service", error, [write(self._topics.op, "")])
-        _LOGGER.error("The answer to a check was not written: %r", error)
+        why: Exception = error
+        if error_code(error) in NOT_ALLOWED:
+            why = not_allowed("the check service", error, [write(self._topics.op, "")])
+        _LOGGER.error("The answer to a check was not written: %r", why)
         self._end(answer, done)
 
     def _end(self, answer: Answer, done: Callable[[Any], None]) -> None:

@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -13,10 +13,10 @@ from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.library import (
     KafkaAdminClient,
     KafkaConsumer,
-    KafkaProducer,
     TopicAuthorizationFailedError,
     TopicPartition,
 )
+from checkback.kafka.librdkafka.transport import ConfluentTransport
 from checkback.kafka.settling import Settler, connect_settler
 from checkback.wire.protocol import Topics
 from conf import Settings
@@ -25,7 +25,9 @@ _LOGGER = logging.getLogger(__name__)
 _MOST_RECORDS = 500
 _FETCH_BYTES = 16 * 1024 * 1024
 _SESSION_MS = 10_000
-_BLOCK_MS = 5_000
+_LINGER_MS = 5
+_ANSWER_MS = 30_000
+"""After which an answer that Kafka has not acknowledged is written by another client."""
 _ADDRESS = "kafka.bootstrap_servers"
 _METADATA_MS = 30_000
 _LEAST_SECONDS = 0.3  # for each step of the closing, also when time is up
@@ -68,14 +70,12 @@ class KafkaClients:
             self.registry: Any = reader(settings)
             self._opened.append(("closing the registry's consumer", partial(_close, self.registry)))
             self.registry.assign([TopicPartition(topics.producers, 0)])
-            # An answer written twice counts once, so it needs no idempotence: that would end with the first outage that
-            # is longer than a record may wait.
-            answering = {"acks": "all", "linger_ms": 5, "max_block_ms": _BLOCK_MS, "enable_idempotence": False}
-            answering["bootstrap_servers"] = kafka.bootstrap_servers
             # an op topic that was grown is noticed soon: an answer to a partition that is not known is lost
-            answering["metadata_max_age_ms"] = _METADATA_MS
-            self.answers: Any = make_client(KafkaProducer, answering, options, SHARED, setting=_ADDRESS)
-            self._opened.append(("closing the producer", self._close_producer))
+            answering = {"linger.ms": _LINGER_MS, "topic.metadata.refresh.interval.ms": _METADATA_MS}
+            self.answers: Any = ConfluentTransport(
+                kafka.bootstrap_servers, _ANSWER_MS, {**answering, **kafka.sink_client}, hears_ops=True
+            )
+            self._opened.append(("closing the producer", self.answers.close))
         except BaseException:
             self.close(_LEAST_SECONDS)
             raise
@@ -105,10 +105,6 @@ class KafkaClients:
             except Exception as error:  # noqa: BLE001  (the others have to be closed)
                 _LOGGER.warning("The check service is closing, and %s failed: %r", what, error)
         self._opened.clear()
-
-    def _close_producer(self, seconds: float) -> None:
-        with suppress(Exception):  # it flushes again, which may take longer: whatever is left is asked again
-            self.answers.close(timeout=seconds)
 
 
 def reader(settings: Settings, **own: Any) -> Any:

@@ -212,7 +212,7 @@ class CheckService:
         self._writer.close()
         writing.join(0.1 * self._leave_seconds)
         try:
-            clients.answers.flush(timeout=0.3 * self._leave_seconds)
+            clients.answers.flush(0.3 * self._leave_seconds)
             intake.commit()
         except Exception as error:  # noqa: BLE001  (whatever it is, the clients have to be closed)
             _LOGGER.warning("The check service is closing; some answered checks will be asked again: %r", error)

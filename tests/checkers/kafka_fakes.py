@@ -1,10 +1,10 @@
 """Kafka clients that do what a test tells them."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kafka import TopicPartition
 
+from checkback.kafka.transport import Heard, OutgoingRecord
 from tests.needs_no_repair import NeedsNoRepair
 
 PLACE = TopicPartition("cb.check", 0)
@@ -86,23 +86,8 @@ class FakeConsumer(NeedsNoRepair):
             raise self.fails.pop(0)
 
 
-class FakeFuture:
-    """Done at once, one way or the other."""
-
-    def __init__(self, error: Exception | None) -> None:
-        self._error = error
-
-    def add_callback(self, call: Callable[..., None], *given: Any) -> None:
-        if self._error is None:
-            call(*given, None)
-
-    def add_errback(self, call: Callable[..., None], *given: Any) -> None:
-        if self._error is not None:
-            call(*given, self._error)
-
-
-class FakeProducer:
-    """Keeps what it is sent. ``refuses`` are raised by the next sends, ``loses`` are what becomes of the next ones."""
+class FakeAnswers:
+    """Keeps what is written. ``refuses`` are heard by the next at once, ``loses`` by the next when one listens."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[int, bytes]] = []
@@ -110,19 +95,27 @@ class FakeProducer:
         self.loses: list[Exception] = []
         self.fails: list[Exception] = []
         self.closed = False
+        self._untold: list[tuple[Heard, Exception | None]] = []
 
-    def send(self, _: str, value: bytes, *, headers: Any, partition: int) -> FakeFuture:
+    def write_heard(self, record: OutgoingRecord, heard: Heard) -> None:
         if self.refuses:
-            raise self.refuses.pop(0)
-        if self.loses:
-            return FakeFuture(self.loses.pop(0))
-        self.sent.append((partition, dict(headers)["cb-id"]))
-        return FakeFuture(None)
+            heard(self.refuses.pop(0))
+        elif self.loses:
+            self._untold.append((heard, self.loses.pop(0)))
+        else:
+            self.sent.append((record.partition, dict(record.headers)["cb-id"]))
+            self._untold.append((heard, None))
 
-    def flush(self, timeout: float) -> None:
+    def hear(self) -> None:
+        untold, self._untold = self._untold, []
+        for heard, error in untold:
+            heard(error)
+
+    def flush(self, seconds: float) -> None:
         if self.fails:
             raise self.fails.pop(0)
+        self.hear()
 
-    def close(self, timeout: float) -> None:
+    def close(self, seconds: float) -> None:
         self.closed = True
-        self.flush(timeout)
+        self.flush(seconds)

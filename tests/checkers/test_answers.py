@@ -4,13 +4,13 @@ import threading
 from typing import Any
 
 import pytest
-from kafka.errors import KafkaConnectionError, KafkaTimeoutError, MessageSizeTooLargeError, NotLeaderForPartitionError
+from confluent_kafka import KafkaError, KafkaException
 
 from checkback import HalfPosition, Topics
 from checkback.kafka.outages import Outage
 from checkback.wire.protocol import Action
 from checkers.answers import Answer, AnswerWriter
-from tests.checkers.kafka_fakes import FakeProducer
+from tests.checkers.kafka_fakes import FakeAnswers
 
 
 def answer(name: str, partition: int = 1) -> Answer:
@@ -21,7 +21,7 @@ class Scene:
     """A writer whose pauses take no time."""
 
     def __init__(self) -> None:
-        self.producer = FakeProducer()
+        self.producer = FakeAnswers()
         self.writer = AnswerWriter(Topics(), Outage("writing", lambda: 0))
         self.done: list[Any] = []
         self.pauses: list[float] = []
@@ -56,7 +56,14 @@ def test_an_answer_goes_to_its_halfs_partition() -> None:
     assert scene.writer.unwritten == 0
 
 
-@pytest.mark.parametrize("error", [KafkaTimeoutError(), KafkaConnectionError(), NotLeaderForPartitionError()])
+def failed(code: int) -> KafkaException:
+    return KafkaException(KafkaError(code))
+
+
+_PASSING = (KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._FATAL)
+
+
+@pytest.mark.parametrize("error", [*map(failed, _PASSING), BufferError("Local: Queue full")], ids=str)
 @pytest.mark.parametrize("how", ["refuses", "loses"])
 def test_while_kafka_is_away_answers_wait_and_are_written_then(how: str, error: Exception) -> None:
     scene = Scene()
@@ -70,7 +77,9 @@ def test_while_kafka_is_away_answers_wait_and_are_written_then(how: str, error: 
 
 def test_what_kafka_never_takes_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene()
-    scene.producer.loses = [MessageSizeTooLargeError()]
-    scene.write(answer("a"), answer("b"))
-    assert (scene.producer.sent, scene.done) == ([(1, b"b")], ["a", "b"])
-    assert "was not written" in caplog.text
+    codes = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError._UNKNOWN_PARTITION, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    scene.producer.loses = [*map(failed, codes)]
+    scene.write(*map(answer, "abcd"))
+    assert (scene.producer.sent, sorted(scene.done)) == ([(1, b"d")], ["a", "b", "c", "d"])
+    assert caplog.text.count("was not written") == 3
+    assert "grant its user Write on the topic cb.op" in caplog.text

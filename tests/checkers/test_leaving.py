@@ -12,7 +12,7 @@ from checkback.exceptions import KafkaUnreachableError, NotAllowedError
 from checkers import CheckService, KafkaClients
 from checkers.clients import _close
 from conf import Settings
-from tests.checkers.kafka_fakes import REGISTRY, FakeConsumer, FakeProducer
+from tests.checkers.kafka_fakes import REGISTRY, FakeAnswers, FakeConsumer
 from tests.checkers.settling.fakes import FakeSettler
 from tests.place import wait_until
 
@@ -22,12 +22,12 @@ class FakeClients(KafkaClients):
 
     def __init__(self, _: Settings) -> None:
         self.checks, self.again = FakeConsumer(), FakeConsumer()
-        self.registry, self.answers = FakeConsumer(REGISTRY), FakeProducer()
+        self.registry, self.answers = FakeConsumer(REGISTRY), FakeAnswers()
         closing: list[Any] = [partial(_close, one) for one in (self.checks, self.again, self.registry)]
         self._settler_lock, self._settler, self._closing = threading.Lock(), None, False
         self.settles = FakeSettler()
         self._connect_settler = lambda: self.settles  # type: ignore[assignment]  # a fake of it
-        self._opened = [("closing one", close) for close in (*closing, self._close_producer)]
+        self._opened = [("closing one", close) for close in (*closing, self.answers.close)]
 
     def all_closed(self) -> bool:
         return all(one.closed for one in (self.checks, self.again, self.registry, self.answers))
@@ -77,8 +77,8 @@ def test_all_clients_are_closed_though_one_fails(who: str) -> None:
 def test_all_clients_are_closed_in_time_though_kafka_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     clients = FakeClients(Settings())
 
-    def slow(timeout: float) -> Any:
-        time.sleep(timeout)
+    def slow(seconds: float) -> Any:
+        time.sleep(seconds)
         raise KafkaTimeoutError
 
     monkeypatch.setattr(clients.answers, "flush", slow)
