@@ -89,7 +89,7 @@ class KafkaSettings(Section):
 
     @property
     def sink_client(self) -> dict[str, str]:
-        """Settings of the sink's client, with librdkafka's names."""
+        """Settings of the sink's client, and of what writes answers to checks, with librdkafka's names."""
         return {**self.security.for_librdkafka(), **self.sink_options}
 
     @property
