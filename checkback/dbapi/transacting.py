@@ -5,10 +5,10 @@ from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 from checkback.dbapi.databases import DbapiConnection, dialect_of
-from checkback.exceptions import CheckbackError, ConfigurationError
+from checkback.exceptions import ConfigurationError
 from checkback.listener import HalfMessage
 from checkback.producing.database_scope import DatabaseScope
-from checkback.producing.scope import End
+from checkback.producing.scope import End, begun
 
 C = TypeVar("C", bound=DbapiConnection)
 
@@ -47,9 +47,7 @@ class DbapiWork(Generic[C]):
         Raises:
             CheckbackError: before entry.
         """
-        if self._opened is None:
-            raise CheckbackError("The transaction has not begun: use it as a context manager.")
-        return self._opened
+        return begun(self._opened)
 
     def refuse_running(self) -> None:
         """As far as the driver says so; of sqlite3's ``autocommit=False`` one cannot see it."""

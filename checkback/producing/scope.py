@@ -2,13 +2,27 @@
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 from checkback.exceptions import CheckbackError, ConfigurationError
 from checkback.listener import HalfMessage
 from checkback.producing.recorded import forget_recorded, refuse_uncommitted
 
 WAIT_SECONDS = 10.0
+
+
+_B = TypeVar("_B")
+
+
+def begun(what: _B | None, use_it: str = "as a context manager") -> _B:
+    """What a block has once it has begun.
+
+    Raises:
+        CheckbackError: it has not.
+    """
+    if what is None:
+        raise CheckbackError(f"The transaction has not begun: use it {use_it}.")
+    return what
 
 
 class Delivery(Protocol):
@@ -51,9 +65,7 @@ class TransactionScope:
         Raises:
             CheckbackError: before entry.
         """
-        if self._message is None:
-            raise CheckbackError("The transaction has not begun: use it as a context manager.")
-        return self._message
+        return begun(self._message)
 
     @property
     def transaction_id(self) -> str:

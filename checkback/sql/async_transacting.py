@@ -16,11 +16,11 @@ from sqlalchemy.ext.asyncio import (
     async_sessionmaker,
 )
 
-from checkback.exceptions import CheckbackError, ConfigurationError
+from checkback.exceptions import ConfigurationError
 from checkback.listener import HalfMessage
 from checkback.producing.async_database_scope import AsyncDatabaseScope
 from checkback.producing.asyncio_face import AsyncTransactionProducer
-from checkback.producing.scope import End
+from checkback.producing.scope import End, begun
 from checkback.sql.transacting import Recording, SqlWork, transactions_of
 
 OneAsyncSession = TypeVar("OneAsyncSession", bound=AsyncSession)
@@ -43,9 +43,7 @@ class AsyncSqlWork:
         Raises:
             CheckbackError: before entry.
         """
-        if self._opened is None:
-            raise CheckbackError("The transaction has not begun: use it with 'async with'.")
-        return self._opened
+        return begun(self._opened, "with 'async with'")
 
     def refuse_running(self) -> None:
         """See :class:`~checkback.producing.database_scope.DatabaseWork`."""

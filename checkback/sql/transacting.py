@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from checkback.exceptions import CheckbackError, ConfigurationError
 from checkback.listener import HalfMessage
 from checkback.producing.database_scope import DatabaseScope
-from checkback.producing.scope import End, Rollback
+from checkback.producing.scope import End, Rollback, begun
 from checkback.sql import mysql
 from checkback.sql.commit_guard import refuse_inactive
 
@@ -55,9 +55,7 @@ class SqlWork:
         Raises:
             CheckbackError: before entry.
         """
-        if self._opened is None:
-            raise CheckbackError("The transaction has not begun: use it as a context manager.")
-        return self._opened
+        return begun(self._opened)
 
     def refuse_running(self) -> None:
         """Also a session whose connection is in a transaction: its commit would commit nothing."""
