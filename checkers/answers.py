@@ -103,15 +103,15 @@ class AnswerWriter:
             self._outage.answered()
             self._end(answer, done)
             return
-        if not (isinstance(error, KafkaException) and error_code(error) in NEVER_TAKEN):
-            self._failure = error
+        code = error_code(error) if isinstance(error, KafkaException) else None
+        if code not in NEVER_TAKEN:
+            # without the right to write there no answer can be written: all of them wait for it
+            missing = [write(self._topics.op, "")]
+            self._failure = not_allowed("the check service", error, missing) if code in NOT_ALLOWED else error
             self._waiting.put(answer)
             return
         # The state machine asks again after check_answer_ttl; waiting here would hold up all others.
-        why: Exception = error
-        if error_code(error) in NOT_ALLOWED:
-            why = not_allowed("the check service", error, [write(self._topics.op, "")])
-        _LOGGER.error("The answer to a check was not written: %r", why)
+        _LOGGER.error("The answer to a check was not written: %r", error)
         self._end(answer, done)
 
     def _end(self, answer: Answer, done: Callable[[Any], None]) -> None:

@@ -29,7 +29,7 @@ LEAST_SECRET_BYTES = 32
 MOST_SECRET_BYTES = 1_024
 _KEY_ID = re.compile(r"[a-zA-Z0-9._-]{1,64}")
 MOST_PLAIN_BYTES = 4_096
-"""Of content, spelled, that is signed without a hash of its own. The job reads no such content again later."""
+"""Of content, spelled, that is signed without a hash of its own: it is there whole when its record is judged."""
 WORDS = 3
 """Of a signature; one more where the content is hashed."""
 _HASH_CHARACTERS = 44

@@ -125,7 +125,7 @@ class Contents:
         row["key"] = message.key() if row["key"] is None else row["key"]
         row["headers"] = packed_headers(headers) if row["headers"] is None else row["headers"]
         if row["kind"] in _CONSUMED and self._changed(row, headers):
-            return self._refused(row, CHANGED)
+            return self._refused({**row, "headers": packed_headers(headers)}, CHANGED)
         if row["partition"] == BUNDLE:
             return self._looked_at(row)
         if row["kind"] == OutcomeKind.CHECK and len(row["value"] or b"") > CHECK_PAYLOAD_BYTES:
@@ -133,14 +133,16 @@ class Contents:
         return row
 
     def _changed(self, row: Row, headers: Headers) -> bool:
-        """Whether it is not the content that was signed; the signature itself was judged when it was taken in."""
+        """Whether it is not the content whose hash was signed; the signature was judged when it was taken in.
+
+        So was content that is signed without a hash. And without a signature it was taken in before its group had keys.
+        """
         verifier = told_verifier()
         if verifier is None or not verifier.needed(row["group"]):
             return False
         said = WrittenSignature.parse(dict(headers).get(protocol.SIGNATURE))
-        if said is None or said.hashed is None:  # nothing that is read again was signed without a hash
-            return True
-        return not said.same_content(spelled_content(row["key"], row["value"], spelled(parted(headers)[1])))
+        content = spelled_content(row["key"], row["value"], spelled(parted(headers)[1]))
+        return said is not None and not said.same_content(content)
 
     def _refused(self, row: Row, why: str) -> Row:
         self.counts["malformed"] += 1  # not ``rejected``: it was counted when it was taken in

@@ -2,6 +2,8 @@
 
 import hashlib
 import hmac
+from contextlib import nullcontext
+from datetime import UTC, datetime
 
 import pytest
 
@@ -26,6 +28,10 @@ keys = ["bank-1"]
 KEYS = {name: SigningKey(name, f"{name:x<40}") for name in ("shop.1", "bank-1", "nobodys")}
 CREDENTIALS = Credentials(POLICY, KEYS)
 WHEN = "20261126T235959Z"
+NOW_MS = int(datetime(2026, 11, 26, 23, 59, 59, tzinfo=UTC).timestamp()) * 1_000
+
+
+SECRET = f"{'shop.1':x<40}"
 
 
 def shown(key_id: str, secret: str, form: str = "{}, SignedHeaders=x-mq-date-time, Signature={}") -> str:
@@ -42,7 +48,7 @@ def shown(key_id: str, secret: str, form: str = "{}, SignedHeaders=x-mq-date-tim
     ],
 )
 def test_an_access_key_and_its_secret_as_rocketmqs_clients_write_them(form: str) -> None:
-    assert CREDENTIALS.of_rocketmq(shown("shop.1", f"{'shop.1':x<40}", form), WHEN) == Caller("shop", "shop.1")
+    assert CREDENTIALS.of_rocketmq(shown("shop.1", f"{'shop.1':x<40}", form), WHEN, NOW_MS) == Caller("shop", "shop.1")
 
 
 @pytest.mark.parametrize(
@@ -59,19 +65,37 @@ def test_an_access_key_and_its_secret_as_rocketmqs_clients_write_them(form: str)
         ("", ""),
         ("MQv2-HMAC-SHA1 " + "Credential=a, " * 10_000, WHEN),
         (shown("shop.1\u0661", "s"), "\ud800"),
+        (f"{shown('shop.1', SECRET)}, Signature={'0' * 40}", WHEN),
+        (shown("shop.1", SECRET).replace("SHA1 ", "SHA1 Credential=bank-1, "), WHEN),
+        (shown("shop.1", SECRET) + " " * 1_000, WHEN),
     ],
 )
 def test_any_other_is_not_believed_and_no_secret_is_shown(authorization: str, when: str) -> None:
     with pytest.raises(NotTrustedError) as raised:
-        CREDENTIALS.of_rocketmq(authorization, when)
+        CREDENTIALS.of_rocketmq(authorization, when, NOW_MS)
     assert "xxx" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("hours", "taken"), [(-26, True), (26, True), (-27, False), (27, False)])
+def test_what_was_signed_a_day_ago_is_a_copy(hours: int, taken: bool) -> None:  # noqa: FBT001  (a parameter of the test)
+    """No narrower: some clients write local time as if it were UTC."""
+    now_ms = NOW_MS + hours * 3_600_000
+    with nullcontext() if taken else pytest.raises(NotTrustedError, match="26 hours away"):
+        CREDENTIALS.of_rocketmq(shown("shop.1", SECRET), WHEN, now_ms)
+
+
+@pytest.mark.parametrize("when", ["", "2026-11-26T23:59:59Z", "20261126T235959", "20261326T235959Z", "x"])
+def test_a_time_that_is_none_is_refused(when: str) -> None:
+    signature = hmac.digest(SECRET.encode(), when.encode(), hashlib.sha1).hex()
+    with pytest.raises(NotTrustedError, match="is not a time like"):
+        CREDENTIALS.of_rocketmq(f"MQv2-HMAC-SHA1 Credential=shop.1, Signature={signature}", when, NOW_MS)
 
 
 def test_who_guesses_does_not_learn_which_keys_there_are() -> None:
     said = set()
     for key_id in ("shop.1", "shop.2", "nobodys", "made-up"):
         with pytest.raises(NotTrustedError) as raised:
-            CREDENTIALS.of_rocketmq(shown(key_id, "wrong"), WHEN)
+            CREDENTIALS.of_rocketmq(shown(key_id, "wrong"), WHEN, NOW_MS)
         said.add(str(raised.value))
     assert len(said) == 1
 
@@ -93,7 +117,13 @@ def test_a_token_says_who_somebody_is_and_signs_nothing() -> None:
     ):
         with pytest.raises(NotTrustedError):
             CREDENTIALS.of_bearer(f"Bearer {wrong}")
-    for authorization in ("", key.bearer_token, f"Basic {key.bearer_token}", f"Bearer {key.bearer_token} x"):
+    for authorization in (
+        "",
+        "Bearer shop.1.\ud800",
+        key.bearer_token,
+        f"Basic {key.bearer_token}",
+        f"Bearer {key.bearer_token} x",
+    ):
         with pytest.raises(NotTrustedError):
             CREDENTIALS.of_bearer(authorization)
 

@@ -42,8 +42,8 @@ REFUSES_ALL = frozenset(
     }
 )
 """What a topic says of every record that the job writes."""
-NEVER_TAKEN = OF_THE_RECORD | REFUSES_ALL | NOT_ALLOWED | {KafkaError._UNKNOWN_PARTITION}
-"""Of a record that is written again as it is."""
+NEVER_TAKEN = (OF_THE_RECORD | REFUSES_ALL | {KafkaError._UNKNOWN_PARTITION}) - NOT_ALLOWED
+"""Of a record that is written again as it is. Rights may be given."""
 REFUSED = GONE | TOO_LARGE | REFUSES_ALL | {KafkaError.INVALID_RECORD}
 """Errors that are the record's or its topic's fault. All others, a broker away or a fence, are nobody's."""
 

@@ -8,8 +8,11 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from access.policy import policy_of
+from access.verifying import CHANGED, Verifier
 from checkback.wire.message_json import pack
 from checkback.wire.protocol import Message, Topics
+from checkback.wire.signed_records import WORDS, SigningKey, place_of, signature_header
 from state import BUNDLE, OutcomeKind
 from streaming.batch.headers import application_headers, unpack_headers
 from streaming.kafka_sink.content import ANOTHER, GONE, Contents
@@ -38,6 +41,14 @@ class Kafka:
     ) -> None:
         self._producer.produce(TOPICS.half, value, key, place, headers=[*OURS, *(headers or [])])
         self._producer.flush(120)
+
+    def written(self, value: bytes, headers: Headers, place: int) -> int:
+        """Its offset."""
+        placed: list[int] = []
+        heard = lambda _, message: placed.append(message.offset())  # noqa: E731  (librdkafka calls it)
+        self._producer.produce(TOPICS.half, value, None, place, heard, headers=[*OURS, *headers])
+        self._producer.flush(120)
+        return placed[0]
 
     def write_by_hand(self, value: bytes, *, named: bool) -> int:
         """With a header's name that is not UTF-8, or without headers; its offset in partition 3."""
@@ -237,3 +248,30 @@ def test_a_record_of_somebody_else_at_its_place_is_never_taken_for_it(broker: Ka
     ((row,), counts, _) = filled(contents(broker), left_out(place, half_partition=3, key=b"key" if named else None))
     assert (row["kind"], row["value"], counts) == (OutcomeKind.PARK, None, {"gone": 1, "parked": 1})
     assert ANOTHER in row["reason"]
+
+
+KEYED = Verifier(policy_of('[accounts.shop]\ngroups = ["shop"]\nkeys = ["k"]\n'), {"k": SigningKey("k", "s" * 40)})
+
+
+@pytest.mark.parametrize("bytes_of_value", [10, 3_500, 4_070, 5_000])
+@pytest.mark.parametrize("headers", [[], [("trace", b"t" * 200)] * 2, [("x" * 9, b"y")] * 100])
+@pytest.mark.parametrize("signed", ["as it is", "another value", "not at all"])
+def test_only_content_whose_hash_was_signed_is_held_against_it(
+    broker: Kafka, monkeypatch: pytest.MonkeyPatch, bytes_of_value: int, headers: Headers, signed: str
+) -> None:
+    """Without a hash it was there, and judged, when it came; without a signature it came before its group had a key."""
+    monkeypatch.setattr("streaming.kafka_sink.content.told_verifier", lambda: KEYED)
+    value, whole = b"v" * bytes_of_value, [*OURS, *headers]
+    key, place = SigningKey("k", "s" * 40), place_of(TOPICS.half, 2)
+    given = value if signed == "as it is" else b"w" * bytes_of_value
+    header = signature_header(key, place, 0, (None, given), whole)
+    offset = broker.written(value, [*headers, *([] if signed == "not at all" else [header])], 2)
+    row = left_out(offset, bytes_of_value, half_partition=2, key=None, headers=None)
+    ((found,), counts, _) = filled(contents(broker), row)
+    hashed = len(header[1].split(b" ")) == WORDS + 1
+    if signed == "another value" and hashed:
+        assert (found["kind"], found["reason"]) == (OutcomeKind.REJECT_RECORD, CHANGED)
+        assert unpack_headers(found["headers"]) == [*whole, header]
+        assert counts == {"malformed": 1}
+    else:
+        assert (found["kind"], found["value"], counts) == (OutcomeKind.DELIVER, value, {})
