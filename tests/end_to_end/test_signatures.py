@@ -28,8 +28,8 @@ from state.content import SHUFFLED_BYTES
 from streaming import TransactionJob
 from tests.place import Place, wait_until
 
-SECRETS = {name: name[0] * 40 for name in ("shop-1", "shop-2", "ops-1", "job-1")}
-SHOP, OTHER, OPERATOR, _ = (SigningKey(name, secret) for name, secret in SECRETS.items())
+SECRETS = {name: name[0] * 40 for name in ("shop-1", "shop-2", "ops-1", "job-1", "new-1")}
+SHOP, OTHER, OPERATOR, _, NEW = (SigningKey(name, secret) for name, secret in SECRETS.items())
 POLICY = """
 other_groups = "allow"
 [accounts.shop]
@@ -76,7 +76,11 @@ def test_only_who_has_the_key_is_believed(  # noqa: PLR0915  (one installation f
         producing(place, SHOP) as shop,
         producing(place, None) as stranger,
         producing(place, SHOP, "direct") as direct,
+        producing(place, None, group="other") as other_group,
     ):
+
+        def delivered_beginning(text: bytes) -> int:
+            return sum(record.value.startswith(text) for record in place.read(place.real_topic))
 
         def delivered(topic: str = place.real_topic) -> Counter[bytes]:
             return Counter(record.value[:20] for record in place.read(topic))
@@ -88,10 +92,17 @@ def test_only_who_has_the_key_is_believed(  # noqa: PLR0915  (one installation f
         shop.send(Message(place.real_topic, b"sent"))
         shop.commit(shop.prepare(Message(late, b"held")))
         direct.commit(direct.prepare(Message(place.real_topic, b"direct")))
-        with producing(place, None, group="other") as other:
-            other.commit(other.prepare(Message(place.real_topic, b"other")))
+        other_group.commit(other_group.prepare(Message(place.real_topic, b"other")))
         checked = shop.prepare(Message(place.real_topic, b"checked"))
         opened = [shop.prepare(Message(place.real_topic, b"decided"), options=LATER) for _ in range(3)]
+        # kept without their value, and signed with and without a hash of it
+        wide = [("trace", b"t" * 200), ("baggage", b"b" * 200)]
+        many = [(f"h{number}", b"v" * 10) for number in range(100)]
+        kept_short = [
+            shop.prepare(Message(place.real_topic, b"kept" * size, headers=headers), options=LATER)
+            for size, headers in ((900, wide), (5, many), (1_017, []), (2_000, []), (6_000, wide))
+        ]
+        early = [other_group.prepare(Message(place.real_topic, b"early" * size), options=LATER) for size in (1, 9_000)]
 
         # and what a stranger writes is not
         stranger.commit(stranger.prepare(Message(place.real_topic, b"forged half")))
@@ -117,6 +128,9 @@ def test_only_who_has_the_key_is_believed(  # noqa: PLR0915  (one installation f
         assert set(asked) == {checked.transaction_id}
         assert not hijacked
 
+        for half in kept_short:
+            shop.commit(half)
+        wait_until(lambda: job.wait(0.2) or delivered_beginning(b"kept") == len(kept_short), "what was kept without")
         with OperatorOps(place.bootstrap_servers, place.topics, signing=OPERATOR) as ops:
             ops.write([(one.transaction_id, "shop", one.half) for one in opened], Action.COMMIT)
         with TopicAdministration(place.bootstrap_servers) as administration:
@@ -125,8 +139,13 @@ def test_only_who_has_the_key_is_believed(  # noqa: PLR0915  (one installation f
         wait_until(lambda: job.wait(0.2) or delivered(late) == {b"held": 1}, "what was held, signed by the job")
 
         # another key takes the place of the first, with both in force for a while
-        policy.write_text(POLICY.format(keys='"shop-1", "shop-2"'), encoding="utf-8")
+        both = POLICY.format(keys='"shop-1", "shop-2"')
+        policy.write_text(f'{both}[accounts.other]\ngroups = ["other"]\nother_topics = "allow"\nkeys = ["new-1"]\n')
         wait_until(lambda: job.wait(0.2) or "shop-2" in kept(place), "both keys")
+        with producing(place, NEW, group="other") as with_key:  # what is open goes on, large or small
+            for half in early:
+                with_key.commit(half)
+        wait_until(lambda: job.wait(0.2) or delivered_beginning(b"early") == len(early), "what was open before the key")
         with producing(place, OTHER) as new:
             new.commit(new.prepare(Message(place.real_topic, b"new key")))
             shop.commit(shop.prepare(Message(place.real_topic, b"old key")))
@@ -154,7 +173,8 @@ def changed(place: Place, value: bytes) -> None:
     """A half message with its own commit, and another value than was signed."""
     headers = half_headers("changed", "shop", place.real_topic)
     headers.insert(3, ("cb-action", b"commit"))
-    write(place, signed(OutgoingRecord(place.topics.half, 0, None, b"signed", headers), SHOP)._replace(value=value))
+    signed_value = b"signed" * SHUFFLED_BYTES
+    write(place, signed(OutgoingRecord(place.topics.half, 0, None, signed_value, headers), SHOP)._replace(value=value))
 
 
 def write(place: Place, record: OutgoingRecord) -> None:
