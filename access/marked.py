@@ -46,13 +46,18 @@ def marked(policy: AccessPolicy, keys: Mapping[str, SigningKey], own: OwnKey) ->
     named = sorted({key for account in policy.accounts.values() for key in account.keys})
     without = [key for key in named if key not in keys]
     if without:
-        raise ConfigurationError(f"it names keys that access.secrets has no secret of: {', '.join(without)}")
-    roles = next((one.roles for one in policy.accounts.values() if own.id in one.keys), frozenset())
+        raise ConfigurationError(
+            f"it names keys that access.secrets has no secret of: {', '.join(without)}. That setting names a file with "
+            'a line id = "secret" for each'
+        )
+    account = next((name for name, one in policy.accounts.items() if own.id in one.keys), None)
+    roles = frozenset() if account is None else policy.accounts[account].roles
     if not roles.issuperset(own.signs) and any(one.keys and one.groups for one in policy.accounts.values()):
         wanted = ", ".join(f'"{role}"' for role in own.signs)
+        found = f"; {own.id} is a key of {account or 'no account'}" if own.id else ""
         raise ConfigurationError(
             "groups have keys, so what the job writes of them (held messages, answers, decisions on its page) "
-            f"must be signed: let access.key name a key of an account with roles = [{wanted}]"
+            f"must be signed: let access.key name a key of an account with roles = [{wanted}]{found}"
         )
     marks = {key: keys[key].fingerprint for key in named}
     return MarkedPolicy(other_groups=policy.other_groups, accounts=policy.accounts, marks=marks)

@@ -128,10 +128,12 @@ class AccessPolicy(Section):
             ("key", [name for one in accounts for name in one.keys]),
             ("certificate", [name for one in accounts for name in one.certificates]),
         ):
-            times = Counter(named)
-            twice = sorted(name for name, number in times.items() if number > 1)
+            twice = sorted(name for name, number in Counter(named).items() if number > 1)
             if twice:
-                raise ValueError(f"{kind} {twice[0]} is named twice: each {kind} belongs to one account")
+                whose = " and ".join(
+                    account for account, one in self.accounts.items() if twice[0] in (*one.keys, *one.certificates)
+                )
+                raise ValueError(f"{kind} {twice[0]} is named twice, by {whose}: each {kind} belongs to one account")
         return self
 
     def of_group(self, group: str) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 
 from checkback.exceptions import ConfigurationError
-from checkback.wire.job_groups import GROUPS, display_group, own_groups
+from checkback.wire.job_groups import GROUPS, display_group, is_own, own_groups
 from checkback.wire.protocol import lawful_group, lawful_topic
 from checkback.wire.rights import (
     Operation,
@@ -38,15 +38,28 @@ def rights_of(role: Role, whom: Whom) -> tuple[Right, ...]:
     """What this role needs, in the order of the page.
 
     Raises:
-        ConfigurationError: a group or topics are needed and not given.
+        ConfigurationError: a group or topics are needed and not given, or reach what is Checkback's own.
         ProtocolError: a name that cannot be a group's or a topic's.
     """
     if role in (Role.PRODUCER, Role.CONSUMER):
         _refuse_unnamed(role, whom)
+        _refuse_our_own(role, whom)
     if role in (Role.PRODUCER, Role.CONSUMER, Role.JOB):
         _refuse_no_topics(role, whom)
     rights = tuple(dict.fromkeys(_ROLES[role](whom)))
     return tuple(one for one in rights if not any(_brings(other, one) for other in rights if other != one))
+
+
+def _refuse_our_own(role: Role, whom: Whom) -> None:
+    """Of clients, whose group or topics somebody else may have chosen."""
+    if role is Role.CONSUMER and is_own(whom.group, whom.topics):
+        raise ConfigurationError(f"Group {whom.group} is one of Checkback's own: a consumer has another.")
+    for name in whom.real:
+        begins = name.removesuffix("*")
+        if name == "*":  # whoever says so means it
+            continue
+        if any(one == name or (begins != name and one.startswith(begins)) for one in whom.topics.all()):
+            raise ConfigurationError(f"{name} reaches topics of Checkback's own: name the real ones.")
 
 
 def _brings(right: Right, other: Right) -> bool:

@@ -19,6 +19,7 @@ _MOST_GONE = 1_000  # groups
 _MOST_SHOWN, _MOST_TOPICS_SHOWN = 20, 100
 _MINUTES_FROM = 120  # seconds of silence
 _ALL = Belief()
+NOT_TAKEN = "it has announced itself, and that is not taken"
 _AGED_AT_ONCE = 4  # more than one for each that comes: dead ones are forgotten faster than new ones are heard
 
 
@@ -37,6 +38,14 @@ class LiveEndpoint(NamedTuple):
     """None: the settings name it."""
     topics: tuple[str, ...] | None
     """Real topics it answers for; None: all."""
+
+
+class PassedOver(NamedTuple):
+    """An announcement that was not taken."""
+
+    url: str
+    heard_ms: int
+    why: str
 
 
 class _Heard(NamedTuple):
@@ -79,6 +88,7 @@ class EndpointDirectory:
         self._of_accounts: Counter[str] = Counter()
         self._gone: OrderedDict[str, tuple[str, int]] = OrderedDict()
         """Of groups that have sent no heartbeat for too long: the last endpoint, and when it was heard from."""
+        self._passed_over: OrderedDict[str, PassedOver] = OrderedDict()
 
     def hear(self, key: bytes, value: bytes | None, now_ms: int, belief: Belief = _ALL) -> None:
         """Take in a record of ``cb.producers``; one that cannot be read takes back what its key has announced.
@@ -88,24 +98,37 @@ class EndpointDirectory:
         """
         self._forget_dead(now_ms)
         said = _read(key, value)
+        again = said is not None and said.group in self._groups_of.get(key, ())
         for group in tuple(self._groups_of.get(key, ())):
             if not belief.refusal(group):
                 self._forget(group, key)
-        if said is None or value is None or said.group in self._alone or belief.refusal(said.group):
+        if said is None or value is None or said.group in self._alone:
+            return
+        if why := belief.refusal(said.group):
+            self._note(said, now_ms, why)
             return
         limits = belief.limits(said.group)
         full = next((name for name, most in limits.items() if self._of_accounts[name] >= most), None)
-        if full is not None:
-            belief.passed_over(said.group, f"account {full} has its limits.endpoints = {limits[full]:,} announced")
+        if full is not None and not again:
+            why = f"account {full} has its limits.endpoints = {limits[full]:,} announced"
+            belief.passed_over(said.group, why)
+            self._note(said, now_ms, why)
             return
         if not self._room(said.group, size := len(key) + len(value) + _OWN_BYTES):
             return
         self._gone.pop(said.group, None)
+        self._passed_over.pop(said.group, None)
         announced = self._announced.setdefault(said.group, OrderedDict())
         announced[key] = _Heard(said, Endpoint(said.url, said.batch), now_ms, size, tuple(limits))
         self._of_accounts.update(limits.keys())
         self._heard[said.group, key] = None
         self._groups_of.setdefault(key, set()).add(said.group)
+
+    def _note(self, said: Announcement, now_ms: int, why: str) -> None:
+        self._passed_over[said.group] = PassedOver(said.url, now_ms, why)
+        self._passed_over.move_to_end(said.group)
+        if len(self._passed_over) > _MOST_GONE:
+            self._passed_over.popitem(last=False)
 
     def _room(self, group: str, size: int) -> bool:
         """Whether a group can have one more, if need be for its own oldest."""
@@ -145,6 +168,11 @@ class EndpointDirectory:
         """The last endpoint of a group that has none any more, and when it was heard from; for people."""
         heard = next(reversed(self._announced.get(group, OrderedDict()).values()), None)
         return (heard.endpoint.url, heard.heard_ms) if heard else self._gone.get(group)
+
+    def passed_over(self, group: str, now_ms: int) -> PassedOver | None:
+        """The last announcement of a group that was not taken while it had no other; for people."""
+        found = self._passed_over.get(group)
+        return found if found is not None and now_ms - found.heard_ms < self._ttl_ms else None
 
     def _forget_dead(self, now_ms: int) -> None:
         for _ in range(_AGED_AT_ONCE):
@@ -207,10 +235,20 @@ def group_standing(
         if state != "skipped" and topics is not None:
             topics = None if answers_for is None else topics.union(answers_for)
     if not found:
-        gone = _fallen_silent(directory, group, now_ms)
+        gone = _not_taken(directory, group, now_ms) or _fallen_silent(directory, group, now_ms)
         return GroupStanding(0, 0, (gone,) if gone else ())
     shown = None if topics is None or len(topics) > _MOST_TOPICS_SHOWN else tuple(sorted(topics))
     return GroupStanding(0, 0, tuple(found.values())[:_MOST_SHOWN], shown)
+
+
+def _not_taken(directory: EndpointDirectory, group: str, now_ms: int) -> EndpointStanding | None:
+    """The announcement of a group without endpoints that was passed over; None: there is none."""
+    found = directory.passed_over(group, now_ms)
+    if found is None:
+        return None
+    return EndpointStanding(
+        redacted(found.url), "skipped", (now_ms - found.heard_ms) / 1000, f"{NOT_TAKEN}: {found.why}"
+    )
 
 
 def _fallen_silent(directory: EndpointDirectory, group: str, now_ms: int) -> EndpointStanding | None:

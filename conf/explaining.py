@@ -5,6 +5,8 @@ from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+_LISTS = frozenset({"list_type", "tuple_type", "set_type", "frozen_set_type"})
+
 
 def explained(error: ValidationError, model: type[BaseModel], what: str) -> str:
     """A sentence for each key that is wrong. ``what`` cannot be used: "These settings"."""
@@ -12,6 +14,8 @@ def explained(error: ValidationError, model: type[BaseModel], what: str) -> str:
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"]) or what.rsplit(maxsplit=1)[-1]
         message = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] in _LISTS:
+            message = 'a list is wanted, as ["one", "another"]'
         if problem["type"] == "extra_forbidden":
             message = f"unknown key{_did_you_mean(model, problem['loc'])}"
         lines.append(f"{key}: {message}")

@@ -18,8 +18,8 @@ _TRUSTS = (
     "write to, and to decide every transaction. See docs/security.md."
 )
 _TRUSTS_GROUPS = (
-    "The access policy says which group may send where. Whoever may write to %s and %s is trusted to name only its own "
-    "group, and to decide every transaction. See docs/security.md."
+    "The access policy says which group may send where. Of groups without keys whoever may write to %s and %s is "
+    "trusted to name only its own group, and to decide their transactions. See docs/access-policy.md."
 )
 _HINTS = {
     "held": "It is tried again with growing pauses",

@@ -15,7 +15,7 @@ from checkback_cli.terminal.options import WRONG, BootstrapServer, ConfigFile
 from conf import Settings, load
 
 if TYPE_CHECKING:
-    from access.policy import Account
+    from access.policy import AccessPolicy, Account
 
 access = typer.Typer(no_args_is_help=True, help="Who may do what: Kafka's own lists (ACLs), and the policy.")
 
@@ -113,7 +113,8 @@ def policy(
 ) -> None:
     """Say what a policy file comes to: for a group and topics, whether it may send there. Kafka is not asked.
 
-    Exit status 1 when the group may not send to one of them.
+    Where access.secrets is set, its keys are looked at, too, as the job does. Exit status 1 when the group may not send
+    to one of them, or the job would refuse the file.
     """
     from access.policy import doubts, judge, left_open, policy_of
 
@@ -123,16 +124,23 @@ def policy(
         raise ConfigurationError(f"Cannot read {file}: {error}.") from None
     for doubt in doubts(found):
         typer.echo(doubt, err=True)
+    settings = load(config, bootstrap_server)
+    wrong = _wrong_keys(found, settings)
     if not group:
         show_rows(
-            ("account", "groups", "topics", "not", "others", "keys", "roles"),
+            ("account", "groups", "topics", "not", "others", "keys", "roles", "limits"),
             [_account_row(*one) for one in found.accounts.items()],
         )
         typer.echo(f"groups that no account names: {found.other_groups}")
         for gap in left_open(found):
             typer.echo(gap)
+    if wrong:
+        typer.echo(wrong, err=True)
+    if not group:
+        if wrong and settings.access.secrets:
+            raise typer.Exit(WRONG)
         return
-    own = load(config, bootstrap_server).kafka.topics
+    own = settings.kafka.topics
     verdicts = [(one, judge(found, group, one, own)) for one in topic or ()]
     for one, verdict in verdicts:
         typer.echo(printable(verdict.reason or f"group {group} may send to {one}"))
@@ -156,19 +164,42 @@ def token(
     key_id: Annotated[str, typer.Argument(metavar="ID", help="A key's, as shop-2026.", show_default=False)],
     config: ConfigFile = None,
 ) -> None:
-    """Print the bearer token of a key in access.secrets: it shows an account to a gateway, and signs nothing."""
+    """Print the bearer token of a key in access.secrets: it shows an account to a gateway, and signs nothing.
+
+    There is no gateway yet.
+    """
     from conf.secrets_file import read_keys
 
-    found = read_keys(load(config, None).access.secrets).get(key_id)
+    name = load(config, None).access.secrets
+    if not name:
+        raise ConfigurationError("access.secrets names no file: it is a setting, as access.policy is.")
+    found = read_keys(name).get(key_id)
     if found is None:
-        raise ConfigurationError(f"access.secrets has no secret of {key_id}.")
+        raise ConfigurationError(f"access.secrets ({name}) has no secret of {key_id}.")
     typer.echo(found.bearer_token)
+
+
+def _wrong_keys(policy: "AccessPolicy", settings: Settings) -> str:
+    """Why the job would refuse the policy for its keys, or that they are not looked at; empty: nothing is wrong."""
+    from access.marked import key_of_job, marked
+    from conf.secrets_file import read_keys
+
+    if not any(account.keys for account in policy.accounts.values()):
+        return ""
+    if not settings.access.secrets:
+        return "Its keys are not looked at: the setting access.secrets names no file."
+    try:
+        marked(policy, read_keys(settings.access.secrets), key_of_job(settings))
+    except ConfigurationError as error:
+        return f"The job refuses it: {error}."
+    return ""
 
 
 def _account_row(name: str, account: "Account") -> tuple[str, ...]:
     named = (account.groups, account.topics, account.not_topics)
     signing = (" ".join(account.keys), " ".join(sorted(account.roles)))
-    return name, *(" ".join(names) for names in named), account.other_topics, *signing
+    limits = " ".join(f"{limit}={number}" for limit, number in account.limits if number is not None)
+    return name, *(" ".join(names) for names in named), account.other_topics, *signing, limits
 
 
 def _wanted(settings: Settings, role: Role, group: str, topics: list[str] | None, *, direct: bool) -> tuple[Right, ...]:

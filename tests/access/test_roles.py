@@ -131,6 +131,10 @@ def test_another_prefix_and_patterns() -> None:
         (Role.CONSUMER, Whom(group="a b", real=("o",)), ProtocolError, "name Kafka allows"),
         (Role.CONSUMER, Whom(group="a", real=("o o",)), ProtocolError, "name Kafka allows"),
         (Role.JOB, Whom(), ConfigurationError, "Name the topics of the job"),
+        (Role.PRODUCER, Whom(group="a", real=("o", "cb.rejected")), ConfigurationError, "reaches topics of"),
+        (Role.CONSUMER, Whom(group="a", real=("cb.*",)), ConfigurationError, "reaches topics of"),
+        (Role.CONSUMER, Whom(group="cb.checkers", real=("o",)), ConfigurationError, "is one of Checkback's own"),
+        (Role.CONSUMER, Whom(group="checkback-x", real=("o",)), ConfigurationError, "is one of Checkback's own"),
     ],
 )
 def test_what_cannot_be_granted(role: Role, whom: Whom, kind: type[Exception], said: str) -> None:

@@ -356,4 +356,6 @@ def test_a_token_is_that_of_a_key_of_the_file(tmp_path: Path) -> None:
     said = CliRunner().invoke(app, ["access", "token", "shop-2026"], env=env)
     assert said.output == f"{SigningKey('shop-2026', 's' * 40).bearer_token}\n"
     lacking = CliRunner().invoke(app, ["access", "token", "bank"], env=env)
-    assert (lacking.exit_code, str(lacking.exception)) == (1, "access.secrets has no secret of bank.")
+    assert (lacking.exit_code, str(lacking.exception)) == (1, f"access.secrets ({secrets}) has no secret of bank.")
+    nowhere = CliRunner().invoke(app, ["access", "token", "bank"])
+    assert str(nowhere.exception) == "access.secrets names no file: it is a setting, as access.policy is."

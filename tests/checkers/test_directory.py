@@ -8,7 +8,7 @@ import pytest
 from checkback.wire.checks import Announcement, announcement_key
 from checkers import EndpointDirectory
 from checkers.announcers import Belief
-from checkers.directory import group_standing
+from checkers.directory import NOT_TAKEN, group_standing
 from checkers.facts import GroupStanding
 
 TTL_MS = 1_000
@@ -222,9 +222,26 @@ def test_an_account_has_no_more_announced_than_its_limit_whatever_its_groups_are
     later = TTL_MS  # b has lapsed
     heard.hear(*Announcement("a", "1", TWO, 0).to_record(), later, belief)
     assert [urls(heard, group, later) for group in "abc"] == [[TWO], [], [TWO]]
+    heard.hear(*Announcement("b", "1", TWO, 0).to_record(), later, belief)
+    standing = group_standing(heard, "b", later).endpoints[0]
+    assert (standing.url, standing.state, standing.heard_seconds) == (TWO, "skipped", 0.0)
+    assert standing.reason == f"{NOT_TAKEN}: account shop has its limits.endpoints = 2 announced"
     belief.most = None
     heard.hear(*Announcement("b", "1", TWO, 0).to_record(), later, belief)
     assert urls(heard, "b", later) == [TWO]
+    assert group_standing(heard, "b", later).endpoints[0].state == "well"
+
+
+def test_a_limit_that_is_lowered_drops_nobody_who_goes_on_announcing_himself() -> None:
+    heard, belief = directory(), Believing("a", "b", "c", "d")
+    for group in "abc":
+        heard.hear(*Announcement(group, "1", ONE, 0).to_record(), 0, belief)
+    belief.most = 1
+    for group in "dcab":
+        heard.hear(*Announcement(group, "1", TWO, 0).to_record(), 1, belief)
+    assert [urls(heard, group, 2) for group in "abcd"] == [[TWO], [TWO], [TWO], [TWO]]
+    heard.hear(*Announcement("e", "1", TWO, 0).to_record(), 2, Believing("e", most=1))
+    assert urls(heard, "e", 3) == []
 
 
 def test_what_is_not_believed_of_a_group_changes_nothing_of_it() -> None:
