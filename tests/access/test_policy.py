@@ -111,6 +111,8 @@ def test_deny_wins_whatever_else_is_said(
     [
         ("[accounts.a]\ngroup = ['a']", r"accounts\.a\.group: unknown key \(did you mean groups\?\)"),
         ("[account.a]\ngroups = ['a']", r"account: unknown key \(did you mean accounts\?\)"),
+        ("[accounts.a]\nkeys = 'a'", r"accounts\.a\.keys: a list is wanted"),
+        ("[accounts.a]\nkeys = ['a']\n[accounts.b]\nkeys = ['a']", "key a is named twice, by a and b"),
         ("[accounts.a]\ngroups = ['a*b']", "a star stands for the rest of a name, so at the end only"),
         ("[accounts.a]\ngroups = ['']", "cb-group"),
         ("[accounts.a]\ngroups = ['a']\ntopics = ['ü']", "must be a name Kafka allows"),

@@ -359,3 +359,20 @@ def test_a_token_is_that_of_a_key_of_the_file(tmp_path: Path) -> None:
     assert (lacking.exit_code, str(lacking.exception)) == (1, f"access.secrets ({secrets}) has no secret of bank.")
     nowhere = CliRunner().invoke(app, ["access", "token", "bank"])
     assert str(nowhere.exception) == "access.secrets names no file: it is a setting, as access.policy is."
+
+
+def test_a_policys_keys_are_looked_at_before_the_job_does(tmp_path: Path) -> None:
+    policy, secrets = tmp_path / "access.toml", tmp_path / "secrets.toml"
+    policy.write_text('[accounts.shop]\ngroups = ["shop"]\ntopics = ["*"]\nkeys = ["shop-1"]\n', encoding="utf-8")
+    secrets.write_text(f'"other" = "{"s" * 40}"\n', encoding="utf-8")
+    secrets.chmod(0o600)
+
+    def said(**env: str) -> Result:
+        return CliRunner().invoke(app, ["access", "policy", str(policy)], env=env)
+
+    assert (said().exit_code, "Its keys are not looked at" in said().output) == (0, True)
+    refused = said(CHECKBACK_ACCESS__SECRETS=str(secrets))
+    assert (refused.exit_code, "has no secret of: shop-1" in refused.output) == (1, True)
+    secrets.write_text(f'"shop-1" = "{"s" * 40}"\n', encoding="utf-8")
+    refused = said(CHECKBACK_ACCESS__SECRETS=str(secrets), CHECKBACK_ACCESS__KEY="shop-1")
+    assert (refused.exit_code, "shop-1 is a key of shop" in refused.output) == (1, True)
