@@ -1,5 +1,6 @@
 """Signatures on the real job: what forgers write of a group with keys is refused, and operators read why."""
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +45,8 @@ keys = ["ops-1"]
 roles = ["operator"]
 """
 LATER = TransactionOptions(check_immunity_ms=3_600_000)
+WIDE = [("trace", b"t" * 200), ("baggage", b"b" * 200)]
+"""With some kilobytes of a value: it is signed without a hash, and kept without its value."""
 
 
 def test_only_who_has_the_key_is_believed(  # noqa: PLR0915  (one installation for all: a job takes half a minute)
@@ -90,17 +93,19 @@ def test_only_who_has_the_key_is_believed(  # noqa: PLR0915  (one installation f
         shop.commit(shop.prepare(Message(place.real_topic, b"large" * SHUFFLED_BYTES)))
         shop.commit(shop.prepare_several([Message(place.real_topic, b"one"), Message(place.real_topic, b"two")]))
         shop.send(Message(place.real_topic, b"sent"))
-        shop.commit(shop.prepare(Message(late, b"held")))
+        shop.commit(shop.prepare(Message(late, b"held" * 900, headers=WIDE)))
+        after_a_while = TransactionOptions(deliver_at_ms=time.time_ns() // 1_000_000 + 5_000)
+        shop.commit(shop.prepare(Message(place.real_topic, b"delayed" * 500, headers=WIDE), options=after_a_while))
         direct.commit(direct.prepare(Message(place.real_topic, b"direct")))
         other_group.commit(other_group.prepare(Message(place.real_topic, b"other")))
-        checked = shop.prepare(Message(place.real_topic, b"checked"))
-        opened = [shop.prepare(Message(place.real_topic, b"decided"), options=LATER) for _ in range(3)]
+        checked = shop.prepare(Message(place.real_topic, b"checked" * 500, headers=WIDE))
+        decided = Message(place.real_topic, b"decided" * 500, headers=WIDE)
+        opened = [shop.prepare(decided, options=LATER) for _ in range(3)]
         # kept without their value, and signed with and without a hash of it
-        wide = [("trace", b"t" * 200), ("baggage", b"b" * 200)]
         many = [(f"h{number}", b"v" * 10) for number in range(100)]
         kept_short = [
             shop.prepare(Message(place.real_topic, b"kept" * size, headers=headers), options=LATER)
-            for size, headers in ((900, wide), (5, many), (1_017, []), (2_000, []), (6_000, wide))
+            for size, headers in ((900, WIDE), (5, many), (1_017, []), (2_000, []), (6_000, WIDE))
         ]
         early = [other_group.prepare(Message(place.real_topic, b"early" * size), options=LATER) for size in (1, 9_000)]
 
@@ -112,8 +117,18 @@ def test_only_who_has_the_key_is_believed(  # noqa: PLR0915  (one installation f
         forge(place, opened[1], Source.OPERATOR, SHOP)
         forge(place, opened[1], Source.PRODUCER, OTHER)
         changed(place, b"forged content" * SHUFFLED_BYTES)
-        expected = {b"plain", (b"large" * 4), b"one", b"two", b"sent", b"direct", b"other", b"checked"}
-        wait_until(lambda: job.wait(0.2) or delivered() == Counter(expected), "what is signed")
+        expected = {
+            b"plain",
+            (b"large" * 4),
+            b"one",
+            b"two",
+            b"sent",
+            b"direct",
+            b"other",
+            b"checked" * 500,
+            b"delayed" * 500,
+        }
+        wait_until(lambda: job.wait(0.2) or delivered() == Counter(one[:20] for one in expected), "what is signed")
         wait_until(lambda: job.wait(0.2) or refused(place).total() >= 8, "what is not")
         assert refused(place) == {
             "group shop has keys, and cb-signature is missing": 4,
@@ -135,8 +150,8 @@ def test_only_who_has_the_key_is_believed(  # noqa: PLR0915  (one installation f
             ops.write([(one.transaction_id, "shop", one.half) for one in opened], Action.COMMIT)
         with TopicAdministration(place.bootstrap_servers) as administration:
             administration.create_one(late, 1)
-        wait_until(lambda: job.wait(0.2) or delivered()[b"decided"] == 3, "the operator's")
-        wait_until(lambda: job.wait(0.2) or delivered(late) == {b"held": 1}, "what was held, signed by the job")
+        wait_until(lambda: job.wait(0.2) or delivered_beginning(b"decided") == 3, "the operator's")
+        wait_until(lambda: job.wait(0.2) or delivered(late) == {b"held" * 5: 1}, "what was held, signed by the job")
 
         # another key takes the place of the first, with both in force for a while
         both = POLICY.format(keys='"shop-1", "shop-2"')
