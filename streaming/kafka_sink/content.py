@@ -17,9 +17,11 @@ from access.verifying import CHANGED
 from checkback.kafka.librdkafka.headers import headers_of
 from checkback.kafka.librdkafka.library import Message
 from checkback.wire import protocol
+from checkback.wire.limits import header_bytes
 from checkback.wire.protocol import HalfPosition, Topics
 from checkback.wire.signed_records import WrittenSignature, parted, spelled, spelled_content
 from state import BUNDLE, OutcomeKind
+from state.content import SHUFFLED_BYTES
 from state.outcomes import CHECK_PAYLOAD_BYTES
 from streaming.access import told_policy, told_verifier, why_not_together
 from streaming.batch.headers import Headers, application_headers, packed_headers, unpack_headers
@@ -127,7 +129,7 @@ class Contents:
         if row["kind"] in _CONSUMED and self._changed(row, headers):
             return self._refused({**row, "headers": packed_headers(headers)}, CHANGED)
         if row["partition"] == BUNDLE:
-            return self._looked_at(row)
+            return self._looked_at(row, headers)
         if row["kind"] == OutcomeKind.CHECK and len(row["value"] or b"") > CHECK_PAYLOAD_BYTES:
             row |= {"left_out": len(row["value"]), "value": None}
         return row
@@ -148,15 +150,20 @@ class Contents:
         self.counts["malformed"] += 1  # not ``rejected``: it was counted when it was taken in
         return {**row, "kind": int(OutcomeKind.REJECT_RECORD), "topic": self._topics.half, "reason": why}
 
-    def _looked_at(self, row: Row) -> Row:
-        """A value of several messages, which nobody has looked at when it came."""
+    def _looked_at(self, row: Row, headers: Headers) -> Row:
+        """A value of several messages: of a large one nobody has looked at it when it came.
+
+        The policy was asked of any other when it came: what is open is not held against a policy of later.
+        """
         count = dict(unpack_headers(row["headers"])).get(protocol.MESSAGES) or b"0"
-        why_not = partial(why_not_together, told_policy(self._topics), row["group"])
+        came_whole = len(row["key"] or b"") + len(row["value"] or b"") + header_bytes(headers) <= SHUFFLED_BYTES
+        policy = None if came_whole else told_policy(self._topics)
+        why_not = partial(why_not_together, policy, row["group"])
         wrong = wrong_with(row["value"], application_headers(row["headers"]), int(count), self._topics, why_not)
         if wrong is None:
             return row
         if row["kind"] == OutcomeKind.DELIVER_BUNDLE:
-            return self._refused(row, wrong)
+            return self._refused({**row, "headers": packed_headers(headers)}, wrong)
         return {**row, "partition": -1}  # nobody can say what it holds
 
     def _gone(self, row: Row, why: str) -> Row:

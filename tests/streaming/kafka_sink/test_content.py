@@ -14,6 +14,7 @@ from checkback.wire.message_json import pack
 from checkback.wire.protocol import Message, Topics
 from checkback.wire.signed_records import WORDS, SigningKey, place_of, signature_header
 from state import BUNDLE, OutcomeKind
+from streaming.access import NotAllowed
 from streaming.batch.headers import application_headers, unpack_headers
 from streaming.kafka_sink.content import ANOTHER, GONE, Contents
 from streaming.kafka_sink.half_reader import HalfReader
@@ -275,3 +276,28 @@ def test_only_content_whose_hash_was_signed_is_held_against_it(
         assert counts == {"malformed": 1}
     else:
         assert (found["kind"], found["value"], counts) == (OutcomeKind.DELIVER, value, {})
+
+
+@pytest.mark.parametrize(("bytes_of_each", "refused"), [(3_000, False), (8_000, False), (8_400, True)])
+def test_several_messages_that_came_whole_are_not_held_against_a_policy_of_later(
+    broker: Kafka,
+    monkeypatch: pytest.MonkeyPatch,
+    bytes_of_each: int,
+    refused: bool,  # noqa: FBT001  (a parameter of the test)
+) -> None:
+    """Those of more than 16 KiB nobody has looked at when they came."""
+    narrow = NotAllowed(policy_of('[accounts.shop]\ngroups = ["shop"]\ntopics = ["another"]\n'), TOPICS)
+    monkeypatch.setattr("streaming.kafka_sink.content.told_policy", lambda _: narrow)
+    value = pack(
+        [Message("a", b"v" * (bytes_of_each * 3 // 4)), Message("b", b"v" * (bytes_of_each * 3 // 4))]
+    )  # base64
+    offset = broker.written(value, [("cb-messages", b"2")], 2)
+    row = left_out(
+        offset, len(value), half_partition=2, partition=BUNDLE, kind=OutcomeKind.DELIVER_BUNDLE, headers=None
+    )
+    ((found,), _, _) = filled(contents(broker), row)
+    assert (found["kind"] == OutcomeKind.REJECT_RECORD) is refused
+    assert found["reason"] == (
+        "group shop may not send to a, which its account (shop) does not name" if refused else ""
+    )
+    assert dict(unpack_headers(found["headers"]))["cb-group"] == b"shop"
