@@ -3,6 +3,7 @@
 import contextlib
 import random
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any
 
 from kafka import KafkaProducer, TopicPartition
@@ -33,6 +34,8 @@ _ASKING_VERSIONS = 8, 10
 _REFUSED = (*OF_THE_RECORD, TopicAuthorizationFailedError, UnknownTopicOrPartitionError, ValueError)
 """``ValueError``: the topic has no such partition."""
 _NONE = frozenset({TopicAuthorizationFailedError.errno, UnknownTopicOrPartitionError.errno})
+
+_REFUSED_SECONDS = 1.0
 
 
 class KafkaPythonLane:
@@ -95,6 +98,7 @@ class KafkaPythonLane:
         """See :class:`~checkback.kafka.lanes.LaneWriter`."""
         producer = self._producer
         failed: dict[int, Exception] = {}
+        futures: Any = []
         try:
             producer.begin_transaction()
             futures = _sent(producer, records, failed)
@@ -105,6 +109,9 @@ class KafkaPythonLane:
                 within(2 * DELIVER_SECONDS, producer.commit_transaction)
                 return
         except (KafkaError, OSError, AssertionError) as error:
+            _hear(
+                futures, failed, _REFUSED_SECONDS
+            )  # one that was refused while the ledger was sent says so only there
             self._give_up(producer, failed, error)
             return
         self._give_up(producer, failed, next(iter(failed.values())))
@@ -157,10 +164,12 @@ def _sent(producer: KafkaProducer, records: Sequence[LaneRecord], failed: dict[i
     return futures
 
 
-def _hear(futures: Sequence[Any], failed: dict[int, Exception]) -> None:
+def _hear(futures: Sequence[Any], failed: dict[int, Exception], seconds: float = DELIVER_SECONDS) -> None:
+    """What became of each; for ``seconds`` together."""
+    until = monotonic() + seconds
     for number, future in enumerate(futures):
         try:
-            future.get(timeout=DELIVER_SECONDS)
+            future.get(timeout=max(0.0, until - monotonic()))
         except KafkaError as error:
             failed.setdefault(number, error)
 
