@@ -170,7 +170,7 @@ class EndpointDirectory:
         return (heard.endpoint.url, heard.heard_ms) if heard else self._gone.get(group)
 
     def passed_over(self, group: str, now_ms: int) -> PassedOver | None:
-        """The last announcement of a group that was not taken while it had no other; for people."""
+        """A group's last announcement that was not taken, unless one was since, or it has lapsed; for people."""
         found = self._passed_over.get(group)
         return found if found is not None and now_ms - found.heard_ms < self._ttl_ms else None
 

@@ -109,9 +109,8 @@ class KafkaPythonLane:
                 within(2 * DELIVER_SECONDS, producer.commit_transaction)
                 return
         except (KafkaError, OSError, AssertionError) as error:
-            _hear(
-                futures, failed, _REFUSED_SECONDS
-            )  # one that was refused while the ledger was sent says so only there
+            # a record that was refused while the ledger was sent says so only there
+            _hear(futures, failed, _REFUSED_SECONDS)
             self._give_up(producer, failed, error)
             return
         self._give_up(producer, failed, next(iter(failed.values())))
