@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, disable_created_metrics
@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from checkback.version import __version__
 from conf import Settings
-from state import Tallies
+from state import REST, Tallies
 from status_page.facts import PartitionBacklog
 from streaming.batch.batch import SIZES, BatchReport
 from streaming.fairness.held_back import PartitionId
@@ -89,6 +89,8 @@ class JobMetrics:
         registry.register(_Refresh(refresh))  # the first, so that the others say how it stands at that moment
         self._groups = Labels()
         self._told: set[tuple[str, str]] = set()
+        self._opened: set[tuple[str, str]] = set()
+        """Groups and topics of which some were open after a batch since somebody has asked."""
         self._keeping: set[str] = set()
         self._standing_lock = threading.Lock()
         info = Gauge("checkback_job_info", "1, with the job's name and version", ["name", "version"], registry=registry)
@@ -191,6 +193,10 @@ class JobMetrics:
         for destination, number in report.published.items():
             self._published.labels(destination).inc(number)
         self._skipped.inc(report.skipped_partitions)
+        with self._standing_lock:
+            for pairs in report.still_open.values():
+                if len(self._opened) < MOST:
+                    self._opened.update(pairs)
         self._waits.add(report.tallies, report.seconds)
 
     def progress(self, progress: BatchProgress) -> None:
@@ -213,10 +219,11 @@ class JobMetrics:
         """So much is stored."""
         self._batches.state.set(size)
 
-    def stands(self, open_now: Iterable[OpenNow], kept: Iterable[KeptNow]) -> None:
-        """How it stands now, those with most first."""
+    def stands(self, open_now: Iterable[OpenNow] | None, kept: Iterable[KeptNow]) -> None:
+        """How it stands now, those with most first; None: what is open is not known."""
         with self._standing_lock:
-            self._stands_by_topic(open_now)
+            if open_now is not None:
+                self._stands_by_topic(list(open_now))
         summed: dict[str, Counts[str]] = {}
         for number, (group, size, delayed, parked) in enumerate(kept):
             found = summed.setdefault(group if number < MOST else OTHER, Counts())
@@ -229,13 +236,16 @@ class JobMetrics:
                     gauge.remove(group)
             self._keeping = set(summed)
 
-    def _stands_by_topic(self, open_now: Iterable[OpenNow]) -> None:
+    def _stands_by_topic(self, open_now: Sequence[OpenNow]) -> None:
         numbers: Counts[tuple[str, str]] = Counts()
         oldest: dict[tuple[str, str], float] = {}
         for place, (group, topic, number, seconds) in enumerate(open_now):
             key = (group, topic) if place < MOST and group else (OTHER, OTHER)
             numbers[key] += number
             oldest[key] = max(seconds, oldest.get(key, 0.0))
+        # what was open only between two scrapes is there with 0: to Prometheus what has no series is nothing, and not 0
+        self._told |= self._opened - {REST, *((one.group, one.topic) for one in open_now)}
+        self._opened.clear()
         for key in self._told - numbers.keys():
             self._open.labels(*key).set(0)
             self._oldest.labels(*key).set(0)

@@ -135,11 +135,10 @@ class Observation:
         """Let the metrics say how it stands."""
         self._ask_for_ends()
         standing, now_ms = self._standing(), wall_ms()
-        by_topic = sorted(self._open.by_topic().items(), key=lambda one: -one[1][0]) if self._open.counted else []
         self.metrics.policy_wrong(wrong=bool(self.policy_wrong()))
         self.metrics.backlog(self._backlog.now(time.monotonic()))
         self.metrics.stands(
-            [OpenNow(*key, number, max(0, now_ms - oldest) / 1000) for key, (number, oldest) in by_topic],
+            self._open_now(now_ms) if self._open.counted else None,
             [
                 KeptNow(group, usage.open_bytes, usage.delayed, usage.parked)
                 for group, usage in sorted((standing.usages or {}).items(), key=lambda one: -one[1].open_bytes)
@@ -147,6 +146,10 @@ class Observation:
         )
         if standing.state_bytes is not None:
             self.metrics.state_bytes(standing.state_bytes)
+
+    def _open_now(self, now_ms: int) -> list[OpenNow]:
+        by_topic = sorted(self._open.by_topic().items(), key=lambda one: -one[1][0])
+        return [OpenNow(*key, number, max(0, now_ms - oldest) / 1000) for key, (number, oldest) in by_topic]
 
     def facts(self) -> JobFacts:
         """How it stands now."""
