@@ -69,18 +69,19 @@ def counts_of(outcomes: pa.RecordBatch) -> Counts:
     return counts
 
 
-def open_of(outcomes: pa.RecordBatch) -> dict[tuple[int, int], OpenByTopic]:
-    """What the rows of ``OutcomeKind.OPEN`` say of segments, by half partition and first offset."""
+def add_open(outcomes: pa.RecordBatch, found: dict[tuple[int, int], OpenByTopic]) -> None:
+    """Add what the rows of ``OutcomeKind.OPEN`` say of segments, by half partition and first offset.
+
+    Spark cuts rows into pieces wherever one has enough: those of a segment may be in two.
+    """
     rows = outcomes.filter(pc.equal(outcomes.column("kind"), int(OutcomeKind.OPEN)))
     names = ("half_partition", "half_offset", "group", "topic", "attempt", "ingested_ms")
-    found: dict[tuple[int, int], OpenByTopic] = {}
     for partition, offset, group, topic, number, oldest_ms in zip(
         *(rows.column(name).to_pylist() for name in names), strict=True
     ):
         segment = found.setdefault((partition, offset), {})
         if number:
             segment[group, topic] = OpenOf(number, oldest_ms)
-    return found
 
 
 def usages_of(outcomes: pa.RecordBatch) -> Usages:

@@ -15,7 +15,7 @@ from checkback.kafka.librdkafka.library import Consumer, KafkaException, TopicPa
 from checkback.wire.job_groups import claim_group
 from checkback.wire.signed_records import SigningKey
 from conf.secrets_file import own_key
-from state import Tallies, Usages, counts_of, open_of, summed, usages_of
+from state import Tallies, Usages, add_open, counts_of, summed, usages_of
 from streaming.batch.batch import (
     SIZES,
     Batch,
@@ -154,7 +154,7 @@ class _Task:
         still_open: OpenBySegment = {}
         for piece in self._batches:
             sizes.update({name: number for name, number in counts_of(piece).plain.items() if name in SIZES})
-            still_open.update(open_of(piece))
+            add_open(piece, still_open)
             usages.append(usages_of(piece))
         self._batches.refuse_missing()
         report.counts, report.usages = json.dumps(sizes), json.dumps(summed(usages))
@@ -177,7 +177,7 @@ class _Task:
             found = counts_of(piece)
             counts.update(found.plain)
             told_apart.update(found.told_apart)
-            still_open.update(open_of(piece))
+            add_open(piece, still_open)
             usages.append(usages_of(piece))
             settings.failpoint(Failpoint.IN_TRANSACTION, number)
         self._batches.refuse_missing()

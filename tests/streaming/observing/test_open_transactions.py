@@ -3,10 +3,11 @@
 from collections import Counter
 
 from conf import Settings
-from state import REST, OpenOf
+from state import REST, OpenByTopic, OpenOf, OutcomeKind, add_open
 from streaming.batch.batch import BatchReport
 from streaming.observing.labels import MOST, OTHER
 from streaming.observing.observation import Observation
+from tests.streaming.outcomes import outcome, rows
 
 ONE, ORDERS = (0, 0), ("shop", "orders")
 
@@ -39,3 +40,14 @@ def test_what_was_open_only_between_two_scrapes_is_bounded_and_hides_nothing() -
     (found,) = (one for one in observation.metrics.registry.collect() if one.name == "checkback_open_transactions")
     assert len(found.samples) <= 2 * MOST + 50
     assert {one.value for one in found.samples} == {0}
+
+
+def test_what_is_open_in_a_segment_is_whole_where_spark_has_cut_its_rows_in_two() -> None:
+    """The second piece took the place of the first: with much state (32 rows a piece) what is open was too little."""
+    kind = {"kind": OutcomeKind.OPEN, "half_offset": 4096, "ingested_ms": 100}
+    said = [outcome("orders", **kind, attempt=3), outcome("invoices", **kind, attempt=2)]
+    found: dict[tuple[int, int], OpenByTopic] = {}
+    for row in said:
+        for piece in rows(row):
+            add_open(piece, found)
+    assert found == {(0, 4096): {ORDERS: OpenOf(3, 100), ("shop", "invoices"): OpenOf(2, 100)}}
