@@ -29,6 +29,7 @@ from checkback_cli.on_call.status import status
 from checkback_cli.on_call.tail import tail
 from checkback_cli.running.checks import run_checks
 from checkback_cli.running.config import config
+from checkback_cli.running.gateway import run_gateway
 from checkback_cli.running.run import run_job
 from checkback_cli.running.topics import topics
 from checkback_cli.terminal.options import TRY_AGAIN
@@ -80,6 +81,7 @@ app.add_typer(dlq, name="dlq", rich_help_panel=_ON_CALL)
 app.add_typer(offsets, name="offsets", rich_help_panel=_ON_CALL)
 app.command("run", rich_help_panel=_RUN)(run_job)
 app.command("checks", rich_help_panel=_RUN)(run_checks)
+app.command("gateway", rich_help_panel=_RUN)(run_gateway)
 app.add_typer(topics, name="topics", rich_help_panel=_RUN)
 app.add_typer(access, name="access", rich_help_panel=_RUN)
 app.command("config", rich_help_panel=_RUN)(config)

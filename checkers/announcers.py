@@ -2,19 +2,17 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
-from access.policy import AccessPolicy, policy_of
+from access.files import PolicyFiles, PolicyInForce
+from access.policy import AccessPolicy
 from access.signers import Writer
 from access.verifying import SignedRecord, Verifier
-from checkback.exceptions import ConfigurationError
 from checkback.wire.protocol import SIGNATURE
-from checkback.wire.signed_records import SigningKey, parted, place_of, spelled, spelled_content
-from conf.secrets_file import UnreadableFileError, read_keys
+from checkback.wire.signed_records import parted, place_of, spelled, spelled_content
 from conf.settings import Settings
-from conf.settled_files import SettledFiles, Stamp
 
 _LOGGER = logging.getLogger(__name__)
 _MINUTE_SECONDS = 60.0
@@ -37,16 +35,11 @@ class Belief:
         """Let people know that it was not taken, which the directory has found."""
 
 
-class _InForce(NamedTuple):
-    policy: AccessPolicy
-    verifier: Verifier
-    lacking: frozenset[str]
-    """Keys without a secret here."""
-
-
 class _ByPolicy(Belief):
-    def __init__(self, in_force: _InForce, record: Any, place: bytes, say: Callable[[str, str], None]) -> None:
-        self._policy, self._verifier, _ = in_force
+    def __init__(
+        self, policy: AccessPolicy, verifier: Verifier, record: Any, place: bytes, say: Callable[[str, str], None]
+    ) -> None:
+        self._policy, self._verifier = policy, verifier
         self._record, self._place = record, place
         self._say = say
         self._reasons: dict[str, str] = {}
@@ -71,75 +64,28 @@ class _ByPolicy(Belief):
 class Announcers:
     """Judges records of ``cb.producers`` by the files of ``access.policy`` and ``access.secrets``, as they are now.
 
-    Without a policy all are believed. A key without a secret here signs nothing. While the program runs, files that
-    cannot be used change nothing; nor does a policy without an account, or secrets that lack one that was there.
+    Without a policy all are believed. A key without a secret here signs nothing.
 
     Raises:
-        ConfigurationError: a file cannot be read at the start, or is not a policy.
+        ConfigurationError: as :class:`~access.files.PolicyFiles`.
     """
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = monotonic) -> None:
-        access = settings.access
-        self._policy, self._secrets = access.policy, access.secrets
         self._place = place_of(settings.kafka.topics.producers, 0)
         self._clock = clock
-        self._files = SettledFiles([Path(name) for name in (access.policy, access.secrets) if name], clock)
         self._minute, self._said = 0.0, set[tuple[str, str]]()
-        self._judged: Stamp | None = None
-        self._in_force: _InForce | None = None
-        if access.policy:
-            try:
-                self._judged = self._files.stamp()
-                policy, keys = self._read()
-            except OSError as error:
-                raise ConfigurationError(
-                    f"access.policy: cannot read {error.filename or access.policy}: {error.strerror}."
-                ) from None
-            self._in_force = _in_force(policy, keys)
-            if self._in_force.lacking:
-                lacking = ", ".join(sorted(self._in_force.lacking))
-                self._say("", f"access.secrets has no secret of {lacking}: what is signed so is not believed.")
+        access = settings.access
+        self._files = PolicyFiles(access, partial(self._say, ""), clock) if access.policy else None
+        self._judging: tuple[PolicyInForce, Verifier] | None = None
 
     def belief(self, record: Any) -> Belief:
         """What a record of kafka-python's is believed of."""
-        if self._in_force is None:
+        if self._files is None:
             return Belief()
-        self._look()
-        return _ByPolicy(self._in_force, record, self._place, self._say)
-
-    def _look(self) -> None:
-        try:
-            stamp = self._files.stamp()
-            if stamp == self._judged or not self._files.settled(stamp):
-                return
-            policy, keys = self._read()
-        except (OSError, UnreadableFileError) as error:  # it may pass without a change: it is tried again
-            self._keep(error)
-        except ConfigurationError as error:
-            self._judged = stamp
-            self._keep(error)
-        else:
-            self._judged = stamp
-            self._change(_in_force(policy, keys), policy)
-
-    def _change(self, found: _InForce, policy: AccessPolicy) -> None:
-        before = self._in_force.lacking if self._in_force else frozenset[str]()
-        if not policy.accounts:
-            self._keep("It names no account any more.")
-        elif found.lacking - before:
-            self._keep(f"access.secrets has no secret of {', '.join(sorted(found.lacking - before))}.")
-        else:
-            self._in_force = found
-
-    def _read(self) -> tuple[AccessPolicy, dict[str, SigningKey]]:
-        keys = read_keys(self._secrets)
-        try:
-            return policy_of(Path(self._policy).read_text(encoding="utf-8")), keys
-        except (UnicodeDecodeError, ConfigurationError) as error:
-            raise ConfigurationError(f"access.policy: {self._policy}: {error}") from None
-
-    def _keep(self, why: object) -> None:
-        self._say("", f"The access policy that was read before stays in force for announcements. {why}")
+        now = self._files.now()
+        if self._judging is None or self._judging[0] is not now:
+            self._judging = now, Verifier(now.policy, now.keys)
+        return _ByPolicy(now.policy, self._judging[1], record, self._place, self._say)
 
     def _say(self, group: str, what: str) -> None:
         """Each once a minute, and of those that anybody can bring about, few."""
@@ -154,11 +100,6 @@ class Announcers:
             _LOGGER.warning("An announcement of an endpoint of group %s is not believed: %s.", group, what)
         else:
             _LOGGER.warning("%s", what)
-
-
-def _in_force(policy: AccessPolicy, keys: dict[str, SigningKey]) -> _InForce:
-    named = {key for account in policy.accounts.values() if account.groups for key in account.keys}
-    return _InForce(policy, Verifier(policy, keys), frozenset(named - keys.keys()))
 
 
 def _signed_record(group: str, record: Any) -> SignedRecord:

@@ -28,6 +28,8 @@ _ANSWER_BYTES_PER_CHECK = 4 * 1024  # what a batch may have more: id and a remar
 REQUEST_BYTES = 8 * 1024 * 1024
 """A check whose request would be longer is asked without its message: our endpoint takes no more, either."""
 _TOO_LARGE = 413
+_NOBODY = 503
+"""What a gateway says, or any proxy, that has nobody behind it who could be asked."""
 _NAME_SECONDS = 3.0
 # No compression: a small answer that unpacks to a large one is not to be had.
 _HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
@@ -114,6 +116,10 @@ class Asker:
             )
         if status == _TOO_LARGE and len(requests) > 1:
             return EndpointAnswer([], alone=True, unsigned=keyed)
+        if status == _NOBODY:
+            return _for_all(
+                requests, Action.UNREACHABLE, f"{url} answered with status 503: nobody is there", failed=True
+            )
         said = f"more than {_limit(requests)} bytes" if status == 200 else f"status {status}"
         return _no_verdict_of_all(requests, f"{url} answered with {said}", keyed=keyed)
 

@@ -59,7 +59,7 @@ def log_to_stdout(settings: LogSettings | None = None) -> None:
     handler = _Stdout(sys.stdout)
     handler.setFormatter(_Lines() if as_text else _JsonLines())
     logging.getLogger().addHandler(handler)
-    for ours in ("checkback", "checkback_cli", "checkers", "status_page", "streaming"):
+    for ours in ("access", "checkback", "checkback_cli", "checkers", "gateway", "status_page", "streaming"):
         logging.getLogger(ours).setLevel(settings.level)
     logging.getLogger("kafka").setLevel(logging.CRITICAL)  # a line for each attempt to connect
 

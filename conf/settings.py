@@ -89,7 +89,7 @@ class KafkaSettings(Section):
 
     @property
     def sink_client(self) -> dict[str, str]:
-        """Settings of the sink's client, and of what writes answers to checks, with librdkafka's names."""
+        """Settings of the sink's client, of what writes answers to checks, of a gateway, with librdkafka's names."""
         return {**self.security.for_librdkafka(), **self.sink_options}
 
     @property
@@ -254,6 +254,32 @@ class AccessSettings(Section):
     key: str = ""
 
 
+class GatewaySettings(Section):
+    """The gateway for RocketMQ's own clients and for HTTP."""
+
+    host: Text = "127.0.0.1"
+    port: Port = 8_081
+    tls_port: Port = 0
+    http_port: Port = 8_082
+    tls_certificate: str = ""
+    tls_key: str = ""
+    check_host: Text = "127.0.0.1"
+    check_port: Port = 0
+    advertised: str = ""
+    secrets: list[Annotated[SecretStr, Field(min_length=32, max_length=1_024)]] = []
+    groups: dict[str, Annotated[str, Field(min_length=1, max_length=255)]] = {}
+    max_body: Bytes = ByteSize(4_194_304)
+    write_timeout: Annotated[Milliseconds, Field(ge=100)] = 3_000
+
+    @model_validator(mode="after")
+    def _no_contradiction(self) -> Self:
+        if bool(self.tls_certificate) != bool(self.tls_key):
+            raise ValueError("gateway.tls_certificate and gateway.tls_key need one another")
+        if self.tls_port and not self.tls_certificate:
+            raise ValueError("gateway.tls_port needs gateway.tls_certificate")
+        return self
+
+
 class Settings(Section):
     """Everything, validated before anything starts."""
 
@@ -266,6 +292,7 @@ class Settings(Section):
     log: LogSettings = LogSettings()
     sinks: SinksSettings = SinksSettings()
     access: AccessSettings = AccessSettings()
+    gateway: GatewaySettings = GatewaySettings()
 
     @model_validator(mode="after")
     def _no_contradiction(self) -> Self:

@@ -1,29 +1,24 @@
 """The check endpoint's answers over HTTP, as an ASGI application."""
 
-import json
 import logging
-import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from anyio import CapacityLimiter, create_task_group, move_on_after, to_thread
 from anyio.lowlevel import RunVar
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
-from checkback.exceptions import ConfigurationError, ProtocolError
+from checkback.answering.check_requests import MAX_BODY_BYTES, Trust, check_response, wall_clock_ms
+from checkback.exceptions import ConfigurationError
 from checkback.listener import LocalTransactionState, TransactionChecker
 from checkback.own_lanes import owner_of
-from checkback.wire.checks import MAX_BATCH, REMARK_CHARACTERS, CheckRequest
+from checkback.wire.checks import REMARK_CHARACTERS, CheckRequest
 from checkback.wire.delivered import ANSWER_FIELD, LaneFact
-from checkback.wire.protocol import VERSION
-from checkback.wire.signature import SIGNATURE_HEADER, WINDOW_MS, NotTrustedError, answer_signature, fitting_key
+from checkback.wire.signature import WINDOW_MS
 
 _LOGGER = logging.getLogger(__name__)
-MAX_BODY_BYTES = 8 * 1024 * 1024
-_MAX_HEADERS = 64
 _THREADS = 16
 _BATCH_MS = 2_000  # shorter than the check service's patience, checks.ask_timeout
 
@@ -59,7 +54,7 @@ def check_app(  # noqa: PLR0913  (keyword options, most of them left at their de
     max_body_bytes: int = MAX_BODY_BYTES,
     batch_ms: int = _BATCH_MS,
     threads: int = _THREADS,
-    clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    clock_ms: Callable[[], int] = wall_clock_ms,
 ) -> Starlette:
     """An ASGI application that answers checks of one producer group with POST on its root.
 
@@ -76,7 +71,7 @@ def check_app(  # noqa: PLR0913  (keyword options, most of them left at their de
     Raises:
         ConfigurationError: the key is empty, so that anybody could sign.
     """
-    secrets = keys_of(key)
+    secrets, trust = keys_of(key), Trust(window_ms, max_body_bytes, clock_ms)
     limiters: RunVar[CapacityLimiter] = RunVar("checks")  # of each loop that serves this application
 
     def limiter() -> CapacityLimiter:
@@ -86,68 +81,15 @@ def check_app(  # noqa: PLR0913  (keyword options, most of them left at their de
             limiters.set(made := CapacityLimiter(threads))
             return made
 
-    async def answer(request: Request) -> Response:
-        try:
-            body = await _body(request, max_body_bytes)
-            key = fitting_key(secrets, request.headers, body, clock_ms(), window_ms) if secrets else None
-            checks, several = _checks(body, group)
-        except NotTrustedError as refused:
-            return JSONResponse({"error": str(refused)}, status_code=401)
-        except _CheckRefusedError as refused:
-            return JSONResponse({"error": str(refused)}, status_code=refused.status)
+    async def found(checks: list[CheckRequest], *, several: bool) -> list[dict[str, str]]:
         if several:
-            said: dict[str, Any] = {"answers": await _answers(listener, checks, batch_ms / 1000, limiter())}
-        else:
-            said = dict(await to_thread.run_sync(_checked, listener, checks[0], limiter=limiter()))
-        answered = JSONResponse(said)
-        if key is not None:
-            signed = answer_signature(key, request.headers[SIGNATURE_HEADER], bytes(answered.body))
-            answered.headers[SIGNATURE_HEADER] = signed
-        return answered
+            return await _answers(listener, checks, batch_ms / 1000, limiter())
+        return [await to_thread.run_sync(_checked, listener, checks[0], limiter=limiter())]
+
+    async def answer(request: Request) -> Response:
+        return await check_response(request, group, secrets, found, trust)
 
     return Starlette(routes=[Route("/", answer, methods=["POST"])])
-
-
-class _CheckRefusedError(ProtocolError):
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-async def _body(request: Request, limit: int) -> bytes:
-    """The body, of which no more than ``limit`` bytes are kept."""
-    if len(request.headers.raw) > _MAX_HEADERS:
-        raise _CheckRefusedError(f"There are more than {_MAX_HEADERS} headers.", 431)
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > limit:
-            raise _CheckRefusedError(f"The body is longer than {limit} bytes.", 413)
-    return bytes(body)
-
-
-def _checks(body: bytes, group: str) -> tuple[list[CheckRequest], bool]:
-    """The checks in a body, all of this group, and whether it is a body for several."""
-    try:
-        said = json.loads(body)
-        several = isinstance(said, dict) and "checks" in said
-        checks = _several(said) if several else [CheckRequest.from_json(said)]
-    except (ProtocolError, ValueError, RecursionError) as error:
-        raise _CheckRefusedError(str(error), 400) from error
-    if any(check.group != group for check in checks):
-        raise _CheckRefusedError(f"This endpoint answers for group {group}.", 404)
-    return checks, several
-
-
-def _several(said: dict[str, Any]) -> list[CheckRequest]:
-    try:
-        if said.get("version", VERSION) > VERSION:
-            raise ProtocolError(f"This check request is of version {said['version']}, we speak {VERSION}.")
-        if not 1 <= len(said["checks"]) <= MAX_BATCH:
-            raise ProtocolError(f"{len(said['checks'])} checks in one request; 1 to {MAX_BATCH} are valid.")
-        return [CheckRequest.from_json(check) for check in said["checks"]]
-    except (TypeError, KeyError) as error:
-        raise ProtocolError(f"Not a request of several checks: {error!r}.") from error
 
 
 async def _answers(

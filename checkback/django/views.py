@@ -8,7 +8,8 @@ from django.core.signals import setting_changed
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse
 
-from checkback.answering.app import MAX_BODY_BYTES, check_app
+from checkback.answering.app import check_app
+from checkback.answering.check_requests import MAX_BODY_BYTES
 from checkback.django.configuration import configuration
 from checkback.django.process import transaction_log
 from checkback.listener import LocalTransactionState

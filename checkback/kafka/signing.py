@@ -39,7 +39,7 @@ class _Signed(Transport):
         refuse_too_large(record.value, record.key, record.headers)  # it may have been as large as may be
         appended = self._transport.write_half(record)
         if appended.time_ms >= 0:
-            _refuse_other_time(appended.time_ms - now_ms)
+            refuse_other_time(appended.time_ms - now_ms)
         return appended
 
     def write_op(self, record: OutgoingRecord, lost: Lost) -> None:
@@ -52,8 +52,12 @@ class _Signed(Transport):
         self._transport.close(seconds)
 
 
-def _refuse_other_time(ms: int) -> None:
-    """Before the local transaction runs: as the job will judge it."""
+def refuse_other_time(ms: int) -> None:
+    """Before the local transaction runs: as the job will judge a half message that Kafka dates so much later.
+
+    Raises:
+        HalfMessageError: the job will reject it.
+    """
     if abs(ms) > WINDOW_MS:
         raise HalfMessageError(
             f"Kafka's clock is {abs(ms) / 1000:.0f} s {'ahead of' if ms > 0 else 'behind'} this machine's, or the half "

@@ -83,10 +83,15 @@ def test_the_endpoint_of_another_group_has_no_verdict() -> None:
     assert verdict == EndpointVerdict(Action.UNKNOWN, f"{url} answered with status 404")
 
 
-@pytest.mark.parametrize("status", [201, 204, 400, 404, 405, 429, 500, 503])
+@pytest.mark.parametrize("status", [201, 204, 400, 404, 405, 429, 500, 502])
 def test_a_verdict_under_another_status_than_200_is_none(status: int) -> None:
     verdict = ask_for(b"" if status == 204 else b'{"state": "commit"}', status=f"{status} No")
     assert verdict == EndpointVerdict(Action.UNKNOWN, f"{URL} answered with status {status}")
+
+
+def test_a_gateway_that_has_nobody_behind_it_has_asked_nobody() -> None:
+    verdict = ask_for(b'{"state": "commit"}', status="503 Nobody")
+    assert verdict == EndpointVerdict(Action.UNREACHABLE, f"{URL} answered with status 503: nobody is there")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from checkback.kafka.transport import (
 
 _LOGGER = logging.getLogger(__name__)
 _LONGEST_WAIT_SECONDS = 0.02
+Placed = Callable[[Appended | BaseException], None]
 
 
 class _Delivery:
@@ -163,6 +164,19 @@ class OpWriter:
             heard(None if error is None else KafkaException(error))
 
         self._write(record, reported, heard, spent)
+
+    def write_placed(self, record: OutgoingRecord, placed: Placed, spent: Callable[["OpWriter"], None]) -> None:
+        """Likewise; ``placed`` is called once with where the record lies, or with why it was not written."""
+
+        def reported(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                placed(Appended(message.offset() or 0, message.timestamp()[1]))
+                return
+            if is_spent(error):
+                spent(self)
+            placed(KafkaException(error))
+
+        self._write(record, reported, placed, spent)
 
 
 class _HasClient(Protocol):

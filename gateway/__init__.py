@@ -1,0 +1,1 @@
+"""A gateway to Checkback for RocketMQ's own clients, and for whoever speaks HTTP."""

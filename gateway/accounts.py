@@ -1,0 +1,117 @@
+"""Who a client is, and what he may: by the access policy, where there is one."""
+
+import logging
+from collections.abc import Callable, Mapping
+from time import time_ns
+from typing import NamedTuple
+
+from access.credentials import Caller, Credentials
+from access.files import PolicyFiles, PolicyInForce
+from access.policy import acts_for, judge
+from checkback.wire.protocol import Topics
+from checkback.wire.signature import NotTrustedError
+from checkback.wire.signed_records import SigningKey
+from conf.settings import AccessSettings
+from gateway.refusals import GatewayError, Refusal
+
+_LOGGER = logging.getLogger(__name__)
+ANYBODY = Caller("", "")
+"""Without a policy nobody has to say who he is."""
+
+
+class _Judging(NamedTuple):
+    in_force: PolicyInForce
+    credentials: Credentials
+
+
+class Accounts:
+    """Of the policy as it is now. Without one everybody may everything.
+
+    Raises:
+        ConfigurationError: as :class:`~access.files.PolicyFiles`.
+    """
+
+    def __init__(
+        self, access: AccessSettings, own: Topics, clock_ms: Callable[[], int] = lambda: time_ns() // 1_000_000
+    ) -> None:
+        self._own = own
+        self.clock_ms = clock_ms
+        self._files = PolicyFiles(access, lambda why: _LOGGER.warning("%s", why)) if access.policy else None
+        self._judging: _Judging | None = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is a policy, so that clients have to show who they are."""
+        return self._files is not None
+
+    def of_rocketmq(self, metadata: Mapping[str, str]) -> Caller:
+        """By the headers that RocketMQ's clients send with each call.
+
+        Raises:
+            GatewayError: they do not show who it is.
+        """
+        judging = self._now()
+        if judging is None:
+            return ANYBODY
+        shown, time = metadata.get("authorization", ""), metadata.get("x-mq-date-time", "")
+        try:
+            return judging.credentials.of_rocketmq(shown, time, self.clock_ms())
+        except NotTrustedError as error:
+            raise GatewayError(Refusal.WHO, str(error)) from None
+
+    def of_bearer(self, authorization: str) -> Caller:
+        """By the header ``authorization`` of a request over HTTP. Raises as :meth:`of_rocketmq`."""
+        judging = self._now()
+        if judging is None:
+            return ANYBODY
+        try:
+            return judging.credentials.of_bearer(authorization)
+        except NotTrustedError as error:
+            raise GatewayError(Refusal.WHO, str(error)) from None
+
+    def may_act(self, caller: Caller, group: str) -> bool:
+        """Whether somebody may send, end and answer as a producer group."""
+        judging = self._now()
+        return judging is None or acts_for(judging.in_force.policy, caller.account, group)
+
+    def refuse_foreign(self, caller: Caller, group: str) -> None:
+        """Raises GatewayError where somebody may not: see :meth:`may_act`."""
+        if not self.may_act(caller, group):
+            raise GatewayError(
+                Refusal.RIGHTS, f"account {caller.account} may not act as group {group}, which it does not name"
+            )
+
+    def refuse_topic(self, caller: Caller, group: str, topic: str) -> None:
+        """Raises GatewayError where he may not have a message delivered to a topic as this group."""
+        judging = self._now()
+        if judging is None:
+            return
+        verdict = judge(judging.in_force.policy, group, topic, self._own, caller.account)
+        if not verdict.allowed:
+            raise GatewayError(Refusal.RIGHTS, verdict.reason)
+
+    def signing(self, caller: Caller, group: str) -> SigningKey | None:
+        """The key that what he has written of a group is signed with; None where nothing has to be signed.
+
+        Raises:
+            GatewayError: no account of the group has a key with a secret here.
+        """
+        judging = self._now()
+        if judging is None:
+            return None
+        policy, keys, _ = judging.in_force
+        named = [key for name in policy.of_group(group) for key in policy.accounts[name].keys]
+        if not named:
+            return None
+        for key in (caller.key_id, *named):
+            if key in named and key in keys:
+                return keys[key]
+        raise GatewayError(Refusal.RIGHTS, f"access.secrets of this gateway has no key of group {group}")
+
+    def _now(self) -> _Judging | None:
+        if self._files is None:
+            return None
+        now = self._files.now()
+        if self._judging is None or self._judging.in_force is not now:
+            self._judging = _Judging(now, Credentials(now.policy, now.keys))
+        return self._judging

@@ -1,0 +1,124 @@
+"""Who can be asked what became of a transaction: streams and long polls of clients, by producer group.
+
+All on one loop. First the client that sent the half message is asked, then others of its group: one that goes while it
+is asked is passed over at once, one that says nothing is waited for, and costs its own group only.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Protocol
+
+from checkback.listener import LocalTransactionState
+from checkback.wire.checks import CheckRequest
+from checkback.wire.protocol import HalfPosition
+
+PATIENCE_SECONDS = 2.0
+"""Java's and Node's clients send nothing for *unknown*. Shorter than the check service's patience, ``ask_timeout``."""
+CLIENT_HEADER = "rmq-client"
+"""Of a half message: the id of the client that sent it."""
+
+
+class Channel(Protocol):
+    """A client that can be asked."""
+
+    @property
+    def client_id(self) -> str:
+        """As its half messages say it in :data:`CLIENT_HEADER`."""
+
+    def hand(self, check: CheckRequest) -> None:
+        """Hand it a question; does not wait, and never raises."""
+
+
+class Said(NamedTuple):
+    """What somebody answered, or that he did not."""
+
+    state: LocalTransactionState
+    remark: str
+
+
+class _GoneError(Exception):
+    """The client went while it was asked."""
+
+
+class _Asked(NamedTuple):
+    channel: Channel
+    answer: "asyncio.Future[Said]"
+
+
+class Asking:
+    """Channels by group, and the questions that are under way."""
+
+    def __init__(self, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self._patience = patience_seconds
+        self._channels: dict[str, dict[Channel, None]] = {}
+        """Of each group, the one that was asked last at the end."""
+        self._asked: dict[HalfPosition, _Asked] = {}
+        self.changed = asyncio.Event()
+        """Set when a group comes or goes; who looks clears it."""
+
+    def groups(self) -> list[str]:
+        """Those of which somebody can be asked."""
+        return list(self._channels)
+
+    def clients(self) -> int:
+        """How many there are."""
+        return len({channel for channels in self._channels.values() for channel in channels})
+
+    def join(self, channel: Channel, group: str) -> None:
+        """From now on the channel can be asked about transactions of this group."""
+        if group not in self._channels:
+            self.changed.set()
+        self._channels.setdefault(group, {}).setdefault(channel)
+
+    def leave(self, channel: Channel, groups: Iterable[str]) -> None:
+        """It cannot be asked any more: whom it has not answered, others are asked."""
+        for group in groups:
+            channels = self._channels.get(group, {})
+            channels.pop(channel, None)
+            if not channels and self._channels.pop(group, None) is not None:
+                self.changed.set()
+        for asked in self._asked.values():
+            if asked.channel is channel and not asked.answer.done():
+                asked.answer.set_exception(_GoneError())
+
+    async def ask(self, check: CheckRequest) -> Said | None:
+        """What one of the clients of its group says; None: there is none."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._patience
+        for channel in self._candidates(check):
+            answer: asyncio.Future[Said] = loop.create_future()
+            asked = self._asked[check.half] = _Asked(channel, answer)
+            channel.hand(check)
+            try:
+                async with asyncio.timeout_at(until):
+                    return await answer
+            except _GoneError:
+                continue
+            except TimeoutError:
+                said = f"client {channel.client_id:.80} said nothing within {self._patience:g} s"
+                return Said(LocalTransactionState.UNKNOWN, said)
+            finally:
+                if self._asked.get(check.half) is asked:
+                    del self._asked[check.half]
+        return None
+
+    def answer(self, half: HalfPosition, said: Said) -> bool:
+        """Take an answer; False: nobody has asked, or not any more."""
+        asked = self._asked.get(half)
+        if asked is None or asked.answer.done():
+            return False
+        asked.answer.set_result(said)
+        return True
+
+    def _candidates(self, check: CheckRequest) -> Iterator[Channel]:
+        sender = dict(check.headers).get(CLIENT_HEADER, b"").decode(errors="replace")
+        tried: set[int] = set()
+        while channels := self._channels.get(check.group):
+            left = [channel for channel in channels if id(channel) not in tried]
+            if not left:
+                return
+            # the one that waits longest, unless the sender is there
+            chosen = next((channel for channel in left if sender and channel.client_id == sender), left[0])
+            tried.add(id(chosen))
+            channels[chosen] = channels.pop(chosen)
+            yield chosen

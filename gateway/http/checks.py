@@ -1,0 +1,48 @@
+"""Where check services ask: the only thing of a gateway that has to be reached from the job's machine."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from checkback.answering.check_requests import NobodyThereError, Trust, check_response
+from checkback.wire.checks import REMARK_CHARACTERS, CheckRequest
+from gateway.asking import Asking
+
+PATH = "/checks/"
+Whole = Callable[[CheckRequest], Awaitable[CheckRequest]]
+"""Gives a check the message that was left out of it."""
+
+
+def checks_app(
+    asking: Asking, whole: Whole, secrets: Callable[[str], Sequence[bytes]], count: Callable[[str], None]
+) -> Starlette:
+    """Answers ``POST /checks/GROUP`` with what the group's clients say.
+
+    ``secrets`` of a group: ``checks.keys``. ``count`` is told what becomes of each check.
+    """
+    trust = Trust()
+
+    async def one(check: CheckRequest) -> dict[str, str]:
+        said = await asking.ask(await whole(check))
+        count("nobody" if said is None else said.state.value)
+        if said is None:
+            raise NobodyThereError(f"No client of group {check.group} is connected to this gateway.")
+        return {"id": check.transaction_id, "state": said.state.value, "remark": said.remark[:REMARK_CHARACTERS]}
+
+    async def find(checks: list[CheckRequest], *, several: bool) -> list[dict[str, str]]:
+        found = await asyncio.gather(*map(one, checks), return_exceptions=True)
+        answers = [answer for answer in found if isinstance(answer, dict)]
+        wrong = next((error for error in found if isinstance(error, BaseException)), None)
+        if wrong is not None and not (answers and several and isinstance(wrong, NobodyThereError)):
+            raise wrong
+        return answers
+
+    async def answer(request: Request) -> Response:
+        group = request.path_params["group"]
+        return await check_response(request, group, secrets(group), find, trust)
+
+    return Starlette(routes=[Route(f"{PATH}{{group:path}}", answer, methods=["POST"])])

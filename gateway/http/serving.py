@@ -1,0 +1,67 @@
+"""Serves an ASGI application on the loop that runs, which keeps its own signals."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from checkback.answering.listening import listening_socket
+
+_STOP_SECONDS = 3
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the process's own."""
+        yield
+
+
+class HttpServer:
+    """Serves until :meth:`stop`. ``shared``: other processes listen at the same port.
+
+    Raises:
+        OSError: the address cannot be listened at.
+    """
+
+    def __init__(
+        self, app: ASGIApp, host: str, port: int, tls: tuple[str, str] | None = None, *, shared: bool = False
+    ) -> None:
+        self._socket = _shared_socket(host, port) if shared else listening_socket(host, port)
+        self.host, self.port = self._socket.getsockname()[:2]
+        certificate, key = tls or (None, None)
+        self._server = _Server(
+            uvicorn.Config(
+                app,
+                lifespan="off",
+                access_log=False,
+                log_level="warning",
+                server_header=False,
+                ws="none",
+                ssl_certfile=certificate,
+                ssl_keyfile=key,
+                timeout_graceful_shutdown=_STOP_SECONDS,
+            )
+        )
+        self._serving: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """From now on."""
+        self._serving = asyncio.ensure_future(self._server.serve([self._socket]))
+
+    async def stop(self) -> None:
+        """Answer what is under way, for at most three seconds, and end."""
+        self._server.should_exit = True
+        if self._serving is not None:
+            await self._serving
+        self._socket.close()
+
+
+def _shared_socket(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.create_server((host.strip("[]"), port), family=family, reuse_port=True)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening

@@ -1,0 +1,1 @@
+"""What a gateway reads and writes in Kafka."""

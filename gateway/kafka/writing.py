@@ -1,0 +1,128 @@
+"""Writes records from an asyncio loop, with one client for all."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from checkback.exceptions import ConfigurationError
+from checkback.kafka.librdkafka import connected, make_client
+from checkback.kafka.librdkafka.errors import NO_TOPIC, NOT_ALLOWED, TOO_LARGE, error_code, flushed, polled
+from checkback.kafka.librdkafka.library import KafkaException, Producer
+from checkback.kafka.librdkafka.writers import OpWriter, Renewed
+from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
+from checkback.kafka.transport import Appended, OutgoingRecord
+from gateway.refusals import GatewayError, Refusal
+
+_LINGER_MS = 2
+_POLL_SECONDS = 0.1
+ANY_PARTITION = -1
+"""The key decides, as Java's own client has it; without one Kafka's client does."""
+_Told = tuple["asyncio.Future[Appended]", Appended | BaseException]
+
+
+class RecordWriter:
+    """Idempotent, with ``acks=all``: what :meth:`write` returns of is in Kafka, once.
+
+    ``options`` are further ones of librdkafka's. To be made and used on one loop.
+
+    Raises:
+        KafkaUnreachableError: no Kafka answers.
+        WrongOptionError: one of the options does not exist, or cannot be so.
+    """
+
+    def __init__(self, bootstrap_servers: str, timeout_ms: int, options: Mapping[str, Any]) -> None:
+        self._loop = asyncio.get_running_loop()
+        settings = {
+            "bootstrap.servers": bootstrap_servers,
+            "acks": "all",
+            "enable.idempotence": True,
+            "partitioner": "murmur2_random",  # as the job's sink has it
+            "delivery.timeout.ms": timeout_ms,
+            "linger.ms": _LINGER_MS,
+            "reconnect.backoff.max.ms": longest_pause_ms(options, "reconnect.backoff.ms"),
+            "log_level": 2,
+            **options,
+        }
+        self._timeout_ms = timeout_ms
+        self._clients = Renewed(lambda: OpWriter(make_client(Producer, settings)), timeout_ms / 1000)
+        connected(self._clients.writer.client, bootstrap_servers, min(CONNECT_MS, timeout_ms) / 1000)
+        self._told: deque[_Told] = deque()
+        self._closing = threading.Event()
+        self._polling = threading.Thread(target=self._poll, name="gateway-kafka", daemon=True)
+        self._polling.start()
+
+    async def write(self, record: OutgoingRecord) -> Appended:
+        """Write a record; returns when Kafka has it. Its partition may be :data:`ANY_PARTITION`.
+
+        Raises:
+            GatewayError: Kafka has not taken it, or has not said so in time; then it may have it all the same.
+        """
+        written: asyncio.Future[Appended] = self._loop.create_future()
+
+        def placed(what: Appended | BaseException) -> None:
+            self._told.append((written, what))
+
+        self._clients.writer.write_placed(record, placed, self._clients.spent)
+        if self._told:
+            self._hear()  # what librdkafka refuses at once, it says on this thread
+        try:
+            return await written
+        except (KafkaException, BufferError, ValueError) as error:
+            raise self._refusal(record.topic, error) from error
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has. Blocks.
+
+        Raises:
+            ConfigurationError: Kafka does not have it, or does not say.
+        """
+        try:
+            # all topics: asking for one by its name may create it
+            found = self._clients.writer.client.list_topics(timeout=self._timeout_ms / 1000).topics.get(topic)
+        except KafkaException as error:
+            raise ConfigurationError(f"Kafka does not say which partitions {topic} has. ({error})") from error
+        if found is None:
+            raise ConfigurationError(f"Kafka has no topic {topic}: run 'checkback topics create' first.")
+        return len(found.partitions)
+
+    def close(self, seconds: float) -> None:
+        """Write what is waiting, for at most ``seconds``, and end. Blocks."""
+        for writer in self._clients.writers:
+            flushed(writer.client, seconds)
+        self._closing.set()
+        self._polling.join(seconds)
+
+    def _poll(self) -> None:
+        while not self._closing.is_set():
+            polled(self._clients.writer.client, _POLL_SECONDS)
+            self._clients.poll_replaced()
+            if self._told and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._hear)
+
+    def _hear(self) -> None:
+        while self._told:
+            written, what = self._told.popleft()
+            if written.done():  # nobody waits for it any more
+                continue
+            if isinstance(what, Appended):
+                written.set_result(what)
+            else:
+                written.set_exception(what)
+
+    def _refusal(self, topic: str, error: BaseException) -> GatewayError:
+        code = error_code(error) if isinstance(error, KafkaException) else None
+        if code in NO_TOPIC:
+            return GatewayError(Refusal.NO_TOPIC, f"Kafka has no topic {topic}.")
+        if code in TOO_LARGE:
+            return GatewayError(Refusal.TOO_LARGE, f"It is larger than topic {topic} takes (max.message.bytes).")
+        if code in NOT_ALLOWED:
+            return GatewayError(
+                Refusal.RIGHTS, f"Kafka does not let this gateway write to {topic}: grant its user Write."
+            )
+        if isinstance(error, BufferError):
+            return GatewayError(Refusal.BUSY, "Too much waits for Kafka in this gateway: send it again, more slowly.")
+        return GatewayError(
+            Refusal.KAFKA, f"Kafka has not acknowledged it within {self._timeout_ms} ms, and may have it: {error}."
+        )

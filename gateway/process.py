@@ -1,0 +1,168 @@
+"""One process of a gateway: connects to Kafka, listens, announces, and ends without losing what it has taken."""
+
+import asyncio
+import logging
+import uuid
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from prometheus_client import CollectorRegistry
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from access.credentials import Caller
+from checkback.answering.advertising import announced_url
+from checkback.exceptions import ConfigurationError
+from checkback.kafka.client_options import of_reaching
+from checkback.kafka.signing import signed
+from checkback.kafka.topic_reading import reading_consumer
+from checkback.kafka.transport import OutgoingRecord
+from conf import Settings
+from gateway.accounts import Accounts
+from gateway.asking import Asking
+from gateway.http.checks import PATH, checks_app
+from gateway.http.inner import inner_routes
+from gateway.http.serving import HttpServer
+from gateway.kafka.announcing import Announcing
+from gateway.kafka.bodies import HalfBodies
+from gateway.kafka.places import KafkaPlaces
+from gateway.kafka.writing import RecordWriter
+from gateway.metrics import GatewayMetrics
+from gateway.rocketmq.server import Listening, started
+from gateway.rocketmq.service import MessagingService, Parts
+from gateway.rocketmq.streams import ClientStreams
+from gateway.tickets import Ticket, TicketSeal
+from gateway.transactions import Transactions
+
+_LOGGER = logging.getLogger(__name__)
+_DRAIN_SECONDS = 5.0
+_NOBODY = Caller("", "")
+
+
+class GatewayProcess:
+    """To be entered on the loop that is to serve; ``number`` counts the processes of one gateway from 0.
+
+    Entering it:  1. connects to Kafka.  2. Opens the port for checks.  3. Opens those for clients.  4. Announces.
+    Leaving it:  1. is no longer ready.  2. Takes its announcements back, and ends streams.  3. Answers what is under
+    way.  4. Waits until Kafka has what was written.
+
+    Raises:
+        ConfigurationError: the settings contradict one another, or Kafka lacks a topic of ours.
+        KafkaUnreachableError: no Kafka answers.
+        OSError: a port cannot be had.
+    """
+
+    def __init__(self, settings: Settings, number: int = 0, *, shared: bool = False) -> None:
+        self._settings, self._number, self._shared = settings, number, shared
+        self._open = AsyncExitStack()
+        self.ready = False
+        self.port = self.tls_port = self.http_port = self.check_port = 0
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._open.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.ready = False
+        await self._open.aclose()
+
+    def said(self) -> str:
+        """Where it can be reached, for people."""
+        settings = self._settings.gateway
+        ports = (("gRPC", self.port), ("gRPC with TLS", self.tls_port), ("HTTP", self.http_port))
+        open_ones = ", ".join(f"{name} {port}" for name, port in ports if port)
+        who = "by account" if self._settings.access.policy else "by anybody on this machine"
+        return f"Gateway at {settings.host} ({open_ones}), used {who}; checks and metrics at port {self.check_port}."
+
+    async def _start(self) -> None:
+        settings, own = self._settings.gateway, self._settings.kafka.topics
+        asking, accounts = Asking(), Accounts(self._settings.access, own)
+        writer, places = self._connect()
+        seal = TicketSeal([one.get_secret_value() for one in settings.secrets])
+        transactions = Transactions(own, writer.write, places, accounts, asking, seal)
+        registry = CollectorRegistry()
+        metrics = GatewayMetrics(registry, asking.clients, lambda: len(asking.groups()))
+        streams = ClientStreams(asking, accounts.may_act)
+        url = self._open_checks(asking, metrics, registry)
+        parts = Parts(
+            transactions,
+            accounts,
+            places,
+            streams,
+            lambda check: seal.seal(Ticket.of_check(check)),
+            settings.groups,
+            int(settings.max_body),
+        )
+        await self._open_clients(MessagingService(parts), streams, metrics)
+        sign = partial(_signed, accounts)
+        announcing = Announcing(own.producers, url, uuid.uuid4().hex, asking, writer.write, sign)
+        beating = asyncio.ensure_future(announcing.run(streams.judge_again))
+        self._open.push_async_callback(announcing.take_back)
+        self._open.callback(beating.cancel)
+        self.ready = True
+
+    def _connect(self) -> tuple[RecordWriter, KafkaPlaces]:
+        kafka, timeout_ms = self._settings.kafka, self._settings.gateway.write_timeout
+        options = kafka.sink_client
+        writer = RecordWriter(kafka.bootstrap_servers, timeout_ms, options)
+        self._open.callback(writer.close, _DRAIN_SECONDS)
+        asking = {"log_level": 2, **of_reaching(options), "bootstrap.servers": kafka.bootstrap_servers}
+        return writer, KafkaPlaces(partial(writer.partitions, kafka.topics.half), asking)
+
+    def _open_checks(self, asking: Asking, metrics: GatewayMetrics, registry: CollectorRegistry) -> str:
+        """The port at which check services ask; gives what is announced, without the group's name."""
+        settings, kafka = self._settings.gateway, self._settings.kafka
+        bodies = HalfBodies(
+            kafka.topics.half, lambda: reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)
+        )
+        self._open.callback(bodies.close)
+        keys = {group: [key.get_secret_value().encode()] for group, key in self._settings.checks.keys.items()}
+        checks = checks_app(asking, bodies.whole, lambda group: keys.get(group, []), metrics.asked)
+        app = Starlette(routes=[*inner_routes(registry, lambda: self.ready), Mount("/", checks)])
+        port = settings.check_port + self._number if settings.check_port else 0
+        server = HttpServer(app, settings.check_host, port)
+        self.check_port = server.port
+        server.start()
+        self._open.push_async_callback(server.stop)
+        return announced_url(server.host, server.port, settings.advertised or None).rstrip("/") + PATH
+
+    async def _open_clients(self, service: MessagingService, streams: ClientStreams, metrics: GatewayMetrics) -> None:
+        settings = self._settings.gateway
+        certificate, key = (_read(settings, name) for name in ("tls_certificate", "tls_key"))
+        where = Listening(
+            settings.host, settings.port, settings.tls_port, certificate, key, metrics.called, shared=self._shared
+        )
+        server, self.port, self.tls_port = await started(service, where, int(settings.max_body))
+        self._open.push_async_callback(server.stop, _DRAIN_SECONDS)
+        self._open.callback(streams.end_all)
+
+
+def _signed(accounts: Accounts, group: str, record: OutgoingRecord) -> OutgoingRecord:
+    signing = accounts.signing(_NOBODY, group)
+    return record if signing is None else signed(record, signing)
+
+
+def _read(settings: object, name: str) -> bytes:
+    path = getattr(settings, name)
+    if not path:
+        return b""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"gateway.{name}: cannot read {path}: {error.strerror}.") from None
+
+
+def refuse_strangers(settings: Settings) -> None:
+    """Raises ConfigurationError where clients from elsewhere would not have to say who they are."""
+    host = settings.gateway.host
+    if not settings.access.policy and host not in {"127.0.0.1", "::1", "localhost"}:
+        raise ConfigurationError(
+            f"gateway.host is {host}, and there is no access.policy: anybody who reaches it could send as any group. "
+            "Name a policy with accounts, or listen at 127.0.0.1."
+        )

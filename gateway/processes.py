@@ -1,0 +1,89 @@
+"""As many processes of a gateway as one likes, at the same ports: each on a core of its own."""
+
+import asyncio
+import logging
+import multiprocessing
+import secrets
+import signal
+import threading
+from multiprocessing.context import SpawnContext
+from multiprocessing.process import BaseProcess
+
+import uvloop
+from pydantic import SecretStr
+
+from conf import Settings
+from conf.log_lines import log_to_stdout
+from gateway.process import GatewayProcess, refuse_strangers
+
+_LOGGER = logging.getLogger(__name__)
+_STOP_SECONDS = 15.0
+_PAUSE_SECONDS = 2.0
+"""Before one that has ended by itself is started again."""
+
+
+def run(settings: Settings, processes: int, stopping: threading.Event) -> None:
+    """Run a gateway until ``stopping`` is set.
+
+    Raises:
+        ConfigurationError, KafkaUnreachableError, OSError: as :class:`~gateway.process.GatewayProcess`.
+    """
+    refuse_strangers(settings)
+    settings = _with_secret(settings)
+    if processes == 1:
+        uvloop.run(_serve(settings, 0, stopping, shared=False))
+        return
+    _watch(settings, processes, stopping)
+
+
+def _watch(settings: Settings, processes: int, stopping: threading.Event) -> None:
+    context = multiprocessing.get_context("spawn")
+    running = [_started(context, settings, number) for number in range(processes)]
+    try:
+        while not stopping.wait(0.2):
+            for number, process in enumerate(running):
+                if not process.is_alive():
+                    _LOGGER.warning(
+                        "Process %d of the gateway has ended (%s), and is started again.", number, process.exitcode
+                    )
+                    stopping.wait(_PAUSE_SECONDS)
+                    running[number] = _started(context, settings, number)
+    finally:
+        for process in running:
+            process.terminate()
+        for process in running:
+            process.join(_STOP_SECONDS)
+            if process.is_alive():
+                process.kill()
+
+
+def _started(context: SpawnContext, settings: Settings, number: int) -> BaseProcess:
+    process = context.Process(target=_one, args=(settings, number), name=f"gateway-{number}", daemon=True)
+    process.start()
+    return process
+
+
+def _one(settings: Settings, number: int) -> None:
+    log_to_stdout(settings.log)
+    stopping = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that watches says when
+    uvloop.run(_serve(settings, number, stopping, shared=True))
+
+
+async def _serve(settings: Settings, number: int, stopping: threading.Event, *, shared: bool) -> None:
+    async with GatewayProcess(settings, number, shared=shared) as process:
+        _LOGGER.info("%s Ctrl-C stops it.", process.said())
+        await asyncio.to_thread(stopping.wait)
+        _LOGGER.info("Ending: what is under way is answered first.")
+
+
+def _with_secret(settings: Settings) -> Settings:
+    if settings.gateway.secrets:
+        return settings
+    _LOGGER.warning(
+        "gateway.secrets is empty: transactions that are open when this gateway ends are then decided by checks, since "
+        "their producers' ids are worth nothing to the next one. Give all gateways the same secret."
+    )
+    made = settings.gateway.model_copy(update={"secrets": [SecretStr(secrets.token_urlsafe(32))]})
+    return settings.model_copy(update={"gateway": made})

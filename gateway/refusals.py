@@ -1,0 +1,55 @@
+"""Why a gateway does not do what a client asks: one table of what each protocol says then. No I/O."""
+
+from enum import Enum
+from typing import NamedTuple
+
+from checkback.exceptions import CheckbackError
+
+
+class Said(NamedTuple):
+    """How a refusal is spelled."""
+
+    code: int
+    """RocketMQ's: ``Code`` in ``apache/rocketmq/v2/definition.proto``."""
+    status: int
+    """Of HTTP."""
+    retriable: bool = False
+
+
+class Refusal(Enum):
+    """What is wrong."""
+
+    REQUEST = Said(40000, 400)
+    """It is not what its protocol says it is."""
+    TOPIC = Said(40002, 400)
+    """No topic can have this name, or none that clients may write to."""
+    TAG = Said(40004, 400)
+    KEY = Said(40005, 400)
+    MESSAGE_GROUP = Said(40006, 400)
+    HEADER = Said(40007, 400)
+    TRANSACTION = Said(40008, 400)
+    """It is not a transaction id that a gateway with this secret has given out."""
+    DELIVERY_TIME = Said(40012, 400)
+    TYPE = Said(40014, 400)
+    """The message's properties and its type contradict one another."""
+    WHO = Said(40100, 401)
+    """Nobody knows who asks."""
+    RIGHTS = Said(40300, 403)
+    """The access policy does not let him."""
+    NO_TOPIC = Said(40402, 404)
+    TOO_LARGE = Said(41301, 413)
+    HEADERS_TOO_LARGE = Said(43101, 413)
+    BUSY = Said(42900, 429, retriable=True)
+    NOT_THERE = Said(50100, 501)
+    """RocketMQ has it, and a gateway does not."""
+    KAFKA = Said(50001, 503, retriable=True)
+    """Kafka is away, or does not take it now. It may have it all the same."""
+
+
+class GatewayError(CheckbackError):
+    """A gateway did not do what a client asked; the message says what to do."""
+
+    def __init__(self, refusal: Refusal, message: str) -> None:
+        super().__init__(message)
+        self.refusal = refusal
+        self.retriable = refusal.value.retriable

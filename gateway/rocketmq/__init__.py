@@ -1,0 +1,1 @@
+"""gRPC, as RocketMQ's own clients speak it."""

@@ -1,0 +1,197 @@
+"""RocketMQ's messages as Kafka's, and back. No I/O."""
+
+import hashlib
+import zlib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from checkback.exceptions import ProtocolError
+from checkback.wire.checks import CheckRequest
+from checkback.wire.protocol import Message, TransactionOptions, lawful_topic
+from gateway.asking import CLIENT_HEADER
+from gateway.refusals import GatewayError, Refusal
+from gateway.rocketmq.v2 import definition_pb2 as v2
+from gateway.rocketmq.v2.service_pb2 import RecoverOrphanedTransactionCommand
+
+TAGS_HEADER = "tags"
+"""Where ``checkback.consumer`` looks for a tag."""
+KEYS_HEADER = "keys"
+MESSAGE_ID_HEADER = "rmq-message-id"
+BORN_MS_HEADER = "rmq-born-ms"
+BORN_HOST_HEADER = "rmq-born-host"
+TRACE_HEADER = "rmq-trace-context"
+NAMESPACE_HEADER = "rmq-namespace"
+_OURS = frozenset({TAGS_HEADER, KEYS_HEADER})
+_RESERVED = ("cb-", "checkback-", "rmq-")
+MOST_PROPERTIES_BYTES = 16 << 10
+"""Of names and values of user properties together: RocketMQ's ``userPropertiesMaxSize``."""
+_MOST_PROPERTIES = 128
+_MOST_TEXT = 255
+"""Characters of a tag, a key, a message group."""
+
+
+class Incoming(NamedTuple):
+    """A message that a client sends."""
+
+    kind: v2.MessageType
+    message: Message
+    message_id: str
+    options: TransactionOptions
+
+
+def topic_of(resource: v2.Resource) -> str:
+    """Kafka's topic: a namespace and a full stop before it, where the client names one.
+
+    Raises:
+        GatewayError: Kafka has no topics of such a name.
+    """
+    topic = f"{resource.resource_namespace}.{resource.name}" if resource.resource_namespace else resource.name
+    try:
+        lawful_topic(topic)
+    except ProtocolError as error:
+        raise GatewayError(Refusal.TOPIC, str(error)) from None
+    return topic
+
+
+def incoming(sent: v2.Message, client_id: str, most_bytes: int) -> Incoming:
+    """What a client sends, as Kafka gets it: value, key and headers as ``docs/gateway.md`` lists them.
+
+    Raises:
+        GatewayError: RocketMQ would refuse it, too; or Kafka cannot have it.
+    """
+    system = sent.system_properties
+    kind = _kind(system)
+    body = _body(sent, most_bytes)
+    group, keys = system.message_group, list(system.keys)
+    _refuse_text(Refusal.MESSAGE_GROUP, "a message group", [group] if group else [])
+    _refuse_text(Refusal.KEY, "a key", keys)
+    key = group or (keys[0] if keys else "")
+    message = Message(topic_of(sent.topic), body, key.encode() if key else None, _headers(sent, client_id))
+    return Incoming(kind, message, system.message_id, _options(system))
+
+
+def _kind(system: v2.SystemProperties) -> v2.MessageType:
+    delayed, ordered = system.HasField("delivery_timestamp"), bool(system.message_group)
+    untyped = v2.DELAY if delayed else v2.FIFO if ordered else v2.NORMAL
+    said = untyped if system.message_type == v2.MESSAGE_TYPE_UNSPECIFIED else system.message_type
+    if said not in {v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION}:
+        raise GatewayError(Refusal.NOT_THERE, f"There are no messages of type {said} here: see docs/gateway.md.")
+    if ordered != (said == v2.FIFO) or delayed != (said == v2.DELAY):
+        raise GatewayError(
+            Refusal.TYPE, "FIFO has a message group, DELAY has a delivery timestamp, and no other type has either."
+        )
+    return said
+
+
+def _body(sent: v2.Message, most_bytes: int) -> bytes:
+    body = sent.body
+    if sent.system_properties.body_encoding == v2.GZIP:
+        unpacking = zlib.decompressobj(wbits=31)
+        try:
+            body = unpacking.decompress(body, most_bytes + 1)
+        except zlib.error as error:
+            raise GatewayError(Refusal.REQUEST, f"The body is not what gzip makes: {error}.") from None
+        if not unpacking.eof and len(body) <= most_bytes:
+            raise GatewayError(Refusal.REQUEST, "The body ends in the middle of what gzip has made.")
+    if len(body) > most_bytes:
+        raise GatewayError(Refusal.TOO_LARGE, f"The body has more than {most_bytes:,} bytes (gateway.max_body).")
+    return body
+
+
+def _headers(sent: v2.Message, client_id: str) -> list[tuple[str, bytes]]:
+    system = sent.system_properties
+    if system.tag and (not system.tag.strip() or "|" in system.tag):
+        raise GatewayError(Refusal.TAG, "A tag is not blank, and has no | in it.")
+    _refuse_text(Refusal.TAG, "a tag", [system.tag] if system.HasField("tag") else [])
+    _refuse_properties(sent.user_properties)
+    born_ms = system.born_timestamp.ToMilliseconds() if system.HasField("born_timestamp") else 0
+    ours = (
+        (TAGS_HEADER, system.tag),
+        *((KEYS_HEADER, key) for key in system.keys),
+        (MESSAGE_ID_HEADER, system.message_id),
+        (BORN_MS_HEADER, str(born_ms) if born_ms else ""),
+        (BORN_HOST_HEADER, system.born_host),
+        (TRACE_HEADER, system.trace_context),
+        (NAMESPACE_HEADER, sent.topic.resource_namespace),
+        (CLIENT_HEADER, client_id),
+    )
+    given = sorted(sent.user_properties.items())
+    return [(name, text.encode()) for name, text in (*(one for one in ours if one[1]), *given)]
+
+
+def _refuse_properties(properties: Mapping[str, str]) -> None:
+    size = sum(len(name.encode()) + len(text.encode()) for name, text in properties.items())
+    if len(properties) > _MOST_PROPERTIES or size > MOST_PROPERTIES_BYTES:
+        raise GatewayError(
+            Refusal.HEADERS_TOO_LARGE,
+            f"At most {_MOST_PROPERTIES} properties, of {MOST_PROPERTIES_BYTES:,} bytes together, are taken.",
+        )
+    for name in properties:
+        if not name or name in _OURS or name.startswith(_RESERVED):
+            raise GatewayError(
+                Refusal.HEADER,
+                f"A property cannot be named {name!r:.80}: it would be a header that means something here.",
+            )
+
+
+def _refuse_text(refusal: Refusal, what: str, texts: list[str]) -> None:
+    for text in texts:
+        if not text.strip() or len(text) > _MOST_TEXT:
+            raise GatewayError(refusal, f"{what.capitalize()} is not blank, and has at most {_MOST_TEXT} characters.")
+
+
+def _options(system: v2.SystemProperties) -> TransactionOptions:
+    immunity_ms = deliver_at_ms = None
+    if system.HasField("orphaned_transaction_recovery_duration"):
+        immunity_ms = max(0, system.orphaned_transaction_recovery_duration.ToMilliseconds())
+    if system.HasField("delivery_timestamp"):
+        deliver_at_ms = system.delivery_timestamp.ToMilliseconds()
+        if deliver_at_ms < 0:
+            raise GatewayError(Refusal.DELIVERY_TIME, "The delivery timestamp is before 1970.")
+    return TransactionOptions(check_immunity_ms=immunity_ms, deliver_at_ms=deliver_at_ms)
+
+
+def orphaned(check: CheckRequest, transaction_id: str, *, lower_case: bool) -> RecoverOrphanedTransactionCommand:
+    """What a client is asked: the message as it was sent. ``lower_case``: how Go spells a digest."""
+    given = [(name, content.decode(errors="replace")) for name, content in check.headers]
+    said, body = dict(given), check.value or b""
+    digest = hashlib.md5(body, usedforsecurity=False).hexdigest()
+    namespace = said.get(NAMESPACE_HEADER, "")
+    system = v2.SystemProperties(
+        keys=[text for name, text in given if name == KEYS_HEADER],
+        message_id=said.get(MESSAGE_ID_HEADER, check.transaction_id),
+        body_digest=v2.Digest(type=v2.MD5, checksum=digest if lower_case else digest.upper()),
+        body_encoding=v2.IDENTITY,
+        message_type=v2.TRANSACTION,
+        born_timestamp=_timestamp(_number(said.get(BORN_MS_HEADER, "")) or check.ingested_ms),
+        born_host=said.get(BORN_HOST_HEADER, ""),
+        store_timestamp=_timestamp(check.ingested_ms),
+        store_host="checkback",
+        delivery_attempt=check.attempt,
+        orphaned_transaction_recovery_duration=Duration(),
+    )
+    if TAGS_HEADER in said:
+        system.tag = said[TAGS_HEADER]
+    if TRACE_HEADER in said:
+        system.trace_context = said[TRACE_HEADER]
+    ours = {*_OURS, MESSAGE_ID_HEADER, BORN_MS_HEADER, BORN_HOST_HEADER, TRACE_HEADER, NAMESPACE_HEADER, CLIENT_HEADER}
+    message = v2.Message(
+        topic=v2.Resource(resource_namespace=namespace, name=check.topic.removeprefix(f"{namespace}.")),
+        user_properties={name: text for name, text in given if name not in ours},
+        system_properties=system,
+        body=body,
+    )
+    return RecoverOrphanedTransactionCommand(message=message, transaction_id=transaction_id)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 15 else 0
+
+
+def _timestamp(ms: int) -> Timestamp:
+    made = Timestamp()
+    made.FromMilliseconds(ms)
+    return made

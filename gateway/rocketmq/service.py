@@ -1,0 +1,189 @@
+"""What RocketMQ's clients call, as far as producers need it: see ``docs/gateway.md``."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, NamedTuple
+
+from google.protobuf.duration_pb2 import Duration
+
+from access.credentials import Caller
+from checkback.listener import LocalTransactionState
+from checkback.wire.checks import CheckRequest
+from gateway.accounts import Accounts
+from gateway.refusals import GatewayError, Refusal
+from gateway.rocketmq.messages import Incoming, incoming, topic_of
+from gateway.rocketmq.routes import Routes
+from gateway.rocketmq.streams import ClientStream, ClientStreams
+from gateway.rocketmq.v2 import definition_pb2 as v2
+from gateway.rocketmq.v2 import service_pb2 as calls
+from gateway.transactions import Places, Sender, Transactions
+
+_LOGGER = logging.getLogger(__name__)
+_STATES = {
+    v2.COMMIT: LocalTransactionState.COMMIT,
+    v2.ROLLBACK: LocalTransactionState.ROLLBACK,
+    v2.TRANSACTION_RESOLUTION_UNSPECIFIED: LocalTransactionState.UNKNOWN,
+}
+_OK = v2.Status(code=v2.OK, message="OK")
+_ATTEMPTS = 3
+_UNKNOWN_CLIENT = v2.Status(code=v2.UNRECOGNIZED_CLIENT_TYPE, message="This gateway has no stream of this client's.")
+
+
+class Call(NamedTuple):
+    """Who calls."""
+
+    caller: Caller
+    client_id: str
+
+
+class Parts(NamedTuple):
+    """What the service works with."""
+
+    transactions: Transactions
+    accounts: Accounts
+    places: Places
+    streams: ClientStreams
+    seal: Callable[[CheckRequest], str]
+    groups: Mapping[str, str]
+    """Producer groups of access keys; of others the group is the topic, as in RocketMQ's proxy."""
+    most_bytes: int
+
+
+class MessagingService:
+    """``apache.rocketmq.v2.MessagingService``. Its methods are named as the calls, in small letters.
+
+    Each takes a request and the call's metadata, and gives a response; what is refused has RocketMQ's own status.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._routes = Routes()
+
+    async def query_route(self, request: calls.QueryRouteRequest, metadata: Mapping[str, str]) -> Any:
+        """Where to send to a topic: here."""
+        call = self._call(metadata)
+        topic = topic_of(request.topic)
+        await self._parts.places.look(topic)
+        self._parts.streams.sends_as(call.client_id, [self._group(call, request.topic)])
+        has_stream = self._parts.streams.has(call.client_id)
+        queue = self._routes.answer(request.topic, request.endpoints, call.client_id, has_stream=has_stream)
+        return calls.QueryRouteResponse(status=_OK, message_queues=[queue])
+
+    async def heartbeat(self, _request: calls.HeartbeatRequest, metadata: Mapping[str, str]) -> Any:
+        """A client is there. One whose stream is not, as after a restart of the gateway, is told to open it again."""
+        call = self._call(metadata)
+        there = self._parts.streams.has(call.client_id)
+        return calls.HeartbeatResponse(status=_OK if there else _UNKNOWN_CLIENT)
+
+    async def send_message(self, request: calls.SendMessageRequest, metadata: Mapping[str, str]) -> Any:
+        """Messages, each with a status of its own; the first that is refused gives the status of all."""
+        call = self._call(metadata)
+        if not request.messages:
+            raise GatewayError(Refusal.REQUEST, "There is no message in it.")
+        # all begun in their order, so that FIFO ones are written in it
+        entries = await asyncio.gather(*(self._entry(call, message) for message in request.messages))
+        refused = [entry.status for entry in entries if entry.status.code != v2.OK]
+        return calls.SendMessageResponse(status=refused[0] if refused else _OK, entries=entries)
+
+    async def _entry(self, call: Call, sent: v2.Message) -> calls.SendResultEntry:
+        try:
+            read = incoming(sent, call.client_id, self._parts.most_bytes)
+            group = self._group(call, sent.topic)
+            ticket = await self._sent(Sender(call.caller, group), read, call.client_id)
+        except GatewayError as error:
+            return calls.SendResultEntry(status=status_of(error), message_id=sent.system_properties.message_id)
+        if ticket:
+            self._parts.streams.sends_as(call.client_id, [group])
+        return calls.SendResultEntry(status=_OK, message_id=read.message_id, transaction_id=ticket)
+
+    async def _sent(self, sender: Sender, read: Incoming, client_id: str) -> str:
+        """The transaction id; empty where there is no transaction."""
+        once = f"{client_id}\0{read.message_id}" if read.message_id else ""
+        do = self._parts.transactions
+        if read.kind == v2.TRANSACTION:
+            return await do.begin(sender, [read.message], read.options, once)
+        if read.options.deliver_at_ms is not None:
+            await do.send_later(sender, read.message, read.options.deliver_at_ms, once)
+        else:
+            await do.send(sender, read.message, once)
+        return ""
+
+    async def end_transaction(self, request: calls.EndTransactionRequest, metadata: Mapping[str, str]) -> Any:
+        """A producer's own end, or its answer to a check: which, the transaction says."""
+        call = self._call(metadata)
+        state = _STATES.get(request.resolution)
+        if state is None:
+            raise GatewayError(Refusal.REQUEST, f"{request.resolution} is neither COMMIT nor ROLLBACK.")
+        await self._parts.transactions.end(call.caller, request.transaction_id, state)
+        return calls.EndTransactionResponse(status=_OK)
+
+    async def notify_client_termination(
+        self, _request: calls.NotifyClientTerminationRequest, metadata: Mapping[str, str]
+    ) -> Any:
+        """A client ends."""
+        call = self._call(metadata)
+        self._parts.streams.end(call.client_id, call.caller)
+        return calls.NotifyClientTerminationResponse(status=_OK)
+
+    async def telemetry(
+        self, requests: AsyncIterator[calls.TelemetryCommand], metadata: Mapping[str, str]
+    ) -> AsyncIterator[calls.TelemetryCommand]:
+        """The stream on which a client says what it is, and is asked about its transactions."""
+        try:
+            call = self._call(metadata)
+        except GatewayError as error:
+            yield calls.TelemetryCommand(status=status_of(error))
+            return
+        stream = ClientStream(call.client_id, call.caller, self._parts.seal)
+        self._parts.streams.open(stream)
+        reading = asyncio.ensure_future(self._read(stream, call, requests))
+        try:
+            while (command := await stream.outgoing.get()) is not None:
+                yield command
+        finally:
+            self._parts.streams.close(stream)
+            reading.cancel()
+
+    async def _read(self, stream: ClientStream, call: Call, requests: AsyncIterator[calls.TelemetryCommand]) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            async for command in requests:
+                if command.WhichOneof("command") == "settings":
+                    stream.language = command.settings.user_agent.language
+                    groups = [self._group(call, topic) for topic in command.settings.publishing.topics]
+                    self._parts.streams.sends_as(call.client_id, groups)
+                    stream.tell(calls.TelemetryCommand(status=_OK, settings=self._settings(command.settings)))
+            stream.tell(None)  # it has nothing more to say
+
+    def _settings(self, given: v2.Settings) -> v2.Settings:
+        """What a client goes by: its own, with what it does not start without."""
+        made = v2.Settings()
+        made.CopyFrom(given)
+        if not given.backoff_policy.max_attempts:
+            made.backoff_policy.max_attempts = _ATTEMPTS
+        made.backoff_policy.exponential_backoff.CopyFrom(
+            v2.ExponentialBackoff(initial=Duration(nanos=10_000_000), max=Duration(seconds=1), multiplier=2)
+        )
+        made.publishing.max_body_size = self._parts.most_bytes
+        made.publishing.validate_message_type = True
+        made.metric.on = False
+        return made
+
+    def _call(self, metadata: Mapping[str, str]) -> Call:
+        caller = self._parts.accounts.of_rocketmq(metadata)
+        client_id = metadata.get("x-mq-client-id", "")
+        if not client_id:
+            raise GatewayError(Refusal.REQUEST, "The header x-mq-client-id is missing.")
+        return Call(caller, client_id)
+
+    def _group(self, call: Call, topic: v2.Resource) -> str:
+        group = self._parts.groups.get(call.caller.key_id)
+        if group is not None:
+            return group
+        return f"{topic.resource_namespace}%{topic.name}" if topic.resource_namespace else topic.name
+
+
+def status_of(error: GatewayError) -> v2.Status:
+    """As RocketMQ's clients read it."""
+    return v2.Status(code=error.refusal.value.code, message=str(error))  # type: ignore[arg-type]  # a number of the enum

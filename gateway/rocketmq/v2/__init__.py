@@ -1,0 +1,1 @@
+"""Generated from gateway/protos: RocketMQ's messages."""

@@ -1,0 +1,214 @@
+"""Half messages, their ends, and messages without a transaction: what a gateway does, by whichever protocol."""
+
+import hashlib
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, Protocol
+from zlib import crc32
+
+from access.credentials import Caller
+from checkback.exceptions import HalfMessageError, ProtocolError
+from checkback.kafka.signing import refuse_other_time, signed
+from checkback.kafka.transport import Appended, OutgoingRecord
+from checkback.listener import LocalTransactionState
+from checkback.producing.ops import OpContent, op_record
+from checkback.wire.limits import refuse_several_too_large, refuse_too_large
+from checkback.wire.message_json import pack
+from checkback.wire.protocol import (
+    ID,
+    Action,
+    HalfPosition,
+    Headers,
+    Message,
+    Topics,
+    TransactionOptions,
+    decided,
+    half_headers,
+    lawful_names,
+    refuse_own_topic,
+)
+from gateway.accounts import Accounts
+from gateway.asking import Asking, Said
+from gateway.kafka.writing import ANY_PARTITION
+from gateway.once import Once
+from gateway.refusals import GatewayError, Refusal
+from gateway.tickets import Ticket, TicketSeal
+
+Write = Callable[[OutgoingRecord], Awaitable[Appended]]
+_ACTIONS = {
+    LocalTransactionState.COMMIT: Action.COMMIT,
+    LocalTransactionState.ROLLBACK: Action.ROLLBACK,
+    LocalTransactionState.UNKNOWN: Action.UNKNOWN,
+}
+
+
+class Places(Protocol):
+    """What is known of topics."""
+
+    async def half_partitions(self) -> int:
+        """How many partitions the half topic has."""
+
+    async def look(self, topic: str) -> None:
+        """Raises GatewayError where Kafka does not have a topic."""
+
+
+class Sender(NamedTuple):
+    """Who sends."""
+
+    caller: Caller
+    group: str
+    """The producer group."""
+
+
+class Transactions:
+    """Of one process; everything that is to last is in Kafka and in the tickets."""
+
+    def __init__(
+        self, topics: Topics, write: Write, places: Places, accounts: Accounts, asking: Asking, seal: TicketSeal
+    ) -> None:
+        self._topics = topics
+        self._write = write
+        self._places = places
+        self._accounts = accounts
+        self._asking = asking
+        self._seal = seal
+        self._begun: Once[str] = Once()
+        self._sent: Once[str] = Once()
+
+    async def begin(
+        self, sender: Sender, messages: Sequence[Message], options: TransactionOptions | None = None, once: str = ""
+    ) -> str:
+        """Write messages as one half message; gives its transaction id, which :meth:`end` takes.
+
+        ``once`` is the client's own name for it: given again within minutes, by the same sender, it is the same
+        transaction.
+
+        Raises:
+            GatewayError: nothing was written; or, of refusal KAFKA, nobody knows.
+        """
+        await self._refuse(sender, messages)
+        transaction_id = _id_of(sender, once)
+
+        async def write() -> str:
+            half = await self._write_half(sender, transaction_id, messages, options, half_headers)
+            return self._seal.seal(Ticket(half, transaction_id, sender.group))
+
+        return await self._begun.do(transaction_id, write)
+
+    async def end(self, caller: Caller, ticket: str, state: LocalTransactionState, remark: str = "") -> None:
+        """Say what became of a transaction; returns when Kafka has it, or who asked for it has heard it.
+
+        Raises:
+            GatewayError: the ticket is not one, or another account's; or Kafka has not taken it.
+        """
+        half, transaction_id, group = self._seal.open(ticket)
+        self._accounts.refuse_foreign(caller, group)
+        if self._asking.answer(half, Said(state, remark)):
+            return
+        signing = self._accounts.signing(caller, group)
+        content = OpContent(_ACTIONS[state], remark)
+        record = op_record(self._topics.op, group, transaction_id, half, content)
+        await self._write(record if signing is None else signed(record, signing))
+
+    async def send(self, sender: Sender, message: Message, once: str = "") -> str:
+        """Write a message without a transaction to its topic, at once; gives its id. Raises as :meth:`begin`."""
+        await self._refuse(sender, [message])
+        name = _id_of(sender, once)
+
+        async def write() -> str:
+            partition = ANY_PARTITION if message.partition is None else message.partition
+            headers = [(ID, name.encode()), *message.headers]
+            await self._write(OutgoingRecord(message.topic, partition, message.key, message.value, headers))
+            return name
+
+        return await self._sent.do(name, write)
+
+    async def send_later(self, sender: Sender, message: Message, deliver_at_ms: int, once: str = "") -> str:
+        """Have the job deliver a message at a time, ms since 1970; gives its id. Raises as :meth:`begin`."""
+        await self._refuse(sender, [message])
+        name = _id_of(sender, once)
+        options = TransactionOptions(deliver_at_ms=deliver_at_ms)
+
+        async def write() -> str:
+            await self._write_half(sender, name, [message], options, _decided_headers)
+            return name
+
+        return await self._sent.do(name, write)
+
+    async def _refuse(self, sender: Sender, messages: Sequence[Message]) -> None:
+        """Before anything is written."""
+        self._accounts.refuse_foreign(sender.caller, sender.group)
+        for message in messages:
+            try:
+                refuse_own_topic(message.topic, self._topics)
+                lawful_names(message.headers)
+                refuse_too_large(message.value, message.key, message.headers)
+            except ProtocolError as error:
+                raise _unlawful(error) from None
+            self._accounts.refuse_topic(sender.caller, sender.group, message.topic)
+            await self._places.look(message.topic)
+
+    async def _write_half(
+        self,
+        sender: Sender,
+        transaction_id: str,
+        messages: Sequence[Message],
+        options: TransactionOptions | None,
+        headers_of: Callable[..., Headers],
+    ) -> HalfPosition:
+        try:
+            record = _half(sender.group, transaction_id, messages, options, headers_of)
+        except ProtocolError as error:
+            raise _unlawful(error) from None
+        # those of one id lie on one partition
+        partition = crc32(transaction_id.encode()) % await self._places.half_partitions()
+        record = record._replace(topic=self._topics.half, partition=partition)
+        signing = self._accounts.signing(sender.caller, sender.group)
+        if signing is None:
+            return HalfPosition(partition, (await self._write(record)).offset)
+        now_ms = self._accounts.clock_ms()
+        appended = await self._write(signed(record, signing, now_ms))
+        try:
+            refuse_other_time(appended.time_ms - now_ms)
+        except HalfMessageError as error:
+            raise GatewayError(Refusal.KAFKA, str(error)) from None
+        return HalfPosition(partition, appended.offset)
+
+
+def _half(
+    group: str,
+    transaction_id: str,
+    messages: Sequence[Message],
+    options: TransactionOptions | None,
+    headers_of: Callable[..., Headers],
+) -> OutgoingRecord:
+    first = messages[0]
+    value, key = first.value, first.key
+    if len(messages) > 1:
+        refuse_several_too_large(messages)
+        headers = headers_of(transaction_id, group, first.topic, options=options, messages=len(messages))
+        value, key = pack(messages), None
+    else:
+        headers = headers_of(
+            transaction_id, group, first.topic, first.headers, partition=first.partition, options=options
+        )
+    refuse_too_large(value, key, headers)
+    return OutgoingRecord("", 0, key, value, headers)
+
+
+def _decided_headers(*given: object, **named: object) -> Headers:
+    return decided(half_headers(*given, **named))  # type: ignore[arg-type]  # what _half gives
+
+
+def _id_of(sender: Sender, once: str) -> str:
+    """As unique as a UUID; of what has a name of its own, the same each time."""
+    if not once:
+        return os.urandom(16).hex()
+    named = f"{sender.caller.account}\0{sender.group}\0{once}"
+    return hashlib.sha256(named.encode(errors="replace")).hexdigest()[:32]
+
+
+def _unlawful(error: ProtocolError) -> GatewayError:
+    said = str(error)
+    too_large = "too large" in said or "larger than" in said
+    return GatewayError(Refusal.TOO_LARGE if too_large else Refusal.REQUEST, said)
