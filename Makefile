@@ -90,6 +90,6 @@ guard: $(READY)
 clean:
 	rm -rf $(VENV) .cache build dist
 
-$(READY): pyproject.toml deploy/job/pyproject.toml deploy/lab/pyproject.toml constraints.txt deploy/environment.py
+$(READY): pyproject.toml deploy/job/pyproject.toml deploy/lab/pyproject.toml deploy/gateway/pyproject.toml constraints.txt deploy/environment.py
 	@$(PYTHON) deploy/environment.py $(VENV)
 	@touch $(READY)

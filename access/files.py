@@ -13,7 +13,7 @@ from conf.settings import AccessSettings
 from conf.settled_files import SettledFiles, Stamp
 
 
-class PolicyInForce(NamedTuple):
+class PolicyAndKeys(NamedTuple):
     """What the files said when they were last read and could be used."""
 
     policy: AccessPolicy
@@ -49,7 +49,7 @@ class PolicyFiles:
             lacking = ", ".join(sorted(self._in_force.lacking))
             say(f"access.secrets has no secret of {lacking}: what is signed so is not believed.")
 
-    def now(self) -> PolicyInForce:
+    def now(self) -> PolicyAndKeys:
         """What holds now: the same object until it changes."""
         try:
             stamp = self._files.stamp()
@@ -66,7 +66,7 @@ class PolicyFiles:
             self._change(found)
         return self._in_force
 
-    def _change(self, found: PolicyInForce) -> None:
+    def _change(self, found: PolicyAndKeys) -> None:
         if not found.policy.accounts:
             self._keep("It names no account any more.")
         elif found.lacking - self._in_force.lacking:
@@ -74,14 +74,14 @@ class PolicyFiles:
         else:
             self._in_force = found
 
-    def _read(self) -> PolicyInForce:
+    def _read(self) -> PolicyAndKeys:
         keys = read_keys(self._secrets)
         try:
             policy = policy_of(Path(self._policy).read_text(encoding="utf-8"))
         except (UnicodeDecodeError, ConfigurationError) as error:
             raise ConfigurationError(f"access.policy: {self._policy}: {error}") from None
         named = {key for account in policy.accounts.values() if account.groups for key in account.keys}
-        return PolicyInForce(policy, keys, frozenset(named - keys.keys()))
+        return PolicyAndKeys(policy, keys, frozenset(named - keys.keys()))
 
     def _keep(self, why: object) -> None:
         self._say(f"The access policy that was read before stays in force. {why}")

@@ -6,7 +6,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from access.files import PolicyFiles, PolicyInForce
+from access.files import PolicyAndKeys, PolicyFiles
 from access.policy import AccessPolicy
 from access.signers import Writer
 from access.verifying import SignedRecord, Verifier
@@ -76,7 +76,7 @@ class Announcers:
         self._minute, self._said = 0.0, set[tuple[str, str]]()
         access = settings.access
         self._files = PolicyFiles(access, partial(self._say, ""), clock) if access.policy else None
-        self._judging: tuple[PolicyInForce, Verifier] | None = None
+        self._judging: tuple[PolicyAndKeys, Verifier] | None = None
 
     def belief(self, record: Any) -> Belief:
         """What a record of kafka-python's is believed of."""

@@ -269,7 +269,7 @@ class GatewaySettings(Section):
     secrets: list[Annotated[SecretStr, Field(min_length=32, max_length=1_024)]] = []
     groups: dict[str, Annotated[str, Field(min_length=1, max_length=255)]] = {}
     max_body: Bytes = ByteSize(4_194_304)
-    write_timeout: Annotated[Milliseconds, Field(ge=100)] = 3_000
+    write_timeout: Positive = 3_000
 
     @model_validator(mode="after")
     def _no_contradiction(self) -> Self:

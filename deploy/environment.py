@@ -35,10 +35,9 @@ def main(folder: str) -> None:
 
 
 def _others() -> list[str]:
-    """What job, lab and development tools need. The first two are the checkout: their packages lie at the top."""
-    packages = [
-        one for name in ("job", "lab") for one in _project(f"deploy/{name}/pyproject.toml")["project"]["dependencies"]
-    ]
+    """What job, lab, gateway and development tools need. The first three are of the checkout itself."""
+    parts = [_project(f"deploy/{name}/pyproject.toml") for name in ("job", "lab", "gateway")]
+    packages = [one for part in parts for one in part["project"]["dependencies"]]
     return [
         *(one for one in packages if not one.startswith("checkback")),
         *_project("pyproject.toml")["dependency-groups"]["dev"],

@@ -1,6 +1,6 @@
 """Writes the generated parts of ``docs/metrics.md``: ``python -m docs.metrics``.
 
-Names, types, labels and meanings come from the registries of the job and the check service; the alerts from
+Names, types, labels and meanings come from the registries of the job, the check service and the gateway; the alerts from
 ``deploy/prometheus/alerts.yml``. What to do about a number is said here, once for each metric.
 """
 
@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 
 from checkers.metrics import CheckMetrics
 from conf import Settings
+from gateway.metrics import GatewayMetrics
 from streaming.observing.metrics import JobMetrics, tell_limits
 
 PAGE = Path(__file__).parent / "metrics.md"
@@ -87,6 +88,15 @@ ADVICE = {
         "ledger has expired, operators decide; `failed`: its log says why, it is tried again",
         "checkback_check_rollbacks_of_delivered_total": "above 0: that group's check answers wrongly; correct it",
     },
+    "gateway": {
+        "checkback_gateway_calls_total": "a code other than 20000 rises: [gateway.md](gateway.md#what-is-refused) says "
+        "what it means; 50001 is Kafka that does not answer",
+        "checkback_gateway_call_seconds": "`SendMessage` near `gateway.write_timeout` (3 s): Kafka is slow, or the "
+        "gateway's core is busy; more processes",
+        "checkback_gateway_checks_total": "`nobody` or `unknown` rises: clients are away, or do not answer in 2 s",
+        "checkback_gateway_clients": "0 while producers run: they do not reach this gateway",
+        "checkback_gateway_groups": "as above, by producer group",
+    },
 }
 
 
@@ -106,10 +116,11 @@ class Metric(NamedTuple):
 
 
 def metrics() -> list[Metric]:
-    """All of the job and of the check service, in the order in which they are exposed."""
+    """All of the job, of the check service and of the gateway, in the order in which they are exposed."""
     registry = JobMetrics("checkback").registry
     tell_limits(registry, Settings())
     CheckMetrics(registry, dict)
+    GatewayMetrics(registry, int, int)
     return [one for collector in registry._collector_to_names for one in _of(collector)]  # noqa: SLF001  (the package has no other way to ask)
 
 

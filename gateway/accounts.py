@@ -6,13 +6,13 @@ from time import time_ns
 from typing import NamedTuple
 
 from access.credentials import Caller, Credentials
-from access.files import PolicyFiles, PolicyInForce
+from access.files import PolicyAndKeys, PolicyFiles
 from access.policy import acts_for, judge
 from checkback.wire.protocol import Topics
 from checkback.wire.signature import NotTrustedError
 from checkback.wire.signed_records import SigningKey
 from conf.settings import AccessSettings
-from gateway.refusals import GatewayError, Refusal
+from gateway.refusals import GatewayError, RefusalReason
 
 _LOGGER = logging.getLogger(__name__)
 ANYBODY = Caller("", "")
@@ -20,7 +20,7 @@ ANYBODY = Caller("", "")
 
 
 class _Judging(NamedTuple):
-    in_force: PolicyInForce
+    in_force: PolicyAndKeys
     credentials: Credentials
 
 
@@ -57,7 +57,7 @@ class Accounts:
         try:
             return judging.credentials.of_rocketmq(shown, time, self.clock_ms())
         except NotTrustedError as error:
-            raise GatewayError(Refusal.WHO, str(error)) from None
+            raise GatewayError(RefusalReason.WHO, str(error)) from None
 
     def of_bearer(self, authorization: str) -> Caller:
         """By the header ``authorization`` of a request over HTTP. Raises as :meth:`of_rocketmq`."""
@@ -67,7 +67,7 @@ class Accounts:
         try:
             return judging.credentials.of_bearer(authorization)
         except NotTrustedError as error:
-            raise GatewayError(Refusal.WHO, str(error)) from None
+            raise GatewayError(RefusalReason.WHO, str(error)) from None
 
     def may_act(self, caller: Caller, group: str) -> bool:
         """Whether somebody may send, end and answer as a producer group."""
@@ -78,7 +78,7 @@ class Accounts:
         """Raises GatewayError where somebody may not: see :meth:`may_act`."""
         if not self.may_act(caller, group):
             raise GatewayError(
-                Refusal.RIGHTS, f"account {caller.account} may not act as group {group}, which it does not name"
+                RefusalReason.RIGHTS, f"account {caller.account} may not act as group {group}, which it does not name"
             )
 
     def refuse_topic(self, caller: Caller, group: str, topic: str) -> None:
@@ -88,7 +88,7 @@ class Accounts:
             return
         verdict = judge(judging.in_force.policy, group, topic, self._own, caller.account)
         if not verdict.allowed:
-            raise GatewayError(Refusal.RIGHTS, verdict.reason)
+            raise GatewayError(RefusalReason.RIGHTS, verdict.reason)
 
     def signing(self, caller: Caller, group: str) -> SigningKey | None:
         """The key that what he has written of a group is signed with; None where nothing has to be signed.
@@ -106,7 +106,7 @@ class Accounts:
         for key in (caller.key_id, *named):
             if key in named and key in keys:
                 return keys[key]
-        raise GatewayError(Refusal.RIGHTS, f"access.secrets of this gateway has no key of group {group}")
+        raise GatewayError(RefusalReason.RIGHTS, f"access.secrets of this gateway has no key of group {group}")
 
     def _now(self) -> _Judging | None:
         if self._files is None:

@@ -29,7 +29,7 @@ class Channel(Protocol):
         """Hand it a question; does not wait, and never raises."""
 
 
-class Said(NamedTuple):
+class ClientAnswer(NamedTuple):
     """What somebody answered, or that he did not."""
 
     state: LocalTransactionState
@@ -42,7 +42,7 @@ class _GoneError(Exception):
 
 class _Asked(NamedTuple):
     channel: Channel
-    answer: "asyncio.Future[Said]"
+    answer: "asyncio.Future[ClientAnswer]"
 
 
 class Asking:
@@ -53,6 +53,7 @@ class Asking:
         self._channels: dict[str, dict[Channel, None]] = {}
         """Of each group, the one that was asked last at the end."""
         self._asked: dict[HalfPosition, _Asked] = {}
+        self._under_way: dict[HalfPosition, asyncio.Future[ClientAnswer | None]] = {}
         self.changed = asyncio.Event()
         """Set when a group comes or goes; who looks clears it."""
 
@@ -81,28 +82,36 @@ class Asking:
             if asked.channel is channel and not asked.answer.done():
                 asked.answer.set_exception(_GoneError())
 
-    async def ask(self, check: CheckRequest) -> Said | None:
-        """What one of the clients of its group says; None: there is none."""
+    async def ask(self, check: CheckRequest) -> ClientAnswer | None:
+        """What one of the clients of its group says; None: there is none.
+
+        Each half message is asked about once at a time.
+        """
+        under_way = self._under_way.get(check.half)
+        if under_way is None:
+            under_way = self._under_way[check.half] = asyncio.ensure_future(self._ask(check))
+            under_way.add_done_callback(lambda _: self._under_way.pop(check.half, None))
+        return await asyncio.shield(under_way)
+
+    async def _ask(self, check: CheckRequest) -> ClientAnswer | None:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._patience
         for channel in self._candidates(check):
-            answer: asyncio.Future[Said] = loop.create_future()
-            asked = self._asked[check.half] = _Asked(channel, answer)
+            asked = self._asked[check.half] = _Asked(channel, loop.create_future())
             channel.hand(check)
             try:
                 async with asyncio.timeout_at(until):
-                    return await answer
+                    return await asked.answer
             except _GoneError:
                 continue
             except TimeoutError:
                 said = f"client {channel.client_id:.80} said nothing within {self._patience:g} s"
-                return Said(LocalTransactionState.UNKNOWN, said)
+                return ClientAnswer(LocalTransactionState.UNKNOWN, said)
             finally:
-                if self._asked.get(check.half) is asked:
-                    del self._asked[check.half]
+                del self._asked[check.half]
         return None
 
-    def answer(self, half: HalfPosition, said: Said) -> bool:
+    def answer(self, half: HalfPosition, said: ClientAnswer) -> bool:
         """Take an answer; False: nobody has asked, or not any more."""
         asked = self._asked.get(half)
         if asked is None or asked.answer.done():
@@ -112,13 +121,14 @@ class Asking:
 
     def _candidates(self, check: CheckRequest) -> Iterator[Channel]:
         sender = dict(check.headers).get(CLIENT_HEADER, b"").decode(errors="replace")
+        asked_last = check.attempt % 2 == 0
         tried: set[int] = set()
         while channels := self._channels.get(check.group):
             left = [channel for channel in channels if id(channel) not in tried]
             if not left:
                 return
-            # the one that waits longest, unless the sender is there
-            chosen = next((channel for channel in left if sender and channel.client_id == sender), left[0])
+            # the first wins: the sender, unless it was asked the last time; then the one that has waited for longest
+            chosen = min(left, key=lambda channel: (channel.client_id == sender) == asked_last)
             tried.add(id(chosen))
             channels[chosen] = channels.pop(chosen)
             yield chosen

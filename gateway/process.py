@@ -25,7 +25,7 @@ from gateway.asking import Asking
 from gateway.http.checks import PATH, checks_app
 from gateway.http.inner import inner_routes
 from gateway.http.serving import HttpServer
-from gateway.kafka.announcing import Announcing
+from gateway.kafka.announcing import GroupAnnouncements
 from gateway.kafka.bodies import HalfBodies
 from gateway.kafka.places import KafkaPlaces
 from gateway.kafka.writing import RecordWriter
@@ -34,7 +34,7 @@ from gateway.rocketmq.server import Listening, started
 from gateway.rocketmq.service import MessagingService, Parts
 from gateway.rocketmq.streams import ClientStreams
 from gateway.tickets import Ticket, TicketSeal
-from gateway.transactions import Transactions
+from gateway.transactions import GatewayTransactions
 
 _LOGGER = logging.getLogger(__name__)
 _DRAIN_SECONDS = 5.0
@@ -85,7 +85,7 @@ class GatewayProcess:
         asking, accounts = Asking(), Accounts(self._settings.access, own)
         writer, places = self._connect()
         seal = TicketSeal([one.get_secret_value() for one in settings.secrets])
-        transactions = Transactions(own, writer.write, places, accounts, asking, seal)
+        transactions = GatewayTransactions(own, writer.write, places, accounts, asking, seal)
         registry = CollectorRegistry()
         metrics = GatewayMetrics(registry, asking.clients, lambda: len(asking.groups()))
         streams = ClientStreams(asking, accounts.may_act)
@@ -101,7 +101,7 @@ class GatewayProcess:
         )
         await self._open_clients(MessagingService(parts), streams, metrics)
         sign = partial(_signed, accounts)
-        announcing = Announcing(own.producers, url, uuid.uuid4().hex, asking, writer.write, sign)
+        announcing = GroupAnnouncements(own.producers, url, uuid.uuid4().hex, asking, writer.write, sign)
         beating = asyncio.ensure_future(announcing.run(streams.judge_again))
         self._open.push_async_callback(announcing.take_back)
         self._open.callback(beating.cancel)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from checkback.exceptions import CheckbackError
 
 
-class Said(NamedTuple):
+class Spelling(NamedTuple):
     """How a refusal is spelled."""
 
     code: int
@@ -16,40 +16,40 @@ class Said(NamedTuple):
     retriable: bool = False
 
 
-class Refusal(Enum):
+class RefusalReason(Enum):
     """What is wrong."""
 
-    REQUEST = Said(40000, 400)
+    REQUEST = Spelling(40000, 400)
     """It is not what its protocol says it is."""
-    TOPIC = Said(40002, 400)
+    TOPIC = Spelling(40002, 400)
     """No topic can have this name, or none that clients may write to."""
-    TAG = Said(40004, 400)
-    KEY = Said(40005, 400)
-    MESSAGE_GROUP = Said(40006, 400)
-    HEADER = Said(40007, 400)
-    TRANSACTION = Said(40008, 400)
+    TAG = Spelling(40004, 400)
+    KEY = Spelling(40005, 400)
+    MESSAGE_GROUP = Spelling(40006, 400)
+    HEADER = Spelling(40007, 400)
+    TRANSACTION = Spelling(40008, 400)
     """It is not a transaction id that a gateway with this secret has given out."""
-    DELIVERY_TIME = Said(40012, 400)
-    TYPE = Said(40014, 400)
+    DELIVERY_TIME = Spelling(40012, 400)
+    TYPE = Spelling(40014, 400)
     """The message's properties and its type contradict one another."""
-    WHO = Said(40100, 401)
+    WHO = Spelling(40100, 401)
     """Nobody knows who asks."""
-    RIGHTS = Said(40300, 403)
+    RIGHTS = Spelling(40300, 403)
     """The access policy does not let him."""
-    NO_TOPIC = Said(40402, 404)
-    TOO_LARGE = Said(41301, 413)
-    HEADERS_TOO_LARGE = Said(43101, 413)
-    BUSY = Said(42900, 429, retriable=True)
-    NOT_THERE = Said(50100, 501)
+    NO_TOPIC = Spelling(40402, 404)
+    TOO_LARGE = Spelling(41301, 413)
+    HEADERS_TOO_LARGE = Spelling(43101, 413)
+    BUSY = Spelling(42900, 429, retriable=True)
+    NOT_THERE = Spelling(50100, 501)
     """RocketMQ has it, and a gateway does not."""
-    KAFKA = Said(50001, 503, retriable=True)
+    KAFKA = Spelling(50001, 503, retriable=True)
     """Kafka is away, or does not take it now. It may have it all the same."""
 
 
 class GatewayError(CheckbackError):
     """A gateway did not do what a client asked; the message says what to do."""
 
-    def __init__(self, refusal: Refusal, message: str) -> None:
+    def __init__(self, refusal: RefusalReason, message: str) -> None:
         super().__init__(message)
         self.refusal = refusal
         self.retriable = refusal.value.retriable

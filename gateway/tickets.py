@@ -13,11 +13,12 @@ from typing import NamedTuple
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import HalfPosition
 from checkback.wire.signed_records import SigningKey
-from gateway.refusals import GatewayError, Refusal
+from gateway.refusals import GatewayError, RefusalReason
 
 _KIND = b"checkback ticket "
 """What is signed begins so: the code of a ticket is the code of nothing else."""
-_MOST_CHARACTERS = 1_000
+_MOST_CHARACTERS = 4_000
+"""More than the longest group and id need, all of it escaped."""
 _REFUSED = "This is not a transaction id of these gateways: it was changed, or they have another gateway.secrets now."
 
 
@@ -46,7 +47,9 @@ class TicketSeal:
 
     def seal(self, ticket: Ticket) -> str:
         """The ticket as text of ``a-z A-Z 0-9 _ - .``: the same each time."""
-        content = json.dumps([*ticket.half, ticket.transaction_id, ticket.group], separators=(",", ":"))
+        content = json.dumps(
+            [*ticket.half, ticket.transaction_id, ticket.group], separators=(",", ":"), ensure_ascii=False
+        )
         body = urlsafe_b64encode(content.encode()).rstrip(b"=")
         return b".".join((body, _code(self._keys[0], body))).decode()
 
@@ -58,7 +61,7 @@ class TicketSeal:
         """
         body, _, code = text[: _MOST_CHARACTERS + 1].encode(errors="replace").rpartition(b".")
         if len(text) > _MOST_CHARACTERS or not any(hmac.compare_digest(_code(key, body), code) for key in self._keys):
-            raise GatewayError(Refusal.TRANSACTION, _REFUSED)
+            raise GatewayError(RefusalReason.TRANSACTION, _REFUSED)
         partition, offset, transaction_id, group = json.loads(urlsafe_b64decode(body + b"=" * (-len(body) % 4)))
         return Ticket(HalfPosition(partition, offset), transaction_id, group)
 

@@ -9,8 +9,9 @@ from zlib import crc32
 from access.credentials import Caller
 from checkback.exceptions import HalfMessageError, ProtocolError
 from checkback.kafka.signing import refuse_other_time, signed
-from checkback.kafka.transport import Appended, OutgoingRecord
+from checkback.kafka.transport import ANY_PARTITION, Appended, OutgoingRecord
 from checkback.listener import LocalTransactionState
+from checkback.producing.arguments import message_of
 from checkback.producing.ops import OpContent, op_record
 from checkback.wire.limits import refuse_several_too_large, refuse_too_large
 from checkback.wire.message_json import pack
@@ -25,13 +26,13 @@ from checkback.wire.protocol import (
     decided,
     half_headers,
     lawful_names,
+    lawful_topic,
     refuse_own_topic,
 )
 from gateway.accounts import Accounts
-from gateway.asking import Asking, Said
-from gateway.kafka.writing import ANY_PARTITION
+from gateway.asking import Asking, ClientAnswer
 from gateway.once import Once
-from gateway.refusals import GatewayError, Refusal
+from gateway.refusals import GatewayError, RefusalReason
 from gateway.tickets import Ticket, TicketSeal
 
 Write = Callable[[OutgoingRecord], Awaitable[Appended]]
@@ -52,7 +53,7 @@ class Places(Protocol):
         """Raises GatewayError where Kafka does not have a topic."""
 
 
-class Sender(NamedTuple):
+class ActingAs(NamedTuple):
     """Who sends."""
 
     caller: Caller
@@ -60,7 +61,7 @@ class Sender(NamedTuple):
     """The producer group."""
 
 
-class Transactions:
+class GatewayTransactions:
     """Of one process; everything that is to last is in Kafka and in the tickets."""
 
     def __init__(
@@ -76,7 +77,7 @@ class Transactions:
         self._sent: Once[str] = Once()
 
     async def begin(
-        self, sender: Sender, messages: Sequence[Message], options: TransactionOptions | None = None, once: str = ""
+        self, sender: ActingAs, messages: Sequence[Message], options: TransactionOptions | None = None, once: str = ""
     ) -> str:
         """Write messages as one half message; gives its transaction id, which :meth:`end` takes.
 
@@ -103,14 +104,14 @@ class Transactions:
         """
         half, transaction_id, group = self._seal.open(ticket)
         self._accounts.refuse_foreign(caller, group)
-        if self._asking.answer(half, Said(state, remark)):
+        if self._asking.answer(half, ClientAnswer(state, remark)):
             return
         signing = self._accounts.signing(caller, group)
         content = OpContent(_ACTIONS[state], remark)
         record = op_record(self._topics.op, group, transaction_id, half, content)
         await self._write(record if signing is None else signed(record, signing))
 
-    async def send(self, sender: Sender, message: Message, once: str = "") -> str:
+    async def send(self, sender: ActingAs, message: Message, once: str = "") -> str:
         """Write a message without a transaction to its topic, at once; gives its id. Raises as :meth:`begin`."""
         await self._refuse(sender, [message])
         name = _id_of(sender, once)
@@ -123,7 +124,7 @@ class Transactions:
 
         return await self._sent.do(name, write)
 
-    async def send_later(self, sender: Sender, message: Message, deliver_at_ms: int, once: str = "") -> str:
+    async def send_later(self, sender: ActingAs, message: Message, deliver_at_ms: int, once: str = "") -> str:
         """Have the job deliver a message at a time, ms since 1970; gives its id. Raises as :meth:`begin`."""
         await self._refuse(sender, [message])
         name = _id_of(sender, once)
@@ -135,11 +136,12 @@ class Transactions:
 
         return await self._sent.do(name, write)
 
-    async def _refuse(self, sender: Sender, messages: Sequence[Message]) -> None:
+    async def _refuse(self, sender: ActingAs, messages: Sequence[Message]) -> None:
         """Before anything is written."""
         self._accounts.refuse_foreign(sender.caller, sender.group)
         for message in messages:
             try:
+                lawful_topic(message_of(message).topic)
                 refuse_own_topic(message.topic, self._topics)
                 lawful_names(message.headers)
                 refuse_too_large(message.value, message.key, message.headers)
@@ -150,7 +152,7 @@ class Transactions:
 
     async def _write_half(
         self,
-        sender: Sender,
+        sender: ActingAs,
         transaction_id: str,
         messages: Sequence[Message],
         options: TransactionOptions | None,
@@ -171,7 +173,7 @@ class Transactions:
         try:
             refuse_other_time(appended.time_ms - now_ms)
         except HalfMessageError as error:
-            raise GatewayError(Refusal.KAFKA, str(error)) from None
+            raise GatewayError(RefusalReason.KAFKA, str(error)) from None
         return HalfPosition(partition, appended.offset)
 
 
@@ -200,7 +202,7 @@ def _decided_headers(*given: object, **named: object) -> Headers:
     return decided(half_headers(*given, **named))  # type: ignore[arg-type]  # what _half gives
 
 
-def _id_of(sender: Sender, once: str) -> str:
+def _id_of(sender: ActingAs, once: str) -> str:
     """As unique as a UUID; of what has a name of its own, the same each time."""
     if not once:
         return os.urandom(16).hex()
@@ -211,4 +213,4 @@ def _id_of(sender: Sender, once: str) -> str:
 def _unlawful(error: ProtocolError) -> GatewayError:
     said = str(error)
     too_large = "too large" in said or "larger than" in said
-    return GatewayError(Refusal.TOO_LARGE if too_large else Refusal.REQUEST, said)
+    return GatewayError(RefusalReason.TOO_LARGE if too_large else RefusalReason.REQUEST, said)

@@ -107,7 +107,7 @@ def test_what_else_is_typed_is_there(command: str) -> None:
 
 
 def test_what_is_installed_is_a_distribution_of_ours_with_extras_that_it_has() -> None:
-    projects = [ROOT, ROOT / "deploy" / "job", ROOT / "deploy" / "lab"]
+    projects = [ROOT, *(ROOT / "deploy" / name for name in ("job", "lab", "gateway"))]
     loaded = [tomllib.loads((one / "pyproject.toml").read_text(encoding="utf-8"))["project"] for one in projects]
     extras = {one["name"]: set(one.get("optional-dependencies", {})) for one in loaded}
     asked = [

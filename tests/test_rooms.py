@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = (
     "access",
+    "gateway",
     "state",
     "conf",
     "checkback",
@@ -116,7 +117,7 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
 
 
 OF_KAFKA = ("kafka", "confluent_kafka")
-PRODUCT = ("access", "state", "conf", "checkback", "checkers", "streaming", "status_page", "checkback_cli")
+PRODUCT = ("access", "gateway", "state", "conf", "checkback", "checkers", "streaming", "status_page", "checkback_cli")
 CLIENTS = {"KafkaConsumer", "KafkaProducer", "KafkaAdminClient", "GroupAdmin", "Consumer", "Producer", "AdminClient"}
 
 

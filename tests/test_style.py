@@ -19,7 +19,7 @@ def test_each_ignored_rule_has_its_reason() -> None:
     assert found == []
 
 
-_PRODUCT = ("access", "checkback", "checkback_cli", "checkers", "conf", "state", "status_page", "streaming")
+_PRODUCT = ("access", "checkback", "checkback_cli", "checkers", "conf", "gateway", "state", "status_page", "streaming")
 
 
 _DJANGOS = {"Meta"}  # what Django calls a part of each model

@@ -14,6 +14,10 @@ OP_LINGER_MS = 20
 """Ops wait up to this many ms for others. A request for each would cost the next half message a sixth of its time."""
 
 
+ANY_PARTITION = -1
+"""Of a record whose key decides, as Java's own client has it; without a key, Kafka's client. librdkafka's number."""
+
+
 class OutgoingRecord(NamedTuple):
     """A record for one partition."""
 

@@ -20,7 +20,7 @@ Sign = Callable[[str, OutgoingRecord], OutgoingRecord]
 """A record of a group as the access policy wants it."""
 
 
-class Announcing:
+class GroupAnnouncements:
     """Announces a group while somebody can be asked for it, at ``url`` and the group's name behind it."""
 
     def __init__(self, topic: str, url: str, instance: str, asking: Asking, write: Write, sign: Sign) -> None:

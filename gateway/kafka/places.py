@@ -9,7 +9,7 @@ from typing import Any
 from checkback.exceptions import ConfigurationError
 from checkback.kafka.librdkafka.errors import NO_TOPIC
 from checkback.kafka.librdkafka.hidden_topics import refusals
-from gateway.refusals import GatewayError, Refusal
+from gateway.refusals import GatewayError, RefusalReason
 
 _KNOWN_SECONDS = 60.0
 _MISSING_SECONDS = 1.0
@@ -56,7 +56,9 @@ class KafkaPlaces:
         if until <= self._clock():
             there = await self._found(topic)
         if not there:
-            raise GatewayError(Refusal.NO_TOPIC, f"Kafka has no topic {topic}: run 'checkback topics create {topic}'.")
+            raise GatewayError(
+                RefusalReason.NO_TOPIC, f"Kafka has no topic {topic}: run 'checkback topics create {topic}'."
+            )
 
     async def _found(self, topic: str) -> bool:
         """Asked once, however many want to know."""

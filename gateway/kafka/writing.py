@@ -13,12 +13,10 @@ from checkback.kafka.librdkafka.library import KafkaException, Producer
 from checkback.kafka.librdkafka.writers import OpWriter, Renewed
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
 from checkback.kafka.transport import Appended, OutgoingRecord
-from gateway.refusals import GatewayError, Refusal
+from gateway.refusals import GatewayError, RefusalReason
 
 _LINGER_MS = 2
 _POLL_SECONDS = 0.1
-ANY_PARTITION = -1
-"""The key decides, as Java's own client has it; without one Kafka's client does."""
 _Told = tuple["asyncio.Future[Appended]", Appended | BaseException]
 
 
@@ -54,7 +52,7 @@ class RecordWriter:
         self._polling.start()
 
     async def write(self, record: OutgoingRecord) -> Appended:
-        """Write a record; returns when Kafka has it. Its partition may be :data:`ANY_PARTITION`.
+        """Write a record; returns when Kafka has it. Its partition may be ``ANY_PARTITION``.
 
         Raises:
             GatewayError: Kafka has not taken it, or has not said so in time; then it may have it all the same.
@@ -114,15 +112,18 @@ class RecordWriter:
     def _refusal(self, topic: str, error: BaseException) -> GatewayError:
         code = error_code(error) if isinstance(error, KafkaException) else None
         if code in NO_TOPIC:
-            return GatewayError(Refusal.NO_TOPIC, f"Kafka has no topic {topic}.")
+            return GatewayError(RefusalReason.NO_TOPIC, f"Kafka has no topic {topic}.")
         if code in TOO_LARGE:
-            return GatewayError(Refusal.TOO_LARGE, f"It is larger than topic {topic} takes (max.message.bytes).")
+            return GatewayError(RefusalReason.TOO_LARGE, f"It is larger than topic {topic} takes (max.message.bytes).")
         if code in NOT_ALLOWED:
             return GatewayError(
-                Refusal.RIGHTS, f"Kafka does not let this gateway write to {topic}: grant its user Write."
+                RefusalReason.RIGHTS, f"Kafka does not let this gateway write to {topic}: grant its user Write."
             )
         if isinstance(error, BufferError):
-            return GatewayError(Refusal.BUSY, "Too much waits for Kafka in this gateway: send it again, more slowly.")
+            return GatewayError(
+                RefusalReason.BUSY, "Too much waits for Kafka in this gateway: send it again, more slowly."
+            )
         return GatewayError(
-            Refusal.KAFKA, f"Kafka has not acknowledged it within {self._timeout_ms} ms, and may have it: {error}."
+            RefusalReason.KAFKA,
+            f"Kafka has not acknowledged it within {self._timeout_ms} ms, and may have it: {error}.",
         )

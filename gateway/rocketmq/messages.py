@@ -12,7 +12,7 @@ from checkback.exceptions import ProtocolError
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import Message, TransactionOptions, lawful_topic
 from gateway.asking import CLIENT_HEADER
-from gateway.refusals import GatewayError, Refusal
+from gateway.refusals import GatewayError, RefusalReason
 from gateway.rocketmq.v2 import definition_pb2 as v2
 from gateway.rocketmq.v2.service_pb2 import RecoverOrphanedTransactionCommand
 
@@ -52,7 +52,7 @@ def topic_of(resource: v2.Resource) -> str:
     try:
         lawful_topic(topic)
     except ProtocolError as error:
-        raise GatewayError(Refusal.TOPIC, str(error)) from None
+        raise GatewayError(RefusalReason.TOPIC, str(error)) from None
     return topic
 
 
@@ -66,8 +66,8 @@ def incoming(sent: v2.Message, client_id: str, most_bytes: int) -> Incoming:
     kind = _kind(system)
     body = _body(sent, most_bytes)
     group, keys = system.message_group, list(system.keys)
-    _refuse_text(Refusal.MESSAGE_GROUP, "a message group", [group] if group else [])
-    _refuse_text(Refusal.KEY, "a key", keys)
+    _refuse_text(RefusalReason.MESSAGE_GROUP, "a message group", [group] if group else [])
+    _refuse_text(RefusalReason.KEY, "a key", keys)
     key = group or (keys[0] if keys else "")
     message = Message(topic_of(sent.topic), body, key.encode() if key else None, _headers(sent, client_id))
     return Incoming(kind, message, system.message_id, _options(system))
@@ -78,10 +78,11 @@ def _kind(system: v2.SystemProperties) -> v2.MessageType:
     untyped = v2.DELAY if delayed else v2.FIFO if ordered else v2.NORMAL
     said = untyped if system.message_type == v2.MESSAGE_TYPE_UNSPECIFIED else system.message_type
     if said not in {v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION}:
-        raise GatewayError(Refusal.NOT_THERE, f"There are no messages of type {said} here: see docs/gateway.md.")
+        raise GatewayError(RefusalReason.NOT_THERE, f"There are no messages of type {said} here: see docs/gateway.md.")
     if ordered != (said == v2.FIFO) or delayed != (said == v2.DELAY):
         raise GatewayError(
-            Refusal.TYPE, "FIFO has a message group, DELAY has a delivery timestamp, and no other type has either."
+            RefusalReason.TYPE,
+            "FIFO has a message group, DELAY has a delivery timestamp, and no other type has either.",
         )
     return said
 
@@ -93,19 +94,19 @@ def _body(sent: v2.Message, most_bytes: int) -> bytes:
         try:
             body = unpacking.decompress(body, most_bytes + 1)
         except zlib.error as error:
-            raise GatewayError(Refusal.REQUEST, f"The body is not what gzip makes: {error}.") from None
+            raise GatewayError(RefusalReason.REQUEST, f"The body is not what gzip makes: {error}.") from None
         if not unpacking.eof and len(body) <= most_bytes:
-            raise GatewayError(Refusal.REQUEST, "The body ends in the middle of what gzip has made.")
+            raise GatewayError(RefusalReason.REQUEST, "The body ends in the middle of what gzip has made.")
     if len(body) > most_bytes:
-        raise GatewayError(Refusal.TOO_LARGE, f"The body has more than {most_bytes:,} bytes (gateway.max_body).")
+        raise GatewayError(RefusalReason.TOO_LARGE, f"The body has more than {most_bytes:,} bytes (gateway.max_body).")
     return body
 
 
 def _headers(sent: v2.Message, client_id: str) -> list[tuple[str, bytes]]:
     system = sent.system_properties
     if system.tag and (not system.tag.strip() or "|" in system.tag):
-        raise GatewayError(Refusal.TAG, "A tag is not blank, and has no | in it.")
-    _refuse_text(Refusal.TAG, "a tag", [system.tag] if system.HasField("tag") else [])
+        raise GatewayError(RefusalReason.TAG, "A tag is not blank, and has no | in it.")
+    _refuse_text(RefusalReason.TAG, "a tag", [system.tag] if system.HasField("tag") else [])
     _refuse_properties(sent.user_properties)
     born_ms = system.born_timestamp.ToMilliseconds() if system.HasField("born_timestamp") else 0
     ours = (
@@ -126,18 +127,18 @@ def _refuse_properties(properties: Mapping[str, str]) -> None:
     size = sum(len(name.encode()) + len(text.encode()) for name, text in properties.items())
     if len(properties) > _MOST_PROPERTIES or size > MOST_PROPERTIES_BYTES:
         raise GatewayError(
-            Refusal.HEADERS_TOO_LARGE,
+            RefusalReason.HEADERS_TOO_LARGE,
             f"At most {_MOST_PROPERTIES} properties, of {MOST_PROPERTIES_BYTES:,} bytes together, are taken.",
         )
     for name in properties:
         if not name or name in _OURS or name.startswith(_RESERVED):
             raise GatewayError(
-                Refusal.HEADER,
+                RefusalReason.HEADER,
                 f"A property cannot be named {name!r:.80}: it would be a header that means something here.",
             )
 
 
-def _refuse_text(refusal: Refusal, what: str, texts: list[str]) -> None:
+def _refuse_text(refusal: RefusalReason, what: str, texts: list[str]) -> None:
     for text in texts:
         if not text.strip() or len(text) > _MOST_TEXT:
             raise GatewayError(refusal, f"{what.capitalize()} is not blank, and has at most {_MOST_TEXT} characters.")
@@ -150,7 +151,7 @@ def _options(system: v2.SystemProperties) -> TransactionOptions:
     if system.HasField("delivery_timestamp"):
         deliver_at_ms = system.delivery_timestamp.ToMilliseconds()
         if deliver_at_ms < 0:
-            raise GatewayError(Refusal.DELIVERY_TIME, "The delivery timestamp is before 1970.")
+            raise GatewayError(RefusalReason.DELIVERY_TIME, "The delivery timestamp is before 1970.")
     return TransactionOptions(check_immunity_ms=immunity_ms, deliver_at_ms=deliver_at_ms)
 
 

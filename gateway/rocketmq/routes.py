@@ -8,7 +8,7 @@ _MOST = 100_000
 MESSAGE_TYPES = (v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION)
 
 
-class Routes:
+class ClientRoutes:
     """Gives each client's own address back, and in another spelling when it has lost its stream.
 
     Python's client opens a stream to an address that is new to it, and after a restart of the gateway to no other, for

@@ -10,7 +10,7 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from gateway.refusals import GatewayError, Refusal
+from gateway.refusals import GatewayError, RefusalReason
 from gateway.rocketmq.service import MessagingService, status_of
 from gateway.rocketmq.v2 import service_pb2
 
@@ -106,7 +106,9 @@ def _handler(method: MethodDescriptor, service: MessagingService, called: Called
 
 
 def _absent(method: MethodDescriptor, response: Any, codec: dict[str, Any]) -> Any:
-    refusal = GatewayError(Refusal.NOT_THERE, f"{method.name} is not here: see docs/gateway.md; consume from Kafka.")
+    refusal = GatewayError(
+        RefusalReason.NOT_THERE, f"{method.name} is not here: see docs/gateway.md; consume from Kafka."
+    )
     told = False
 
     def answer() -> Any:

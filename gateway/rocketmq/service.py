@@ -12,13 +12,13 @@ from access.credentials import Caller
 from checkback.listener import LocalTransactionState
 from checkback.wire.checks import CheckRequest
 from gateway.accounts import Accounts
-from gateway.refusals import GatewayError, Refusal
+from gateway.refusals import GatewayError, RefusalReason
 from gateway.rocketmq.messages import Incoming, incoming, topic_of
-from gateway.rocketmq.routes import Routes
+from gateway.rocketmq.routes import ClientRoutes
 from gateway.rocketmq.streams import ClientStream, ClientStreams
 from gateway.rocketmq.v2 import definition_pb2 as v2
 from gateway.rocketmq.v2 import service_pb2 as calls
-from gateway.transactions import Places, Sender, Transactions
+from gateway.transactions import ActingAs, GatewayTransactions, Places
 
 _LOGGER = logging.getLogger(__name__)
 _STATES = {
@@ -41,7 +41,7 @@ class Call(NamedTuple):
 class Parts(NamedTuple):
     """What the service works with."""
 
-    transactions: Transactions
+    transactions: GatewayTransactions
     accounts: Accounts
     places: Places
     streams: ClientStreams
@@ -59,7 +59,7 @@ class MessagingService:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._routes = Routes()
+        self._routes = ClientRoutes()
 
     async def query_route(self, request: calls.QueryRouteRequest, metadata: Mapping[str, str]) -> Any:
         """Where to send to a topic: here."""
@@ -81,7 +81,7 @@ class MessagingService:
         """Messages, each with a status of its own; the first that is refused gives the status of all."""
         call = self._call(metadata)
         if not request.messages:
-            raise GatewayError(Refusal.REQUEST, "There is no message in it.")
+            raise GatewayError(RefusalReason.REQUEST, "There is no message in it.")
         # all begun in their order, so that FIFO ones are written in it
         entries = await asyncio.gather(*(self._entry(call, message) for message in request.messages))
         refused = [entry.status for entry in entries if entry.status.code != v2.OK]
@@ -91,14 +91,14 @@ class MessagingService:
         try:
             read = incoming(sent, call.client_id, self._parts.most_bytes)
             group = self._group(call, sent.topic)
-            ticket = await self._sent(Sender(call.caller, group), read, call.client_id)
+            ticket = await self._sent(ActingAs(call.caller, group), read, call.client_id)
         except GatewayError as error:
             return calls.SendResultEntry(status=status_of(error), message_id=sent.system_properties.message_id)
         if ticket:
             self._parts.streams.sends_as(call.client_id, [group])
         return calls.SendResultEntry(status=_OK, message_id=read.message_id, transaction_id=ticket)
 
-    async def _sent(self, sender: Sender, read: Incoming, client_id: str) -> str:
+    async def _sent(self, sender: ActingAs, read: Incoming, client_id: str) -> str:
         """The transaction id; empty where there is no transaction."""
         once = f"{client_id}\0{read.message_id}" if read.message_id else ""
         do = self._parts.transactions
@@ -115,7 +115,7 @@ class MessagingService:
         call = self._call(metadata)
         state = _STATES.get(request.resolution)
         if state is None:
-            raise GatewayError(Refusal.REQUEST, f"{request.resolution} is neither COMMIT nor ROLLBACK.")
+            raise GatewayError(RefusalReason.REQUEST, f"{request.resolution} is neither COMMIT nor ROLLBACK.")
         await self._parts.transactions.end(call.caller, request.transaction_id, state)
         return calls.EndTransactionResponse(status=_OK)
 
@@ -174,7 +174,7 @@ class MessagingService:
         caller = self._parts.accounts.of_rocketmq(metadata)
         client_id = metadata.get("x-mq-client-id", "")
         if not client_id:
-            raise GatewayError(Refusal.REQUEST, "The header x-mq-client-id is missing.")
+            raise GatewayError(RefusalReason.REQUEST, "The header x-mq-client-id is missing.")
         return Call(caller, client_id)
 
     def _group(self, call: Call, topic: v2.Resource) -> str:

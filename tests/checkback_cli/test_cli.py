@@ -37,6 +37,7 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("demo",): "A shop sends orders",
     ("run",): "Run the job",
     ("checks",): "Run a check service alone",
+    ("gateway",): "Run a gateway for RocketMQ's own clients",
     ("torture",): "Break the running system",
     ("access",): "Who may do what",
     ("access", "print"): "Print kafka-acls.sh lines",

@@ -1,4 +1,4 @@
-"""The three wheels, and environments that have them: made once."""
+"""The four wheels, and environments that have them: made once."""
 
 from pathlib import Path
 
@@ -8,20 +8,20 @@ from tests.packaging.environments import Environment, build_wheels
 
 
 @pytest.fixture(scope="session")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
     return build_wheels(tmp_path_factory.mktemp("wheels"))
 
 
 @pytest.fixture(scope="session")
-def application(wheels: tuple[Path, Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
+def application(wheels: tuple[Path, ...], tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return Environment.make(tmp_path_factory.mktemp("application"), wheels[0])
 
 
 @pytest.fixture(scope="session")
-def job(wheels: tuple[Path, Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
+def job(wheels: tuple[Path, ...], tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return Environment.make(tmp_path_factory.mktemp("job"), *wheels[:2], others=True)
 
 
 @pytest.fixture(scope="session")
-def lab(wheels: tuple[Path, Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
+def lab(wheels: tuple[Path, ...], tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return Environment.make(tmp_path_factory.mktemp("lab"), *wheels, others=True)

@@ -67,14 +67,15 @@ class Environment:
         return made
 
 
-def build_wheels(folder: Path) -> tuple[Path, Path, Path]:
-    """The wheels of ``checkback``, ``checkback-job`` and ``checkback-lab``."""
-    places = [str(ROOT), str(ROOT / "deploy" / "job"), str(ROOT / "deploy" / "lab")]
+def build_wheels(folder: Path) -> tuple[Path, ...]:
+    """The wheels of ``checkback``, ``checkback-job``, ``checkback-lab`` and ``checkback-gateway``."""
+    places = [str(ROOT), *(str(ROOT / "deploy" / name) for name in ("job", "lab", "gateway"))]
     subprocess.run([sys.executable, *_PIP, "wheel", "--no-deps", "--wheel-dir", str(folder), *places], check=True)
     (sdk,) = folder.glob("checkback-*.whl")
     (job,) = folder.glob("checkback_job-*.whl")
     (lab,) = folder.glob("checkback_lab-*.whl")
-    return sdk, job, lab
+    (gateway,) = folder.glob("checkback_gateway-*.whl")
+    return sdk, job, lab, gateway
 
 
 def interpreter_of(version: str) -> str | None:

@@ -20,13 +20,14 @@ APPLICATION = Path(__file__).with_name("application.py")
 TYPES = Path(__file__).with_name("api_types.py")
 JOB_PACKAGES = {"access", "checkback_cli", "checkers", "conf", "state", "status_page", "streaming"}
 LAB_PACKAGES = {"bench", "lab_cli", "torture"}
+GATEWAY_PACKAGES = {"gateway"}
 
 
 def top_level(wheel: Path) -> set[str]:
     return {name.split("/")[0] for name in packed(wheel)}
 
 
-def test_an_application_gets_one_package_and_the_script(wheels: tuple[Path, Path, Path]) -> None:
+def test_an_application_gets_one_package_and_the_script(wheels: tuple[Path, ...]) -> None:
     assert top_level(wheels[0]) == {"checkback", "checkback_command.py"}
     assert "checkback/py.typed" in zipfile.ZipFile(wheels[0]).namelist()
 
@@ -40,9 +41,10 @@ def committed(packages: set[str]) -> set[str]:
     return set(listed.stdout.split())
 
 
-def test_the_job_and_the_lab_get_the_others_with_their_files(wheels: tuple[Path, Path, Path]) -> None:
+def test_the_job_and_the_lab_get_the_others_with_their_files(wheels: tuple[Path, ...]) -> None:
     assert packed(wheels[1]) - {"checkback_cli/LICENSE"} == committed(JOB_PACKAGES)
     assert packed(wheels[2]) - {"torture/LICENSE"} == committed(LAB_PACKAGES)
+    assert packed(wheels[3]) - {"gateway/LICENSE"} == committed(GATEWAY_PACKAGES)
 
 
 def project(name: str) -> dict[str, Any]:
@@ -50,18 +52,23 @@ def project(name: str) -> dict[str, Any]:
     return dict(tomllib.loads(text)["project"])
 
 
-def test_all_have_one_version(wheels: tuple[Path, Path, Path]) -> None:
+def test_all_have_one_version(wheels: tuple[Path, ...]) -> None:
     assert {wheel.name.split("-")[1] for wheel in wheels} == {__version__}
-    job, lab = project("job"), project("lab")
+    job, lab, gateway = project("job"), project("lab"), project("gateway")
     of_checkback = [
         requirement
-        for requirement in [*job["dependencies"], *job["optional-dependencies"]["java"], *lab["dependencies"]]
+        for requirement in [
+            *job["dependencies"],
+            *job["optional-dependencies"]["java"],
+            *lab["dependencies"],
+            *gateway["dependencies"],
+        ]
         if requirement.startswith("checkback")
     ]
     assert {requirement.partition("==")[2] for requirement in of_checkback} == {__version__}
 
 
-def test_links_of_the_description_lead_somewhere_from_anywhere(wheels: tuple[Path, Path, Path]) -> None:
+def test_links_of_the_description_lead_somewhere_from_anywhere(wheels: tuple[Path, ...]) -> None:
     with zipfile.ZipFile(wheels[0]) as wheel:
         (name,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
         description = wheel.read(name).decode()
@@ -85,7 +92,7 @@ def classified() -> list[str]:
 
 
 @pytest.mark.parametrize("version", classified())
-def test_an_application_runs_on_other_pythons(version: str, wheels: tuple[Path, Path, Path], tmp_path: Path) -> None:
+def test_an_application_runs_on_other_pythons(version: str, wheels: tuple[Path, ...], tmp_path: Path) -> None:
     interpreter = interpreter_of(version)
     if interpreter is None:
         pytest.skip(f"this machine has no Python {version}")

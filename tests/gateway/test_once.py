@@ -1,0 +1,82 @@
+"""What is asked for again under the same name is done once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from gateway.once import KEPT_SECONDS, Once
+
+
+class Work:
+    def __init__(self) -> None:
+        self.done = 0
+        self.failing = False
+        self.going = asyncio.Event()
+
+    def act(self, *, wait: bool = False) -> Callable[[], Awaitable[int]]:
+        async def do() -> int:
+            if wait:
+                await self.going.wait()
+            if self.failing:
+                raise LookupError("not now")
+            self.done += 1
+            return self.done
+
+        return do
+
+
+def test_the_second_gets_what_the_first_got() -> None:
+    async def scene() -> None:
+        work, once = Work(), Once[int]()
+        assert [await once.do("a", work.act()), await once.do("a", work.act()), await once.do("b", work.act())] == [
+            1,
+            1,
+            2,
+        ]
+
+    asyncio.run(scene())
+
+
+def test_the_second_waits_for_the_first_who_may_have_gone() -> None:
+    async def scene() -> None:
+        work, once = Work(), Once[int]()
+        first = asyncio.ensure_future(once.do("a", work.act(wait=True)))
+        await asyncio.sleep(0)
+        second = asyncio.ensure_future(once.do("a", work.act(wait=True)))
+        await asyncio.sleep(0)
+        first.cancel()
+        work.going.set()
+        assert await second == 1
+        assert work.done == 1
+
+    asyncio.run(scene())
+
+
+def test_what_failed_is_tried_again() -> None:
+    async def scene() -> None:
+        work, once = Work(), Once[int]()
+        work.failing = True
+        with pytest.raises(LookupError):
+            await once.do("a", work.act())
+        work.failing = False
+        assert await once.do("a", work.act()) == 1
+
+    asyncio.run(scene())
+
+
+def test_it_is_forgotten_after_five_minutes_or_when_there_are_too_many() -> None:
+    async def scene() -> None:
+        now = 0.0
+        work, once = Work(), Once[int](lambda: now, most=2)
+        await once.do("a", work.act())
+        now = KEPT_SECONDS - 1
+        assert await once.do("a", work.act()) == 1
+        now = KEPT_SECONDS
+        assert await once.do("a", work.act()) == 2
+        await once.do("b", work.act())
+        await once.do("c", work.act())
+        assert await once.do("c", work.act()) == 4
+        assert await once.do("a", work.act()) == 5
+
+    asyncio.run(scene())

@@ -1,0 +1,148 @@
+"""A whole process of a gateway, with a real Kafka: what it writes, what it announces, and how it ends."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from checkback.exceptions import ConfigurationError
+from checkback.kafka.topic_reading import reading_consumer, records_to_end
+from checkback.wire.checks import CheckRequest
+from checkback.wire.protocol import HalfPosition
+from conf import Settings
+from gateway.process import GatewayProcess, refuse_strangers
+from gateway.rocketmq.v2 import definition_pb2 as v2
+from tests.gateway.rocketmq.calling import Caller, half
+from tests.gateway.scene import NOW_MS, SECRET
+from tests.place import Place
+
+
+def settings(place: Place, **gateway: Any) -> Settings:
+    kafka = {"bootstrap_servers": place.bootstrap_servers, "topic_prefix": place.topics.prefix}
+    own = {"port": 0, "http_port": 0, "secrets": [SECRET], **gateway}
+    return Settings.model_validate({"kafka": kafka, "gateway": own})
+
+
+def read(place: Place, topic: str) -> list[Any]:
+    with closing(reading_consumer(place.bootstrap_servers)) as consumer:
+        return list(records_to_end(consumer, topic))
+
+
+def run(made: Settings, act: Callable[[GatewayProcess, Caller], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        async with GatewayProcess(made) as process, grpc.aio.insecure_channel(f"127.0.0.1:{process.port}") as channel:
+            await act(process, Caller(channel))
+
+    asyncio.run(whole())
+
+
+def of_topic(place: Place, body: bytes = b"body", **system: Any) -> v2.Message:
+    topic = v2.Resource(name=place.real_topic)
+    if not system:
+        return half(body, topic=topic)
+    return v2.Message(topic=topic, body=body, system_properties=v2.SystemProperties(**system))
+
+
+def test_what_one_has_begun_another_ends(place: Place) -> None:
+    tickets: list[str] = []
+
+    async def begin(_: GatewayProcess, caller: Caller) -> None:
+        sent = await caller.send(of_topic(place))
+        assert sent.status.code == v2.OK
+        tickets.append(sent.entries[0].transaction_id)
+
+    async def end(_: GatewayProcess, caller: Caller) -> None:
+        assert (await caller.end(tickets[0])).status.code == v2.OK
+
+    run(settings(place), begin)
+    run(settings(place), end)
+    (written,), (op,) = read(place, place.topics.half), read(place, place.topics.op)
+    said = dict(op.headers)
+    assert (said["cb-half"].decode(), said["cb-action"]) == (f"{written.partition}:{written.offset}", b"commit")
+    assert (said["cb-id"], said["cb-group"]) == (dict(written.headers)["cb-id"], place.real_topic.encode())
+
+
+def test_ordered_messages_lie_on_one_partition_in_their_order(place: Place) -> None:
+    async def act(_: GatewayProcess, caller: Caller) -> None:
+        for number in range(20):
+            await caller.send(of_topic(place, b"%d" % number, message_type=v2.FIFO, message_group="g"))
+
+    run(settings(place), act)
+    records = read(place, place.real_topic)
+    assert len({record.partition for record in records}) == 1
+    assert [record.value for record in records] == [b"%d" % number for number in range(20)]
+
+
+def test_a_group_is_announced_while_somebody_can_be_asked(place: Place) -> None:
+    async def act(process: GatewayProcess, caller: Caller) -> None:
+        stream, _ = await caller.settled(topic=v2.Resource(name=place.real_topic))
+        async with asyncio.timeout(20):
+            while not (found := await asyncio.to_thread(read, place, place.topics.producers)):
+                pass
+        said = json.loads(found[0].value)
+        assert said["group"] == place.real_topic
+        assert said["url"] == f"http://127.0.0.1:{process.check_port}/checks/{place.real_topic}"
+        stream.cancel()
+
+    run(settings(place), act)
+    assert read(place, place.topics.producers)[-1].value is None  # taken back
+
+
+def check(place: Place, position: HalfPosition, left_out: int) -> dict[str, Any]:
+    value = None if left_out else b"body"
+    topic = place.real_topic
+    return CheckRequest("id", topic, topic, None, value, [], position, 1, 15, NOW_MS, left_out=left_out).to_json()
+
+
+def test_a_large_message_is_read_from_kafka_for_its_check(place: Place) -> None:
+    body = bytes(200_000)
+
+    async def act(process: GatewayProcess, caller: Caller) -> None:
+        sent = await caller.send(of_topic(place, body))
+        stream, _ = await caller.settled(topic=v2.Resource(name=place.real_topic))
+        (record,) = await asyncio.to_thread(read, place, place.topics.half)
+        request = check(place, HalfPosition(record.partition, record.offset), len(body))
+        url = f"http://127.0.0.1:{process.check_port}/checks/{place.real_topic}"
+        async with httpx.AsyncClient(timeout=20) as checking:
+            answer = asyncio.ensure_future(checking.post(url, json=request))
+            command = (await stream.read()).recover_orphaned_transaction_command
+            assert command.message.body == body
+            assert command.message.system_properties.message_id == sent.entries[0].message_id
+            assert (await caller.end(command.transaction_id)).status.code == v2.OK
+            assert (await answer).json()["state"] == "commit"
+        stream.cancel()
+
+    run(settings(place), act)
+
+
+def test_a_gateway_without_clients_of_a_group_says_that_nobody_is_there(place: Place) -> None:
+    async def act(process: GatewayProcess, _: Caller) -> None:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{process.check_port}") as checking:
+            answer = await checking.post(f"/checks/{place.real_topic}", json=check(place, HalfPosition(0, 0), 0))
+            assert answer.status_code == 503
+            assert [(await checking.get(path)).status_code for path in ("/live", "/ready")] == [200, 200]
+            assert 'checkback_gateway_checks_total{state="nobody"} 1.0' in (await checking.get("/metrics")).text
+
+    run(settings(place), act)
+
+
+def test_a_topic_that_kafka_does_not_have_is_refused(place: Place) -> None:
+    async def act(_: GatewayProcess, caller: Caller) -> None:
+        missing = half(topic=v2.Resource(name="no-such-topic"))
+        assert (await caller.send(missing)).status.code == v2.TOPIC_NOT_FOUND
+
+    run(settings(place), act)
+    assert read(place, place.topics.half) == []
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "gateway.example"])
+def test_without_accounts_nobody_from_elsewhere_is_let_in(host: str) -> None:
+    made = Settings.model_validate({"gateway": {"host": host, "secrets": [SecretStr(SECRET)]}})
+    with pytest.raises(ConfigurationError, match="access.policy"):
+        refuse_strangers(made)

@@ -1,0 +1,194 @@
+"""What a gateway writes, whichever protocol asked for it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from access.credentials import Caller
+from checkback.listener import LocalTransactionState
+from checkback.wire.message_json import unpack
+from checkback.wire.protocol import HalfPosition, Message, TransactionOptions
+from checkback.wire.signed_records import SigningKey, WrittenSignature, parted, place_of, spelled, spelled_content
+from gateway.asking import ClientAnswer
+from gateway.refusals import GatewayError, RefusalReason
+from gateway.transactions import ActingAs
+from tests.gateway.scene import ANYBODY, NOW_MS, Scene, check_of
+
+ORDERS = ActingAs(ANYBODY, "orders")
+ONE = Message("orders", b"one", b"key", [("a", b"1")])
+COMMIT, ROLLBACK = LocalTransactionState.COMMIT, LocalTransactionState.ROLLBACK
+POLICY = """
+[accounts.shop]
+groups = ["orders"]
+topics = ["orders"]
+keys = ["shop-1"]
+
+[accounts.other]
+groups = ["invoices"]
+topics = ["*"]
+keys = ["other-1"]
+"""
+KEYS = {"shop-1": "a" * 40, "other-1": "b" * 40}
+SHOP, OTHER = Caller("shop", "shop-1"), Caller("other", "other-1")
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Scene:
+    return Scene(policy=POLICY, keys=KEYS, folder=tmp_path)
+
+
+def refused(coroutine: object) -> RefusalReason:
+    with pytest.raises(GatewayError) as found:
+        asyncio.run(coroutine)  # type: ignore[arg-type]  # each caller gives one
+    return found.value.refusal
+
+
+def test_a_half_message_is_written_as_the_sdk_writes_it() -> None:
+    scene = Scene()
+    ticket = asyncio.run(scene.transactions.begin(ORDERS, [ONE], TransactionOptions(check_max=3)))
+    (record,) = scene.log.records
+    opened = scene.seal.open(ticket)
+    assert (record.topic, record.key, record.value) == ("cb.half", b"key", b"one")
+    assert [(name, value) for name, value in record.headers if name != "cb-id"] == [
+        ("cb-group", b"orders"),
+        ("cb-topic", b"orders"),
+        ("cb-check-max", b"3"),
+        ("a", b"1"),
+    ]
+    assert opened == (HalfPosition(record.partition, 0), scene.log.headers(0)["cb-id"].decode(), "orders")
+
+
+def test_several_messages_are_one_half_message() -> None:
+    scene = Scene()
+    two = Message("stock", b"two")
+    asyncio.run(scene.transactions.begin(ORDERS, [ONE, two]))
+    assert [(one.topic, one.value) for one in unpack(scene.log.records[0].value)] == [
+        ("orders", b"one"),
+        ("stock", b"two"),
+    ]
+    assert scene.log.headers(0)["cb-messages"] == b"2"
+
+
+@pytest.mark.parametrize("state", LocalTransactionState)
+def test_an_end_is_the_producers_op(state: LocalTransactionState) -> None:
+    scene = Scene()
+
+    async def run() -> None:
+        ticket = await scene.transactions.begin(ORDERS, [ONE])
+        await scene.transactions.end(ANYBODY, ticket, state, "why")
+
+    asyncio.run(run())
+    half, op = scene.log.records
+    said = scene.log.headers(1)
+    assert (op.topic, op.partition, op.value) == ("cb.op", half.partition, b"why")
+    assert (said["cb-half"], said["cb-source"]) == (b"%d:0" % half.partition, b"producer")
+    assert said["cb-action"].decode() == state.value
+
+
+def test_an_end_is_the_answer_to_whoever_asks_meanwhile() -> None:
+    scene = Scene()
+
+    class Client:
+        client_id = "a"
+
+        def hand(self, check: object) -> None:
+            pass
+
+    async def run() -> ClientAnswer | None:
+        ticket = await scene.transactions.begin(ORDERS, [ONE])
+        scene.asking.join(Client(), "orders")
+        asked = asyncio.ensure_future(scene.asking.ask(check_of(scene.seal.open(ticket).half)))
+        await asyncio.sleep(0.01)
+        await scene.transactions.end(ANYBODY, ticket, COMMIT)
+        return await asked
+
+    assert asyncio.run(run()) == ClientAnswer(COMMIT, "")
+    assert len(scene.log.records) == 1  # its op is the check service's to write
+
+
+def test_a_forged_transaction_id_ends_nothing() -> None:
+    scene = Scene()
+    assert refused(scene.transactions.end(ANYBODY, "a.b", COMMIT)) is RefusalReason.TRANSACTION
+    assert scene.log.records == []
+
+
+def test_what_is_sent_again_under_its_name_is_the_same_transaction() -> None:
+    scene = Scene()
+
+    async def run() -> list[str]:
+        begin = scene.transactions.begin
+        both = await asyncio.gather(begin(ORDERS, [ONE], once="x"), begin(ORDERS, [ONE], once="x"))
+        other = ActingAs(ANYBODY, "invoices")
+        return [*both, await begin(ORDERS, [ONE], once="y"), await begin(other, [ONE], once="x")]
+
+    tickets = asyncio.run(run())
+    assert len(set(tickets)) == 3
+    assert tickets[0] == tickets[1]
+    assert len(scene.log.records) == 3
+
+
+def test_two_gateways_give_what_has_a_name_one_id_and_one_partition() -> None:
+    """So whoever looks, finds both: consumers by the id, the job on one partition."""
+    scenes = [Scene(), Scene()]
+    for scene in scenes:
+        asyncio.run(scene.transactions.begin(ORDERS, [ONE], once="x"))
+    first, second = (scene.log.records[0] for scene in scenes)
+    assert (first.partition, first.headers) == (second.partition, second.headers)
+
+
+def test_one_without_a_transaction_goes_to_its_topic_at_once() -> None:
+    scene = Scene()
+    name = asyncio.run(scene.transactions.send(ORDERS, ONE))
+    (record,) = scene.log.records
+    assert record == ("orders", -1, b"key", b"one", [("cb-id", name.encode()), ("a", b"1")])
+
+
+def test_one_for_later_is_a_half_message_that_is_decided() -> None:
+    scene = Scene()
+    asyncio.run(scene.transactions.send_later(ORDERS, ONE, NOW_MS + 60_000))
+    said = scene.log.headers(0)
+    assert scene.log.records[0].topic == "cb.half"
+    assert (said["cb-action"], said["cb-deliver-at"]) == (b"commit", b"%d" % (NOW_MS + 60_000))
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        (Message("cb.op", b"a forged op"), RefusalReason.REQUEST),
+        (Message("__consumer_offsets", b""), RefusalReason.REQUEST),
+        (Message("no such name!", b""), RefusalReason.REQUEST),
+        (Message("orders", b"", None, [("cb-id", b"mine")]), RefusalReason.REQUEST),
+        (Message("orders", bytes(17 << 20)), RefusalReason.TOO_LARGE),
+        (Message("missing", b""), RefusalReason.NO_TOPIC),
+        (Message("orders", None), RefusalReason.REQUEST),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(message: Message, why: RefusalReason) -> None:
+    scene = Scene()
+    scene.log.missing = frozenset({"missing"})
+    assert refused(scene.transactions.begin(ORDERS, [ONE, message])) is why
+    assert refused(scene.transactions.send(ORDERS, message)) is why
+    assert refused(scene.transactions.send_later(ORDERS, message, 1)) is why
+    assert scene.log.records == []
+
+
+def test_no_account_acts_as_another_ones_group(guarded: Scene) -> None:
+    ticket = asyncio.run(guarded.transactions.begin(ActingAs(SHOP, "orders"), [ONE]))
+    assert refused(guarded.transactions.begin(ActingAs(OTHER, "orders"), [ONE])) is RefusalReason.RIGHTS
+    assert refused(guarded.transactions.send(ActingAs(OTHER, "orders"), ONE)) is RefusalReason.RIGHTS
+    assert refused(guarded.transactions.end(OTHER, ticket, COMMIT)) is RefusalReason.RIGHTS
+    assert refused(guarded.transactions.send(ActingAs(SHOP, "orders"), Message("stock", b""))) is RefusalReason.RIGHTS
+    assert len(guarded.log.records) == 1
+
+
+def test_what_is_written_is_signed_with_the_senders_own_key(guarded: Scene) -> None:
+    ticket = asyncio.run(guarded.transactions.begin(ActingAs(SHOP, "orders"), [ONE]))
+    asyncio.run(guarded.transactions.end(SHOP, ticket, ROLLBACK))
+    key = SigningKey("shop-1", KEYS["shop-1"])
+    for record in guarded.log.records:
+        ours, others = parted(record.headers)
+        said = WrittenSignature.parse(dict(record.headers)["cb-signature"])
+        assert said is not None
+        content = spelled_content(record.key, record.value, spelled(others))
+        assert said.fits(key, place_of(record.topic, record.partition), spelled(ours), content)
