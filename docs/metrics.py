@@ -1,6 +1,6 @@
 """Writes the generated parts of ``docs/metrics.md``: ``python -m docs.metrics``.
 
-Names, types, labels and meanings come from the registries of the job, the check service and the gateway; the alerts from
+Names, types, labels and meanings come from the registries of job, check service and gateway; the alerts from
 ``deploy/prometheus/alerts.yml``. What to do about a number is said here, once for each metric.
 """
 

@@ -141,8 +141,8 @@ def test_a_topic_that_kafka_does_not_have_is_refused(place: Place) -> None:
     assert read(place, place.topics.half) == []
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "gateway.example"])
+@pytest.mark.parametrize("host", ["::", "10.0.0.1", "gateway.example"])
 def test_without_accounts_nobody_from_elsewhere_is_let_in(host: str) -> None:
     made = Settings.model_validate({"gateway": {"host": host, "secrets": [SecretStr(SECRET)]}})
-    with pytest.raises(ConfigurationError, match="access.policy"):
+    with pytest.raises(ConfigurationError, match=r"access\.policy"):
         refuse_strangers(made)

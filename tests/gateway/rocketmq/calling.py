@@ -105,7 +105,7 @@ async def serving(scene: Scene, groups: dict[str, str] | None = None) -> AsyncIt
         yield made
     finally:
         streams.end_all()
-        await made.channel.close()
+        await made.channel.close(None)
         await server.stop(0)
 
 
