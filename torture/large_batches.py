@@ -154,13 +154,18 @@ class LargeBatches:
         Raises:
             NotRecoveredError: the job did not do in time what it must.
         """
-        self._grow()
-        backlog = self._written(self._transactions)
+        backlog = self._whole_backlog()
         for number, this in enumerate(rounds):
-            self._strike(this, first=number == 0)
-        self._until(lambda: not self._counting.verdict(backlog.number).lost, "not all was delivered", fail=False)
+            if not self._strike(this, backlog, first=number == 0):
+                backlog = self._whole_backlog()
+                self._strike(this, backlog, first=True)
+        self._until(lambda: self._delivered(backlog), "not all was delivered", fail=False)
         self._until(self._counting.at_end, "the consumer did not come to the end")
         return self._counting.verdict(backlog.number)
+
+    def _whole_backlog(self) -> Backlog:
+        self._grow()
+        return self._written(self._transactions)
 
     def _grow(self) -> None:
         """Have the job take in a whole backlog at once: a start reads little, then more after each full batch."""
@@ -175,7 +180,7 @@ class LargeBatches:
         self._grown = self._job
 
     def _until_delivered(self, backlog: Backlog) -> None:
-        self._until(lambda: not self._counting.verdict(backlog.number).lost, "not all was delivered")
+        self._until(lambda: self._delivered(backlog), "not all was delivered")
 
     def _written(self, transactions: int) -> Backlog:
         """A backlog that lies there whole before a batch reads the first of it: the gate is closed."""
@@ -198,7 +203,12 @@ class LargeBatches:
                 setattr(total, name, getattr(total, name) + getattr(one, name))
         return total
 
-    def _strike(self, this: LargeRound, *, first: bool) -> None:
+    def _strike(self, this: LargeRound, backlog: Backlog, *, first: bool) -> bool:
+        """Whether the batch was still there to be struck.
+
+        It is not when the worker that had taken the order before died with its executor: then a job that is told to
+        stop has ended its batch first.
+        """
         folder = self._ground.folder
         segments = math.ceil(self._transactions / _SEGMENT_SIZE / STATE_PARTITIONS)
         after = max(1, math.floor(this.tenth / 10 * segments * _SURE))
@@ -208,11 +218,16 @@ class LargeBatches:
         if first:
             death.open_gate(folder)
         try:
-            self._until(lambda: death.carried_out(folder), f"no batch came to '{this}'")
+            self._until(lambda: death.carried_out(folder) or self._delivered(backlog), f"no batch came to '{this}'")
+            struck = death.carried_out(folder)
         finally:
             death.withdraw(folder)
-        if this.strike in _BY_HARNESS:
+        if struck and this.strike in _BY_HARNESS:
             _BY_HARNESS[this.strike](self)
+        return struck
+
+    def _delivered(self, backlog: Backlog) -> bool:
+        return not self._counting.verdict(backlog.number).lost
 
     def _pause(self, this: LargeRound) -> float:
         if this.strike is Strike.STOPPED:
