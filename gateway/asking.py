@@ -25,8 +25,15 @@ class Channel(Protocol):
     def client_id(self) -> str:
         """As its half messages say it in :data:`CLIENT_HEADER`."""
 
+    @property
+    def listening(self) -> bool:
+        """Whether it sees at once what it is handed: others are asked before one that does not."""
+
     def hand(self, check: CheckRequest) -> None:
         """Hand it a question; does not wait, and never raises."""
+
+    def take_back(self, check: CheckRequest) -> bool:
+        """It need not answer any more. True: it has never seen the question."""
 
 
 class Said(NamedTuple):
@@ -82,7 +89,7 @@ class Asking:
                 asked.answer.set_exception(_GoneError())
 
     async def ask(self, check: CheckRequest) -> Said | None:
-        """What one of the clients of its group says; None: there is none."""
+        """What one of the clients of its group says; None: there is none, or none that has seen the question."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._patience
         for channel in self._candidates(check):
@@ -95,9 +102,12 @@ class Asking:
             except _GoneError:
                 continue
             except TimeoutError:
+                if channel.take_back(check):
+                    return None
                 said = f"client {channel.client_id:.80} said nothing within {self._patience:g} s"
                 return Said(LocalTransactionState.UNKNOWN, said)
             finally:
+                channel.take_back(check)
                 if self._asked.get(check.half) is asked:
                     del self._asked[check.half]
         return None
@@ -117,6 +127,7 @@ class Asking:
             left = [channel for channel in channels if id(channel) not in tried]
             if not left:
                 return
+            left = [channel for channel in left if channel.listening] or left
             # the one that waits longest, unless the sender is there
             chosen = next((channel for channel in left if sender and channel.client_id == sender), left[0])
             tried.add(id(chosen))

@@ -29,6 +29,8 @@ class Refusal(Enum):
     HEADER = Said(40007, 400)
     TRANSACTION = Said(40008, 400)
     """It is not a transaction id that a gateway with this secret has given out."""
+    ONCE = Said(40000, 422)
+    """Under the name that is to make it happen once, something else was asked for before."""
     DELIVERY_TIME = Said(40012, 400)
     TYPE = Said(40014, 400)
     """The message's properties and its type contradict one another."""
