@@ -175,7 +175,7 @@ def _schemas() -> _Schema:
         left_out={**_COUNT, "description": "bytes of a value that did not come with the check"},
     )
     return {
-        **made["$defs"],
+        **_tidied(made["$defs"]),
         "Begun": _object(transaction=_TICKET),
         "Sent": _object(id={**_TEXT, "description": "cb-id of the message"}),
         "CheckedMessage": message,
@@ -189,3 +189,14 @@ def _schemas() -> _Schema:
             detail={**_TEXT, "description": "what is wrong, and what to do"},
         ),
     }
+
+
+def _tidied(made: Any) -> Any:
+    """Without titles that say a field's name again, and defaults that say that there is none."""
+    if isinstance(made, list):
+        return [_tidied(one) for one in made]
+    if not isinstance(made, dict):
+        return made
+    idle = {name for name in ("title", "default") if not isinstance(made.get(name), dict)}
+    idle -= {"default"} if made.get("default") else set()
+    return {name: _tidied(one) for name, one in made.items() if name not in idle}
