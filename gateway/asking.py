@@ -25,8 +25,15 @@ class Channel(Protocol):
     def client_id(self) -> str:
         """As its half messages say it in :data:`CLIENT_HEADER`."""
 
+    @property
+    def listening(self) -> bool:
+        """Whether it sees at once what it is handed: others are asked before one that does not."""
+
     def hand(self, check: CheckRequest) -> None:
         """Hand it a question; does not wait, and never raises."""
+
+    def take_back(self, check: CheckRequest) -> bool:
+        """It need not answer any more. True: it has never seen the question."""
 
 
 class ClientAnswer(NamedTuple):
@@ -83,7 +90,7 @@ class Asking:
                 asked.answer.set_exception(_GoneError())
 
     async def ask(self, check: CheckRequest) -> ClientAnswer | None:
-        """What one of the clients of its group says; None: there is none.
+        """What one of the clients of its group says; None: there is none, or none that has seen the question.
 
         Each half message is asked about once at a time.
         """
@@ -105,9 +112,12 @@ class Asking:
             except _GoneError:
                 continue
             except TimeoutError:
+                if channel.take_back(check):
+                    return None
                 said = f"client {channel.client_id:.80} said nothing within {self._patience:g} s"
                 return ClientAnswer(LocalTransactionState.UNKNOWN, said)
             finally:
+                channel.take_back(check)
                 del self._asked[check.half]
         return None
 
@@ -127,6 +137,7 @@ class Asking:
             left = [channel for channel in channels if id(channel) not in tried]
             if not left:
                 return
+            left = [channel for channel in left if channel.listening] or left
             # the first wins: the sender, unless it was asked the last time; then the one that has waited for longest
             chosen = min(left, key=lambda channel: (channel.client_id == sender) == asked_last)
             tried.add(id(chosen))

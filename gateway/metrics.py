@@ -14,7 +14,7 @@ class GatewayMetrics:
         disable_created_metrics()  # type: ignore[no-untyped-call] # it has no types; created series would double all others
         self._calls = Counter(
             "checkback_gateway_calls",
-            "Calls that a gateway answered, by protocol, call and RocketMQ's code, 20000 being OK",
+            "Calls that a gateway answered, by protocol, call and code: RocketMQ's, 20000 being OK, or HTTP's",
             ["protocol", "call", "code"],
             registry=registry,
         )

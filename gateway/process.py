@@ -19,15 +19,19 @@ from checkback.kafka.client_options import of_reaching
 from checkback.kafka.signing import signed
 from checkback.kafka.topic_reading import reading_consumer
 from checkback.kafka.transport import OutgoingRecord
+from checkback.wire.checks import CheckRequest
 from conf import Settings
 from gateway.accounts import Accounts
 from gateway.asking import Asking
+from gateway.http.api import HttpApi, HttpParts
 from gateway.http.checks import PATH, checks_app
 from gateway.http.inner import inner_routes
+from gateway.http.polls import Polls
 from gateway.http.serving import HttpServer
 from gateway.kafka.announcing import GroupAnnouncements
 from gateway.kafka.bodies import HalfBodies
 from gateway.kafka.places import KafkaPlaces
+from gateway.kafka.producers_topic import ProducersTopic
 from gateway.kafka.writing import RecordWriter
 from gateway.metrics import GatewayMetrics
 from gateway.rocketmq.server import Listening, started
@@ -85,27 +89,35 @@ class GatewayProcess:
         asking, accounts = Asking(), Accounts(self._settings.access, own)
         writer, places = self._connect()
         seal = TicketSeal([one.get_secret_value() for one in settings.secrets])
+
+        def ticket(check: CheckRequest) -> str:
+            return seal.seal(Ticket.of_check(check))
+
         transactions = GatewayTransactions(own, writer.write, places, accounts, asking, seal)
         registry = CollectorRegistry()
         metrics = GatewayMetrics(registry, asking.clients, lambda: len(asking.groups()))
-        streams = ClientStreams(asking, accounts.may_act)
+        streams, polls = ClientStreams(asking, accounts.may_act), Polls(asking, accounts.may_act)
         url = self._open_checks(asking, metrics, registry)
-        parts = Parts(
-            transactions,
-            accounts,
-            places,
-            streams,
-            lambda check: seal.seal(Ticket.of_check(check)),
-            settings.groups,
-            int(settings.max_body),
-        )
+        most, producers = int(settings.max_body), self._producers(writer, accounts)
+        parts = Parts(transactions, accounts, places, streams, ticket, settings.groups, most)
         await self._open_clients(MessagingService(parts), streams, metrics)
-        sign = partial(_signed, accounts)
-        announcing = GroupAnnouncements(own.producers, url, uuid.uuid4().hex, asking, writer.write, sign)
-        beating = asyncio.ensure_future(announcing.run(streams.judge_again))
+        repeat = max(1, self._settings.checks.endpoint_ttl // 2_000)  # ms, and half of it: one may be late
+        common = (transactions, accounts, polls, producers, ticket, most, repeat)
+        self._open_http(HttpParts(*common, lambda: self.ready, metrics.called))
+        self._announce(GroupAnnouncements(producers, url, uuid.uuid4().hex, asking), streams, polls)
+        self.ready = True
+
+    def _producers(self, writer: RecordWriter, accounts: Accounts) -> ProducersTopic:
+        return ProducersTopic(self._settings.kafka.topics.producers, writer.write, partial(_signed, accounts))
+
+    def _announce(self, announcing: GroupAnnouncements, streams: ClientStreams, polls: Polls) -> None:
+        def judge_again() -> None:
+            streams.judge_again()
+            polls.judge_again()
+
+        beating = asyncio.ensure_future(announcing.run(judge_again))
         self._open.push_async_callback(announcing.take_back)
         self._open.callback(beating.cancel)
-        self.ready = True
 
     def _connect(self) -> tuple[RecordWriter, KafkaPlaces]:
         kafka, timeout_ms = self._settings.kafka, self._settings.gateway.write_timeout
@@ -141,6 +153,17 @@ class GatewayProcess:
         server, self.port, self.tls_port = await started(service, where, int(settings.max_body))
         self._open.push_async_callback(server.stop, _DRAIN_SECONDS)
         self._open.callback(streams.end_all)
+
+    def _open_http(self, parts: HttpParts) -> None:
+        settings = self._settings.gateway
+        if not settings.http_port:
+            return
+        tls = (settings.tls_certificate, settings.tls_key) if settings.tls_certificate else None
+        server = HttpServer(HttpApi(parts).app(), settings.host, settings.http_port, tls, shared=self._shared)
+        self.http_port = server.port
+        server.start()
+        self._open.push_async_callback(server.stop)
+        self._open.callback(parts.polls.end_all)
 
 
 def _signed(accounts: Accounts, group: str, record: OutgoingRecord) -> OutgoingRecord:

@@ -29,6 +29,8 @@ class RefusalReason(Enum):
     HEADER = Spelling(40007, 400)
     TRANSACTION = Spelling(40008, 400)
     """It is not a transaction id that a gateway with this secret has given out."""
+    ONCE = Spelling(40000, 422)
+    """Under the name that is to make it happen once, something else was asked for before."""
     DELIVERY_TIME = Spelling(40012, 400)
     TYPE = Spelling(40014, 400)
     """The message's properties and its type contradict one another."""

@@ -24,7 +24,7 @@ class HttpServer:
     """Serves until :meth:`stop`. ``shared``: other processes listen at the same port.
 
     Raises:
-        OSError: the address cannot be listened at.
+        OSError: the address cannot be listened at, or the certificate is none.
     """
 
     def __init__(
@@ -33,19 +33,19 @@ class HttpServer:
         self._socket = _shared_socket(host, port) if shared else listening_socket(host, port)
         self.host, self.port = self._socket.getsockname()[:2]
         certificate, key = tls or (None, None)
-        self._server = _Server(
-            uvicorn.Config(
-                app,
-                lifespan="off",
-                access_log=False,
-                log_level="warning",
-                server_header=False,
-                ws="none",
-                ssl_certfile=certificate,
-                ssl_keyfile=key,
-                timeout_graceful_shutdown=_STOP_SECONDS,
-            )
+        config = uvicorn.Config(
+            app,
+            lifespan="off",
+            access_log=False,
+            log_level="warning",
+            server_header=False,
+            ws="none",
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
+            timeout_graceful_shutdown=_STOP_SECONDS,
         )
+        config.load()  # a certificate that is none is found now
+        self._server = _Server(config)
         self._serving: asyncio.Task[None] | None = None
 
     def start(self) -> None:

@@ -2,32 +2,25 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from time import time_ns
 from urllib.parse import quote
 
-from checkback.kafka.transport import OutgoingRecord
-from checkback.wire.checks import Announcement, announcement_key
+from checkback.wire.checks import Announcement
 from gateway.asking import Asking
+from gateway.kafka.producers_topic import ProducersTopic
 from gateway.refusals import GatewayError
-from gateway.transactions import Write
 
 _LOGGER = logging.getLogger(__name__)
 _HEARTBEAT_SECONDS = 10.0
-_PARTITION = 0  # the only one
-
-Sign = Callable[[str, OutgoingRecord], OutgoingRecord]
-"""A record of a group as the access policy wants it."""
 
 
 class GroupAnnouncements:
     """Announces a group while somebody can be asked for it, at ``url`` and the group's name behind it."""
 
-    def __init__(self, topic: str, url: str, instance: str, asking: Asking, write: Write, sign: Sign) -> None:
+    def __init__(self, topic: ProducersTopic, url: str, instance: str, asking: Asking) -> None:
         self._topic, self._url, self._instance = topic, url, instance
         self._asking = asking
-        self._write = write
-        self._sign = sign
         self._announced: set[str] = set()
 
     async def run(self, each_time: Callable[[], None] = lambda: None) -> None:
@@ -42,15 +35,13 @@ class GroupAnnouncements:
 
     async def take_back(self) -> None:
         """Say of all groups that nobody is here any more."""
-        await asyncio.gather(*(self._say(group, None) for group in self._announced))
+        await asyncio.gather(*(self._take_back(group) for group in self._announced))
         self._announced.clear()
 
     async def _announce(self, groups: list[str]) -> None:
         gone = self._announced.difference(self._asking.groups())
         self._announced = (self._announced - gone) | set(groups)
-        await asyncio.gather(
-            *(self._say(group, None) for group in gone), *(self._say(group, self._value(group)) for group in groups)
-        )
+        await asyncio.gather(*(self._take_back(group) for group in gone), *(self._say(group) for group in groups))
 
     async def _changed(self, deadline: float) -> bool:
         """Wait for a group that comes or goes; False: it is time for a heartbeat."""
@@ -62,13 +53,17 @@ class GroupAnnouncements:
         self._asking.changed.clear()
         return True
 
-    def _value(self, group: str) -> bytes:
+    async def _say(self, group: str) -> None:
         url = f"{self._url}{quote(group, safe='')}"
-        return Announcement(group, self._instance, url, time_ns() // 1_000_000, batch=100).to_record()[1]
+        said = Announcement(group, self._instance, url, time_ns() // 1_000_000, batch=100)
+        await _logged(group, self._topic.announce(said))
 
-    async def _say(self, group: str, value: bytes | None) -> None:
-        record = OutgoingRecord(self._topic, _PARTITION, announcement_key(group, self._instance), value, [])
-        try:
-            await self._write(self._sign(group, record))
-        except GatewayError as error:
-            _LOGGER.warning("A heartbeat of group %s did not reach Kafka: %s", group, error)
+    async def _take_back(self, group: str) -> None:
+        await _logged(group, self._topic.take_back(group, self._instance))
+
+
+async def _logged(group: str, written: Awaitable[None]) -> None:
+    try:
+        await written
+    except GatewayError as error:
+        _LOGGER.warning("A heartbeat of group %s did not reach Kafka: %s", group, error)

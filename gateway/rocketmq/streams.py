@@ -36,11 +36,20 @@ class ClientStream:
     groups: set[str] = field(default_factory=set)
     language: v2.Language = v2.LANGUAGE_UNSPECIFIED
 
+    @property
+    def listening(self) -> bool:
+        """See :class:`~gateway.asking.Channel`: while there is a stream, its client reads it."""
+        return True
+
     def hand(self, check: CheckRequest) -> None:
         """See :class:`~gateway.asking.Channel`."""
         lower_case = self.language == v2.GOLANG
         command = orphaned(check, self.seal(check), lower_case=lower_case)
         self.tell(TelemetryCommand(recover_orphaned_transaction_command=command))
+
+    def take_back(self, check: CheckRequest) -> bool:  # noqa: ARG002  (what is on its way is on its way)
+        """See :class:`~gateway.asking.Channel`."""
+        return False
 
     def tell(self, command: TelemetryCommand | None) -> None:
         """Have it sent; a client that reads nothing misses what comes when ten thousand wait."""

@@ -24,6 +24,13 @@ class Client:
     def client_id(self) -> str:
         return self._client_id
 
+    @property
+    def listening(self) -> bool:
+        return True
+
+    def take_back(self, check: CheckRequest) -> bool:
+        return False
+
     def hand(self, check: CheckRequest) -> None:
         self.handed.append(check.half)
         self._act(check)

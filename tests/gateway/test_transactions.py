@@ -91,9 +91,13 @@ def test_an_end_is_the_answer_to_whoever_asks_meanwhile() -> None:
 
     class Client:
         client_id = "a"
+        listening = True
 
         def hand(self, check: object) -> None:
             pass
+
+        def take_back(self, check: object) -> bool:
+            return False
 
     async def run() -> ClientAnswer | None:
         ticket = await scene.transactions.begin(ORDERS, [ONE])

@@ -1,0 +1,225 @@
+"""The calls of a gateway over HTTP: see ``docs/http.md``, and ``/openapi.json``."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import Annotated, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive
+
+from access.credentials import Caller
+from checkback.exceptions import ProtocolError
+from checkback.listener import LocalTransactionState
+from checkback.version import __version__
+from checkback.wire.checks import REMARK_CHARACTERS, CheckRequest
+from checkback.wire.limits import MAX_HEADER_BYTES, MAX_KEY_BYTES, MAX_UNFOLDED_BYTES
+from checkback.wire.protocol import lawful_group
+from gateway.accounts import Accounts
+from gateway.http import problems
+from gateway.http.endpoints import EndpointBody, lawful_instance
+from gateway.http.inner import standing_routes
+from gateway.http.messages import EndBody, SendBody, TransactionBody, check_json
+from gateway.http.openapi import document
+from gateway.http.polls import MOST_CHECKS, MOST_WAIT_SECONDS, Polls
+from gateway.http.reading import body_of, read_json, read_query
+from gateway.http.repeated import Repeated
+from gateway.kafka.producers_topic import ProducersTopic
+from gateway.refusals import GatewayError, RefusalReason
+from gateway.transactions import ActingAs, GatewayTransactions
+
+_LOGGER = logging.getLogger(__name__)
+_SHORT_BYTES = 64 << 10
+"""Of a body without messages."""
+_STATES = {state.value: state for state in LocalTransactionState}
+_GROUP = "/v1/groups/{group:path}"
+
+_Act = Callable[[Caller, Request], Awaitable[Response]]
+
+
+class PollQuery(BaseModel):
+    """How long to wait for checks, and for how many."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    wait: Annotated[float, Field(ge=0, le=MOST_WAIT_SECONDS, allow_inf_nan=False)] = 20.0
+    most: Annotated[int, Field(ge=1, le=MOST_CHECKS, alias="max")] = 10
+
+
+class HttpParts(NamedTuple):
+    """What the calls work with."""
+
+    transactions: GatewayTransactions
+    accounts: Accounts
+    polls: Polls
+    producers: ProducersTopic
+    seal: Callable[[CheckRequest], str]
+    most_bytes: int
+    """Of one message's value."""
+    repeat_seconds: int
+    """Within which an endpoint is to be announced again."""
+    ready: Callable[[], bool]
+    called: Callable[[str, str, int, float], None] = lambda *_: None
+    """Told of each call: protocol, call, status, seconds."""
+
+
+class HttpApi:
+    """Each method is a call; what is refused is a problem (:mod:`gateway.http.problems`)."""
+
+    def __init__(self, parts: HttpParts) -> None:
+        self._parts = parts
+        self._repeated = Repeated()
+
+    def app(self) -> Starlette:
+        """All of it."""
+        routes = [
+            *standing_routes(self._parts.ready),
+            Route("/openapi.json", self._described, methods=["GET"]),
+            Route(f"{_GROUP}/transactions", self._calls(POST=self.begin), methods=["POST"]),
+            Route("/v1/transactions/{ticket}/{state}", self._calls(POST=self.end), methods=["POST"]),
+            Route(f"{_GROUP}/messages", self._calls(POST=self.send), methods=["POST"]),
+            Route(f"{_GROUP}/checks", self._calls(GET=self.checks), methods=["GET"]),
+            Route(
+                f"{_GROUP}/endpoints/{{instance}}",
+                self._calls(PUT=self.announce, DELETE=self.take_back),
+                methods=["PUT", "DELETE"],
+            ),
+        ]
+        app = Starlette(routes=routes, exception_handlers={HTTPException: _misdirected})
+        app.router.redirect_slashes = False
+        return app
+
+    async def begin(self, caller: Caller, request: Request) -> Response:
+        """Post a half message."""
+        sender = self._sender(caller, request)
+        body = await body_of(request, max(self._most_of_one(), _in_json(MAX_UNFOLDED_BYTES)))
+        said = read_json(body, TransactionBody)
+        messages = said.all_messages(self._parts.most_bytes)
+        once = await self._repeated.key_of(sender, request, body)
+        ticket = await self._parts.transactions.begin(sender, messages, said.options(), once)
+        return JSONResponse({"transaction": ticket}, 201)
+
+    async def end(self, caller: Caller, request: Request) -> Response:
+        """Say what became of a transaction."""
+        state = _STATES.get(request.path_params["state"])
+        if state is None:
+            raise HTTPException(404, f"A transaction's end is one of: {', '.join(_STATES)}.")
+        body = await body_of(request, _SHORT_BYTES)
+        remark = read_json(body, EndBody).remark if body else ""
+        ticket = request.path_params["ticket"]
+        await self._parts.transactions.end(caller, ticket, state, remark[:REMARK_CHARACTERS])
+        return Response(status_code=204)
+
+    async def send(self, caller: Caller, request: Request) -> Response:
+        """Post a message without a transaction."""
+        sender = self._sender(caller, request)
+        body = await body_of(request, self._most_of_one())
+        said = read_json(body, SendBody)
+        message = said.message.message(self._parts.most_bytes)
+        once = await self._repeated.key_of(sender, request, body)
+        if said.deliver_at_ms is None:
+            name = await self._parts.transactions.send(sender, message, once)
+        else:
+            name = await self._parts.transactions.send_later(sender, message, said.deliver_at_ms, once)
+        return JSONResponse({"id": name}, 201)
+
+    async def checks(self, caller: Caller, request: Request) -> Response:
+        """Wait for checks."""
+        if request.method != "GET":  # a HEAD would take them, and show them to nobody
+            raise HTTPException(405, headers={"allow": "GET"})
+        sender = self._sender(caller, request)
+        asked = read_query(request.query_params, PollQuery)
+        polling = asyncio.ensure_future(self._parts.polls.poll(caller, sender.group, asked.most, asked.wait))
+        gone = asyncio.ensure_future(_gone(request.receive))
+        try:
+            await asyncio.wait({polling, gone}, return_when=asyncio.FIRST_COMPLETED)
+            found = polling.result() if polling.done() else []
+        finally:
+            polling.cancel()
+            gone.cancel()
+        return JSONResponse({"checks": [check_json(check, self._parts.seal(check)) for check in found]})
+
+    async def announce(self, caller: Caller, request: Request) -> Response:
+        """Announce a check endpoint, or say that it is still there."""
+        sender = self._sender(caller, request)
+        instance = lawful_instance(request.path_params["instance"])
+        said = read_json(await body_of(request, _SHORT_BYTES), EndpointBody)
+        now_ms = self._parts.accounts.clock_ms()
+        await self._parts.producers.announce(said.announcement(sender.group, instance, now_ms))
+        return JSONResponse({"repeat_within_s": self._parts.repeat_seconds})
+
+    async def take_back(self, caller: Caller, request: Request) -> Response:
+        """Say that a check endpoint is not there any more."""
+        sender = self._sender(caller, request)
+        await self._parts.producers.take_back(sender.group, lawful_instance(request.path_params["instance"]))
+        return Response(status_code=204)
+
+    def _sender(self, caller: Caller, request: Request) -> ActingAs:
+        """Before anything of the body is read."""
+        group = request.path_params["group"]
+        try:
+            lawful_group(group)
+        except ProtocolError as error:
+            raise GatewayError(RefusalReason.REQUEST, str(error)) from None
+        self._parts.accounts.refuse_foreign(caller, group)
+        return ActingAs(caller, group)
+
+    def _most_of_one(self) -> int:
+        return _in_json(self._parts.most_bytes)
+
+    def _calls(self, **acts: _Act) -> Callable[[Request], Awaitable[Response]]:
+        """By method."""
+
+        async def answer(request: Request) -> Response:
+            act = acts[request.method] if request.method in acts else next(iter(acts.values()))
+            began = perf_counter()
+            response = await self._answered(act, request)
+            self._parts.called("http", act.__name__, response.status_code, perf_counter() - began)
+            return response
+
+        return answer
+
+    async def _answered(self, act: _Act, request: Request) -> Response:
+        try:
+            return await act(self._caller(request), request)
+        except GatewayError as error:
+            return problems.refused(error)
+        except HTTPException as error:
+            return problems.misdirected(error)
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody reads it
+        except Exception:
+            _LOGGER.exception("%s %s failed", request.method, request.url.path)
+            return problems.failed()
+
+    def _caller(self, request: Request) -> Caller:
+        accounts = self._parts.accounts
+        if not accounts.wanted and "origin" in request.headers:
+            raise GatewayError(
+                RefusalReason.RIGHTS, "A page in a browser asks, and there is no access.policy that says who may."
+            )
+        return accounts.of_bearer(request.headers.get("authorization", ""))
+
+    async def _described(self, _: Request) -> Response:
+        return JSONResponse(document(__version__))
+
+
+async def _misdirected(_: Request, error: Exception) -> Response:
+    return problems.misdirected(error) if isinstance(error, HTTPException) else problems.failed()
+
+
+async def _gone(receive: Receive) -> None:
+    """Until the client has closed its connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _in_json(most_bytes: int) -> int:
+    """So long a body may be, of a value with so many bytes in base64, with a key and headers beside it."""
+    return most_bytes * 4 // 3 + 2 * (MAX_KEY_BYTES + MAX_HEADER_BYTES)

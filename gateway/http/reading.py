@@ -1,0 +1,69 @@
+"""Reads what a client has sent: no more of it than is wanted, and every mistake by its name."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from gateway.refusals import GatewayError, RefusalReason
+
+B = TypeVar("B", bound=BaseModel)
+_MOST_MISTAKES = 5
+_JSON = "application/json"
+
+
+async def body_of(request: Request, most_bytes: int) -> bytes:
+    """The body; empty when there is none.
+
+    Raises:
+        GatewayError: it has more than ``most_bytes``.
+        HTTPException: it is not said to be JSON, which no form of a browser's is.
+        ClientDisconnect: the client went while it sent it.
+    """
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most_bytes:
+            raise GatewayError(RefusalReason.TOO_LARGE, f"The body has more than {most_bytes:,} bytes.")
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if body and (kind != _JSON or request.headers.get("content-encoding", "identity") != "identity"):
+        raise HTTPException(415, f"Send JSON that is not compressed: curl --json, or content-type: {_JSON}.")
+    return bytes(body)
+
+
+def read_json(body: bytes, model: type[B]) -> B:
+    """What a body says.
+
+    Raises:
+        GatewayError: it is not JSON, or something else than the model; the message names each field.
+    """
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise _refused(error) from None
+
+
+def read_query(query: Mapping[str, str], model: type[B]) -> B:
+    """What stands behind the question mark. Raises as :func:`read_json`."""
+    try:
+        return model.model_validate(dict(query))
+    except ValidationError as error:
+        raise _refused(error) from None
+
+
+def _refused(error: ValidationError) -> GatewayError:
+    mistakes = error.errors(include_url=False, include_input=False, include_context=False)
+    said = [_said(one) for one in mistakes[:_MOST_MISTAKES]]
+    more = len(mistakes) - len(said)
+    return GatewayError(RefusalReason.REQUEST, "; ".join([*said, *([f"and {more} more"] if more else [])]) + ".")
+
+
+def _said(mistake: Any) -> str:
+    where = ".".join(str(part) for part in mistake["loc"])
+    if mistake["type"] == "json_invalid":
+        return f"The body is not JSON ({mistake['msg'].removeprefix('Invalid JSON: ')})"
+    what = "nobody knows this field" if mistake["type"] == "extra_forbidden" else mistake["msg"]
+    what = what.removeprefix("Value error, ").replace("Input should", "it should")
+    return f"{where:.200}: {what}" if where else what

@@ -1,0 +1,256 @@
+"""What is refused is refused with words for people, and one for programs."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.http import problems
+from gateway.refusals import GatewayError, RefusalReason
+from tests.gateway.http.served import (
+    GROUP,
+    MESSAGE,
+    STRANGER,
+    TOKEN,
+    Served,
+    access_in,
+    on_loop,
+    requested,
+)
+
+BEGIN = f"{GROUP}/transactions"
+JSON = {"content-type": "application/json"}
+BODY = {"message": MESSAGE}
+
+
+def problem(answer: httpx.Response, status: int, kind: str) -> str:
+    """Its detail."""
+    assert answer.headers["content-type"] == "application/problem+json"
+    said = answer.json()
+    assert answer.status_code == status, said
+    assert (said["type"], said["status"]) == (f"urn:checkback:{kind}", status)
+    assert said.keys() == {"type", "title", "status", "detail"}
+    assert said["title"]
+    assert said["detail"]
+    return str(said["detail"])
+
+
+def test_each_refusal_has_a_title_and_a_word_of_its_own() -> None:
+    assert problems.TITLES.keys() == set(RefusalReason)
+    assert len({problems.type_of(refusal) for refusal in RefusalReason}) == len(RefusalReason)
+
+
+@pytest.mark.parametrize("refusal", list(RefusalReason))
+def test_a_refusal_has_its_status(refusal: RefusalReason) -> None:
+    async def act(served: Served) -> httpx.Response:
+        served.refusal = GatewayError(refusal, "So it is.")
+        return await served.client.post(BEGIN, json=BODY)
+
+    answer = on_loop(act)
+    word = refusal.name.lower().replace("_", "-")
+    assert problem(answer, refusal.value.status, word) == "So it is."
+    assert answer.headers.get("retry-after") == ("1" if refusal.value.retriable else None)
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/groups/shop", f"{BEGIN}/", f"{GROUP}/topics", "/metrics"])
+def test_where_nothing_is(path: str) -> None:
+    assert "/openapi.json" in problem(requested("GET", path), 404, "not-found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", BEGIN, {"POST"}),
+        ("PUT", f"{GROUP}/messages", {"POST"}),
+        ("GET", "/v1/transactions/x/commit", {"POST"}),
+        ("POST", f"{GROUP}/checks", {"GET", "HEAD"}),
+        ("GET", f"{GROUP}/endpoints/a", {"PUT", "DELETE"}),
+        ("POST", "/openapi.json", {"GET", "HEAD"}),
+    ],
+)
+def test_another_method(method: str, path: str, allowed: set[str]) -> None:
+    answer = requested(method, path)
+    problem(answer, 405, "method-not-allowed")
+    assert set(answer.headers["allow"].split(", ")) == allowed
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"content-type": "application/x-www-form-urlencoded"},
+        {"content-type": "text/plain"},
+        {**JSON, "content-encoding": "gzip"},
+    ],
+)
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", BEGIN),
+        ("POST", f"{GROUP}/messages"),
+        ("POST", "/v1/transactions/x/commit"),
+        ("PUT", f"{GROUP}/endpoints/a"),
+    ],
+)
+def test_what_is_not_said_to_be_json(method: str, path: str, headers: dict[str, str]) -> None:
+    answer = requested(method, path, content=b"{}", headers=headers)
+    assert "curl --json" in problem(answer, 415, "unsupported-media-type")
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8", "Application/JSON"])
+def test_what_is_said_to_be_json(kind: str) -> None:
+    assert requested("POST", BEGIN, content=b"{", headers={"content-type": kind}).status_code == 400
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff", b'{"message": 7}', b"[" * 10_000])
+def test_a_body_that_is_something_else(content: bytes) -> None:
+    problem(requested("POST", BEGIN, content=content, headers=JSON), 400, "request")
+
+
+@pytest.mark.parametrize("content", [b'{"remark": 7}', b'{"reason": "paid"}', b"[]", b'{"remark": null}'])
+def test_an_ends_body_that_is_something_else(content: bytes) -> None:
+    answer = requested("POST", "/v1/transactions/x/commit", content=content, headers=JSON)
+    problem(answer, 400, "request")
+
+
+@pytest.mark.parametrize(
+    ("message", "status", "kind", "said"),
+    [
+        ({"topic": "cb.half"}, 400, "request", "one of Checkback's"),
+        ({"topic": "__consumer_offsets"}, 400, "request", "Kafka's own"),
+        ({"topic": "payroll"}, 404, "no-topic", "payroll"),
+        ({"headers": {"cb-id": "x"}}, 400, "request", "Checkback's own"),
+        ({"value": "v" * 1_001}, 413, "too-large", "gateway.max_body"),
+        ({"key": "k" * 1_048_577}, 413, "too-large", "key"),
+    ],
+)
+@pytest.mark.parametrize("call", ["transactions", "messages"])
+def test_a_message_that_cannot_be(call: str, message: dict[str, Any], status: int, kind: str, said: str) -> None:
+    answer = requested("POST", f"{GROUP}/{call}", json={"message": {**MESSAGE, **message}})
+    assert said in problem(answer, status, kind)
+
+
+@pytest.mark.parametrize("ticket", ["x", "x.y", "a" * 2_000])
+def test_a_transaction_that_was_not_given_out(ticket: str) -> None:
+    answer = requested("POST", f"/v1/transactions/{ticket}/commit")
+    assert "gateway.secrets" in problem(answer, 400, "transaction")
+
+
+@pytest.mark.parametrize("call", ["transactions", "messages", "checks", "endpoints/a"])
+def test_a_group_that_cannot_be(call: str) -> None:
+    method = {"checks": "GET", "endpoints/a": "DELETE"}.get(call, "POST")
+    answer = requested(method, f"/v1/groups/{'g' * 256}/{call}")
+    assert "cb-group must have 1 to 255 bytes" in problem(answer, 400, "request")
+
+
+ALL = [
+    ("POST", BEGIN, BODY),
+    ("POST", f"{GROUP}/messages", BODY),
+    ("GET", f"{GROUP}/checks?wait=0", None),
+    ("PUT", f"{GROUP}/endpoints/a", {"url": "http://shop/"}),
+    ("DELETE", f"{GROUP}/endpoints/a", None),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), [*ALL, ("POST", "/v1/transactions/x/commit", None)])
+@pytest.mark.parametrize("shown", [None, "Bearer", "Bearer x", f"Basic {TOKEN}", f"Bearer {TOKEN}x"])
+def test_nobody_knows_who_asks(tmp_path: Path, method: str, path: str, body: Any, shown: str | None) -> None:
+    headers = {} if shown is None else {"authorization": shown}
+    answer = requested(method, path, access_in(tmp_path), json=body, headers=headers)
+    problem(answer, 401, "who")
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize(("method", "path", "body"), ALL)
+def test_another_accounts_group(tmp_path: Path, method: str, path: str, body: Any) -> None:
+    async def act(served: Served) -> None:
+        for token in (STRANGER, TOKEN):
+            bearer = {"authorization": f"Bearer {token}"}
+            answer = await served.client.request(method, path, json=body, headers=bearer)
+            if token == STRANGER:
+                assert "may not act as group shop" in problem(answer, 403, "rights")
+                assert served.written == []
+            else:
+                assert answer.is_success
+
+    on_loop(act, access_in(tmp_path))
+
+
+def test_another_accounts_transaction(tmp_path: Path) -> None:
+    async def act(served: Served) -> None:
+        begun = await served.client.post(BEGIN, json=BODY, headers={"authorization": f"Bearer {TOKEN}"})
+        path = f"/v1/transactions/{begun.json()['transaction']}/commit"
+        answer = await served.client.post(path, headers={"authorization": f"Bearer {STRANGER}"})
+        problem(answer, 403, "rights")
+        assert len(served.written) == 1
+
+    on_loop(act, access_in(tmp_path))
+
+
+def test_a_group_within_another_ones_name_has_endpoints_of_its_own(tmp_path: Path) -> None:
+    """Group ``other/endpoints/a`` would have the key of none of ``other``."""
+    bearer = {"authorization": f"Bearer {STRANGER}"}
+    path = "/v1/groups/other%2Fendpoints%2Fa/endpoints/b"
+    answer = requested("DELETE", path, access_in(tmp_path), headers=bearer)
+    assert "group other/endpoints/a" in problem(answer, 403, "rights")
+
+
+@pytest.mark.parametrize(("method", "path", "body"), ALL)
+def test_a_page_in_a_browser_is_nobody(method: str, path: str, body: Any) -> None:
+    answer = requested(method, path, json=body, headers={"origin": "https://elsewhere"})
+    assert "browser" in problem(answer, 403, "rights")
+
+
+def test_a_page_in_a_browser_that_shows_a_token_is_somebody(tmp_path: Path) -> None:
+    headers = {"origin": "https://elsewhere", "authorization": f"Bearer {TOKEN}"}
+    assert requested("POST", BEGIN, access_in(tmp_path), json=BODY, headers=headers).status_code == 201
+
+
+def test_a_body_that_does_not_end_is_not_read_to_its_end() -> None:
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while True:
+            sent += 1
+            yield b" " * 65_536
+
+    async def act(served: Served) -> httpx.Response:
+        async with asyncio.timeout(60):
+            return await served.client.post("/v1/transactions/x/commit", content=endless(), headers=JSON)
+
+    problem(on_loop(act), 413, "too-large")
+    assert sent <= 3
+
+
+def test_what_fails_is_said_without_its_insides(caplog: pytest.LogCaptureFixture) -> None:
+    async def act(served: Served) -> httpx.Response:
+        served.refusal = RuntimeError("an inside")
+        return await served.client.post(BEGIN, json=BODY)
+
+    with caplog.at_level(logging.ERROR, "gateway.http.api"):
+        answer = on_loop(act)
+    assert "an inside" not in answer.text
+    problem(answer, 500, "failed")
+    assert "an inside" in caplog.text
+
+
+def test_a_client_that_goes_while_it_posts_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    async def act(served: Served) -> None:
+        scope = {"type": "http", "method": "POST", "path": BEGIN, "query_string": b"", "headers": []}
+
+        async def receive() -> Any:
+            return {"type": "http.disconnect"}
+
+        async def send(_: Any) -> None:
+            """Nobody reads it."""
+
+        await served.app(scope, receive, send)
+        assert served.written == []
+
+    on_loop(act)
+    assert caplog.records == []

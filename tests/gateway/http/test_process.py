@@ -1,0 +1,126 @@
+"""A whole process of a gateway on a real Kafka, as somebody with ``curl`` meets it."""
+
+import asyncio
+import shutil
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from checkback.wire.checks import Announcement
+from conf import Settings
+from gateway.process import GatewayProcess
+from tests.gateway.http.served import SECRET, check
+from tests.place import Place
+from tests.safe_kafka import certificates
+from torture.local_postgresql import free_port
+
+FAR = 120.0
+Act = Callable[[httpx.AsyncClient, GatewayProcess], Awaitable[None]]
+
+
+def settings_of(place: Place, **more: Any) -> Settings:
+    return place.settings(gateway={"port": 0, "http_port": free_port(), "secrets": [SECRET], **more})
+
+
+def served(settings: Settings, act: Act, scheme: str = "http", **more: Any) -> None:
+    """Run a gateway while ``act`` does."""
+
+    async def run() -> None:
+        async with asyncio.timeout(FAR), GatewayProcess(settings) as gateway:
+            url = f"{scheme}://127.0.0.1:{gateway.http_port}"
+            async with httpx.AsyncClient(base_url=url, timeout=FAR, **more) as client:
+                await act(client, gateway)
+
+    asyncio.run(run())
+
+
+def test_a_half_message_and_its_commit_are_in_kafka(place: Place) -> None:
+    async def act(client: httpx.AsyncClient, _: GatewayProcess) -> None:
+        message = {"topic": place.real_topic, "key": "17", "value": "a book"}
+        assert (await client.get("/ready")).status_code == 200
+        begun = await client.post("/v1/groups/shop/transactions", json={"message": message})
+        assert begun.status_code == 201, begun.text
+        ended = await client.post(f"/v1/transactions/{begun.json()['transaction']}/commit", json={"remark": "paid"})
+        assert ended.status_code == 204, ended.text
+
+    served(settings_of(place), act)
+    (half,), (op,) = place.read(place.topics.half), place.read(place.topics.op)
+    assert (half.key, half.value, op.value) == (b"17", b"a book", b"paid")
+    assert dict(half.headers)["cb-topic"] == place.real_topic.encode()
+    assert dict(op.headers)["cb-half"] == f"{half.partition}:{half.offset}".encode()
+    assert dict(op.headers)["cb-action"] == b"commit"
+    assert dict(op.headers)["cb-id"] == dict(half.headers)["cb-id"]
+
+
+def test_a_topic_that_is_not_there_is_said_so(place: Place) -> None:
+    async def act(client: httpx.AsyncClient, _: GatewayProcess) -> None:
+        message = {"topic": f"{place.real_topic}.none", "value": ""}
+        answer = await client.post("/v1/groups/shop/transactions", json={"message": message})
+        assert (answer.status_code, answer.json()["type"]) == (404, "urn:checkback:no-topic")
+
+    served(settings_of(place), act)
+    assert place.read(place.topics.half) == []
+
+
+def test_a_poll_is_announced_asked_and_taken_back(place: Place) -> None:
+    """And its answer is the check service's, which here is the test."""
+
+    async def act(client: httpx.AsyncClient, gateway: GatewayProcess) -> None:
+        polling = asyncio.ensure_future(client.get("/v1/groups/shop/checks?wait=60"))
+        while not (announced := await asyncio.to_thread(place.read, place.topics.producers)):
+            pass
+        said = Announcement.from_record(announced[0].value)
+        assert said.group == "shop"
+        assert f":{gateway.check_port}/" in said.url
+        async with httpx.AsyncClient(timeout=FAR) as service:
+            asking = asyncio.ensure_future(service.post(said.url, json=check().to_json()))
+            (one,) = (await polling).json()["checks"]
+            answered = await client.post(f"/v1/transactions/{one['transaction']}/rollback")
+            assert answered.status_code == 204
+            answer = (await asking).json()
+        assert (answer["id"], answer["state"]) == ("tx-0", "rollback")
+
+    served(settings_of(place), act)
+    records = place.read(place.topics.producers)
+    assert records[-1].key == records[0].key
+    assert records[-1].value is None
+    assert place.read(place.topics.op) == []
+
+
+def test_who_waits_when_the_gateway_ends_is_answered(place: Place) -> None:
+    async def run() -> httpx.Response:
+        async with asyncio.timeout(FAR), httpx.AsyncClient(timeout=FAR) as client:
+            async with GatewayProcess(settings_of(place)) as gateway:
+                url = f"http://127.0.0.1:{gateway.http_port}/v1/groups/shop/checks?wait=60"
+                polling = asyncio.ensure_future(client.get(url))
+                while not await asyncio.to_thread(place.read, place.topics.producers):
+                    pass
+            return await polling
+
+    answer = asyncio.run(run())
+    assert (answer.status_code, answer.json()) == (200, {"checks": []})
+
+
+def test_without_a_port_there_is_no_http(place: Place) -> None:
+    async def run() -> int:
+        settings = place.settings(gateway={"port": 0, "http_port": 0, "secrets": [SECRET]})
+        async with asyncio.timeout(FAR), GatewayProcess(settings) as gateway:
+            return gateway.http_port
+
+    assert asyncio.run(run()) == 0
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_it_speaks_tls_where_there_is_a_certificate(place: Place, tmp_path: Path) -> None:
+    certificates(tmp_path)
+
+    async def act(client: httpx.AsyncClient, _: GatewayProcess) -> None:
+        assert (await client.get("/live")).text == "live\n"
+
+    named = {"tls_certificate": str(tmp_path / "broker.pem"), "tls_key": str(tmp_path / "broker.key")}
+    context = ssl.create_default_context(cafile=str(tmp_path / "authority.pem"))
+    served(settings_of(place, **named), act, "https", verify=context)
