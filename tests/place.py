@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from checkback.kafka.topic_reading import reading_consumer, records_to_end
 from checkback.operations.topics import TopicAdministration
@@ -114,6 +115,16 @@ def wait_until(holds: Callable[[], bool], what: str = "the condition") -> None:
     while not holds():
         assert time.monotonic() < deadline, f"{what} did not hold within {FAR_SECONDS:.0f} s"
         time.sleep(0.1)
+
+
+def configure_topic(bootstrap_servers: str, topic: str, **configuration: str) -> None:
+    """Change a topic's configuration, whose names have _ for each full stop here."""
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    try:
+        wanted = {name.replace("_", "."): value for name, value in configuration.items()}
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, wanted)])
+    finally:
+        admin.close()
 
 
 def find_by_environment(place: Place, monkeypatch: pytest.MonkeyPatch, columns: int = 300) -> None:

@@ -13,6 +13,7 @@ from checkback.kafka.librdkafka.library import KafkaException, Producer
 from checkback.kafka.librdkafka.writers import OpWriter, Renewed
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
 from checkback.kafka.transport import Appended, OutgoingRecord
+from checkback.wire.limits import MOST_RECORD_BYTES
 from gateway.refusals import GatewayError, RefusalReason
 
 _LINGER_MS = 2
@@ -39,6 +40,8 @@ class RecordWriter:
             "partitioner": "murmur2_random",  # as the job's sink has it
             "delivery.timeout.ms": timeout_ms,
             "linger.ms": _LINGER_MS,
+            # librdkafka's default is below Kafka's own; what a topic takes is for the broker to say
+            "message.max.bytes": MOST_RECORD_BYTES,
             "reconnect.backoff.max.ms": longest_pause_ms(options, "reconnect.backoff.ms"),
             "log_level": 2,
             **options,

@@ -3,6 +3,7 @@
 import hashlib
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from google.protobuf.duration_pb2 import Duration
@@ -31,6 +32,12 @@ MOST_PROPERTIES_BYTES = 16 << 10
 _MOST_PROPERTIES = 128
 _MOST_TEXT = 255
 """Characters of a tag, a key, a message group."""
+GRPC_BYTES = 4 << 20
+"""Of one message, as a gRPC client takes it where it says nothing else: its stream breaks at a larger one."""
+_COMMAND_BYTES = 16
+"""What is around it on the stream."""
+LEFT_OUT_PROPERTY = "checkback-left-out"
+"""Of a message that a client is asked about without its body: how many bytes that has."""
 
 
 class Incoming(NamedTuple):
@@ -155,8 +162,23 @@ def _options(system: v2.SystemProperties) -> TransactionOptions:
     return TransactionOptions(check_immunity_ms=immunity_ms, deliver_at_ms=deliver_at_ms)
 
 
-def orphaned(check: CheckRequest, transaction_id: str, *, lower_case: bool) -> RecoverOrphanedTransactionCommand:
-    """What a client is asked: the message as it was sent. ``lower_case``: how Go spells a digest."""
+def orphaned(
+    check: CheckRequest, transaction_id: str, *, lower_case: bool = False, any_size: bool = False
+) -> RecoverOrphanedTransactionCommand:
+    """What a client is asked: the message as it was sent, without its body if it is too large for gRPC's own limit.
+
+    ``lower_case``: how Go spells a digest. ``any_size``: the client takes more than that limit.
+    """
+    command = RecoverOrphanedTransactionCommand(transaction_id=transaction_id)
+    command.message.CopyFrom(_asked_about(check, lower_case=lower_case))
+    if not any_size and command.ByteSize() + _COMMAND_BYTES > GRPC_BYTES:
+        size = str(len(check.value or b"")).encode()
+        without = replace(check, value=b"", headers=[*check.headers, (LEFT_OUT_PROPERTY, size)])
+        command.message.CopyFrom(_asked_about(without, lower_case=lower_case))
+    return command
+
+
+def _asked_about(check: CheckRequest, *, lower_case: bool) -> v2.Message:
     given = [(name, content.decode(errors="replace")) for name, content in check.headers]
     said, body = dict(given), check.value or b""
     digest = hashlib.md5(body, usedforsecurity=False).hexdigest()
@@ -179,13 +201,12 @@ def orphaned(check: CheckRequest, transaction_id: str, *, lower_case: bool) -> R
     if TRACE_HEADER in said:
         system.trace_context = said[TRACE_HEADER]
     ours = {*_OURS, MESSAGE_ID_HEADER, BORN_MS_HEADER, BORN_HOST_HEADER, TRACE_HEADER, NAMESPACE_HEADER, CLIENT_HEADER}
-    message = v2.Message(
+    return v2.Message(
         topic=v2.Resource(resource_namespace=namespace, name=check.topic.removeprefix(f"{namespace}.")),
         user_properties={name: text for name, text in given if name not in ours},
         system_properties=system,
         body=body,
     )
-    return RecoverOrphanedTransactionCommand(message=message, transaction_id=transaction_id)
 
 
 def _number(text: str) -> int:

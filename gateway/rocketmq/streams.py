@@ -18,6 +18,8 @@ _MOST_CLIENTS = 100_000
 _MOST_GROUPS = 1_000
 """Of one client."""
 _MOST_WAITING = 10_000
+_ANY_SIZE = frozenset({v2.JAVA, v2.PYTHON})
+"""Clients that have no limit of what they receive."""
 
 Seal = Callable[[CheckRequest], str]
 """The transaction id that a client ends a checked transaction with."""
@@ -43,8 +45,8 @@ class ClientStream:
 
     def hand(self, check: CheckRequest) -> None:
         """See :class:`~gateway.asking.Channel`."""
-        lower_case = self.language == v2.GOLANG
-        command = orphaned(check, self.seal(check), lower_case=lower_case)
+        lower_case, any_size = self.language == v2.GOLANG, self.language in _ANY_SIZE
+        command = orphaned(check, self.seal(check), lower_case=lower_case, any_size=any_size)
         self.tell(TelemetryCommand(recover_orphaned_transaction_command=command))
 
     def take_back(self, check: CheckRequest) -> bool:  # noqa: ARG002  (what is on its way is on its way)

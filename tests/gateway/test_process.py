@@ -20,7 +20,7 @@ from gateway.process import GatewayProcess, refuse_strangers
 from gateway.rocketmq.v2 import definition_pb2 as v2
 from tests.gateway.rocketmq.calling import Caller, half
 from tests.gateway.scene import NOW_MS, SECRET
-from tests.place import Place
+from tests.place import Place, configure_topic
 
 
 def settings(place: Place, **gateway: Any) -> Settings:
@@ -119,6 +119,21 @@ def test_a_large_message_is_read_from_kafka_for_its_check(place: Place) -> None:
         stream.cancel()
 
     run(settings(place), act)
+
+
+def test_what_topics_take_a_gateway_takes(place: Place) -> None:
+    body = bytes(3 << 20)
+
+    async def act(_: GatewayProcess, caller: Caller) -> None:
+        refused = (await caller.send(of_topic(place, body))).status
+        assert (refused.code, "max.message.bytes" in refused.message) == (v2.MESSAGE_BODY_TOO_LARGE, True)
+        larger = {"max_message_bytes": str(8 << 20)}
+        await asyncio.to_thread(configure_topic, place.bootstrap_servers, place.topics.half, **larger)
+        assert (await caller.send(of_topic(place, body))).status.code == v2.OK
+
+    run(settings(place), act)
+    (record,) = read(place, place.topics.half)
+    assert record.value == body
 
 
 def test_a_gateway_without_clients_of_a_group_says_that_nobody_is_there(place: Place) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import HalfPosition, TransactionOptions
 from gateway.refusals import GatewayError, RefusalReason
-from gateway.rocketmq.messages import incoming, orphaned, topic_of
+from gateway.rocketmq.messages import GRPC_BYTES, LEFT_OUT_PROPERTY, incoming, orphaned, topic_of
 from gateway.rocketmq.v2 import definition_pb2 as v2
 from tests.gateway.scene import NOW_MS
 
@@ -72,6 +72,18 @@ def test_a_digest_is_spelled_as_each_client_reads_it() -> None:
         "841A2D689AD86BD1611447453C22C6FC",
         upper.checksum.lower(),
     )
+
+
+def test_a_client_is_asked_without_a_body_that_its_stream_would_break_at() -> None:
+    sent = bytes(GRPC_BYTES - 100)
+    check = CheckRequest("id", "g", "orders", None, sent, [("a", b"b")], HalfPosition(0, 0), 1, 15, NOW_MS)
+    whole, without = orphaned(check, "t", any_size=True).message, orphaned(check, "t").message
+    assert (whole.body, dict(whole.user_properties)) == (sent, {"a": "b"})
+    assert (without.body, dict(without.user_properties)) == (b"", {"a": "b", LEFT_OUT_PROPERTY: str(len(sent))})
+    assert without.system_properties.body_digest.checksum == "D41D8CD98F00B204E9800998ECF8427E"
+    smaller = bytes(GRPC_BYTES - 1_000)
+    check = CheckRequest("id", "g", "orders", None, smaller, [], HalfPosition(0, 0), 1, 15, NOW_MS)
+    assert orphaned(check, "t").message.body == smaller
 
 
 def test_the_message_group_is_the_key_and_without_one_the_first_of_its_keys() -> None:
