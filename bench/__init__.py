@@ -9,6 +9,7 @@ from bench.curves.panels import panels_of_latency, panels_of_open, panels_of_soa
 from bench.dead_lanes import DeadLanes, DeadLanesResult, measure_dead_lanes
 from bench.due_together import DueTogether, DueTogetherResult, measure_due_together
 from bench.end_to_end.measure import EndToEndPlan, EndToEndResult, measure_end_to_end
+from bench.gateway import GatewayPlan, GatewayResult, measure_gateway
 from bench.lasting.many_open import OpenPlan, OpenResult, measure_open
 from bench.lasting.soak import SoakPlan, SoakResult, measure_soak
 from bench.latency import LatencyResult, Rate, measure_latency
@@ -31,6 +32,8 @@ __all__ = [
     "DueTogetherResult",
     "EndToEndPlan",
     "EndToEndResult",
+    "GatewayPlan",
+    "GatewayResult",
     "GuardPlan",
     "GuardResult",
     "LatencyResult",
@@ -54,6 +57,7 @@ __all__ = [
     "measure_dead_lanes",
     "measure_due_together",
     "measure_end_to_end",
+    "measure_gateway",
     "measure_guard",
     "measure_latency",
     "measure_neighbours",

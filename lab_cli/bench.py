@@ -194,6 +194,21 @@ def producer(
         write(by_name, json_file)
 
 
+@bench.command("gateway")
+def gateway(
+    processes: Annotated[int, typer.Option(min=1, help="Processes of the gateway.")] = 1,
+    seconds: Annotated[float, typer.Option(min=1, help="How long each step lasts.")] = 15.0,
+    streams: Annotated[int, typer.Option(min=1, help="Clients that are connected and do nothing.")] = 10_000,
+    json_file: JsonFile = None,
+) -> None:
+    """Transactions per second through a gateway, its CPU time for each, and its memory with many clients. On Linux."""
+    from bench import GatewayPlan, measure_gateway
+
+    with Console(stderr=True).status("Starting Kafka and the gateway ...") as status:
+        result = measure_gateway(GatewayPlan(processes, seconds, streams=streams), status.update)
+    show(asdict(result), json_file)
+
+
 @bench.command("consume")
 def consume(
     messages: Annotated[int, typer.Option(min=10_000, help="Messages in the topic.")] = 60_000,
