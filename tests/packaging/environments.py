@@ -62,6 +62,8 @@ class Environment:
             [made.python, *_PIP, "install", *alone, *map(str, wheels)], cwd=folder, env=made.variables(), check=True
         )
         if others:
+            # venv's own is older than what the others want, and stands before theirs
+            subprocess.run([made.python, *_PIP, "uninstall", "--yes", "setuptools"], env=made.variables(), check=True)
             site = sysconfig.get_path("purelib", vars={"base": str(folder / "env")})
             Path(site, "others.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
         return made
