@@ -39,6 +39,7 @@ _SHORT_BYTES = 64 << 10
 """Of a body without messages."""
 _STATES = {state.value: state for state in LocalTransactionState}
 _GROUP = "/v1/groups/{group:path}"
+_OF_BROWSERS = frozenset({"origin", "sec-fetch-site"})
 
 _Act = Callable[[Caller, Request], Awaitable[Response]]
 
@@ -200,7 +201,7 @@ class HttpApi:
 
     def _caller(self, request: Request) -> Caller:
         accounts = self._parts.accounts
-        if not accounts.wanted and "origin" in request.headers:
+        if not accounts.wanted and not _OF_BROWSERS.isdisjoint(request.headers):
             raise GatewayError(
                 RefusalReason.RIGHTS, "A page in a browser asks, and there is no access.policy that says who may."
             )

@@ -30,7 +30,7 @@ def checks_app(
         said = await asking.ask(await whole(check))
         count("nobody" if said is None else said.state.value)
         if said is None:
-            raise NobodyThereError(f"No client of group {check.group} is connected to this gateway.")
+            raise NobodyThereError(f"No client of group {check.group} listens at this gateway.")
         return {"id": check.transaction_id, "state": said.state.value, "remark": said.remark[:REMARK_CHARACTERS]}
 
     async def find(checks: list[CheckRequest], *, several: bool) -> list[dict[str, str]]:

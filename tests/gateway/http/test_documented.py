@@ -14,7 +14,7 @@ import pytest
 from checkback.wire.checks import Announcement, CheckRequest
 from checkback.wire.protocol import HalfPosition
 from gateway.process import GatewayProcess
-from gateway.refusals import Refusal
+from gateway.refusals import RefusalReason
 from tests.gateway.http.served import NOW_MS
 from tests.gateway.http.test_process import FAR, settings_of
 from tests.place import Place
@@ -23,8 +23,6 @@ PAGE = (Path(__file__).parents[3] / "docs" / "http.md").read_text(encoding="utf-
 SCRIPTS = re.findall(r"^```sh\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 _THERE = shutil.which("curl") and shutil.which("jq")
 needs_curl = pytest.mark.skipif(not _THERE, reason="the scripts need curl and jq")
-    not (shutil.which("curl") and shutil.which("jq")), reason="the scripts need curl and jq"
-)
 
 
 def written(folder: Path) -> None:
@@ -104,5 +102,5 @@ def test_all_that_a_post_can_be_told_is_in_the_table() -> None:
     of_rocketmq = {
         *("TAG", "KEY", "MESSAGE_GROUP", "HEADER", "TOPIC", "DELIVERY_TIME", "TYPE", "HEADERS_TOO_LARGE", "NOT_THERE"),
     }
-    mine = {one.name.lower().replace("_", "-") for one in Refusal if one.name not in of_rocketmq}
+    mine = {one.name.lower().replace("_", "-") for one in RefusalReason if one.name not in of_rocketmq}
     assert mine <= said, mine - said

@@ -198,6 +198,7 @@ def test_a_gateway_that_ends_keeps_nobody_waiting() -> None:
         desk.polls.end_all()
         assert await waiting == []
         assert await desk.poll() == []
+        assert await desk.polls.poll(BOB, "of another group", 1, FAR) == []
 
     asyncio.run(run())
 

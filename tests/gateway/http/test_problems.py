@@ -199,9 +199,10 @@ def test_a_group_within_another_ones_name_has_endpoints_of_its_own(tmp_path: Pat
     assert "group other/endpoints/a" in problem(answer, 403, "rights")
 
 
+@pytest.mark.parametrize("headers", [{"origin": "https://elsewhere"}, {"sec-fetch-site": "same-origin"}])
 @pytest.mark.parametrize(("method", "path", "body"), ALL)
-def test_a_page_in_a_browser_is_nobody(method: str, path: str, body: Any) -> None:
-    answer = requested(method, path, json=body, headers={"origin": "https://elsewhere"})
+def test_a_page_in_a_browser_is_nobody(method: str, path: str, body: Any, headers: dict[str, str]) -> None:
+    answer = requested(method, path, json=body, headers=headers)
     assert "browser" in problem(answer, 403, "rights")
 
 
