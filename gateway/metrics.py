@@ -27,7 +27,7 @@ class GatewayMetrics:
         )
         self._asked = Counter(
             "checkback_gateway_checks",
-            "Checks that came to a gateway, by what a client said; nobody: none of the group was connected",
+            "Checks that came to a gateway, by what a client said; nobody: none of the group was there, or none saw it",
             ["state"],
             registry=registry,
         )
