@@ -59,7 +59,7 @@ def main() -> int:
         configure_topic(cluster.bootstrap_servers, Topics().half, max_message_bytes=_LARGEST)
         with cluster.running_job(JOB), ThreadPoolExecutor(max(1, len(there))) as pool:
             run = [pool.submit(tried, cluster, one, given.cases.split(","), one.folder) for one in there]
-            return 0 if all([one.result() for one in run]) else 1
+            return 0 if all(one.result() for one in run) else 1
 
 
 if __name__ == "__main__":
