@@ -11,7 +11,7 @@ from tests.gateway.clients.gateways import KEY, KEY_SECRET, RunningGateway, guar
 from tests.gateway.clients.installed import Client
 
 LARGE = 3 << 20
-_DELIVERY_SECONDS = 30.0
+_DELIVERY_SECONDS = 60.0
 
 
 class Place(NamedTuple):
@@ -108,7 +108,7 @@ def delay(place: Place) -> str:
         at_ms = time.time() * 1000
         client.send("delay", text)
     waited_ms = place.wait_for(text).timestamp - at_ms
-    assert 900 < waited_ms < 20_000, waited_ms  # Python's client sends whole seconds
+    assert 900 < waited_ms < 60_000, waited_ms  # Python's client sends whole seconds
     return f"delivered after {waited_ms / 1000:.1f} s"
 
 
