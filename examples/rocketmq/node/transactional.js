@@ -6,7 +6,7 @@ const { Producer } = require('rocketmq-client-nodejs')
 const { TransactionResolution } = require('rocketmq-client-nodejs/proto/apache/rocketmq/v2/definition_pb')
 
 const [address, topic, mode] = process.argv.slice(2)
-const { ACCESS_KEY, ACCESS_SECRET } = process.env
+const { ACCESS_KEY, ACCESS_SECRET, TLS } = process.env
 
 // Looks at what the local transaction left in the database; TRANSACTION_RESOLUTION_UNSPECIFIED is asked again.
 const checker = {
@@ -20,7 +20,7 @@ async function main() {
   const producer = new Producer({
     endpoints: address,
     namespace: '',
-    sslEnabled: process.env.TLS === 'yes',
+    sslEnabled: TLS === 'yes',
     sessionCredentials: ACCESS_KEY ? { accessKey: ACCESS_KEY, accessSecret: ACCESS_SECRET } : undefined,
     topics: [topic],
     checker

@@ -30,7 +30,7 @@ def main(address: str, topic: str, mode: str) -> None:
     """Send one message, or answer checks until a signal comes."""
     key, secret = os.environ.get("ACCESS_KEY"), os.environ.get("ACCESS_SECRET")
     configuration = ClientConfiguration(address, Credentials(key, secret) if key else Credentials())
-    producer = Producer(configuration, (topic,), checker=Checker())
+    producer = Producer(configuration, (topic,), checker=Checker(), tls_enable=os.environ.get("TLS") == "yes")
     producer.startup()
     try:
         if mode == "listen":  # answer checks, also about transactions of other processes

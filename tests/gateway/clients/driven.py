@@ -1,8 +1,9 @@
 """A process of one of RocketMQ's clients that does what it is told, a line at a time.
 
-``programs`` has one for each language, and each understands the same: ``topic NAME``, ``answer commit|rollback|unknown``
-(what its checker says from then on), ``send normal|fifo|delay|half TEXT BYTES``, ``commit``, ``rollback``, ``crash``. It
-answers with ``OK`` or ``FAILED CODE WHY``, and says ``CHECK TEXT BYTES TAG KEYS CUSTOMER`` when it is asked.
+``programs`` has one for each language, and each understands the same: ``topic NAME``, ``commit``, ``rollback``,
+``answer commit|rollback|unknown`` (what its checker says from then on), ``send normal|fifo|delay|half TEXT BYTES``,
+``crash``. It answers with ``OK`` or ``FAILED CODE WHY``, and says ``CHECK TEXT BYTES TAG KEYS CUSTOMER`` when it is
+asked.
 """
 
 import os

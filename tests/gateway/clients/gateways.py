@@ -12,10 +12,20 @@ from types import TracebackType
 from typing import Self
 
 from tests.gateway.clients.installed import Client
+from tests.gateway.scene import SECRET
 from torture.local_postgresql import free_port
 
-SECRET = "a secret of these tests, which is long"
+KEY, KEY_SECRET = "shop-key", "k" * 40
 _START_SECONDS = 60.0
+
+
+def guarded(folder: Path, topic: str) -> dict[str, str]:
+    """Settings by which clients need the key :data:`KEY`, and may send to one topic."""
+    policy, secrets = folder / "access.toml", folder / "secrets.toml"
+    policy.write_text(f'[accounts.shop]\ngroups = ["{topic}"]\ntopics = ["{topic}"]\nkeys = ["{KEY}"]\n')
+    secrets.write_text(f'{KEY} = "{KEY_SECRET}"\n')
+    secrets.chmod(0o600)
+    return {"ACCESS__POLICY": str(policy), "ACCESS__SECRETS": str(secrets)}
 
 
 class RunningGateway:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-JAVA_CLIENT = "org.apache.rocketmq:rocketmq-client-java:5.2.0+org.slf4j:slf4j-simple:1.7.36"
+JAVA_CLIENT = "org.apache.rocketmq:rocketmq-client-java:5.2.0"
 EXAMPLES = Path(__file__).parents[3] / "examples" / "rocketmq"
 PROGRAMS = Path(__file__).parent / "programs"
 _SECONDS = 600
 
 
 class NotHereError(Exception):
-    """This machine cannot run a client; the message says what is missing."""
+    """A client that does not run on this machine; the message says what is missing."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ func main() {
 	topic = os.Args[2]
 	answer.Store(int32(rocketmq.COMMIT))
 	producer, err := rocketmq.NewProducer(
-		&rocketmq.Config{Endpoint: os.Args[1], Credentials: &credentials.SessionCredentials{
+		&rocketmq.Config{Endpoint: os.Args[1], NameSpace: os.Getenv("NAMESPACE"), Credentials: &credentials.SessionCredentials{
 			AccessKey: os.Getenv("ACCESS_KEY"), AccessSecret: os.Getenv("ACCESS_SECRET"),
 		}},
 		rocketmq.WithTopics(topic),

@@ -24,6 +24,7 @@ public class Driven {
         ClientServiceProvider provider = ClientServiceProvider.loadService();
         ClientConfigurationBuilder configuration = ClientConfiguration.newBuilder()
             .setEndpoints(arguments[0]).enableSsl("yes".equals(System.getenv("TLS")));
+        configuration.setNamespace(System.getenv().getOrDefault("NAMESPACE", ""));
         if (System.getenv("ACCESS_KEY") != null) {
             configuration.setCredentialProvider(new StaticSessionCredentialsProvider(
                 System.getenv("ACCESS_KEY"), System.getenv("ACCESS_SECRET")));
@@ -40,7 +41,10 @@ public class Driven {
                 }
             }
         } catch (Throwable error) {
-            say("FAILED " + error);
+            for (Throwable why = error.getCause(); why != null; why = why.getCause()) {
+                error.addSuppressed(why);
+            }
+            say("FAILED " + error + Arrays.toString(error.getSuppressed()));
         }
     }
 

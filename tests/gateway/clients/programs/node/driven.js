@@ -4,7 +4,7 @@ const { createInterface } = require('node:readline')
 const { Producer } = require('rocketmq-client-nodejs')
 const { TransactionResolution } = require('rocketmq-client-nodejs/proto/apache/rocketmq/v2/definition_pb')
 
-const { ACCESS_KEY, ACCESS_SECRET, TLS } = process.env
+const { ACCESS_KEY, ACCESS_SECRET, NAMESPACE, TLS } = process.env
 const answers = {
   commit: TransactionResolution.COMMIT,
   rollback: TransactionResolution.ROLLBACK,
@@ -45,7 +45,7 @@ async function done(producer, words) {
 async function main() {
   const producer = new Producer({
     endpoints: address,
-    namespace: '',
+    namespace: NAMESPACE ?? '',
     sslEnabled: TLS === 'yes',
     sessionCredentials: ACCESS_KEY ? { accessKey: ACCESS_KEY, accessSecret: ACCESS_SECRET } : undefined,
     topics: [topic],

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from typing import Any
 
 from rocketmq import ClientConfiguration, Credentials, Message, Producer, TransactionChecker, TransactionResolution
 
@@ -13,16 +14,17 @@ def say(line: str) -> None:
     print(line.replace("\n", " "), flush=True)
 
 
-class Driven(TransactionChecker):  # type: ignore[misc]
+class Driven(TransactionChecker):
     def __init__(self, address: str, topic: str) -> None:
         self.topic = topic
         self.answer = "commit"
-        self.transaction = None
+        self.transaction: Any = None
         key, secret = os.environ.get("ACCESS_KEY"), os.environ.get("ACCESS_SECRET")
-        configuration = ClientConfiguration(address, Credentials(key, secret) if key else Credentials())
+        credentials = Credentials(key, secret) if key else Credentials()
+        configuration = ClientConfiguration(address, credentials, os.environ.get("NAMESPACE", ""))
         self.producer = Producer(configuration, (topic,), checker=self, tls_enable=os.environ.get("TLS") == "yes")
 
-    def check(self, message):  # type: ignore[no-untyped-def]
+    def check(self, message: Any) -> Any:
         text = message.body.rstrip(b"\0").decode()
         keys, customer = ",".join(message.keys), message.properties.get("customer")
         say(f"CHECK {text} {len(message.body)} {message.tag} {keys} {customer}")
@@ -44,7 +46,7 @@ class Driven(TransactionChecker):  # type: ignore[misc]
                 return f"OK {self.send(kind, text, int(size)).message_id}"
         return "OK"
 
-    def send(self, kind, text, size):  # type: ignore[no-untyped-def]
+    def send(self, kind: str, text: str, size: int) -> Any:
         message = Message()
         message.topic, message.tag, message.keys = self.topic, "paid", "k1"
         message.body = text.encode().ljust(size, b"\0")
