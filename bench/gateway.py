@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -21,7 +22,6 @@ from bench.workload import REAL_TOPIC, workplace
 from checkback.exceptions import CheckbackError
 from gateway.rocketmq.v2 import definition_pb2 as v2
 from gateway.rocketmq.v2 import service_pb2 as calls
-from torture.local_postgresql import free_port
 
 _SERVICE = "/apache.rocketmq.v2.MessagingService/"
 _BODY = bytes(256)
@@ -94,7 +94,8 @@ def measure_gateway(plan: GatewayPlan, tell: Tell) -> GatewayResult:
 
 @contextmanager
 def _gateway(servers: str, processes: int) -> Iterator[tuple[int, "subprocess.Popen[bytes]"]]:
-    port = free_port()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
     settings = {
         "CHECKBACK_KAFKA__BOOTSTRAP_SERVERS": servers,
         "CHECKBACK_GATEWAY__PORT": str(port),
