@@ -49,6 +49,7 @@ class _GoneError(Exception):
 
 class _Asked(NamedTuple):
     channel: Channel
+    group: str
     answer: "asyncio.Future[ClientAnswer]"
 
 
@@ -79,14 +80,15 @@ class Asking:
         self._channels.setdefault(group, {}).setdefault(channel)
 
     def leave(self, channel: Channel, groups: Iterable[str]) -> None:
-        """It cannot be asked any more: whom it has not answered, others are asked."""
-        for group in groups:
+        """It cannot be asked about these any more: what it has not answered of them, others are asked."""
+        left = set(groups)
+        for group in left:
             channels = self._channels.get(group, {})
             channels.pop(channel, None)
             if not channels and self._channels.pop(group, None) is not None:
                 self.changed.set()
         for asked in self._asked.values():
-            if asked.channel is channel and not asked.answer.done():
+            if asked.channel is channel and asked.group in left and not asked.answer.done():
                 asked.answer.set_exception(_GoneError())
 
     async def ask(self, check: CheckRequest) -> ClientAnswer | None:

@@ -122,12 +122,13 @@ class ClientStreams:
                 stream.tell(None)
 
     def judge_again(self) -> None:
-        """Have those leave that may not answer for a group any more: the policy changes while streams stay open."""
+        """Have those leave that may not answer for a group any more, and those join that may now: policies change."""
         for streams in self._streams.values():
             for stream in streams:
                 lost = {group for group in stream.groups if not self._may(stream.caller, group)}
                 stream.groups -= lost
                 self._asking.leave(stream, lost)
+                self._join(stream, self._named.get(stream.client_id, ()))
 
     def _join(self, stream: ClientStream, groups: Iterable[str]) -> None:
         for group in groups:

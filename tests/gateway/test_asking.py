@@ -139,3 +139,20 @@ def test_two_checks_of_one_half_are_both_answered() -> None:
         assert client.handed == [HalfPosition(0, 0)]
 
     asyncio.run(scene())
+
+
+def test_one_that_leaves_another_group_still_answers_what_it_was_asked() -> None:
+    async def scene() -> None:
+        asking = Asking(5)
+
+        def act(check: CheckRequest) -> None:
+            asking.leave(client, [])
+            asking.leave(client, ["others"])
+            asking.answer(check.half, COMMIT)
+
+        client = Client("a", act)
+        for group in ("orders", "others"):
+            asking.join(client, group)
+        assert await asking.ask(check_of()) == COMMIT
+
+    asyncio.run(scene())

@@ -93,6 +93,7 @@ def test_it_answers_checks(driven: Driven, gateway: RunningGateway, whole: Place
     driven.send("half", text)
     driven.do(f"answer {answer}")
     assert ask(gateway, whole, the_half(whole, text)) == answer
+    driven.wait_asked(text, 5)
     assert driven.asked(text) == [f"{text} {len(text)} paid k1 7"]
 
 
