@@ -72,7 +72,12 @@ class Accounts:
     def may_act(self, caller: Caller, group: str) -> bool:
         """Whether somebody may send, end and answer as a producer group."""
         judging = self._now()
-        return judging is None or acts_for(judging.in_force.policy, caller.account, group)
+        if judging is None:
+            return True
+        policy = judging.in_force.policy
+        account = policy.accounts.get(caller.account)
+        shown = account is not None and (not caller.key_id or caller.key_id in account.keys)
+        return shown and acts_for(policy, caller.account, group)
 
     def refuse_foreign(self, caller: Caller, group: str) -> None:
         """Raises GatewayError where somebody may not: see :meth:`may_act`."""

@@ -5,6 +5,7 @@ is asked is passed over at once, one that says nothing is waited for, and costs 
 """
 
 import asyncio
+import logging
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
@@ -12,6 +13,7 @@ from checkback.listener import LocalTransactionState
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import HalfPosition
 
+_LOGGER = logging.getLogger(__name__)
 PATIENCE_SECONDS = 2.0
 """Java's and Node's clients send nothing for *unknown*. Shorter than the check service's patience, ``ask_timeout``."""
 CLIENT_HEADER = "rmq-client"
@@ -106,9 +108,9 @@ class Asking:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._patience
         for channel in self._candidates(check):
-            asked = self._asked[check.half] = _Asked(channel, loop.create_future())
-            channel.hand(check)
+            asked = self._asked[check.half] = _Asked(channel, check.group, loop.create_future())
             try:
+                channel.hand(check)
                 async with asyncio.timeout_at(until):
                     return await asked.answer
             except _GoneError:
@@ -118,6 +120,9 @@ class Asking:
                     return None
                 said = f"client {channel.client_id:.80} said nothing within {self._patience:g} s"
                 return ClientAnswer(LocalTransactionState.UNKNOWN, said)
+            except Exception:  # of one half message that cannot be told: others are asked about beside it
+                _LOGGER.exception("Client %.80s could not be asked about %s", channel.client_id, check.half)
+                return ClientAnswer(LocalTransactionState.UNKNOWN, "the gateway could not tell a client of it")
             finally:
                 channel.take_back(check)
                 del self._asked[check.half]

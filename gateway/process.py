@@ -42,6 +42,8 @@ from gateway.transactions import GatewayTransactions
 
 _LOGGER = logging.getLogger(__name__)
 _DRAIN_SECONDS = 5.0
+_TRIED_LONGER = 5
+"""So many times as long as its client waits, a record is tried: repeated meanwhile, it is the same one."""
 _NOBODY = Caller("", "")
 
 
@@ -94,6 +96,7 @@ class GatewayProcess:
             return seal.seal(Ticket.of_check(check))
 
         transactions = GatewayTransactions(own, writer.write, places, accounts, asking, seal)
+        transactions.patience_seconds = settings.write_timeout / 1_000
         registry = CollectorRegistry()
         metrics = GatewayMetrics(registry, asking.clients, lambda: len(asking.groups()))
         streams, polls = ClientStreams(asking, accounts.may_act), Polls(asking, accounts.may_act)
@@ -122,7 +125,7 @@ class GatewayProcess:
     def _connect(self) -> tuple[RecordWriter, KafkaPlaces]:
         kafka, timeout_ms = self._settings.kafka, self._settings.gateway.write_timeout
         options = kafka.sink_client
-        writer = RecordWriter(kafka.bootstrap_servers, timeout_ms, options)
+        writer = RecordWriter(kafka.bootstrap_servers, _TRIED_LONGER * timeout_ms, options)
         self._open.callback(writer.close, _DRAIN_SECONDS)
         asking = {"log_level": 2, **of_reaching(options), "bootstrap.servers": kafka.bootstrap_servers}
         return writer, KafkaPlaces(partial(writer.partitions, kafka.topics.half), asking)

@@ -6,6 +6,7 @@ import multiprocessing
 import secrets
 import signal
 import threading
+from multiprocessing.connection import wait
 from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
 
@@ -68,7 +69,16 @@ def _one(settings: Settings, number: int) -> None:
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that watches says when
+    threading.Thread(target=_end_with_parent, args=(stopping,), daemon=True).start()
     uvloop.run(_serve(settings, number, stopping, shared=True))
+
+
+def _end_with_parent(stopping: threading.Event) -> None:
+    """Killed, it says nothing; and its children would go on at the ports, with settings of yesterday."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        stopping.set()
 
 
 async def _serve(settings: Settings, number: int, stopping: threading.Event, *, shared: bool) -> None:

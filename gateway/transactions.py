@@ -1,9 +1,10 @@
 """Half messages, their ends, and messages without a transaction: what a gateway does, by whichever protocol."""
 
+import asyncio
 import hashlib
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 from zlib import crc32
 
 from access.credentials import Caller
@@ -13,7 +14,7 @@ from checkback.kafka.transport import ANY_PARTITION, Appended, OutgoingRecord
 from checkback.listener import LocalTransactionState
 from checkback.producing.arguments import message_of
 from checkback.producing.ops import OpContent, op_record
-from checkback.wire.limits import refuse_several_too_large, refuse_too_large
+from checkback.wire.limits import MAX_HEADERS, refuse_several_too_large, refuse_too_large
 from checkback.wire.message_json import pack
 from checkback.wire.protocol import (
     ID,
@@ -35,6 +36,7 @@ from gateway.once import Once
 from gateway.refusals import GatewayError, RefusalReason
 from gateway.tickets import Ticket, TicketSeal
 
+T = TypeVar("T")
 Write = Callable[[OutgoingRecord], Awaitable[Appended]]
 _ACTIONS = {
     LocalTransactionState.COMMIT: Action.COMMIT,
@@ -73,6 +75,8 @@ class GatewayTransactions:
         self._accounts = accounts
         self._asking = asking
         self._seal = seal
+        self.patience_seconds = 3.0
+        """So long clients wait. What is being written then goes on, and is the same when it is asked for again."""
         self._begun: Once[str] = Once()
         self._sent: Once[str] = Once()
 
@@ -94,22 +98,25 @@ class GatewayTransactions:
             half = await self._write_half(sender, transaction_id, messages, options, half_headers)
             return self._seal.seal(Ticket(half, transaction_id, sender.group))
 
-        return await self._begun.do(transaction_id, write)
+        return await self._in_time(self._begun.do(transaction_id, write))
 
     async def end(self, caller: Caller, ticket: str, state: LocalTransactionState, remark: str = "") -> None:
-        """Say what became of a transaction; returns when Kafka has it, or who asked for it has heard it.
+        """Say what became of a transaction; returns when Kafka has it. Who is just asking for it hears it, too.
 
         Raises:
             GatewayError: the ticket is not one, or another account's; or Kafka has not taken it.
         """
         half, transaction_id, group = self._seal.open(ticket)
         self._accounts.refuse_foreign(caller, group)
-        if self._asking.answer(half, ClientAnswer(state, remark)):
+        heard = self._asking.answer(half, ClientAnswer(state, remark))
+        if heard and state is LocalTransactionState.UNKNOWN:
             return
+        # also when it was an answer: the check service may be gone before it has heard it
         signing = self._accounts.signing(caller, group)
         content = OpContent(_ACTIONS[state], remark)
         record = op_record(self._topics.op, group, transaction_id, half, content)
-        await self._write(record if signing is None else signed(record, signing))
+        written = self._write(record if signing is None else signed(record, signing))
+        await self._in_time(asyncio.shield(asyncio.ensure_future(written)))
 
     async def send(self, sender: ActingAs, message: Message, once: str = "") -> str:
         """Write a message without a transaction to its topic, at once; gives its id. Raises as :meth:`begin`."""
@@ -122,7 +129,7 @@ class GatewayTransactions:
             await self._write(OutgoingRecord(message.topic, partition, message.key, message.value, headers))
             return name
 
-        return await self._sent.do(name, write)
+        return await self._in_time(self._sent.do(name, write))
 
     async def send_later(self, sender: ActingAs, message: Message, deliver_at_ms: int, once: str = "") -> str:
         """Have the job deliver a message at a time, ms since 1970; gives its id. Raises as :meth:`begin`."""
@@ -134,12 +141,22 @@ class GatewayTransactions:
             await self._write_half(sender, name, [message], options, _decided_headers)
             return name
 
-        return await self._sent.do(name, write)
+        return await self._in_time(self._sent.do(name, write))
+
+    async def _in_time(self, work: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(self.patience_seconds):
+                return await work
+        except TimeoutError:
+            said = f"Kafka has not acknowledged it within {self.patience_seconds:g} s, and may have it."
+            raise GatewayError(RefusalReason.KAFKA, said) from None
 
     async def _refuse(self, sender: ActingAs, messages: Sequence[Message]) -> None:
         """Before anything is written."""
         self._accounts.refuse_foreign(sender.caller, sender.group)
         for message in messages:
+            if len(message.headers) > MAX_HEADERS:  # before each of them is looked at
+                raise GatewayError(RefusalReason.HEADERS_TOO_LARGE, f"A message has at most {MAX_HEADERS:,} headers.")
             try:
                 lawful_topic(message_of(message).topic)
                 refuse_own_topic(message.topic, self._topics)

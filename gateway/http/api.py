@@ -38,6 +38,8 @@ _LOGGER = logging.getLogger(__name__)
 _SHORT_BYTES = 64 << 10
 """Of a body without messages."""
 _STATES = {state.value: state for state in LocalTransactionState}
+_OTHER_PLACES = frozenset({".", ".."})
+"""What a URL with it leads to; check services would ask there."""
 _GROUP = "/v1/groups/{group:path}"
 _OF_BROWSERS = frozenset({"origin", "sec-fetch-site"})
 
@@ -164,6 +166,8 @@ class HttpApi:
     def _sender(self, caller: Caller, request: Request) -> ActingAs:
         """Before anything of the body is read."""
         group = request.path_params["group"]
+        if group in _OTHER_PLACES:
+            raise GatewayError(RefusalReason.REQUEST, f"A group cannot be named {group}.")
         try:
             lawful_group(group)
         except ProtocolError as error:

@@ -13,8 +13,8 @@ from checkback.wire.checks import REMARK_CHARACTERS, CheckRequest
 from gateway.asking import Asking
 
 PATH = "/checks/"
-Whole = Callable[[CheckRequest], Awaitable[CheckRequest]]
-"""Gives a check the message that was left out of it."""
+Whole = Callable[[CheckRequest], Awaitable[CheckRequest | None]]
+"""Gives a check the message that was left out of it; None: that cannot be had now."""
 
 
 def checks_app(
@@ -27,10 +27,11 @@ def checks_app(
     trust = Trust()
 
     async def one(check: CheckRequest) -> dict[str, str]:
-        said = await asking.ask(await whole(check))
+        found = await whole(check)
+        said = None if found is None else await asking.ask(found)
         count("nobody" if said is None else said.state.value)
         if said is None:
-            raise NobodyThereError(f"No client of group {check.group} listens at this gateway.")
+            raise NobodyThereError(f"No client of group {check.group} listens here, or its message cannot be read.")
         return {"id": check.transaction_id, "state": said.state.value, "remark": said.remark[:REMARK_CHARACTERS]}
 
     async def find(checks: list[CheckRequest], *, several: bool) -> list[dict[str, str]]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
 from checkback.wire.checks import CheckRequest
+from checkback.wire.limits import MAX_HEADERS
 from checkback.wire.message_json import from_base64, to_base64
 from checkback.wire.protocol import MAX_COUNT_DIGITS, MAX_MS_DIGITS, Message, TransactionOptions
 from gateway.refusals import GatewayError, RefusalReason
@@ -54,6 +55,8 @@ def _headers(said: object) -> tuple[tuple[str, bytes], ...]:
     pairs = list(said.items()) if isinstance(said, Mapping) else said
     if not isinstance(pairs, list):
         raise ValueError('must be {"name": "text", ...} or [["name", "text"], ...]')  # noqa: TRY004  (pydantic takes it)
+    if len(pairs) > MAX_HEADERS:
+        raise ValueError(f"must be at most {MAX_HEADERS:,}")
     return tuple(_header(pair) for pair in pairs)
 
 

@@ -16,6 +16,8 @@ MOST_CHECKS = 100
 KEPT_SECONDS = 10.0
 """So long after its last poll a group can still be asked for: loops of a script pause between two polls."""
 _MOST_CHANNELS = 10_000
+_MOST_OF_ACCOUNT = 1_000
+"""Of these: who polls for groups without end takes nobody else's."""
 
 May = Callable[[Caller, str], bool]
 """Whether somebody may answer for a producer group."""
@@ -115,10 +117,9 @@ class Polls:
     def _channel(self, caller: Caller, group: str) -> PollChannel:
         place = caller.account, group
         if place not in self._channels:
-            if len(self._channels) >= _MOST_CHANNELS:
-                raise GatewayError(
-                    RefusalReason.BUSY, f"{_MOST_CHANNELS:,} groups are polled for at this gateway already."
-                )
+            own = sum(account == caller.account for account, _ in self._channels)
+            if len(self._channels) >= _MOST_CHANNELS or (caller.account and own >= _MOST_OF_ACCOUNT):
+                raise GatewayError(RefusalReason.BUSY, "Too many groups are polled for at this gateway already.")
             channel = self._channels[place] = PollChannel(caller, group)
             self._asking.join(channel, group)
         return self._channels[place]

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from time import time_ns
 from urllib.parse import quote
 
@@ -13,6 +13,7 @@ from gateway.refusals import GatewayError
 
 _LOGGER = logging.getLogger(__name__)
 _HEARTBEAT_SECONDS = 10.0
+_AT_ONCE = 100
 
 
 class GroupAnnouncements:
@@ -41,7 +42,10 @@ class GroupAnnouncements:
     async def _announce(self, groups: list[str]) -> None:
         gone = self._announced.difference(self._asking.groups())
         self._announced = (self._announced - gone) | set(groups)
-        await asyncio.gather(*(self._take_back(group) for group in gone), *(self._say(group) for group in groups))
+        for some in _shares(sorted(gone)):
+            await asyncio.gather(*map(self._take_back, some))
+        for some in _shares(groups):
+            await asyncio.gather(*map(self._say, some))
 
     async def _changed(self, deadline: float) -> bool:
         """Wait for a group that comes or goes; False: it is time for a heartbeat."""
@@ -67,3 +71,8 @@ async def _logged(group: str, written: Awaitable[None]) -> None:
         await written
     except GatewayError as error:
         _LOGGER.warning("A heartbeat of group %s did not reach Kafka: %s", group, error)
+
+
+def _shares(groups: list[str]) -> Iterator[list[str]]:
+    """So many at once that the loop has time for others."""
+    return (groups[first : first + _AT_ONCE] for first in range(0, len(groups), _AT_ONCE))

@@ -14,7 +14,8 @@ from checkback.wire.message_json import unpack
 from checkback.wire.protocol import MESSAGES, RESERVED_PREFIX
 
 _LOGGER = logging.getLogger(__name__)
-_SECONDS = 2.0
+_SECONDS = 0.8
+"""With the client's own time it has to be less than the check service's patience, ``ask_timeout``."""
 
 
 class HalfBodies:
@@ -26,8 +27,11 @@ class HalfBodies:
         self._consumer: Any = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gateway-bodies")
 
-    async def whole(self, check: CheckRequest) -> CheckRequest:
-        """The check with the message that was left out of it; as it is where that cannot be had in time."""
+    async def whole(self, check: CheckRequest) -> CheckRequest | None:
+        """The check with the message that was left out of it; as it is where Kafka has that no longer.
+
+        None: it cannot be had in time.
+        """
         if not check.left_out:
             return check
         try:
@@ -35,7 +39,7 @@ class HalfBodies:
                 return await asyncio.get_running_loop().run_in_executor(self._thread, self._read, check)
         except Exception as error:  # noqa: BLE001  (whatever it is: the transaction's id says which it is)
             _LOGGER.warning("The half message at %s could not be read for a check: %r", check.half, error)
-            return check
+            return None
 
     def close(self) -> None:
         """Close the consumer, if there is one."""
@@ -50,7 +54,7 @@ class HalfBodies:
         place = TopicPartition(self._topic, partition)
         record = next(records_between(self._consumer, place, offset, offset + 1), None)
         if record is None:
-            raise LookupError("it is no longer there")
+            return check
         headers = [(name, content) for name, content in record.headers if not name.startswith(RESERVED_PREFIX)]
         if any(name == MESSAGES for name, _ in record.headers):
             return replace(check, messages=unpack(record.value), headers=headers, left_out=0)

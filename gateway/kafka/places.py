@@ -37,14 +37,18 @@ class KafkaPlaces:
         self._until: dict[str, tuple[float, bool]] = {}
         """By topic: until when it is known whether it is there."""
         self._asking: dict[str, asyncio.Task[bool]] = {}
+        self._looking: asyncio.Task[None] | None = None
 
     async def half_partitions(self) -> int:
         """How many there are; topics may be grown, so it is asked again once a minute."""
         if self._clock() - self._asked_at >= _KNOWN_SECONDS:
             self._asked_at = self._clock()
-            with suppress(ConfigurationError):  # without an answer what is known stays
-                self._partitions = await asyncio.to_thread(self._ask_partitions)
+            self._looking = asyncio.ensure_future(self._look_again())  # nobody waits for it
         return self._partitions
+
+    async def _look_again(self) -> None:
+        with suppress(ConfigurationError):  # without an answer what is known stays
+            self._partitions = await asyncio.to_thread(self._ask_partitions)
 
     async def look(self, topic: str) -> None:
         """Whether a topic is there. One of which Kafka says nothing counts as there.

@@ -30,6 +30,8 @@ _RESERVED = ("cb-", "checkback-", "rmq-")
 MOST_PROPERTIES_BYTES = 16 << 10
 """Of names and values of user properties together: RocketMQ's ``userPropertiesMaxSize``."""
 _MOST_PROPERTIES = 128
+_LAST_MS = 253_402_300_799_999
+"""The last that a Timestamp can be: anybody may write a header with another number."""
 _MOST_TEXT = 255
 """Characters of a tag, a key, a message group."""
 GRPC_BYTES = 4 << 20
@@ -115,7 +117,7 @@ def _headers(sent: v2.Message, client_id: str) -> list[tuple[str, bytes]]:
         raise GatewayError(RefusalReason.TAG, "A tag is not blank, and has no | in it.")
     _refuse_text(RefusalReason.TAG, "a tag", [system.tag] if system.HasField("tag") else [])
     _refuse_properties(sent.user_properties)
-    born_ms = system.born_timestamp.ToMilliseconds() if system.HasField("born_timestamp") else 0
+    born_ms = _ms_of(system.born_timestamp, RefusalReason.REQUEST) if system.HasField("born_timestamp") else 0
     ours = (
         (TAGS_HEADER, system.tag),
         *((KEYS_HEADER, key) for key in system.keys),
@@ -156,7 +158,7 @@ def _options(system: v2.SystemProperties) -> TransactionOptions:
     if system.HasField("orphaned_transaction_recovery_duration"):
         immunity_ms = max(0, system.orphaned_transaction_recovery_duration.ToMilliseconds())
     if system.HasField("delivery_timestamp"):
-        deliver_at_ms = system.delivery_timestamp.ToMilliseconds()
+        deliver_at_ms = _ms_of(system.delivery_timestamp, RefusalReason.DELIVERY_TIME)
         if deliver_at_ms < 0:
             raise GatewayError(RefusalReason.DELIVERY_TIME, "The delivery timestamp is before 1970.")
     return TransactionOptions(check_immunity_ms=immunity_ms, deliver_at_ms=deliver_at_ms)
@@ -171,8 +173,8 @@ def orphaned(
     """
     command = RecoverOrphanedTransactionCommand(transaction_id=transaction_id)
     command.message.CopyFrom(_asked_about(check, lower_case=lower_case))
-    if not any_size and command.ByteSize() + _COMMAND_BYTES > GRPC_BYTES:
-        size = str(len(check.value or b"")).encode()
+    if check.left_out or (not any_size and command.ByteSize() + _COMMAND_BYTES > GRPC_BYTES):
+        size = str(check.left_out or len(check.value or b"")).encode()
         without = replace(check, value=b"", headers=[*check.headers, (LEFT_OUT_PROPERTY, size)])
         command.message.CopyFrom(_asked_about(without, lower_case=lower_case))
     return command
@@ -202,7 +204,9 @@ def _asked_about(check: CheckRequest, *, lower_case: bool) -> v2.Message:
         system.trace_context = said[TRACE_HEADER]
     ours = {*_OURS, MESSAGE_ID_HEADER, BORN_MS_HEADER, BORN_HOST_HEADER, TRACE_HEADER, NAMESPACE_HEADER, CLIENT_HEADER}
     return v2.Message(
-        topic=v2.Resource(resource_namespace=namespace, name=check.topic.removeprefix(f"{namespace}.")),
+        topic=v2.Resource(
+            resource_namespace=namespace, name=check.topic.removeprefix(f"{namespace}." if namespace else "")
+        ),
         user_properties={name: text for name, text in given if name not in ours},
         system_properties=system,
         body=body,
@@ -213,7 +217,14 @@ def _number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 15 else 0
 
 
+def _ms_of(time: Timestamp, refusal: RefusalReason) -> int:
+    try:
+        return int(time.ToMilliseconds())
+    except ValueError:
+        raise GatewayError(refusal, "A timestamp is not between the years 1 and 9999.") from None
+
+
 def _timestamp(ms: int) -> Timestamp:
     made = Timestamp()
-    made.FromMilliseconds(ms)
+    made.FromMilliseconds(min(ms, _LAST_MS))
     return made

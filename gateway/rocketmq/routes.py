@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 
+from gateway.rocketmq.streams import ClientName
 from gateway.rocketmq.v2 import definition_pb2 as v2
 
 _MOST = 100_000
@@ -17,14 +18,16 @@ class ClientRoutes:
     """
 
     def __init__(self) -> None:
-        self._other: OrderedDict[str, bool] = OrderedDict()
+        self._other: OrderedDict[ClientName, bool] = OrderedDict()
         """By client: whether it got the other spelling last."""
 
-    def answer(self, topic: v2.Resource, asked: v2.Endpoints, client_id: str, *, has_stream: bool) -> v2.MessageQueue:
+    def answer(
+        self, topic: v2.Resource, asked: v2.Endpoints, client: ClientName, *, has_stream: bool
+    ) -> v2.MessageQueue:
         """One queue: what lies where in Kafka is nothing that these clients have to know."""
-        known = self._other.pop(client_id, None)
+        known = self._other.pop(client, None)
         other = bool(known) if has_stream or known is None else not known
-        self._other[client_id] = other
+        self._other[client] = other
         if len(self._other) > _MOST:
             self._other.popitem(last=False)
         return v2.MessageQueue(

@@ -15,7 +15,7 @@ from gateway.accounts import Accounts
 from gateway.refusals import GatewayError, RefusalReason
 from gateway.rocketmq.messages import Incoming, incoming, topic_of
 from gateway.rocketmq.routes import ClientRoutes
-from gateway.rocketmq.streams import ClientStream, ClientStreams
+from gateway.rocketmq.streams import ClientName, ClientStream, ClientStreams
 from gateway.rocketmq.v2 import definition_pb2 as v2
 from gateway.rocketmq.v2 import service_pb2 as calls
 from gateway.transactions import ActingAs, GatewayTransactions, Places
@@ -28,6 +28,12 @@ _STATES = {
 }
 _OK = v2.Status(code=v2.OK, message="OK")
 _ATTEMPTS = 3
+_MOST_MESSAGES = 64
+"""In one request: RocketMQ's own clients send few."""
+_MOST_TOPICS = 100
+"""Of a client's settings: for others it asks routes, or sends to them."""
+_MOST_COMMAND_BYTES = 64 << 10
+"""Of what a client says of itself."""
 _UNKNOWN_CLIENT = v2.Status(code=v2.UNRECOGNIZED_CLIENT_TYPE, message="This gateway has no stream of this client's.")
 
 
@@ -36,6 +42,11 @@ class Call(NamedTuple):
 
     caller: Caller
     client_id: str
+
+    @property
+    def name(self) -> ClientName:
+        """What the client is known by."""
+        return self.caller.account, self.client_id
 
 
 class Parts(NamedTuple):
@@ -66,15 +77,15 @@ class MessagingService:
         call = self._call(metadata)
         topic = topic_of(request.topic)
         await self._parts.places.look(topic)
-        self._parts.streams.sends_as(call.client_id, [self._group(call, request.topic)])
-        has_stream = self._parts.streams.has(call.client_id)
-        queue = self._routes.answer(request.topic, request.endpoints, call.client_id, has_stream=has_stream)
+        self._parts.streams.sends_as(*call, [self._group(call, request.topic)])
+        has_stream = self._parts.streams.has(*call)
+        queue = self._routes.answer(request.topic, request.endpoints, call.name, has_stream=has_stream)
         return calls.QueryRouteResponse(status=_OK, message_queues=[queue])
 
     async def heartbeat(self, _request: calls.HeartbeatRequest, metadata: Mapping[str, str]) -> Any:
         """A client is there. One whose stream is not, as after a restart of the gateway, is told to open it again."""
         call = self._call(metadata)
-        there = self._parts.streams.has(call.client_id)
+        there = self._parts.streams.has(*call)
         return calls.HeartbeatResponse(status=_OK if there else _UNKNOWN_CLIENT)
 
     async def send_message(self, request: calls.SendMessageRequest, metadata: Mapping[str, str]) -> Any:
@@ -82,6 +93,8 @@ class MessagingService:
         call = self._call(metadata)
         if not request.messages:
             raise GatewayError(RefusalReason.REQUEST, "There is no message in it.")
+        if len(request.messages) > _MOST_MESSAGES:
+            raise GatewayError(RefusalReason.REQUEST, f"At most {_MOST_MESSAGES} messages are taken at once.")
         # all begun in their order, so that FIFO ones are written in it
         entries = await asyncio.gather(*(self._entry(call, message) for message in request.messages))
         refused = [entry.status for entry in entries if entry.status.code != v2.OK]
@@ -94,8 +107,12 @@ class MessagingService:
             ticket = await self._sent(ActingAs(call.caller, group), read, call.client_id)
         except GatewayError as error:
             return calls.SendResultEntry(status=status_of(error), message_id=sent.system_properties.message_id)
+        except Exception:  # the others' entries have to reach their client
+            _LOGGER.exception("A message could not be sent")
+            failed = v2.Status(code=v2.INTERNAL_SERVER_ERROR, message="The gateway failed: its log says why.")
+            return calls.SendResultEntry(status=failed, message_id=sent.system_properties.message_id)
         if ticket:
-            self._parts.streams.sends_as(call.client_id, [group])
+            self._parts.streams.sends_as(*call, [group])
         return calls.SendResultEntry(status=_OK, message_id=read.message_id, transaction_id=ticket)
 
     async def _sent(self, sender: ActingAs, read: Incoming, client_id: str) -> str:
@@ -124,7 +141,7 @@ class MessagingService:
     ) -> Any:
         """A client ends."""
         call = self._call(metadata)
-        self._parts.streams.end(call.client_id, call.caller)
+        self._parts.streams.forget(*call)
         return calls.NotifyClientTerminationResponse(status=_OK)
 
     async def telemetry(
@@ -140,7 +157,7 @@ class MessagingService:
         self._parts.streams.open(stream)
         reading = asyncio.ensure_future(self._read(stream, call, requests))
         try:
-            while (command := await stream.outgoing.get()) is not None:
+            while (command := await stream.next()) is not None:
                 yield command
         finally:
             self._parts.streams.close(stream)
@@ -149,12 +166,15 @@ class MessagingService:
     async def _read(self, stream: ClientStream, call: Call, requests: AsyncIterator[calls.TelemetryCommand]) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             async for command in requests:
-                if command.WhichOneof("command") == "settings":
+                if command.ByteSize() > _MOST_COMMAND_BYTES:
+                    stream.end()
+                elif command.WhichOneof("command") == "settings":
                     stream.language = command.settings.user_agent.language
-                    groups = [self._group(call, topic) for topic in command.settings.publishing.topics]
-                    self._parts.streams.sends_as(call.client_id, groups)
+                    topics = command.settings.publishing.topics[:_MOST_TOPICS]
+                    groups = [self._group(call, topic) for topic in topics if _lawful(topic)]
+                    self._parts.streams.sends_as(*call, groups)
                     stream.tell(calls.TelemetryCommand(status=_OK, settings=self._settings(command.settings)))
-            stream.tell(None)  # it has nothing more to say
+            stream.end()  # it has nothing more to say
 
     def _settings(self, given: v2.Settings) -> v2.Settings:
         """What a client goes by: its own, with what it does not start without."""
@@ -182,6 +202,14 @@ class MessagingService:
         if group is not None:
             return group
         return f"{topic.resource_namespace}%{topic.name}" if topic.resource_namespace else topic.name
+
+
+def _lawful(topic: v2.Resource) -> bool:
+    try:
+        topic_of(topic)
+    except GatewayError:
+        return False
+    return True
 
 
 def status_of(error: GatewayError) -> v2.Status:

@@ -2,9 +2,8 @@
 
 import asyncio
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 from access.credentials import Caller
 from checkback.wire.checks import CheckRequest
@@ -17,7 +16,8 @@ _LOGGER = logging.getLogger(__name__)
 _MOST_CLIENTS = 100_000
 _MOST_GROUPS = 1_000
 """Of one client."""
-_MOST_WAITING = 10_000
+_MOST_WAITING = 1_000
+_MOST_WAITING_BYTES = 16 << 20
 _ANY_SIZE = frozenset({v2.JAVA, v2.PYTHON})
 """Clients that have no limit of what they receive."""
 
@@ -25,40 +25,69 @@ Seal = Callable[[CheckRequest], str]
 """The transaction id that a client ends a checked transaction with."""
 May = Callable[[Caller, str], bool]
 """Whether somebody may answer for a producer group."""
+ClientName = tuple[str, str]
+"""Account and client id: whoever knows another account's client id is still another client."""
 
 
-@dataclass(eq=False)
 class ClientStream:
-    """One telemetry stream. What it is to be told waits in ``outgoing``; None ends it."""
+    """One telemetry stream. What the client is to be told waits, up to a bound: one that does not read is cut off."""
 
-    client_id: str
-    caller: Caller
-    seal: Seal
-    outgoing: "asyncio.Queue[TelemetryCommand | None]" = field(default_factory=lambda: asyncio.Queue(_MOST_WAITING))
-    groups: set[str] = field(default_factory=set)
-    language: v2.Language = v2.LANGUAGE_UNSPECIFIED
+    def __init__(self, client_id: str, caller: Caller, seal: Seal) -> None:
+        self.client_id, self.caller = client_id, caller
+        self.groups = set[str]()
+        self.language = v2.LANGUAGE_UNSPECIFIED
+        self._seal = seal
+        self._waiting: deque[TelemetryCommand] = deque()
+        self._waiting_bytes = 0
+        self._came = asyncio.Event()
+        self._ended = False
+
+    @property
+    def name(self) -> ClientName:
+        """Whose it is."""
+        return self.caller.account, self.client_id
 
     @property
     def listening(self) -> bool:
-        """See :class:`~gateway.asking.Channel`: while there is a stream, its client reads it."""
-        return True
+        """See :class:`~gateway.asking.Channel`."""
+        return not self._ended
 
     def hand(self, check: CheckRequest) -> None:
         """See :class:`~gateway.asking.Channel`."""
         lower_case, any_size = self.language == v2.GOLANG, self.language in _ANY_SIZE
-        command = orphaned(check, self.seal(check), lower_case=lower_case, any_size=any_size)
+        command = orphaned(check, self._seal(check), lower_case=lower_case, any_size=any_size)
         self.tell(TelemetryCommand(recover_orphaned_transaction_command=command))
 
     def take_back(self, check: CheckRequest) -> bool:  # noqa: ARG002  (what is on its way is on its way)
         """See :class:`~gateway.asking.Channel`."""
         return False
 
-    def tell(self, command: TelemetryCommand | None) -> None:
-        """Have it sent; a client that reads nothing misses what comes when ten thousand wait."""
-        try:
-            self.outgoing.put_nowait(command)
-        except asyncio.QueueFull:
-            _LOGGER.debug("Client %s does not read what it is sent", self.client_id)
+    def tell(self, command: TelemetryCommand) -> None:
+        """Have it sent."""
+        size = command.ByteSize()
+        if len(self._waiting) >= _MOST_WAITING or self._waiting_bytes + size > _MOST_WAITING_BYTES:
+            _LOGGER.warning("Client %.80s does not read what it is sent: its stream is ended.", self.client_id)
+            self.end()
+            return
+        self._waiting.append(command)
+        self._waiting_bytes += size
+        self._came.set()
+
+    def end(self) -> None:
+        """Have it ended; what waits is not sent any more."""
+        self._ended = True
+        self._came.set()
+
+    async def next(self) -> TelemetryCommand | None:
+        """What is to be sent next; None: it ends."""
+        while not self._waiting and not self._ended:
+            self._came.clear()
+            await self._came.wait()
+        if self._ended:
+            return None
+        command = self._waiting.popleft()
+        self._waiting_bytes -= command.ByteSize()
+        return command
 
 
 class ClientStreams:
@@ -71,67 +100,68 @@ class ClientStreams:
     def __init__(self, asking: Asking, may: May) -> None:
         self._asking = asking
         self._may = may
-        self._streams: dict[str, dict[ClientStream, None]] = {}
-        self._named: OrderedDict[str, set[str]] = OrderedDict()
+        self._streams: dict[ClientName, dict[ClientStream, None]] = {}
+        self._named: OrderedDict[ClientName, set[str]] = OrderedDict()
         """Groups by client, whether it has a stream or not: the one heard from last is at the end."""
 
-    def has(self, client_id: str) -> bool:
+    def has(self, caller: Caller, client_id: str) -> bool:
         """Whether a client has a stream here."""
-        return client_id in self._streams
+        return (caller.account, client_id) in self._streams
 
     def open(self, stream: ClientStream) -> None:
         """A client has opened a stream."""
-        self._streams.setdefault(stream.client_id, {})[stream] = None
-        self._join(stream, self._named.get(stream.client_id, ()))
+        self._streams.setdefault(stream.name, {})[stream] = None
+        self._join(stream, self._named.get(stream.name, ()))
 
     def close(self, stream: ClientStream) -> None:
         """It has ended."""
-        streams = self._streams.get(stream.client_id, {})
+        streams = self._streams.get(stream.name, {})
         streams.pop(stream, None)
         if not streams:
-            self._streams.pop(stream.client_id, None)
-        self._asking.leave(stream, stream.groups)
-        stream.groups.clear()
+            self._streams.pop(stream.name, None)
+        self._leave(stream, set(stream.groups))
 
-    def sends_as(self, client_id: str, groups: Iterable[str]) -> None:
-        """A client has said that it sends as these groups."""
-        named = self._named.setdefault(client_id, set())
-        self._named.move_to_end(client_id)
+    def sends_as(self, caller: Caller, client_id: str, groups: Iterable[str]) -> None:
+        """A client has said that it sends as these groups; those that it may not send as do not count."""
+        name = caller.account, client_id
+        named = self._named.setdefault(name, set())
+        self._named.move_to_end(name)
         if len(self._named) > _MOST_CLIENTS:
             self._named.popitem(last=False)
-        new = set(groups) - named
+        new = {group for group in groups if group not in named and self._may(caller, group)}
         if not new:
             return
         named.update(sorted(new)[: _MOST_GROUPS - len(named)])
-        for stream in self._streams.get(client_id, ()):
+        for stream in self._streams.get(name, ()):
             self._join(stream, new & named)
 
-    def end(self, client_id: str, caller: Caller) -> None:
+    def forget(self, caller: Caller, client_id: str) -> None:
         """A client has said that it ends: nobody asks it any more."""
-        self._named.pop(client_id, None)
-        for stream in list(self._streams.get(client_id, ())):
-            if stream.caller == caller:
-                stream.tell(None)
-                self._asking.leave(stream, stream.groups)
-                stream.groups.clear()
+        name = caller.account, client_id
+        self._named.pop(name, None)
+        for stream in list(self._streams.get(name, ())):
+            self._leave(stream, set(stream.groups))
+            stream.end()
 
     def end_all(self) -> None:
         """The gateway ends."""
         for streams in self._streams.values():
             for stream in streams:
-                stream.tell(None)
+                stream.end()
 
     def judge_again(self) -> None:
         """Have those leave that may not answer for a group any more, and those join that may now: policies change."""
         for streams in self._streams.values():
             for stream in streams:
-                lost = {group for group in stream.groups if not self._may(stream.caller, group)}
-                stream.groups -= lost
-                self._asking.leave(stream, lost)
-                self._join(stream, self._named.get(stream.client_id, ()))
+                self._leave(stream, {group for group in stream.groups if not self._may(stream.caller, group)})
+                self._join(stream, self._named.get(stream.name, ()))
 
     def _join(self, stream: ClientStream, groups: Iterable[str]) -> None:
         for group in groups:
             if group not in stream.groups and self._may(stream.caller, group):
                 stream.groups.add(group)
                 self._asking.join(stream, group)
+
+    def _leave(self, stream: ClientStream, groups: set[str]) -> None:
+        stream.groups -= groups
+        self._asking.leave(stream, groups)

@@ -156,3 +156,20 @@ def test_one_that_leaves_another_group_still_answers_what_it_was_asked() -> None
         assert await asking.ask(check_of()) == COMMIT
 
     asyncio.run(scene())
+
+
+def test_one_that_cannot_be_told_spoils_nobody_elses() -> None:
+    """A header that a client's protocol cannot have, for example."""
+
+    async def scene() -> None:
+        def act(check: CheckRequest) -> None:
+            if check.half.offset:
+                raise ValueError("no such time")
+            asking.answer(check.half, COMMIT)
+
+        asking = Asking(5)
+        asking.join(Client("a", act), "orders")
+        good, bad = await asyncio.gather(asking.ask(check_of()), asking.ask(check_of(HalfPosition(0, 1))))
+        assert (good, bad and bad.state) == (COMMIT, LocalTransactionState.UNKNOWN)
+
+    asyncio.run(scene())

@@ -108,7 +108,7 @@ def test_an_end_is_the_answer_to_whoever_asks_meanwhile() -> None:
         return await asked
 
     assert asyncio.run(run()) == ClientAnswer(COMMIT, "")
-    assert len(scene.log.records) == 1  # its op is the check service's to write
+    assert scene.log.headers(1)["cb-action"] == b"commit"  # whoever has asked may be gone before he has heard it
 
 
 def test_a_forged_transaction_id_ends_nothing() -> None:
@@ -196,3 +196,34 @@ def test_what_is_written_is_signed_with_the_senders_own_key(guarded: Scene) -> N
         assert said is not None
         content = spelled_content(record.key, record.value, spelled(others))
         assert said.fits(key, place_of(record.topic, record.partition), spelled(ours), content)
+
+
+def test_a_key_that_is_taken_out_of_the_policy_acts_no_more(tmp_path: Path) -> None:
+    policy = POLICY.replace('keys = ["shop-1"]', 'keys = ["shop-2"]')
+    scene = Scene(policy=policy, keys={**KEYS, "shop-2": "c" * 40}, folder=tmp_path)
+    assert not scene.accounts.may_act(SHOP, "orders")
+    assert scene.accounts.may_act(Caller("shop", "shop-2"), "orders")
+    assert scene.accounts.may_act(Caller("shop", ""), "orders")  # by its certificate
+
+
+def test_too_many_headers_are_refused_before_each_is_looked_at() -> None:
+    message = Message("orders", b"", None, [("cb-none", b"")] * 1_001)
+    assert refused(Scene().transactions.send(ORDERS, message)) is RefusalReason.HEADERS_TOO_LARGE
+
+
+def test_what_kafka_has_not_acknowledged_in_time_is_the_same_when_it_is_sent_again() -> None:
+    scene = Scene()
+    scene.transactions.patience_seconds = 0.02
+
+    async def run() -> str:
+        scene.log.slow = asyncio.Event()
+        with pytest.raises(GatewayError, match="may have it") as refused:
+            await scene.transactions.begin(ORDERS, [ONE], once="x")
+        assert refused.value.retriable
+        scene.transactions.patience_seconds = 5
+        again = asyncio.ensure_future(scene.transactions.begin(ORDERS, [ONE], once="x"))
+        scene.log.slow.set()
+        return await again
+
+    assert scene.seal.open(asyncio.run(run())).half.offset == 0
+    assert len(scene.log.records) == 1

@@ -135,6 +135,8 @@ def test_a_body_that_a_client_has_packed_is_unpacked_once() -> None:
         (message(message_type=v2.TRANSACTION, message_group="g"), RefusalReason.TYPE),
         (message(message_type=v2.NORMAL, delivery_timestamp=Timestamp(seconds=1)), RefusalReason.TYPE),
         (message(message_type=v2.DELAY, delivery_timestamp=Timestamp(seconds=-1)), RefusalReason.DELIVERY_TIME),
+        (message(message_type=v2.DELAY, delivery_timestamp=Timestamp(seconds=2**62)), RefusalReason.DELIVERY_TIME),
+        (message(born_timestamp=Timestamp(seconds=2**62)), RefusalReason.REQUEST),
         (message(message_type=v2.PRIORITY), RefusalReason.NOT_THERE),
         (message(message_type=v2.LITE), RefusalReason.NOT_THERE),
         (message(message_type=99), RefusalReason.NOT_THERE),
@@ -157,3 +159,16 @@ def test_more_properties_than_rocketmq_takes_are_refused() -> None:
     many.user_properties.update({str(number): "" for number in range(129)})
     large.user_properties["x"] = "y" * 16_384
     assert reason(many) is reason(large) is RefusalReason.HEADERS_TOO_LARGE
+
+
+def test_a_time_that_no_client_can_be_told_is_the_last_that_it_can() -> None:
+    headers = [("rmq-born-ms", b"9" * 15)]
+    check = CheckRequest("id", "g", ".x", None, b"", headers, HalfPosition(0, 0), 1, 15, NOW_MS)
+    asked = orphaned(check, "t").message
+    assert asked.system_properties.born_timestamp.ToDatetime().year == 9999
+    assert asked.topic.name == ".x"
+
+
+def test_a_body_that_is_not_there_is_said_not_to_be() -> None:
+    check = CheckRequest("id", "g", "x", None, None, [], HalfPosition(0, 0), 1, 15, NOW_MS, left_out=200_000)
+    assert orphaned(check, "t", any_size=True).message.user_properties["checkback-left-out"] == "200000"

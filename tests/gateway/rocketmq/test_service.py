@@ -130,7 +130,8 @@ def test_each_message_has_a_status_and_the_first_refusal_is_that_of_all() -> Non
         sent = await there.caller().send(half(), half(message_id="M2", topic=v2.Resource(name="missing")))
         assert [entry.status.code for entry in sent.entries] == [v2.OK, v2.TOPIC_NOT_FOUND]
         assert sent.status.code == v2.TOPIC_NOT_FOUND
-        assert (await there.caller().send()).status.code == v2.BAD_REQUEST
+        for number in (0, 65):
+            assert (await there.caller().send(*[half()] * number)).status.code == v2.BAD_REQUEST
 
     run(act)
 
@@ -144,7 +145,7 @@ def test_a_check_comes_down_the_stream_and_its_end_is_the_answer() -> None:
         assert (command.message.body, command.message.topic) == (b"body", TOPIC)
         assert (await caller.end(command.transaction_id, v2.ROLLBACK)).status.code == v2.OK
         assert await asked == ClientAnswer(LocalTransactionState.ROLLBACK, "")
-        assert there.scene.log.records == []
+        assert there.scene.log.headers(0)["cb-action"] == b"rollback"  # who has asked may be gone
 
     run(act)
 

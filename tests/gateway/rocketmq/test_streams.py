@@ -17,9 +17,9 @@ def test_a_policy_is_looked_at_while_a_client_is_asked_and_nothing_changes() -> 
         streams = ClientStreams(asking, lambda *_: True)
         stream = ClientStream("a", Caller("", ""), lambda _: "ticket")
         streams.open(stream)
-        streams.sends_as("a", ["orders"])
+        streams.sends_as(Caller("", ""), "a", ["orders"])
         asked = asyncio.ensure_future(asking.ask(check_of()))
-        await stream.outgoing.get()
+        await stream.next()
         streams.judge_again()
         asking.answer(check_of().half, COMMIT)
         assert await asked == COMMIT
@@ -33,12 +33,41 @@ def test_who_may_answer_again_is_asked_again() -> None:
         allowed = {"orders"}
         streams = ClientStreams(asking, lambda _, group: group in allowed)
         streams.open(ClientStream("a", Caller("", ""), lambda _: "ticket"))
-        streams.sends_as("a", ["orders"])
+        streams.sends_as(Caller("", ""), "a", ["orders"])
         allowed.clear()
         streams.judge_again()
         assert asking.groups() == []
         allowed.add("orders")
         streams.judge_again()
+        assert asking.groups() == ["orders"]
+
+    asyncio.run(scene())
+
+
+def test_a_client_that_reads_nothing_is_cut_off() -> None:
+    async def scene() -> None:
+        stream = ClientStream("a", Caller("", ""), lambda _: "ticket")
+        for _ in range(2_000):
+            stream.hand(check_of())
+        assert not stream.listening
+        assert await stream.next() is None
+
+    asyncio.run(scene())
+
+
+def test_nobody_is_known_by_another_accounts_client_id() -> None:
+    async def scene() -> None:
+        owner, thief = Caller("shop", "shop-1"), Caller("other", "other-1")
+        asking = Asking(5)
+        streams = ClientStreams(
+            asking, lambda caller, group: group in {"shop": {"orders"}, "other": {"x"}}[caller.account]
+        )
+        streams.sends_as(thief, "a", [str(number) for number in range(2_000)])
+        streams.sends_as(owner, "a", ["orders"])
+        streams.forget(thief, "a")
+        streams.open(ClientStream("a", owner, lambda _: "ticket"))
+        assert asking.groups() == ["orders"]
+        streams.forget(thief, "a")
         assert asking.groups() == ["orders"]
 
     asyncio.run(scene())

@@ -1,0 +1,45 @@
+"""Several processes at the same ports, and what becomes of them."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import grpc
+import psutil
+
+from gateway.rocketmq.v2 import definition_pb2 as v2
+from tests.gateway.rocketmq.calling import Caller
+from tests.gateway.scene import SECRET
+from tests.gateway.test_process import of_topic
+from tests.place import Place, wait_until
+from torture.local_postgresql import free_port
+
+
+def test_a_gateway_whose_watching_process_is_killed_ends(place: Place) -> None:
+    port = free_port()
+    settings = {
+        "CHECKBACK_KAFKA__BOOTSTRAP_SERVERS": place.bootstrap_servers,
+        "CHECKBACK_KAFKA__TOPIC_PREFIX": place.topics.prefix,
+        "CHECKBACK_GATEWAY__PORT": str(port),
+        "CHECKBACK_GATEWAY__HTTP_PORT": "0",
+        "CHECKBACK_GATEWAY__SECRETS": json.dumps([SECRET]),
+    }
+    command = [sys.executable, "-m", "checkback", "gateway", "--processes", "2"]
+    watching = subprocess.Popen(command, env={**os.environ, **settings}, stdout=subprocess.DEVNULL)
+    try:
+
+        async def send() -> None:
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel, asyncio.timeout(60):
+                await channel.channel_ready()
+                assert (await Caller(channel).send(of_topic(place))).status.code == v2.OK
+
+        asyncio.run(send())
+        serving = [one for one in psutil.Process(watching.pid).children() if "spawn_main" in " ".join(one.cmdline())]
+        assert len(serving) == 2
+    finally:
+        watching.send_signal(signal.SIGKILL)
+        watching.wait()
+    wait_until(lambda: not any(one.is_running() for one in serving))
