@@ -106,7 +106,7 @@ class Asking:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._patience
         for channel in self._candidates(check):
-            asked = self._asked[check.half] = _Asked(channel, loop.create_future())
+            asked = self._asked[check.half] = _Asked(channel, check.group, loop.create_future())
             channel.hand(check)
             try:
                 async with asyncio.timeout_at(until):
