@@ -81,9 +81,7 @@ class RecordWriter:
         """
         try:
             # all topics: asking for one by its name may create it
-            found = self._clients.writer.client.list_topics(
-                timeout=min(CONNECT_MS, self._timeout_ms) / 1000
-            ).topics.get(topic)
+            listed = self._clients.writer.client.list_topics(timeout=min(CONNECT_MS, self._timeout_ms) / 1000)
         except KafkaException as error:
             raise ConfigurationError(f"Kafka does not say which partitions {topic} has. ({error})") from error
         found = listed.topics.get(topic)
