@@ -62,7 +62,7 @@ class Scene:
             secrets.chmod(0o600)
             access = AccessSettings(policy=str(policy_file), secrets=str(secrets))
         self.accounts = Accounts(access, self.own, lambda: NOW_MS)
-        self.asking = Asking(0.05)
+        self.asking = Asking(60)
         self.seal = TicketSeal([SECRET])
         self.transactions = GatewayTransactions(
             self.own, self.log.write, self.log, self.accounts, self.asking, self.seal

@@ -128,7 +128,7 @@ def test_two_checks_of_one_half_are_both_answered() -> None:
     """A check service that asks again while it waits, or two of them."""
 
     async def scene() -> None:
-        asking = Asking(0.5)
+        asking = Asking(60)
         client = Client("a")
         asking.join(client, "orders")
         both = [asyncio.ensure_future(asking.ask(check_of())) for _ in range(2)]

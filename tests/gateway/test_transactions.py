@@ -103,7 +103,8 @@ def test_an_end_is_the_answer_to_whoever_asks_meanwhile() -> None:
         ticket = await scene.transactions.begin(ORDERS, [ONE])
         scene.asking.join(Client(), "orders")
         asked = asyncio.ensure_future(scene.asking.ask(check_of(scene.seal.open(ticket).half)))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)  # the question
+        await asyncio.sleep(0)  # is asked
         await scene.transactions.end(ANYBODY, ticket, COMMIT)
         return await asked
 

@@ -81,8 +81,7 @@ def test_a_poll_is_announced_asked_and_taken_back(place: Place) -> None:
             (one,) = (await polling).json()["checks"]
             answered = await client.post(f"/v1/transactions/{one['transaction']}/rollback")
             assert answered.status_code == 204
-            answer = (await asking).json()
-        assert (answer["id"], answer["state"]) == ("tx-0", "rollback")
+            assert (await asking).json()["id"] == "tx-0"
 
     served(settings_of(place), act)
     records = place.read(place.topics.producers)
