@@ -1,5 +1,6 @@
 """Reads what a client has sent: no more of it than is wanted, and every mistake by its name."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -11,6 +12,8 @@ from gateway.refusals import GatewayError, RefusalReason
 
 B = TypeVar("B", bound=BaseModel)
 _MOST_MISTAKES = 5
+_SECONDS = 30.0
+"""For a body: who stops in the middle of one keeps a connection for no longer."""
 _JSON = "application/json"
 
 
@@ -19,14 +22,18 @@ async def body_of(request: Request, most_bytes: int) -> bytes:
 
     Raises:
         GatewayError: it has more than ``most_bytes``.
-        HTTPException: it is not said to be JSON, which no form of a browser's is.
+        HTTPException: it is not said to be JSON, which no form of a browser's is; or it does not come to its end.
         ClientDisconnect: the client went while it sent it.
     """
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > most_bytes:
-            raise GatewayError(RefusalReason.TOO_LARGE, f"The body has more than {most_bytes:,} bytes.")
+    try:
+        async with asyncio.timeout(_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > most_bytes:
+                    raise GatewayError(RefusalReason.TOO_LARGE, f"The body has more than {most_bytes:,} bytes.")
+    except TimeoutError:
+        raise HTTPException(408, f"The body did not come to its end within {_SECONDS:g} s.") from None
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if body and (kind != _JSON or request.headers.get("content-encoding", "identity") != "identity"):
         raise HTTPException(415, f"Send JSON that is not compressed: curl --json, or content-type: {_JSON}.")

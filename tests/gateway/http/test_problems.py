@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.http import problems
+from gateway.http import problems, reading
 from gateway.refusals import GatewayError, RefusalReason
 from tests.gateway.http.served import (
     GROUP,
@@ -255,3 +255,16 @@ def test_a_client_that_goes_while_it_posts_is_no_failure(caplog: pytest.LogCaptu
 
     on_loop(act)
     assert caplog.records == []
+
+
+def test_a_body_that_does_not_end_keeps_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_SECONDS", 0.05)
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    async def act(served: Served) -> httpx.Response:
+        return await served.client.post(BEGIN, content=endless(), headers=JSON)
+
+    assert "within 0.05 s" in problem(on_loop(act), 408, "request-timeout")
