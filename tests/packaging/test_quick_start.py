@@ -218,7 +218,10 @@ def test_the_quick_start_does_what_it_says(installed: Environment) -> None:
         for command in ("checkback kafka", "checkback run"):
             assert addresses(running[command].process) == {"127.0.0.1"}, command
     for command, terminal in running.items():
-        assert "Traceback" not in terminal.shown, (command, terminal.shown)
+        before, stopping, after = terminal.shown.partition("Stopping ...")
+        # on a busy machine a worker of PySpark's may find its Java gone, and PySpark's daemon prints where
+        own = before if stopping and "pyspark/daemon.py" in after else terminal.shown
+        assert "Traceback" not in own, (command, terminal.shown)
     job_said = running["checkback run"].shown
     assert warnings_in(job_said) == [], job_said
     assert "WARNING: " not in job_said, job_said
