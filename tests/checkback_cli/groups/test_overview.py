@@ -183,7 +183,7 @@ def test_who_is_there_and_what_was_never_stored(groups: Groups) -> None:
         | {"auto.offset.reset": "earliest", "enable.auto.commit": False}
     )
     with closing(older), closing(newer):
-        wait_until(lambda: bool(older.poll(timeout_ms=50) or older.assignment()), "the older protocol's join")
+        wait_until(lambda: bool(older.poll(timeout_ms=1000) or older.assignment()), "the older protocol's join")
         row = groups.wait_for("older", members=1)
         assert (row["lag"], row["without_offset"]) == (None, PARTITIONS)
         assert [one["topic"] for one in row["topics"]] == [topic]
