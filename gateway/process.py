@@ -151,7 +151,13 @@ class GatewayProcess:
         settings = self._settings.gateway
         certificate, key = (_read(settings, name) for name in ("tls_certificate", "tls_key"))
         where = Listening(
-            settings.host, settings.port, settings.tls_port, certificate, key, metrics.called, shared=self._shared
+            settings.host,
+            settings.port or None,
+            settings.tls_port or None,
+            certificate,
+            key,
+            metrics.called,
+            self._shared,
         )
         server, self.port, self.tls_port = await started(service, where, int(settings.max_body))
         self._open.push_async_callback(server.stop, _DRAIN_SECONDS)

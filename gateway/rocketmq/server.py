@@ -35,10 +35,12 @@ class Listening(NamedTuple):
     """Where it listens."""
 
     host: str
-    port: int
-    tls_port: int = 0
+    port: int | None
+    """Without TLS; 0: a free one, None: none."""
+    tls_port: int | None = None
+    """Likewise, with it."""
     certificate: bytes = b""
-    """With its key: PEM. Without it there is no TLS."""
+    """With its key: PEM."""
     key: bytes = b""
     called: Called = lambda *_: None
     shared: bool = False
@@ -46,7 +48,7 @@ class Listening(NamedTuple):
 
 
 async def started(service: MessagingService, where: Listening, most_bytes: int) -> tuple[grpc.aio.Server, int, int]:
-    """A server that answers, its port, and that for TLS; 0: none.
+    """A server that answers, its port, and that for TLS; 0: there is none.
 
     Raises:
         OSError: a port cannot be had.
@@ -55,9 +57,10 @@ async def started(service: MessagingService, where: Listening, most_bytes: int) 
     server = grpc.aio.server(options=(*_OPTIONS, *limits))
     handlers = {method.name: _handler(method, service, where.called) for method in _SERVICE.methods}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE.full_name, handlers),))
-    port = _bound(server.add_insecure_port, where.host, where.port)
-    tls_port = 0
-    if where.certificate:
+    port = tls_port = 0
+    if where.port is not None:
+        port = _bound(server.add_insecure_port, where.host, where.port)
+    if where.tls_port is not None:
         credentials = grpc.ssl_server_credentials([(where.key, where.certificate)])
         tls_port = _bound(server.add_secure_port, where.host, where.tls_port, credentials)
     await server.start()

@@ -21,11 +21,12 @@ from gateway.rocketmq.v2 import definition_pb2 as v2
 from tests.gateway.rocketmq.calling import Caller, half
 from tests.gateway.scene import NOW_MS, SECRET
 from tests.place import Place, configure_topic
+from torture.local_postgresql import free_port
 
 
 def settings(place: Place, **gateway: Any) -> Settings:
     kafka = {"bootstrap_servers": place.bootstrap_servers, "topic_prefix": place.topics.prefix}
-    own = {"port": 0, "http_port": 0, "secrets": [SECRET], **gateway}
+    own = {"port": free_port(), "http_port": 0, "secrets": [SECRET], **gateway}
     return Settings.model_validate({"kafka": kafka, "gateway": own})
 
 
@@ -170,3 +171,13 @@ def test_without_accounts_nobody_from_elsewhere_is_let_in(host: str) -> None:
     made = Settings.model_validate({"gateway": {"host": host, "secrets": [SecretStr(SECRET)]}})
     with pytest.raises(ConfigurationError, match=r"access\.policy"):
         refuse_strangers(made)
+
+
+def test_a_port_that_is_not_wanted_is_not_there(place: Place) -> None:
+    """Nor one with TLS, where only HTTP is to have it."""
+
+    async def whole() -> tuple[int, int, int]:
+        async with GatewayProcess(settings(place, port=0)) as process:
+            return process.port, process.tls_port, process.http_port
+
+    assert asyncio.run(whole()) == (0, 0, 0)
