@@ -3,7 +3,8 @@
 import asyncio
 import hashlib
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol, TypeVar
 from zlib import crc32
 
@@ -38,11 +39,6 @@ from gateway.tickets import Ticket, TicketSeal
 
 T = TypeVar("T")
 Write = Callable[[OutgoingRecord], Awaitable[Appended]]
-_ACTIONS = {
-    LocalTransactionState.COMMIT: Action.COMMIT,
-    LocalTransactionState.ROLLBACK: Action.ROLLBACK,
-    LocalTransactionState.UNKNOWN: Action.UNKNOWN,
-}
 
 
 class Places(Protocol):
@@ -113,7 +109,7 @@ class GatewayTransactions:
             return
         # also when it was an answer: the check service may be gone before it has heard it
         signing = self._accounts.signing(caller, group)
-        content = OpContent(_ACTIONS[state], remark)
+        content = OpContent(Action(state), remark)
         record = op_record(self._topics.op, group, transaction_id, half, content)
         written = self._write(record if signing is None else signed(record, signing))
         await self._in_time(asyncio.shield(asyncio.ensure_future(written)))
@@ -157,13 +153,12 @@ class GatewayTransactions:
         for message in messages:
             if len(message.headers) > MAX_HEADERS:  # before each of them is looked at
                 raise GatewayError(RefusalReason.HEADERS_TOO_LARGE, f"A message has at most {MAX_HEADERS:,} headers.")
-            try:
+            with _refusing(RefusalReason.REQUEST):
                 lawful_topic(message_of(message).topic)
                 refuse_own_topic(message.topic, self._topics)
                 lawful_names(message.headers)
+            with _refusing(RefusalReason.TOO_LARGE):
                 refuse_too_large(message.value, message.key, message.headers)
-            except ProtocolError as error:
-                raise _unlawful(error) from None
             self._accounts.refuse_topic(sender.caller, sender.group, message.topic)
             await self._places.look(message.topic)
 
@@ -175,10 +170,7 @@ class GatewayTransactions:
         options: TransactionOptions | None,
         headers_of: Callable[..., Headers],
     ) -> HalfPosition:
-        try:
-            record = _half(sender.group, transaction_id, messages, options, headers_of)
-        except ProtocolError as error:
-            raise _unlawful(error) from None
+        record = _half(sender.group, transaction_id, messages, options, headers_of)
         # those of one id lie on one partition
         partition = crc32(transaction_id.encode()) % await self._places.half_partitions()
         record = record._replace(topic=self._topics.half, partition=partition)
@@ -204,14 +196,18 @@ def _half(
     first = messages[0]
     value, key = first.value, first.key
     if len(messages) > 1:
-        refuse_several_too_large(messages)
-        headers = headers_of(transaction_id, group, first.topic, options=options, messages=len(messages))
-        value, key = pack(messages), None
-    else:
-        headers = headers_of(
-            transaction_id, group, first.topic, first.headers, partition=first.partition, options=options
-        )
-    refuse_too_large(value, key, headers)
+        with _refusing(RefusalReason.TOO_LARGE):
+            refuse_several_too_large(messages)
+    with _refusing(RefusalReason.REQUEST):
+        if len(messages) > 1:
+            headers = headers_of(transaction_id, group, first.topic, options=options, messages=len(messages))
+            value, key = pack(messages), None
+        else:
+            headers = headers_of(
+                transaction_id, group, first.topic, first.headers, partition=first.partition, options=options
+            )
+    with _refusing(RefusalReason.TOO_LARGE):
+        refuse_too_large(value, key, headers)
     return OutgoingRecord("", 0, key, value, headers)
 
 
@@ -227,7 +223,10 @@ def _id_of(sender: ActingAs, once: str) -> str:
     return hashlib.sha256(named.encode(errors="replace")).hexdigest()[:32]
 
 
-def _unlawful(error: ProtocolError) -> GatewayError:
-    said = str(error)
-    too_large = "too large" in said or "larger than" in said
-    return GatewayError(RefusalReason.TOO_LARGE if too_large else RefusalReason.REQUEST, said)
+@contextmanager
+def _refusing(reason: RefusalReason) -> Iterator[None]:
+    """What breaks the protocol is refused for this reason, in the protocol's own words."""
+    try:
+        yield
+    except ProtocolError as error:
+        raise GatewayError(reason, str(error)) from None

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import Iterator
 
 import uvicorn
@@ -30,7 +29,7 @@ class HttpServer:
     def __init__(
         self, app: ASGIApp, host: str, port: int, tls: tuple[str, str] | None = None, *, shared: bool = False
     ) -> None:
-        self._socket = _shared_socket(host, port) if shared else listening_socket(host, port)
+        self._socket = listening_socket(host, port, shared=shared)
         self.host, self.port = self._socket.getsockname()[:2]
         certificate, key = tls or (None, None)
         config = uvicorn.Config(
@@ -58,10 +57,3 @@ class HttpServer:
         if self._serving is not None:
             await self._serving
         self._socket.close()
-
-
-def _shared_socket(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.create_server((host.strip("[]"), port), family=family, reuse_port=True)
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listening
