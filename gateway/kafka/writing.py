@@ -8,7 +8,7 @@ from typing import Any
 
 from checkback.exceptions import ConfigurationError
 from checkback.kafka.librdkafka import connected, make_client
-from checkback.kafka.librdkafka.errors import NO_TOPIC, NOT_ALLOWED, TOO_LARGE, error_code, flushed, polled
+from checkback.kafka.librdkafka.errors import NO_TOPIC, NOT_ALLOWED, TOO_LARGE, error_code, flushed
 from checkback.kafka.librdkafka.library import KafkaException, Producer
 from checkback.kafka.librdkafka.writers import OpWriter, Renewed
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
@@ -98,7 +98,7 @@ class RecordWriter:
 
     def _poll(self) -> None:
         while not self._closing.is_set():
-            polled(self._clients.writer.client, _POLL_SECONDS)
+            self._clients.writer.hear(_POLL_SECONDS)
             self._clients.poll_replaced()
             if self._told and not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(self._hear)

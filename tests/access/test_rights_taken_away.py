@@ -8,12 +8,16 @@ import pytest
 from kafka import KafkaProducer
 from kafka.errors import TopicAuthorizationFailedError, TransactionalIdAuthorizationFailedError
 
-from access import Operation, Right, Role, Whom, rights_of
+from access import Operation, ResourceKind, Right, Role, Whom, rights_of
 from checkback import CheckEndpoint, LocalTransactionState, Message, TransactionProducer
 from checkback.consumer import ConsumeResult, ConsumerSettings, PushConsumer, StartAt
 from checkback.consumer.resetting.control_topic import ControlTopic
 from checkback.exceptions import CheckbackError
 from checkback.kafka.connecting import TransportName
+from checkback.kafka.librdkafka.errors import NOT_ALLOWED, error_code
+from checkback.kafka.librdkafka.library import KafkaException
+from checkback.kafka.librdkafka.transport import ConfluentTransport
+from checkback.kafka.transport import OutgoingRecord
 from checkback.operations.topics import TopicAdministration
 from checkers import CheckService
 from tests.access.guarded import ORDERS, TOPICS, Guarded, guarded
@@ -64,6 +68,43 @@ def test_of_a_producer(guarded: Guarded, transport: str, caplog: pytest.LogCaptu
     for right in here.let_in(user, Role.PRODUCER, SHOP):
         if right.name != TOPICS.producers or transport == TransportName.KAFKA_PYTHON:
             assert f"grant its user {right}" in without(here, user, right, sends, caplog)
+
+
+@pytest.mark.parametrize("transport", BOTH)
+def test_a_producer_says_it_of_each_message(guarded: Guarded, transport: str) -> None:
+    """A client that could do nothing once says of all that follows only that it has failed."""
+    here, user = guarded, f"again-{transport}"
+    here.user(user)
+    here.give(user, *(Right(Operation.DESCRIBE, ResourceKind.TOPIC, topic) for topic in (TOPICS.half, TOPICS.op)))
+    lacking = Right(Operation.WRITE, ResourceKind.TOPIC, TOPICS.half)
+    with TransactionProducer(
+        here.servers, "shop", transport=transport, kafka_options=here.options(user, transport)
+    ) as producer:
+        for _ in range(5):
+            with pytest.raises(CheckbackError, match=f"grant its user {lacking}"):
+                producer.prepare(Message(ORDERS, b"v"))
+
+
+def test_a_client_that_failed_before_its_first_record_says_why(
+    guarded: Guarded, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As on a busy machine: the check service has its client for seconds when the first answer comes."""
+    here, heard = guarded, list[BaseException | None]()
+    here.user("silent")
+    transport = ConfluentTransport(
+        here.servers, 30_000, here.options("silent", TransportName.CONFLUENT), hears_ops=True
+    )
+
+    def failed() -> bool:
+        transport.hear()
+        return "A Kafka client failed" in caplog.text
+
+    wait_until(failed, "its end")
+    transport.write_heard(OutgoingRecord(TOPICS.op, 0, None, b"", []), heard.append)
+    transport.close(1)
+    (error,) = heard
+    assert isinstance(error, KafkaException)
+    assert error_code(error) in NOT_ALLOWED
 
 
 class Wanting:

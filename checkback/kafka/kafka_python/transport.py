@@ -15,6 +15,7 @@ from kafka.errors import (
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.kafka.client_options import of_reaching
 from checkback.kafka.kafka_python import SHARED, make_client
+from checkback.kafka.kafka_python.refused import is_refusal
 from checkback.kafka.kafka_python.repairs import close_producer
 from checkback.kafka.reaching import CONNECT_MS
 from checkback.kafka.transport import (
@@ -85,9 +86,9 @@ class KafkaPythonTransport:
             return Appended(int(found.offset), int(found.timestamp))
         except KafkaTimeoutError as error:
             raise not_acknowledged(self._half_timeout_ms, error) from error
-        except TopicAuthorizationFailedError as error:
-            raise not_written(may_not_write(record.topic, error)) from error
-        except (KafkaError, ValueError, TypeError) as error:
+        except KafkaError as error:
+            raise not_written(may_not_write(record.topic, error) if is_refusal(error) else error) from error
+        except (ValueError, TypeError) as error:
             raise not_written(error) from error
 
     def write_op(self, record: OutgoingRecord, lost: Lost) -> None:

@@ -10,6 +10,8 @@ from confluent_kafka import KafkaError, KafkaException
 _LOGGER = logging.getLogger(__name__)
 TIMED_OUT = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT})
 """Nothing was heard of it in time."""
+ENDED = frozenset({KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+"""What is said of the records of a client that can do no more."""
 WRONG_SETTINGS = frozenset({KafkaError._INVALID_ARG, KafkaError._CONFLICT})
 """What librdkafka says of options that it does not have, or whose values it cannot use."""
 NOT_ALLOWED = frozenset(
@@ -94,8 +96,8 @@ def is_spent(error: KafkaError) -> bool:
     return is_fatal(error) or error.code() in TIMED_OUT
 
 
-def polled(client: Any, seconds: float) -> None:
-    """Serve what ``client`` has to report, for at most ``seconds``.
+def polled(client: Any, seconds: float) -> KafkaError | None:
+    """Serve what ``client`` has to report, for at most ``seconds``. Gives the error that has ended it, if it is heard.
 
     A fatal error is raised by the call that happens to serve it, once, also where there is an ``error_cb``
     (confluent-kafka 2.16). The records under way are reported by the next call.
@@ -104,6 +106,8 @@ def polled(client: Any, seconds: float) -> None:
         client.poll(seconds)
     except KafkaException as error:
         _told(error)
+        return error.args[0]  # type: ignore[no-any-return]  # as confluent-kafka raises it
+    return None
 
 
 def flushed(client: Any, seconds: float) -> None:

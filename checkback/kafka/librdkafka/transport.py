@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.librdkafka import connected, make_client
-from checkback.kafka.librdkafka.errors import TIMED_OUT, flushed, polled
+from checkback.kafka.librdkafka.errors import TIMED_OUT, flushed
 from checkback.kafka.librdkafka.hidden_topics import hidden, refusals
 from checkback.kafka.librdkafka.writers import HalfWriter, OpWriter, Renewed
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
@@ -105,7 +105,7 @@ class ConfluentTransport:
 
     def hear(self) -> None:
         """See :class:`~checkback.kafka.transport.TellingTransport`."""
-        polled(self._ops.writer.client, 0)
+        self._ops.writer.hear(0)
 
     def flush(self, seconds: float) -> None:
         """See :class:`~checkback.kafka.transport.Transport`."""
@@ -122,6 +122,6 @@ class ConfluentTransport:
 
     def _poll_idly(self) -> None:
         while not self._closing.wait(_IDLE_SECONDS):
-            polled(self._ops.writer.client, 0)
+            self._ops.writer.hear(0)
             self._ops.poll_replaced()
             self._halves.poll_replaced()

@@ -10,7 +10,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from checkback.kafka.librdkafka.errors import NOT_ALLOWED, TIMED_OUT, is_spent, polled
+from checkback.exceptions import HalfMessageError
+from checkback.kafka.librdkafka.errors import ENDED, NOT_ALLOWED, TIMED_OUT, is_spent, polled
 from checkback.kafka.transport import (
     Appended,
     Heard,
@@ -62,7 +63,24 @@ class _Delivery:
         self._asleep.acquire(timeout=seconds)
 
 
-class HalfWriter:
+class _FailingClient:
+    """A client, and what has ended it: librdkafka says that once, and of all later records only that it has ended."""
+
+    def __init__(self, client: Producer) -> None:
+        self.client = client
+        self._ended_by: KafkaError | None = None
+
+    def hear(self, seconds: float) -> None:
+        """Serve what the client has to report, for at most ``seconds``. Not from a report."""
+        ended_by = polled(self.client, seconds)
+        self._ended_by = self._ended_by or ended_by
+
+    def reason(self, error: KafkaError) -> KafkaError:
+        """What has ended the client, where the error says only that it has ended."""
+        return self._ended_by or error if error.code() in ENDED else error
+
+
+class HalfWriter(_FailingClient):
     """Writes half messages with one client; all threads of a process may use it.
 
     librdkafka hands out delivery reports only to a thread that polls. Of the threads that wait, one polls for all;
@@ -70,7 +88,7 @@ class HalfWriter:
     """
 
     def __init__(self, client: Producer, timeout_ms: int) -> None:
-        self.client = client
+        super().__init__(client)
         self._timeout_ms = timeout_ms
         self._polling = threading.Lock()
         self._waiting: deque[_Delivery] = deque()
@@ -86,21 +104,26 @@ class HalfWriter:
         delivery = _Delivery()
         try:
             _produce(self.client, record, delivery.reported)
-        except (KafkaException, BufferError, ValueError, TypeError) as error:
-            if isinstance(error, KafkaException) and is_spent(error.args[0]):
-                spent(self)
+        except KafkaException as error:
+            self.hear(0)
+            raise self._refused(record, error.args[0], spent) from error
+        except (BufferError, ValueError, TypeError) as error:
             raise not_written(error) from error
         self._wait(delivery)
         if delivery.timed_out:
             spent(self)
             raise not_acknowledged(self._timeout_ms, delivery.error)
         if delivery.error is not None:
-            if is_spent(delivery.error):
-                spent(self)
-            if delivery.error.code() in NOT_ALLOWED:
-                raise not_written(may_not_write(record.topic, delivery.error))
-            raise not_written(delivery.error)
+            raise self._refused(record, delivery.error, spent)
         return Appended(delivery.offset, delivery.time_ms)
+
+    def _refused(
+        self, record: OutgoingRecord, error: KafkaError, spent: Callable[["HalfWriter"], None]
+    ) -> HalfMessageError:
+        why = self.reason(error)
+        if is_spent(why):
+            spent(self)
+        return not_written(may_not_write(record.topic, why) if why.code() in NOT_ALLOWED else why)
 
     def _wait(self, delivery: _Delivery) -> None:
         # twice: librdkafka reports its own time-out a little after it
@@ -109,7 +132,7 @@ class HalfWriter:
             if self._polling.acquire(blocking=False):
                 try:
                     while not delivery.done and monotonic() < deadline:
-                        polled(self.client, _LONGEST_WAIT_SECONDS)
+                        self.hear(_LONGEST_WAIT_SECONDS)
                 finally:
                     self._polling.release()
                     self._wake_another()
@@ -129,11 +152,8 @@ class HalfWriter:
                 return
 
 
-class OpWriter:
-    """Writes ops with one client. Lost ones are reported, to whoever polls; others, too, where the client says so."""
-
-    def __init__(self, client: Producer) -> None:
-        self.client = client
+class OpWriter(_FailingClient):
+    """Writes ops with one client. Lost ones are reported, to whoever hears; others, too, where the client says so."""
 
     def write(self, record: OutgoingRecord, lost: Lost, spent: Callable[["OpWriter"], None]) -> None:
         """Write a record without waiting. This never raises; ``spent`` is told before ``lost``."""
@@ -141,27 +161,29 @@ class OpWriter:
         def reported(error: KafkaError | None, _: Message) -> None:
             if error is None:  # a client of which each is heard
                 return
-            if is_spent(error):
-                spent(self)
-            lost(KafkaException(error))
+            lost(self._failure(error, spent))
 
         self._write(record, reported, lost, spent)
 
     def _write(self, record: OutgoingRecord, reported: Any, lost: Lost, spent: Callable[["OpWriter"], None]) -> None:
         try:
             _produce(self.client, record, reported)
-        except (KafkaException, BufferError, ValueError) as error:  # closed meanwhile, too
-            if isinstance(error, KafkaException) and is_spent(error.args[0]):
-                spent(self)
+        except KafkaException as error:
+            lost(self._failure(error.args[0], spent))
+        except (BufferError, ValueError) as error:  # closed meanwhile, too
             lost(error)
+
+    def _failure(self, error: KafkaError, spent: Callable[["OpWriter"], None]) -> KafkaException:
+        why = self.reason(error)
+        if is_spent(why):
+            spent(self)
+        return KafkaException(why)
 
     def write_heard(self, record: OutgoingRecord, heard: Heard, spent: Callable[["OpWriter"], None]) -> None:
         """Likewise, with a client that reports all; ``heard`` is told of each."""
 
         def reported(error: KafkaError | None, _: Message) -> None:
-            if error is not None and is_spent(error):
-                spent(self)
-            heard(None if error is None else KafkaException(error))
+            heard(None if error is None else self._failure(error, spent))
 
         self._write(record, reported, heard, spent)
 
@@ -172,18 +194,18 @@ class OpWriter:
             if error is None:
                 placed(Appended(message.offset() or 0, message.timestamp()[1]))
                 return
-            if is_spent(error):
-                spent(self)
-            placed(KafkaException(error))
+            placed(self._failure(error, spent))
 
         self._write(record, reported, placed, spent)
 
 
-class _HasClient(Protocol):
+class _Hearing(Protocol):
     client: Producer
 
+    def hear(self, seconds: float) -> None: ...
 
-Writer = TypeVar("Writer", bound=_HasClient)
+
+Writer = TypeVar("Writer", bound=_Hearing)
 
 
 class Renewed(Generic[Writer]):
@@ -226,7 +248,7 @@ class Renewed(Generic[Writer]):
     def poll_replaced(self) -> None:
         """Hear what became of records of those replaced, and drop those that have no more."""
         for writer in self.writers[:-1]:
-            polled(writer.client, 0)
+            writer.hear(0)
         with self._lock:
             before = self.replaced
             self.replaced = [writer for writer in before if len(writer.client)]
