@@ -7,6 +7,7 @@ is asked is passed over at once, one that says nothing is waited for, and costs 
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator
+from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 from checkback.listener import LocalTransactionState
@@ -45,6 +46,17 @@ class ClientAnswer(NamedTuple):
     remark: str
 
 
+class Heard(Enum):
+    """What becomes of an answer."""
+
+    BY_NOBODY = auto()
+    """Nobody has asked, or not any more."""
+    AS_END = auto()
+    """It says how the transaction ended, as an end would."""
+    AS_WORD = auto()
+    """Who has asked decides by more than this."""
+
+
 class _GoneError(Exception):
     """The client went while it was asked."""
 
@@ -53,6 +65,7 @@ class _Asked(NamedTuple):
     channel: Channel
     group: str
     answer: "asyncio.Future[ClientAnswer]"
+    heard: Heard
 
 
 class Asking:
@@ -93,22 +106,22 @@ class Asking:
             if asked.channel is channel and asked.group in left and not asked.answer.done():
                 asked.answer.set_exception(_GoneError())
 
-    async def ask(self, check: CheckRequest) -> ClientAnswer | None:
+    async def ask(self, check: CheckRequest, heard: Heard = Heard.AS_END) -> ClientAnswer | None:
         """What one of the clients of its group says; None: there is none, or none that has seen the question.
 
-        Each half message is asked about once at a time.
+        Each half message is asked about once at a time. ``heard``: what :meth:`answer` says to who answers.
         """
         under_way = self._under_way.get(check.half)
         if under_way is None:
-            under_way = self._under_way[check.half] = asyncio.ensure_future(self._ask(check))
+            under_way = self._under_way[check.half] = asyncio.ensure_future(self._ask(check, heard))
             under_way.add_done_callback(lambda _: self._under_way.pop(check.half, None))
         return await asyncio.shield(under_way)
 
-    async def _ask(self, check: CheckRequest) -> ClientAnswer | None:
+    async def _ask(self, check: CheckRequest, heard: Heard) -> ClientAnswer | None:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._patience
         for channel in self._candidates(check):
-            asked = self._asked[check.half] = _Asked(channel, check.group, loop.create_future())
+            asked = self._asked[check.half] = _Asked(channel, check.group, loop.create_future(), heard)
             try:
                 channel.hand(check)
                 async with asyncio.timeout_at(until):
@@ -128,13 +141,13 @@ class Asking:
                 del self._asked[check.half]
         return None
 
-    def answer(self, half: HalfPosition, said: ClientAnswer) -> bool:
-        """Take an answer; False: nobody has asked, or not any more."""
+    def answer(self, half: HalfPosition, said: ClientAnswer) -> Heard:
+        """Take an answer."""
         asked = self._asked.get(half)
         if asked is None or asked.answer.done():
-            return False
+            return Heard.BY_NOBODY
         asked.answer.set_result(said)
-        return True
+        return asked.heard
 
     def _candidates(self, check: CheckRequest) -> Iterator[Channel]:
         sender = dict(check.headers).get(CLIENT_HEADER, b"").decode(errors="replace")

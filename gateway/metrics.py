@@ -27,7 +27,8 @@ class GatewayMetrics:
         )
         self._asked = Counter(
             "checkback_gateway_checks",
-            "Checks that came to a gateway, by what a client said; nobody: none of the group was there, or none saw it",
+            "Checks that came to a gateway, by what a client said; nobody: none of the group was there, or none saw "
+            "it; overruled: it was not asked, since its message is there twice, and the other half message was decided",
             ["state"],
             registry=registry,
         )

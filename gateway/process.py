@@ -23,6 +23,7 @@ from checkback.wire.checks import CheckRequest
 from conf import Settings
 from gateway.accounts import Accounts
 from gateway.asking import Asking
+from gateway.checking import Checking
 from gateway.http.api import HttpApi, HttpParts
 from gateway.http.checks import PATH, checks_app
 from gateway.http.inner import inner_routes
@@ -32,6 +33,7 @@ from gateway.kafka.announcing import GroupAnnouncements
 from gateway.kafka.bodies import HalfBodies
 from gateway.kafka.places import KafkaPlaces
 from gateway.kafka.producers_topic import ProducersTopic
+from gateway.kafka.twin_halves import TwinHalves
 from gateway.kafka.writing import RecordWriter
 from gateway.metrics import GatewayMetrics
 from gateway.rocketmq.server import Listening, started
@@ -133,12 +135,13 @@ class GatewayProcess:
     def _open_checks(self, asking: Asking, metrics: GatewayMetrics, registry: CollectorRegistry) -> str:
         """The port at which check services ask; gives what is announced, without the group's name."""
         settings, kafka = self._settings.gateway, self._settings.kafka
-        bodies = HalfBodies(
-            kafka.topics.half, lambda: reading_consumer(kafka.bootstrap_servers, options=kafka.python_client)
-        )
+        reading = partial(reading_consumer, kafka.bootstrap_servers, options=kafka.python_client)
+        bodies, twins = HalfBodies(kafka.topics.half, reading), TwinHalves(kafka.topics, reading)
         self._open.callback(bodies.close)
+        self._open.callback(twins.close)
+        checking = Checking(asking, bodies.whole, twins.find, metrics.asked)
         keys = {group: [key.get_secret_value().encode()] for group, key in self._settings.checks.keys.items()}
-        checks = checks_app(asking, bodies.whole, lambda group: keys.get(group, []), metrics.asked)
+        checks = checks_app(checking.answer, lambda group: keys.get(group, []))
         app = Starlette(routes=[*inner_routes(registry, lambda: self.ready), Mount("/", checks)])
         port = settings.check_port + self._number if settings.check_port else 0
         server = HttpServer(app, settings.check_host, port)

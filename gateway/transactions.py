@@ -32,10 +32,11 @@ from checkback.wire.protocol import (
     refuse_own_topic,
 )
 from gateway.accounts import Accounts
-from gateway.asking import Asking, ClientAnswer
+from gateway.asking import Asking, ClientAnswer, Heard
 from gateway.once import Once
 from gateway.refusals import GatewayError, RefusalReason
 from gateway.tickets import Ticket, TicketSeal
+from gateway.twins import NAMED
 
 T = TypeVar("T")
 Write = Callable[[OutgoingRecord], Awaitable[Appended]]
@@ -99,13 +100,15 @@ class GatewayTransactions:
     async def end(self, caller: Caller, ticket: str, state: LocalTransactionState, remark: str = "") -> None:
         """Say what became of a transaction; returns when Kafka has it. Who is just asking for it hears it, too.
 
+        Of a half message that is there twice it is an answer alone: which of the two counts is decided by who asks.
+
         Raises:
             GatewayError: the ticket is not one, or another account's; or Kafka has not taken it.
         """
         half, transaction_id, group = self._seal.open(ticket)
         self._accounts.refuse_foreign(caller, group)
         heard = self._asking.answer(half, ClientAnswer(state, remark))
-        if heard and state is LocalTransactionState.UNKNOWN:
+        if heard is Heard.AS_WORD or (heard is Heard.AS_END and state is LocalTransactionState.UNKNOWN):
             return
         # also when it was an answer: the check service may be gone before it has heard it
         signing = self._accounts.signing(caller, group)
@@ -220,7 +223,7 @@ def _id_of(sender: ActingAs, once: str) -> str:
     if not once:
         return os.urandom(16).hex()
     named = f"{sender.caller.account}\0{sender.group}\0{once}"
-    return hashlib.sha256(named.encode(errors="replace")).hexdigest()[:32]
+    return NAMED + hashlib.sha256(named.encode(errors="replace")).hexdigest()[:32]
 
 
 @contextmanager

@@ -10,26 +10,19 @@ from starlette.routing import Route
 
 from checkback.answering.check_requests import NobodyThereError, Trust, check_response
 from checkback.wire.checks import REMARK_CHARACTERS, CheckRequest
-from gateway.asking import Asking
+from gateway.asking import ClientAnswer
 
 PATH = "/checks/"
-Whole = Callable[[CheckRequest], Awaitable[CheckRequest | None]]
-"""Gives a check the message that was left out of it; None: that cannot be had now."""
+Answer = Callable[[CheckRequest], Awaitable[ClientAnswer | None]]
+"""What became of a transaction; None: nobody can say so now."""
 
 
-def checks_app(
-    asking: Asking, whole: Whole, secrets: Callable[[str], Sequence[bytes]], count: Callable[[str], None]
-) -> Starlette:
-    """Answers ``POST /checks/GROUP`` with what the group's clients say.
-
-    ``secrets`` of a group: ``checks.keys``. ``count`` is told what becomes of each check.
-    """
+def checks_app(answer_of: Answer, secrets: Callable[[str], Sequence[bytes]]) -> Starlette:
+    """Answers ``POST /checks/GROUP``. ``secrets`` of a group: ``checks.keys``."""
     trust = Trust()
 
     async def one(check: CheckRequest) -> dict[str, str]:
-        found = await whole(check)
-        said = None if found is None else await asking.ask(found)
-        count("nobody" if said is None else said.state.value)
+        said = await answer_of(check)
         if said is None:
             raise NobodyThereError(f"No client of group {check.group} listens here, or its message cannot be read.")
         return {"id": check.transaction_id, "state": said.state.value, "remark": said.remark[:REMARK_CHARACTERS]}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from checkback.listener import LocalTransactionState
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import HalfPosition
-from gateway.asking import CLIENT_HEADER, Asking, ClientAnswer
+from gateway.asking import CLIENT_HEADER, Asking, ClientAnswer, Heard
 from tests.gateway.scene import check_of
 
 COMMIT = ClientAnswer(LocalTransactionState.COMMIT, "")
@@ -103,7 +103,7 @@ def test_one_that_says_nothing_has_said_unknown() -> None:
         asking.join(Client("silent"), "orders")
         said = await asking.ask(check_of())
         assert said == ClientAnswer(LocalTransactionState.UNKNOWN, "client silent said nothing within 0.01 s")
-        assert not asking.answer(HalfPosition(0, 0), COMMIT)
+        assert asking.answer(HalfPosition(0, 0), COMMIT) is Heard.BY_NOBODY
 
     asyncio.run(scene())
 
@@ -134,7 +134,7 @@ def test_two_checks_of_one_half_are_both_answered() -> None:
         both = [asyncio.ensure_future(asking.ask(check_of())) for _ in range(2)]
         while not client.handed:  # noqa: ASYNC110  (the loop's next turn, not a time)
             await asyncio.sleep(0)
-        assert asking.answer(HalfPosition(0, 0), COMMIT)
+        assert asking.answer(HalfPosition(0, 0), COMMIT) is Heard.AS_END
         assert await asyncio.gather(*both) == [COMMIT, COMMIT]
         assert client.handed == [HalfPosition(0, 0)]
 

@@ -131,6 +131,39 @@ def test_a_large_message_is_read_from_kafka_for_its_check(place: Place) -> None:
     assert dict(op.headers)["cb-action"] == b"commit"
 
 
+def test_what_was_sent_again_to_another_gateway_is_rolled_back_when_the_other_one_is_committed(place: Place) -> None:
+    tickets: list[str] = []
+
+    async def begin(_: GatewayProcess, caller: Caller) -> None:
+        sent = await caller.send(of_topic(place, message_type=v2.TRANSACTION, message_id="01AB"))
+        tickets.append(sent.entries[0].transaction_id)
+
+    async def asked(process: GatewayProcess, caller: Caller) -> None:
+        await begin(process, caller)
+        stream, _ = await caller.settled(topic=v2.Resource(name=place.real_topic))
+        first, second = await asyncio.to_thread(read, place, place.topics.half)
+        topic, name = place.real_topic, dict(first.headers)["cb-id"].decode()
+        half = HalfPosition(first.partition, first.offset)
+        request = CheckRequest(name, topic, topic, None, b"body", [], half, 1, 15, NOW_MS).to_json()
+        url = f"http://127.0.0.1:{process.check_port}/checks/{topic}"
+        async with httpx.AsyncClient(timeout=20) as checking:
+            asking = asyncio.ensure_future(until_asked(checking, url, request))
+            command = (await stream.read()).recover_orphaned_transaction_command
+            assert (await caller.end(command.transaction_id)).status.code == v2.OK  # as its checker would
+            await asking
+            assert await asyncio.to_thread(read, place, place.topics.op) == []  # it has said so of the first one alone
+            assert (await caller.end(tickets[1])).status.code == v2.OK
+            answer = (await checking.post(url, json=request)).json()
+        assert (answer["state"], f"{second.partition}:{second.offset} was decided" in answer["remark"]) == (
+            "rollback",
+            True,
+        )
+        stream.cancel()
+
+    run(settings(place), begin)
+    run(settings(place), asked)
+
+
 def test_what_topics_take_a_gateway_takes(place: Place) -> None:
     body = bytes(3 << 20)
 

@@ -7,7 +7,7 @@ import pytest
 
 from access.credentials import Caller
 from checkback.listener import LocalTransactionState
-from gateway.asking import Asking, ClientAnswer
+from gateway.asking import Asking, ClientAnswer, Heard
 from gateway.http import polls as polls_module
 from gateway.http.polls import KEPT_SECONDS, Polls
 from gateway.refusals import GatewayError, RefusalReason
@@ -49,7 +49,7 @@ def test_a_poll_that_waits_is_told_of_a_check_and_its_answer_is_the_check_servic
         asked = desk.ask()
         assert await polling == [check()]
         assert not asked.done()
-        assert desk.asking.answer(check().half, COMMIT)
+        assert desk.asking.answer(check().half, COMMIT) is Heard.AS_END
         assert await asked == COMMIT
 
     asyncio.run(run())

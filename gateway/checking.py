@@ -1,0 +1,64 @@
+"""What a gateway answers to a check: what a client says, unless its message is there twice."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from checkback.listener import LocalTransactionState
+from checkback.wire.checks import CheckRequest
+from checkback.wire.protocol import HalfPosition
+from gateway.asking import Asking, ClientAnswer, Heard
+from gateway.twins import NAMED, Twins
+
+Whole = Callable[[CheckRequest], Awaitable[CheckRequest | None]]
+"""Gives a check the message that was left out of it; None: that cannot be had now."""
+FindTwins = Callable[[HalfPosition, str], Awaitable[Twins | None]]
+"""Half messages that have the id of one, which is among them; None: that cannot be said now."""
+
+
+class Checking:
+    """Answers the checks that come in. ``count`` is told what becomes of each."""
+
+    def __init__(self, asking: Asking, whole: Whole, twins: FindTwins, count: Callable[[str], None]) -> None:
+        self._asking = asking
+        self._whole = whole
+        self._twins = twins
+        self._count = count
+
+    async def answer(self, check: CheckRequest) -> ClientAnswer | None:
+        """What became of a transaction; None: nobody is there to be asked, or Kafka does not say what is needed."""
+        said = await self._answer(check)
+        if isinstance(said, Twins):
+            self._count("overruled")
+            why = f"its client has sent it again, and the half message at {said.decided} was decided"
+            return ClientAnswer(LocalTransactionState.ROLLBACK, why)
+        self._count("nobody" if said is None else said.state.value)
+        return said
+
+    async def _answer(self, check: CheckRequest) -> ClientAnswer | Twins | None:
+        """Twins: another one of them was decided."""
+        if not check.transaction_id.startswith(NAMED):
+            found = await self._whole(check)
+            return None if found is None else await self._asking.ask(found)
+        found, twins = await asyncio.gather(self._whole(check), self._twins(check.half, check.transaction_id))
+        if found is None or twins is None:
+            return None
+        if len(twins.places) > 1:
+            return await self._of_several(found, twins)
+        return await self._asking.ask(found)
+
+    async def _of_several(self, check: CheckRequest, twins: Twins) -> ClientAnswer | Twins | None:
+        half = check.half
+        if twins.overrule(half):
+            return twins
+        said = await self._asking.ask(check, Heard.AS_WORD)
+        if said is None or said.state is not LocalTransactionState.COMMIT:
+            return said
+        now = await self._twins(half, check.transaction_id)  # its end may have come meanwhile
+        if now is None:
+            return None
+        if now.overrule(half):
+            return now
+        if now.let_commit(half):
+            return said
+        waits = f"its client has sent it again: the half message at {now.places[-1]} is asked about first"
+        return ClientAnswer(LocalTransactionState.UNKNOWN, waits)

@@ -1,0 +1,137 @@
+"""What a client has sent again is found in Kafka, around a half message and no further."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic
+
+from checkback.kafka.topic_reading import reading_consumer
+from checkback.operations.topics import TopicAdministration
+from checkback.wire.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
+from gateway.kafka.half_index import APART_MS
+from gateway.kafka.twin_halves import TwinHalves
+from gateway.twins import NAMED, Twins
+from tests.gateway.scene import NOW_MS
+from tests.place import Place
+
+FIRST, SECOND = NAMED + "1" * 32, NAMED + "2" * 32
+
+
+@pytest.fixture(name="place")
+def of_given_times(place: Place) -> Place:
+    """Topics whose records have the times that they are written with."""
+    own = replace(place, topics=Topics(f"{place.topics.prefix}given."))
+    names = (own.topics.half, own.topics.op)
+    configuration = {"message.timestamp.type": "CreateTime"}
+    admin = KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)
+    admin.create_topics([NewTopic(name, 2, 1, topic_configs=configuration) for name in names])
+    admin.close()
+    with TopicAdministration(place.bootstrap_servers) as administration:
+        assert administration.wait_for(names) == []
+    return own
+
+
+def write(place: Place, *halves: tuple[str, int], partition: int = 0) -> None:
+    """Half messages by id and time, in the order of their offsets."""
+    producer = place.producer()
+    for name, time_ms in halves:
+        headers = list(half_headers(name, "shop", place.real_topic))
+        producer.send(place.topics.half, b"v", partition=partition, headers=headers, timestamp_ms=time_ms)
+    producer.close()
+
+
+def decide(place: Place, name: str, half: HalfPosition, action: Action, source: Source) -> None:
+    producer = place.producer()
+    headers = list(op_headers(name, "shop", half, action, source))
+    producer.send(place.topics.op, b"", partition=half.partition, headers=headers, timestamp_ms=NOW_MS)
+    producer.send(place.topics.op, b"?", partition=half.partition, timestamp_ms=NOW_MS)  # hostile: not an op
+    producer.close()
+
+
+@contextmanager
+def looking(place: Place) -> Iterator[TwinHalves]:
+    twins = TwinHalves(place.topics, partial(reading_consumer, place.bootstrap_servers))
+    try:
+        yield twins
+    finally:
+        twins.close()
+
+
+def found(twins: TwinHalves, offset: int, name: str, partition: int = 0) -> Twins:
+    """The first look may take longer than a check has."""
+
+    async def look() -> Twins:
+        while (said := await twins.find(HalfPosition(partition, offset), name)) is None:
+            pass
+        return said
+
+    return asyncio.run(look())
+
+
+def places(*offsets: int, partition: int = 0) -> tuple[HalfPosition, ...]:
+    return tuple(HalfPosition(partition, offset) for offset in offsets)
+
+
+def test_one_that_was_sent_once_is_alone(place: Place) -> None:
+    write(place, (FIRST, NOW_MS), ("other", NOW_MS), (SECOND, NOW_MS))
+    write(place, (FIRST, NOW_MS), partition=1)
+    with looking(place) as twins:
+        assert found(twins, 0, FIRST) == Twins(places(0))
+        assert found(twins, 2, SECOND) == Twins(places(2))
+        assert found(twins, 0, FIRST, partition=1) == Twins(places(0, partition=1))
+
+
+def test_those_of_one_id_are_found_from_each_of_them_also_when_they_come_later(place: Place) -> None:
+    write(place, (FIRST, NOW_MS), ("other", NOW_MS), (FIRST, NOW_MS + 3_000))
+    with looking(place) as twins:
+        assert found(twins, 2, FIRST).places == found(twins, 0, FIRST).places == places(0, 2)
+        write(place, (FIRST, NOW_MS + 6_000))
+        assert found(twins, 0, FIRST).places == places(0, 2, 3)
+
+
+def test_no_further_than_a_minute(place: Place) -> None:
+    write(place, (FIRST, NOW_MS), *([("other", NOW_MS + 1)] * 20), (FIRST, NOW_MS + APART_MS + 1))
+    with looking(place) as twins:
+        assert found(twins, 0, FIRST).places == places(0)
+        assert found(twins, 21, FIRST).places == places(21)
+        write(place, (FIRST, NOW_MS + 2 * APART_MS + 1))
+        assert found(twins, 21, FIRST).places == places(21, 22)
+        assert found(twins, 0, FIRST).places == places(0)  # an earlier one again
+
+
+def test_one_made_up_time_hides_none(place: Place) -> None:
+    write(place, (FIRST, NOW_MS), (SECOND, NOW_MS + 2 * APART_MS), (FIRST, NOW_MS + 1))
+    with looking(place) as twins:
+        assert found(twins, 0, FIRST).places == places(0, 2)
+
+
+@pytest.mark.parametrize(
+    ("action", "source", "decides"),
+    [
+        (Action.COMMIT, Source.PRODUCER, True),
+        (Action.COMMIT, Source.CHECK, True),
+        (Action.ROLLBACK, Source.OPERATOR, True),
+        (Action.ROLLBACK, Source.CHECK, False),
+        (Action.UNKNOWN, Source.PRODUCER, False),
+    ],
+)
+def test_what_has_been_decided_is_read_from_the_ops(
+    place: Place, action: Action, source: Source, *, decides: bool
+) -> None:
+    write(place, (FIRST, NOW_MS), (FIRST, NOW_MS + 3_000))
+    first, second = places(0, 1)
+    decide(place, SECOND, first, Action.COMMIT, Source.PRODUCER)  # another id: it says nothing of this one
+    decide(place, FIRST, second, action, source)
+    with looking(place) as twins:
+        assert found(twins, 0, FIRST) == Twins((first, second), second if decides else None)
+
+
+def test_of_one_that_kafka_has_no_longer_nothing_is_known(place: Place) -> None:
+    write(place, ("other", NOW_MS))
+    with looking(place) as twins:
+        assert found(twins, 0, FIRST) == Twins(places(0))
