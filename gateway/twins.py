@@ -14,7 +14,7 @@ NAMED = "named-"
 """So an id begins that was made of the client's own name for a message: only such a one may be there twice."""
 
 
-class WrittenOp(NamedTuple):
+class OpRead(NamedTuple):
     """What an op says."""
 
     half: HalfPosition
@@ -40,7 +40,7 @@ class Twins(NamedTuple):
     """That which was decided first."""
 
     @classmethod
-    def of(cls, places: Iterable[HalfPosition], decisions: Iterable[WrittenOp]) -> Self:
+    def of(cls, places: Iterable[HalfPosition], decisions: Iterable[OpRead]) -> Self:
         """Of the decisions on this id, in the order in which they were written."""
         found = tuple(sorted(places))
         return cls(found, next((one.half for one in decisions if one.decides and one.half in found), None))

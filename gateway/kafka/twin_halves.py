@@ -12,7 +12,7 @@ from checkback.kafka.topic_reading import records_between
 from checkback.wire import protocol
 from checkback.wire.protocol import HalfPosition, Topics
 from gateway.kafka.half_index import MOST_RECORDS, HalfIndex, offset_at
-from gateway.twins import Twins, WrittenOp
+from gateway.twins import OpRead, Twins
 
 _LOGGER = logging.getLogger(__name__)
 _SECONDS = 0.8
@@ -62,7 +62,7 @@ class TwinHalves:
         places = [HalfPosition(half.partition, offset) for offset in found]
         return Twins.of(places, self._decisions(half.partition, min(found.values()), transaction_id))
 
-    def _decisions(self, partition: int, since_ms: int, transaction_id: str) -> Iterator[WrittenOp]:
+    def _decisions(self, partition: int, since_ms: int, transaction_id: str) -> Iterator[OpRead]:
         place, wanted = TopicPartition(self._topics.op, partition), transaction_id.encode()
         stop = self._consumer.end_offsets([place])[place]
         start = offset_at(self._consumer, place, since_ms - _CLOCKS_MS, stop)
@@ -74,13 +74,13 @@ class TwinHalves:
                 yield decision
 
 
-def _decision(headers: dict[str, bytes]) -> WrittenOp | None:
+def _decision(headers: dict[str, bytes]) -> OpRead | None:
     """None: it is not an op."""
     half, action, source = (
         (headers.get(name) or b"").decode(errors="replace")
         for name in (protocol.HALF, protocol.ACTION, protocol.SOURCE)
     )
     try:
-        return WrittenOp(HalfPosition.parse(half), action, source)
+        return OpRead(HalfPosition.parse(half), action, source)
     except ProtocolError:
         return None

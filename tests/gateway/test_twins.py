@@ -11,7 +11,7 @@ from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import Action, HalfPosition, Source
 from gateway.asking import Asking, ClientAnswer, Heard
 from gateway.checking import Checking
-from gateway.twins import NAMED, Twins, WrittenOp
+from gateway.twins import NAMED, OpRead, Twins
 from tests.gateway.scene import NOW_MS
 
 ID = NAMED + "0" * 32
@@ -27,8 +27,8 @@ class World:
     outcome: LocalTransactionState
     there: dict[int, HalfPosition] = field(default_factory=dict)
     """Where each try of the client's lies; the later it is written, the later its place."""
-    ops: list[WrittenOp] = field(default_factory=list)
-    unsaid: dict[int, WrittenOp] = field(default_factory=dict)
+    ops: list[OpRead] = field(default_factory=list)
+    unsaid: dict[int, OpRead] = field(default_factory=dict)
     """Answers to checks, on their way."""
     done: bool = False
     crossed: bool = False
@@ -48,7 +48,7 @@ class World:
     def op(self) -> None:
         if self.done and self.op_comes and not self.op_came:
             self.op_came = True
-            self.ops.append(WrittenOp(self.there[self.accepted], self.outcome.value, Source.PRODUCER))
+            self.ops.append(OpRead(self.there[self.accepted], self.outcome.value, Source.PRODUCER))
 
     def write(self, number: int) -> None:
         """Those that the client has given up may be written at any time, in any order: a gateway was stopped."""
@@ -81,7 +81,7 @@ class World:
         check = CheckRequest(ID, "shop", "orders", None, b"", [], half, 1, 15, NOW_MS)
         said = await Checking(asking, whole, find, lambda _: None).answer(check)
         assert said is not None
-        self.unsaid[number] = WrittenOp(half, said.state.value, Source.CHECK)
+        self.unsaid[number] = OpRead(half, said.state.value, Source.CHECK)
 
 
 class _Client:
@@ -98,7 +98,7 @@ class _Client:
         said = world.outcome if world.done else UNKNOWN
         world.crossed |= world.done and world.op_comes and not world.op_came
         if self._asking.answer(check.half, ClientAnswer(said, "")) is Heard.AS_END and said is not UNKNOWN:
-            world.ops.append(WrittenOp(check.half, said.value, Source.PRODUCER))
+            world.ops.append(OpRead(check.half, said.value, Source.PRODUCER))
 
     def take_back(self, _: CheckRequest) -> bool:
         return False
@@ -150,14 +150,14 @@ def test_none_is_lost_and_none_comes_twice(
 
 
 def test_a_rollback_by_a_check_decides_nothing_of_the_others() -> None:
-    overruled = WrittenOp(PLACES[0], Action.ROLLBACK, Source.CHECK)
+    overruled = OpRead(PLACES[0], Action.ROLLBACK, Source.CHECK)
     assert Twins.of(PLACES, [overruled]).decided is None
-    assert Twins.of(PLACES, [overruled, WrittenOp(PLACES[1], Action.COMMIT, Source.CHECK)]).decided == PLACES[1]
-    assert Twins.of(PLACES, [WrittenOp(PLACES[2], Action.ROLLBACK, Source.PRODUCER)]).overrule(PLACES[1])
+    assert Twins.of(PLACES, [overruled, OpRead(PLACES[1], Action.COMMIT, Source.CHECK)]).decided == PLACES[1]
+    assert Twins.of(PLACES, [OpRead(PLACES[2], Action.ROLLBACK, Source.PRODUCER)]).overrule(PLACES[1])
 
 
 def test_the_first_decision_counts_and_those_of_others_do_not() -> None:
-    foreign = WrittenOp(HalfPosition(0, 99), Action.COMMIT, Source.PRODUCER)
-    twins = Twins.of(PLACES, [foreign, *(WrittenOp(half, Action.COMMIT, Source.PRODUCER) for half in PLACES[1:])])
+    foreign = OpRead(HalfPosition(0, 99), Action.COMMIT, Source.PRODUCER)
+    twins = Twins.of(PLACES, [foreign, *(OpRead(half, Action.COMMIT, Source.PRODUCER) for half in PLACES[1:])])
     assert twins.decided == PLACES[1]
     assert [twins.let_commit(half) for half in PLACES] == [False, True, False]
