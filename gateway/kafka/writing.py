@@ -17,7 +17,11 @@ from checkback.wire.limits import MOST_RECORD_BYTES
 from gateway.refusals import GatewayError, RefusalReason
 
 _LINGER_MS = 2
-_POLL_SECONDS = 0.1
+_LISTEN_SECONDS = 0.002
+"""Between two looks for reports while there are some to come. A thread that waits for them costs the loop more: it is
+woken for each few, and both want the interpreter at once."""
+_SELDOM_SECONDS = 0.1
+"""Likewise of clients with nothing under way, which may have failed, and of those that were replaced."""
 _Told = tuple["asyncio.Future[Appended]", Appended | BaseException]
 
 
@@ -50,9 +54,11 @@ class RecordWriter:
         self._clients = Renewed(lambda: OpWriter(make_client(Producer, settings)), timeout_ms / 1000)
         connected(self._clients.writer.client, bootstrap_servers, min(CONNECT_MS, timeout_ms) / 1000)
         self._told: deque[_Told] = deque()
+        self._under_way = 0
+        self._listening = False
         self._closing = threading.Event()
-        self._polling = threading.Thread(target=self._poll, name="gateway-kafka", daemon=True)
-        self._polling.start()
+        self._minding = threading.Thread(target=self._mind, name="gateway-kafka", daemon=True)
+        self._minding.start()
 
     async def write(self, record: OutgoingRecord) -> Appended:
         """Write a record; returns when Kafka has it. Its partition may be ``ANY_PARTITION``.
@@ -66,8 +72,10 @@ class RecordWriter:
             self._told.append((written, what))
 
         self._clients.writer.write_placed(record, placed, self._clients.spent)
+        self._under_way += 1
         if self._told:
-            self._hear()  # what librdkafka refuses at once, it says on this thread
+            self._hear()  # what librdkafka refuses at once
+        self._listen_later()
         try:
             return await written
         except (KafkaException, BufferError, ValueError) as error:
@@ -93,19 +101,33 @@ class RecordWriter:
         """Write what is waiting, for at most ``seconds``, and end. Blocks."""
         for writer in self._clients.writers:
             flushed(writer.client, seconds)
+        self._hear()
         self._closing.set()
-        self._polling.join(seconds)
+        self._minding.join(seconds)
 
-    def _poll(self) -> None:
-        while not self._closing.is_set():
-            self._clients.writer.hear(_POLL_SECONDS)
+    def _mind(self) -> None:
+        """On a thread, since to drop a client may take a while; what is heard here, the loop tells at its next look."""
+        while not self._closing.wait(_SELDOM_SECONDS):
+            self._clients.writer.hear(0)
             self._clients.poll_replaced()
-            if self._told and not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(self._hear)
+
+    def _listen_later(self) -> None:
+        if self._under_way and not self._listening:
+            self._listening = True
+            self._loop.call_later(_LISTEN_SECONDS, self._listen)
+
+    def _listen(self) -> None:
+        self._listening = False
+        try:
+            self._clients.writer.hear(0)
+            self._hear()
+        finally:
+            self._listen_later()
 
     def _hear(self) -> None:
         while self._told:
             written, what = self._told.popleft()
+            self._under_way -= 1
             if written.done():  # nobody waits for it any more
                 continue
             if isinstance(what, Appended):
