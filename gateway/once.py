@@ -17,36 +17,40 @@ class Once(Generic[T]):
     def __init__(self, clock: Callable[[], float] = monotonic, most: int = _MOST) -> None:
         self._clock = clock
         self._most = most
-        self._done: OrderedDict[str, tuple[float, asyncio.Task[T]]] = OrderedDict()
+        self._under_way: dict[str, asyncio.Task[T]] = {}
+        self._done: OrderedDict[str, tuple[float, T]] = OrderedDict()
+        """When, and what was given: not the task, of which a hundred thousand keep the garbage collector busy."""
 
     async def do(self, name: str, act: Callable[[], Awaitable[T]]) -> T:
         """What ``act`` gives, or has given, or is about to give to who asked first.
 
         It goes on when he who asked first goes away. What failed is not remembered.
         """
+        return await asyncio.shield(self.begun(name, act))
+
+    def begun(self, name: str, act: Callable[[], Awaitable[T]]) -> "asyncio.Future[T]":
+        """Likewise, for who waits himself; not to be cancelled, since others may wait for it, too."""
         self._forget()
-        known = self._done.get(name)
-        if known is not None and not _failed(known[1]):
-            return await asyncio.shield(known[1])
-        task = asyncio.ensure_future(_run(act))
-        self._done[name] = self._clock(), task
-        self._done.move_to_end(name)
-        return await asyncio.shield(task)
+        if name in self._done:
+            known: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+            known.set_result(self._done[name][1])
+            return known
+        if name not in self._under_way:
+            self._under_way[name] = asyncio.ensure_future(self._run(name, act))
+        return self._under_way[name]
+
+    async def _run(self, name: str, act: Callable[[], Awaitable[T]]) -> T:
+        try:
+            given = await act()
+        finally:
+            del self._under_way[name]
+        self._done[name] = self._clock(), given
+        return given
 
     def _forget(self) -> None:
         now = self._clock()
         while self._done:
-            at, task = next(iter(self._done.values()))
-            if not (now - at >= KEPT_SECONDS or len(self._done) >= self._most):
-                return
-            if not task.done():
+            at, _ = next(iter(self._done.values()))
+            if now - at < KEPT_SECONDS and len(self._done) < self._most:
                 return
             self._done.popitem(last=False)
-
-
-async def _run(act: Callable[[], Awaitable[T]]) -> T:
-    return await act()
-
-
-def _failed(task: "asyncio.Task[T]") -> bool:
-    return task.done() and (task.cancelled() or task.exception() is not None)

@@ -3,8 +3,7 @@
 import asyncio
 import hashlib
 import os
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 from zlib import crc32
 
@@ -95,7 +94,7 @@ class GatewayTransactions:
             half = await self._write_half(sender, transaction_id, messages, options, half_headers)
             return self._seal.seal(Ticket(half, transaction_id, sender.group))
 
-        return await self._in_time(self._begun.do(transaction_id, write))
+        return await self._in_time(self._begun.begun(transaction_id, write))
 
     async def end(self, caller: Caller, ticket: str, state: LocalTransactionState, remark: str = "") -> None:
         """Say what became of a transaction; returns when Kafka has it. Who is just asking for it hears it, too.
@@ -115,7 +114,7 @@ class GatewayTransactions:
         content = OpContent(Action(state), remark)
         record = op_record(self._topics.op, group, transaction_id, half, content)
         written = self._write(record if signing is None else signed(record, signing))
-        await self._in_time(asyncio.shield(asyncio.ensure_future(written)))
+        await self._in_time(asyncio.ensure_future(written))
 
     async def send(self, sender: ActingAs, message: Message, once: str = "") -> str:
         """Write a message without a transaction to its topic, at once; gives its id. Raises as :meth:`begin`."""
@@ -128,7 +127,7 @@ class GatewayTransactions:
             await self._write(OutgoingRecord(message.topic, partition, message.key, message.value, headers))
             return name
 
-        return await self._in_time(self._sent.do(name, write))
+        return await self._in_time(self._sent.begun(name, write))
 
     async def send_later(self, sender: ActingAs, message: Message, deliver_at_ms: int, once: str = "") -> str:
         """Have the job deliver a message at a time, ms since 1970; gives its id. Raises as :meth:`begin`."""
@@ -140,15 +139,16 @@ class GatewayTransactions:
             await self._write_half(sender, name, [message], options, _decided_headers)
             return name
 
-        return await self._in_time(self._sent.do(name, write))
+        return await self._in_time(self._sent.begun(name, write))
 
-    async def _in_time(self, work: Awaitable[T]) -> T:
-        try:
-            async with asyncio.timeout(self.patience_seconds):
-                return await work
-        except TimeoutError:
+    async def _in_time(self, work: "asyncio.Future[T]") -> T:
+        """It goes on when nobody waits for it any more."""
+        work.add_done_callback(_noted)
+        done, _ = await asyncio.wait((work,), timeout=self.patience_seconds)
+        if not done:
             said = f"Kafka has not acknowledged it within {self.patience_seconds:g} s, and may have it."
-            raise GatewayError(RefusalReason.KAFKA, said) from None
+            raise GatewayError(RefusalReason.KAFKA, said)
+        return work.result()
 
     async def _refuse(self, sender: ActingAs, messages: Sequence[Message]) -> None:
         """Before anything is written."""
@@ -156,11 +156,11 @@ class GatewayTransactions:
         for message in messages:
             if len(message.headers) > MAX_HEADERS:  # before each of them is looked at
                 raise GatewayError(RefusalReason.HEADERS_TOO_LARGE, f"A message has at most {MAX_HEADERS:,} headers.")
-            with _refusing(RefusalReason.REQUEST):
+            with _Refusing(RefusalReason.REQUEST):
                 lawful_topic(message_of(message).topic)
                 refuse_own_topic(message.topic, self._topics)
                 lawful_names(message.headers)
-            with _refusing(RefusalReason.TOO_LARGE):
+            with _Refusing(RefusalReason.TOO_LARGE):
                 refuse_too_large(message.value, message.key, message.headers)
             self._accounts.refuse_topic(sender.caller, sender.group, message.topic)
             await self._places.look(message.topic)
@@ -189,6 +189,12 @@ class GatewayTransactions:
         return HalfPosition(partition, appended.offset)
 
 
+def _noted(work: "asyncio.Future[T]") -> None:
+    """Nobody may wait for it any more: asyncio is not to complain that its failure was not looked at."""
+    if not work.cancelled():
+        work.exception()
+
+
 def _half(
     group: str,
     transaction_id: str,
@@ -199,9 +205,9 @@ def _half(
     first = messages[0]
     value, key = first.value, first.key
     if len(messages) > 1:
-        with _refusing(RefusalReason.TOO_LARGE):
+        with _Refusing(RefusalReason.TOO_LARGE):
             refuse_several_too_large(messages)
-    with _refusing(RefusalReason.REQUEST):
+    with _Refusing(RefusalReason.REQUEST):
         if len(messages) > 1:
             headers = headers_of(transaction_id, group, first.topic, options=options, messages=len(messages))
             value, key = pack(messages), None
@@ -209,7 +215,7 @@ def _half(
             headers = headers_of(
                 transaction_id, group, first.topic, first.headers, partition=first.partition, options=options
             )
-    with _refusing(RefusalReason.TOO_LARGE):
+    with _Refusing(RefusalReason.TOO_LARGE):
         refuse_too_large(value, key, headers)
     return OutgoingRecord("", 0, key, value, headers)
 
@@ -226,10 +232,15 @@ def _id_of(sender: ActingAs, once: str) -> str:
     return NAMED + hashlib.sha256(named.encode(errors="replace")).hexdigest()[:32]
 
 
-@contextmanager
-def _refusing(reason: RefusalReason) -> Iterator[None]:
+class _Refusing:
     """What breaks the protocol is refused for this reason, in the protocol's own words."""
-    try:
-        yield
-    except ProtocolError as error:
-        raise GatewayError(reason, str(error)) from None
+
+    def __init__(self, reason: RefusalReason) -> None:
+        self._reason = reason
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, ProtocolError):
+            raise GatewayError(self._reason, str(error)) from None

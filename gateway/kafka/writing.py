@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from checkback.exceptions import ConfigurationError
 from checkback.kafka.librdkafka import connected, make_client
@@ -22,7 +22,15 @@ _LISTEN_SECONDS = 0.002
 woken for each few, and both want the interpreter at once."""
 _SELDOM_SECONDS = 0.1
 """Likewise of clients with nothing under way, which may have failed, and of those that were replaced."""
-_Told = tuple["asyncio.Future[Appended]", Appended | BaseException]
+
+
+class _Told(NamedTuple):
+    """What became of a record."""
+
+    written: "asyncio.Future[Appended]"
+    topic: str
+    what: Appended | BaseException
+
 
 
 class RecordWriter:
@@ -60,26 +68,23 @@ class RecordWriter:
         self._minding = threading.Thread(target=self._mind, name="gateway-kafka", daemon=True)
         self._minding.start()
 
-    async def write(self, record: OutgoingRecord) -> Appended:
-        """Write a record; returns when Kafka has it. Its partition may be ``ANY_PARTITION``.
+    def write(self, record: OutgoingRecord) -> "asyncio.Future[Appended]":
+        """Write a record; done when Kafka has it. Its partition may be ``ANY_PARTITION``.
 
-        Raises:
+        Raises, from the future:
             GatewayError: Kafka has not taken it, or has not said so in time; then it may have it all the same.
         """
         written: asyncio.Future[Appended] = self._loop.create_future()
 
         def placed(what: Appended | BaseException) -> None:
-            self._told.append((written, what))
+            self._told.append(_Told(written, record.topic, what))
 
         self._clients.writer.write_placed(record, placed, self._clients.spent)
         self._under_way += 1
         if self._told:
             self._hear()  # what librdkafka refuses at once
         self._listen_later()
-        try:
-            return await written
-        except (KafkaException, BufferError, ValueError) as error:
-            raise self._refusal(record.topic, error) from error
+        return written
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has. Blocks.
@@ -126,14 +131,14 @@ class RecordWriter:
 
     def _hear(self) -> None:
         while self._told:
-            written, what = self._told.popleft()
+            written, topic, what = self._told.popleft()
             self._under_way -= 1
             if written.done():  # nobody waits for it any more
                 continue
             if isinstance(what, Appended):
                 written.set_result(what)
             else:
-                written.set_exception(what)
+                written.set_exception(self._refusal(topic, what))
 
     def _refusal(self, topic: str, error: BaseException) -> GatewayError:
         code = error_code(error) if isinstance(error, KafkaException) else None

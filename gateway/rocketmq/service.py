@@ -95,8 +95,10 @@ class MessagingService:
             raise GatewayError(RefusalReason.REQUEST, "There is no message in it.")
         if len(request.messages) > _MOST_MESSAGES:
             raise GatewayError(RefusalReason.REQUEST, f"At most {_MOST_MESSAGES} messages are taken at once.")
-        # all begun in their order, so that FIFO ones are written in it
-        entries = await asyncio.gather(*(self._entry(call, message) for message in request.messages))
+        if len(request.messages) == 1:  # as most have: a task less
+            entries = [await self._entry(call, request.messages[0])]
+        else:  # all begun in their order, so that FIFO ones are written in it
+            entries = await asyncio.gather(*(self._entry(call, message) for message in request.messages))
         refused = [entry.status for entry in entries if entry.status.code != v2.OK]
         return calls.SendMessageResponse(status=refused[0] if refused else _OK, entries=entries)
 
