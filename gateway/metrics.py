@@ -1,5 +1,6 @@
 """A gateway's metrics, for Prometheus. ``docs/metrics.md`` lists them."""
 
+import functools
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
@@ -38,11 +39,16 @@ class GatewayMetrics:
             "checkback_gateway_groups", "Producer groups of which a gateway can ask somebody", registry=registry
         )
         known.set_function(lambda: float(groups()))
+        self._of = functools.cache(self._found)  # to find them takes longer than to count
 
     def called(self, protocol: str, call: str, code: int, seconds: float) -> None:
         """A call was answered."""
-        self._calls.labels(protocol, call, str(code)).inc()
-        self._seconds.labels(protocol, call).observe(seconds)
+        count, times = self._of(protocol, call, code)
+        count.inc()
+        times.observe(seconds)
+
+    def _found(self, protocol: str, call: str, code: int) -> tuple[Counter, Histogram]:
+        return self._calls.labels(protocol, call, str(code)), self._seconds.labels(protocol, call)
 
     def asked(self, state: str) -> None:
         """A check was answered, or not."""

@@ -17,8 +17,10 @@ from gateway.refusals import GatewayError, RefusalReason
 
 _KIND = b"checkback ticket "
 """What is signed begins so: the code of a ticket is the code of nothing else."""
+_FOR_URLS = bytes.maketrans(b"+/", b"-_")
 _MOST_CHARACTERS = 4_000
 """More than the longest group and id need, all of it escaped."""
+_SPELLED = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 _REFUSED = "This is not a transaction id of these gateways: it was changed, or they have another gateway.secrets now."
 
 
@@ -47,9 +49,7 @@ class TicketSeal:
 
     def seal(self, ticket: Ticket) -> str:
         """The ticket as text of ``a-z A-Z 0-9 _ - .``: the same each time."""
-        content = json.dumps(
-            [*ticket.half, ticket.transaction_id, ticket.group], separators=(",", ":"), ensure_ascii=False
-        )
+        content = _SPELLED([*ticket.half, ticket.transaction_id, ticket.group])
         body = urlsafe_b64encode(content.encode()).rstrip(b"=")
         return b".".join((body, _code(self._keys[0], body))).decode()
 
@@ -67,4 +67,4 @@ class TicketSeal:
 
 
 def _code(key: SigningKey, body: bytes) -> bytes:
-    return key.code(_KIND + body).rstrip(b"=").translate(bytes.maketrans(b"+/", b"-_"))
+    return key.code(_KIND + body).rstrip(b"=").translate(_FOR_URLS)
