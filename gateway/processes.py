@@ -1,6 +1,7 @@
 """As many processes of a gateway as one likes, at the same ports: each on a core of its own."""
 
 import asyncio
+import gc
 import logging
 import multiprocessing
 import secrets
@@ -83,6 +84,7 @@ def _end_with_parent(stopping: threading.Event) -> None:
 
 async def _serve(settings: Settings, number: int, stopping: threading.Event, *, shared: bool) -> None:
     async with GatewayProcess(settings, number, shared=shared) as process:
+        gc.freeze()  # what is there from the start, the garbage collector need not look through again and again
         _LOGGER.info("%s Ctrl-C stops it.", process.said())
         await asyncio.to_thread(stopping.wait)
         _LOGGER.info("Ending: what is under way is answered first.")
