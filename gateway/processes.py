@@ -6,14 +6,17 @@ import logging
 import multiprocessing
 import secrets
 import signal
+import sys
 import threading
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
+from multiprocessing.queues import SimpleQueue
 
 import uvloop
 from pydantic import SecretStr
 
+from checkback.exceptions import ConfigurationError
 from conf import Settings
 from conf.log_lines import log_to_stdout
 from gateway.process import GatewayProcess, refuse_strangers
@@ -40,16 +43,20 @@ def run(settings: Settings, processes: int, stopping: threading.Event) -> None:
 
 def _watch(settings: Settings, processes: int, stopping: threading.Event) -> None:
     context = multiprocessing.get_context("spawn")
-    running = [_started(context, settings, number) for number in range(processes)]
+    wrong: SimpleQueue[str] = context.SimpleQueue()
+    running = [_started(context, settings, number, wrong) for number in range(processes)]
     try:
         while not stopping.wait(0.2):
             for number, process in enumerate(running):
-                if not process.is_alive():
-                    _LOGGER.warning(
-                        "Process %d of the gateway has ended (%s), and is started again.", number, process.exitcode
-                    )
-                    stopping.wait(_PAUSE_SECONDS)
-                    running[number] = _started(context, settings, number)
+                if process.is_alive():
+                    continue
+                if not wrong.empty():
+                    raise ConfigurationError(wrong.get())
+                _LOGGER.warning(
+                    "Process %d of the gateway has ended (%s), and is started again.", number, process.exitcode
+                )
+                stopping.wait(_PAUSE_SECONDS)
+                running[number] = _started(context, settings, number, wrong)
     finally:
         for process in running:
             process.terminate()
@@ -59,19 +66,24 @@ def _watch(settings: Settings, processes: int, stopping: threading.Event) -> Non
                 process.kill()
 
 
-def _started(context: SpawnContext, settings: Settings, number: int) -> BaseProcess:
-    process = context.Process(target=_one, args=(settings, number), name=f"gateway-{number}", daemon=True)
+def _started(context: SpawnContext, settings: Settings, number: int, wrong: "SimpleQueue[str]") -> BaseProcess:
+    process = context.Process(target=_one, args=(settings, number, wrong), name=f"gateway-{number}", daemon=True)
     process.start()
     return process
 
 
-def _one(settings: Settings, number: int) -> None:
+def _one(settings: Settings, number: int, wrong: "SimpleQueue[str]") -> None:
+    """``wrong`` is told of what would be the same with the next process."""
     log_to_stdout(settings.log)
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that watches says when
     threading.Thread(target=_end_with_parent, args=(stopping,), daemon=True).start()
-    uvloop.run(_serve(settings, number, stopping, shared=True))
+    try:
+        uvloop.run(_serve(settings, number, stopping, shared=True))
+    except (ConfigurationError, OSError) as error:
+        wrong.put(str(error))
+        sys.exit(1)
 
 
 def _end_with_parent(stopping: threading.Event) -> None:

@@ -32,7 +32,6 @@ class _Told(NamedTuple):
     what: Appended | BaseException
 
 
-
 class RecordWriter:
     """Idempotent, with ``acks=all``: what :meth:`write` returns of is in Kafka, once.
 

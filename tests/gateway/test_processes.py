@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 
@@ -17,18 +18,33 @@ from tests.gateway.test_process import of_topic
 from tests.place import Place, wait_until
 from torture.local_postgresql import free_port
 
+COMMAND = [sys.executable, "-m", "checkback", "gateway", "--processes", "2"]
 
-def test_a_gateway_whose_watching_process_is_killed_ends(place: Place) -> None:
-    port = free_port()
-    settings = {
+
+def settings_of(place: Place, port: int) -> dict[str, str]:
+    return {
         "CHECKBACK_KAFKA__BOOTSTRAP_SERVERS": place.bootstrap_servers,
         "CHECKBACK_KAFKA__TOPIC_PREFIX": place.topics.prefix,
         "CHECKBACK_GATEWAY__PORT": str(port),
         "CHECKBACK_GATEWAY__HTTP_PORT": "0",
         "CHECKBACK_GATEWAY__SECRETS": json.dumps([SECRET]),
     }
-    command = [sys.executable, "-m", "checkback", "gateway", "--processes", "2"]
-    watching = subprocess.Popen(command, env={**os.environ, **settings}, stdout=subprocess.DEVNULL)
+
+
+def test_what_no_process_can_have_ends_all_of_them(place: Place) -> None:
+    """They are not started again for ever."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        environment = {**os.environ, **settings_of(place, port)}
+        ended = subprocess.run(COMMAND, check=False, env=environment, capture_output=True, text=True)
+    assert ended.returncode != 0
+    assert str(port) in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_gateway_whose_watching_process_is_killed_ends(place: Place) -> None:
+    port = free_port()
+    watching = subprocess.Popen(COMMAND, env={**os.environ, **settings_of(place, port)}, stdout=subprocess.DEVNULL)
     try:
 
         async def send() -> None:
