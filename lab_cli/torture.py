@@ -136,7 +136,7 @@ def run_torture(
         typer.Option(
             "--gateway",
             help="Only this: kill and stop two gateways, their clients over HTTP and RocketMQ's gRPC, and what they "
-            "need; 27 rounds.",
+            "need; 30 rounds.",
         ),
     ] = False,
     inbox: Annotated[
