@@ -15,8 +15,8 @@ from torture.gateways.steps import Step
 
 ATTEMPTS = 3
 """As RocketMQ's clients have it."""
-_SLOW_OFTEN = 0.04
-_SLOW_SECONDS = (2.5, 5.0)
+_SLOW_OFTEN = 0.03
+_SLOW_SECONDS = (2.5, 9.0)
 """So long some local transactions take: they are asked about meanwhile."""
 _FORGED_OFTEN = 0.3
 
