@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from lab_cli.torture_gateways import show_gateways
+
 if TYPE_CHECKING:
     from torture.effects.run import EffectsReport, EffectsRound
     from torture.forgetting.run import ForgettingReport
-    from torture.lanes.run import LanesReport, LanesRound
+    from torture.lanes.rounds import RoundDone
+    from torture.lanes.run import LanesReport
     from torture.large_batches import LargeReport
     from torture.run import RoundReport, TortureReport
     from torture.shops.run import ShopsReport, ShopsRound
@@ -128,6 +131,14 @@ def run_torture(
             "Django, at each step, and their databases; 26 rounds. Both servers must be installed.",
         ),
     ] = False,
+    gateway: Annotated[
+        bool,
+        typer.Option(
+            "--gateway",
+            help="Only this: kill and stop two gateways, their clients over HTTP and RocketMQ's gRPC, and what they "
+            "need; 30 rounds.",
+        ),
+    ] = False,
     inbox: Annotated[
         bool,
         typer.Option(
@@ -167,6 +178,7 @@ def run_torture(
     from torture.effects.schedule import TRANSPORTS
     from torture.effects.system import Group
     from torture.forgetting.run import made_again_deck, quiet_deck, torture_forgetting
+    from torture.gateways.run import torture_gateways
     from torture.lanes.run import torture_lanes
     from torture.run import Options, torture, torture_large_batches
     from torture.shops.run import torture_shops
@@ -200,6 +212,9 @@ def run_torture(
     console.print(f"Starting Kafka, the job, a check service and producers; seed {seed} ...")
     if lanes:
         _show_lanes(torture_lanes(seed, rounds, partial(_tell_lanes, console)), console, json_file)
+        return
+    if gateway:
+        show_gateways(torture_gateways(seed, rounds, partial(_tell_lanes, console)), console, json_file)
         return
     struck = Deck.POWER if power else Deck.PAUSES if pauses else Deck.DISK if disk else Deck.ALL
     options = Options(
@@ -242,7 +257,7 @@ def _show_large(report: "LargeReport", console: Console, json_file: Path | None)
         raise typer.Exit(1)
 
 
-def _tell_lanes(console: Console, done: "LanesRound") -> None:
+def _tell_lanes(console: Console, done: "RoundDone") -> None:
     console.print(
         f"round {done.number}: {done.fault}; all sent before it readable after {done.seconds} s", markup=False
     )

@@ -21,9 +21,11 @@ _SILENT_SECONDS = 15.0
 class Consuming(threading.Thread):
     """Collects every message with the time at which it came."""
 
-    def __init__(self, bootstrap_servers: str, topics: Sequence[str], partitions: int) -> None:
+    def __init__(self, bootstrap_servers: str, topics: Sequence[str], partitions: int, name_header: str = ID) -> None:
+        """``name_header``: in which messages say what they are named."""
         super().__init__(name="torture-consumer", daemon=True)
         self._bootstrap_servers = bootstrap_servers
+        self._name_header = name_header
         # not asked for: a broker does not know at once what has just been created
         self._positions = {(topic, number): 0 for topic in topics for number in range(partitions)}
         self._stopping = threading.Event()
@@ -87,8 +89,8 @@ class Consuming(threading.Thread):
 
     def _take(self, message: Any) -> None:
         headers = message.headers() or []
-        names = [value for name, value in headers if name == ID]
-        name = names[0].decode() if names else f"without {ID}"
+        names = [value for name, value in headers if name == self._name_header]
+        name = names[0].decode() if names else f"without {self._name_header}"
         application = tuple((header, value) for header, value in headers if header != ID)
         body = Body(message.topic(), message.key(), imprint(message.value()), application)
         self._reached(message.topic(), message.partition(), message.offset() + 1)

@@ -68,11 +68,11 @@ def pause(system: System, this: Round) -> float:
         return bool(found)
 
     system.wait_until(somebody, GIVE_UP_SECONDS, "there was nobody to pause")
-    _send(found, signal.SIGSTOP)  # 1
+    send(found, signal.SIGSTOP)  # 1
     try:
         system.supervise_for(chance.uniform(*_PAUSE_SECONDS))  # 2
     finally:
-        _send(found, signal.SIGCONT)  # 3
+        send(found, signal.SIGCONT)  # 3
     since = time.time()
     system.recoveries.append(system.wait_for_delivery(since))
     if system.given_up:
@@ -80,7 +80,8 @@ def pause(system: System, this: Round) -> float:
     return since
 
 
-def _send(processes: Iterable[int], number: int) -> None:
+def send(processes: Iterable[int], number: int) -> None:
+    """A signal to those that are still there."""
     for process in processes:
         with suppress(ProcessLookupError):
             os.kill(process, number)
@@ -90,13 +91,14 @@ def _ids(processes: Iterable[psutil.Process]) -> list[int]:
     return [process.pid for process in processes]
 
 
-def _all_of(process: int) -> list[int]:
+def all_of(process: int) -> list[int]:
+    """It, and all that it has started."""
     return [process, *_ids(psutil.Process(process).children(recursive=True))]
 
 
 def _broker(system: System) -> list[int]:
     supervisor = system.ground.broker.pid
-    return _all_of(supervisor) if supervisor else []
+    return all_of(supervisor) if supervisor else []
 
 
 _PAUSED: Mapping[StrEnum, Callable[[System], list[int]]] = {
@@ -104,7 +106,7 @@ _PAUSED: Mapping[StrEnum, Callable[[System], list[int]]] = {
     MachineFault.JVM_PAUSED: lambda system: _ids(system.job.driver_jvms()),
     MachineFault.EXECUTOR_PAUSED: lambda system: _ids(system.job.executors()),
     MachineFault.WORKERS_PAUSED: lambda system: _ids(system.job.workers()),
-    MachineFault.JOB_PAUSED: lambda system: _all_of(system.job.pid),
+    MachineFault.JOB_PAUSED: lambda system: all_of(system.job.pid),
     MachineFault.CHECK_SERVICE_PAUSED: lambda system: [system.checks.pid],
     MachineFault.PRODUCER_PAUSED: lambda system: [system.shop.pid],
     MachineFault.BROKER_PAUSED: _broker,

@@ -43,11 +43,17 @@ class Database:
         Raises:
             CheckbackError: a check has answered *rollback* already; nothing was written.
         """
-        several = len(messages) > 1
+        names = self.names(half.transaction_id, messages)
         with self._engine.begin() as connection:
             self.log.record(connection, half.transaction_id)
-            for number, message in enumerate(messages, start=1):
-                _insert(connection, f"{half.transaction_id}#{number}" if several else half.transaction_id, message)
+            for name, message in zip(names, messages, strict=True):
+                _insert(connection, name, message)
+
+    def names(self, transaction_id: str, messages: Sequence[Message]) -> list[str]:
+        """What a transaction's messages are named where consumers get them."""
+        if len(messages) == 1:
+            return [transaction_id]
+        return [f"{transaction_id}#{number}" for number in range(1, len(messages) + 1)]
 
     def sent_to(self, topics: Collection[str]) -> dict[str, Body]:
         """All that was sent to these topics, by message id."""

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
 
 from checkback import CheckEndpoint, HalfMessage, Message, Topics, TransactionProducer
 from checkback.exceptions import CheckbackError
@@ -54,10 +55,29 @@ def large_sizes(chance: random.Random, messages: int) -> list[int]:
     return [chance.randint(LEAST_LARGE_BYTES, most) // messages for _ in range(messages)]
 
 
+class Producing(Protocol):
+    """What a shop sends with: the SDK's producer, or what does the same through a gateway."""
+
+    def prepare(self, message: Message) -> HalfMessage:
+        """Write a half message."""
+
+    def prepare_several(self, messages: Sequence[Message]) -> HalfMessage:
+        """Write one of several messages."""
+
+    def commit(self, half: HalfMessage) -> object:
+        """Have it delivered."""
+
+    def rollback(self, half: HalfMessage) -> object:
+        """Have it not delivered."""
+
+
 class Shop:
     """Sends transactions until told to stop."""
 
-    def __init__(self, database: Database, producer: TransactionProducer, topics: Sequence[str], seed: int) -> None:
+    numbers: Sequence[int] = (1, 1, 1, 1, 1, 1, 3)
+    """How many messages one has: the dice take one of these."""
+
+    def __init__(self, database: Database, producer: Producing, topics: Sequence[str], seed: int) -> None:
         self._database = database
         self._producer = producer
         self._topics = topics
@@ -67,7 +87,7 @@ class Shop:
     def send_one(self) -> None:
         """One transaction, of the fate that the dice give it."""
         fate = self._chance.choices(list(_FATES), weights=list(_FATES.values()))[0]
-        messages = [self._message() for _ in range(self._chance.choice((1, 1, 1, 1, 1, 1, 3)))]
+        messages = [self._message() for _ in range(self._chance.choice(self.numbers))]
         if self._chance.random() < _LARGE_OFTEN:
             sizes = large_sizes(self._chance, len(messages))
             values = [self._chance.randbytes(size) for size in sizes]

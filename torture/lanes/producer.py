@@ -40,7 +40,7 @@ def sender_header(pid: int) -> str:
     return f"sent-by-{pid}"
 
 
-class _Books(Database):
+class WholeBooks(Database):
     """A process that is stopped (SIGSTOP) must not hold the lock that all have to wait for."""
 
     def __init__(self, folder: Path, name: str, whole: AbstractContextManager[Any]) -> None:
@@ -48,6 +48,7 @@ class _Books(Database):
         self._whole = whole
 
     def commit(self, half: HalfMessage, messages: Sequence[Message]) -> None:
+        """See :class:`~torture.sent.Database`."""
         with self._whole:
             super().commit(half, messages)
 
@@ -62,6 +63,7 @@ class _LaneShop(shop.Shop):
 
     def __init__(self, books: Database, producer: TransactionProducer, topics: Sequence[str], seed: int) -> None:
         super().__init__(books, producer, topics, seed)
+        self._sdk = producer
         self._later = random.Random(seed + 1)  # noqa: S311  (dice, no secret)
         self._header = (sender_header(os.getpid()), b"")
 
@@ -74,8 +76,8 @@ class _LaneShop(shop.Shop):
         if self._later.random() < _LATER_OFTEN:
             options = TransactionOptions(deliver_at_ms=time_ns() // 1_000_000 + _LATER_MS)
         if len(messages) == 1:
-            return self._producer.prepare(messages[0], options=options)
-        return self._producer.prepare_several(messages, options=options)
+            return self._sdk.prepare(messages[0], options=options)
+        return self._sdk.prepare_several(messages, options=options)
 
 
 def main(folder: str, servers: str, prefix: str, topics: str, seed: str, transport: str, delivery: str) -> None:
@@ -84,19 +86,20 @@ def main(folder: str, servers: str, prefix: str, topics: str, seed: str, transpo
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     place, whole = Path(folder), threading.RLock()
-    books = _Books(place, GROUP, whole)
+    books = WholeBooks(place, GROUP, whole)
     watch_lanes(Watch(place, transport, whole))
     ours = Topics(prefix)
     with CheckEndpoint(servers, GROUP, books, topics=ours):
         if delivery != NONE:
             with TransactionProducer(servers, GROUP, topics=ours, transport=transport, delivery=delivery) as producer:
-                _send(_LaneShop(books, producer, topics.split(","), int(seed)), place, stopping)
+                send(_LaneShop(books, producer, topics.split(","), int(seed)), place, stopping)
         stopped_mark(place, os.getpid()).touch()
         threading.Event().wait()
 
 
-def _send(sender: _LaneShop, folder: Path, stopping: threading.Event) -> None:
-    while not stopping.wait(1 / PER_SECOND):
+def send(sender: shop.Shop, folder: Path, stopping: threading.Event, per_second: float = PER_SECOND) -> None:
+    """Send until told to stop."""
+    while not stopping.wait(1 / per_second):
         if (folder / shop.PAUSED).exists():
             continue
         try:

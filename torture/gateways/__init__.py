@@ -1,0 +1,1 @@
+"""Fault runs in which producers work through two gateways."""
