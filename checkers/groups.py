@@ -197,13 +197,13 @@ class Groups:
         return None, check.remark if check.tried else reason
 
     def _batch(self, group: _GroupChecks, endpoint: Endpoint, now_ms: int) -> list[Check]:
-        """The first checks that wait, as long as they go to the same endpoint."""
+        """The first checks that wait, as long as they go to the same endpoint, and each is of another id."""
         batch = [group.waiting.popleft()]
-        size = batch[0].size
+        size, ids = batch[0].size, {batch[0].request.transaction_id}
         same = {(batch[0].request.topic, batch[0].tried)}
         while group.waiting and len(batch) < endpoint.batch and not batch[0].alone:
             check = group.waiting[0]
-            if check.alone:
+            if check.alone or check.request.transaction_id in ids:  # an answer says the id alone
                 break
             if (route := (check.request.topic, check.tried)) not in same:
                 if self._choose(check, now_ms)[0] != endpoint:
@@ -212,6 +212,7 @@ class Groups:
             size += check.size
             if size > _BATCH_BYTES:
                 break
+            ids.add(check.request.transaction_id)
             batch.append(group.waiting.popleft())
         return batch
 

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
-from checkback import CheckRequest
+from checkback import CheckRequest, HalfPosition
 from checkers import (
     EndpointAnswer,
     EndpointVerdict,
@@ -39,6 +40,30 @@ def test_what_waits_goes_together_and_nothing_waits_for_more() -> None:
         await scene.settle()
         assert scene.posts == [(ONE, ["a"]), (ONE, ["b", "c", "d"]), (ONE, ["e"])]
         assert len(scene.verdicts) == 5
+
+    played(play)
+
+
+def test_two_of_one_id_do_not_go_together_since_answers_say_the_id_alone() -> None:
+    """A client has sent it again through another gateway: what is said of one is not said of the other."""
+
+    async def play() -> None:
+        scene = Scene(concurrency=1)
+        scene.announce(ONE, batch=9)
+        scene.held[ONE] = asyncio.Event()
+
+        def forgetting(requests: Sequence[CheckRequest]) -> EndpointAnswer:
+            scene.verdicts.clear()  # which wants each id once
+            return committed(requests)
+
+        scene.behaves[ONE] = forgetting
+        await scene.put("a")
+        other = check("b")
+        other = replace(other, request=replace(other.request, half=HalfPosition(0, 1)))
+        scene.groups.take([check("b"), check("c"), other])
+        scene.held[ONE].set()
+        await scene.settle()
+        assert scene.posts == [(ONE, ["a"]), (ONE, ["b", "c"]), (ONE, ["b"])]
 
     played(play)
 
