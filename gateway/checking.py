@@ -11,8 +11,8 @@ from gateway.twins import NAMED, Twins
 
 Whole = Callable[[CheckRequest], Awaitable[CheckRequest | None]]
 """Gives a check the message that was left out of it; None: that cannot be had now."""
-FindTwins = Callable[[HalfPosition, str], Awaitable[Twins | None]]
-"""Half messages that have the id of one, which is among them; None: that cannot be said now."""
+FindTwins = Callable[[HalfPosition, str, str], Awaitable[Twins | None]]
+"""Half messages that have the id and the group of one, which is among them; None: that cannot be said now."""
 
 
 class Checking:
@@ -29,17 +29,17 @@ class Checking:
         said = await self._answer(check)
         if isinstance(said, Twins):
             self._count("overruled")
-            why = f"its client has sent it again, and the half message at {said.decided} was decided"
+            why = f"its client has sent it again, and the half message at {said.committed} was committed"
             return ClientAnswer(LocalTransactionState.ROLLBACK, why)
         self._count("nobody" if said is None else said.state.value)
         return said
 
     async def _answer(self, check: CheckRequest) -> ClientAnswer | Twins | None:
-        """Twins: another one of them was decided."""
+        """Twins: another one of them was committed."""
         if not check.transaction_id.startswith(NAMED):
             found = await self._whole(check)
             return None if found is None else await self._asking.ask(found)
-        found, twins = await asyncio.gather(self._whole(check), self._twins(check.half, check.transaction_id))
+        found, twins = await asyncio.gather(self._whole(check), self._find(check))
         if found is None or twins is None:
             return None
         if len(twins.places) > 1:
@@ -50,10 +50,12 @@ class Checking:
         half = check.half
         if twins.overrule(half):
             return twins
-        said = await self._asking.ask(check, Heard.AS_WORD)
+        # of the one that counts an answer is an end: it may be the client's own, which must not be lost
+        heard = Heard.AS_END if twins.let_commit(half) else Heard.AS_WORD
+        said = await self._asking.ask(check, heard)
         if said is None or said.state is not LocalTransactionState.COMMIT:
             return said
-        now = await self._twins(half, check.transaction_id)  # its end may have come meanwhile
+        now = await self._find(check)  # its end may have come meanwhile
         if now is None:
             return None
         if now.overrule(half):
@@ -62,3 +64,6 @@ class Checking:
             return said
         waits = f"its client has sent it again: the half message at {now.places[-1]} is asked about first"
         return ClientAnswer(LocalTransactionState.UNKNOWN, waits)
+
+    async def _find(self, check: CheckRequest) -> Twins | None:
+        return await self._twins(check.half, check.transaction_id, check.group)

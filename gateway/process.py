@@ -20,6 +20,7 @@ from checkback.kafka.signing import signed
 from checkback.kafka.topic_reading import reading_consumer
 from checkback.kafka.transport import OutgoingRecord
 from checkback.wire.checks import CheckRequest
+from checkback.wire.protocol import HalfPosition
 from conf import Settings
 from gateway.accounts import Accounts
 from gateway.asking import Asking
@@ -41,6 +42,7 @@ from gateway.rocketmq.service import MessagingService, Parts
 from gateway.rocketmq.streams import ClientStreams
 from gateway.tickets import Ticket, TicketSeal
 from gateway.transactions import GatewayTransactions
+from gateway.twins import Twins
 
 _LOGGER = logging.getLogger(__name__)
 _DRAIN_SECONDS = 5.0
@@ -139,7 +141,9 @@ class GatewayProcess:
         bodies, twins = HalfBodies(kafka.topics.half, reading), TwinHalves(kafka.topics, reading)
         self._open.callback(bodies.close)
         self._open.callback(twins.close)
-        checking = Checking(asking, bodies.whole, twins.find, metrics.asked)
+        # by a policy it is for the job to say which ops count, and nobody here judges their signatures
+        find = _alone if self._settings.access.policy else twins.find
+        checking = Checking(asking, bodies.whole, find, metrics.asked)
         keys = {group: [key.get_secret_value().encode()] for group, key in self._settings.checks.keys.items()}
         checks = checks_app(checking.answer, lambda group: keys.get(group, []))
         app = Starlette(routes=[*inner_routes(registry, lambda: self.ready), Mount("/", checks)])
@@ -181,6 +185,10 @@ class GatewayProcess:
 def _signed(accounts: Accounts, group: str, record: OutgoingRecord) -> OutgoingRecord:
     signing = accounts.signing(_NOBODY, group)
     return record if signing is None else signed(record, signing)
+
+
+async def _alone(half: HalfPosition, *_: object) -> Twins:
+    return Twins((half,))
 
 
 def _read(settings: object, name: str) -> bytes:

@@ -17,6 +17,8 @@ from checkback.sql.transaction_log import SqlTransactionLog
 from checkback.wire.message_json import from_base64, to_base64
 from torture.oracle import Body, imprint
 
+_LOCKED_SECONDS = 300
+"""Another process may be stopped while it writes, until others have answered for it."""
 _SENT = "CREATE TABLE IF NOT EXISTS sent (id TEXT PRIMARY KEY, topic TEXT, key BLOB, value BLOB, headers TEXT, at REAL)"
 
 
@@ -24,7 +26,7 @@ class Database:
     """One process writes to it, the harness reads it; a killed process loses nothing of it. ``name`` is the file's."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._engine = create_engine(f"sqlite:///{folder / f'{name}.db'}", connect_args={"timeout": 30})
+        self._engine = create_engine(f"sqlite:///{folder / f'{name}.db'}", connect_args={"timeout": _LOCKED_SECONDS})
 
         @event.listens_for(self._engine, "connect")
         def _settings(connection: Any, _record: Any) -> None:

@@ -5,13 +5,14 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 from checkback.kafka.kafka_python.library import TopicPartition
-from checkback.kafka.topic_reading import records_between
 from checkback.wire.checks import CheckRequest
 from checkback.wire.message_json import unpack
 from checkback.wire.protocol import MESSAGES, RESERVED_PREFIX
+from gateway.kafka.partition_reader import PartitionReader
 
 _LOGGER = logging.getLogger(__name__)
 _SECONDS = 0.8
@@ -51,8 +52,8 @@ class HalfBodies:
         if self._consumer is None:
             self._consumer = self._connect()
         partition, offset = check.half
-        place = TopicPartition(self._topic, partition)
-        record = next(records_between(self._consumer, place, offset, offset + 1), None)
+        reader = PartitionReader(self._consumer, TopicPartition(self._topic, partition))
+        record = reader.one(offset, monotonic() + _SECONDS)
         if record is None:
             return check
         headers = [(name, content) for name, content in record.headers if not name.startswith(RESERVED_PREFIX)]

@@ -1,84 +1,85 @@
 """Which half messages lie around a moment of a partition, by id: read once for all that are asked about together."""
 
 import logging
-from typing import Any
+import re
+from collections.abc import Mapping
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from checkback.kafka.kafka_python.polling import poll
-from checkback.kafka.topic_reading import records_between
-from checkback.wire.protocol import ID
+from checkback.wire.protocol import ACTION, GROUP, ID
+from gateway.kafka.partition_reader import PartitionReader
 from gateway.twins import NAMED
 
 _LOGGER = logging.getLogger(__name__)
 APART_MS = 60_000
 """So long before and after a half message the others of its id are looked for. Clients repeat within 10 s."""
-MOST_RECORDS = 200_000
-"""Of a partition, in one look; 24 bytes are kept of each."""
 _EARLIER_MS = 30_000
 """So much more is read before it: the next one that is asked about may be an earlier one."""
-_POLL_MS = 200
+MOST_RECORDS = 400_000
+"""Of a stretch, at most half of it before a half message; 24 bytes are kept of each."""
+_LAWFUL = re.compile(re.escape(NAMED.encode()) + rb"[0-9a-f]{32}")
 _UNNAMED = -1
 _NONE = np.empty((0, 3), np.int64)
 
 
 class HalfIndex:
-    """Of one partition, of which it keeps one stretch: ids as 63 bits, offsets and times (ms), one row each."""
+    """Of one stretch of a partition: ids as 63 bits, offsets and times (ms), a row each; it grows as it is asked."""
 
-    def __init__(self, consumer: Any, place: Any) -> None:
-        self._consumer = consumer
-        self._place = place
+    def __init__(self, reader: PartitionReader, most: int = MOST_RECORDS) -> None:
+        self._reader = reader
+        self._most = most
         self._rows: NDArray[np.int64] = _NONE
-        self._start = self._stop = 0
+        self._start = self._stop = -1
         """Offsets."""
         self._from_ms = 0
 
-    def find(self, offset: int, transaction_id: str) -> dict[int, int]:
-        """Offsets and times (ms) of the half messages of this id around that offset, its own among them.
+    def serves(self, offset: int) -> bool:
+        """Whether the half message there lies in this stretch, or in what it may still come to."""
+        return 0 <= self._start <= offset <= self._start + self._most // 2
 
-        None of them, where Kafka has it no longer, or its id is another.
+    def find(self, offset: int, number: int, until: float) -> dict[int, int] | None:
+        """Offsets and times (ms) of the half messages with this :func:`number_of` around an offset, its own among them.
+
+        None of them where Kafka does not have that one. None at all: not all was read until then (s, monotonic); what
+        was read is there the next time.
         """
-        number = _number(transaction_id.encode())
+        begin, end = self._reader.bounds()
+        if self._stop > end:  # the topic was made again
+            self._start, self._rows = -1, _NONE
         own = self._of(number).get(offset)
         if own is None:
-            own = self._time_of(offset)
-        if own is None:
-            return {}
-        self._cover(offset, own - APART_MS, own + APART_MS)
+            record = self._reader.one(offset, until)
+            if record is None:
+                return {}
+            own = int(record.timestamp)
+        if not self.serves(offset) or self._from_ms > own - APART_MS:
+            self._from_ms = own - APART_MS - _EARLIER_MS
+            first = min(offset, self._reader.offset_at(self._from_ms, end))
+            self._start = self._stop = max(begin, first, offset - self._most // 2)
+            self._rows = _NONE
+        if not self._read_on(end, own + APART_MS, until):
+            return None
         return {place: time for place, time in self._of(number).items() if abs(time - own) <= APART_MS}
 
     def _of(self, number: int) -> dict[int, int]:
         found = self._rows[self._rows[:, 0] == number]
         return {int(offset): int(time) for _, offset, time in found}
 
-    def _time_of(self, offset: int) -> int | None:
-        record = next(records_between(self._consumer, self._place, offset, offset + 1), None)
-        return None if record is None else int(record.timestamp)
-
-    def _cover(self, offset: int, from_ms: int, to_ms: int) -> None:
-        """Read what is missing of the time around this offset; what Kafka does not have yet, the next time."""
-        end = self._consumer.end_offsets([self._place])[self._place]
-        known = self._start <= offset <= self._stop and self._from_ms <= from_ms
-        if not known or len(self._rows) > MOST_RECORDS:
-            self._from_ms = from_ms - _EARLIER_MS
-            self._start = self._stop = offset_at(self._consumer, self._place, self._from_ms, end)
-            self._rows = _NONE
-        self._read_on(end, to_ms)
-
-    def _read_on(self, end: int, to_ms: int) -> None:
-        most = self._stop + MOST_RECORDS
-        stop = min(end, most)
-        if stop == most < end:
-            _LOGGER.warning("Of %s only %d half messages are looked at.", self._place, MOST_RECORDS)
-        self._consumer.assign([self._place])
-        self._consumer.seek(self._place, self._stop)
-        while self._stop < stop and not self._is_past(to_ms):
-            for records in poll(self._consumer, _POLL_MS).values():
-                rows = [(_number(dict(one.headers).get(ID)), one.offset, one.timestamp) for one in records]
-                self._rows = np.concatenate((self._rows, np.array(rows, np.int64)))
-            # an offset may be passed without a record: Kafka's own are not given
-            self._stop = self._consumer.position(self._place)
+    def _read_on(self, end: int, to_ms: int, until: float) -> bool:
+        """Whether all is read up to a time, or as much as is kept."""
+        stop = min(end, self._start + self._most)
+        if self._stop < stop and not self._is_past(to_ms):
+            for records, at in self._reader.read(self._stop, stop, until):
+                rows = [(number_of(dict(one.headers)), one.offset, one.timestamp) for one in records]
+                self._rows = np.concatenate((self._rows, np.array(rows, np.int64).reshape(-1, 3)))
+                self._stop = at
+                if self._is_past(to_ms):
+                    break
+        if self._stop == stop < end and not self._is_past(to_ms):
+            _LOGGER.warning("Only %d half messages are looked through for one that was sent twice.", self._most)
+        return self._stop >= stop or self._is_past(to_ms)
 
     def _is_past(self, to_ms: int) -> bool:
         """Whether the last ones are all of a later time: one alone may have a time that somebody has made up."""
@@ -86,16 +87,14 @@ class HalfIndex:
         return len(last) == 10 and bool((last > to_ms).all())
 
 
-def offset_at(consumer: Any, place: Any, time_ms: int, end: int) -> int:
-    """Where the records from a time on begin (ms since 1970); ``end`` where there is none."""
-    found = consumer.offsets_for_times({place: max(0, time_ms)})[place]
-    return end if found is None else int(found.offset)
-
-
-def _number(transaction_id: bytes | None) -> int:
-    """63 bits of an id that was made of a name, which is a hash."""
-    said = transaction_id or b""
-    try:
-        return int(said[len(NAMED) :][:16], 16) >> 1 if said.startswith(NAMED.encode()) else _UNNAMED
-    except ValueError:
+def number_of(headers: Mapping[str, bytes | None]) -> int:
+    """63 bits of id and group, of a half message that is to be decided and whose id was made of a name."""
+    said = headers.get(ID) or b""
+    if ACTION in headers or not _LAWFUL.fullmatch(said):
         return _UNNAMED
+    return (int(said[len(NAMED) :][:16], 16) ^ (crc32(headers.get(GROUP) or b"") << 16)) >> 1
+
+
+def is_lawful(transaction_id: str) -> bool:
+    """Whether an id is one that gateways make of a name."""
+    return _LAWFUL.fullmatch(transaction_id.encode()) is not None

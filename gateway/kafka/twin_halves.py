@@ -2,23 +2,40 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from checkback.exceptions import ProtocolError
 from checkback.kafka.kafka_python.library import TopicPartition
-from checkback.kafka.topic_reading import records_between
 from checkback.wire import protocol
-from checkback.wire.protocol import HalfPosition, Topics
-from gateway.kafka.half_index import MOST_RECORDS, HalfIndex, offset_at
+from checkback.wire.protocol import Action, HalfPosition, Source, Topics
+from gateway.kafka.half_index import HalfIndex, is_lawful, number_of
+from gateway.kafka.partition_reader import PartitionReader
 from gateway.twins import OpRead, Twins
 
 _LOGGER = logging.getLogger(__name__)
 _SECONDS = 0.8
 """With the client's own time it has to be less than the check service's patience, ``ask_timeout``."""
+_READ_SECONDS = 0.5
 _CLOCKS_MS = 10_000
 """So far the clocks of two gateways may be apart."""
+_MOST_STRETCHES = 4
+"""Of one partition: what is asked about together lies together, and there are those that are asked about again."""
+_MOST_IDS = 10_000
+_SOURCES = frozenset(Source)
+
+
+@dataclass
+class _Decided:
+    """What is known of the ops on one id."""
+
+    read_to: int
+    """All before this offset."""
+    committed: OpRead | None = None
 
 
 class TwinHalves:
@@ -31,14 +48,19 @@ class TwinHalves:
         self._topics = topics
         self._connect = connect
         self._consumer: Any = None
-        self._indexes: dict[int, HalfIndex] = {}
+        self._stretches: defaultdict[int, list[HalfIndex]] = defaultdict(list)
+        """By partition, the one that was used last at the end."""
+        self._decided: OrderedDict[tuple[int, str, str], _Decided] = OrderedDict()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gateway-twins")
 
-    async def find(self, half: HalfPosition, transaction_id: str) -> Twins | None:
-        """Those of its id. None: that cannot be said in time; what is read meanwhile is known the next time."""
+    async def find(self, half: HalfPosition, transaction_id: str, group: str) -> Twins | None:
+        """Those of its id and group. None: that cannot be said in time; what was read is known the next time."""
+        if not is_lawful(transaction_id):
+            return Twins((half,))
         try:
             async with asyncio.timeout(_SECONDS):
-                return await asyncio.get_running_loop().run_in_executor(self._thread, self._look, half, transaction_id)
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._thread, self._look, half, transaction_id, group)
         except Exception as error:  # noqa: BLE001  (whatever it is, the check comes again)
             _LOGGER.warning("Whether the half message at %s was sent twice could not be looked up: %r", half, error)
             return None
@@ -49,37 +71,72 @@ class TwinHalves:
         if self._consumer is not None:
             self._consumer.close()
 
-    def _look(self, half: HalfPosition, transaction_id: str) -> Twins:
-        if self._consumer is None:
-            self._consumer = self._connect()
-        index = self._indexes.get(half.partition)
-        if index is None:
-            index = HalfIndex(self._consumer, TopicPartition(self._topics.half, half.partition))
-            self._indexes[half.partition] = index
-        found = index.find(half.offset, transaction_id)
+    def _look(self, half: HalfPosition, transaction_id: str, group: str) -> Twins | None:
+        until = monotonic() + _READ_SECONDS
+        number = number_of({protocol.ID: transaction_id.encode(), protocol.GROUP: group.encode()})
+        found = self._stretch(half).find(half.offset, number, until)
+        if found is None:
+            return None
         if len(found) < 2:
             return Twins((half,))
         places = [HalfPosition(half.partition, offset) for offset in found]
-        return Twins.of(places, self._decisions(half.partition, min(found.values()), transaction_id))
+        decided = self._decided_of(half.partition, transaction_id, group, min(found.values()))
+        if decided.committed is None and not self._read_on(decided, half.partition, transaction_id, group, until):
+            return None
+        return Twins.of(places, [] if decided.committed is None else [decided.committed])
 
-    def _decisions(self, partition: int, since_ms: int, transaction_id: str) -> Iterator[OpRead]:
-        place, wanted = TopicPartition(self._topics.op, partition), transaction_id.encode()
-        stop = self._consumer.end_offsets([place])[place]
-        start = offset_at(self._consumer, place, since_ms - _CLOCKS_MS, stop)
-        if stop - start > MOST_RECORDS:
-            _LOGGER.warning("Of %s only the last %d are looked at for what was decided.", place, MOST_RECORDS)
-        for record in records_between(self._consumer, place, max(start, stop - MOST_RECORDS), stop):
-            headers = dict(record.headers)
-            if headers.get(protocol.ID) == wanted and (decision := _decision(headers)) is not None:
-                yield decision
+    def _reader(self, topic: str, partition: int) -> PartitionReader:
+        if self._consumer is None:
+            self._consumer = self._connect()
+        return PartitionReader(self._consumer, TopicPartition(topic, partition))
+
+    def _stretch(self, half: HalfPosition) -> HalfIndex:
+        stretches = self._stretches[half.partition]
+        found = next((one for one in stretches if one.serves(half.offset)), None)
+        if found is None:
+            found = HalfIndex(self._reader(self._topics.half, half.partition))
+        else:
+            stretches.remove(found)
+        stretches.append(found)
+        del stretches[:-_MOST_STRETCHES]
+        return found
+
+    def _decided_of(self, partition: int, transaction_id: str, group: str, since_ms: int) -> _Decided:
+        name = partition, transaction_id, group
+        reader = self._reader(self._topics.op, partition)
+        _, end = reader.bounds()
+        known = self._decided.get(name)
+        if known is None or known.read_to > end:  # the topic was made again
+            known = self._decided[name] = _Decided(reader.offset_at(since_ms - _CLOCKS_MS, end))
+        self._decided.move_to_end(name)
+        if len(self._decided) > _MOST_IDS:
+            self._decided.popitem(last=False)
+        return known
+
+    def _read_on(self, decided: _Decided, partition: int, transaction_id: str, group: str, until: float) -> bool:
+        """Whether all ops that there are now were looked at, or one that decides was found."""
+        reader = self._reader(self._topics.op, partition)
+        _, end = reader.bounds()
+        wanted, by = transaction_id.encode(), group.encode()
+        for records, at in reader.read(decided.read_to, end, until):
+            for record in records:
+                headers = dict(record.headers)
+                if headers.get(protocol.ID) == wanted and headers.get(protocol.GROUP) == by:
+                    decided.committed = decided.committed or _commit(headers)
+            decided.read_to = at
+            if decided.committed is not None:
+                return True
+        return decided.read_to >= end
 
 
-def _decision(headers: dict[str, bytes]) -> OpRead | None:
-    """None: it is not an op."""
+def _commit(headers: Mapping[str, bytes | None]) -> OpRead | None:
+    """None: it is not an op that commits."""
     half, action, source = (
         (headers.get(name) or b"").decode(errors="replace")
         for name in (protocol.HALF, protocol.ACTION, protocol.SOURCE)
     )
+    if action != Action.COMMIT or source not in _SOURCES:
+        return None
     try:
         return OpRead(HalfPosition.parse(half), action, source)
     except ProtocolError:

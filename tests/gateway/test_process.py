@@ -154,7 +154,7 @@ def test_what_was_sent_again_to_another_gateway_is_rolled_back_when_the_other_on
             assert await asyncio.to_thread(read, place, place.topics.op) == []  # it has said so of the first one alone
             assert (await caller.end(tickets[1])).status.code == v2.OK
             answer = (await checking.post(url, json=request)).json()
-        assert (answer["state"], f"{second.partition}:{second.offset} was decided" in answer["remark"]) == (
+        assert (answer["state"], f"{second.partition}:{second.offset} was committed" in answer["remark"]) == (
             "rollback",
             True,
         )

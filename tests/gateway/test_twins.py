@@ -75,7 +75,7 @@ class World:
         async def whole(check: CheckRequest) -> CheckRequest:
             return check
 
-        async def find(_: HalfPosition, __: str) -> Twins:
+        async def find(*_: object) -> Twins:
             return Twins.of(self.there.values(), self.ops)
 
         check = CheckRequest(ID, "shop", "orders", None, b"", [], half, 1, 15, NOW_MS)
@@ -149,15 +149,15 @@ def test_none_is_lost_and_none_comes_twice(
         assert world.delivered() == 1
 
 
-def test_a_rollback_by_a_check_decides_nothing_of_the_others() -> None:
+def test_a_rollback_says_nothing_of_the_others() -> None:
+    for source in Source:
+        assert Twins.of(PLACES, [OpRead(PLACES[1], Action.ROLLBACK, source)]).committed is None
     overruled = OpRead(PLACES[0], Action.ROLLBACK, Source.CHECK)
-    assert Twins.of(PLACES, [overruled]).decided is None
-    assert Twins.of(PLACES, [overruled, OpRead(PLACES[1], Action.COMMIT, Source.CHECK)]).decided == PLACES[1]
-    assert Twins.of(PLACES, [OpRead(PLACES[2], Action.ROLLBACK, Source.PRODUCER)]).overrule(PLACES[1])
+    assert Twins.of(PLACES, [overruled, OpRead(PLACES[1], Action.COMMIT, Source.CHECK)]).overrule(PLACES[2])
 
 
-def test_the_first_decision_counts_and_those_of_others_do_not() -> None:
+def test_the_first_commit_counts_and_those_of_others_do_not() -> None:
     foreign = OpRead(HalfPosition(0, 99), Action.COMMIT, Source.PRODUCER)
     twins = Twins.of(PLACES, [foreign, *(OpRead(half, Action.COMMIT, Source.PRODUCER) for half in PLACES[1:])])
-    assert twins.decided == PLACES[1]
+    assert twins.committed == PLACES[1]
     assert [twins.let_commit(half) for half in PLACES] == [False, True, False]

@@ -2,22 +2,25 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import islice
+from time import monotonic
 
 import pytest
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import NewTopic
 
 from checkback.kafka.topic_reading import reading_consumer
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
-from gateway.kafka.half_index import APART_MS
+from gateway.kafka.half_index import APART_MS, HalfIndex, number_of
+from gateway.kafka.partition_reader import PartitionReader
 from gateway.kafka.twin_halves import TwinHalves
 from gateway.twins import NAMED, Twins
 from tests.gateway.scene import NOW_MS
-from tests.place import Place
+from tests.place import Place, wait_until
 
 FIRST, SECOND = NAMED + "1" * 32, NAMED + "2" * 32
 
@@ -26,28 +29,35 @@ FIRST, SECOND = NAMED + "1" * 32, NAMED + "2" * 32
 def of_given_times(place: Place) -> Place:
     """Topics whose records have the times that they are written with."""
     own = replace(place, topics=Topics(f"{place.topics.prefix}given."))
-    names = (own.topics.half, own.topics.op)
-    configuration = {"message.timestamp.type": "CreateTime"}
+    made(own)
+    return own
+
+
+def made(place: Place, *, again: bool = False) -> None:
+    names = [place.topics.half, place.topics.op]
     admin = KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)
+    if again:
+        admin.delete_topics(names)
+        wait_until(lambda: not set(names) & set(admin.list_topics()))
+    configuration = {"message.timestamp.type": "CreateTime"}
     admin.create_topics([NewTopic(name, 2, 1, topic_configs=configuration) for name in names])
     admin.close()
     with TopicAdministration(place.bootstrap_servers) as administration:
         assert administration.wait_for(names) == []
-    return own
 
 
-def write(place: Place, *halves: tuple[str, int], partition: int = 0) -> None:
+def write(place: Place, *halves: tuple[str, int], partition: int = 0, group: str = "shop") -> None:
     """Half messages by id and time, in the order of their offsets."""
     producer = place.producer()
     for name, time_ms in halves:
-        headers = list(half_headers(name, "shop", place.real_topic))
+        headers = list(half_headers(name, group, place.real_topic))
         producer.send(place.topics.half, b"v", partition=partition, headers=headers, timestamp_ms=time_ms)
     producer.close()
 
 
-def decide(place: Place, name: str, half: HalfPosition, action: Action, source: Source) -> None:
+def decide(place: Place, name: str, half: HalfPosition, action: Action, source: Source, group: str = "shop") -> None:
     producer = place.producer()
-    headers = list(op_headers(name, "shop", half, action, source))
+    headers = list(op_headers(name, group, half, action, source))
     producer.send(place.topics.op, b"", partition=half.partition, headers=headers, timestamp_ms=NOW_MS)
     producer.send(place.topics.op, b"?", partition=half.partition, timestamp_ms=NOW_MS)  # hostile: not an op
     producer.close()
@@ -66,9 +76,10 @@ def found(twins: TwinHalves, offset: int, name: str, partition: int = 0) -> Twin
     """The first look may take longer than a check has."""
 
     async def look() -> Twins:
-        while (said := await twins.find(HalfPosition(partition, offset), name)) is None:
-            pass
-        return said
+        for _ in range(30):
+            if (said := await twins.find(HalfPosition(partition, offset), name, "shop")) is not None:
+                return said
+        raise AssertionError("it is not found")
 
     return asyncio.run(look())
 
@@ -115,7 +126,8 @@ def test_one_made_up_time_hides_none(place: Place) -> None:
     [
         (Action.COMMIT, Source.PRODUCER, True),
         (Action.COMMIT, Source.CHECK, True),
-        (Action.ROLLBACK, Source.OPERATOR, True),
+        (Action.COMMIT, Source.OPERATOR, True),
+        (Action.ROLLBACK, Source.OPERATOR, False),
         (Action.ROLLBACK, Source.CHECK, False),
         (Action.UNKNOWN, Source.PRODUCER, False),
     ],
@@ -126,6 +138,7 @@ def test_what_has_been_decided_is_read_from_the_ops(
     write(place, (FIRST, NOW_MS), (FIRST, NOW_MS + 3_000))
     first, second = places(0, 1)
     decide(place, SECOND, first, Action.COMMIT, Source.PRODUCER)  # another id: it says nothing of this one
+    decide(place, FIRST, first, Action.COMMIT, Source.PRODUCER, group="evil")
     decide(place, FIRST, second, action, source)
     with looking(place) as twins:
         assert found(twins, 0, FIRST) == Twins((first, second), second if decides else None)
@@ -135,3 +148,51 @@ def test_of_one_that_kafka_has_no_longer_nothing_is_known(place: Place) -> None:
     write(place, ("other", NOW_MS))
     with looking(place) as twins:
         assert found(twins, 0, FIRST) == Twins(places(0))
+
+
+def test_another_groups_half_message_of_the_same_id_is_none_of_its_own(place: Place) -> None:
+    write(place, (FIRST, NOW_MS))
+    write(place, (FIRST, NOW_MS + 1), group="evil")
+    with looking(place) as twins:
+        assert found(twins, 0, FIRST) == Twins(places(0))
+
+
+@pytest.mark.parametrize(("partition", "offset"), [(77, 0), (1, 3), (0, 500)])
+def test_a_place_that_is_not_there_holds_up_nobody(place: Place, partition: int, offset: int) -> None:
+    """The half topic was made again, or somebody has made it up."""
+    write(place, (FIRST, NOW_MS), (FIRST, NOW_MS + 1))
+    with looking(place) as twins:
+        asyncio.run(twins.find(HalfPosition(partition, offset), SECOND, "shop"))
+        assert found(twins, 0, FIRST).places == places(0, 1)
+
+
+def test_topics_that_were_made_again_are_read_again(place: Place) -> None:
+    write(place, *([("other", NOW_MS)] * 30), (FIRST, NOW_MS))
+    with looking(place) as twins:
+        assert found(twins, 30, FIRST).places == places(30)
+        made(place, again=True)
+        write(place, (FIRST, NOW_MS), (FIRST, NOW_MS + 1))
+        assert found(twins, 0, FIRST).places == places(0, 1)
+
+
+def test_what_is_too_much_for_one_look_is_known_after_several(place: Place) -> None:
+    write(place, (FIRST, NOW_MS), *([("other", NOW_MS + 1)] * 3_000), (FIRST, NOW_MS + 2))
+    with closing(reading_consumer(place.bootstrap_servers)) as consumer:
+        reader = PartitionReader(consumer, TopicPartition(place.topics.half, 0))
+        index, looks = HalfIndex(reader), 1
+        number = number_of({"cb-id": FIRST.encode(), "cb-group": b"shop"})
+        reading = reader.read
+        reader.read = lambda *given: islice(reading(*given), 1)  # type: ignore[method-assign]  # one piece of it at a time
+        while (there := index.find(0, number, monotonic() + 60)) is None:
+            looks += 1
+        assert (sorted(there), looks > 1) == ([0, 3_001], True)
+
+
+def test_of_more_than_is_kept_the_first_ones_are_looked_through(place: Place) -> None:
+    write(place, *([("other", NOW_MS)] * 200), (FIRST, NOW_MS), *([("other", NOW_MS)] * 200), (FIRST, NOW_MS + 1))
+    with closing(reading_consumer(place.bootstrap_servers)) as consumer:
+        reader = PartitionReader(consumer, TopicPartition(place.topics.half, 0))
+        number = number_of({"cb-id": FIRST.encode(), "cb-group": b"shop"})
+        index = HalfIndex(reader, 100)
+        assert [index.find(200, number, monotonic() + 60) for _ in range(2)] == [{200: NOW_MS}] * 2
+        assert index.find(401, number, monotonic() + 60) == {401: NOW_MS + 1}
