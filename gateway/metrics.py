@@ -29,7 +29,7 @@ class GatewayMetrics:
         self._asked = Counter(
             "checkback_gateway_checks",
             "Checks that came to a gateway, by what a client said; nobody: none of the group was there, or none saw "
-            "it; overruled: it was not asked, since its message is there twice, and the other half message was committed",
+            "it; overruled: it was not asked, since its message is there twice, and the other one was committed",
             ["state"],
             registry=registry,
         )
