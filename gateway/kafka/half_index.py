@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkback.wire.protocol import ACTION, GROUP, ID
-from gateway.kafka.partition_reader import PartitionReader
+from gateway.kafka.partition_reader import JUST_NOW_SECONDS, PartitionReader
 from gateway.twins import NAMED
 
 _LOGGER = logging.getLogger(__name__)
@@ -21,6 +21,7 @@ MOST_RECORDS = 400_000
 """Of a stretch, at most half of it before a half message; 24 bytes are kept of each."""
 _LAWFUL = re.compile(re.escape(NAMED.encode()) + rb"[0-9a-f]{32}")
 _UNNAMED = -1
+_FOR_EVER_MS = 1 << 62
 _NONE = np.empty((0, 3), np.int64)
 
 
@@ -45,9 +46,11 @@ class HalfIndex:
         None of them where Kafka does not have that one. None at all: not all was read until then (s, monotonic); what
         was read is there the next time.
         """
-        begin, end = self._reader.bounds()
+        begin, end = self._reader.bounds(JUST_NOW_SECONDS)
         if self._stop > end:  # the topic was made again
             self._start, self._rows = -1, _NONE
+        if self.serves(offset) and self._stop <= offset < end:
+            self._read(offset + 1, until)
         own = self._of(number).get(offset)
         if own is None:
             record = self._reader.one(offset, until)
@@ -71,15 +74,18 @@ class HalfIndex:
         """Whether all is read up to a time, or as much as is kept."""
         stop = min(end, self._start + self._most)
         if self._stop < stop and not self._is_past(to_ms):
-            for records, at in self._reader.read(self._stop, stop, until):
-                rows = [(number_of(dict(one.headers)), one.offset, one.timestamp) for one in records]
-                self._rows = np.concatenate((self._rows, np.array(rows, np.int64).reshape(-1, 3)))
-                self._stop = at
-                if self._is_past(to_ms):
-                    break
+            self._read(stop, until, to_ms)
         if self._stop == stop < end and not self._is_past(to_ms):
             _LOGGER.warning("Only %d half messages are looked through for one that was sent twice.", self._most)
         return self._stop >= stop or self._is_past(to_ms)
+
+    def _read(self, stop: int, until: float, to_ms: int = _FOR_EVER_MS) -> None:
+        for records, at in self._reader.read(self._stop, stop, until):
+            rows = [(number_of(dict(one.headers)), one.offset, one.timestamp) for one in records]
+            self._rows = np.concatenate((self._rows, np.array(rows, np.int64).reshape(-1, 3)))
+            self._stop = at
+            if self._is_past(to_ms):
+                return
 
     def _is_past(self, to_ms: int) -> bool:
         """Whether the last ones are all of a later time: one alone may have a time that somebody has made up."""

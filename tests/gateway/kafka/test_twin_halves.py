@@ -196,3 +196,12 @@ def test_of_more_than_is_kept_the_first_ones_are_looked_through(place: Place) ->
         index = HalfIndex(reader, 100)
         assert [index.find(200, number, monotonic() + 60) for _ in range(2)] == [{200: NOW_MS}] * 2
         assert index.find(401, number, monotonic() + 60) == {401: NOW_MS + 1}
+
+
+def test_what_was_not_read_in_time_is_not_taken_for_what_is_not_there(place: Place) -> None:
+    write(place, (FIRST, NOW_MS))
+    with closing(reading_consumer(place.bootstrap_servers)) as consumer:
+        reader = PartitionReader(consumer, TopicPartition(place.topics.half, 0))
+        with pytest.raises(TimeoutError):
+            reader.one(0, monotonic() - 1)
+        assert reader.one(1, monotonic() - 1) is None
