@@ -43,8 +43,8 @@ class HalfIndex:
     def find(self, offset: int, number: int, until: float) -> dict[int, int] | None:
         """Offsets and times (ms) of the half messages with this :func:`number_of` around an offset, its own among them.
 
-        None of them where Kafka does not have that one. None at all: not all was read until then (s, monotonic); what
-        was read is there the next time.
+        None of them where Kafka has another one there, or none. None at all: not all was read until then (s,
+        monotonic); what was read is there the next time.
         """
         begin, end = self._reader.bounds(JUST_NOW_SECONDS)
         if self._stop > end:  # the topic was made again
@@ -54,9 +54,11 @@ class HalfIndex:
         own = self._of(number).get(offset)
         if own is None:
             record = self._reader.one(offset, until)
-            if record is None:
+            if record is None or number_of(dict(record.headers)) != number:
                 return {}
             own = int(record.timestamp)
+            if offset < self._stop:  # another one was read there: the topic was made again
+                self._start, self._rows = -1, _NONE
         if not self.serves(offset) or self._from_ms > own - APART_MS:
             self._from_ms = own - APART_MS - _EARLIER_MS
             first = min(offset, self._reader.offset_at(self._from_ms, end))

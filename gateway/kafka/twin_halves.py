@@ -5,7 +5,7 @@ import logging
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
@@ -27,6 +27,8 @@ _MOST_STRETCHES = 4
 """Of one partition: what is asked about together lies together, and there are those that are asked about again."""
 _MOST_IDS = 10_000
 _SOURCES = frozenset(Source)
+_Name = tuple[int, str, str]
+"""Partition, transaction id, group."""
 
 
 @dataclass
@@ -35,7 +37,8 @@ class _Decided:
 
     read_to: int
     """All before this offset."""
-    committed: OpRead | None = None
+    commits: list[OpRead] = field(default_factory=list)
+    """Of any half message: others of its id may be found later."""
 
 
 class TwinHalves:
@@ -50,7 +53,7 @@ class TwinHalves:
         self._consumer: Any = None
         self._stretches: defaultdict[int, list[HalfIndex]] = defaultdict(list)
         """By partition, the one that was used last at the end."""
-        self._decided: OrderedDict[tuple[int, str, str], _Decided] = OrderedDict()
+        self._decided: OrderedDict[_Name, _Decided] = OrderedDict()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gateway-twins")
 
     async def find(self, half: HalfPosition, transaction_id: str, group: str) -> Twins | None:
@@ -80,10 +83,7 @@ class TwinHalves:
         if len(found) < 2:
             return Twins((half,))
         places = [HalfPosition(half.partition, offset) for offset in found]
-        decided = self._decided_of(half.partition, transaction_id, group, min(found.values()))
-        if decided.committed is None and not self._read_on(decided, half.partition, transaction_id, group, until):
-            return None
-        return Twins.of(places, [] if decided.committed is None else [decided.committed])
+        return self._among(places, (half.partition, transaction_id, group), min(found.values()), until)
 
     def _reader(self, topic: str, partition: int) -> PartitionReader:
         if self._consumer is None:
@@ -101,32 +101,27 @@ class TwinHalves:
         del stretches[:-_MOST_STRETCHES]
         return found
 
-    def _decided_of(self, partition: int, transaction_id: str, group: str, since_ms: int) -> _Decided:
-        name = partition, transaction_id, group
+    def _among(self, places: list[HalfPosition], name: _Name, since_ms: int, until: float) -> Twins | None:
+        """None: not all ops that there are now were looked at in time, and none that commits one of these was found."""
+        partition, transaction_id, group = name
         reader = self._reader(self._topics.op, partition)
         _, end = reader.bounds()
-        known = self._decided.get(name)
-        if known is None or known.read_to > end:  # the topic was made again
-            known = self._decided[name] = _Decided(reader.offset_at(since_ms - _CLOCKS_MS, end))
+        decided = self._decided.get(name)
+        if decided is None or decided.read_to > end:  # the topic was made again
+            decided = self._decided[name] = _Decided(reader.offset_at(since_ms - _CLOCKS_MS, end))
         self._decided.move_to_end(name)
         if len(self._decided) > _MOST_IDS:
             self._decided.popitem(last=False)
-        return known
-
-    def _read_on(self, decided: _Decided, partition: int, transaction_id: str, group: str, until: float) -> bool:
-        """Whether all ops that there are now were looked at, or one that decides was found."""
-        reader = self._reader(self._topics.op, partition)
-        _, end = reader.bounds()
-        wanted, by = transaction_id.encode(), group.encode()
-        for records, at in reader.read(decided.read_to, end, until):
-            for record in records:
-                headers = dict(record.headers)
-                if headers.get(protocol.ID) == wanted and headers.get(protocol.GROUP) == by:
-                    decided.committed = decided.committed or _commit(headers)
+        twins = Twins.of(places, decided.commits)
+        wanted = {protocol.ID: transaction_id.encode(), protocol.GROUP: group.encode()}.items()
+        for records, at in reader.read(decided.read_to, end, until) if twins.committed is None else ():
+            said = [headers for record in records if wanted <= (headers := dict(record.headers)).items()]
+            decided.commits += [op for op in map(_commit, said) if op is not None]
             decided.read_to = at
-            if decided.committed is not None:
-                return True
-        return decided.read_to >= end
+            twins = Twins.of(places, decided.commits)
+            if twins.committed is not None:
+                break
+        return twins if twins.committed is not None or decided.read_to >= end else None
 
 
 def _commit(headers: Mapping[str, bytes | None]) -> OpRead | None:

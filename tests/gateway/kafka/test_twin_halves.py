@@ -175,6 +175,26 @@ def test_topics_that_were_made_again_are_read_again(place: Place) -> None:
         assert found(twins, 0, FIRST).places == places(0, 1)
 
 
+def test_also_one_that_has_grown_longer_than_it_was(place: Place) -> None:
+    write(place, *([("other", NOW_MS)] * 3), (FIRST, NOW_MS))
+    with looking(place) as twins:
+        assert found(twins, 3, FIRST).places == places(3)
+        made(place, again=True)
+        write(place, (SECOND, NOW_MS), ("other", NOW_MS), (SECOND, NOW_MS), *([("other", NOW_MS)] * 20))
+        assert found(twins, 2, SECOND).places == places(0, 2)
+        assert found(twins, 3, FIRST).places == places(3)  # another one lies there now: it is alone
+
+
+def test_a_commit_of_one_that_is_not_of_them_hides_none(place: Place) -> None:
+    write(place, (FIRST, NOW_MS), (FIRST, NOW_MS + 3_000))
+    first, second, other = places(0, 1, 99)
+    decide(place, FIRST, other, Action.COMMIT, Source.PRODUCER)
+    with looking(place) as twins:
+        assert found(twins, 0, FIRST) == Twins((first, second))
+        decide(place, FIRST, second, Action.COMMIT, Source.PRODUCER)
+        assert found(twins, 0, FIRST) == Twins((first, second), second)
+
+
 def test_what_is_too_much_for_one_look_is_known_after_several(place: Place) -> None:
     write(place, (FIRST, NOW_MS), *([("other", NOW_MS + 1)] * 3_000), (FIRST, NOW_MS + 2))
     with closing(reading_consumer(place.bootstrap_servers)) as consumer:
