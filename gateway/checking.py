@@ -7,7 +7,7 @@ from checkback.listener import LocalTransactionState
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import HalfPosition
 from gateway.asking import Asking, ClientAnswer, Heard
-from gateway.twins import NAMED, Twins
+from gateway.twins import Twins
 
 Whole = Callable[[CheckRequest], Awaitable[CheckRequest | None]]
 """Gives a check the message that was left out of it; None: that cannot be had now."""
@@ -36,9 +36,6 @@ class Checking:
 
     async def _answer(self, check: CheckRequest) -> ClientAnswer | Twins | None:
         """Twins: another one of them was committed."""
-        if not check.transaction_id.startswith(NAMED):
-            found = await self._whole(check)
-            return None if found is None else await self._asking.ask(found)
         found, twins = await asyncio.gather(self._whole(check), self._find(check))
         if found is None or twins is None:
             return None

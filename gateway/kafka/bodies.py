@@ -11,7 +11,7 @@ from typing import Any
 from checkback.kafka.kafka_python.library import TopicPartition
 from checkback.wire.checks import CheckRequest
 from checkback.wire.message_json import unpack
-from checkback.wire.protocol import MESSAGES, RESERVED_PREFIX
+from checkback.wire.protocol import ID, MESSAGES, RESERVED_PREFIX
 from gateway.kafka.partition_reader import PartitionReader
 
 _LOGGER = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class HalfBodies:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gateway-bodies")
 
     async def whole(self, check: CheckRequest) -> CheckRequest | None:
-        """The check with the message that was left out of it; as it is where Kafka has that no longer.
+        """The check with the message that was left out of it; as it is where Kafka has another there, or none.
 
         None: it cannot be had in time.
         """
@@ -54,8 +54,8 @@ class HalfBodies:
         partition, offset = check.half
         reader = PartitionReader(self._consumer, TopicPartition(self._topic, partition))
         record = reader.one(offset, monotonic() + _SECONDS)
-        if record is None:
-            return check
+        if record is None or dict(record.headers).get(ID) != check.transaction_id.encode():
+            return check  # the topic was made again, and what lies there now is another's
         headers = [(name, content) for name, content in record.headers if not name.startswith(RESERVED_PREFIX)]
         if any(name == MESSAGES for name, _ in record.headers):
             return replace(check, messages=unpack(record.value), headers=headers, left_out=0)

@@ -95,10 +95,10 @@ def test_a_group_is_announced_while_somebody_can_be_asked(place: Place) -> None:
     assert read(place, place.topics.producers)[-1].value is None  # taken back
 
 
-def check(place: Place, position: HalfPosition, left_out: int) -> dict[str, Any]:
+def check(place: Place, position: HalfPosition, left_out: int, name: str = "id") -> dict[str, Any]:
     value = None if left_out else b"body"
     topic = place.real_topic
-    return CheckRequest("id", topic, topic, None, value, [], position, 1, 15, NOW_MS, left_out=left_out).to_json()
+    return CheckRequest(name, topic, topic, None, value, [], position, 1, 15, NOW_MS, left_out=left_out).to_json()
 
 
 async def until_asked(checking: httpx.AsyncClient, url: str, request: dict[str, Any]) -> None:
@@ -115,7 +115,8 @@ def test_a_large_message_is_read_from_kafka_for_its_check(place: Place) -> None:
         sent = await caller.send(of_topic(place, body))
         stream, _ = await caller.settled(topic=v2.Resource(name=place.real_topic))
         (record,) = await asyncio.to_thread(read, place, place.topics.half)
-        request = check(place, HalfPosition(record.partition, record.offset), len(body))
+        name = dict(record.headers)["cb-id"].decode()
+        request = check(place, HalfPosition(record.partition, record.offset), len(body), name)
         url = f"http://127.0.0.1:{process.check_port}/checks/{place.real_topic}"
         async with httpx.AsyncClient(timeout=20) as checking:
             asked = asyncio.ensure_future(until_asked(checking, url, request))
