@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from lab_cli.torture_gateways import show_gateways
+from lab_cli.torture_rounds import show_gateways, show_lanes
 
 if TYPE_CHECKING:
     from torture.effects.run import EffectsReport, EffectsRound
     from torture.forgetting.run import ForgettingReport
     from torture.lanes.rounds import RoundDone
-    from torture.lanes.run import LanesReport
     from torture.large_batches import LargeReport
     from torture.run import RoundReport, TortureReport
     from torture.shops.run import ShopsReport, ShopsRound
@@ -211,7 +210,7 @@ def run_torture(
         return
     console.print(f"Starting Kafka, the job, a check service and producers; seed {seed} ...")
     if lanes:
-        _show_lanes(torture_lanes(seed, rounds, partial(_tell_lanes, console)), console, json_file)
+        show_lanes(torture_lanes(seed, rounds, partial(_tell_lanes, console)), console, json_file)
         return
     if gateway:
         show_gateways(torture_gateways(seed, rounds, partial(_tell_lanes, console)), console, json_file)
@@ -263,28 +262,6 @@ def _tell_lanes(console: Console, done: "RoundDone") -> None:
     )
     for stop in done.stops:
         console.print(f"    ended by itself: {stop}", markup=False)
-
-
-def _show_lanes(report: "LanesReport", console: Console, json_file: Path | None) -> None:
-    if json_file is not None:
-        json_file.write_text(json.dumps(asdict(report), indent=2), encoding="utf-8")
-    console.print(f"{len(report.rounds)} rounds in {report.seconds:.0f} s.")
-    if report.judgement is not None:
-        found = report.judgement
-        console.print(f"kafka: {found.expected} in the database, {found.delivered} delivered; {found}.")
-    if seconds := report.until_readable:
-        middle, most = seconds[len(seconds) // 2], seconds[-1]
-        console.print(f"A dead producer's messages were readable within {most} s, half of the times within {middle} s.")
-    for reason, number in report.rejected.items():
-        console.print(f"    {number} rejected: {reason}", markup=False)
-    if report.logs:
-        console.print(f"Logs are kept in {report.logs}.")
-    if report.inconclusive:
-        console.print("[bold yellow]No verdict[/]: not all had been decided when the time was over.")
-        raise typer.Exit(os.EX_TEMPFAIL)
-    if not report.holds:
-        console.print(f"[bold red]A promise did not hold[/]: {report.defect}")
-        raise typer.Exit(1)
 
 
 def _tell_shops(console: Console, done: "ShopsRound") -> None:
