@@ -135,7 +135,8 @@ class HealthyReader(threading.Thread):
     def run(self) -> None:
         """Read until stopped."""
         while not self._stopping.is_set():
-            for message in self._consumer.consume(500, timeout=0.02):
+            # one at a time: consume() of several waits for all of them or for its time-out, whichever comes first
+            if (message := self._consumer.poll(0.1)) is not None:
                 name = dict(message.headers() or [])[ID]
                 self.read.setdefault(str(name, "ascii"), time.time())  # type: ignore[arg-type]  # bytes, as we sent it
         self._consumer.close()
@@ -187,7 +188,6 @@ def _consumer(bootstrap_servers: str, topic: str) -> Consumer:
             "group.id": f"bench-{topic}",
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
-            "fetch.wait.max.ms": 20,
         }
     )
     consumer.subscribe([topic])

@@ -126,6 +126,7 @@ class JobSettings(Section):
     state_partitions: PositiveInt = 2
     max_offsets_per_trigger: PositiveInt = 200_000
     max_bytes_per_trigger: Bytes = ByteSize(134_217_728)
+    batch_interval: Annotated[Milliseconds, Field(ge=0, le=10_000)] = 0
     clock_tolerance: Positive = 600_000
     sink_transaction_timeout: Positive = 600_000
     tracing: bool = False

@@ -31,6 +31,9 @@ Delivery = Annotated[
     DeliveryMode, typer.Option(help="Who delivers: the job, or the producer by its lane, in docs/direct-delivery.md.")
 ]
 
+_DIRECT_INTERVAL_MS = 2_000
+"""What docs/direct-delivery.md advises where all producers deliver."""
+
 bench = typer.Typer(no_args_is_help=True, help="Measurements, each on a Kafka of its own.")
 
 
@@ -130,6 +133,12 @@ def latency(
     seconds: Annotated[int, typer.Option(min=5, help="For how long, after the warm-up.")] = 60,
     delivery: Delivery = DeliveryMode.JOB,
     warm_up: Annotated[int, typer.Option(min=1, help="Seconds of warm-up, at the same rate.")] = 60,
+    batch_interval: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=10_000, help="The job's, in ms; 2000 where producers deliver, else 0.", show_default=False
+        ),
+    ] = None,
     cores: Cores = 2,
     json_file: JsonFile = None,
     plot_file: PlotFile = None,
@@ -141,8 +150,10 @@ def latency(
     from bench import Rate, draw, measure_latency, panels_of_latency
 
     can_plot(plot_file)
+    if batch_interval is None:
+        batch_interval = _DIRECT_INTERVAL_MS if delivery is DeliveryMode.DIRECT else 0
     with Console(stderr=True).status(f"Sending {per_second} transactions a second for {seconds + warm_up} s ..."):
-        result = measure_latency(Rate(per_second, warm_up, seconds), cores, delivery)
+        result = measure_latency(Rate(per_second, warm_up, seconds), cores, delivery, batch_interval)
     show_with_cost(asdict(result), json_file)
     if plot_file is not None:
         draw(panels_of_latency(result), plot_file)

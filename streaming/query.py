@@ -81,5 +81,6 @@ def start_query(frame: DataFrame, settings: Settings, sink: Callable[[DataFrame,
         .option("checkpointLocation", settings.job.checkpoint)
         .outputMode("append")
         .foreachBatch(sink)
+        .trigger(processingTime=f"{settings.job.batch_interval} milliseconds")  # 0: one after another
         .start()
     )

@@ -2,41 +2,48 @@
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from checkback.listener import HalfMessage
 from checkback.own_lanes import LaneAnswer
-from checkback.producing.direct.entries import LaneHalf, Stage
+from checkback.producing.direct.entries import LaneHalf, OrderKey, Stage
+from checkback.producing.direct.key_order import KeyOrder
 from checkback.wire.checks import CheckRequest
 from checkback.wire.delivered import LaneFact
 from checkback.wire.protocol import Action, HalfPosition
 
 _MOST_OPEN = 100_000
 """Half messages that the application has not ended; the oldest is given to the job then."""
-_MOST_TOGETHER = 200
-"""Transactions in one of Kafka's. At 3,000 a second there are about 20."""
-_MOST_BYTES = 1 << 20
 
 
 class Book:
     """Which half messages the lanes may still deliver, or have. What is not in it, they never will.
 
     So it is asked before anybody else decides one: an entry that is taken out is delivered by no lane, and one that
-    somebody has put into a Kafka transaction leaves when its op is acknowledged.
+    somebody has put into a Kafka transaction leaves when its op is acknowledged. ``slots``: lanes at a time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, slots: int = 1) -> None:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
+        self._ready = [threading.Condition(self._lock) for _ in range(slots)]
+        """Something of that slot may be taken."""
+        self._order = KeyOrder(slots)
         self._entries: dict[str, LaneHalf] = {}
         self._queue: deque[LaneHalf] = deque()
         self._flying = 0
         self._closed = False
 
+    def slot(self, keys: frozenset[OrderKey], fit: Sequence[int]) -> int:
+        """Which of the slots ``fit`` a half message with these keys is to name the lane of."""
+        with self._lock:
+            return self._order.slot(keys, fit)
+
     def add(self, entry: LaneHalf) -> None:
         """Before its half message is written: it may be asked about before its writer hears of it."""
         with self._lock:
             self._entries[entry.transaction_id] = entry
+            self._order.add(entry)
             if len(self._entries) > _MOST_OPEN:
                 oldest = next(iter(self._entries.values()))
                 if oldest.stage is Stage.OPEN:
@@ -64,7 +71,7 @@ class Book:
             if entry.stage is Stage.OPEN:
                 entry.remark, entry.stage = remark, Stage.WAITING
                 self._queue.append(entry)
-                self._changed.notify_all()
+                self._ready[entry.slot].notify()
             return entry, False
 
     def leave(self, message: HalfMessage) -> bool:
@@ -78,20 +85,20 @@ class Book:
             self._remove(entry)
             return True
 
-    def take(self, seconds: float) -> list[LaneHalf]:
-        """The next ones to deliver together, in the order of their commits; waits for the first for ``seconds``."""
+    def take(self, seconds: float, slot: int = 0) -> list[LaneHalf]:
+        """The next ones to deliver together by this slot's lane, those of a key in the order of their commits.
+
+        Waits for the first for ``seconds``. Whoever calls it is done with what it took before.
+        """
         with self._lock:
-            if not self._queue and not self._closed:
-                self._changed.wait(seconds)
-            taken: list[LaneHalf] = []
-            size = 0
-            while self._queue and len(taken) < _MOST_TOGETHER:
-                size += self._queue[0].size
-                if taken and size > _MOST_BYTES:
-                    break
-                entry = self._queue.popleft()
+            if self._order.landed(slot) and self._queue:
+                for ready in self._ready:
+                    ready.notify()
+            taken = self._order.take(self._queue, slot)
+            if not taken and not self._closed and self._ready[slot].wait(seconds):
+                taken = self._order.take(self._queue, slot)
+            for entry in taken:
                 entry.stage = Stage.FLYING
-                taken.append(entry)
             self._flying += len(taken)
             return taken
 
@@ -116,6 +123,8 @@ class Book:
             for entry in waiting:
                 self._remove(entry)
             self._changed.notify_all()
+            for ready in self._ready:
+                ready.notify()
             return waiting
 
     def known(self, request: CheckRequest) -> LaneAnswer | None:
@@ -147,6 +156,7 @@ class Book:
     def _remove(self, entry: LaneHalf) -> None:
         if self._entries.get(entry.transaction_id) is entry:
             del self._entries[entry.transaction_id]
+            self._order.discard(entry)
         if entry.stage is not Stage.DELIVERED:
             self._become(entry, Stage.LEFT)
             entry.end(by_lane=False)

@@ -61,10 +61,14 @@ class _Lane:
 
 
 class Delivering:
-    """Delivers what waits in the book. ``owner`` is told to whoever is asked about the lanes' half messages."""
+    """Delivers what waits in the book for ``slot``. ``owner`` is told to whoever is asked about a lane's half messages.
 
-    def __init__(self, book: Book, links: Links, owner: LaneOwner) -> None:
+    The first slot has a lane at once; the others get theirs a moment later.
+    """
+
+    def __init__(self, book: Book, links: Links, owner: LaneOwner, slot: int = 0) -> None:
         self._book = book
+        self._slot = slot
         self._links = links
         self._owner = owner
         self._names: list[str] = []
@@ -75,8 +79,8 @@ class Delivering:
         self._refused_seconds = _REFUSED_SECONDS
         self._doubts: list[tuple[_Lane, Sequence[LaneHalf]]] = []
         """Lanes that were lost, with what was in their last transaction."""
-        self._lane: _Lane | None = self._opened()
-        self._thread = threading.Thread(target=self._run, name="checkback-lane", daemon=True)
+        self._lane: _Lane | None = None if slot else self._opened()
+        self._thread = threading.Thread(target=self._run, name=f"checkback-lane-{slot}", daemon=True)
         self._thread.start()
 
     @property
@@ -89,11 +93,15 @@ class Delivering:
         """Whether it is, or was, a lane of this producer."""
         return lane in self._names
 
+    def stop(self) -> None:
+        """Take nothing more."""
+        self._closing.set()
+
     def close(self, seconds: float) -> None:
         """Deliver what waits, for at most ``seconds``; the job is told of the rest."""
         until = monotonic() + seconds
         self._book.drained(seconds)
-        self._closing.set()
+        self.stop()
         for entry in self._book.close():
             self.leave_to_job(entry)
         self._thread.join(max(1.0, until - monotonic()))
@@ -110,7 +118,7 @@ class Delivering:
     def _run(self) -> None:
         while not self._closing.is_set():
             lane = self._lane
-            taken = self._book.take(_WITHOUT_SECONDS if lane is None else _IDLE_SECONDS)
+            taken = self._book.take(_WITHOUT_SECONDS if lane is None else _IDLE_SECONDS, self._slot)
             try:
                 self._step(taken)
             except Exception:

@@ -1,6 +1,7 @@
 """What a producer does otherwise when it delivers directly."""
 
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 from typing import Any, NamedTuple
 
 from checkback.exceptions import ConfigurationError
@@ -12,11 +13,14 @@ from checkback.kafka.transport import OutgoingRecord, TellingTransport, Transpor
 from checkback.listener import HalfMessage
 from checkback.producing.direct.book import Book
 from checkback.producing.direct.delivering import Delivering, Links
-from checkback.producing.direct.entries import LaneHalf, lane_half
+from checkback.producing.direct.entries import LaneHalf, lane_half, order_keys
 from checkback.producing.ops import OpContent, op_record
 from checkback.wire.delivered import LaneFact
 from checkback.wire.lanes import of_lane, transactional_id
 from checkback.wire.protocol import Action, HalfPosition, Headers, Message, Topics
+
+LANES = 2
+"""At a time, of a producer. While Kafka writes the markers of the one's transaction, the other begins its own."""
 
 
 class ProducerPlace(NamedTuple):
@@ -30,7 +34,7 @@ class ProducerPlace(NamedTuple):
 
 
 class ByLane:
-    """A producer's lane, with all that waits for it; see :class:`~checkback.producing.delivery.DirectDelivery`.
+    """A producer's lanes, with all that waits for them; see :class:`~checkback.producing.delivery.DirectDelivery`.
 
     Raises:
         ConfigurationError: Kafka does not allow lanes; the message says what to allow.
@@ -42,9 +46,9 @@ class ByLane:
             raise ConfigurationError("delivery='direct' needs one of Checkback's own transports, by its name.")
         self._transport = transport
         self._reached = reached
-        self._book = Book()
+        self._book = Book(LANES)
         links = Links(transport, self._writer, self._settler, reached.group, self._op)
-        self._delivering = Delivering(self._book, links, self._book)
+        self._delivering = [Delivering(self._book, links, self._book, slot) for slot in range(LANES)]
 
     def write(
         self,
@@ -56,10 +60,13 @@ class ByLane:
         numbered: bool = False,
     ) -> tuple[HalfPosition, str]:
         """See :class:`~checkback.producing.delivery.DirectDelivery`."""
-        lane = self._delivering.lane
-        if not lane:  # the last one was lost: the job delivers until there is another
+        lanes = [one.lane for one in self._delivering]
+        fit = [slot for slot, lane in enumerate(lanes) if lane]
+        if not fit:  # all were lost: the job delivers until there is another
             return write_half(wire), ""
-        entry = lane_half(transaction_id, lane, messages, numbered=numbered)
+        slot = self._book.slot(order_keys(messages), fit)
+        lane = lanes[slot]
+        entry = lane_half(transaction_id, lane, messages, numbered=numbered, slot=slot)
         self._book.add(entry)
         try:
             place = write_half(of_lane(wire, lane))
@@ -79,7 +86,7 @@ class ByLane:
         else:
             by_job = self._book.leave(message)
         if by_job:
-            settled = action is not Action.UNKNOWN and self._delivering.owns(message.lane)
+            settled = action is not Action.UNKNOWN and any(one.owns(message.lane) for one in self._delivering)
             verdict = OpContent(action, remark, LaneFact.SETTLED if settled else None)
             record = op_record(
                 self._reached.topics.op, self._reached.group, message.transaction_id, message.half, verdict
@@ -93,7 +100,12 @@ class ByLane:
 
     def close(self, seconds: float) -> None:
         """See :class:`~checkback.producing.delivery.DirectDelivery`."""
-        self._delivering.close(seconds)
+        until = monotonic() + seconds
+        self._book.drained(seconds)
+        for one in self._delivering:
+            one.stop()
+        for one in self._delivering:
+            one.close(max(0.0, until - monotonic()))
 
     def _writer(self, lane: str) -> Any:
         reached = self._reached

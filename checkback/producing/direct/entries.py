@@ -12,6 +12,10 @@ _RECORD_BYTES = 100
 _NOWHERE = HalfPosition(-1, -1)
 
 
+OrderKey = tuple[str, bytes | int]
+"""A topic, and a key or a partition: what has it in common becomes readable in the order of its commits."""
+
+
 class Stage(Enum):
     """How far a half message is."""
 
@@ -39,6 +43,9 @@ class LaneHalf:
     """Its messages, as the job would write them."""
     size: int
     """Bytes, about."""
+    slot: int = 0
+    """Which of the producer's lanes it is: each that is lost has another in its place."""
+    keys: frozenset[OrderKey] = frozenset()
     stage: Stage = Stage.WRITING
     place: HalfPosition = _NOWHERE
     """Not known while it is being written."""
@@ -62,13 +69,22 @@ class LaneHalf:
         self._ended.set()
 
 
-def lane_half(transaction_id: str, lane: str, messages: Sequence[Message], *, numbered: bool) -> LaneHalf:
+def order_keys(messages: Sequence[Message]) -> frozenset[OrderKey]:
+    """Of all of these. A message with neither a key nor a partition of its own has no order."""
+    keyed = {(one.topic, one.key) for one in messages if one.key is not None}
+    placed = {(one.topic, one.partition) for one in messages if one.partition is not None}
+    return frozenset(keyed | placed)
+
+
+def lane_half(
+    transaction_id: str, lane: str, messages: Sequence[Message], *, numbered: bool, slot: int = 0
+) -> LaneHalf:
     """The entry of a half message of these, each with its own id where they are ``numbered``."""
     records = tuple(
         LaneRecord(one.topic, one.partition, one.key, one.value, _named(transaction_id, number, one.headers))
         for number, one in enumerate(messages, start=1 if numbered else 0)
     )
-    return LaneHalf(transaction_id, lane, records, sum(map(_bytes_of, records)))
+    return LaneHalf(transaction_id, lane, records, sum(map(_bytes_of, records)), slot, order_keys(messages))
 
 
 def _named(transaction_id: str, number: int, headers: Headers) -> Headers:
