@@ -202,3 +202,25 @@ def test_a_topic_of_which_kafka_says_nothing_is_tried() -> None:
     paid = lane_half("t1", LANE, [Message("paid", b"v")], numbered=False)
     topics.learn([paid])
     assert topics.fit(paid)
+
+
+def test_what_names_a_lost_lane_is_the_jobs_at_once_and_holds_back_no_key() -> None:
+    book = Book(2)
+    (waiting, one), (_, later) = written(book, 1), written(book, 2)
+    book.commit(one, "")
+    assert book.lose(LANE, 0) == [waiting]
+    assert book.commit(later, "") == (None, True)
+    assert book.take(0) == []
+
+
+def test_one_of_which_nobody_knows_is_waited_for_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("checkback.producing.direct.book._MOST_OPEN", 2)
+    book = Book()
+    stuck, message = written(book, 1)
+    book.commit(message, "")
+    book.nobody_knows(*book.take(0))
+    assert book.drained(0)
+    assert not book.leaves(asked(message))
+    (oldest, _), (_, kept) = written(book, 2), written(book, 3)
+    assert (stuck.stage, oldest.stage) == (Stage.UNKNOWN, Stage.LEFT), "the limit holds all the same"
+    assert book.leave(kept)

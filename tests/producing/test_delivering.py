@@ -144,10 +144,28 @@ def test_a_commit_that_nobody_has_answered_is_told_as_the_ledger_says(scene: Sce
     scene.until(lambda: len(kafka.ops) >= len(messages) and scene.delivering.lane not in {"", lost})
     assert kafka.settled == [lost]
     assert sorted(kafka.ops) == [of(1, "delivered"), of(3, "settled")]
-    scene.commit(open_one)  # it names a lane that is used no more
-    scene.until(lambda: of(5, "settled") in kafka.ops)
+    assert scene.book.commit(open_one, "") == (None, True), "it names a lane that is used no more"
     assert all(b"5" not in group for group in kafka.delivered)
     assert owner_of(lost) is scene.book
+
+
+def test_while_a_lane_cannot_be_replaced_what_names_it_goes_the_jobs_way(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka = scene.kafka
+    opening = threading.Event()
+
+    def open_late() -> None:
+        assert opening.wait(60)
+
+    monkeypatch.setattr(kafka, "open", open_late)
+    kafka.failures = [LaneLostError("no answer")]
+    messages = [scene.prepared(offset) for offset in (1, 2)]
+    scene.commit(messages[0])
+    scene.until(lambda: of(1, "settled") in kafka.ops)  # settled; now the next lane is being opened
+    assert scene.book.commit(messages[1], "") == (None, True)
+    opening.set()
+    scene.until(lambda: bool(scene.delivering.lane))
 
 
 def test_a_refused_message_goes_the_jobs_way_and_its_neighbours_again(scene: Scene) -> None:

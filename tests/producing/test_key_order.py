@@ -1,6 +1,5 @@
 """Which lane a half message names, and what goes by which, without Kafka: each key keeps the order of its commits."""
 
-from collections import deque
 from itertools import chain, cycle
 
 from hypothesis import given
@@ -47,25 +46,51 @@ def test_another_topic_is_another_key_and_a_partition_of_its_own_is_one() -> Non
 
 
 def test_what_is_under_way_holds_back_its_keys_alone() -> None:
-    order = KeyOrder(2)
-    queue = deque([entry("t1", 0, "a", "b"), entry("t2", 1, "b"), entry("t3", 1, "c"), entry("t4", 1, "b", "d")])
-    queue.append(entry("t5", 1, "d"))
-    assert names(order.take(queue, 0)) == ["t1"]
-    assert names(order.take(queue, 1)) == ["t3"], "t5 waits for t4, which waits for t1"
+    order = waiting(2, entry("t1", 0, "a", "b"), entry("t2", 1, "b"), entry("t3", 1, "c"), entry("t4", 1, "b", "d"))
+    order.wait(entry("t5", 1, "d"))
+    assert names(order.take(0)) == ["t1"]
+    assert names(order.take(1)) == ["t3"], "t5 waits for t4, which waits for t1"
+    order.landed(1)
     assert order.landed(0)
-    assert names(order.take(queue, 1)) == ["t2", "t4", "t5"]
+    assert names(order.take(1)) == ["t2", "t4", "t5"]
     assert not order.landed(0)
 
 
-def test_a_group_is_bounded_and_what_is_left_keeps_its_order() -> None:
-    order = KeyOrder(2)
-    queue = deque(entry(f"t{number}", number % 2) for number in range(1_000))
-    assert names(order.take(queue, 0)) == [f"t{number}" for number in range(0, 400, 2)]
-    assert names(order.take(queue, 1)) == [f"t{number}" for number in range(1, 400, 2)]
-    assert names(list(queue)) == [f"t{number}" for number in range(400, 1_000)]
-    queue = deque([entry("large", 0, size=4 << 20), entry("small", 0)])
-    assert names(order.take(queue, 0)) == ["large"], "larger than a group: alone"
-    assert names(order.take(queue, 0)) == ["small"]
+def test_what_must_wait_wakes_nobody() -> None:
+    order = waiting(2, entry("t1", 0, "a"))
+    assert not order.wait(entry("t2", 1, "a"))
+    assert order.wait(entry("t3", 1, "b"))
+    assert order.wait(entry("t4", 0, "a"))
+    assert names(order.take(1)) == ["t3"]
+
+
+def test_a_group_is_bounded_and_another_slots_queue_is_not_looked_through() -> None:
+    order = waiting(2, *(entry(f"t{number}", 0, "hot") for number in range(1_200)), entry("other", 1))
+    assert names(order.take(0)) == [f"t{number}" for number in range(200)]
+    assert names(order.take(1)) == ["other"]
+    order.landed(0)
+    assert names(order.take(0)) == [f"t{number}" for number in range(200, 400)]
+    order = waiting(2, entry("large", 0, size=4 << 20), entry("small", 0))
+    assert names(order.take(0)) == ["large"], "larger than a group: alone"
+    order.landed(0)
+    assert names(order.take(0)) == ["small"]
+
+
+def test_what_a_lost_lane_had_holds_back_nothing() -> None:
+    order = waiting(2, entry("t1", 0, "a"), entry("t2", 1, "a"), entry("t3", 0, "a"))
+    assert names(order.take(0)) == ["t1"]
+    assert order.landed(0)
+    assert names(order.clear(0)) == ["t3"]
+    assert names(order.take(1)) == ["t2"]
+    order.landed(1)
+    assert not order._lines, "nothing is kept of keys that are not in use"
+
+
+def waiting(slots: int, *entries: LaneHalf) -> KeyOrder:
+    order = KeyOrder(slots)
+    for one in entries:
+        order.wait(one)
+    return order
 
 
 @given(
@@ -75,16 +100,15 @@ def test_a_group_is_bounded_and_what_is_left_keeps_its_order() -> None:
 def test_whatever_turns_the_lanes_take_each_key_is_read_in_order(
     halves: list[tuple[int, list[str]]], turns: list[list[int]]
 ) -> None:
-    order = KeyOrder(SLOTS)
-    queue = deque(entry(f"{number:04}", slot, *keys) for number, (slot, keys) in enumerate(halves))
+    order = waiting(SLOTS, *(entry(f"{number:04}", slot, *keys) for number, (slot, keys) in enumerate(halves)))
     under_way: dict[int, list[LaneHalf]] = {slot: [] for slot in range(SLOTS)}
     readable: list[LaneHalf] = []
     for slot in chain.from_iterable(cycle(turns)):
-        if not queue and not any(under_way.values()):
+        if not order.waits() and not any(under_way.values()):
             break
         readable += under_way[slot]
         order.landed(slot)
-        under_way[slot] = order.take(queue, slot)
+        under_way[slot] = order.take(slot)
     assert len(readable) == len(halves)
     for key in "abcd":
         of_key = [one.transaction_id for one in readable if ("paid", key.encode()) in one.keys]

@@ -1,8 +1,8 @@
 """The half messages of a producer's lanes, and the queue of those committed. Threads share it. No I/O."""
 
 import threading
-from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from checkback.listener import HalfMessage
 from checkback.own_lanes import LaneAnswer
@@ -14,6 +14,8 @@ from checkback.wire.protocol import Action, HalfPosition
 
 _MOST_OPEN = 100_000
 """Half messages that the application has not ended; the oldest is given to the job then."""
+_LOOKED_AT = 1_000
+"""Entries, for one that is open."""
 
 
 class Book:
@@ -30,7 +32,8 @@ class Book:
         """Something of that slot may be taken."""
         self._order = KeyOrder(slots)
         self._entries: dict[str, LaneHalf] = {}
-        self._queue: deque[LaneHalf] = deque()
+        self._lost: set[str] = set()
+        """Lanes that deliver nothing any more."""
         self._flying = 0
         self._closed = False
 
@@ -45,8 +48,9 @@ class Book:
             self._entries[entry.transaction_id] = entry
             self._order.add(entry)
             if len(self._entries) > _MOST_OPEN:
-                oldest = next(iter(self._entries.values()))
-                if oldest.stage is Stage.OPEN:
+                among = islice(self._entries.values(), _LOOKED_AT)
+                oldest = next((one for one in among if one.stage is Stage.OPEN), None)
+                if oldest is not None:
                     self._remove(oldest)
 
     def written(self, entry: LaneHalf, place: HalfPosition) -> None:
@@ -68,10 +72,13 @@ class Book:
             entry = self._of(message)
             if entry is None or (self._closed and entry.stage is Stage.OPEN):
                 return None, True
+            if entry.stage is Stage.OPEN and entry.lane in self._lost:
+                self._remove(entry)
+                return None, True
             if entry.stage is Stage.OPEN:
                 entry.remark, entry.stage = remark, Stage.WAITING
-                self._queue.append(entry)
-                self._ready[entry.slot].notify()
+                if self._order.wait(entry):
+                    self._ready[entry.slot].notify()
             return entry, False
 
     def leave(self, message: HalfMessage) -> bool:
@@ -91,16 +98,26 @@ class Book:
         Waits for the first for ``seconds``. Whoever calls it is done with what it took before.
         """
         with self._lock:
-            if self._order.landed(slot) and self._queue:
-                for ready in self._ready:
-                    ready.notify()
-            taken = self._order.take(self._queue, slot)
+            self._landed(slot)
+            taken = self._order.take(slot)
             if not taken and not self._closed and self._ready[slot].wait(seconds):
-                taken = self._order.take(self._queue, slot)
+                taken = self._order.take(slot)
             for entry in taken:
                 entry.stage = Stage.FLYING
             self._flying += len(taken)
             return taken
+
+    def lose(self, lane: str, slot: int) -> list[LaneHalf]:
+        """That lane, which is this slot's, delivers nothing any more; gives what waits for it."""
+        with self._lock:
+            self._lost.add(lane)
+            self._landed(slot)
+            return self._order.clear(slot)
+
+    def nobody_knows(self, entry: LaneHalf) -> None:
+        """Whether it was delivered: it stays in the book, so that nobody promises anything, and nobody waits for it."""
+        with self._lock:
+            self._become(entry, Stage.UNKNOWN)
 
     def delivered(self, entries: Iterable[LaneHalf]) -> None:
         """The Kafka transaction has committed."""
@@ -112,19 +129,17 @@ class Book:
     def drained(self, seconds: float) -> bool:
         """Wait until nothing waits or flies any more, for at most ``seconds``."""
         with self._lock:
-            return self._changed.wait_for(lambda: not self._queue and not self._flying, seconds)
+            return self._changed.wait_for(lambda: not self._order.waits() and not self._flying, seconds)
 
     def close(self) -> list[LaneHalf]:
         """Nothing is taken from now on; gives those that still wait, which no lane delivers any more."""
         with self._lock:
             self._closed = True
-            waiting = list(self._queue)
-            self._queue.clear()
+            waiting = [entry for slot in range(len(self._ready)) for entry in self._order.clear(slot)]
             for entry in waiting:
                 self._remove(entry)
             self._changed.notify_all()
-            for ready in self._ready:
-                ready.notify()
+            self._wake()
             return waiting
 
     def known(self, request: CheckRequest) -> LaneAnswer | None:
@@ -148,6 +163,14 @@ class Book:
             if entry.place == request.half:
                 self._remove(entry)
             return True
+
+    def _landed(self, slot: int) -> None:
+        if self._order.landed(slot):
+            self._wake()
+
+    def _wake(self) -> None:
+        for ready in self._ready:
+            ready.notify()
 
     def _of(self, message: HalfMessage) -> LaneHalf | None:
         entry = self._entries.get(message.transaction_id)

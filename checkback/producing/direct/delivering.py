@@ -35,6 +35,8 @@ _REFUSED_SECONDS, _LONGEST_REFUSED_SECONDS = 60.0, 3600.0
 each time. What is open then goes the job's way."""
 _FULL_SECONDS = 0.02
 _FULL_TRIES = 5
+_FAILED_SECONDS = 1.0
+_JOIN_SECONDS = 1.0
 
 
 class Links(NamedTuple):
@@ -99,12 +101,11 @@ class Delivering:
 
     def close(self, seconds: float) -> None:
         """Deliver what waits, for at most ``seconds``; the job is told of the rest."""
-        until = monotonic() + seconds
         self._book.drained(seconds)
         self.stop()
         for entry in self._book.close():
             self.leave_to_job(entry)
-        self._thread.join(max(1.0, until - monotonic()))
+        self._thread.join(_JOIN_SECONDS)  # all was delivered, or there was no more time: it opens a lane at the most
         self._resend()
         for name in self._names:
             disown(name)
@@ -124,6 +125,7 @@ class Delivering:
             except Exception:
                 _LOGGER.exception("A lane failed in a way that nobody has thought of: another takes its place")
                 self._lose(lane, [one for one in taken if not self._in_doubt(one)])
+                self._recover_at = monotonic() + _FAILED_SECONDS
         if self._lane is not None:
             self._lane.writer.close()
 
@@ -241,10 +243,15 @@ class Delivering:
 
     def _opened(self) -> _Lane:
         name = new_lane()
-        writer = self._links.writer(name)
-        writer.open()
         self._names.append(name)
         own(name, self._owner)
+        try:
+            writer = self._links.writer(name)
+            writer.open()
+        except BaseException:
+            self._names.remove(name)
+            disown(name)
+            raise
         return _Lane(name, writer, LaneTopics(writer.partitions, monotonic), monotonic())
 
     def _lose(self, lane: _Lane | None, flying: Sequence[LaneHalf]) -> None:
@@ -252,6 +259,8 @@ class Delivering:
         self._lane = None
         doubtful = [entry for entry in flying if entry.stage is Stage.FLYING]
         if lane is not None:
+            for entry in self._book.lose(lane.name, self._slot):
+                self.leave_to_job(entry)
             lane.writer.close()
             self._doubts.append((lane, doubtful))
 
@@ -279,7 +288,8 @@ class Delivering:
         with closing(self._links.settler()) as settler:
             ledger = settler.settle(self._links.group, lane.name)
         for entry in doubtful:
-            if ledger is None:  # it stays in the book, so that nobody promises anything
+            if ledger is None:
+                self._book.nobody_knows(entry)
                 _LOGGER.error("Nobody can know whether transaction %s was delivered", entry.transaction_id)
             elif entry.place in ledger:
                 self._was_delivered(lane, [entry])

@@ -29,6 +29,8 @@ class Stage(Enum):
     """In one."""
     DELIVERED = auto()
     """That has committed; the op is not acknowledged yet."""
+    UNKNOWN = auto()
+    """In one of which nobody can know whether it has committed."""
     LEFT = auto()
     """No lane delivers it any more: it is the job's, or was rolled back."""
 
