@@ -198,8 +198,11 @@ def test_what_loads_itself_can_be_paused(browser: Any, url: str) -> None:
     page = browser.new_context(viewport=DESK).new_page()
     page.goto(url)
     page.get_by_role("link", name="Pause").click()
+    # a click does not always wait for the page that it leads to: its other link does
+    page.get_by_role("link", name="Load itself again").wait_for()
     assert page.locator("meta[http-equiv=refresh]").count() == 0
     page.get_by_role("link", name="Load itself again").click()
+    page.get_by_role("link", name="Pause").wait_for()
     assert page.locator("meta[http-equiv=refresh]").count() == 1
     page.context.close()
 
