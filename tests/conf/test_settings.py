@@ -140,6 +140,7 @@ def test_a_duration_without_its_unit_is_refused(value: str, write: WriteFile) ->
     assert "transactions.timeout: write a duration with its unit" in message
 
 
+MAY_BE_NOTHING = {"job.batch_interval"}
 DURATIONS = [
     f"{section}.{name}"
     for section, model in Settings.model_fields.items()
@@ -149,12 +150,17 @@ DURATIONS = [
 
 
 def test_the_durations_are_found() -> None:
-    assert len(DURATIONS) == 16
+    assert len(DURATIONS) == 17
+    assert set(DURATIONS) > MAY_BE_NOTHING
 
 
-@pytest.mark.parametrize("key", DURATIONS)
+@pytest.mark.parametrize("key", sorted(set(DURATIONS) - MAY_BE_NOTHING))
 def test_a_duration_of_nothing_is_refused(key: str, write: WriteFile) -> None:
     assert f"{key}: Input should be greater than 0" in refused(write(f'{key} = "0s"\n'))
+
+
+def test_batches_may_follow_one_another_but_not_lie_far_apart(write: WriteFile) -> None:
+    assert "job.batch_interval" in refused(write('job.batch_interval = "11s"\n'))
 
 
 @pytest.mark.parametrize("key", ["timeout", "check_interval"])
