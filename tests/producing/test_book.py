@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -13,6 +14,7 @@ from checkback.producing.direct.lane_topics import LaneTopics
 from checkback.wire.delivered import LaneFact
 from checkback.wire.lanes import new_lane
 from checkback.wire.protocol import Action
+from tests.place import wait_until
 
 LANE = new_lane()
 
@@ -211,6 +213,21 @@ def test_what_names_a_lost_lane_is_the_jobs_at_once_and_holds_back_no_key() -> N
     assert book.lose(LANE, 0) == [waiting]
     assert book.commit(later, "") == (None, True)
     assert book.take(0) == []
+
+
+def test_what_waited_behind_a_lost_lane_goes_at_once() -> None:
+    book, other = Book(2), new_lane()
+    for offset, lane, slot in ((1, LANE, 0), (2, other, 1)):
+        entry = lane_half(f"t{offset}", lane, [Message("paid", b"v", b"key")], numbered=False, slot=slot)
+        book.add(entry)
+        book.written(entry, HalfPosition(0, offset))
+        book.commit(HalfMessage(f"t{offset}", "paid", b"v", b"key", (), HalfPosition(0, offset), lane=lane), "")
+    assert book.take(0, 1) == []
+    with ThreadPoolExecutor(1) as threads:
+        taken = threads.submit(book.take, 60, 1)
+        wait_until(lambda: bool(book._ready[1]._waiters))  # type: ignore[attr-defined]  # it waits
+        assert [one.transaction_id for one in book.lose(LANE, 0)] == ["t1"]
+        assert [one.transaction_id for one in taken.result(20)] == ["t2"]
 
 
 def test_one_of_which_nobody_knows_is_waited_for_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

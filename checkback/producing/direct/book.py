@@ -70,9 +70,9 @@ class Book:
         """
         with self._lock:
             entry = self._of(message)
-            if entry is None or (self._closed and entry.stage is Stage.OPEN):
+            if entry is None:
                 return None, True
-            if entry.stage is Stage.OPEN and entry.lane in self._lost:
+            if entry.stage is Stage.OPEN and (self._closed or entry.lane in self._lost):
                 self._remove(entry)
                 return None, True
             if entry.stage is Stage.OPEN:
@@ -98,7 +98,8 @@ class Book:
         Waits for the first for ``seconds``. Whoever calls it is done with what it took before.
         """
         with self._lock:
-            self._landed(slot)
+            if self._order.landed(slot):
+                self._wake()
             taken = self._order.take(slot)
             if not taken and not self._closed and self._ready[slot].wait(seconds):
                 taken = self._order.take(slot)
@@ -111,8 +112,10 @@ class Book:
         """That lane, which is this slot's, delivers nothing any more; gives what waits for it."""
         with self._lock:
             self._lost.add(lane)
-            self._landed(slot)
-            return self._order.clear(slot)
+            self._order.landed(slot)
+            waiting = self._order.clear(slot)
+            self._wake()
+            return waiting
 
     def nobody_knows(self, entry: LaneHalf) -> None:
         """Whether it was delivered: it stays in the book, so that nobody promises anything, and nobody waits for it."""
@@ -163,10 +166,6 @@ class Book:
             if entry.place == request.half:
                 self._remove(entry)
             return True
-
-    def _landed(self, slot: int) -> None:
-        if self._order.landed(slot):
-            self._wake()
 
     def _wake(self) -> None:
         for ready in self._ready:
