@@ -14,17 +14,15 @@ import os
 import socket
 import time
 import uuid
-from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, fields
 
 from checkback.exceptions import CheckpointMismatchError, TakenOverError
 from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.errors import NOT_ALLOWED, error_code
-from checkback.kafka.librdkafka.group_offsets import committed, store_offsets
+from checkback.kafka.librdkafka.group_offsets import committed, committed_by, store_offsets
 from checkback.kafka.librdkafka.library import (
     AdminClient,
     Consumer,
-    ConsumerGroupTopicPartitions,
     KafkaException,
     TopicPartition,
 )
@@ -35,7 +33,6 @@ from streaming.brokers.client import SinkSettings
 from streaming.brokers.retrying import retrying
 
 _CALL_SECONDS = 5.0
-_NOWHERE = TopicPartition("")
 _NOT_IN_EARLIER_VERSIONS = frozenset({"job", "half_topic_id", "page"})
 
 
@@ -157,40 +154,30 @@ class Claim:
     def _of_earlier_versions(self) -> list[Owner]:
         """Their claims on these topics, under any job's name; from now on :meth:`take` writes there, too.
 
-        Kafka forgets them a week after their job has stopped.
+        Kafka forgets them a week after their job has stopped. Groups that may not be described are not seen.
         """
-        found = retrying()(
-            _claims_on, make_client(AdminClient, self._settings.client()), self._settings.topics.progress
-        )
-        for group in found.keys() - self._consumers.keys():
+        groups = retrying()(_groups_of_jobs, make_client(AdminClient, self._settings.client()))
+        found = {group: retrying()(self._claimed_by, group) for group in groups}
+        for group in [group for group, owner in found.items() if owner and group not in self._consumers]:
             self._open(group)
-        return list(found.values())
+        return [owner for owner in found.values() if owner]
+
+    def _claimed_by(self, group: str) -> Owner | None:
+        try:
+            place = TopicPartition(self._settings.topics.progress, 0)
+            (found,) = committed_by(group, [place], self._settings.client())
+        except KafkaException as error:
+            if error_code(error) in NOT_ALLOWED:
+                return None
+            raise
+        return None if found.offset < 0 else _owner(metadata_of(found))
 
 
-def _claims_on(admin: AdminClient, topic: str) -> dict[str, Owner]:
-    """Claims in whatever group; groups that may not be described are not seen."""
+def _groups_of_jobs(admin: AdminClient) -> list[str]:
     listed = admin.list_consumer_groups(request_timeout=_CALL_SECONDS).result()
     if listed.errors:
         raise listed.errors[0]
-    groups = [one.group_id for one in listed.valid if one.group_id.startswith(GROUPS)]
-    asked = {
-        group: admin.list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])], request_timeout=_CALL_SECONDS
-        )[group]
-        for group in groups
-    }
-    owners = {group: _owner(_metadata(answer)) for group, answer in asked.items()}
-    return {group: owner for group, owner in owners.items() if owner is not None}
-
-
-def _metadata(answer: "Future[ConsumerGroupTopicPartitions]") -> str | None:
-    try:
-        found = (answer.result().topic_partitions or [_NOWHERE])[0]
-    except KafkaException as error:
-        if error_code(error) in NOT_ALLOWED:
-            return None
-        raise
-    return None if found.offset < 0 else metadata_of(found)
+    return [one.group_id for one in listed.valid if one.group_id.startswith(GROUPS)]
 
 
 def _owner(metadata: str | None) -> Owner | None:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 from kafka import KafkaProducer
@@ -17,8 +17,11 @@ from checkback.kafka.connecting import TransportName
 from checkback.kafka.librdkafka.errors import NOT_ALLOWED, error_code
 from checkback.kafka.librdkafka.library import KafkaException
 from checkback.kafka.librdkafka.transport import ConfluentTransport
+from checkback.kafka.settling import connect_settler
 from checkback.kafka.transport import OutgoingRecord
 from checkback.operations.topics import TopicAdministration
+from checkback.wire.lanes import new_lane
+from checkback.wire.rights import of_settling
 from checkers import CheckService
 from tests.access.guarded import ORDERS, TOPICS, Guarded, guarded
 from tests.checkers.service.scene import request
@@ -185,6 +188,20 @@ def test_of_the_check_service(guarded: Guarded, caplog: pytest.LogCaptureFixture
                     service.stop()
 
             assert said in without(here, "checks", right, work, caplog), right
+
+
+@pytest.mark.parametrize("transport", BOTH)
+def test_of_whoever_settles_lanes(guarded: Guarded, transport: str, caplog: pytest.LogCaptureFixture) -> None:
+    here, user = guarded, f"settling-{transport}"
+    here.user(user)
+    rights = list(of_settling(TOPICS.progress))
+    here.give(user, *rights)
+    options = here.options(user, transport)
+    with closing(connect_settler(transport, here.servers, TOPICS, options)) as settler:
+        assert settler.settle("shop", new_lane()) is None
+        for right in rights:
+            said = without(here, user, right, lambda: settler.settle("shop", new_lane()), caplog)
+            assert f"grant its user {right}" in said, right
 
 
 def written(here: Guarded, user: str, topics: Iterable[str]) -> set[str]:

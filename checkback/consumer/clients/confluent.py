@@ -33,6 +33,7 @@ from checkback.kafka.bounds import Bounds
 from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.librdkafka import FIXED, connected, make_client
 from checkback.kafka.librdkafka.errors import GONE, NO_TOPIC, NOT_ALLOWED, error_code, is_fatal
+from checkback.kafka.librdkafka.group_members import members_of
 from checkback.kafka.librdkafka.headers import headers_of
 from checkback.kafka.librdkafka.hidden_topics import hidden
 from checkback.kafka.librdkafka.library import (
@@ -297,9 +298,8 @@ class ConfluentClient:
         """See :class:`~checkback.consumer.clients.base.GroupClient`."""
         group = self._connection.group
         with explained():
-            admin = make_client(AdminClient, self._asking)
-            described = admin.describe_consumer_groups([group], request_timeout=_ANSWER_SECONDS)[group].result()
-        return [Member(member.client_id, member.host) for member in described.members]
+            found = members_of(group, self._asking, _ANSWER_SECONDS)
+        return [Member(member.client_id, member.host) for member in found]
 
     def membership(self) -> object:
         """See :class:`~checkback.consumer.clients.base.GroupClient`."""

@@ -3,14 +3,19 @@
 librdkafka 2.16 loses calls that store them where it loses the group's coordinator: after a restart of the broker eight
 of ten calls of ``send_offsets_to_transaction`` that were under way did not come back, whatever time they were given
 (librdkafka's issues 5456 and 5511); ``commit``, which takes none, likewise.
+
+``AdminClient`` is not asked for offsets: ``list_consumer_group_offsets`` ends the whole process by a segmentation fault
+where a broker says that it is not the group's coordinator, or not yet (2.16 hands that to the consumer that this client
+is not), and as :mod:`checkback.kafka.librdkafka.group_members` tells.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from checkback.kafka.bounded_calls import within
+from checkback.kafka.librdkafka.making import make_client
 
 _CALL_SECONDS = 5.0
 STORE_SECONDS = 10.0
@@ -28,6 +33,29 @@ def committed(consumer: Consumer, partitions: Sequence[TopicPartition]) -> list[
         if one.error is not None:
             raise KafkaException(one.error)
     return list(found)
+
+
+def committed_by(group: str, partitions: Sequence[TopicPartition], settings: Mapping[str, Any]) -> list[TopicPartition]:
+    """What any group has committed by transactions that have ended, by a consumer that lives for this one question.
+
+    Raises:
+        KafkaException: as :func:`committed`; it names a right that is missing.
+    """
+    # at this pace it looks for a coordinator whose connection is not up yet, which every other new client has to
+    quick = {"retry.backoff.ms": 5, "retry.backoff.max.ms": 50, "reconnect.backoff.ms": 10}
+    of_group = {"group.id": group, "enable.auto.commit": False, "isolation.level": "read_committed"}
+    consumer: Consumer = make_client(Consumer, {**quick, **settings, **of_group})
+    try:
+        return committed(consumer, partitions)
+    except KafkaException as error:
+        # a group that may not be described is looked for in vain: why is not in the error, but told as a message
+        told = consumer.poll(0)
+        reason = told.error() if told is not None else None
+        if reason is None:
+            raise
+        raise KafkaException(reason) from error
+    finally:
+        consumer.close()
 
 
 def store_offsets(consumer: Consumer, offsets: Sequence[TopicPartition]) -> None:

@@ -6,7 +6,6 @@ Nobody else imports confluent_kafka, which ``tests/test_rooms.py`` holds: what d
 from confluent_kafka import (
     TIMESTAMP_LOG_APPEND_TIME,
     Consumer,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,

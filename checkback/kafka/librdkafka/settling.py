@@ -1,14 +1,15 @@
-"""Settles lanes with confluent-kafka: a short-lived producer for each, and one client that reads all ledgers."""
+"""Settles lanes with confluent-kafka: a short-lived producer for each, and a consumer that reads its ledger."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from checkback.kafka.client_options import of_reaching
 from checkback.kafka.librdkafka import connected, make_client
 from checkback.kafka.librdkafka.errors import FENCED, NOT_ALLOWED, error_code, is_transient
+from checkback.kafka.librdkafka.group_offsets import committed_by
 from checkback.kafka.librdkafka.transactional import StuckError, Transactional, transactional_settings
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
 from checkback.kafka.settling_steps import NotYetError, StepwiseSettler, not_settled
@@ -18,7 +19,7 @@ from checkback.wire.ledger import PARTITION
 from checkback.wire.protocol import Topics
 from checkback.wire.rights import not_allowed, of_settling
 
-_CALL_SECONDS = 5.0
+_FENCE_SECONDS = 5.0
 
 
 class ConfluentSettler(StepwiseSettler):
@@ -27,43 +28,41 @@ class ConfluentSettler(StepwiseSettler):
     def __init__(self, bootstrap_servers: str, topics: Topics, options: Mapping[str, Any]) -> None:
         super().__init__()
         self._place = (topics.progress, PARTITION)
-        reaching = {"log_level": 2, **of_reaching(options), "bootstrap.servers": bootstrap_servers}
+        reaching = {
+            "log_level": 2,
+            "reconnect.backoff.max.ms": longest_pause_ms(options, "reconnect.backoff.ms"),
+            **of_reaching(options),
+            "bootstrap.servers": bootstrap_servers,
+        }
         self._settings = {
             # the lane's last transaction is being ended, and whoever asks is told to try again
             "retry.backoff.ms": 5,
             "retry.backoff.max.ms": 50,
             **transactional_settings("", TRANSACTION_TIMEOUT_MS),
-            "reconnect.backoff.max.ms": longest_pause_ms(options, "reconnect.backoff.ms"),
             **reaching,
         }
-        self._reading = make_client(AdminClient, reaching)
-        connected(self._reading, bootstrap_servers, CONNECT_MS / 1000)
+        self._reading = reaching
+        connected(make_client(AdminClient, reaching), bootstrap_servers, CONNECT_MS / 1000)
 
     def close(self) -> None:
         """See :class:`~checkback.kafka.settling.Settler`."""
-        # its threads end with it
+        # each client ends with the call that made it
 
     def _fence(self, name: str) -> None:
         kafka = Transactional({**self._settings, "transactional.id": name})
         try:
-            kafka.connect(self._place[0], _CALL_SECONDS)
-            kafka.fence(_CALL_SECONDS)
+            kafka.connect(self._place[0], _FENCE_SECONDS)
+            kafka.fence(_FENCE_SECONDS)
         except StuckError as error:
             raise NotYetError(str(error)) from error
         except KafkaException as error:
             raise self._meant(name, error) from error
 
     def _stored(self, name: str) -> str | None:
-        asked = [ConsumerGroupTopicPartitions(name, [TopicPartition(*self._place)])]
         try:
-            answer = self._reading.list_consumer_group_offsets(
-                asked, require_stable=True, request_timeout=_CALL_SECONDS
-            )
-            (found,) = answer[name].result().topic_partitions
+            (found,) = committed_by(name, [TopicPartition(*self._place)], self._reading)
         except KafkaException as error:
             raise self._meant(name, error) from error
-        if found.error is not None:
-            raise self._meant(name, KafkaException(found.error))
         return None if found.offset < 0 else metadata_of(found)
 
     def _meant(self, name: str, error: KafkaException) -> Exception:
