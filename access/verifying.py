@@ -1,6 +1,5 @@
 """Whether a record of a producer group with keys is signed by who may have written it."""
 
-import hmac
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -8,19 +7,13 @@ from access.policy import AccessPolicy
 from access.signers import SIGNERS, Writer, signs
 from checkback.wire.protocol import SIGNATURE
 from checkback.wire.signed_records import (
-    BEGINS,
     MOST_PLAIN_BYTES,
-    PLAIN,
-    TIME_DIGITS,
     WINDOW_MS,
-    WORDS,
     SigningKey,
     WrittenSignature,
-    begins,
 )
 
 _MOST_GROUPS = 10_000
-_PLAIN = b"," + PLAIN
 
 
 class SignedRecord(NamedTuple):
@@ -87,34 +80,6 @@ def _unfit(said: WrittenSignature, key: SigningKey, record: SignedRecord, place:
     if record.content is not None and not said.same_content(record.content):
         return CHANGED
     return ""
-
-
-class FastJudge:
-    """Whether records of a place are surely taken, in half the time that it takes to say of one why not.
-
-    ``may``: what :meth:`Verifier.may_sign` gives; ``place``: ``signed_records.place_of``.
-    """
-
-    def __init__(self, may: Mapping[bytes, SigningKey], place: bytes) -> None:
-        self._may = {key_id: (begins(place, key_id), key.code) for key_id, key in may.items()}
-
-    def fits(self, signature: bytes | None, ours: bytes, time_ms: int, content: bytes | None) -> bool:
-        """As in :class:`SignedRecord`. For False, ask :meth:`Verifier.reason`."""
-        if not signature or content is None:
-            return False
-        words = signature.split(b" ")
-        known = self._may.get(words[0])
-        if known is None or len(words) != WORDS:
-            return False
-        _, time, code = words
-        begin, code_of = known
-        return (
-            time.isdigit()
-            and len(time) <= TIME_DIGITS
-            and len(content) <= MOST_PLAIN_BYTES
-            and hmac.compare_digest(code_of(b"".join((begin, BEGINS[len(time)], time, _PLAIN, content, ours))), code)
-            and abs(time_ms - int(time)) <= WINDOW_MS
-        )
 
 
 WRITES = {

@@ -13,7 +13,7 @@ import hashlib
 import hmac
 import re
 from binascii import b2a_base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Self
 
 from checkback.exceptions import ConfigurationError
@@ -33,7 +33,8 @@ MOST_PLAIN_BYTES = 4_096
 WORDS = 3
 """Of a signature; one more where the content is hashed."""
 _HASH_CHARACTERS = 44
-_CODE_BYTES = 16
+CODE_BYTES = 16
+"""Of an HMAC-SHA256, that a signature has."""
 TIME_DIGITS = 15
 _BLOCK_BYTES = 64
 """Of SHA-256: HMAC pads a key to it (RFC 2104)."""
@@ -43,10 +44,11 @@ _NAMES: dict[str, bytes] = {}
 _BEARER = b"checkback bearer token"
 _FOR_URLS = bytes.maketrans(b"+/", b"-_")
 _MOST_BEGINS = 1_024
-BEGINS = tuple(b"%d:" % size for size in range(_MOST_BEGINS))
+_BEGINS = tuple(b"%d:" % size for size in range(_MOST_BEGINS))
 """Of strings so long: what they begin with. To look it up takes a third of the time that it takes to spell it."""
-_NOTHING = b"-,"
-PLAIN = _NOTHING
+NOTHING = b"-,"
+"""Spelled, what is not there."""
+PLAIN = NOTHING
 """Stands where the hash of large content would: no content can be taken for the hash of another."""
 _INNER, _OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
 
@@ -86,11 +88,8 @@ class SigningKey:
         return f"SigningKey({self.id!r})"
 
     def code(self, message: bytes) -> bytes:
-        """The beginning of HMAC-SHA256, in base64. Two and a half times as fast as :func:`hmac.digest`."""
-        inner, outer = self._inner.copy(), self._outer.copy()
-        inner.update(message)
-        outer.update(inner.digest())
-        return b2a_base64(outer.digest()[:_CODE_BYTES], newline=False)
+        """The beginning of HMAC-SHA256, in base64."""
+        return b2a_base64(next(digests([(self, message)]))[:CODE_BYTES], newline=False)
 
     @property
     def bearer_token(self) -> str:
@@ -146,6 +145,15 @@ class WrittenSignature(NamedTuple):
         return self.hashed is None or content_hash(content) == self.hashed
 
 
+def digests(signed: Iterable[tuple[SigningKey, bytes]]) -> Iterator[bytes]:
+    """HMAC-SHA256 of messages, whole. Two and a half times as fast as :func:`hmac.digest`."""
+    for key, message in signed:
+        inner, outer = key._inner.copy(), key._outer.copy()  # noqa: SLF001  (a call for each would cost a tenth)
+        inner.update(message)
+        outer.update(inner.digest())
+        yield outer.digest()
+
+
 def place_of(topic: str, partition: int) -> bytes:
     """Where a signed record lies, as its code has it."""
     return spelled_string(topic.encode()) + spelled_string(b"%d" % partition)
@@ -169,9 +177,9 @@ def spelled_name(name: str) -> bytes:
 def spelled_string(content: bytes | None) -> bytes:
     """As a netstring; a minus for what is not there."""
     if content is None:
-        return _NOTHING
+        return NOTHING
     size = len(content)
-    return b"".join((BEGINS[size] if size < _MOST_BEGINS else b"%d:" % size, content, b","))
+    return b"".join((_BEGINS[size] if size < _MOST_BEGINS else b"%d:" % size, content, b","))
 
 
 def spelled_content(key: bytes | None, value: bytes | None, application: bytes) -> bytes:

@@ -1,31 +1,45 @@
 """In a task: whether decoded records are signed by who may have written them."""
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from access.signers import Writer
-from access.verifying import FastJudge, SignedRecord, Verifier
+from access.verifying import SignedRecord, Verifier
 from checkback.wire.delivered import LaneFact
 from checkback.wire.protocol import ACTION, GROUP, HALF, ID, LANE, SIGNATURE, SOURCE, TOPIC, Source
-from checkback.wire.signed_records import BEGINS, Written, parted, place_of, spelled, spelled_content, spelled_name
+from checkback.wire.signed_records import (
+    SigningKey,
+    Written,
+    parted,
+    place_of,
+    spelled,
+    spelled_content,
+    spelled_name,
+)
 from state.rows import Column
-from streaming.batch.headers import spelled_headers
+from streaming.access.signed_columns import (
+    SignedColumns,
+    Spelled,
+    joined,
+    named_strings,
+    spelled_headers,
+    strings,
+    surely_signed,
+    texts,
+)
 
-_COLUMNS = (
+_COLUMNS = [
     *("source", "signature", "time_ms", "left_out", "key", "value", "headers"),
     *("transaction_id", "group", "offset", "topic"),
-)
+]
 _WRITERS = {one.value.encode(): Writer(one.value) for one in Source}
-_MOST_ENDS = 4_096
-_ID, _HALF = spelled_name(ID), spelled_name(HALF)
-_NO_CONTENT = spelled_content(None, b"", b"")
-"""Of most ops."""
-_Judges = dict[tuple[str, Writer], FastJudge]
-_Ours = Callable[[bytes, bytes, int, bytes, bytes | None], bytes]
+_ID, _GROUP, _TOPIC, _LANE = (spelled_name(name) for name in (ID, GROUP, TOPIC, LANE))
+_HALF, _ACTION, _SOURCE = (spelled_name(name) for name in (HALF, ACTION, SOURCE))
 
 
 class RowRead(NamedTuple):
@@ -53,19 +67,20 @@ class Signatures:
         ``groups``: object[n], as text; ``among``: bool[n], those that keep the protocol, of which no others are judged.
         """
 
-        def ours(transaction_id: bytes, group: bytes, _: int, topic: bytes, lane: bytes | None) -> bytes:
-            end = _end_of_half(group, topic, lane)
-            return b"".join((_ID, BEGINS[len(transaction_id)], transaction_id, b",", end))
+        def ours(some: pa.RecordBatch) -> Spelled:
+            named = _named(some, [(_ID, "transaction_id"), (_GROUP, "group"), (_TOPIC, "topic")])
+            return (*named, *named_strings(_LANE, some.column("source")))
 
         return self._fit(rows, groups, among, ours, lambda _: Writer.PRODUCER)
 
     def of_ops(self, rows: pa.RecordBatch, groups: Column, among: Column, fact: LaneFact | None) -> Column:
         """bool[n]: likewise of ops that all say this of a lane."""
 
-        def ours(transaction_id: bytes, group: bytes, offset: int, action: bytes, source: bytes | None) -> bytes:
-            half = b"%d:%d" % (self._partition, offset)
-            begin = (_ID, BEGINS[len(transaction_id)], transaction_id, b",", _group(group), _HALF, BEGINS[len(half)])
-            return b"".join((*begin, half, b",", _end_of_op(action, source, fact)))
+        def ours(some: pa.RecordBatch) -> Spelled:
+            half = joined(b"%d:" % self._partition, texts(some.column("offset")))
+            begin = _named(some, [(_ID, "transaction_id"), (_GROUP, "group")])
+            said = _named(some, [(_ACTION, "topic"), (_SOURCE, "source")])
+            return (*begin, _HALF, *strings(half), *said, spelled([fact.header] if fact else []))
 
         return self._fit(rows, groups, among, ours, lambda source: _WRITERS[source or b""])
 
@@ -85,7 +100,7 @@ class Signatures:
         rows: pa.RecordBatch,
         groups: Column,
         among: Column,
-        ours: _Ours,
+        ours: Callable[[pa.RecordBatch], Spelled],
         writer: Callable[[bytes | None], Writer],
     ) -> Column:
         good = np.ones(rows.num_rows, dtype=bool)
@@ -94,43 +109,42 @@ class Signatures:
         if not keyed:
             return good
         chosen = np.flatnonzero(among & np.array([group in keyed for group in groups.tolist()], dtype=bool))
-        some = rows.take(pa.array(chosen))
-        judges: _Judges = {}
-        columns = zip(*(some.column(name).to_pylist() for name in _COLUMNS), strict=True)
-        for at, group, (source, signature, time_ms, left_out, key, value, packed, name, in_group, offset, topic) in zip(
-            chosen.tolist(), groups[chosen].tolist(), columns, strict=True
-        ):
-            signed = ours(name, in_group, offset, topic, source)
-            content = _content(key, value, packed) if left_out < 0 else None
-            said_by = writer(source)
-            surely = judges.get((group, said_by)) or self._add(judges, group, said_by)
-            if not surely.fits(signature, signed, time_ms, content):
-                record = SignedRecord(group, said_by, signature, time_ms, signed, content)
-                good[at] = not judge.reason(record, self._place)
+        some = rows.select(_COLUMNS)
+        if len(chosen) < rows.num_rows:
+            some, groups = some.take(pa.array(chosen)), groups[chosen]
+        records = SignedColumns(
+            groups,
+            some.column("source"),
+            some.column("signature"),
+            some.column("time_ms").to_numpy(),
+            ours(some),
+            _contents(some),
+        )
+
+        @cache
+        def may_sign(group: str, source: bytes | None) -> Mapping[bytes, SigningKey]:
+            return judge.may_sign(group, writer(source)) or {}
+
+        surely = surely_signed(records, self._place, may_sign)
+        good[chosen] = surely
+        for at in np.flatnonzero(~surely).tolist():
+            said_by, signature = records.sources[at].as_py(), records.signatures[at].as_py()
+            content, time_ms = records.contents[at].as_py(), int(records.times_ms[at])
+            record = SignedRecord(records.groups[at], writer(said_by), signature, time_ms, records.ours_of(at), content)
+            good[chosen[at]] = not judge.reason(record, self._place)
         return good
 
-    def _add(self, judges: _Judges, group: str, writer: Writer) -> FastJudge:
-        made = judges[group, writer] = FastJudge(self._verifier.may_sign(group, writer) or {}, self._place)
-        return made
+
+def _named(some: pa.RecordBatch, columns: Iterable[tuple[bytes, str]]) -> Iterator[pa.Array | bytes]:
+    for name, column in columns:
+        yield name
+        yield from strings(some.column(column))
 
 
-def _content(key: bytes | None, value: bytes | None, packed: str | None) -> bytes:
-    bare = key is None and value == b"" and not packed
-    return _NO_CONTENT if bare else spelled_content(key, value, spelled_headers(packed))
-
-
-# Few groups, topics and words are many records' together.
-@lru_cache(_MOST_ENDS)
-def _group(group: bytes) -> bytes:
-    return spelled([(GROUP, group)])
-
-
-@lru_cache(_MOST_ENDS)
-def _end_of_half(group: bytes, topic: bytes, lane: bytes | None) -> bytes:
-    named = [(GROUP, group), (TOPIC, topic), *([] if lane is None else [(LANE, lane)])]
-    return spelled(named)
-
-
-@lru_cache(_MOST_ENDS)
-def _end_of_op(action: bytes, source: bytes | None, fact: LaneFact | None) -> bytes:
-    return spelled([(ACTION, action), (SOURCE, source), *([fact.header] if fact else [])])
+def _contents(some: pa.RecordBatch) -> pa.Array:
+    """binary[n]: ``spelled_content``; null where some of it is not here."""
+    packed = some.column("headers")
+    bare = packed.null_count == len(packed)
+    written = b"" if bare else spelled_headers(packed)
+    made = joined(*strings(some.column("key")), *strings(some.column("value")), written)
+    return pc.if_else(pc.less(some.column("left_out"), 0), made, pa.scalar(None, pa.binary()))

@@ -1,11 +1,11 @@
 """Headers as the query carries them: Spark's ``to_json`` of an array of names and values."""
 
 from binascii import a2b_base64, b2a_base64
+from collections.abc import Iterable
 
 import orjson
 
 from checkback.wire import protocol
-from checkback.wire.signed_records import spelled_name, spelled_string
 
 Headers = list[tuple[str, bytes | None]]
 MARK_OF_OURS = f'"{protocol.RESERVED_PREFIX}'
@@ -23,15 +23,12 @@ def unpack_headers(packed: str | None) -> Headers:
         return [(header["key"], a2b_base64(header["value"]) if "value" in header else None) for header in written]
 
 
-def spelled_headers(packed: str | None) -> bytes:
-    """The same, as a signature has them: ``signed_records.spelled``. In two thirds of the time that both steps take."""
-    if not packed:
-        return b""
-    parts: list[bytes] = []
-    for header in orjson.loads(packed):
-        parts.append(spelled_name(header["key"]))
-        parts.append(spelled_string(a2b_base64(header["value"]) if "value" in header else None))
-    return b"".join(parts)
+def unpack_all(packed: Iterable[str | None]) -> tuple[list[int], list[str], list[bytes | None]]:
+    """Of many records how many headers each has; all of their names; all of their values. Twice as fast as in turn."""
+    rows = orjson.loads(f"[{','.join(text or '[]' for text in packed)}]")
+    headers = [header for row in rows for header in row]
+    values = [None if (value := header.get("value")) is None else a2b_base64(value) for header in headers]
+    return [len(row) for row in rows], [header["key"] for header in headers], values
 
 
 def application_headers(packed: str | None) -> Headers:

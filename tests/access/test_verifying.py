@@ -6,7 +6,7 @@ import pytest
 
 from access.policy import AccessPolicy, policy_of
 from access.signers import Writer, signs
-from access.verifying import CHANGED, WITHOUT_HASH, FastJudge, SignedRecord, Verifier
+from access.verifying import CHANGED, WITHOUT_HASH, SignedRecord, Verifier
 from checkback.exceptions import ConfigurationError
 from checkback.wire.signed_records import (
     PLAIN,
@@ -68,12 +68,7 @@ def said(signed_by: str | None, writer: Writer = Writer.PRODUCER, value: bytes =
     header = signature_header(KEYS[signed_by], PLACE, NOW_MS, (b"k", value), headers)[1] if signed_by else None
     record = SignedRecord("shop", writer, header, NOW_MS, spelled(headers), spelled_content(b"k", value, b""))
     record = record._replace(**changed)  # type: ignore[arg-type]  # its fields
-    verifier = Verifier(policy_of(POLICY), KEYS)
-    reason, may = verifier.reason(record, PLACE), verifier.may_sign(record.group, record.writer)
-    if may is not None and value == SMALL:
-        judge = FastJudge(may, PLACE)
-        assert judge.fits(record.signature, record.ours, record.time_ms, record.content) == (reason == "")
-    return reason
+    return Verifier(policy_of(POLICY), KEYS).reason(record, PLACE)
 
 
 @pytest.mark.parametrize(
@@ -141,9 +136,6 @@ def test_a_keys_owner_who_signs_nonsense_stops_nothing(time: bytes) -> None:
     verifier = Verifier(policy_of(POLICY), KEYS)
     record = SignedRecord("shop", Writer.PRODUCER, signature, NOW_MS, b"", content)
     assert "is not what a signature looks like" in verifier.reason(record, PLACE)
-    may = verifier.may_sign("shop", Writer.PRODUCER)
-    assert may
-    assert not FastJudge(may, PLACE).fits(signature, b"", NOW_MS, content)
 
 
 def test_a_key_belongs_to_one_account() -> None:
