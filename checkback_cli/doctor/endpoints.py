@@ -3,8 +3,9 @@
 import socket
 import ssl
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from urllib.parse import urlsplit
 
 from checkback.kafka.topic_reading import own_topic, records_to_end
@@ -15,6 +16,8 @@ from checkback.wire.protocol import Topics
 from checkback_cli.doctor.finding import Finding, ok, warning, wrong
 from checkback_cli.on_call.in_doubt import counted
 from checkback_cli.terminal.reading import reading
+from checkers.announcers import Announcers
+from checkers.directory import EndpointDirectory, PassedOver, directory_of
 from checkers.http.admission import AllowList
 from conf import Settings
 from conf.redaction import redacted
@@ -30,16 +33,20 @@ def about_endpoints(settings: Settings, topics: Topics) -> Iterator[Finding]:
     """Each live endpoint, and groups of which none is live."""
     kafka = settings.kafka
     with reading(kafka) as consumer:
-        heard = announced(records_to_end(consumer, own_topic(consumer, topics.producers)))
+        records = list(records_to_end(consumer, own_topic(consumer, topics.producers)))
         rows = all_in_doubt(consumer, topics)
     now_ms = int(time.time() * 1000)
     fixed = {name: [str(url) for url in urls] for name, urls in settings.checks.endpoints.items()}
-    live = live_endpoints(heard, fixed, settings.checks.endpoint_ttl, now_ms)
+    heard, directory = announced(records), heard_by_service(records, settings)
+    live, passed_over = live_endpoints(directory, now_ms), not_taken(heard, directory, now_ms)
     yield from unasked(counted(rows.values(), heard, fixed, settings.checks.endpoint_ttl, now_ms))
+    for group, (url, _, why) in passed_over.items():
+        todo = "sign its announcements (docs/access-policy.md), or let access.policy allow it; a stranger's may stay so"
+        yield warning("endpoints", f"group {group}: {redacted(url)} is announced, and is not asked: {why}", todo)
     if not live:
         todo = "producers announce theirs (CheckEndpoint), or checks.endpoints names them"
         yield warning("endpoints", "no producer group has a live endpoint: nobody can be asked", todo)
-    for group, last_ms in gone(heard, live).items():
+    for group, last_ms in gone(heard, live.keys() | passed_over.keys()).items():
         said = f"none of group {group} is live: the last was heard {said_duration(now_ms - last_ms)} ago"
         yield warning("endpoints", said, "ignore if decommissioned; otherwise find out why its processes exit")
     named = [(group, url) for group, urls in live.items() for url in urls]
@@ -66,24 +73,35 @@ def unasked(in_doubt: Iterable[TopicInDoubt]) -> Iterator[Finding]:
             yield wrong("endpoints", said, todo)
 
 
-def live_endpoints(
-    heard: Iterable[AnnouncedEndpoint], fixed: Mapping[str, Sequence[str]], ttl_ms: int, now_ms: int
-) -> dict[str, list[str]]:
+def heard_by_service(records: Iterable[Any], settings: Settings) -> EndpointDirectory:
+    """What the check service makes of these records of ``cb.producers``: not all are believed, nor all too many."""
+    announcers, directory = Announcers(settings), directory_of(settings.checks)
+    for record in records:
+        if record.key is not None:
+            directory.hear(record.key, record.value, record.timestamp, announcers.belief(record))
+    return directory
+
+
+def live_endpoints(directory: EndpointDirectory, now_ms: int) -> dict[str, list[str]]:
     """URLs by group, each once: those heard from within the time, and the fixed ones of the settings."""
-    found: dict[str, dict[str, None]] = {}
-    for one in heard:
-        if now_ms - one.heard_ms < ttl_ms:
-            found.setdefault(one.group, {})[one.url] = None
-    for group, urls in fixed.items():
-        found.setdefault(group, {}).update(dict.fromkeys(urls))
-    return {group: list(urls) for group, urls in found.items()}
+    found = {
+        group: list(dict.fromkeys(one.endpoint.url for one in directory.live(group, now_ms)))
+        for group in directory.groups()
+    }
+    return {group: urls for group, urls in found.items() if urls}
 
 
-def gone(heard: Iterable[AnnouncedEndpoint], live: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Groups that were announced and have no live endpoint, with when they were heard last."""
+def not_taken(heard: Iterable[AnnouncedEndpoint], directory: EndpointDirectory, now_ms: int) -> dict[str, PassedOver]:
+    """By group the last announcement that was passed over."""
+    found = {group: directory.passed_over(group, now_ms) for group in dict.fromkeys(one.group for one in heard)}
+    return {group: one for group, one in found.items() if one is not None}
+
+
+def gone(heard: Iterable[AnnouncedEndpoint], known: Container[str]) -> dict[str, int]:
+    """Groups that were announced and are not known any more, with when they were heard last."""
     found: dict[str, int] = {}
     for one in heard:
-        if one.group not in live:
+        if one.group not in known:
             found[one.group] = max(found.get(one.group, 0), one.heard_ms)
     return found
 

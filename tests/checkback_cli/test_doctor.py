@@ -2,19 +2,21 @@
 
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from checkback.operations.announced import AnnouncedEndpoint
+from checkback.operations.announced import AnnouncedEndpoint, announced
 from checkback.operations.in_doubt import InDoubt
 from checkback.operations.job_in_kafka import ClaimRecord
 from checkback.operations.topic_facts import TopicFacts, faults
-from checkback.wire.protocol import HalfPosition, Topics
+from checkback.wire.checks import Announcement
+from checkback.wire.protocol import HalfPosition, Headers, Topics
 from checkback.wire.rights import ResourceKind
 from checkback_cli.doctor.brokers import broker_settings, features, lacking_rights, off_by
 from checkback_cli.doctor.checkpoint import about_checkpoint, mismatches, same_id
-from checkback_cli.doctor.endpoints import connect, gone, live_endpoints, unasked
+from checkback_cli.doctor.endpoints import connect, gone, heard_by_service, live_endpoints, not_taken, unasked
 from checkback_cli.doctor.finding import Level
 from checkback_cli.doctor.job import about_port, of_facts
 from checkback_cli.doctor.machine import about_jars, about_java, about_packages, local_folder, room, scratch, unfitting
@@ -225,15 +227,35 @@ def test_a_group_that_waits_and_never_announced_itself_is_named() -> None:
     ]
 
 
+def announcing(group: str, instance: str, url: str, heard_ms: int, headers: Headers = ()) -> Any:
+    key, value = Announcement(group, instance, url, heard_ms).to_record()
+    return SimpleNamespace(key=key, value=value, headers=list(headers), timestamp=heard_ms)
+
+
 def test_endpoints_that_are_live_and_groups_that_are_gone() -> None:
-    heard = [
-        AnnouncedEndpoint("shop", "a", "http://a/", NOW - 1_000),
-        AnnouncedEndpoint("shop", "b", "http://a/", NOW - 2_000),
-        AnnouncedEndpoint("old", "c", "http://c/", NOW - 90_000),
+    records = [
+        announcing("old", "c", "http://c/", NOW - 90_000),
+        announcing("shop", "b", "http://a/", NOW - 2_000),
+        announcing("shop", "a", "http://a/", NOW - 1_000),
     ]
-    live = live_endpoints(heard, {"fixed": ["http://f/"]}, 60_000, NOW)
+    settings = Settings.model_validate({"checks": {"endpoints": {"fixed": ["http://f/"]}, "endpoint_ttl": "60s"}})
+    live = live_endpoints(heard_by_service(records, settings), NOW)
     assert live == {"shop": ["http://a/"], "fixed": ["http://f/"]}
-    assert gone(heard, live) == {"old": NOW - 90_000}
+    assert gone(announced(records), live) == {"old": NOW - 90_000}
+
+
+def test_an_endpoint_that_the_check_service_does_not_believe_is_not_called_live(tmp_path: Path) -> None:
+    policy, secrets = tmp_path / "access.toml", tmp_path / "secrets.toml"
+    policy.write_text('[accounts.shop]\ngroups = ["shop"]\ntopics = ["*"]\nkeys = ["shop-1"]\n')
+    secrets.write_text(f'shop-1 = "{"s" * 40}"\n')
+    secrets.chmod(0o600)
+    settings = Settings.model_validate({"access": {"policy": str(policy), "secrets": str(secrets)}})
+    records = [announcing("shop", "a", "http://stranger/", NOW), announcing("till", "a", "http://t/", NOW)]
+    directory = heard_by_service(records, settings)
+    assert "shop" not in live_endpoints(directory, NOW)
+    (group, passed_over), *_ = not_taken(announced(records), directory, NOW).items()
+    assert (group, passed_over.url) == ("shop", "http://stranger/")
+    assert "cb-signature is missing" in passed_over.why
 
 
 def test_connecting_asks_nothing() -> None:
