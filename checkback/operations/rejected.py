@@ -24,6 +24,12 @@ class RejectedRecord(NamedTuple):
     """Of an op."""
     time_ms: int
     """When it was rejected, in ms since 1970."""
+    half: str = ""
+    """The half message that an op is on."""
+    source: str = ""
+    """Whom an op says that it is of."""
+    key: str = ""
+    """Id of the key that it says it is signed with."""
 
 
 def rejected_records(consumer: KafkaConsumer, topics: Topics, since_ms: int = 0) -> Iterator[RejectedRecord]:
@@ -37,8 +43,11 @@ def rejected_records(consumer: KafkaConsumer, topics: Topics, since_ms: int = 0)
 
 
 def _rejected(record: Any) -> RejectedRecord:
-    headers = dict(reversed(record.headers))
+    headers = {name: (value or b"").decode(errors="replace") for name, value in reversed(record.headers)}
     names = (protocol.REASON, protocol.FROM, protocol.ID, protocol.GROUP, protocol.TOPIC, protocol.ACTION)
-    reason, came_from, *said = ((headers.get(name) or b"").decode(errors="replace") for name in names)
-    transaction_id, group, topic, action = said
-    return RejectedRecord(reason, came_from, transaction_id, group, topic, action, record.timestamp)
+    reason, came_from, transaction_id, group, topic, action = (headers.get(name, "") for name in names)
+    half, source, signature = (headers.get(name, "") for name in (protocol.HALF, protocol.SOURCE, protocol.SIGNATURE))
+    return RejectedRecord(
+        *(reason, came_from, transaction_id, group, topic, action, record.timestamp),
+        *(half, source, signature.partition(" ")[0]),
+    )

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from checkback.operations.audit import AuditLine, audit_lines
+from checkback.operations.audit import AuditLine, audit_lines, not_taken
+from checkback.operations.rejected import rejected_records
 from checkback.operations.times import said_time
 from checkback.wire.audit import AuditKind
 from checkback_cli.terminal.listing import show_rows
@@ -13,7 +14,7 @@ from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile, 
 from checkback_cli.terminal.reading import reading
 from conf import load
 
-_NAMES = ("time", "kind", "who", "key", "group", "topic", "number", "what", "why", "halves")
+_NAMES = ("time", "kind", "who", "key", "group", "topic", "number", "not_taken", "what", "why", "halves")
 _MOST_HALVES = 5
 
 
@@ -29,7 +30,8 @@ def audit(
     """List who has decided what by hand, which access policy held from when on, and what it has refused.
 
     'key' is the one that a decision is signed with; 'who' is what people and programs call themselves. What was
-    refused is told once for each batch, group, topic and reason, and again after a crash in between.
+    refused is told once for each batch, group, topic and reason, and again after a crash in between. 'not_taken' is of
+    how many decisions an op lies in cb.rejected: 'checkback rejected' says why.
     """
     kafka = load(config, bootstrap_server).kafka
     since_ms = 0 if since is None else max(0, int(time.time() * 1000) - since)
@@ -39,16 +41,21 @@ def audit(
             for line in audit_lines(consumer, kafka.topics, since_ms)
             if kind in {None, line.record.kind} and (group is None or group in line.record.group.split(","))
         ]
-    rows = [_row(line, as_json=as_json) for line in lines]
-    show_rows(_NAMES, rows if limit is None else rows[-limit:], as_json=as_json)
+        lines = lines if limit is None else lines[-limit:]
+        decided = [line.time_ms for line in lines if line.record.kind is AuditKind.DECISION]
+        rejected = rejected_records(consumer, kafka.topics, min(decided)) if decided else ()
+        refused = not_taken(lines, rejected)
+    rows = [_row(line, number, as_json=as_json) for line, number in zip(lines, refused, strict=True)]
+    show_rows(_NAMES, rows, as_json=as_json)
 
 
-def _row(line: AuditLine, *, as_json: bool) -> tuple[object, ...]:
+def _row(line: AuditLine, refused: int, *, as_json: bool) -> tuple[object, ...]:
     said = line.record
     shown = said.halves if as_json else said.halves[:_MOST_HALVES]
     more = len(said.halves) - len(shown)
     halves = " ".join(shown) + (f" and {more} more" if more else "")
     return (
         *(said_time(line.time_ms), said.kind.value, said.who, said.key, said.group, said.topic, said.number),
+        refused,
         *(said.what, said.why, halves),
     )

@@ -34,6 +34,11 @@ def test_a_transaction_in_doubt_is_committed_with_who_and_why(written: JobRecord
     assert operators_ops(written.place) == [(str(half), "commit", remark)]
     (story,) = objects("show", "tx")
     assert (story["stands"], story["why"]) == ("committed", "by operator ada; the job has not taken that in yet")
+    (told,) = objects("audit", "--kind", "decision")
+    assert (told["who"], told["halves"], told["not_taken"]) == ("ada", str(half), 0)
+    written.refused("tx", half, "cb.op:0:0", Action.COMMIT, "it is signed with another key")
+    (told,) = objects("audit")
+    assert told["not_taken"] == 1
 
 
 def test_all_of_a_group_that_are_old(written: JobRecords) -> None:
