@@ -3,8 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -13,6 +13,7 @@ from checkback.wire.checks import CheckRequest
 from checkback.wire.message_json import unpack
 from checkback.wire.protocol import ID, MESSAGES, RESERVED_PREFIX
 from gateway.kafka.partition_reader import PartitionReader
+from gateway.kafka.reading_thread import ReadingThread
 
 _LOGGER = logging.getLogger(__name__)
 _SECONDS = 0.8
@@ -24,9 +25,7 @@ class HalfBodies:
 
     def __init__(self, half_topic: str, connect: Callable[[], Any]) -> None:
         self._topic = half_topic
-        self._connect = connect
-        self._consumer: Any = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="gateway-bodies")
+        self._thread = ReadingThread("gateway-bodies", connect)
 
     async def whole(self, check: CheckRequest) -> CheckRequest | None:
         """The check with the message that was left out of it; as it is where Kafka has another there, or none.
@@ -37,22 +36,18 @@ class HalfBodies:
             return check
         try:
             async with asyncio.timeout(_SECONDS):
-                return await asyncio.get_running_loop().run_in_executor(self._thread, self._read, check)
+                return await self._thread.run(partial(self._read, check))
         except Exception as error:  # noqa: BLE001  (whatever it is: the transaction's id says which it is)
             _LOGGER.warning("The half message at %s could not be read for a check: %r", check.half, error)
             return None
 
     def close(self) -> None:
-        """Close the consumer, if there is one."""
-        self._thread.shutdown(wait=True, cancel_futures=True)
-        if self._consumer is not None:
-            self._consumer.close()
+        """See :class:`~gateway.kafka.reading_thread.ReadingThread`."""
+        self._thread.close()
 
-    def _read(self, check: CheckRequest) -> CheckRequest:
-        if self._consumer is None:
-            self._consumer = self._connect()
+    def _read(self, check: CheckRequest, consumer: Any) -> CheckRequest:
         partition, offset = check.half
-        reader = PartitionReader(self._consumer, TopicPartition(self._topic, partition))
+        reader = PartitionReader(consumer, TopicPartition(self._topic, partition))
         record = reader.one(offset, monotonic() + _SECONDS)
         if record is None or dict(record.headers).get(ID) != check.transaction_id.encode():
             return check  # the topic was made again, and what lies there now is another's

@@ -4,8 +4,8 @@ import asyncio
 import logging
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -15,6 +15,7 @@ from checkback.wire import protocol
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics
 from gateway.kafka.half_index import HalfIndex, is_lawful, number_of
 from gateway.kafka.partition_reader import PartitionReader
+from gateway.kafka.reading_thread import ReadingThread
 from gateway.twins import OpRead, Twins
 
 _LOGGER = logging.getLogger(__name__)
@@ -49,12 +50,11 @@ class TwinHalves:
 
     def __init__(self, topics: Topics, connect: Callable[[], Any]) -> None:
         self._topics = topics
-        self._connect = connect
         self._consumer: Any = None
         self._stretches: defaultdict[int, list[HalfIndex]] = defaultdict(list)
         """By partition, the one that was used last at the end."""
         self._decided: OrderedDict[_Name, _Decided] = OrderedDict()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="gateway-twins")
+        self._thread = ReadingThread("gateway-twins", connect)
 
     async def find(self, half: HalfPosition, transaction_id: str, group: str) -> Twins | None:
         """Those of its id and group. None: that cannot be said in time; what was read is known the next time."""
@@ -62,19 +62,17 @@ class TwinHalves:
             return Twins((half,))
         try:
             async with asyncio.timeout(_SECONDS):
-                loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(self._thread, self._look, half, transaction_id, group)
+                return await self._thread.run(partial(self._look, half, transaction_id, group))
         except Exception as error:  # noqa: BLE001  (whatever it is, the check comes again)
             _LOGGER.warning("Whether the half message at %s was sent twice could not be looked up: %r", half, error)
             return None
 
     def close(self) -> None:
-        """Close the consumer, if there is one."""
-        self._thread.shutdown(wait=True, cancel_futures=True)
-        if self._consumer is not None:
-            self._consumer.close()
+        """See :class:`~gateway.kafka.reading_thread.ReadingThread`."""
+        self._thread.close()
 
-    def _look(self, half: HalfPosition, transaction_id: str, group: str) -> Twins | None:
+    def _look(self, half: HalfPosition, transaction_id: str, group: str, consumer: Any) -> Twins | None:
+        self._consumer = consumer
         until = monotonic() + _READ_SECONDS
         number = number_of({protocol.ID: transaction_id.encode(), protocol.GROUP: group.encode()})
         found = self._stretch(half).find(half.offset, number, until)
@@ -86,8 +84,6 @@ class TwinHalves:
         return self._among(places, (half.partition, transaction_id, group), min(found.values()), until)
 
     def _reader(self, topic: str, partition: int) -> PartitionReader:
-        if self._consumer is None:
-            self._consumer = self._connect()
         return PartitionReader(self._consumer, TopicPartition(topic, partition))
 
     def _stretch(self, half: HalfPosition) -> HalfIndex:

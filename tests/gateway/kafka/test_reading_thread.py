@@ -1,0 +1,85 @@
+"""A thread that reads for one loop, and calls that do not come back."""
+
+import asyncio
+from threading import Event
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from gateway.kafka.reading_thread import ReadingThread
+
+
+class Consumer:
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+async def calls_are_made_in_turn_with_one_consumer_which_is_closed() -> None:
+    made: list[Consumer] = []
+
+    def connect() -> Consumer:
+        made.append(Consumer())
+        return made[-1]
+
+    thread = ReadingThread("reading", connect)
+    seen: list[Any] = await asyncio.gather(*(thread.run(lambda consumer: consumer) for _ in range(3)))
+    assert seen == made * 3
+    thread.close()
+    assert [one.closed for one in made] == [True]
+
+
+def test_calls_are_made_in_turn_with_one_consumer_which_is_closed() -> None:
+    asyncio.run(calls_are_made_in_turn_with_one_consumer_which_is_closed())
+
+
+async def an_error_is_the_callers_and_the_next_call_is_made() -> None:
+    tries = iter([OSError("away"), None])
+
+    def connect() -> Consumer:
+        if (error := next(tries)) is not None:
+            raise error
+        return Consumer()
+
+    thread = ReadingThread("reading", connect)
+    with pytest.raises(OSError, match="away"):
+        await thread.run(id)
+    assert await thread.run(lambda _: 7) == 7
+    thread.close()
+
+
+def test_an_error_is_the_callers_and_the_next_call_is_made() -> None:
+    asyncio.run(an_error_is_the_callers_and_the_next_call_is_made())
+
+
+async def nobody_waits_for_a_call_that_does_not_come_back() -> None:
+    forever, began, later = Event(), Event(), Event()
+
+    def hang(_: Consumer) -> None:
+        began.set()
+        forever.wait(60)
+
+    thread = ReadingThread("reading", Consumer)
+    hanging = asyncio.ensure_future(thread.run(hang))
+    assert await asyncio.to_thread(began.wait, 60)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await thread.run(lambda _: later.set())
+    before = monotonic()
+    thread.close()
+    assert monotonic() - before < 10
+    assert not hanging.done()
+    forever.set()
+    await hanging
+    thread.close()
+    assert not later.is_set(), "it was given up before its turn"
+
+
+def test_nobody_waits_for_a_call_that_does_not_come_back() -> None:
+    asyncio.run(nobody_waits_for_a_call_that_does_not_come_back())
+
+
+def test_what_was_never_used_is_closed_at_once() -> None:
+    ReadingThread("reading", Consumer).close()
