@@ -86,6 +86,15 @@ def test_a_producer_says_it_of_each_message(guarded: Guarded, transport: str) ->
         for _ in range(5):
             with pytest.raises(CheckbackError, match=f"grant its user {lacking}"):
                 producer.prepare(Message(ORDERS, b"v"))
+        here.give(user, lacking)
+
+        def goes_on() -> bool:
+            with suppress(CheckbackError):
+                producer.prepare(Message(ORDERS, b"v"))
+                return True
+            return False
+
+        wait_until(goes_on, "the right that was given")
 
 
 def test_a_client_that_failed_before_its_first_record_says_why(

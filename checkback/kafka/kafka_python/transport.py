@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaProducer
@@ -15,8 +16,8 @@ from kafka.errors import (
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
 from checkback.kafka.client_options import of_reaching
 from checkback.kafka.kafka_python import SHARED, make_client
+from checkback.kafka.kafka_python.lasting import LastingProducer
 from checkback.kafka.kafka_python.refused import is_refusal
-from checkback.kafka.kafka_python.repairs import close_producer
 from checkback.kafka.reaching import CONNECT_MS
 from checkback.kafka.transport import (
     OP_LINGER_MS,
@@ -59,12 +60,12 @@ class KafkaPythonTransport:
         }
         self._bootstrap_servers, self._options = bootstrap_servers, options
         for_ops = {**settings, "linger_ms": min(OP_LINGER_MS, half_timeout_ms // 2)}
-        self._halves = make_client(KafkaProducer, settings, options, _FIXED, whose="a producer")
-        self._ops = make_client(KafkaProducer, for_ops, options, _FIXED, whose="a producer")
+        made = partial(make_client, KafkaProducer, options=options, fixed=_FIXED, whose="a producer")
+        self._halves, self._ops = LastingProducer(partial(made, settings)), LastingProducer(partial(made, for_ops))
 
     def partitions(self, half_topic: str, op_topic: str) -> int:
         """See :class:`~checkback.kafka.transport.Transport`. Asks Kafka every 5 min (``metadata_max_age_ms``)."""
-        return min(_partitions(self._halves, half_topic), _partitions(self._ops, op_topic))
+        return min(_partitions(self._halves.client, half_topic), _partitions(self._ops.client, op_topic))
 
     def missing(self, topics: Sequence[str]) -> list[str]:
         """See :class:`~checkback.kafka.transport.Transport`. A producer's own client would wait for them to come."""
@@ -82,7 +83,7 @@ class KafkaPythonTransport:
     def write_half(self, record: OutgoingRecord) -> Appended:
         """See :class:`~checkback.kafka.transport.Transport`."""
         try:
-            found = _send(self._halves, record).get(timeout=self._half_timeout_ms / 1000)
+            found = _send(self._halves.client, record).get(timeout=self._half_timeout_ms / 1000)
             return Appended(int(found.offset), int(found.timestamp))
         except KafkaTimeoutError as error:
             raise not_acknowledged(self._half_timeout_ms, error) from error
@@ -94,7 +95,7 @@ class KafkaPythonTransport:
     def write_op(self, record: OutgoingRecord, lost: Lost) -> None:
         """See :class:`~checkback.kafka.transport.Transport`."""
         try:
-            future = _send(self._ops, record)
+            future = _send(self._ops.client, record)
         except (KafkaError, ValueError) as error:  # closed meanwhile, too
             lost(error)
         else:
@@ -103,7 +104,7 @@ class KafkaPythonTransport:
     def write_heard(self, record: OutgoingRecord, heard: Heard) -> None:
         """See :class:`~checkback.kafka.transport.TellingTransport`."""
         try:
-            future = _send(self._ops, record)
+            future = _send(self._ops.client, record)
         except (KafkaError, ValueError) as error:
             heard(error)
         else:
@@ -116,12 +117,12 @@ class KafkaPythonTransport:
     def flush(self, seconds: float) -> None:
         """See :class:`~checkback.kafka.transport.Transport`."""
         with contextlib.suppress(KafkaTimeoutError):  # what Kafka does not have by then is tried on
-            self._ops.flush(timeout=seconds)
+            self._ops.client.flush(timeout=seconds)
 
     def close(self, seconds: float) -> None:
         """See :class:`~checkback.kafka.transport.Transport`."""
-        close_producer(self._ops, seconds)
-        close_producer(self._halves, seconds)
+        self._ops.close(seconds)
+        self._halves.close(seconds)
 
 
 def _partitions(client: KafkaProducer, topic: str) -> int:
