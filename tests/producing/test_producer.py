@@ -174,7 +174,7 @@ def test_a_half_message_not_acknowledged_in_time_may_be_tried_again(
     else:
         monkeypatch.setattr(transport, "_half_timeout_ms", 0)
         # it lies there for a second: on a busy machine the answer was there before anybody waited for it
-        monkeypatch.setitem(transport._halves._accumulator.config, "linger_ms", 1_000)
+        monkeypatch.setitem(transport._halves.client._accumulator.config, "linger_ms", 1_000)
     with pytest.raises(HalfMessageTimeoutError, match="the local transaction was not run") as raised:
         producer.send_in_transaction(Message("paid", b"value"))
     assert raised.value.retriable

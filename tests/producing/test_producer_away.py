@@ -108,6 +108,6 @@ def test_after_an_outage_longer_than_a_half_may_wait_halves_and_ops_go_on(
 def test_a_producer_id_that_was_given_up_is_asked_for_again(place: Place) -> None:
     with TransactionProducer(place.bootstrap_servers, "orders", topics=place.topics) as producer:
         given_up: Any = producer._transport
-        given_up._halves._transaction_manager.reset_producer_id()
+        given_up._halves.client._transaction_manager.reset_producer_id()
         producer.prepare(Message("paid", b"value"))
     assert len(place.read(place.topics.half)) == 1
