@@ -37,6 +37,8 @@ _COLUMNS = [
     *("source", "signature", "time_ms", "left_out", "key", "value", "headers"),
     *("transaction_id", "group", "offset", "topic"),
 ]
+_AT_ONCE = 4_096
+"""Records: what is signed of them is held three times meanwhile."""
 _WRITERS = {one.value.encode(): Writer(one.value) for one in Source}
 _ID, _GROUP, _TOPIC, _LANE = (spelled_name(name) for name in (ID, GROUP, TOPIC, LANE))
 _HALF, _ACTION, _SOURCE = (spelled_name(name) for name in (HALF, ACTION, SOURCE))
@@ -104,34 +106,44 @@ class Signatures:
         writer: Callable[[bytes | None], Writer],
     ) -> Column:
         good = np.ones(rows.num_rows, dtype=bool)
-        judge = self._verifier
-        keyed = {group for group in set(groups[among].tolist()) if judge.needed(group)}
+        keyed = {group for group in set(groups[among].tolist()) if self._verifier.needed(group)}
         if not keyed:
             return good
         chosen = np.flatnonzero(among & np.array([group in keyed for group in groups.tolist()], dtype=bool))
         some = rows.select(_COLUMNS)
         if len(chosen) < rows.num_rows:
             some, groups = some.take(pa.array(chosen)), groups[chosen]
+        for first in range(0, len(chosen), _AT_ONCE):
+            piece = slice(first, first + _AT_ONCE)
+            good[chosen[piece]] = self._judged(some.slice(first, _AT_ONCE), groups[piece], ours, writer)
+        return good
+
+    def _judged(
+        self,
+        rows: pa.RecordBatch,
+        groups: Column,
+        ours: Callable[[pa.RecordBatch], Spelled],
+        writer: Callable[[bytes | None], Writer],
+    ) -> Column:
         records = SignedColumns(
             groups,
-            some.column("source"),
-            some.column("signature"),
-            some.column("time_ms").to_numpy(),
-            ours(some),
-            _contents(some),
+            rows.column("source"),
+            rows.column("signature"),
+            rows.column("time_ms").to_numpy(),
+            ours(rows),
+            _contents(rows),
         )
 
         @cache
         def may_sign(group: str, source: bytes | None) -> Mapping[bytes, SigningKey]:
-            return judge.may_sign(group, writer(source)) or {}
+            return self._verifier.may_sign(group, writer(source)) or {}
 
-        surely = surely_signed(records, self._place, may_sign)
-        good[chosen] = surely
-        for at in np.flatnonzero(~surely).tolist():
+        good = surely_signed(records, self._place, may_sign)
+        for at in np.flatnonzero(~good).tolist():
             said_by, signature = records.sources[at].as_py(), records.signatures[at].as_py()
             content, time_ms = records.contents[at].as_py(), int(records.times_ms[at])
-            record = SignedRecord(records.groups[at], writer(said_by), signature, time_ms, records.ours_of(at), content)
-            good[chosen[at]] = not judge.reason(record, self._place)
+            record = SignedRecord(groups[at], writer(said_by), signature, time_ms, records.ours_of(at), content)
+            good[at] = not self._verifier.reason(record, self._place)
         return good
 
 

@@ -1,9 +1,11 @@
 """Signed records by columns are judged as one by one, whatever they are."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +26,7 @@ from checkback.wire.signed_records import (
     spelled,
     spelled_content,
 )
+from streaming.access import signatures
 from streaming.access.signatures import RowRead, Signatures
 from streaming.access.signed_columns import SignedColumns, surely_signed
 from streaming.batch.headers import packed_headers
@@ -78,6 +81,13 @@ CHANGES = st.one_of(
 )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_at_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(signatures, "_AT_ONCE", 3)
+        yield
+
+
 def ours(row: dict[str, Any], fact: LaneFact | None, *, op: bool) -> Written:
     """The headers of ours that a row stands for."""
     named = [(ID, row["transaction_id"]), (GROUP, row["group"])]
@@ -124,16 +134,16 @@ def judged_alike(made: list[dict[str, Any]], fact: LaneFact | None, *, op: bool)
     batch = pa.RecordBatch.from_arrays(
         [pa.array([row[name] for row in made], kind) for name, kind in TYPES.items()], list(TYPES)
     )
-    signatures = Signatures(Verifier(POLICY, KEYS), "cb.op" if op else "cb.half", PARTITION)
+    judge = Signatures(Verifier(POLICY, KEYS), "cb.op" if op else "cb.half", PARTITION)
     groups = np.array([row["group"].decode() for row in made], dtype=object)
     among = np.arange(len(made)) % 5 != 4
-    found = signatures.of_ops(batch, groups, among, fact) if op else signatures.of_halves(batch, groups, among)
+    found = judge.of_ops(batch, groups, among, fact) if op else judge.of_halves(batch, groups, among)
     for row, taken, judged in zip(made, found.tolist(), among.tolist(), strict=True):
         read = RowRead(row["key"], row["value"], row["time_ms"], row["left_out"])
         signature = [] if row["signature"] is None else [(SIGNATURE, row["signature"])]
         written = [*ours(row, fact, op=op), *row["others"], *signature]
         writer = Writer(row["source"].decode()) if op else Writer.PRODUCER
-        reason = signatures.reason(row["group"].decode(), writer, written, read)
+        reason = judge.reason(row["group"].decode(), writer, written, read)
         assert taken == (reason == "" or not judged), reason
 
 
