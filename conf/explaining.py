@@ -6,6 +6,7 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 _LISTS = frozenset({"list_type", "tuple_type", "set_type", "frozen_set_type"})
+_SIZES = frozenset({"byte_size", "byte_size_unit"})
 
 
 def explained(error: ValidationError, model: type[BaseModel], what: str) -> str:
@@ -16,6 +17,8 @@ def explained(error: ValidationError, model: type[BaseModel], what: str) -> str:
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] in _LISTS:
             message = 'a list is wanted, as ["one", "another"]'
+        if problem["type"] in _SIZES:
+            message = f'{problem["input"]!r:.80} is not a size: write bytes, or "64 MiB", "1 GB"'
         if problem["type"] == "extra_forbidden":
             message = f"unknown key{_did_you_mean(model, problem['loc'])}"
         lines.append(f"{key}: {message}")

@@ -186,6 +186,12 @@ def test_a_segment_size_is_a_power_of_two(size: int, write: WriteFile) -> None:
     assert "transactions.segment_size must be a power of two" in message
 
 
+@pytest.mark.parametrize("size", ["1 Gig", "-1", "many"])
+def test_what_is_not_a_size_is_shown_what_is(size: str, write: WriteFile) -> None:
+    message = refused(write(f'[job]\nmax_bytes_per_trigger = "{size}"\n'))
+    assert f'job.max_bytes_per_trigger: \'{size}\' is not a size: write bytes, or "64 MiB", "1 GB"' in message
+
+
 @pytest.mark.parametrize("size", [64, 128, 16_384])
 def test_powers_of_two_are_taken(size: int, write: WriteFile) -> None:
     assert load(write(f"[transactions]\nsegment_size = {size}\n")).transactions.segment_size == size
