@@ -1,7 +1,8 @@
 """A lane, and those who settle it, on a real Kafka with both libraries in all pairs."""
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
@@ -10,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from checkback.exceptions import ProtocolError
 from checkback.kafka.connecting import TransportName
+from checkback.kafka.kafka_python.library import KafkaError
 from checkback.kafka.lanes import LaneLostError, LaneRecord, LaneRefusedError
 from checkback.kafka.settling import Settler, connect_settler
 from checkback.operations.topics import TopicAdministration
@@ -87,6 +89,30 @@ def test_a_refused_message_is_named_and_the_lane_goes_on(transport: TransportNam
             writer.deliver([LaneRecord(place.real_topic, 99, None, b"", [])], SOME)
         writer.deliver([good._replace(value=b"last")], SOME)
     assert [record.value for record in place.read(place.real_topic)] == [b"0", b"1", b"2", b"last"]
+
+
+def test_one_that_is_refused_while_others_are_sent_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kafka-python's next ``send`` fails then, and does not say which record was refused."""
+    small = f"{place.topics.prefix}small"
+    with TopicAdministration(place.bootstrap_servers) as administration:
+        administration.create_one(small, 1, 1, {"max.message.bytes": "1000"})
+    with closing(opened(TransportName.KAFKA_PYTHON, place, new_lane())) as writer:
+        producer: Any = writer._producer  # type: ignore[attr-defined]  # of this library's
+        send = producer.send
+
+        def slowly(*arguments: Any, **named: Any) -> Any:
+            future = send(*arguments, **named)
+            with suppress(KafkaError):
+                future.get(timeout=60)
+            return future
+
+        monkeypatch.setattr(producer, "send", slowly)
+        good = LaneRecord(place.real_topic, 1, None, b"good", [])
+        with pytest.raises(LaneRefusedError) as refused:
+            writer.deliver([LaneRecord(small, 0, None, b"x" * 2_000, []), good], SOME)
+        assert refused.value.numbers == {0}
+        writer.deliver([good], SOME)
+    assert [record.value for record in place.read(place.real_topic)] == [b"good"]
 
 
 def test_a_lane_knows_its_topics(transport: TransportName, place: Place) -> None:

@@ -98,10 +98,10 @@ class KafkaPythonLane:
         """See :class:`~checkback.kafka.lanes.LaneWriter`."""
         producer = self._producer
         failed: dict[int, Exception] = {}
-        futures: Any = []
+        futures: list[Any] = []
         try:
             producer.begin_transaction()
-            futures = _sent(producer, records, failed)
+            _send(producer, records, futures, failed)
             if not failed:
                 within(2 * DELIVER_SECONDS, lambda: self._send_ledger(producer, ledger))
             _hear(futures, failed)
@@ -109,7 +109,7 @@ class KafkaPythonLane:
                 within(2 * DELIVER_SECONDS, producer.commit_transaction)
                 return
         except (KafkaError, OSError, AssertionError) as error:
-            # a record that was refused while the ledger was sent says so only there
+            # a record that was refused while others or the ledger were sent says so only there
             _hear(futures, failed, _REFUSED_SECONDS)
             self._give_up(producer, failed, error)
             return
@@ -147,8 +147,10 @@ class KafkaPythonLane:
         raise LaneLostError(repr(error))
 
 
-def _sent(producer: KafkaProducer, records: Sequence[LaneRecord], failed: dict[int, Exception]) -> list[Any]:
-    futures = []
+def _send(
+    producer: KafkaProducer, records: Sequence[LaneRecord], futures: list[Any], failed: dict[int, Exception]
+) -> None:
+    """Those before one that cannot be sent are in ``futures`` when that raises, too: one of them may be the reason."""
     anywhere: dict[str, int] = {}
     for number, (topic, partition, key, value, headers) in enumerate(records):
         try:
@@ -159,8 +161,7 @@ def _sent(producer: KafkaProducer, records: Sequence[LaneRecord], failed: dict[i
             futures.append(producer.send(topic, value, key, headers=list(headers), partition=partition))
         except _REFUSED as error:  # it cannot be written at all
             failed[number] = error
-            break
-    return futures
+            return
 
 
 def _hear(futures: Sequence[Any], failed: dict[int, Exception], seconds: float = DELIVER_SECONDS) -> None:
