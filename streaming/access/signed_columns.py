@@ -69,7 +69,7 @@ class SignedColumns(NamedTuple):
 
 
 def surely_signed(records: SignedColumns, place: bytes, may_sign: MaySign) -> Column:
-    """bool[n]: which are surely taken, in a third of the time that it takes to say of one why not.
+    """bool[n]: which are surely taken.
 
     Of the others ask ``Verifier.reason``. ``place``: ``signed_records.place_of``.
     """

@@ -65,3 +65,25 @@ def test_while_none_can_be_made_the_old_one_says_why(closed: list[Any]) -> None:
     now[0] = 2.0
     assert lasting_one.client is not old
     assert closed == [old]
+
+
+def test_who_comes_while_another_is_made_has_the_old_one_and_after_the_end_none_is_made(closed: list[Any]) -> None:
+    now, seen = [0.0], list[Any]()
+    made: list[Client] = []
+
+    def make() -> Client:
+        if made:
+            seen.append(lasting_one.client)
+        made.append(Client())
+        return made[-1]
+
+    lasting_one = LastingProducer(make, lambda: now[0])
+    made[0].failed = True
+    now[0] = 1.0
+    assert lasting_one.client is made[1]
+    assert seen == [made[0]]
+    made[1].failed = True
+    lasting_one.close(0)
+    now[0] = 2.0
+    assert lasting_one.client is made[1]
+    assert len(made) == 2

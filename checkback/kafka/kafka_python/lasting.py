@@ -31,22 +31,36 @@ class LastingProducer:
         self._changing = Lock()
         self._client = make()
         self._next_at = clock() + _SECONDS
+        self._closed = False
 
     @property
     def client(self) -> KafkaProducer:
-        """The one that is to be used now."""
-        if _has_failed(self._client):
-            with self._changing:
+        """The one to use now. While one thread makes it, which may take seconds, others have the old one."""
+        if _has_failed(self._client) and self._changing.acquire(blocking=False):
+            try:
                 if _has_failed(self._client) and self._clock() >= self._next_at:
                     self._replace()
                     self._next_at = self._clock() + _SECONDS
+            finally:
+                self._changing.release()
         return self._client
 
+    def flush(self, seconds: float) -> None:
+        """Wait until what is under way is in Kafka, for at most ``seconds``.
+
+        Raises:
+            KafkaTimeoutError: it is not.
+        """
+        self._client.flush(timeout=seconds)
+
     def close(self, seconds: float) -> None:
-        """See :func:`~checkback.kafka.kafka_python.repairs.close_producer`."""
+        """See :func:`~checkback.kafka.kafka_python.repairs.close_producer`. None takes its place any more."""
+        self._closed = True
         close_producer(self._client, seconds)
 
     def _replace(self) -> None:
+        if self._closed:
+            return
         with contextlib.suppress(KafkaError, CheckbackError):  # the old one says why it has failed
             new, old = self._make(), self._client
             _LOGGER.warning("A Kafka client failed, and another one takes its place: %s", _reason(old))

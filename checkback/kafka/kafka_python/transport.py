@@ -117,7 +117,7 @@ class KafkaPythonTransport:
     def flush(self, seconds: float) -> None:
         """See :class:`~checkback.kafka.transport.Transport`."""
         with contextlib.suppress(KafkaTimeoutError):  # what Kafka does not have by then is tried on
-            self._ops.client.flush(timeout=seconds)
+            self._ops.flush(seconds)
 
     def close(self, seconds: float) -> None:
         """See :class:`~checkback.kafka.transport.Transport`."""

@@ -15,6 +15,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from checkback.kafka.bounded_calls import within
+from checkback.kafka.librdkafka.errors import NOT_ALLOWED
 from checkback.kafka.librdkafka.making import make_client
 
 _CALL_SECONDS = 5.0
@@ -51,7 +52,7 @@ def committed_by(group: str, partitions: Sequence[TopicPartition], settings: Map
         # a group that may not be described is looked for in vain: why is not in the error, but told as a message
         told = consumer.poll(0)
         reason = told.error() if told is not None else None
-        if reason is None:
+        if reason is None or reason.code() not in NOT_ALLOWED:  # a broker away, for example: the error says that
             raise
         raise KafkaException(reason) from error
     finally:
