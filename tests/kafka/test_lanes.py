@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from checkback.exceptions import ProtocolError
 from checkback.kafka.connecting import TransportName
-from checkback.kafka.kafka_python.library import KafkaError
+from checkback.kafka.kafka_python.library import KafkaError, TopicPartition
 from checkback.kafka.lanes import LaneLostError, LaneRecord, LaneRefusedError
 from checkback.kafka.settling import Settler, connect_settler
 from checkback.operations.topics import TopicAdministration
@@ -111,6 +111,25 @@ def test_one_that_is_refused_while_others_are_sent_is_named(place: Place, monkey
         with pytest.raises(LaneRefusedError) as refused:
             writer.deliver([LaneRecord(small, 0, None, b"x" * 2_000, []), good], SOME)
         assert refused.value.numbers == {0}
+        writer.deliver([good], SOME)
+    assert [record.value for record in place.read(place.real_topic)] == [b"good"]
+
+
+def test_what_was_not_sent_yet_when_another_was_refused_is_not_refused(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kafka-python gives it up with the other one's error; its topic would go the job's way for a minute."""
+    small = f"{place.topics.prefix}small"
+    with TopicAdministration(place.bootstrap_servers) as administration:
+        administration.create_one(small, 1, 1, {"max.message.bytes": "1000"})
+    with closing(opened(TransportName.KAFKA_PYTHON, place, new_lane())) as writer:
+        producer: Any = writer._producer  # type: ignore[attr-defined]  # of this library's
+        good = LaneRecord(place.real_topic, 1, None, b"good", [])
+        with monkeypatch.context() as held:  # what is muted is not sent
+            held.setattr(producer._accumulator, "muted", {TopicPartition(place.real_topic, 1)})
+            with pytest.raises(LaneRefusedError) as refused:
+                writer.deliver([good, LaneRecord(small, 0, None, b"x" * 2_000, [])], SOME)
+        assert refused.value.numbers == {1}
         writer.deliver([good], SOME)
     assert [record.value for record in place.read(place.real_topic)] == [b"good"]
 

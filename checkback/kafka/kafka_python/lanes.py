@@ -20,7 +20,12 @@ from checkback.kafka.client_options import of_reaching
 from checkback.kafka.kafka_python import SHARED, make_client
 from checkback.kafka.kafka_python.errors import OF_THE_RECORD
 from checkback.kafka.kafka_python.refused import is_refusal
-from checkback.kafka.kafka_python.repairs import CoordinatorClient, close_producer
+from checkback.kafka.kafka_python.repairs import (
+    CoordinatorClient,
+    close_producer,
+    name_refusing_topics,
+    refusing_topic,
+)
 from checkback.kafka.lanes import DELIVER_SECONDS, LaneLostError, LanePlace, LaneRecord, LaneRefusedError, patiently
 from checkback.kafka.reaching import CONNECT_MS, no_kafka
 from checkback.wire.lanes import TRANSACTION_TIMEOUT_MS
@@ -64,6 +69,7 @@ class KafkaPythonLane:
             "metrics_enabled": False,
         }
         producer = self._producer = make_client(KafkaProducer, settings, of_reaching(self._place.options), SHARED)
+        name_refusing_topics(producer)
         try:
             within(CONNECT_MS / 1000, producer.init_transactions)
             producer.begin_transaction()
@@ -111,9 +117,9 @@ class KafkaPythonLane:
         except (KafkaError, OSError, AssertionError) as error:
             # a record that was refused while others or the ledger were sent says so only there
             _hear(futures, failed, _REFUSED_SECONDS)
-            self._give_up(producer, failed, error)
+            self._give_up(records, failed, error)
             return
-        self._give_up(producer, failed, next(iter(failed.values())))
+        self._give_up(records, failed, next(iter(failed.values())))
 
     def close(self) -> None:
         """See :class:`~checkback.kafka.lanes.LaneWriter`."""
@@ -130,17 +136,17 @@ class KafkaPythonLane:
         stored = OffsetAndMetadata(OFFSET, ledger.metadata, -1)
         producer.send_offsets_to_transaction({place: stored}, self._place.transactional_id)
 
-    def _give_up(self, producer: KafkaProducer, failed: dict[int, Exception], error: Exception) -> None:
+    def _give_up(self, records: Sequence[LaneRecord], failed: dict[int, Exception], error: Exception) -> None:
         """Abort, and hear that it has succeeded, where a record was refused.
 
         Raises:
             LaneRefusedError: that is so.
             LaneLostError: otherwise.
         """
-        refused = frozenset(number for number, one in failed.items() if isinstance(one, _REFUSED))
+        refused = frozenset(number for number, one in failed.items() if _is_refusal(one, records[number]))
         if refused:
             try:
-                within(2 * DELIVER_SECONDS, producer.abort_transaction)
+                within(2 * DELIVER_SECONDS, self._producer.abort_transaction)
             except (KafkaError, OSError, AssertionError) as worse:
                 raise LaneLostError(f"{error!r}, then {worse!r}") from worse
             raise LaneRefusedError(refused, repr(failed[min(refused)]))
@@ -172,6 +178,10 @@ def _hear(futures: Sequence[Any], failed: dict[int, Exception], seconds: float =
             future.get(timeout=max(0.0, until - monotonic()))
         except KafkaError as error:
             failed.setdefault(number, error)
+
+
+def _is_refusal(error: Exception, record: LaneRecord) -> bool:
+    return isinstance(error, _REFUSED) and refusing_topic(error) in {None, record.topic}
 
 
 def _partitions(topic: Any) -> int:

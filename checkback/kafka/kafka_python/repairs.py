@@ -13,6 +13,7 @@ pass over records, in silence.
 | :func:`finish_join` | a join that the last poll did not finish is forgotten |
 | :func:`begin_anew_when_lost` | a member that was put out of its group keeps its partitions beside their new owner |
 | :func:`ask_for_another_producer_id` | a producer never writes again after a time-out, or a refusal |
+| :func:`name_refusing_topics` | one record's refusal is said of all that were to be sent with it, too |
 | :func:`close_producer` | a producer is not closed when its last flush fails |
 | :class:`GroupAdmin` | a group member whose metadata is not a consumer's hides all groups asked about with it |
 | :func:`is_hidden` | (no repair: it asks for all topics, among which one that may not be seen is simply missing) |
@@ -318,18 +319,34 @@ def ask_for_another_producer_id(client: KafkaProducer) -> None:
     manager.classify_batch_error = classify_refusals
 
 
+def name_refusing_topics(client: KafkaProducer) -> None:
+    """Have the error of a batch that Kafka has refused tell its topic, to :func:`refusing_topic`.
+
+    A transaction in which a batch was refused gives up those that it has not sent yet, with the very same error.
+    """
+    manager: Any = client._transaction_manager  # noqa: SLF001  (see above)
+    classify = manager.classify_batch_error
+
+    def classify_and_name(error: Any, batch: Any, *arguments: Any, **named: Any) -> Any:
+        error.refusing_topic = batch.topic_partition.topic
+        return classify(error, batch, *arguments, **named)
+
+    manager.classify_batch_error = classify_and_name
+
+
+def refusing_topic(error: Exception) -> str | None:
+    """Whose batch this error is about; ``None``: it is about one record alone."""
+    return getattr(error, "refusing_topic", None)
+
+
 def close_producer(client: KafkaProducer, seconds: float) -> None:
     """Write what is waiting, for at most ``seconds``, and end, also when Kafka is away. Never raises KafkaError."""
     try:
         client.close(timeout=seconds)
     except KafkaError:
         # kafka-python flushes first, and is not closed when that fails; what is left is reported as lost
-        client.flush = _nothing
+        client.flush = lambda timeout: timeout
         client.close(timeout=0)
-
-
-def _nothing(timeout: float | None = None) -> None:
-    pass
 
 
 _PARTS = {"member_metadata": ConsumerProtocolSubscription, "member_assignment": ConsumerProtocolAssignment}
