@@ -78,6 +78,7 @@ def _checks(whom: Whom) -> Iterator[Right]:
     yield read(own.producers, "where to ask")
     yield Right(Operation.READ, ResourceKind.GROUP, f"{own.prefix}checkers", why="sharing the checks")
     yield write(own.op, "answers")
+    yield read(own.half, "copies of signed half messages")
     yield from of_settling(own.progress)
 
 

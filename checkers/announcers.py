@@ -1,6 +1,7 @@
 """Whose announcements of check endpoints are believed: of a group with keys in the access policy, signed ones."""
 
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from time import monotonic
@@ -77,15 +78,25 @@ class Announcers:
         access = settings.access
         self._files = PolicyFiles(access, partial(self._say, ""), clock) if access.policy else None
         self._judging: tuple[PolicyAndKeys, Verifier] | None = None
+        self._lock = threading.Lock()
 
     def belief(self, record: Any) -> Belief:
         """What a record of kafka-python's is believed of."""
         if self._files is None:
             return Belief()
-        now = self._files.now()
-        if self._judging is None or self._judging[0] is not now:
-            self._judging = now, Verifier(now.policy, now.keys)
-        return _ByPolicy(now.policy, self._judging[1], record, self._place, self._say)
+        now, verifier = self._now(self._files)
+        return _ByPolicy(now.policy, verifier, record, self._place, self._say)
+
+    def has_keys(self, group: str) -> bool:
+        """Whether what is written of a producer group has to be signed. For any thread."""
+        return self._files is not None and self._now(self._files)[1].needed(group)
+
+    def _now(self, files: PolicyFiles) -> tuple[PolicyAndKeys, Verifier]:
+        with self._lock:
+            now = files.now()
+            if self._judging is None or self._judging[0] is not now:
+                self._judging = now, Verifier(now.policy, now.keys)
+            return self._judging
 
     def _say(self, group: str, what: str) -> None:
         """Each once a minute, and of those that anybody can bring about, few."""

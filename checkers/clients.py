@@ -23,6 +23,7 @@ from conf import Settings
 
 _LOGGER = logging.getLogger(__name__)
 _MOST_RECORDS = 500
+_MOST_READ = 5_000
 _FETCH_BYTES = 16 * 1024 * 1024
 _SESSION_MS = 10_000
 _LINGER_MS = 5
@@ -117,6 +118,12 @@ def reader(settings: Settings, **own: Any) -> Any:
         "metadata_max_age_ms": _METADATA_MS,
     }
     return make_client(KafkaConsumer, {**reading, **own}, settings.kafka.python_client, SHARED, setting=_ADDRESS)
+
+
+def connect_reader(settings: Settings) -> Any:
+    """A consumer for many records of other topics. Raises as :class:`KafkaClients`."""
+    many = {"isolation_level": "read_committed", "max_poll_records": _MOST_READ, "fetch_max_bytes": _FETCH_BYTES}
+    return reader(settings, **many)
 
 
 def _refuse_hidden(settings: Settings, topic: str) -> None:

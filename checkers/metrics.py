@@ -81,6 +81,12 @@ class CheckMetrics(Collector):
             ["group"],
             registry=registry,
         )
+        self._copied = Counter(
+            "checkback_check_copies",
+            "Copies of signed half messages that were rolled back when they were asked about, by producer group",
+            ["group"],
+            registry=registry,
+        )
         registry.register(self)
 
     def answered(self, group: str, result: str) -> None:
@@ -105,6 +111,10 @@ class CheckMetrics(Collector):
     def contradicted(self, group: str) -> None:
         """A rollback was answered of what has been delivered."""
         self._contradicted.labels(self._label(group)).inc()
+
+    def copied(self, group: str) -> None:
+        """Somebody has written a signed half message a second time."""
+        self._copied.labels(self._label(group)).inc()
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """Names alone: nobody is asked when the collector is registered."""

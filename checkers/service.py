@@ -26,7 +26,8 @@ from checkers.answers import Answer, AnswerWriter
 from checkers.ask import Asker, EndpointVerdict
 from checkers.behind import Route
 from checkers.check import Check, CheckEnds
-from checkers.clients import KafkaClients
+from checkers.clients import KafkaClients, connect_reader
+from checkers.copies import Copies
 from checkers.directory import directory_of
 from checkers.facts import GroupStanding
 from checkers.groups import Groups
@@ -82,6 +83,7 @@ class CheckService:
         self._clients: KafkaClients  # made before the first check is taken
         self._postponed: Callable[[CheckOrigin, str], None]  # the intake's
         self._finished: Callable[[CheckOrigin], None]  # likewise
+        self._copies: Copies  # made on the loop
         topics = Topics(settings.kafka.topic_prefix)
         self._writer = AnswerWriter(topics, Outage("writing answers", clock_ms), own_key(settings.access))
         self._stopping = threading.Event()
@@ -145,11 +147,14 @@ class CheckService:
     def _record_failure(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except Exception as error:
-            failure = explained(error, self._settings)
-            failure.__cause__ = error
-            self._failure = self._failure or failure
-            _LOGGER.debug("The check service ended", exc_info=error)
+        except Exception as error:  # noqa: BLE001  (whatever ends it is told)
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        failure = explained(error, self._settings)
+        failure.__cause__ = error
+        self._failure = self._failure or failure
+        _LOGGER.debug("The check service ended", exc_info=error)
 
     def _ask(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -161,6 +166,7 @@ class CheckService:
             task.cancel()
         self._loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
         self._loop.run_until_complete(session.close())
+        self._copies.close()
         self._loop.close()
 
     async def _open(self) -> aiohttp.ClientSession:
@@ -170,10 +176,16 @@ class CheckService:
         session = open_session(checks, allowed, self._tls, idle=shares.connections.total)
         keys = {group: key.get_secret_value().encode() for group, key in checks.keys.items()}
         lanes = Lanes(self._settle, self._clock_ms, self._lane_ended, self._contradicted)
+        self._copies = Copies(
+            *(self._settings.kafka.topics.half, self._announcers.has_keys, partial(connect_reader, self._settings)),
+            lanes.settle,
+            found=self._copied,
+            failed=self._fail,
+        )
         self._groups = Groups(
             self._directory,
             Asker(session, allowed, keys, names=Names(checks.ask_timeout / 1000)),
-            CheckEnds(self._answer, self._postpone, self._keep, self._drop, self._asked, lanes.settle),
+            CheckEnds(self._answer, self._postpone, self._keep, self._drop, self._asked, self._copies.settle),
             self._clock_ms,
             concurrency=checks.concurrency_per_group,
             queue=checks.queue_per_group,
@@ -257,6 +269,10 @@ class CheckService:
     def _contradicted(self, group: str) -> None:
         if self.metrics:
             self.metrics.contradicted(group)
+
+    def _copied(self, group: str) -> None:
+        if self.metrics:
+            self.metrics.copied(group)
 
     def _postpone(self, check: Check, reason: str) -> None:
         if self.metrics:

@@ -87,6 +87,8 @@ ADVICE = {
         "checkback_check_lanes_total": "`settled` rises: producers with lanes die, or are slow; `no_ledger`: a lane's "
         "ledger has expired, operators decide; `failed`: its log says why, it is tried again",
         "checkback_check_rollbacks_of_delivered_total": "above 0: that group's check answers wrongly; correct it",
+        "checkback_check_copies_total": "above 0: somebody who reads `cb.half` writes to it, too; the log names the "
+        "transactions, `checkback access check` says who may",
     },
     "gateway": {
         "checkback_gateway_calls_total": "a code other than 20000 rises: [gateway.md](gateway.md#what-is-refused) says "

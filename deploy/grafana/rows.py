@@ -387,6 +387,7 @@ _CHECK_SERVICE = (
         (
             Query(rate("checkback_check_lanes_total", OF_GROUP, "result"), "{{result}}"),
             Query(rate("checkback_check_rollbacks_of_delivered_total", OF_GROUP, "group"), "{{group}}: contradicted"),
+            Query(rate("checkback_check_copies_total", OF_GROUP, "group"), "{{group}}: copies"),
         ),
     ),
 )

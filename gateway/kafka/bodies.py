@@ -9,11 +9,11 @@ from time import monotonic
 from typing import Any
 
 from checkback.kafka.kafka_python.library import TopicPartition
+from checkback.kafka.kafka_python.partition_reader import PartitionReader
+from checkback.kafka.kafka_python.reading_thread import ReadingThread
 from checkback.wire.checks import CheckRequest
 from checkback.wire.message_json import unpack
 from checkback.wire.protocol import ID, MESSAGES, RESERVED_PREFIX
-from gateway.kafka.partition_reader import PartitionReader
-from gateway.kafka.reading_thread import ReadingThread
 
 _LOGGER = logging.getLogger(__name__)
 _SECONDS = 0.8
@@ -42,7 +42,7 @@ class HalfBodies:
             return None
 
     def close(self) -> None:
-        """See :class:`~gateway.kafka.reading_thread.ReadingThread`."""
+        """See :class:`~checkback.kafka.kafka_python.reading_thread.ReadingThread`."""
         self._thread.close()
 
     def _read(self, check: CheckRequest, consumer: Any) -> CheckRequest:

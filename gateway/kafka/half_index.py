@@ -8,8 +8,8 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from checkback.kafka.kafka_python.partition_reader import JUST_NOW_SECONDS, PartitionReader
 from checkback.wire.protocol import ACTION, GROUP, ID
-from gateway.kafka.partition_reader import JUST_NOW_SECONDS, PartitionReader
 from gateway.twins import NAMED
 
 _LOGGER = logging.getLogger(__name__)

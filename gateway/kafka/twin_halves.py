@@ -11,11 +11,11 @@ from typing import Any
 
 from checkback.exceptions import ProtocolError
 from checkback.kafka.kafka_python.library import TopicPartition
+from checkback.kafka.kafka_python.partition_reader import PartitionReader
+from checkback.kafka.kafka_python.reading_thread import ReadingThread
 from checkback.wire import protocol
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics
 from gateway.kafka.half_index import HalfIndex, is_lawful, number_of
-from gateway.kafka.partition_reader import PartitionReader
-from gateway.kafka.reading_thread import ReadingThread
 from gateway.twins import OpRead, Twins
 
 _LOGGER = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class TwinHalves:
             return None
 
     def close(self) -> None:
-        """See :class:`~gateway.kafka.reading_thread.ReadingThread`."""
+        """See :class:`~checkback.kafka.kafka_python.reading_thread.ReadingThread`."""
         self._thread.close()
 
     def _look(self, half: HalfPosition, transaction_id: str, group: str, consumer: Any) -> Twins | None:

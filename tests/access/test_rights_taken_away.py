@@ -9,7 +9,7 @@ from kafka import KafkaProducer
 from kafka.errors import TopicAuthorizationFailedError, TransactionalIdAuthorizationFailedError
 
 from access import Operation, ResourceKind, Right, Role, Whom, rights_of
-from checkback import CheckEndpoint, LocalTransactionState, Message, TransactionProducer
+from checkback import CheckEndpoint, LocalTransactionState, Message, SigningKey, TransactionProducer
 from checkback.consumer import ConsumeResult, ConsumerSettings, PushConsumer, StartAt
 from checkback.consumer.resetting.control_topic import ControlTopic
 from checkback.exceptions import CheckbackError
@@ -30,6 +30,7 @@ from tests.place import wait_until
 __all__ = ["guarded"]
 BOTH = list(TransportName)
 SHOP = Whom(group="shop", real=(ORDERS,))
+KEY = "s" * 40
 
 
 class Committed:
@@ -176,15 +177,18 @@ def test_of_a_consumer(guarded: Guarded, transport: str, caplog: pytest.LogCaptu
 def test_of_the_check_service(guarded: Guarded, caplog: pytest.LogCaptureFixture) -> None:
     here = guarded
     rights = [right for right in here.let_in("checks", Role.CHECKS) if "settles" not in right.why]
-    assert len(rights) == 4
-    with CheckEndpoint(here.kafka.bootstrap_servers, "shop", Committed()):
+    assert len(rights) == 5
+    policy, secrets = here.folder / "keys-access.toml", here.folder / "keys-secrets.toml"
+    policy.write_text('[accounts.shop]\ngroups = ["shop"]\nkeys = ["shop-1"]\n', encoding="utf-8")
+    secrets.write_text(f'shop-1 = "{KEY}"\n', encoding="utf-8")
+    with CheckEndpoint(here.kafka.bootstrap_servers, "shop", Committed(), signing=SigningKey("shop-1", KEY)):
         for right in rights:
             said = f"grant its user {right}"
 
             def work(said: str = said) -> None:
                 _, value, headers = request(group="shop").to_record()
                 here.write(TOPICS.check, value, headers)
-                service = CheckService(here.settings("checks"))
+                service = CheckService(here.settings("checks", access={"policy": str(policy), "secrets": str(secrets)}))
                 service.start()
 
                 def done() -> bool:

@@ -162,7 +162,7 @@ def test_lines_for_a_shell_are_quoted_and_one_for_each_resource() -> None:
         ("[Error 29] TopicAuthorizationFailedError: {'cb.check'}", ["Read on the topic cb.check"]),
         ("GroupAuthorizationFailedError('cb.checkers')", ["Read on the group cb.checkers"]),
         ("KafkaError{code=TRANSACTIONAL_ID_AUTHORIZATION_FAILED,val=53}", ["Write on transactional ids that begin"]),
-        ("TopicAuthorizationFailedError()", ["cb.check", "cb.producers", "cb.op", "cb.progress"]),
+        ("TopicAuthorizationFailedError()", ["cb.check", "cb.producers", "cb.op", "cb.half", "cb.progress"]),
     ],
 )
 def test_an_error_names_the_rights_that_may_be_lacking(error: str, named: list[str]) -> None:

@@ -143,3 +143,4 @@ class Installation:
         for _ in range(self._doing.lanes):
             self._checks.settled("shop", "settled")
             self._checks.contradicted("shop")
+            self._checks.copied("shop")

@@ -24,7 +24,7 @@ from torture.local_postgresql import free_port
 JOB = "a real one"
 FACTOR = 30
 """Minutes of the alerts are two seconds here."""
-SHOWN_ELSEWHERE = re.compile("checkback_(check_(lanes|rollbacks_of_delivered)|refused)_total")
+SHOWN_ELSEWHERE = re.compile("checkback_(check_(lanes|rollbacks_of_delivered|copies)|refused)_total")
 """No producer delivers itself here, and no policy refuses anything: tests/deploy/causes.py has these."""
 ORDERS = 30
 LEFT_ALONE = 110

@@ -12,11 +12,11 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import NewTopic
 
+from checkback.kafka.kafka_python.partition_reader import PartitionReader
 from checkback.kafka.topic_reading import reading_consumer
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics, half_headers, op_headers
 from gateway.kafka.half_index import APART_MS, HalfIndex, number_of
-from gateway.kafka.partition_reader import PartitionReader
 from gateway.kafka.twin_halves import TwinHalves
 from gateway.twins import NAMED, Twins
 from tests.gateway.scene import NOW_MS

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.kafka.reading_thread import ReadingThread
+from checkback.kafka.kafka_python.reading_thread import ReadingThread
 
 
 class Consumer:
