@@ -3,7 +3,7 @@
 import socket
 import ssl
 import time
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
@@ -39,7 +39,8 @@ def about_endpoints(settings: Settings, topics: Topics) -> Iterator[Finding]:
     fixed = {name: [str(url) for url in urls] for name, urls in settings.checks.endpoints.items()}
     heard, directory = announced(records), heard_by_service(records, settings)
     live, passed_over = live_endpoints(directory, now_ms), not_taken(heard, directory, now_ms)
-    yield from unasked(counted(rows.values(), heard, fixed, settings.checks.endpoint_ttl, now_ms))
+    asked = taken(heard, live)
+    yield from unasked(counted(rows.values(), asked, fixed, settings.checks.endpoint_ttl, now_ms))
     for group, (url, _, why) in passed_over.items():
         todo = "sign its announcements (docs/access-policy.md), or let access.policy allow it; a stranger's may stay so"
         yield warning("endpoints", f"group {group}: {redacted(url)} is announced, and is not asked: {why}", todo)
@@ -89,6 +90,11 @@ def live_endpoints(directory: EndpointDirectory, now_ms: int) -> dict[str, list[
         for group in directory.groups()
     }
     return {group: urls for group, urls in found.items() if urls}
+
+
+def taken(heard: Iterable[AnnouncedEndpoint], live: Mapping[str, Sequence[str]]) -> list[AnnouncedEndpoint]:
+    """Those announcements that the check service goes by."""
+    return [one for one in heard if one.url in live.get(one.group, ())]
 
 
 def not_taken(heard: Iterable[AnnouncedEndpoint], directory: EndpointDirectory, now_ms: int) -> dict[str, PassedOver]:

@@ -16,7 +16,7 @@ from checkback.wire.protocol import HalfPosition, Headers, Topics
 from checkback.wire.rights import ResourceKind
 from checkback_cli.doctor.brokers import broker_settings, features, lacking_rights, off_by
 from checkback_cli.doctor.checkpoint import about_checkpoint, mismatches, same_id
-from checkback_cli.doctor.endpoints import connect, gone, heard_by_service, live_endpoints, not_taken, unasked
+from checkback_cli.doctor.endpoints import connect, gone, heard_by_service, live_endpoints, not_taken, taken, unasked
 from checkback_cli.doctor.finding import Level
 from checkback_cli.doctor.job import about_port, of_facts
 from checkback_cli.doctor.machine import about_jars, about_java, about_packages, local_folder, room, scratch, unfitting
@@ -252,7 +252,9 @@ def test_an_endpoint_that_the_check_service_does_not_believe_is_not_called_live(
     settings = Settings.model_validate({"access": {"policy": str(policy), "secrets": str(secrets)}})
     records = [announcing("shop", "a", "http://stranger/", NOW), announcing("till", "a", "http://t/", NOW)]
     directory = heard_by_service(records, settings)
-    assert "shop" not in live_endpoints(directory, NOW)
+    live = live_endpoints(directory, NOW)
+    assert "shop" not in live
+    assert [one.group for one in taken(announced(records), live)] == ["till"]
     (group, passed_over), *_ = not_taken(announced(records), directory, NOW).items()
     assert (group, passed_over.url) == ("shop", "http://stranger/")
     assert "cb-signature is missing" in passed_over.why
