@@ -91,6 +91,25 @@ def test_a_refused_message_is_named_and_the_lane_goes_on(transport: TransportNam
     assert [record.value for record in place.read(place.real_topic)] == [b"0", b"1", b"2", b"last"]
 
 
+@pytest.mark.parametrize("place_of_it", [0, 5, 20])
+def test_many_that_were_sent_beside_a_refused_one_do_not_fail_the_next_transaction(
+    transport: TransportName, place: Place, place_of_it: int
+) -> None:
+    small = f"{place.topics.prefix}small"
+    with TopicAdministration(place.bootstrap_servers) as administration:
+        administration.create_one(small, 1, 1, {"max.message.bytes": "1000"})
+    refusals = [LaneRecord(place.real_topic, 99, None, b"", []), LaneRecord(small, 0, None, b"x" * 2_000, [])]
+    with closing(opened(transport, place, new_lane())) as writer:
+        for number, refusal in enumerate(2 * refusals):
+            sent = [LaneRecord(place.real_topic, one % 4, None, b"good", []) for one in range(20)]
+            sent.insert(place_of_it, refusal)
+            with pytest.raises(LaneRefusedError) as refused:
+                writer.deliver(sent, SOME)
+            assert refused.value.numbers == {place_of_it}
+            writer.deliver([LaneRecord(place.real_topic, 0, None, b"%d" % number, [])], SOME)
+    assert [record.value for record in place.read(place.real_topic)] == [b"0", b"1", b"2", b"3"]
+
+
 def test_one_that_is_refused_while_others_are_sent_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """kafka-python's next ``send`` fails then, and does not say which record was refused."""
     small = f"{place.topics.prefix}small"
