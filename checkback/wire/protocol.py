@@ -328,11 +328,13 @@ def lawful_group(group: str) -> None:
     if not isinstance(group, str):
         raise ProtocolError(f"{GROUP} must be text, not {type(group).__name__}.")
     _bounded(GROUP, group, MAX_GROUP_BYTES)
+    if "\0" in group:  # of names with it librdkafka takes what stands before it, which is another group's
+        raise ProtocolError(f"{GROUP} must be without a zero byte, not {group!r:.80}.")
 
 
 @functools.lru_cache(1024)
 def _group_header(group: str) -> tuple[str, bytes]:
-    _bounded(GROUP, group, MAX_GROUP_BYTES)
+    lawful_group(group)
     return GROUP, group.encode()
 
 

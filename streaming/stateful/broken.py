@@ -139,7 +139,8 @@ def wrong_text(name: str, content: bytes | None, most: int, said: int) -> str:
 
 def wrong_group(content: bytes | None) -> str:
     """As :func:`wrong_text`, of a producer group."""
-    return wrong_text(protocol.GROUP, content, protocol.MAX_GROUP_BYTES, protocol.MAX_GROUP_BYTES)
+    wrong = wrong_text(protocol.GROUP, content, protocol.MAX_GROUP_BYTES, protocol.MAX_GROUP_BYTES)
+    return wrong or ("cb-group has a zero byte" if content and b"\0" in content else "")
 
 
 def wrong_topic(content: bytes | None, own_topics: Collection[str]) -> str:

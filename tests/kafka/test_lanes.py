@@ -9,10 +9,11 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
-from checkback.exceptions import ProtocolError
+from checkback.exceptions import ConfigurationError, ProtocolError
 from checkback.kafka.connecting import TransportName
 from checkback.kafka.kafka_python.library import KafkaError, TopicPartition
-from checkback.kafka.lanes import LaneLostError, LaneRecord, LaneRefusedError
+from checkback.kafka.lane_writers import lane_writer
+from checkback.kafka.lanes import LaneLostError, LanePlace, LaneRecord, LaneRefusedError
 from checkback.kafka.settling import Settler, connect_settler
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.lanes import new_lane, transactional_id
@@ -108,6 +109,27 @@ def test_many_that_were_sent_beside_a_refused_one_do_not_fail_the_next_transacti
             assert refused.value.numbers == {place_of_it}
             writer.deliver([LaneRecord(place.real_topic, 0, None, b"%d" % number, [])], SOME)
     assert [record.value for record in place.read(place.real_topic)] == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_topic_that_was_deleted_does_not_cost_the_lane(transport: TransportName, place: Place) -> None:
+    good = LaneRecord(place.real_topic, 1, None, b"good", [])
+    with closing(opened(transport, place, new_lane())) as writer:
+        with pytest.raises(LaneRefusedError) as refused:
+            writer.deliver([good, good._replace(topic=f"{place.topics.prefix}gone"), good], SOME)
+        assert 1 in refused.value.numbers
+        writer.deliver([good], SOME)
+    assert [record.value for record in place.read(place.real_topic)] == [b"good"]
+
+
+def test_what_a_group_of_other_letters_needs_is_said_at_once(transport: TransportName, place: Place) -> None:
+    name = transactional_id("größe", new_lane())
+    writer = lane_writer(transport, LanePlace(place.bootstrap_servers, place.topics, name, {}))
+    with closing(writer):
+        if transport is TransportName.KAFKA_PYTHON:
+            writer.open()
+        else:
+            with pytest.raises(ConfigurationError, match=r"printable ASCII.*kafka-python"):
+                writer.open()
 
 
 def test_one_that_is_refused_while_others_are_sent_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,16 +46,27 @@ def test_without_kafka_it_says_so_quickly(transport: TransportName) -> None:
     assert not any(thread.is_alive() for thread in left)
 
 
-def test_kafka_going_away_is_a_time_out_that_may_be_tried_again(transport: TransportName, ran: Recorder) -> None:
+def test_kafka_going_away_is_a_time_out_that_may_be_tried_again(
+    transport: TransportName, ran: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
     with LocalKafka() as kafka:
         with TopicAdministration(kafka.bootstrap_servers) as administration:
-            for topic in (Topics().half, Topics().op):
+            for topic in (Topics().half, Topics().op, Topics().progress, "paid"):
                 administration.create_one(topic, 1)
         producer = TransactionProducer(
             kafka.bootstrap_servers, "orders", listener(ran), half_timeout_ms=1_500, transport=transport
         )
         message = producer.prepare(Message("paid", b"value"))
+        direct = TransactionProducer(
+            kafka.bootstrap_servers, "orders", half_timeout_ms=1_500, transport=transport, delivery="direct"
+        )
+        of_a_lane = direct.prepare(Message("paid", b"value"))
         kafka.kill()
+        direct.commit(of_a_lane)
+        since = monotonic()
+        direct.close(seconds=2)
+        assert monotonic() - since < 2 + 1 + 1.5  # the client has a second of its own, and the machine is shared
+        assert [one.getMessage() for one in caplog.records if of_a_lane.transaction_id in one.getMessage()]
         with pytest.raises(HalfMessageError) as raised:
             producer.send_in_transaction(Message("paid", b"value"))
         assert raised.value.retriable

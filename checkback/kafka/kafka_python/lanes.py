@@ -9,6 +9,7 @@ from typing import Any
 from kafka import KafkaProducer, TopicPartition
 from kafka.errors import (
     KafkaError,
+    KafkaTimeoutError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
@@ -41,6 +42,8 @@ _REFUSED = (*OF_THE_RECORD, TopicAuthorizationFailedError, UnknownTopicOrPartiti
 _NONE = frozenset({TopicAuthorizationFailedError.errno, UnknownTopicOrPartitionError.errno})
 
 _REFUSED_SECONDS = 1.0
+_METADATA_MS = 1_500
+"""A topic that was deleted is looked for so long, and the transaction has to end within Kafka's time all the same."""
 
 
 class KafkaPythonLane:
@@ -74,6 +77,7 @@ class KafkaPythonLane:
             within(CONNECT_MS / 1000, producer.init_transactions)
             producer.begin_transaction()
             within(DELIVER_SECONDS, lambda: self._commit(producer, Ledger()))
+            producer.config["max_block_ms"] = _METADATA_MS
         except (KafkaError, OSError) as error:  # TimeoutError is one
             self.close()
             if is_refusal(error):
@@ -144,7 +148,9 @@ class KafkaPythonLane:
             LaneLostError: otherwise.
         """
         refused = frozenset(number for number, one in failed.items() if _is_refusal(one, records[number]))
-        if refused:
+        # what is still under way when the transaction is aborted might be in the next one
+        under_way = isinstance(error, OSError) or any(isinstance(one, KafkaTimeoutError) for one in failed.values())
+        if refused and not under_way:
             try:
                 within(2 * DELIVER_SECONDS, self._producer.abort_transaction)
             except (KafkaError, OSError, AssertionError) as worse:
@@ -167,6 +173,9 @@ def _send(
             futures.append(producer.send(topic, value, key, headers=list(headers), partition=partition))
         except _REFUSED as error:  # it cannot be written at all
             failed[number] = error
+            return
+        except KafkaTimeoutError as error:  # nothing but the topic's partitions is waited for
+            failed[number] = UnknownTopicOrPartitionError(f"{topic}: {error}")
             return
 
 

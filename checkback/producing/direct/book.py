@@ -134,6 +134,11 @@ class Book:
         with self._lock:
             return self._changed.wait_for(lambda: not self._order.waits() and not self._flying, seconds)
 
+    def flying(self) -> list[LaneHalf]:
+        """Those in a Kafka transaction of which nobody has heard yet what became of it."""
+        with self._lock:
+            return [entry for entry in self._entries.values() if entry.stage is Stage.FLYING]
+
     def close(self) -> list[LaneHalf]:
         """Nothing is taken from now on; gives those that still wait, which no lane delivers any more."""
         with self._lock:

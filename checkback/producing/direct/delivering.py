@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -36,7 +37,6 @@ each time. What is open then goes the job's way."""
 _FULL_SECONDS = 0.02
 _FULL_TRIES = 5
 _FAILED_SECONDS = 1.0
-_JOIN_SECONDS = 1.0
 
 
 class Links(NamedTuple):
@@ -74,7 +74,8 @@ class Delivering:
         self._links = links
         self._owner = owner
         self._names: list[str] = []
-        self._again: list[tuple[_Lane, LaneHalf]] = []
+        self._again: deque[tuple[_Lane, LaneHalf]] = deque()
+        """Threads share it: the client's own may tell that an op was lost."""
         self._closing = threading.Event()
         self._outage = Outage("a producer's lane", lambda: int(monotonic() * 1000))
         self._recover_at = 0.0
@@ -100,12 +101,11 @@ class Delivering:
         self._closing.set()
 
     def close(self, seconds: float) -> None:
-        """Deliver what waits, for at most ``seconds``; the job is told of the rest."""
-        self._book.drained(seconds)
+        """End within about ``seconds``; the job is told of what waits."""
         self.stop()
         for entry in self._book.close():
             self.leave_to_job(entry)
-        self._thread.join(_JOIN_SECONDS)  # all was delivered, or there was no more time: it opens a lane at the most
+        self._thread.join(seconds)  # all was delivered, or there was no more time: it opens a lane at the most
         self._resend()
         for name in self._names:
             disown(name)
@@ -167,7 +167,7 @@ class Delivering:
             except LaneRefusedError as error:
                 waiting = self._not_refused(lane, waiting, error)
             except LaneLostError as error:
-                _LOGGER.warning("A lane of group %s is given up, and settled: %s", self._links.group, error)
+                _LOGGER.warning("A lane of group %s is given up, and will be settled: %s", self._links.group, error)
                 self._lose(lane, waiting)
                 return
 
@@ -235,9 +235,8 @@ class Delivering:
             self._again.append((lane, entry))
 
     def _resend(self) -> None:
-        again, self._again = self._again, []
-        for lane, entry in again:
-            self._tell(lane, entry)
+        for _ in range(len(self._again)):
+            self._tell(*self._again.popleft())
 
     # lanes
 
@@ -259,10 +258,13 @@ class Delivering:
         self._lane = None
         doubtful = [entry for entry in flying if entry.stage is Stage.FLYING]
         if lane is not None:
+            self._doubts.append((lane, doubtful))
             for entry in self._book.lose(lane.name, self._slot):
                 self.leave_to_job(entry)
-            lane.writer.close()
-            self._doubts.append((lane, doubtful))
+            try:
+                lane.writer.close()
+            except Exception:
+                _LOGGER.exception("The connections of a lane that is given up could not be closed")
 
     def _in_doubt(self, entry: LaneHalf) -> bool:
         return any(entry is one for _, doubtful in self._doubts for one in doubtful)

@@ -1,5 +1,6 @@
 """What a producer does otherwise when it delivers directly."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any, NamedTuple
@@ -19,6 +20,8 @@ from checkback.wire.delivered import LaneFact
 from checkback.wire.lanes import of_lane, transactional_id
 from checkback.wire.protocol import Action, HalfPosition, Headers, Message, Topics
 
+_LOGGER = logging.getLogger(__name__)
+_JOIN_SECONDS = 1.0
 LANES = 2
 """At a time, of a producer. While Kafka writes the markers of the one's transaction, the other begins its own."""
 
@@ -100,12 +103,19 @@ class ByLane:
 
     def close(self, seconds: float) -> None:
         """See :class:`~checkback.producing.delivery.DirectDelivery`."""
-        until = monotonic() + seconds
-        self._book.drained(seconds)
+        joining = min(_JOIN_SECONDS, seconds / 4)
+        self._book.drained(seconds - joining)
         for one in self._delivering:
             one.stop()
+        until = monotonic() + joining
         for one in self._delivering:
             one.close(max(0.0, until - monotonic()))
+        for entry in self._book.flying():
+            _LOGGER.warning(
+                "The producer was closed before Kafka had said whether transaction %s was delivered; the check finds "
+                "out, and delivers it if it was not",
+                entry.transaction_id,
+            )
 
     def _writer(self, lane: str) -> Any:
         reached = self._reached

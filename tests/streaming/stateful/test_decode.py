@@ -151,6 +151,7 @@ WRONG: dict[str, tuple[str, Headers | None]] = {
     "cb-id is not UTF-8": half(id=b"\xff\xfe"),
     "cb-group is missing": half(group=b""),
     "cb-group is longer than 255 bytes": half(group=b"x" * 256),
+    "cb-group has a zero byte": half(group=b"shop\0x"),
     "cb-topic is missing or is not a valid topic name": half(topic=b"no topic!"),
     "cb-topic is one of Checkback's or Kafka's own": half(topic=b"cb.half"),
     "a cb- header is there more than once": half(("cb-id", b"tx-2")),
