@@ -12,7 +12,7 @@ from status_page.facts import EndpointFacts, GroupFacts
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _REMARK_CHARACTERS = 200
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
-NO_ENDPOINT = "no endpoint: none has announced itself, and the settings name none"
+NO_ENDPOINT = "no endpoint: none is announced, and the settings name none"
 
 
 def duration(seconds: float) -> str:

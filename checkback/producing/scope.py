@@ -73,7 +73,9 @@ class TransactionScope:
         return self.message.transaction_id
 
     def delivered(self, seconds: float = WAIT_SECONDS) -> bool:
-        """After the block: wait until consumers can read the messages, for at most ``seconds``.
+        """After the block: wait until Kafka has committed the messages, for at most ``seconds``.
+
+        Consumers read them some ms later.
 
         False: not yet, or not known here, since the job delivers them; always so without ``delivery="direct"``.
         """

@@ -111,7 +111,7 @@ def test_a_group_without_an_endpoint_is_the_reason_at_once() -> None:
     limited = GroupFacts("orders", endpoints=(WELL,), answers_for=())
     assert words.why_in_doubt(row, limited) == f"Nobody can be asked; no working endpoint for {row.topic}"
     assert words.why_in_doubt(row, GroupFacts("orders", unasked=words.NO_ENDPOINT)) == (
-        "Nobody can be asked; no endpoint: none has announced itself, and the settings name none"
+        "Nobody can be asked; no endpoint: none is announced, and the settings name none"
     )
 
 

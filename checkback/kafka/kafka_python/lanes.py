@@ -156,7 +156,7 @@ class KafkaPythonLane:
             except (KafkaError, OSError, AssertionError) as worse:
                 raise LaneLostError(f"{error!r}, then {worse!r}") from worse
             raise LaneRefusedError(refused, repr(failed[min(refused)]))
-        raise LaneLostError(repr(error))
+        raise LaneLostError("Kafka did not answer in time" if isinstance(error, TimeoutError) else repr(error))
 
 
 def _send(

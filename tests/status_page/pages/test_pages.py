@@ -187,7 +187,7 @@ def test_the_first_page_names_the_cause_of_each_group_that_is_stuck() -> None:
     page = text_of(place.browser().get("/").text)
     assert f"Nobody can be asked; {skipped}" in page
     assert f"Asked 3 times of 15, no verdict; {busy_}" in page
-    assert "Nobody could be asked; no endpoint: none has announced itself" in page
+    assert "Nobody could be asked; no endpoint: none is announced" in page
     assert "Do transactions flow? have a look: Not all 5,000 committed messages held" in page
     assert "shop.late 5,000 have a look: there is no such topic in 40 s" in page
     assert "9 Nobody to ask in group hangs (endpoint skipped) and 1 other." in page
