@@ -325,11 +325,9 @@ def _bounded(name: str, text: str, most: int) -> None:
 # Few groups and topics are sent to often: their checks are made once.
 def lawful_group(group: str) -> None:
     """Raises ProtocolError where this cannot be a producer group."""
-    if not isinstance(group, str):
-        raise ProtocolError(f"{GROUP} must be text, not {type(group).__name__}.")
+    if not isinstance(group, str) or "\0" in group:  # librdkafka takes what stands before it: another group's name
+        raise ProtocolError(f"{GROUP} must be text without a zero byte, not {group!r:.80}.")
     _bounded(GROUP, group, MAX_GROUP_BYTES)
-    if "\0" in group:  # of names with it librdkafka takes what stands before it, which is another group's
-        raise ProtocolError(f"{GROUP} must be without a zero byte, not {group!r:.80}.")
 
 
 @functools.lru_cache(1024)
