@@ -10,6 +10,7 @@ DEMO = "the demo"
 BUSY = "a bit of everything"
 NO_JOB = "no job"
 NO_CHECKS = "no check service"
+NO_GATEWAY = "no gateway"
 _HOUR, _DAY = 3_600.0, 86_400.0
 _DEMO = Doing()
 
@@ -81,5 +82,9 @@ CAUSES: Mapping[str, tuple[Doing, set[str]]] = {
 }
 """Of each installation: what it does, and the alerts that are to fire for it."""
 
-DOWN = {NO_JOB: ("job", "CheckbackJobDown"), NO_CHECKS: ("checks", "CheckbackChecksDown")}
+DOWN = {
+    NO_JOB: ("job", "CheckbackJobDown"),
+    NO_CHECKS: ("checks", "CheckbackChecksDown"),
+    NO_GATEWAY: ("gateway", "CheckbackGatewayDown"),
+}
 """Installations of which a process does not answer: its role, and the alert."""
