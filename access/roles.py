@@ -12,6 +12,7 @@ from checkback.wire.rights import (
     Right,
     Whom,
     of_consumer,
+    of_gateway,
     of_producer,
     of_real,
     of_settling,
@@ -32,6 +33,7 @@ class Role(StrEnum):
     JOB = "job"
     OPERATOR = "operator"
     READER = "reader"
+    GATEWAY = "gateway"
 
 
 def rights_of(role: Role, whom: Whom) -> tuple[Right, ...]:
@@ -43,8 +45,9 @@ def rights_of(role: Role, whom: Whom) -> tuple[Right, ...]:
     """
     if role in (Role.PRODUCER, Role.CONSUMER):
         _refuse_unnamed(role, whom)
+    if role in (Role.PRODUCER, Role.CONSUMER, Role.GATEWAY):
         _refuse_our_own(role, whom)
-    if role in (Role.PRODUCER, Role.CONSUMER, Role.JOB):
+    if role in (Role.PRODUCER, Role.CONSUMER, Role.JOB, Role.GATEWAY):
         _refuse_no_topics(role, whom)
     rights = tuple(dict.fromkeys(_ROLES[role](whom)))
     return tuple(one for one in rights if not any(_brings(other, one) for other in rights if other != one))
@@ -135,6 +138,7 @@ _ROLES: Mapping[Role, Callable[[Whom], Iterator[Right]]] = {
     Role.JOB: _job,
     Role.OPERATOR: _operator,
     Role.READER: _reader,
+    Role.GATEWAY: of_gateway,
 }
 
 

@@ -20,7 +20,13 @@ def test_the_rules_are_those_of_the_policy() -> None:
     assert page == with_rules(page), "run make docs"
 
 
-_WRITERS = {"producer": "producers", "consumer": "consumers", "checks": "check services", "operator": "operators"}
+_WRITERS = {
+    "producer": "producers",
+    "consumer": "consumers",
+    "checks": "check services",
+    "operator": "operators",
+    "gateway": "gateways",
+}
 _LEAST = re.compile(r"^\| `(cb\.[\w.]+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 
 

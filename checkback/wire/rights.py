@@ -78,6 +78,17 @@ def of_producer(whom: Whom) -> Iterator[Right]:
     yield from of_lanes(f"{ID_PREFIX}{whom.group}:", own.progress)
 
 
+def of_gateway(whom: Whom) -> Iterator[Right]:
+    """What a gateway needs for all of its clients."""
+    own = whom.topics
+    yield write(own.half, "half messages")
+    yield write(own.op, "commit and rollback")
+    yield write(own.producers, "that somebody can be asked")
+    yield read(own.half, "messages that are too large for their check, and what was sent again")
+    yield read(own.op, "which of those that were sent again is committed")
+    yield from of_real(whom, Operation.WRITE, "NORMAL and FIFO messages")
+
+
 def of_lanes(lane: str, progress: str) -> Iterator[Right]:
     """What a producer needs to deliver itself, beside its topics, by lanes whose ids begin so."""
     yield Right(Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, lane, prefixed=True, why="direct delivery: its lanes")

@@ -14,6 +14,7 @@ from checkback.kafka.kafka_python.reading_thread import ReadingThread
 from checkback.wire.checks import CheckRequest
 from checkback.wire.message_json import unpack
 from checkback.wire.protocol import ID, MESSAGES, RESERVED_PREFIX
+from gateway.kafka.reading_rights import explained
 
 _LOGGER = logging.getLogger(__name__)
 _SECONDS = 0.8
@@ -38,7 +39,9 @@ class HalfBodies:
             async with asyncio.timeout(_SECONDS):
                 return await self._thread.run(partial(self._read, check))
         except Exception as error:  # noqa: BLE001  (whatever it is: the transaction's id says which it is)
-            _LOGGER.warning("The half message at %s could not be read for a check: %r", check.half, error)
+            _LOGGER.warning(
+                "The half message at %s could not be read for a check: %s", check.half, explained(error, self._topic)
+            )
             return None
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from checkback.kafka.kafka_python.reading_thread import ReadingThread
 from checkback.wire import protocol
 from checkback.wire.protocol import Action, HalfPosition, Source, Topics
 from gateway.kafka.half_index import HalfIndex, is_lawful, number_of
+from gateway.kafka.reading_rights import explained
 from gateway.twins import OpRead, Twins
 
 _LOGGER = logging.getLogger(__name__)
@@ -64,7 +65,8 @@ class TwinHalves:
             async with asyncio.timeout(_SECONDS):
                 return await self._thread.run(partial(self._look, half, transaction_id, group))
         except Exception as error:  # noqa: BLE001  (whatever it is, the check comes again)
-            _LOGGER.warning("Whether the half message at %s was sent twice could not be looked up: %r", half, error)
+            said = explained(error, self._topics.half, self._topics.op)
+            _LOGGER.warning("Whether the half message at %s was sent twice could not be looked up: %s", half, said)
             return None
 
     def close(self) -> None:
