@@ -1,4 +1,4 @@
-"""``checkback access print``, ``grant``, ``check``, ``policy`` and ``key``."""
+"""``checkback access print``, ``grant``, ``check``, ``policy``, ``key``, ``token`` and ``signers``."""
 
 from pathlib import Path
 from secrets import token_urlsafe
@@ -11,7 +11,7 @@ from checkback.exceptions import ConfigurationError
 from checkback.wire.printable import printable
 from checkback.wire.signed_records import LEAST_SECRET_BYTES, SigningKey
 from checkback_cli.terminal.listing import show_rows
-from checkback_cli.terminal.options import WRONG, BootstrapServer, ConfigFile
+from checkback_cli.terminal.options import WRONG, BootstrapServer, ConfigFile, age
 from conf import Settings, load
 
 if TYPE_CHECKING:
@@ -164,10 +164,7 @@ def token(
     key_id: Annotated[str, typer.Argument(metavar="ID", help="A key's, as shop-2026.", show_default=False)],
     config: ConfigFile = None,
 ) -> None:
-    """Print the bearer token of a key in access.secrets: it shows an account to a gateway, and signs nothing.
-
-    There is no gateway yet.
-    """
+    """Print the bearer token of a key in access.secrets: it shows an account to a gateway, and signs nothing."""
     from conf.secrets_file import read_keys
 
     name = load(config, None).access.secrets
@@ -177,6 +174,35 @@ def token(
     if found is None:
         raise ConfigurationError(f"access.secrets ({name}) has no secret of {key_id}.")
     typer.echo(found.bearer_token)
+
+
+@access.command("signers")
+def signers(
+    since: Annotated[int, typer.Option(parser=age, metavar="AGE", help="Of what was written in this time.")] = "10m",  # type: ignore[assignment]  # typer parses the default, too
+    seconds: Annotated[float, typer.Option(min=1, help="Longest time to read.")] = 60.0,
+    config: ConfigFile = None,
+    bootstrap_server: BootstrapServer = None,
+) -> None:
+    """Say which keys each producer group's half messages and ops are signed with, and how many are not signed.
+
+    Look here before a group gets keys in the policy: what is not signed then is rejected. Whether the signatures fit
+    is not looked at.
+    """
+    import time
+
+    from checkback.operations.signers_seen import signers_seen
+    from checkback_cli.terminal.reading import reading
+
+    kafka = load(config, bootstrap_server).kafka
+    with reading(kafka) as consumer:
+        found = signers_seen(consumer, kafka.topics, int(time.time() * 1000) - since, seconds)
+    rows = [
+        (one.group, one.key_id or "(not signed)", f"{found.halves[one]:,}", f"{found.ops[one]:,}")
+        for one in sorted(found.halves | found.ops, key=lambda one: (one.group, one.key_id or ""))
+    ]
+    show_rows(("group", "key", "half messages", "ops"), rows)
+    if not found.whole:
+        typer.echo(f"There is more that was not read in {seconds:g} s: --seconds.", err=True)
 
 
 def _wrong_keys(policy: "AccessPolicy", settings: Settings) -> str:

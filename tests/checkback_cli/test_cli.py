@@ -46,6 +46,7 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("access", "policy"): "Say what a policy file comes to",
     ("access", "key"): "Make a key: print a line",
     ("access", "token"): "Print the bearer token of a key",
+    ("access", "signers"): "Say which keys each producer group's",
     ("topics",): "Checkback's own topics, and yours",
     ("topics", "create"): "Create the topics that are missing",
     ("topics", "list"): "List Checkback's own topics",
