@@ -13,10 +13,12 @@ from checkback.wire.protocol import SIGNATURE
 from checkback.wire.signed_records import WINDOW_MS, WrittenSignature
 
 MOST_RECORDS = 400_000
-"""Of a stretch; 24 bytes are kept of each. A quarter of them, at least, lies before the time of a signature."""
+"""Of a stretch; 24 bytes are kept of each."""
 _BUCKET_MS = 10_000
 """Signatures whose times are so near to one another are looked for in one stretch."""
 _MOST_BUCKETS = 1_000
+_NOT_YET = 1 << 62
+"""No offset: there may be more of them."""
 _NONE = np.empty((0, 3), np.int64)
 
 
@@ -35,20 +37,19 @@ class SignatureIndex:
     def __init__(self, reader: PartitionReader, most: int = MOST_RECORDS) -> None:
         self._reader = reader
         self._most = most
-        self._begins: OrderedDict[int, int] = OrderedDict()
-        """By bucket: the offset at which a stretch for it begins."""
+        self._buckets: OrderedDict[int, tuple[int, int, int]] = OrderedDict()
         self._begin_at(-1)
 
     def is_copy(self, offset: int, until: float) -> bool | None:
         """Whether a half message before this one has the very same signature. Of an unsigned one: no.
 
-        Looked at is what Kafka got no earlier than it takes a signature of that time; of more than ``most`` half
-        messages those around that time. None: that was not read until then (s, monotonic); what was read is there the
-        next time.
+        Looked at is what Kafka got while it took signatures of that time; where these are more than ``most`` half
+        messages, a quarter of ``most`` before that time and the rest after it. None: that was not read until then
+        (s, monotonic); what was read is there the next time.
         """
         begin, end = self._reader.bounds(JUST_NOW_SECONDS)
         if self._stop > end:  # the topic was made again
-            self._begins.clear()
+            self._buckets.clear()
             self._begin_at(-1)
         own = self._own(offset, until)
         if own is None:
@@ -78,23 +79,36 @@ class SignatureIndex:
         return None if record is None else _signature(record.headers)
 
     def _first(self, time_ms: int, end: int) -> int:
-        """Kafka took none before the window; where more were written since than are kept, they lie around that time."""
-        bucket = time_ms // _BUCKET_MS
-        if bucket not in self._begins:
-            window, near = (self._reader.offset_at(bucket * _BUCKET_MS - before, end) for before in (WINDOW_MS, 0))
-            self._begins[bucket] = max(window, near - self._most // 4)
-            if len(self._begins) > _MOST_BUCKETS:
-                self._begins.popitem(last=False)
-        return self._begins[bucket]
+        """Where Kafka began to take signatures of that time, or near that time where it got too many while it did."""
+        window, near, after = self._bucket(time_ms // _BUCKET_MS, end)
+        return window if min(after, end) - window <= self._most else max(window, near - self._most // 4)
+
+    def _bucket(self, bucket: int, end: int) -> tuple[int, int, int]:
+        """Offsets: of the first that Kafka may have taken with such a signature, of its time, and after the last."""
+        if bucket in self._buckets:
+            return self._buckets[bucket]
+        began_ms = bucket * _BUCKET_MS
+        window, near = (self._reader.offset_at(at_ms, end) for at_ms in (began_ms - WINDOW_MS, began_ms))
+        after = self._reader.offset_at(began_ms + _BUCKET_MS + WINDOW_MS, end)
+        found = window, near, after if after < end else _NOT_YET
+        if near < end:  # a clock that is ahead: records of its time are still to come
+            self._buckets[bucket] = found
+            if len(self._buckets) > _MOST_BUCKETS:
+                self._buckets.popitem(last=False)
+        return found
 
     def _read(self, stop: int, enough: int, until: float) -> None:
-        for records, at in self._reader.read(self._stop, stop, until):
-            self._rows = np.concatenate((self._rows, _rows(records)))
-            self._stop = at
-            if at >= enough:
-                break
-        self._numbers, first = np.unique(self._rows[:, 0], return_index=True)
-        self._earliest = self._rows[first, 1]
+        rows, read_to = [self._rows], self._stop
+        try:
+            for records, at in self._reader.read(self._stop, stop, until):
+                rows.append(_rows(records))
+                read_to = at
+                if at >= enough:
+                    break
+        finally:  # what was read is known, also when the next piece fails
+            self._rows, self._stop = np.concatenate(rows), read_to
+            self._numbers, first = np.unique(self._rows[:, 0], return_index=True)
+            self._earliest = self._rows[first, 1]
 
     def _is_before(self, number: int, offset: int) -> bool:
         at = int(np.searchsorted(self._numbers, number))

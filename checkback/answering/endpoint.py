@@ -25,7 +25,7 @@ from checkback.kafka.signing import signed
 from checkback.kafka.transport import OutgoingRecord
 from checkback.listener import TransactionChecker
 from checkback.wire.checks import MAX_ANNOUNCEMENT_BYTES, MAX_BATCH, Announcement, announcement_key
-from checkback.wire.protocol import Topics
+from checkback.wire.protocol import Topics, lawful_group
 from checkback.wire.rights import not_allowed, write
 from checkback.wire.signed_records import SigningKey
 
@@ -160,6 +160,7 @@ class CheckEndpoint:
 
     Raises:
         ConfigurationError: the key is empty, or nobody could ask at the address that would be announced.
+        ProtocolError: this cannot be a producer group.
         OSError: the address cannot be listened at.
     """
 
@@ -179,6 +180,7 @@ class CheckEndpoint:
         kafka_options: Mapping[str, Any] | None = None,
         signing: SigningKey | None = None,
     ) -> None:
+        lawful_group(group)
         self._announce_to = (bootstrap_servers, group)
         self._announce_with: dict[str, Any] = {
             "batch": batch,

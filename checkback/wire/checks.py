@@ -36,6 +36,7 @@ from checkback.wire.protocol import (
     HalfPosition,
     Headers,
     Message,
+    lawful_group,
 )
 
 MAX_BATCH = 100
@@ -231,8 +232,10 @@ class Announcement:
             raise ProtocolError(f"An announcement of more than {MAX_ANNOUNCEMENT_BYTES:,} bytes.")
         try:
             body = read_object(value)
+            group = text_of(body, "group", MAX_GROUP_BYTES)
+            lawful_group(group)
             return cls(
-                group=text_of(body, "group", MAX_GROUP_BYTES),
+                group=group,
                 instance=str(body["instance"]),
                 url=str(body["url"]),
                 time_ms=int(body["time_ms"]),

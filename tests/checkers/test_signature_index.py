@@ -25,6 +25,7 @@ class FakeReader:
         self.pieces = 1_000_000
         """So many are given before time is over."""
         self.read_of = 0
+        self.breaks_at = 1_000_000
 
     def bounds(self, _within_seconds: float = 0.0) -> tuple[int, int]:
         return self.begin, len(self.records)
@@ -39,6 +40,8 @@ class FakeReader:
         at = max(start, self.begin)
         while at < stop and self.pieces:
             self.pieces -= 1
+            if at + self.piece > self.breaks_at:
+                raise ConnectionError("broken")
             piece = self.records[at : min(at + self.piece, stop)]
             self.read_of += len(piece)
             at += len(piece)
@@ -132,6 +135,24 @@ def test_a_flood_between_the_two_hides_nothing(most: int, ahead_ms: int) -> None
     assert asked(index, 300) is False
     assert asked(index, 0) is False
     assert asked(index, 301) is True
+
+
+def test_a_clock_that_is_ahead_of_a_flood_hides_nothing_where_all_is_read() -> None:
+    """The stretch began a quarter of the most before the time of the signature, which is after the original."""
+    flood = [record(1 + number, 1_000 + number, NOW_MS + 500) for number in range(300)]
+    signed_ms = NOW_MS + 120_000
+    reader = FakeReader([record(0, 1, signed_ms, NOW_MS), *flood, record(301, 1, signed_ms, NOW_MS + 1_000)])
+    assert asked(index_of(reader, 400), 301) is True
+
+
+def test_what_was_read_before_an_error_is_known() -> None:
+    reader = FakeReader([record(number, number % 20, NOW_MS) for number in range(30)])
+    index = index_of(reader)
+    reader.breaks_at = 24
+    with pytest.raises(ConnectionError):
+        asked(index, 29)
+    reader.breaks_at = 1_000
+    assert [asked(index, offset) for offset in (22, 19, 29)] == [True, False, True]
 
 
 def test_of_a_topic_that_was_made_again_nothing_is_believed() -> None:

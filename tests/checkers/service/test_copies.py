@@ -110,7 +110,7 @@ def test_a_copy_is_found_among_all_that_lies_between(place: Place, settings: Set
 
 
 def test_where_kafka_does_not_answer_nothing_is_committed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies, "_TRIED_FOR_SECONDS", 1.0)
+    monkeypatch.setattr(copies, "_TURNS", 3)
     calls = []
 
     def away() -> Any:
