@@ -8,6 +8,7 @@ import secrets
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from multiprocessing.connection import wait
 from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
@@ -22,6 +23,8 @@ from conf.log_lines import log_to_stdout
 from gateway.process import GatewayProcess, refuse_strangers
 
 _LOGGER = logging.getLogger(__name__)
+Told = SimpleQueue[tuple[int, str]]
+"""A process's number, and why it has ended; nothing: it serves."""
 _STOP_SECONDS = 15.0
 _PAUSE_SECONDS = 2.0
 """Before one that has ended by itself is started again."""
@@ -43,20 +46,22 @@ def run(settings: Settings, processes: int, stopping: threading.Event) -> None:
 
 def _watch(settings: Settings, processes: int, stopping: threading.Event) -> None:
     context = multiprocessing.get_context("spawn")
-    wrong: SimpleQueue[str] = context.SimpleQueue()
-    running = [_started(context, settings, number, wrong) for number in range(processes)]
+    told: Told = context.SimpleQueue()
+    running = [_started(context, settings, number, told) for number in range(processes)]
+    served: set[int] = set()
     try:
         while not stopping.wait(0.2):
             for number, process in enumerate(running):
                 if process.is_alive():
                     continue
-                if not wrong.empty():
-                    raise ConfigurationError(wrong.get())
+                why = _heard(told, served)
+                if why and not served:  # it would be the same with the next one
+                    raise ConfigurationError(why)
                 _LOGGER.warning(
-                    "Process %d of the gateway has ended (%s), and is started again.", number, process.exitcode
+                    "Process %d of the gateway has ended (%s), and is started again.", number, why or process.exitcode
                 )
                 stopping.wait(_PAUSE_SECONDS)
-                running[number] = _started(context, settings, number, wrong)
+                running[number] = _started(context, settings, number, told)
     finally:
         for process in running:
             process.terminate()
@@ -66,23 +71,35 @@ def _watch(settings: Settings, processes: int, stopping: threading.Event) -> Non
                 process.kill()
 
 
-def _started(context: SpawnContext, settings: Settings, number: int, wrong: "SimpleQueue[str]") -> BaseProcess:
-    process = context.Process(target=_one, args=(settings, number, wrong), name=f"gateway-{number}", daemon=True)
+def _heard(told: Told, served: set[int]) -> str:
+    """What processes have told: which have served, and why the last one ended that says so."""
+    why = ""
+    while not told.empty():
+        number, error = told.get()
+        if error:
+            why = error
+        else:
+            served.add(number)
+    return why
+
+
+def _started(context: SpawnContext, settings: Settings, number: int, told: Told) -> BaseProcess:
+    process = context.Process(target=_one, args=(settings, number, told), name=f"gateway-{number}", daemon=True)
     process.start()
     return process
 
 
-def _one(settings: Settings, number: int, wrong: "SimpleQueue[str]") -> None:
-    """``wrong`` is told of what would be the same with the next process."""
+def _one(settings: Settings, number: int, told: Told) -> None:
+    """``told`` hears that it serves, and of what has ended it."""
     log_to_stdout(settings.log)
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that watches says when
     threading.Thread(target=_end_with_parent, args=(stopping,), daemon=True).start()
     try:
-        uvloop.run(_serve(settings, number, stopping, shared=True))
+        uvloop.run(_serve(settings, number, stopping, shared=True, serving=lambda: told.put((number, ""))))
     except (ConfigurationError, OSError) as error:
-        wrong.put(str(error))
+        told.put((number, str(error)))
         sys.exit(1)
 
 
@@ -94,8 +111,16 @@ def _end_with_parent(stopping: threading.Event) -> None:
         stopping.set()
 
 
-async def _serve(settings: Settings, number: int, stopping: threading.Event, *, shared: bool) -> None:
+async def _serve(
+    settings: Settings,
+    number: int,
+    stopping: threading.Event,
+    *,
+    shared: bool,
+    serving: Callable[[], None] = lambda: None,
+) -> None:
     async with GatewayProcess(settings, number, shared=shared) as process:
+        serving()
         gc.freeze()  # what is there from the start, the garbage collector need not look through again and again
         _LOGGER.info("%s Ctrl-C stops it.", process.said())
         await asyncio.to_thread(stopping.wait)

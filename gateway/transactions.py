@@ -31,7 +31,7 @@ from checkback.wire.protocol import (
     refuse_own_topic,
 )
 from gateway.accounts import Accounts
-from gateway.asking import Asking, ClientAnswer, Heard
+from gateway.asking import Asking, ClientAnswer, Heard, Question
 from gateway.once import Once
 from gateway.refusals import GatewayError, RefusalReason
 from gateway.tickets import Ticket, TicketSeal
@@ -106,7 +106,7 @@ class GatewayTransactions:
         """
         half, transaction_id, group = self._seal.open(ticket)
         self._accounts.refuse_foreign(caller, group)
-        heard = self._asking.answer(half, ClientAnswer(state, remark))
+        heard = self._asking.answer(Question(half, transaction_id, group), ClientAnswer(state, remark))
         if heard is Heard.AS_WORD or (heard is Heard.AS_END and state is LocalTransactionState.UNKNOWN):
             return
         # also when it was an answer: the check service may be gone before it has heard it

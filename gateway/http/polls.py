@@ -7,8 +7,7 @@ from time import monotonic
 
 from access.credentials import Caller
 from checkback.wire.checks import CheckRequest
-from checkback.wire.protocol import HalfPosition
-from gateway.asking import Asking
+from gateway.asking import Asking, Question
 from gateway.refusals import GatewayError, RefusalReason
 
 MOST_WAIT_SECONDS = 60
@@ -32,7 +31,7 @@ class PollChannel:
         self.polls = 0
         self.polled_at = 0.0
         """When the last poll ended, by the clock of :class:`Polls`."""
-        self._unseen: dict[HalfPosition, CheckRequest] = {}
+        self._unseen: dict[Question, CheckRequest] = {}
         self._came = asyncio.Event()
         self._ended = False
 
@@ -43,14 +42,14 @@ class PollChannel:
 
     def hand(self, check: CheckRequest) -> None:
         """See :class:`~gateway.asking.Channel`."""
-        self._unseen[check.half] = check
+        self._unseen[Question.of(check)] = check
         self._came.set()
 
     def take_back(self, check: CheckRequest) -> bool:
         """See :class:`~gateway.asking.Channel`."""
-        unseen = self._unseen.get(check.half) is check
+        unseen = self._unseen.get(Question.of(check)) is check
         if unseen:
-            del self._unseen[check.half]
+            del self._unseen[Question.of(check)]
         return unseen
 
     def end(self) -> None:
@@ -67,7 +66,7 @@ class PollChannel:
                     await self._came.wait()
         taken = list(self._unseen.values())[:most]
         for check in taken:
-            del self._unseen[check.half]
+            del self._unseen[Question.of(check)]
         return taken
 
 

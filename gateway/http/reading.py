@@ -12,6 +12,8 @@ from gateway.refusals import GatewayError, RefusalReason
 
 B = TypeVar("B", bound=BaseModel)
 _MOST_MISTAKES = 5
+_MOST_COUNTED = 200
+"""Of more none is spelled: that takes seconds of a million, in which nobody else is answered."""
 _SECONDS = 30.0
 """For a body: who stops in the middle of one keeps a connection for no longer."""
 _JSON = "application/json"
@@ -61,6 +63,9 @@ def read_query(query: Mapping[str, str], model: type[B]) -> B:
 
 
 def _refused(error: ValidationError) -> GatewayError:
+    if error.error_count() > _MOST_COUNTED:
+        number = f"{error.error_count():,} mistakes"
+        return GatewayError(RefusalReason.REQUEST, f"{number}, too many to name: /openapi.json says what is wanted.")
     mistakes = error.errors(include_url=False, include_input=False, include_context=False)
     said = [_said(one) for one in mistakes[:_MOST_MISTAKES]]
     more = len(mistakes) - len(said)

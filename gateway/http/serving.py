@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from checkback.answering.listening import listening_socket
 
 _STOP_SECONDS = 3
+_HEAD_SECONDS = 10.0
 
 
 class _Server(uvicorn.Server):
@@ -17,6 +19,29 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Signals are the process's own."""
         yield
+
+
+class _Prompt(H11Protocol):
+    """Closes a connection whose next request does not come to the end of its headers in time; uvicorn waits."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """See :class:`asyncio.Protocol`."""
+        super().connection_made(transport)
+        self._seen: object = None
+        self._looking = self.loop.call_later(_HEAD_SECONDS, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See :class:`asyncio.Protocol`."""
+        self._looking.cancel()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        idle = self.cycle is None or self.cycle.response_complete
+        if idle and self.cycle is self._seen:
+            self.transport.close()
+            return
+        self._seen = self.cycle
+        self._looking = self.loop.call_later(_HEAD_SECONDS, self._look)
 
 
 class HttpServer:
@@ -34,6 +59,7 @@ class HttpServer:
         certificate, key = tls or (None, None)
         config = uvicorn.Config(
             app,
+            http=_Prompt,
             lifespan="off",
             access_log=False,
             log_level="warning",

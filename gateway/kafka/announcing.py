@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from time import time_ns
 from urllib.parse import quote
 
@@ -12,6 +13,7 @@ from gateway.kafka.producers_topic import ProducersTopic
 from gateway.refusals import GatewayError
 
 _LOGGER = logging.getLogger(__name__)
+_TAKE_BACK_SECONDS = 3.0
 _HEARTBEAT_SECONDS = 10.0
 _AT_ONCE = 100
 
@@ -36,7 +38,9 @@ class GroupAnnouncements:
 
     async def take_back(self) -> None:
         """Say of all groups that nobody is here any more."""
-        await asyncio.gather(*(self._take_back(group) for group in self._announced))
+        with suppress(TimeoutError):  # while Kafka is away: heartbeats lapse after a minute
+            async with asyncio.timeout(_TAKE_BACK_SECONDS):
+                await asyncio.gather(*(self._take_back(group) for group in self._announced))
         self._announced.clear()
 
     async def _announce(self, groups: list[str]) -> None:

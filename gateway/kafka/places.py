@@ -1,8 +1,11 @@
 """Which topics there are, and how many partitions the half topic has: asked for seldom."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import islice
 from time import monotonic
 from typing import Any
 
@@ -11,9 +14,13 @@ from checkback.kafka.librdkafka.errors import NO_TOPIC
 from checkback.kafka.librdkafka.hidden_topics import refusals
 from gateway.refusals import GatewayError, RefusalReason
 
+_LOGGER = logging.getLogger(__name__)
 _KNOWN_SECONDS = 60.0
 _MISSING_SECONDS = 1.0
 _ASK_SECONDS = 5.0
+_PATIENCE_SECONDS = 1.5
+"""Clients wait for less than three seconds in all."""
+_AT_ONCE = 500
 _MOST = 10_000
 
 
@@ -36,8 +43,13 @@ class KafkaPlaces:
         self._asked_at = clock()
         self._until: dict[str, tuple[float, bool]] = {}
         """By topic: until when it is known whether it is there."""
-        self._asking: dict[str, asyncio.Task[bool]] = {}
+        self._wanted: dict[str, asyncio.Future[bool]] = {}
+        """Nobody has asked Kafka about these yet."""
+        self._asked: dict[str, asyncio.Future[bool]] = {}
+        self._asking: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
+        # of its own: names that somebody makes up are not to hold up what else the process has threads for
+        self._thread = ThreadPoolExecutor(1, "gateway-places")
 
     async def half_partitions(self) -> int:
         """How many there are; topics may be grown, so it is asked again once a minute."""
@@ -65,18 +77,31 @@ class KafkaPlaces:
             )
 
     async def _found(self, topic: str) -> bool:
-        """Asked once, however many want to know."""
-        if topic not in self._asking:
-            self._asking[topic] = asyncio.ensure_future(self._ask(topic))
-        return await asyncio.shield(self._asking[topic])
+        """Asked once, however many want to know, and together with others; True while Kafka does not say."""
+        loop = asyncio.get_running_loop()
+        known = self._asked.get(topic) or self._wanted.setdefault(topic, loop.create_future())
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.ensure_future(self._ask())
+        done, _ = await asyncio.wait((known,), timeout=_PATIENCE_SECONDS)
+        return known.result() if done else True
 
-    async def _ask(self, topic: str) -> bool:
-        try:
-            found = await asyncio.to_thread(refusals, self._settings, [topic], _ASK_SECONDS)
-        finally:
-            del self._asking[topic]
-        there = topic not in found or found[topic].code() not in NO_TOPIC
+    async def _ask(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._wanted:
+            some = list(islice(self._wanted, _AT_ONCE))
+            self._asked = {topic: self._wanted.pop(topic) for topic in some}
+            try:
+                found = await loop.run_in_executor(self._thread, refusals, self._settings, some, _ASK_SECONDS)
+            except Exception as error:  # noqa: BLE001  (whatever it is, Kafka has said nothing)
+                _LOGGER.warning("Kafka does not say whether it has %d topics: %r", len(some), error)
+                found = {}
+            for topic, known in self._asked.items():
+                there = topic not in found or found[topic].code() not in NO_TOPIC
+                self._keep(topic, there=there)
+                known.set_result(there)
+            self._asked = {}
+
+    def _keep(self, topic: str, *, there: bool) -> None:
         if len(self._until) >= _MOST:  # somebody makes names up
             self._until.clear()
         self._until[topic] = self._clock() + (_KNOWN_SECONDS if there else _MISSING_SECONDS), there
-        return there

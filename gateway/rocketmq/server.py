@@ -24,6 +24,8 @@ _OPTIONS = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.http2.max_ping_strikes", 0),
+    # each may hold a message that has come in part; a client has two or three
+    ("grpc.max_concurrent_streams", 128),
 )
 
 

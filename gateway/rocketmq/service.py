@@ -1,7 +1,6 @@
 """What RocketMQ's clients call, as far as producers need it: see ``docs/gateway.md``."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, NamedTuple
@@ -28,6 +27,8 @@ _STATES = {
 }
 _OK = v2.Status(code=v2.OK, message="OK")
 _ATTEMPTS = 3
+_MOST_UNPACKED = 2
+"""Times ``most_bytes``, of one call."""
 _MOST_MESSAGES = 64
 """In one request: RocketMQ's own clients send few."""
 _MOST_TOPICS = 100
@@ -62,6 +63,13 @@ class Parts(NamedTuple):
     most_bytes: int
 
 
+class _Room:
+    """Bytes that the messages of one call may still have, unpacked."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
 class MessagingService:
     """``apache.rocketmq.v2.MessagingService``. Its methods are named as the calls, in small letters.
 
@@ -75,9 +83,10 @@ class MessagingService:
     async def query_route(self, request: calls.QueryRouteRequest, metadata: Mapping[str, str]) -> Any:
         """Where to send to a topic: here."""
         call = self._call(metadata)
-        topic = topic_of(request.topic)
+        topic, group = topic_of(request.topic), self._group(call, request.topic)
+        self._parts.accounts.refuse_topic(call.caller, group, topic)  # of others' nobody learns whether they are there
         await self._parts.places.look(topic)
-        self._parts.streams.sends_as(*call, [self._group(call, request.topic)])
+        self._parts.streams.sends_as(*call, [group])
         has_stream = self._parts.streams.has(*call)
         queue = self._routes.answer(request.topic, request.endpoints, call.name, has_stream=has_stream)
         return calls.QueryRouteResponse(status=_OK, message_queues=[queue])
@@ -95,16 +104,18 @@ class MessagingService:
             raise GatewayError(RefusalReason.REQUEST, "There is no message in it.")
         if len(request.messages) > _MOST_MESSAGES:
             raise GatewayError(RefusalReason.REQUEST, f"At most {_MOST_MESSAGES} messages are taken at once.")
+        room = _Room(_MOST_UNPACKED * self._parts.most_bytes)
         if len(request.messages) == 1:  # as most have: a task less
-            entries = [await self._entry(call, request.messages[0])]
+            entries = [await self._entry(call, request.messages[0], room)]
         else:  # all begun in their order, so that FIFO ones are written in it
-            entries = await asyncio.gather(*(self._entry(call, message) for message in request.messages))
+            entries = await asyncio.gather(*(self._entry(call, message, room) for message in request.messages))
         refused = [entry.status for entry in entries if entry.status.code != v2.OK]
         return calls.SendMessageResponse(status=refused[0] if refused else _OK, entries=entries)
 
-    async def _entry(self, call: Call, sent: v2.Message) -> calls.SendResultEntry:
+    async def _entry(self, call: Call, sent: v2.Message, room: "_Room") -> calls.SendResultEntry:
         try:
-            read = incoming(sent, call.client_id, self._parts.most_bytes)
+            read = incoming(sent, call.client_id, min(self._parts.most_bytes, room.left))
+            room.left -= len(read.message.value or b"")
             group = self._group(call, sent.topic)
             ticket = await self._sent(ActingAs(call.caller, group), read, call.client_id)
         except GatewayError as error:
@@ -166,7 +177,7 @@ class MessagingService:
             reading.cancel()
 
     async def _read(self, stream: ClientStream, call: Call, requests: AsyncIterator[calls.TelemetryCommand]) -> None:
-        with contextlib.suppress(asyncio.CancelledError):
+        try:
             async for command in requests:
                 if command.ByteSize() > _MOST_COMMAND_BYTES:
                     stream.end()
@@ -176,6 +187,11 @@ class MessagingService:
                     groups = [self._group(call, topic) for topic in topics if _lawful(topic)]
                     self._parts.streams.sends_as(*call, groups)
                     stream.tell(calls.TelemetryCommand(status=_OK, settings=self._settings(command.settings)))
+        except asyncio.CancelledError:
+            pass
+        except Exception as error:  # noqa: BLE001  (what was no command: whoever sends that is gone for us)
+            _LOGGER.debug("The stream of client %.80s could not be read: %r", call.client_id, error)
+        finally:
             stream.end()  # it has nothing more to say
 
     def _settings(self, given: v2.Settings) -> v2.Settings:

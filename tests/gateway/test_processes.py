@@ -1,12 +1,15 @@
 """Several processes at the same ports, and what becomes of them."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import grpc
 import psutil
@@ -59,3 +62,47 @@ def test_a_gateway_whose_watching_process_is_killed_ends(place: Place) -> None:
         watching.send_signal(signal.SIGKILL)
         watching.wait()
     wait_until(lambda: not any(one.is_running() for one in serving))
+
+
+def test_one_that_cannot_come_back_yet_does_not_end_the_others(place: Place, tmp_path: Path) -> None:
+    """Somebody has taken its port meanwhile; or Kafka was away when it was started again."""
+    port, check_port, log = free_port(), two_free_ports(), tmp_path / "log"
+    environment = {**os.environ, **settings_of(place, port), "CHECKBACK_GATEWAY__CHECK_PORT": str(check_port)}
+    with log.open("wb") as written:
+        watching = subprocess.Popen(COMMAND, env=environment, stdout=written, stderr=subprocess.STDOUT)
+    try:
+        wait_until(lambda: log.read_text().count("Ctrl-C stops it") == 2, "both")
+        children = [one for one in psutil.Process(watching.pid).children() if "spawn_main" in " ".join(one.cmdline())]
+        children[0].kill()
+        with taken(check_port):
+            wait_until(lambda: log.read_text().count("is started again") >= 2, "a try in vain")
+            assert watching.poll() is None
+        wait_until(lambda: log.read_text().count("Ctrl-C stops it") == 3, "it is back")
+    finally:
+        watching.terminate()
+        watching.wait()
+
+
+def two_free_ports() -> int:
+    """The first of two that follow one another."""
+    while True:
+        port = free_port()
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port + 1)):
+            return port
+
+
+@contextlib.contextmanager
+def taken(first: int) -> Iterator[None]:
+    """Of two ports that which nobody listens at, while the other one is served."""
+    made: list[socket.socket] = []
+
+    def take() -> bool:
+        for port in (first, first + 1):
+            with contextlib.suppress(OSError):
+                made.append(socket.create_server(("127.0.0.1", port)))
+                return True
+        return False
+
+    wait_until(take, "the killed one's port")
+    with made[0]:
+        yield

@@ -1,6 +1,7 @@
 """What a gateway writes, whichever protocol asked for it."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -102,7 +103,9 @@ def test_an_end_is_the_answer_to_whoever_asks_meanwhile() -> None:
     async def run() -> ClientAnswer | None:
         ticket = await scene.transactions.begin(ORDERS, [ONE])
         scene.asking.join(Client(), "orders")
-        asked = asyncio.ensure_future(scene.asking.ask(check_of(scene.seal.open(ticket).half)))
+        opened = scene.seal.open(ticket)
+        check = replace(check_of(opened.half), transaction_id=opened.transaction_id, group=opened.group)
+        asked = asyncio.ensure_future(scene.asking.ask(check))
         await asyncio.sleep(0)  # the question
         await asyncio.sleep(0)  # is asked
         await scene.transactions.end(ANYBODY, ticket, COMMIT)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from checkback.listener import LocalTransactionState
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import Action, HalfPosition, Source
-from gateway.asking import Asking, ClientAnswer, Heard
+from gateway.asking import Asking, ClientAnswer, Heard, Question
 from gateway.checking import Checking
 from gateway.twins import NAMED, OpRead, Twins
 from tests.gateway.scene import NOW_MS
@@ -97,7 +97,7 @@ class _Client:
         world = self._world
         said = world.outcome if world.done else UNKNOWN
         world.crossed |= world.done and world.op_comes and not world.op_came
-        if self._asking.answer(check.half, ClientAnswer(said, "")) is Heard.AS_END and said is not UNKNOWN:
+        if self._asking.answer(Question.of(check), ClientAnswer(said, "")) is Heard.AS_END and said is not UNKNOWN:
             world.ops.append(OpRead(check.half, said.value, Source.PRODUCER))
 
     def take_back(self, _: CheckRequest) -> bool:

@@ -177,3 +177,10 @@ def test_messages_of_one_transaction_are_bounded() -> None:
 def test_options_are_the_transactions() -> None:
     body = b'{"message": {"topic": "a", "value": ""}, "check_immunity_ms": 5, "check_max": 6, "deliver_at_ms": 7}'
     assert read_json(body, TransactionBody).options() == TransactionOptions(5, 6, 7)
+
+
+def test_of_very_many_mistakes_none_is_spelled() -> None:
+    """A million of them took seconds, in which nobody else was answered."""
+    body = json.dumps({str(number): 0 for number in range(1_000)}).encode()
+    with pytest.raises(GatewayError, match=r"1,00\d mistakes, too many to name"):
+        read_json(body, TransactionBody)

@@ -12,6 +12,7 @@ import pytest
 
 from checkback.wire.checks import Announcement
 from conf import Settings
+from gateway.http import serving
 from gateway.process import GatewayProcess
 from tests.gateway.http.served import SECRET, check
 from tests.place import Place
@@ -124,3 +125,21 @@ def test_it_speaks_tls_where_there_is_a_certificate(place: Place, tmp_path: Path
     named = {"tls_certificate": str(tmp_path / "broker.pem"), "tls_key": str(tmp_path / "broker.key")}
     context = ssl.create_default_context(cafile=str(tmp_path / "authority.pem"))
     served(settings_of(place, **named), act, "https", verify=context)
+
+
+def test_who_does_not_come_to_the_end_of_a_request_is_not_waited_for(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each held a descriptor for ever; of who polls nothing is cut off."""
+    monkeypatch.setattr(serving, "_HEAD_SECONDS", 0.3)
+
+    async def act(client: httpx.AsyncClient, gateway: GatewayProcess) -> None:
+        polling = asyncio.ensure_future(client.get("/v1/groups/shop/checks?wait=2"))
+        for begun in (b"", b"GET /live HTTP/1.1\r\nhost: a\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", gateway.http_port)
+            writer.write(begun)
+            assert await reader.read() == b""
+            writer.close()
+        assert (await polling).status_code == 200
+
+    served(settings_of(place), act)

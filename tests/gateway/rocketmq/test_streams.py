@@ -4,7 +4,7 @@ import asyncio
 
 from access.credentials import Caller
 from checkback.listener import LocalTransactionState
-from gateway.asking import Asking, ClientAnswer
+from gateway.asking import Asking, ClientAnswer, Question
 from gateway.rocketmq.streams import ClientStream, ClientStreams
 from tests.gateway.scene import check_of
 
@@ -21,7 +21,7 @@ def test_a_policy_is_looked_at_while_a_client_is_asked_and_nothing_changes() -> 
         asked = asyncio.ensure_future(asking.ask(check_of()))
         await stream.next()
         streams.judge_again()
-        asking.answer(check_of().half, COMMIT)
+        asking.answer(Question.of(check_of()), COMMIT)
         assert await asked == COMMIT
 
     asyncio.run(scene())
