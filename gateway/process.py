@@ -101,6 +101,7 @@ class GatewayProcess:
 
         transactions = GatewayTransactions(own, writer.write, places, accounts, asking, seal)
         transactions.patience_seconds = settings.write_timeout / 1_000
+        transactions.most_delay_ms = self._settings.transactions.delay_max
         registry = CollectorRegistry()
         metrics = GatewayMetrics(registry, asking.clients, lambda: len(asking.groups()))
         streams, polls = ClientStreams(asking, accounts.may_act), Polls(asking, accounts.may_act)

@@ -73,6 +73,8 @@ class GatewayTransactions:
         self._seal = seal
         self.patience_seconds = 3.0
         """So long clients wait. What is being written then goes on, and is the same when it is asked for again."""
+        self.most_delay_ms = 7 * 86_400_000
+        """``transactions.delay_max``: the job rejects what is to be delivered later."""
         self._begun: Once[str] = Once()
         self._sent: Once[str] = Once()
 
@@ -88,6 +90,7 @@ class GatewayTransactions:
             GatewayError: nothing was written; or, of refusal KAFKA, nobody knows.
         """
         await self._refuse(sender, messages)
+        self._refuse_far(options.deliver_at_ms if options else None)
         transaction_id = _id_of(sender, once)
 
         async def write() -> str:
@@ -132,6 +135,7 @@ class GatewayTransactions:
     async def send_later(self, sender: ActingAs, message: Message, deliver_at_ms: int, once: str = "") -> str:
         """Have the job deliver a message at a time, ms since 1970; gives its id. Raises as :meth:`begin`."""
         await self._refuse(sender, [message])
+        self._refuse_far(deliver_at_ms)
         name = _id_of(sender, once)
         options = TransactionOptions(deliver_at_ms=deliver_at_ms)
 
@@ -164,6 +168,12 @@ class GatewayTransactions:
                 refuse_too_large(message.value, message.key, message.headers)
             self._accounts.refuse_topic(sender.caller, sender.group, message.topic)
             await self._places.look(message.topic)
+
+    def _refuse_far(self, deliver_at_ms: int | None) -> None:
+        if deliver_at_ms is not None and deliver_at_ms - self._accounts.clock_ms() > self.most_delay_ms:
+            days = f"{self.most_delay_ms / 86_400_000:g} days"
+            said = f"It is to be delivered in more than {days} (transactions.delay_max): the job would reject it."
+            raise GatewayError(RefusalReason.DELIVERY_TIME, said)
 
     async def _write_half(
         self,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from checkback.exceptions import ConfigurationError
 from checkback.kafka.librdkafka import connected, make_client
-from checkback.kafka.librdkafka.errors import NO_TOPIC, NOT_ALLOWED, TOO_LARGE, error_code, flushed
+from checkback.kafka.librdkafka.errors import GONE, NO_TOPIC, NOT_ALLOWED, TOO_LARGE, error_code, flushed
 from checkback.kafka.librdkafka.library import KafkaException, Producer
 from checkback.kafka.librdkafka.writers import OpWriter, Renewed
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
@@ -143,6 +143,8 @@ class RecordWriter:
         code = error_code(error) if isinstance(error, KafkaException) else None
         if code in NO_TOPIC:
             return GatewayError(RefusalReason.NO_TOPIC, f"Kafka has no topic {topic}.")
+        if code in GONE:
+            return GatewayError(RefusalReason.REQUEST, f"Topic {topic} has no such partition.")
         if code in TOO_LARGE:
             return GatewayError(RefusalReason.TOO_LARGE, f"It is larger than topic {topic} takes (max.message.bytes).")
         if code in NOT_ALLOWED:

@@ -87,6 +87,16 @@ def test_an_end_is_the_producers_op(state: LocalTransactionState) -> None:
     assert said["cb-action"].decode() == state.value
 
 
+def test_what_is_too_far_ahead_is_refused_before_it_is_written() -> None:
+    """The job would reject it, and nobody would be told."""
+    scene = Scene()
+    at_ms = NOW_MS + scene.transactions.most_delay_ms + 60_000
+    options = TransactionOptions(deliver_at_ms=at_ms)
+    far = [scene.transactions.begin(ORDERS, [ONE], options), scene.transactions.send_later(ORDERS, ONE, at_ms)]
+    assert [refused(one) for one in far] == 2 * [RefusalReason.DELIVERY_TIME]
+    assert scene.log.records == []
+
+
 def test_an_end_is_the_answer_to_whoever_asks_meanwhile() -> None:
     scene = Scene()
 

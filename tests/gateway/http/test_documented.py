@@ -36,7 +36,7 @@ def written(folder: Path) -> None:
 async def ran(folder: Path, gateway: GatewayProcess, *command: str) -> subprocess.CompletedProcess[str]:
     """A script's run; of the second no poll waits for long."""
     url = f"http://127.0.0.1:{gateway.http_port}"
-    environment = {**os.environ, "CHECKBACK_GATEWAY_URL": url, "WAIT": "0"}
+    environment = {**os.environ, "GATEWAY_URL": url, "WAIT": "0"}
     environment.pop("http_proxy", None)
     return await asyncio.to_thread(
         subprocess.run, ["sh", *command], cwd=folder, env=environment, capture_output=True, text=True, check=False
