@@ -47,7 +47,7 @@ def broker() -> Iterator[LocalKafka]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A real Spark, started when the first test asks for it, with the jars of every kind of table."""
-    job = {"master": "local[2]", "driver_memory": "1g", "state_partitions": STATE_PARTITIONS}
+    job = {"master": "local[2]", "driver_memory": "1536m", "state_partitions": STATE_PARTITIONS}
     tables = {
         "lake": {"kind": "delta", "path": "no such place"},
         "warehouse": {"kind": "postgresql", "url": "jdbc:postgresql://no.such.place/"},

@@ -4,6 +4,7 @@ import json
 import socket
 import urllib.request
 from contextlib import closing
+from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient
@@ -51,7 +52,8 @@ def test_a_transaction_in_doubt_is_seen_until_it_is_decided(place: Place, spark:
         assert row.next_check_ms - row.asked_ms == 3_600_000
         (group,) = json.loads(fetched(port, "/api/v1/groups"))["groups"]
         assert (group["group"], group["topics"][0]["open"]) == ("shop", 1)
-        (listed,) = json.loads(fetched(port, "/api/v1/transactions"))["rows"]
+        wait_until(lambda: bool(in_doubt(port)), what="a row on the page")
+        (listed,) = in_doubt(port)
         assert listed["half"] == str(transaction.half)
         producer.commit(transaction)
         wait_until(lambda: open_now() == 0, what="that none is open")
@@ -92,3 +94,9 @@ def test_a_port_that_is_taken_stops_nothing_and_is_said(
 
             wait_until(served, what="metrics, once the port is free")
     assert f"Port {port} (http.port) cannot be had: in use by another program" in caplog.text
+
+
+def in_doubt(port: int) -> list[dict[str, Any]]:
+    """What the page knows, which reads ``cb.status`` for itself."""
+    rows: list[dict[str, Any]] = json.loads(fetched(port, "/api/v1/transactions"))["rows"]
+    return rows
