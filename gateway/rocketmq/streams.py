@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 
 from access.credentials import Caller
@@ -16,6 +16,8 @@ _LOGGER = logging.getLogger(__name__)
 _MOST_CLIENTS = 100_000
 _MOST_GROUPS = 1_000
 """Of one client."""
+_MOST_OF_ACCOUNT = 10_000
+"""Groups that all clients of an account name together: each is announced every ten seconds."""
 _MOST_WAITING = 1_000
 _MOST_WAITING_BYTES = 16 << 20
 _ANY_SIZE = frozenset({v2.JAVA, v2.PYTHON})
@@ -103,6 +105,8 @@ class ClientStreams:
         self._streams: dict[ClientName, dict[ClientStream, None]] = {}
         self._named: OrderedDict[ClientName, set[str]] = OrderedDict()
         """Groups by client, whether it has a stream or not: the one heard from last is at the end."""
+        self._of_account: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """How many clients of an account name a group."""
 
     def has(self, caller: Caller, client_id: str) -> bool:
         """Whether a client has a stream here."""
@@ -127,21 +131,33 @@ class ClientStreams:
         named = self._named.setdefault(name, set())
         self._named.move_to_end(name)
         if len(self._named) > _MOST_CLIENTS:
-            self._named.popitem(last=False)
+            (account, _), gone = self._named.popitem(last=False)
+            self._uncount(account, gone)
         new = {group for group in groups if group not in named and self._may(caller, group)}
         if not new:
             return
-        named.update(sorted(new)[: _MOST_GROUPS - len(named)])
+        known = self._of_account[caller.account]
+        for group in sorted(new)[: _MOST_GROUPS - len(named)]:
+            if known[group] or len(known) < _MOST_OF_ACCOUNT:
+                known[group] += 1
+                named.add(group)
         for stream in self._streams.get(name, ()):
             self._join(stream, new & named)
 
     def forget(self, caller: Caller, client_id: str) -> None:
         """A client has said that it ends: nobody asks it any more."""
         name = caller.account, client_id
-        self._named.pop(name, None)
+        self._uncount(caller.account, self._named.pop(name, set()))
         for stream in list(self._streams.get(name, ())):
             self._leave(stream, set(stream.groups))
             stream.end()
+
+    def _uncount(self, account: str, groups: set[str]) -> None:
+        known = self._of_account[account]
+        for group in groups:
+            known[group] -= 1
+            if not known[group]:
+                del known[group]
 
     def end_all(self) -> None:
         """The gateway ends."""

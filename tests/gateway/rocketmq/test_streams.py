@@ -2,9 +2,12 @@
 
 import asyncio
 
+import pytest
+
 from access.credentials import Caller
 from checkback.listener import LocalTransactionState
 from gateway.asking import Asking, ClientAnswer, Question
+from gateway.rocketmq import streams as streams_module
 from gateway.rocketmq.streams import ClientStream, ClientStreams
 from tests.gateway.scene import check_of
 
@@ -69,5 +72,27 @@ def test_nobody_is_known_by_another_accounts_client_id() -> None:
         assert asking.groups() == ["orders"]
         streams.forget(thief, "a")
         assert asking.groups() == ["orders"]
+
+    asyncio.run(scene())
+
+
+def test_all_clients_of_an_account_name_so_many_groups_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is announced every ten seconds: one account made 130,000 of them."""
+    monkeypatch.setattr(streams_module, "_MOST_OF_ACCOUNT", 3)
+
+    async def scene() -> None:
+        asking = Asking(5)
+        streams = ClientStreams(asking, lambda *_: True)
+        wild, other = Caller("wild", ""), Caller("other", "")
+        for number in range(4):
+            name = f"c{number}"
+            streams.open(ClientStream(name, wild, lambda _: "ticket"))
+            streams.sends_as(wild, name, [f"g{number}", "g0"])
+        streams.open(ClientStream("c", other, lambda _: "ticket"))
+        streams.sends_as(other, "c", ["theirs"])
+        assert sorted(asking.groups()) == ["g0", "g1", "g2", "theirs"]
+        streams.forget(wild, "c1")
+        streams.sends_as(wild, "c3", ["g3"])
+        assert sorted(asking.groups()) == ["g0", "g2", "g3", "theirs"]
 
     asyncio.run(scene())
