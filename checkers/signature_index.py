@@ -16,9 +16,7 @@ MOST_RECORDS = 400_000
 """Of a stretch; 24 bytes are kept of each."""
 _BUCKET_MS = 10_000
 """Signatures whose times are so near to one another are looked for in one stretch."""
-_MOST_BUCKETS = 1_000
-_NOT_YET = 1 << 62
-"""No offset: there may be more of them."""
+_MOST_TIMES = 1_000
 _NONE = np.empty((0, 3), np.int64)
 
 
@@ -37,7 +35,8 @@ class SignatureIndex:
     def __init__(self, reader: PartitionReader, most: int = MOST_RECORDS) -> None:
         self._reader = reader
         self._most = most
-        self._buckets: OrderedDict[int, tuple[int, int, int]] = OrderedDict()
+        self._offsets: OrderedDict[int, int] = OrderedDict()
+        """By time (ms), where the records from then on begin."""
         self._begin_at(-1)
 
     def is_copy(self, offset: int, until: float) -> bool | None:
@@ -49,7 +48,7 @@ class SignatureIndex:
         """
         begin, end = self._reader.bounds(JUST_NOW_SECONDS)
         if self._stop > end:  # the topic was made again
-            self._buckets.clear()
+            self._offsets.clear()
             self._begin_at(-1)
         own = self._own(offset, until)
         if own is None:
@@ -80,21 +79,23 @@ class SignatureIndex:
 
     def _first(self, time_ms: int, end: int) -> int:
         """Where Kafka began to take signatures of that time, or near that time where it got too many while it did."""
-        window, near, after = self._bucket(time_ms // _BUCKET_MS, end)
-        return window if min(after, end) - window <= self._most else max(window, near - self._most // 4)
+        began_ms = time_ms // _BUCKET_MS * _BUCKET_MS
+        window = self._offset_at(began_ms - WINDOW_MS, end)
+        if end - window <= self._most:  # which saves to ask where it ended, as it may not have yet
+            return window
+        if self._offset_at(began_ms + _BUCKET_MS + WINDOW_MS, end) - window <= self._most:
+            return window
+        return max(window, self._offset_at(began_ms, end) - self._most // 4)
 
-    def _bucket(self, bucket: int, end: int) -> tuple[int, int, int]:
-        """Offsets: of the first that Kafka may have taken with such a signature, of its time, and after the last."""
-        if bucket in self._buckets:
-            return self._buckets[bucket]
-        began_ms = bucket * _BUCKET_MS
-        window, near = (self._reader.offset_at(at_ms, end) for at_ms in (began_ms - WINDOW_MS, began_ms))
-        after = self._reader.offset_at(began_ms + _BUCKET_MS + WINDOW_MS, end)
-        found = window, near, after if after < end else _NOT_YET
-        if near < end:  # a clock that is ahead: records of its time are still to come
-            self._buckets[bucket] = found
-            if len(self._buckets) > _MOST_BUCKETS:
-                self._buckets.popitem(last=False)
+    def _offset_at(self, time_ms: int, end: int) -> int:
+        """Asked once, as soon as there is a record of that time."""
+        found = self._offsets.get(time_ms)
+        if found is None:
+            found = self._reader.offset_at(time_ms, end)
+            if found < end:
+                self._offsets[time_ms] = found
+                if len(self._offsets) > _MOST_TIMES:
+                    self._offsets.popitem(last=False)
         return found
 
     def _read(self, stop: int, enough: int, until: float) -> None:

@@ -145,6 +145,19 @@ def test_a_clock_that_is_ahead_of_a_flood_hides_nothing_where_all_is_read() -> N
     assert asked(index_of(reader, 400), 301) is True
 
 
+def test_what_comes_after_the_window_does_not_cut_it() -> None:
+    """Asked about again when much more has come, by a clock that is ahead: only the window counts."""
+    between = [record(1 + number, 1_000 + number, NOW_MS + 500) for number in range(200)]
+    signed_ms = NOW_MS + 120_000
+    reader = FakeReader([record(0, 1, signed_ms, NOW_MS), *between, record(201, 1, signed_ms, NOW_MS + 130_000)])
+    index = index_of(reader, 400)
+    assert asked(index, 201) is True
+    later_ms = signed_ms + 2 * WINDOW_MS
+    reader.records += [record(202 + number, 5_000 + number, later_ms) for number in range(1_000)]
+    assert asked(index, 1_100) is False  # another stretch
+    assert asked(index, 201) is True
+
+
 def test_what_was_read_before_an_error_is_known() -> None:
     reader = FakeReader([record(number, number % 20, NOW_MS) for number in range(30)])
     index = index_of(reader)

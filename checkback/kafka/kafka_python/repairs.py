@@ -328,7 +328,8 @@ def name_refusing_topics(client: KafkaProducer) -> None:
     classify = manager.classify_batch_error
 
     def classify_and_name(error: Any, batch: Any, *arguments: Any, **named: Any) -> Any:
-        error.refusing_topic = batch.topic_partition.topic
+        if not isinstance(error, type):  # it may be a class, which stands for no batch
+            error.refusing_topic = batch.topic_partition.topic
         return classify(error, batch, *arguments, **named)
 
     manager.classify_batch_error = classify_and_name
