@@ -50,6 +50,13 @@ def test_what_is_taken_away_is_lacking_and_what_is_added_is_too_much(
     assert found.lacking == (() if implied else (rights[gone],))
 
 
+def test_only_the_job_and_a_gateway_could_copy_a_half_message() -> None:
+    half = WHOM.topics.half
+    needed = {(Operation.READ, half), (Operation.WRITE, half)}
+    both = {role for role in Role if needed <= {(right.operation, right.name) for right in rights_of(role, WHOM)}}
+    assert both == {Role.JOB, Role.GATEWAY}
+
+
 def entry(operation: str, name: str, **more: object) -> AccessEntry:
     return AccessEntry(USER, operation, "topic", name, **more)  # type: ignore[arg-type]  # its fields
 
