@@ -20,7 +20,7 @@ demo: $(READY)
 #
 # make coverage runs the same tests, and fails where too few lines were reached. It is a target of its own, since to
 # measure takes four fifths more CPU before Python 3.12.
-FAULTS := tests/faults tests/packaging tests/state/test_model.py tests/status_page/test_in_chromium.py
+FAULTS := tests/faults tests/cluster tests/packaging tests/state/test_model.py tests/status_page/test_in_chromium.py
 PROGRAMS := tests/end_to_end tests/wire tests/answering tests/sql tests/operations tests/local tests/checkback
 CLIENTS := tests/gateway tests/consumer tests/checkers tests/checkback_cli tests/kafka tests/producing tests/examples
 PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider -m "not lab"

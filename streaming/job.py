@@ -30,6 +30,7 @@ from streaming.brokers.retrying import retrying
 from streaming.checkpoint.ends_in_plan import EndsInPlan
 from streaming.checkpoint.folder import Checkpoint, CheckpointFacts
 from streaming.checkpoint.half_logs import HalfLogs
+from streaming.executors import refuse_unfit_checkpoint, try_executors
 from streaming.fairness.barred import BARRED
 from streaming.fairness.fairness import Fairness
 from streaming.fairness.held_back import HeldBackWatch, named_writer
@@ -46,7 +47,7 @@ from streaming.ownership.preconditions import BatchPreconditions
 from streaming.progress_reports import ProgressReports
 from streaming.python_worker.early_start import start_workers_early
 from streaming.query import outcome_frame, start_query
-from streaming.session import build_session
+from streaming.session import build_session, on_this_machine
 from streaming.settings_in_force import BatchSettings, SettingsInForce
 from streaming.sink import ExactlyOnceSink
 from streaming.stateful.policies import policy_of
@@ -80,10 +81,8 @@ class TransactionJob:
         *,
         new_checkpoint: bool = False,
     ) -> None:
-        self._settings = settings
-        self._failpoint = failpoint
+        self._settings, self._failpoint, self._observer = settings, failpoint, observer
         self._new_checkpoint = new_checkpoint
-        self._observer = observer
         self._given_spark = spark
         self._preconditions: BatchPreconditions | None = None
         self._sink: ExactlyOnceSink | None = None
@@ -140,7 +139,7 @@ class TransactionJob:
         self._judge_at_once(claim, local_query_id, ids.get(sink.topics.half, ""))
         trial.try_facts(settings.job.checkpoint, facts := self._facts(half_partitions, ids))
         step("start Java and Spark")
-        spark = self._given_spark or self._own_spark()
+        spark = self._given_spark or self._own_spark(sink)
         step("read the checkpoint")
         checkpoint = Checkpoint(spark, settings.job.checkpoint)
         checkpoint.check(facts)  # 1
@@ -194,14 +193,18 @@ class TransactionJob:
         if self._settings.job.tracing:
             trial.try_tracing()
         trial.try_options(sink)
+        refuse_unfit_checkpoint(self._settings)
         access = policy_file(self._settings)
         self._observation.policy_wrong = lambda: access.wrong
         return access
 
-    def _own_spark(self) -> SparkSession:
+    def _own_spark(self, sink: SinkSettings) -> SparkSession:
         spark = build_session(self._settings)
         self._rest.callback(_stop_spark, spark)
-        start_workers_early(spark, self._settings.job.state_partitions)
+        if on_this_machine(self._settings.job.master):
+            start_workers_early(spark, self._settings.job.state_partitions)
+        else:
+            try_executors(spark, self._settings, sink)
         return spark
 
     def _judge_at_once(self, claim: Claim, local_query_id: str | None, half_topic_id: str) -> None:

@@ -45,8 +45,6 @@ _CONF = {
     "spark.sql.streaming.stateStore.autoSnapshotRepair.enabled": "true",
     "spark.sql.streaming.stateStore.autoSnapshotRepair.maxChangeFileReplay": "1000000",
     "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
-    # does in Java what Hadoop's own does by forking chmod and readlink for every file
-    "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "streaming.daemon",
     # guards against results of retried stages that differ; ours are deterministic, and it reads every byte again
@@ -60,8 +58,17 @@ _CONF = {
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
+# Does in Java what Hadoop's own does by forking chmod and readlink for every file. Executors elsewhere get its jar only
+# after they have begun to use files.
+_BARE_FILES = {"spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"}
+
+PYTHON = "spark.pyspark.python"
+"""Of ``job.spark_options``: the Python of executors on other machines, where it is not under this one's path."""
+
 _SOCKET_FOLDER_BYTES = 60
 """A socket's name has at most 103 bytes on all systems; Spark's own part of it takes 43."""
+
+_JAVA = ("-XX:+UseParallelGC", "-XX:-DontCompileHugeMethods", *COMPILING)
 
 # Only with a Delta table: the extensions look at every plan.
 _DELTA = {
@@ -80,16 +87,19 @@ def build_session(
     ``more_kinds``: of tables, whose jars it gets as well. ``java_options``: instead of an archive of classes.
     """
     use_java()
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    master = settings.job.master
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = settings.job.spark_options.get(PYTHON, sys.executable)
     kinds = {*more_kinds, *(table.kind for table in settings.sinks.tables.values())}
     options = archive_options(kinds) if java_options is None else java_options
     classes = [f'"{option}"' for option in options]  # a folder's name may have blanks
     jars = [str(jar) for jar in spark_jars(kinds)]
-    builder = SparkSession.builder.master(settings.job.master).appName(settings.job.name)
+    builder = SparkSession.builder.master(master).appName(settings.job.name)
     # On one machine shuffled rows go through the page cache only: packing them costs more than it saves.
-    here = {"spark.shuffle.compress": "false", "spark.executor.extraJavaOptions": " ".join(classes)}
-    local = here if settings.job.master.startswith("local") else {}
-    loopback = _LOOPBACK if settings.job.master.partition("[")[0] == "local" else {}
+    here = {"spark.shuffle.compress": "false", "spark.executor.extraJavaOptions": " ".join(classes), **_BARE_FILES}
+    elsewhere = {"spark.executor.extraJavaOptions": " ".join(_JAVA)}
+    local = here if on_this_machine(master) else elsewhere
+    loopback = _LOOPBACK if master.partition("[")[0] == "local" else {}
     delta = _DELTA if "delta" in kinds else {}
     for key, value in (_CONF | PLANNING | local | loopback | delta | settings.job.spark_options).items():
         builder = builder.config(key, value)
@@ -111,6 +121,11 @@ def build_session(
     return session
 
 
+def on_this_machine(master: str) -> bool:
+    """Whether Spark's executors see this machine's folders."""
+    return master.startswith("local")
+
+
 def _python_sockets(folder: Path | None) -> dict[str, str]:
     """Have Java and Python speak through files in a folder of this machine, where its name is short enough for that.
 
@@ -127,7 +142,7 @@ def _scratch_of_its_own(settings: Settings) -> Iterator[Path | None]:
     """While Spark's Java is started on this machine: name it a scratch folder of this run's."""
     before = os.environ.get(DIRS)
     own: list[Path] = []
-    if settings.job.master.startswith("local") and SparkContext._gateway is None:  # noqa: SLF001  (none in this process yet)
+    if on_this_machine(settings.job.master) and SparkContext._gateway is None:  # noqa: SLF001  (none in this process yet)
         try:
             own = take_scratch(scratch_folders(settings.job.spark_options))
             os.environ[DIRS] = ",".join(str(folder) for folder in own)
@@ -144,5 +159,4 @@ def _scratch_of_its_own(settings: Settings) -> Iterator[Path | None]:
 def _java_options() -> str:
     log = resources.files("conf").joinpath("log4j2.properties")
     # The stack: on a stop Spark formats the query's plan with a regular expression that recurses for each line.
-    options = ("-Xss8m", "-XX:+UseParallelGC", "-XX:-DontCompileHugeMethods", *COMPILING)
-    return " ".join([f'"-Dlog4j2.configurationFile={log}"', *options])
+    return " ".join([f'"-Dlog4j2.configurationFile={log}"', "-Xss8m", *_JAVA])

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from checkback.kafka.librdkafka.library import Consumer
 from checkback.local import LocalKafka
+from checkback.local.kafka import free_port
 from checkback.wire.protocol import Topics
 from conf import Settings
 from streaming import build_session
@@ -19,7 +20,6 @@ from streaming.kafka_sink import partition_writer
 from tests.place import STATE_PARTITIONS, Place
 from tests.sql.postgres import running_postgres
 from tests.tables import Database
-from torture.local_postgresql import free_port
 
 _SERVICES = frozenset({"broker", "spark", "database", "postgres"})
 

@@ -4,7 +4,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -39,13 +38,6 @@ class Stop(Enum):
     """Whoever is connected is cut off, what they had under way is rolled back, and all is written in order."""
     IMMEDIATE = signal.SIGQUIT
     """It crashes: all its processes end at once, and the next start recovers from the log."""
-
-
-def free_port() -> int:
-    """One that nobody has now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 class LocalPostgresql:

@@ -3,5 +3,6 @@
 from checkback.local.jars import kafka_jars, spark_jars
 from checkback.local.java import java_command, use_java
 from checkback.local.kafka import LocalKafka
+from checkback.local.kafka_cluster import LocalKafkaCluster
 
-__all__ = ["LocalKafka", "java_command", "kafka_jars", "spark_jars", "use_java"]
+__all__ = ["LocalKafka", "LocalKafkaCluster", "java_command", "kafka_jars", "spark_jars", "use_java"]

@@ -39,7 +39,7 @@ _NOT_IN_SPARK = (
 
 def kafka_jars() -> list[Path]:
     """Jars of a complete Kafka broker, for its class path."""
-    return _resolve(KAFKA)
+    return resolved(KAFKA)
 
 
 def spark_jars(kinds: Iterable[str] = ()) -> list[Path]:
@@ -48,7 +48,7 @@ def spark_jars(kinds: Iterable[str] = ()) -> list[Path]:
     ``kinds`` are those of the tables that messages go to; one without jars of its own adds none.
     """
     endpoints = [SPARK_CONNECTOR, *(TABLES[kind] for kind in sorted(set(kinds)) if kind in TABLES)]
-    return [jar for endpoint in endpoints for jar in _resolve(endpoint) if jar.name.startswith(_NOT_IN_SPARK)]
+    return [jar for endpoint in endpoints for jar in resolved(endpoint) if jar.name.startswith(_NOT_IN_SPARK)]
 
 
 def fetched(kinds: Iterable[str] = ()) -> tuple[list[str], list[str]]:
@@ -73,7 +73,12 @@ def fetched(kinds: Iterable[str] = ()) -> tuple[list[str], list[str]]:
     return there, missing
 
 
-def _resolve(endpoint: str) -> list[Path]:
+def resolved(endpoint: str) -> list[Path]:
+    """The jars of a Maven artifact and of all that it needs, fetched if need be.
+
+    Raises:
+        InstallationError: they cannot be fetched.
+    """
     try:
         import jgo  # noqa: PLC0415  (brings a resolver that an application never needs)
     except ModuleNotFoundError as error:

@@ -4,7 +4,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
@@ -13,20 +12,20 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, NamedTuple, Self
 
 from checkback.exceptions import BrokerStartError
 from checkback.forking import in_child_of
-from checkback.local import supervisor
 from checkback.local.folder_lock import locked
 from checkback.local.jars import kafka_jars
 from checkback.local.java import java_command
+from checkback.local.supervised import Supervised
 
 # The cleaner's buffer is 128 MiB by default, allocated at the start: a small heap may have no room for that.
 _PROPERTIES = """\
 process.roles={roles}
 node.id={node}
-controller.quorum.voters=1@127.0.0.1:{controller_port}
+controller.quorum.voters={voters}
 listeners={listeners}
 controller.listener.names=CONTROLLER
 log.dirs={data}
@@ -47,6 +46,19 @@ _REMOVE_SECONDS = 60.0
 """The supervisor removes the folder of a broker that had thousands of partitions before it ends."""
 
 
+class Quorum(NamedTuple):
+    """Brokers that are controllers, too, and go on while more than half of them are there."""
+
+    cluster_id: str
+    ports: Mapping[int, int]
+    """Where each node's controller listens."""
+
+
+def new_cluster_id() -> str:
+    """What Kafka calls a cluster."""
+    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
 class LocalKafka:
     """A broker that lives as long as the ``with`` block, or until :meth:`stop`.
 
@@ -55,7 +67,8 @@ class LocalKafka:
     ``properties`` are added to the broker's, and override them.
 
     ``joins`` makes it a further broker of that one's cluster, which has to have been started: node 2, or ``node``.
-    A topic whose only replica lies there has no leader while it is stopped.
+    A topic whose only replica lies there has no leader while it is stopped. Where it joins a quorum, it is ``node`` of
+    that, and answers when more than half of them have been started.
     """
 
     def __init__(
@@ -66,7 +79,7 @@ class LocalKafka:
         heap_megabytes: int = 512,
         start_seconds: float = 300.0,
         properties: Mapping[str, str] | None = None,
-        joins: "LocalKafka | None" = None,
+        joins: "LocalKafka | Quorum | None" = None,
         node: int = 2,
     ) -> None:
         self._temporary = data is None
@@ -75,10 +88,11 @@ class LocalKafka:
         self._heap_megabytes = heap_megabytes
         self._start_seconds = start_seconds
         self._properties = dict(properties or {})
-        self._first = joins
+        self._first = joins if isinstance(joins, LocalKafka) else None
+        self._quorum = joins if isinstance(joins, Quorum) else None
         self._node = node if joins else 1
-        self._controller_port = 0
-        self._process: subprocess.Popen[bytes] | None = None
+        self._controller_port = self._quorum.ports[node] if self._quorum else 0
+        self._process: Supervised | None = None
         self._starter = os.getpid()
         self._started = False
 
@@ -92,7 +106,7 @@ class LocalKafka:
         """Where the controller of the cluster listens: kept over restarts, since brokers that joined look there."""
         if self._first is not None:
             return self._first.controller_port
-        self._controller_port = self._controller_port or _free_port()
+        self._controller_port = self._controller_port or free_port()
         return self._controller_port
 
     @property
@@ -109,7 +123,7 @@ class LocalKafka:
     @property
     def running(self) -> bool:
         """Whether the broker runs."""
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and self._process.running
 
     @property
     def pid(self) -> int | None:
@@ -133,7 +147,7 @@ class LocalKafka:
             self._start(java, tell)
             return self
         for last in (False, False, True):
-            self._port = _free_port()
+            self._port = free_port()
             try:
                 self._start(java, tell)
             except BrokerStartError as error:
@@ -157,21 +171,15 @@ class LocalKafka:
     def _launch(self, java: list[str], folder: Path, lock: int, tell: Callable[[str], object]) -> None:
         properties = folder / "server.properties"
         properties.write_text(self._written_properties(folder), encoding="utf-8")
-        with self.log_file.open("wb") as log:
-            if not (folder / "log" / "meta.properties").exists():
-                tell(f"Preparing {folder}")
-                self._format(java, properties)
-            self._process = subprocess.Popen(  # noqa: S603  (our own command line)
-                [
-                    *(sys.executable, supervisor.__file__, str(folder) if self._temporary else ""),
-                    *(*java, "kafka.Kafka", str(properties)),
-                ],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                pass_fds=(lock,),
-                start_new_session=True,  # Ctrl-C is for us: we stop the broker, in order
-            )
+        if not (folder / "log" / "meta.properties").exists():
+            tell(f"Preparing {folder}")
+            self._format(java, properties)
+        self._process = Supervised(
+            [*java, "kafka.Kafka", str(properties)],
+            self.log_file,
+            remove=folder if self._temporary else None,
+            pass_fds=(lock,),
+        )
 
     def stop(self) -> None:
         """Stop the broker and wait for its end. Harmless when it does not run, and in a child of a fork."""
@@ -179,17 +187,14 @@ class LocalKafka:
             return
         process, self._process = self._process, None
         if process is not None:
-            if process.stdin is not None:
-                process.stdin.close()
-            process.wait(supervisor.GRACE_SECONDS + _REMOVE_SECONDS)
+            process.stop(_REMOVE_SECONDS)
         if self._temporary and self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)  # a supervisor that was killed has left it
 
     def kill(self) -> None:
         """End the broker with SIGKILL, as a crash would; with a ``data`` folder it can be started again."""
         if self._process is not None:
-            self._process.kill()  # the kernel then kills the broker: see supervisor.die_with_starter
-            self._process.wait()
+            self._process.kill()
             self._process = None
 
     def __enter__(self) -> Self:
@@ -205,19 +210,20 @@ class LocalKafka:
 
     def _written_properties(self, folder: Path) -> str:
         here = f"PLAINTEXT://127.0.0.1:{self._port}"
+        voters = self._quorum.ports if self._quorum else {1: self.controller_port}
         given = _PROPERTIES.format(
             roles="broker" if self._first else "broker,controller",
             node=self._node,
-            controller_port=self.controller_port,
+            voters=",".join(f"{node}@127.0.0.1:{port}" for node, port in voters.items()),
             listeners=here if self._first else f"{here},CONTROLLER://127.0.0.1:{self.controller_port}",
             data=folder / "log",
         )
         return given + "".join(f"{name}={value}\n" for name, value in self._properties.items())
 
     def _format(self, java: list[str], properties: Path) -> None:
-        cluster_id = (
-            self._first.cluster_id if self._first else urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        )
+        cluster_id = self._first.cluster_id if self._first else new_cluster_id()
+        if self._quorum is not None:
+            cluster_id = self._quorum.cluster_id
         tool = [
             *java,
             "kafka.tools.StorageTool",
@@ -236,12 +242,12 @@ class LocalKafka:
         began = time.monotonic()
         while (waited := time.monotonic() - began) < self._start_seconds:
             tell(f"Waiting for {waited:.0f} s until Kafka answers at {self.bootstrap_servers}; log: {self.log_file}")
-            if self._process is None or self._process.poll() is not None:
+            if not self.running:
                 break
             if "Kafka Server started" in _text(log) and _listens(self._port):
                 return
             time.sleep(0.05)
-        ended = self._process is None or self._process.poll() is not None
+        ended = not self.running
         how = "ended by itself" if ended else f"did not answer within {self._start_seconds:.0f} s"
         self.stop()
         if _LOCKED in _text(log):
@@ -271,7 +277,8 @@ def _reasons(log: str) -> str:
     return "\n".join([*errors, *lines[-10:]] if errors else lines[-30:])
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine's that nobody listens at."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

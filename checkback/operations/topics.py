@@ -36,6 +36,7 @@ RULED = (_STAMPED, _PACKING, _CLEANUP, _ELECTION)
 IN_SYNC = "min.insync.replicas"
 _AUDIT_MS = 365 * _DAY_MS
 """Who was it, last year?"""
+_REPLICAS = 3
 _SEGMENT_BYTES = 1 << 30
 """A record must fit into a segment; Kafka's own default, which brokers may have lower."""
 
@@ -137,8 +138,7 @@ class TopicAdministration:
         every = {
             BYTES: "-1",
             _PACKING: "producer",
-            # more than there are replicas, and the topic takes nothing
-            "min.insync.replicas": str(max(1, min(2, replication - 1))),
+            **confirmed_by(replication),
         }
         wanted = {
             topics.half: (partitions, read_again),
@@ -199,6 +199,10 @@ class TopicAdministration:
         except KafkaError as error:
             raise ConfigurationError(f"Kafka did not create the topic {name}: {error}.") from error
         return True
+
+    def usual_replication(self) -> int:
+        """How many replicas a topic should have: three, where there are as many brokers."""
+        return _REPLICAS if len(self._admin.describe_cluster()["brokers"]) >= _REPLICAS else 1
 
     def wait_for(self, names: Sequence[str], seconds: float = _KNOWN_SECONDS) -> list[str]:
         """Wait until all these topics are known and have leaders; gives those that are not after ``seconds``.
@@ -291,6 +295,14 @@ class TopicAdministration:
             if answer != "OK":
                 said = ", ".join(f"{key}={value}" for key, value in wrong[name].items())
                 raise ConfigurationError(f"{name} cannot be given {said}: {answer}.")
+
+
+def confirmed_by(replication: int) -> dict[str, str]:
+    """Of a topic with so many replicas: how many have to have a record before it is confirmed.
+
+    Two, but for one that may be away. More than there are replicas, and the topic takes nothing.
+    """
+    return {IN_SYNC: str(max(1, min(2, replication - 1)))}
 
 
 def few_ops(half: str, op: str, half_partitions: int, op_partitions: int) -> str:

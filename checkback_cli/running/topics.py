@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
-from checkback.operations.topics import Made, TopicAdministration
+from checkback.operations.topics import Made, TopicAdministration, confirmed_by
 from checkback.wire.protocol import lawful_topic, refuse_own_topic
 from checkback_cli.terminal.options import WRONG, AsJson, BootstrapServer, ConfigFile
 from conf import load
@@ -28,7 +28,12 @@ def create(
     partitions: Annotated[
         int, typer.Option(min=1, max=100_000, help="Of the half, op and check topics, and of yours.")
     ] = 8,
-    replication: Annotated[int, typer.Option(min=1, max=1_000, help="3 where messages must not be lost.")] = 1,
+    replication: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=1_000, help="Not given: 3 where there are three brokers or more, else 1.", show_default=False
+        ),
+    ] = None,
     config: ConfigFile = None,
     bootstrap_server: BootstrapServer = None,
 ) -> None:
@@ -37,7 +42,8 @@ def create(
     Those that are there keep their settings but five: message.timestamp.type becomes LogAppendTime; cleanup.policy what
     the topic needs; unclean.leader.election.enable false; compression.type of those that applications write to
     uncompressed; retention.ms of the half and the op topic is raised to how long half messages may be needed. Topics of
-    your own get as many partitions, and otherwise Kafka's defaults.
+    your own get as many partitions, and otherwise Kafka's defaults. With three replicas min.insync.replicas is 2: what
+    Kafka has confirmed outlives the loss of any one broker, and nobody waits for the third.
     """
     settings = load(config, bootstrap_server)
     kafka, ours = settings.kafka, settings.kafka.topics
@@ -47,15 +53,19 @@ def create(
         if name.startswith(ours.prefix):
             raise ConfigurationError(f"{name} begins as Checkback's own topics do: choose another name.")
     with TopicAdministration(kafka.bootstrap_servers, kafka.python_client) as administration:
+        replicas = replication or administration.usual_replication()
+        if replication is None:
+            typer.echo(_REPLICAS.format(replicas, "" if replicas == 1 else "s"), err=True)
         made = administration.create(
             ours,
             partitions=partitions,
             progress_partitions=settings.job.state_partitions,
-            replication=replication,
+            replication=replicas,
             times=settings.transactions,
         )
         for name in real or ():
-            made[name] = Made.CREATED if administration.create_one(name, partitions, replication) else Made.THERE
+            new = administration.create_one(name, partitions, replicas, confirmed_by(replicas))
+            made[name] = Made.CREATED if new else Made.THERE
         unknown = administration.wait_for(list(made))
     for name, what in made.items():
         Console().print(f"{what}  {name}", highlight=False)
@@ -65,6 +75,7 @@ def create(
         raise KafkaUnreachableError(f"Kafka has created {', '.join(unknown)}, and does not know of it yet: wait.")
 
 
+_REPLICAS = "New topics get {} replica{} (--replication), as Kafka's brokers that answer allow."
 _HELD = (
     "The job tries messages that it holds for a topic again by itself, after 10 min at most ('checkback status' says "
     "when). 'checkback redeliver' delivers those that it has parked."

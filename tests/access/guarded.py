@@ -24,13 +24,13 @@ from checkback.kafka.kafka_python.library import (
     ResourcePatternFilter,
 )
 from checkback.local import LocalKafka
+from checkback.local.kafka import free_port
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import Headers, Topics
 from checkback_cli.access.lists import AccessLists, _acl
 from conf import Settings, TransactionSettings
 from tests.place import wait_until
 from tests.safe_kafka import certificates
-from torture.local_postgresql import free_port
 
 TOPICS = Topics()
 ORDERS = "shop.orders"

@@ -11,6 +11,7 @@ import pytest
 
 from access import Operation, Right, Role, Whom
 from checkback.kafka.topic_reading import reading_consumer, records_to_end
+from checkback.local.kafka import free_port
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import HalfPosition
 from gateway.process import GatewayProcess
@@ -18,7 +19,6 @@ from gateway.rocketmq.v2 import definition_pb2 as v2
 from tests.access.guarded import ORDERS, TOPICS, Guarded, guarded
 from tests.gateway.rocketmq.calling import Caller, half
 from tests.gateway.scene import NOW_MS, SECRET
-from torture.local_postgresql import free_port
 
 __all__ = ["guarded"]
 USER = "gateway"

@@ -10,10 +10,10 @@ from urllib.parse import unquote
 import pytest
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from checkback.local.kafka import free_port
 from tests.deploy.causes import CAUSES, DOWN
 from tests.deploy.installation import Installation
 from tests.deploy.prometheus import DEPLOY, Prometheus, running_prometheus
-from torture.local_postgresql import free_port
 
 FACTOR = 40
 """A minute of the alerts is one and a half seconds here."""

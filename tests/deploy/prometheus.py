@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from checkback.local import supervisor
+from checkback.local.kafka import free_port
 from tests.place import wait_until
-from torture.local_postgresql import free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 

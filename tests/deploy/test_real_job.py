@@ -14,12 +14,12 @@ from pyspark.sql import SparkSession
 from checkback import CallableListener, CheckEndpoint, CheckRequest, LocalTransactionState, Message, TransactionProducer
 from checkback.consumer import ConsumeResult, ConsumerSettings, PushConsumer, StartAt
 from checkback.consumer.metrics import collector_of
+from checkback.local.kafka import free_port
 from streaming import TransactionJob
 from tests.deploy.conftest import quick, scraping
 from tests.deploy.prometheus import DEPLOY, Prometheus, running_prometheus
 from tests.deploy.test_grafana import QUERIES, filled_in, has_data
 from tests.place import Place, wait_until
-from torture.local_postgresql import free_port
 
 JOB = "a real one"
 FACTOR = 30

@@ -11,12 +11,12 @@ from pyspark.sql import SparkSession
 
 from checkback import Message, TransactionProducer
 from checkback.exceptions import CheckbackError, CheckpointMismatchError
+from checkback.local.kafka import free_port
 from streaming import TransactionJob
 from streaming.class_archive import archive_file, archive_options
 from tests.end_to_end.job_process import Job
 from tests.listening import addresses
 from tests.place import Place, wait_until
-from torture.local_postgresql import free_port
 
 Sections = dict[str, dict[str, Any]]
 

@@ -12,10 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 
 from checkback import Message, TransactionProducer
+from checkback.local.kafka import free_port
 from checkback.operations.in_doubt import newest
 from streaming import TransactionJob
 from tests.place import Place, wait_until
-from torture.local_postgresql import free_port
 
 
 def fetched(port: int, path: str) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from checkback import CallableListener, CheckEndpoint, LocalTransactionState
+from checkback.local.kafka import free_port
 from checkback.wire.checks import Announcement
 from checkback.wire.protocol import Action, Source, half_headers, op_headers
 from checkback.wire.protocol import HalfPosition as At
@@ -24,7 +25,6 @@ from tests.end_to_end.screens.oracle import Moment, Oracle
 from tests.end_to_end.screens.sampling import Sampler
 from tests.end_to_end.screens.truth import Halves, Truth, around
 from tests.place import FAR_SECONDS, HALF_PARTITIONS, Place
-from torture.local_postgresql import free_port
 
 HALVES = int(os.environ.get("SCREENS_HALVES", "1000"))
 LOAD = int(os.environ.get("SCREENS_LOAD", "0"))

@@ -14,13 +14,13 @@ from checkback import Message, TransactionProducer
 from checkback.exceptions import CheckbackError
 from checkback.kafka.topic_reading import reading_consumer, records_to_end
 from checkback.local import LocalKafka
+from checkback.local.kafka import free_port
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import Topics
 from conf import Settings
 from streaming import TransactionJob
 from tests.place import wait_until
 from tests.safe_kafka import certificates
-from torture.local_postgresql import free_port
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
 _LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"

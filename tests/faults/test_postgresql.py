@@ -7,8 +7,8 @@ import pytest
 
 from checkback.exceptions import ConfigurationError
 from checkback.local import LocalKafka
+from checkback.local.kafka import free_port
 from tests.tables import Database
-from torture.local_postgresql import free_port
 from torture.postgresql import Postgresql
 from torture.run import Options, torture
 

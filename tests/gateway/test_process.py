@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from checkback.exceptions import ConfigurationError
 from checkback.kafka.topic_reading import reading_consumer, records_to_end
+from checkback.local.kafka import free_port
 from checkback.wire.checks import CheckRequest
 from checkback.wire.protocol import HalfPosition
 from conf import Settings
@@ -21,7 +22,6 @@ from gateway.rocketmq.v2 import definition_pb2 as v2
 from tests.gateway.rocketmq.calling import Caller, half
 from tests.gateway.scene import NOW_MS, SECRET
 from tests.place import Place, configure_topic
-from torture.local_postgresql import free_port
 
 
 def settings(place: Place, **gateway: Any) -> Settings:

@@ -14,12 +14,12 @@ from pathlib import Path
 import grpc
 import psutil
 
+from checkback.local.kafka import free_port
 from gateway.rocketmq.v2 import definition_pb2 as v2
 from tests.gateway.rocketmq.calling import Caller
 from tests.gateway.scene import SECRET
 from tests.gateway.test_process import of_topic
 from tests.place import Place, wait_until
-from torture.local_postgresql import free_port
 
 COMMAND = [sys.executable, "-m", "checkback", "gateway", "--processes", "2"]
 

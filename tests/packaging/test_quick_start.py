@@ -25,11 +25,11 @@ import pytest
 import checkback
 from checkback import TransactionProducer
 from checkback.kafka.topic_reading import ends_of, reading_consumer
+from checkback.local.kafka import free_port
 from checkback.testing import RecordingTransport
 from checkback.wire.protocol import Topics
 from tests.listening import addresses
 from tests.packaging.environments import ROOT, Environment
-from torture.local_postgresql import free_port
 
 _SECTION = re.compile(r"^## Quick start$(.*?)^## ", re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from checkback.local.kafka import free_port
 from conf import Settings
 from status_page.app import site_app
 from status_page.http.server import StatusServer
 from tests.status_page.sample import TOKEN, SampleView, sample_site
-from torture.local_postgresql import free_port
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 playwright: Any = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")

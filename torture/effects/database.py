@@ -26,6 +26,7 @@ from sqlalchemy import (
     select,
 )
 
+from checkback.local.kafka import free_port
 from checkback.sql.inbox import SqlInbox
 from torture.effects.orders import GROUP
 from torture.ground import database_at
@@ -190,7 +191,7 @@ def engine_of(url: str, *, look_first: bool = False) -> Engine:
 
 
 def _server() -> "LocalPostgresql":
-    from torture.local_postgresql import LocalPostgresql, free_port  # noqa: PLC0415  (it needs psycopg)
+    from torture.local_postgresql import LocalPostgresql  # noqa: PLC0415  (it needs psycopg)
 
     return LocalPostgresql(free_port())
 

@@ -10,6 +10,7 @@ from functools import partial
 
 from sqlalchemy import text
 
+from checkback.local.kafka import free_port
 from torture.effects.strike import Deed, Strike
 from torture.gateways.client import REFUSED
 from torture.gateways.orders import GROUP, NAME
@@ -17,7 +18,6 @@ from torture.gateways.schedule import GATEWAYS, Kind, Round
 from torture.gateways.twins import Half, halves_of_orders
 from torture.ground import REAL_TOPICS, Ground
 from torture.lanes.sending import SendingSystem, SentBooks
-from torture.local_postgresql import free_port
 from torture.oracle import Judgement
 from torture.processes import Process
 from torture.waiting import NotRecoveredError

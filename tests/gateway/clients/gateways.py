@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from checkback.local.kafka import free_port
 from tests.gateway.clients.installed import Client
 from tests.gateway.scene import SECRET
-from torture.local_postgresql import free_port
 
 KEY, KEY_SECRET = "shop-key", "k" * 40
 _START_SECONDS = 60.0

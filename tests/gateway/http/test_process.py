@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from checkback.local.kafka import free_port
 from checkback.wire.checks import Announcement
 from conf import Settings
 from gateway.http import serving
@@ -17,7 +18,6 @@ from gateway.process import GatewayProcess
 from tests.gateway.http.served import SECRET, check
 from tests.place import Place
 from tests.safe_kafka import certificates
-from torture.local_postgresql import free_port
 
 FAR = 120.0
 Act = Callable[[httpx.AsyncClient, GatewayProcess], Awaitable[None]]

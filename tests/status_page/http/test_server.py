@@ -17,11 +17,11 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http import h11_impl
 
 from checkback.exceptions import ConfigurationError
+from checkback.local.kafka import free_port
 from conf.settings import HttpSettings
 from status_page.http.server import StatusServer
 from tests.place import wait_until
 from tests.status_page.browser import Place
-from torture.local_postgresql import free_port
 
 
 async def hello(scope: Scope, receive: Receive, send: Send) -> None:

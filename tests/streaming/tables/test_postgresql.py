@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from checkback.exceptions import ConfigurationError, DestinationError
+from checkback.local.kafka import free_port
 from conf import Settings
 from streaming.batch.batch import Batch
 from streaming.tables.copy_lines import copy_lines
@@ -18,7 +19,6 @@ from tests.place import Place
 from tests.streaming.outcomes import SCHEMA
 from tests.streaming.tables.driver import Query, messages, publisher
 from tests.tables import Database, Table, postgresql_table
-from torture.local_postgresql import free_port
 
 ORDERS = "orders"
 

@@ -1,0 +1,69 @@
+"""Three brokers: what ``topics create`` makes there, and what goes on while some of them are away."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from checkback.kafka.librdkafka.library import KafkaException, Producer
+from checkback.local import LocalKafka, LocalKafkaCluster
+from checkback.operations.topic_facts import TopicFacts, facts_of
+from checkback.operations.topics import TopicAdministration, admin_client
+from checkback.wire.protocol import Topics
+from tests.place import wait_until
+
+REAL = "orders"
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[LocalKafkaCluster]:
+    with LocalKafkaCluster() as started:
+        create = ["topics", "create", REAL, "--partitions", "3", "--bootstrap-server", started.bootstrap_servers]
+        subprocess.run([sys.executable, "-m", "checkback", *create], check=True)
+        yield started
+
+
+def facts(kafka: LocalKafkaCluster, *names: str) -> dict[str, TopicFacts]:
+    admin = admin_client(kafka.bootstrap_servers)
+    try:
+        return facts_of(admin, names)
+    finally:
+        admin.close()
+
+
+def confirmed(kafka: LocalKafkaCluster, seconds: float) -> bool:
+    """Whether Kafka confirms a record on each partition."""
+    failed: list[object] = []
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "message.timeout.ms": int(seconds * 1000)})
+    try:
+        for partition in range(3):
+            producer.produce(REAL, b"value", partition=partition, on_delivery=lambda error, _: failed.append(error))
+        return not producer.flush(seconds + 5) and failed == [None] * 3
+    except KafkaException:
+        return False
+
+
+def test_topics_get_three_replicas_of_which_two_confirm(kafka: LocalKafkaCluster) -> None:
+    found = facts(kafka, *Topics().all(), REAL)
+    assert {one.replication for one in found.values()} == {3}
+    assert {one.configuration["min.insync.replicas"] for one in found.values()} == {"2"}
+
+
+def test_one_broker_alone_gets_one_replica(broker: LocalKafka) -> None:
+    with TopicAdministration(broker.bootstrap_servers) as administration:
+        assert administration.usual_replication() == 1
+
+
+def test_one_may_be_killed_and_two_may_not_until_one_is_back(kafka: LocalKafkaCluster) -> None:
+    first, second, _ = kafka.brokers
+    first.kill()
+    assert confirmed(kafka, 60)
+    first.start()
+    wait_until(lambda: not facts(kafka, REAL)[REAL].short, "all replicas are in sync")
+    first.kill()
+    second.kill()
+    assert not confirmed(kafka, 5)
+    second.start()
+    assert confirmed(kafka, 60)
+    kafka.start()
