@@ -1,4 +1,7 @@
-"""The script ``checkback``, beside the package of that name: Ctrl-C ends it at once while that is still imported."""
+"""The script ``checkback``, beside the package of that name: Ctrl-C ends it at once while that is still imported.
+
+``spark-submit`` takes this file, with ``run`` and its options behind it: see :doc:`/cluster`.
+"""
 
 import signal
 
@@ -17,3 +20,7 @@ def main() -> None:
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, handler)
     run()
+
+
+if __name__ == "__main__":
+    main()

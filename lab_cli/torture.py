@@ -138,6 +138,14 @@ def run_torture(
             "need; 30 rounds.",
         ),
     ] = False,
+    cluster: Annotated[
+        bool,
+        typer.Option(
+            "--cluster",
+            help="Only this: kill workers, executors, Spark's master, the driver, brokers and HDFS's nodes. The job "
+            "runs on Spark's own cluster of two workers, with three brokers and its checkpoint in HDFS.",
+        ),
+    ] = False,
     inbox: Annotated[
         bool,
         typer.Option(
@@ -216,6 +224,7 @@ def run_torture(
         show_gateways(torture_gateways(seed, rounds, partial(_tell_lanes, console)), console, json_file)
         return
     struck = Deck.POWER if power else Deck.PAUSES if pauses else Deck.DISK if disk else Deck.ALL
+    struck = Deck.CLUSTER if cluster else struck
     options = Options(
         seed, rounds or (None if minutes else 30), minutes, executors, tables, postgresql, neighbours, struck
     )

@@ -6,13 +6,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from checkback.exceptions import ConfigurationError
 from checkback.local import spark_jars, use_java
 from checkback.local.scratch import DIRS, scratch_folders, take_scratch
 from conf import Settings
@@ -62,6 +63,8 @@ _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.
 # after they have begun to use files.
 _BARE_FILES = {"spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"}
 
+_SUBMITTED, _DRIVERS_JARS = "PYSPARK_GATEWAY_PORT", "spark.driver.extraClassPath"
+
 PYTHON = "spark.pyspark.python"
 """Of ``job.spark_options``: the Python of executors on other machines, where it is not under this one's path."""
 
@@ -85,40 +88,62 @@ def build_session(
     """Start Spark as the settings say, with the jars they need, fetching what is missing.
 
     ``more_kinds``: of tables, whose jars it gets as well. ``java_options``: instead of an archive of classes.
+
+    Raises:
+        ConfigurationError: ``spark-submit`` has started us with other options.
     """
     use_java()
-    master = settings.job.master
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYSPARK_PYTHON"] = settings.job.spark_options.get(PYTHON, sys.executable)
+    options = spark_options(settings, more_kinds, java_options)
+    if _SUBMITTED in os.environ and SparkContext._gateway is None:  # noqa: SLF001  (none in this process yet)
+        _refuse_other_options(options)
+    on_ctrl_c = signal.getsignal(signal.SIGINT)
+    with _scratch_of_its_own(settings) as scratch:
+        session = SparkSession.builder.config(map={**options, **_python_sockets(scratch)}).getOrCreate()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, on_ctrl_c)  # Spark has put a handler of its own there, which raises
+    return session
+
+
+def spark_options(
+    settings: Settings, more_kinds: Collection[str] = (), java_options: Sequence[str] | None = None
+) -> dict[str, str]:
+    """All options that Spark is started with, but for scratch folders: see :func:`build_session`."""
+    master = settings.job.master
     kinds = {*more_kinds, *(table.kind for table in settings.sinks.tables.values())}
     options = archive_options(kinds) if java_options is None else java_options
     classes = [f'"{option}"' for option in options]  # a folder's name may have blanks
     jars = [str(jar) for jar in spark_jars(kinds)]
-    builder = SparkSession.builder.master(master).appName(settings.job.name)
     # On one machine shuffled rows go through the page cache only: packing them costs more than it saves.
     here = {"spark.shuffle.compress": "false", "spark.executor.extraJavaOptions": " ".join(classes), **_BARE_FILES}
     elsewhere = {"spark.executor.extraJavaOptions": " ".join(_JAVA)}
     local = here if on_this_machine(master) else elsewhere
     loopback = _LOOPBACK if master.partition("[")[0] == "local" else {}
     delta = _DELTA if "delta" in kinds else {}
-    for key, value in (_CONF | PLANNING | local | loopback | delta | settings.job.spark_options).items():
-        builder = builder.config(key, value)
-    on_ctrl_c = signal.getsignal(signal.SIGINT)
-    with _scratch_of_its_own(settings) as scratch:
-        for key, value in _python_sockets(scratch).items():
-            builder = builder.config(key, value)
-        session = (
-            builder.config("spark.driver.memory", settings.job.driver_memory)
-            .config("spark.driver.extraJavaOptions", " ".join([_java_options(), *classes]))
-            .config("spark.jars", ",".join(jars))
-            .config("spark.driver.extraClassPath", os.pathsep.join(jars))
-            .config("spark.executor.extraClassPath", os.pathsep.join(jars))
-            .config("spark.sql.shuffle.partitions", str(settings.job.state_partitions))
-            .getOrCreate()
-        )
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, on_ctrl_c)  # Spark has put a handler of its own there, which raises
-    return session
+    return {
+        "spark.master": master,
+        "spark.app.name": settings.job.name,
+        **(_CONF | PLANNING | local | loopback | delta | settings.job.spark_options),
+        "spark.driver.memory": settings.job.driver_memory,
+        "spark.driver.extraJavaOptions": " ".join([_java_options(), *classes]),
+        "spark.jars": ",".join(jars),
+        _DRIVERS_JARS: os.pathsep.join(jars),
+        "spark.executor.extraClassPath": os.pathsep.join(jars),
+        "spark.sql.shuffle.partitions": str(settings.job.state_partitions),
+    }
+
+
+def _refuse_other_options(options: Mapping[str, str]) -> None:
+    """Those of the driver's Java are given before we are there."""
+    given = SparkConf()
+    for name in ("spark.master", _DRIVERS_JARS):
+        if given.get(name) != options[name]:
+            raise ConfigurationError(
+                f"spark-submit was started with {name} {given.get(name)!r:.200}, and the settings need "
+                f"{options[name]!r:.200}: give it --properties-file, with what 'checkback config --spark-properties' "
+                "prints, and leave --master out."
+            )
 
 
 def on_this_machine(master: str) -> bool:

@@ -67,6 +67,13 @@ _KNOWN_ERRORS = (
         "(spark.local.dir). Make room; a restart continues where it stopped.",
     ),
     _KnownError(
+        r"Call From \S+ to \S+ failed on [^\n:;]+|Name node is in safe mode|SafeModeException"
+        r"|could only be written to \d+ of the \d+ [^\n.]+|All datanodes [^\n]{1,200} are bad",
+        JobFailedError,
+        "HDFS, where the checkpoint {checkpoint} is, does not answer or takes nothing ({found}): a restart continues "
+        "where it stopped.",
+    ),
+    _KnownError(
         r"(?i)permission denied|read-only file system|AccessControlException|operation not permitted",
         JobStoppedError,
         "The job may not write to its files ({found}): give its user the checkpoint folder {checkpoint} and Spark's "

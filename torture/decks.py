@@ -18,6 +18,8 @@ class Deck(StrEnum):
     POWER = "power"
     PAUSES = "pauses"
     DISK = "disk"
+    CLUSTER = "cluster"
+    """On a cluster: see :mod:`torture.cluster_ground`."""
 
 
 class MachineFault(StrEnum):
@@ -38,7 +40,22 @@ class MachineFault(StrEnum):
     CHECKPOINT_OLD = "an older copy of the checkpoint is put in its place"
 
 
-DECKS: dict[Deck, tuple[MachineFault, ...]] = {
+class ClusterFault(StrEnum):
+    """What is done to a cluster. Who is lost is killed, and comes back."""
+
+    WORKER_LOST = "a worker lost"
+    EXECUTOR_LOST = "an executor lost"
+    MASTER_LOST = "Spark's master lost"
+    DRIVER_LOST = "the driver lost"
+    BROKER_LOST = "a broker lost"
+    BROKER_RESTARTED = "a broker restarted"
+    TWO_BROKERS_LOST = "two brokers lost"
+    BROKER_CUT_OFF = "a broker stands still for 30 s"
+    DATA_NODE_LOST = "a data node lost"
+    NAME_NODE_LOST = "the name node lost"
+
+
+DECKS: dict[Deck, tuple[StrEnum, ...]] = {
     Deck.POWER: (MachineFault.POWER_LOST,),
     Deck.PAUSES: (
         MachineFault.PYTHON_PAUSED,
@@ -56,6 +73,7 @@ DECKS: dict[Deck, tuple[MachineFault, ...]] = {
         MachineFault.CHECKPOINT_COPIED,
         MachineFault.CHECKPOINT_OLD,
     ),
+    Deck.CLUSTER: tuple(ClusterFault),
 }
 NEEDS_DISK = frozenset({Deck.POWER, Deck.DISK})
 """Decks whose job has a disk of its own: see :mod:`torture.disk`."""

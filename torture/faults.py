@@ -21,6 +21,7 @@ from torture.changes import (
     take_leader_away,
 )
 from torture.checkpoint_faults import fill_disk, make_disk_read_only, start_on_copy, start_on_older_copy
+from torture.cluster_faults import OF_CLUSTER, strike
 from torture.death import Order, Victim, carried_out, give, withdraw
 from torture.decks import MachineFault
 from torture.machine import PAUSED, lose_power, pause
@@ -218,4 +219,5 @@ _FAULTS: dict[StrEnum, Callable[[System, Round], float]] = {
     MachineFault.DISK_READ_ONLY: make_disk_read_only,
     MachineFault.CHECKPOINT_COPIED: start_on_copy,
     MachineFault.CHECKPOINT_OLD: start_on_older_copy,
+    **dict.fromkeys(OF_CLUSTER, strike),
 }

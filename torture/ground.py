@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from checkback.exceptions import ConfigurationError, InstallationError
 from checkback.local import LocalKafka
-from checkback.operations.topics import TopicAdministration
+from checkback.operations.topics import TopicAdministration, confirmed_by
 from checkback.wire.protocol import Topics
 from conf import TransactionSettings
 from torture import tables
@@ -45,6 +45,16 @@ class Ground:
     topics: Topics = field(default_factory=Topics)
 
     @property
+    def servers(self) -> str:
+        """Where Kafka answers."""
+        return self.broker.bootstrap_servers
+
+    @property
+    def replication(self) -> int:
+        """Of every topic."""
+        return 1
+
+    @property
     def sent_topics(self) -> tuple[str, ...]:
         """What producers send to; one that only tables have is in no Kafka."""
         return tuple(dict.fromkeys([*REAL_TOPICS, *(tables.TOPICS if self.tables else ())]))
@@ -58,6 +68,10 @@ class Ground:
     def checkpoint(self) -> Path:
         """The job's checkpoint folder."""
         return self.of_job / "checkpoint"
+
+    def checkpoint_here(self) -> Path:
+        """Where its offset log can be read."""
+        return self.checkpoint
 
     @property
     def of_job(self) -> Path:
@@ -78,20 +92,24 @@ class Ground:
                 raise
         if self.disk:
             self.disk.make()
-        self.broker.start()
+        self.start_servers()
         self.create_topics()
-        with TopicAdministration(self.broker.bootstrap_servers) as administration:
+        with TopicAdministration(self.servers) as administration:
             for topic in REAL_TOPICS:
-                administration.create_one(topic, REAL_PARTITIONS)
+                administration.create_one(topic, REAL_PARTITIONS, self.replication, confirmed_by(self.replication))
+
+    def start_servers(self) -> None:
+        """Kafka, and whatever else the job needs."""
+        self.broker.start()
 
     def create_topics(self) -> None:
         """Create Checkback's topics, those that are missing."""
-        with TopicAdministration(self.broker.bootstrap_servers) as administration:
+        with TopicAdministration(self.servers) as administration:
             administration.create(
                 self.topics,
                 partitions=HALF_PARTITIONS,
                 progress_partitions=STATE_PARTITIONS,
-                replication=1,
+                replication=self.replication,
                 times=TransactionSettings(),
             )
 
@@ -118,7 +136,7 @@ class Ground:
         """Environment of the job and of the check service."""
         cluster = f"local-cluster[{self.executors},{2 // self.executors},1024]" if self.executors else "local[2]"
         values = {
-            "KAFKA__BOOTSTRAP_SERVERS": self.broker.bootstrap_servers,
+            "KAFKA__BOOTSTRAP_SERVERS": self.servers,
             "JOB__CHECKPOINT": str(self.checkpoint),
             "JOB__MASTER": cluster,
             "JOB__DRIVER_MEMORY": "768m",

@@ -101,6 +101,19 @@ class LocalHdfs:
         """End a server with SIGKILL: ``name``, ``data-1``."""
         self._running.pop(name).kill()
 
+    def copy(self, source: str, target: Path) -> None:
+        """Copy a file, or a folder with all in it, into a folder of this machine.
+
+        Raises:
+            CheckbackError: Hadoop could not.
+        """
+        command = self._command("copy", "org.apache.hadoop.fs.FsShell", {})
+        done = subprocess.run(  # noqa: S603  (our own command line)
+            [*command, "-copyToLocal", "-f", source, str(target)], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise CheckbackError(f"Hadoop could not copy {source}. It said:\n{done.stderr[-2_000:]}")
+
     def stop(self) -> None:
         """End all, and remove the folder."""
         for name in list(self._running):

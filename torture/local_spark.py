@@ -3,13 +3,16 @@
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from psutil import NoSuchProcess, Process
 
 from checkback.exceptions import CheckbackError, InstallationError
 from checkback.installing import job
@@ -19,6 +22,7 @@ from checkback.local.supervised import Supervised
 
 _POLL_SECONDS = 0.05
 _LAST_LINES = 20
+_DEPLOY, _EXECUTOR = "org.apache.spark.deploy", "CoarseGrainedExecutorBackend"
 _MODULES = tuple(
     f"--add-opens=java.base/{name}=ALL-UNNAMED"
     for name in ("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util")
@@ -30,7 +34,8 @@ class LocalSparkCluster:
 
     Each worker has a folder of its own for what its executors keep, and ``cores`` and ``memory_megabytes`` to give to
     them. ``environment``: what executors shall have beside ours. They use the Python of this environment, as if it
-    were installed on each machine under the same path. ``before``: a command that runs each worker, as ``unshare``.
+    were installed on each machine under the same path. Workers ``with_files_of_their_own`` have a ``/tmp`` and
+    a ``/dev/shm`` that nobody else sees, where we may give them one (:func:`files_of_its_own`).
     """
 
     def __init__(
@@ -41,12 +46,12 @@ class LocalSparkCluster:
         memory_megabytes: int = 1024,
         start_seconds: float = 120.0,
         environment: Mapping[str, str] | None = None,
-        before: Sequence[str] = (),
+        with_files_of_their_own: bool = False,
     ) -> None:
         self._start_seconds = start_seconds
         self._options = ["--cores", str(cores), "--memory", f"{memory_megabytes}m"]
         self._environment = dict(environment or {})
-        self._before = before
+        self._before = files_of_its_own() if with_files_of_their_own else []
         self._numbers = range(1, workers + 1)
         self.folder = Path()
         """A temporary one, for logs and the workers' folders; it goes with the cluster."""
@@ -84,11 +89,13 @@ class LocalSparkCluster:
         return self
 
     def start_master(self) -> None:
-        """Start the master, also one that was killed: workers register again by themselves, applications do not."""
+        """Start the master, also one that was killed: it finds in its folder who was there."""
         self._port = self._port or free_port()
         log = self.folder / "master.log"
-        self._master = self._launched(
-            ["master.Master", "--host", "127.0.0.1", "--port", str(self._port), "--webui-port", "0"], log
+        kept = ("-Dspark.deploy.recoveryMode=FILESYSTEM", f"-Dspark.deploy.recoveryDirectory={self.folder}/master")
+        options = ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", "0"]
+        self._master = Supervised(
+            [*_java(*kept), f"{_DEPLOY}.master.Master", *options], log, environment=_environment()
         )
         self._wait_for("I have been elected leader", log, self._master)
 
@@ -97,10 +104,19 @@ class LocalSparkCluster:
         self._launch_worker(number)
         self._wait_for_worker(number)
 
+    def executors(self) -> list[Process]:
+        """Java of the executors that run."""
+        found = []
+        for pid in self.pids.values():
+            try:
+                family = Process(pid).children(recursive=True)
+                found += [one for one in family if any(_EXECUTOR in word for word in one.cmdline())]
+            except NoSuchProcess:
+                continue
+        return found
+
     def kill_worker(self, number: int) -> None:
         """End a worker with SIGKILL, and its executors with it: its machine is gone."""
-        from psutil import NoSuchProcess, Process  # noqa: PLC0415  (of the lab, and of tests)
-
         pid = self._workers[number].pid
         family = [] if pid is None else Process(pid).children(recursive=True)
         self._workers.pop(number).kill()
@@ -132,10 +148,14 @@ class LocalSparkCluster:
     def _launch_worker(self, number: int) -> None:
         place = self.folder / str(number)
         place.mkdir(exist_ok=True)
-        options = ["--host", "127.0.0.1", "--work-dir", str(place / "work"), "--webui-port", "0", *self._options]
+        # Executors of one host read one another's files.
+        host = f"127.0.0.{number + 1}" if sys.platform == "linux" else "127.0.0.1"
+        options = ["--host", host, "--work-dir", str(place / "work"), "--webui-port", "0", *self._options]
         environment = {"SPARK_LOCAL_DIRS": str(place / "local"), "TMPDIR": str(place), **self._environment}
-        self._workers[number] = self._launched(
-            ["worker.Worker", *options, self.url], self._log_of(number), environment, self._before
+        self._workers[number] = Supervised(
+            [*self._before, *_java(), f"{_DEPLOY}.worker.Worker", *options, self.url],
+            self._log_of(number),
+            environment={**_environment(), **environment},
         )
 
     def _wait_for_worker(self, number: int) -> None:
@@ -144,33 +164,37 @@ class LocalSparkCluster:
     def _log_of(self, number: int) -> Path:
         return self.folder / f"worker-{number}.log"
 
-    @staticmethod
-    def _launched(
-        command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, before: Sequence[str] = ()
-    ) -> Supervised:
-        home = spark_home()
-        java = [str(java_command()), "-Xmx256m", *_MODULES, "-cp", os.path.join(home, "jars", "*")]  # noqa: PTH118  (Java's)
-        name, *options = command
-        return Supervised(
-            [*before, *java, f"org.apache.spark.deploy.{name}", *options],
-            log,
-            # the second is what Spark's own scripts set
-            environment={"SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13", **(environment or {})},
-        )
-
     def _wait_for(self, line: str, log: Path, process: Supervised) -> None:
         wait_for_server(lambda: line in read_log(log), log, process, self._start_seconds)
 
 
+def _java(*properties: str) -> list[str]:
+    class_path = os.path.join(spark_home(), "jars", "*")  # noqa: PTH118  (Java's)
+    return [str(java_command()), "-Xmx256m", *_MODULES, *properties, "-cp", class_path]
+
+
+def _environment() -> dict[str, str]:
+    return {"SPARK_HOME": str(spark_home()), "SPARK_SCALA_VERSION": "2.13"}  # as Spark's own scripts set it
+
+
 def files_of_its_own() -> list[str]:
-    """A command that gives another one a ``/tmp`` and a ``/dev/shm`` that nobody else sees; empty: we may not."""
-    mounted = "mount -t tmpfs tmpfs /tmp && mount -t tmpfs tmpfs /dev/shm"
+    """A command that gives another one a ``/tmp`` and a ``/dev/shm`` that nobody else sees; empty: we may not.
+
+    It keeps ``/tmp`` where this program, or its Python, is installed there.
+    """
+    installed = [Path(sys.prefix), Path(__file__), Path(sys.executable)]
+    folders = ["/dev/shm", *(["/tmp"] if not any(_is_in_tmp(one) for one in installed) else [])]  # noqa: S108  (hidden)
+    mounted = " && ".join(f"mount -t tmpfs tmpfs {folder}" for folder in folders)
     command = ["unshare", "--mount", "sh", "-c", f'{mounted} && exec "$@"', "--"]
     try:
         done = subprocess.run([*command, "true"], capture_output=True, check=False)  # noqa: S603  (our own command line)
     except OSError:
         return []
     return command if done.returncode == 0 else []
+
+
+def _is_in_tmp(path: Path) -> bool:
+    return Path("/tmp") in path.resolve().parents  # noqa: S108  (looked at)
 
 
 def spark_home() -> Path:

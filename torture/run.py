@@ -1,8 +1,10 @@
 """A fault run: rounds of one fault each, and the oracle's word at the end."""
 
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from torture import clock
 from torture.decks import NEEDS_DISK, Deck, rounds_of
@@ -94,12 +96,7 @@ def torture(options: Options, tell: Tell = lambda _round: None) -> TortureReport
 
     Everything lies in a temporary folder; the report says when it is kept, and why.
     """
-    ground = make_ground(
-        options.executors,
-        with_tables=options.with_tables,
-        postgresql_url=options.postgresql_url,
-        with_disk=options.deck in NEEDS_DISK,
-    )
+    ground = _ground(options)
     report = TortureReport(options.seed, left_out=[] if clock.can_be_set() else sorted(NEEDS_CLOCK))
     started = time.monotonic()
 
@@ -118,6 +115,20 @@ def torture(options: Options, tell: Tell = lambda _round: None) -> TortureReport
     if report.holds:
         ground.clear(keep_logs=bool(report.logs))
     return report
+
+
+def _ground(options: Options) -> Ground:
+    if options.deck is Deck.CLUSTER:
+        from torture.cluster_ground import make_cluster_ground  # noqa: PLC0415  (Hadoop is for this only)
+
+        place = Path(tempfile.mkdtemp(prefix="checkback-torture-"))
+        return make_cluster_ground(place, clock.SettableClock(place))
+    return make_ground(
+        options.executors,
+        with_tables=options.with_tables,
+        postgresql_url=options.postgresql_url,
+        with_disk=options.deck in NEEDS_DISK,
+    )
 
 
 def torture_large_batches(options: Options, tell: Callable[[str], None]) -> LargeReport:

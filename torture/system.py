@@ -37,7 +37,7 @@ class System:
         self._databases = [self._database]
         self.changed_settings: dict[str, str] = {}
         """What an operator has set over the run's settings; jobs that are started from now on have it."""
-        self.consuming = Consuming(ground.broker.bootstrap_servers, REAL_TOPICS, REAL_PARTITIONS)
+        self.consuming = Consuming(ground.servers, REAL_TOPICS, REAL_PARTITIONS)
         self.shop = self.start_shop()
         self.neighbours: Process | None = None
         if with_neighbours:
@@ -69,15 +69,15 @@ class System:
 
     def start_shop(self) -> Process:
         """A producer process; each has dice of its own."""
-        folder, broker, topics = self.ground.folder, self.ground.broker, ",".join(self.ground.sent_topics)
+        folder, servers, topics = self.ground.folder, self.ground.servers, ",".join(self.ground.sent_topics)
         seed = str(self._seed * 1000 + next(self._starts))
-        command = ["torture.shop", str(folder), broker.bootstrap_servers, self.ground.topics.prefix, topics, seed]
+        command = ["torture.shop", str(folder), servers, self.ground.topics.prefix, topics, seed]
         return Process(command, {}, folder / "shop.log")
 
     def start_neighbours(self) -> Process:
         """The other two tenants, one process."""
-        folder, broker, seed = self.ground.folder, self.ground.broker, self._seed * 1000 + next(self._starts)
-        command = [str(folder), broker.bootstrap_servers, self.ground.topics.prefix, REAL_TOPICS[0], str(seed)]
+        folder, servers, seed = self.ground.folder, self.ground.servers, self._seed * 1000 + next(self._starts)
+        command = [str(folder), servers, self.ground.topics.prefix, REAL_TOPICS[0], str(seed)]
         return Process(["torture.neighbours", *command], {}, folder / "neighbours.log")
 
     def start_checks(self) -> Process:
@@ -232,7 +232,7 @@ class System:
         missing = {name for one in judged.values() for name in one.lost}
         if not missing:
             return judged
-        waiting = undecided(self.ground.broker.bootstrap_servers, self.ground.checkpoint, missing)
+        waiting = undecided(self.ground.servers, self.ground.checkpoint_here(), missing)
         return {name: one.without_undecided(waiting) for name, one in judged.items()}
 
     def _stop_sending(self) -> None:

@@ -19,7 +19,7 @@ from checkback.testing import LocalCluster
 from checkback.testing.job_process import JobProcess
 from checkback.wire.checks import CheckRequest
 from torture.local_hdfs import LocalHdfs
-from torture.local_spark import LocalSparkCluster, files_of_its_own
+from torture.local_spark import LocalSparkCluster
 
 TOPIC = "orders"
 _RECOVERY_SECONDS = 60.0
@@ -73,7 +73,7 @@ def ground() -> Iterator[Ground]:
     with (
         LocalCluster([TOPIC], heap_megabytes=256) as kafka,
         LocalHdfs() as hdfs,
-        LocalSparkCluster(before=files_of_its_own()) as spark,
+        LocalSparkCluster(with_files_of_their_own=True) as spark,
     ):
         yield Ground(kafka, hdfs, spark)
 

@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from torture.decks import DECKS, Deck, MachineFault, rounds_of
+from torture.decks import DECKS, ClusterFault, Deck, MachineFault, rounds_of
 from torture.machine import PAUSED
 
 
@@ -21,5 +21,5 @@ def test_the_same_seed_gives_the_same_rounds() -> None:
 
 
 def test_each_fault_is_in_a_deck_and_can_be_done() -> None:
-    assert {fault for deck in DECKS.values() for fault in deck} == set(MachineFault)
+    assert {fault for deck in DECKS.values() for fault in deck} == {*MachineFault, *ClusterFault}
     assert set(DECKS[Deck.PAUSES]) == PAUSED

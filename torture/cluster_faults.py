@@ -1,0 +1,145 @@
+"""Faults of a cluster: machines are lost, and come back."""
+
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+
+from checkback.local import LocalKafka
+from torture.cluster_ground import ClusterGround
+from torture.decks import ClusterFault
+from torture.machine import all_of, send
+from torture.schedule import Round
+from torture.system import System
+from torture.waiting import NotRecoveredError
+
+_AWAY_SECONDS = 10.0
+_CUT_OFF_SECONDS = 30.0
+
+
+def strike(system: System, this: Round) -> float:
+    """Do it, and bring back what was lost once messages are delivered without it, where they can be.
+
+    Returns:
+        When recovery began (``time.time()``).
+
+    Raises:
+        NotRecoveredError: nothing was delivered meanwhile, or somebody ended for good.
+    """
+    ground = system.ground
+    assert isinstance(ground, ClusterGround)  # noqa: S101  (the deck says so)
+    chance = random.Random(this.seed)  # noqa: S311  (dice, no secret)
+    since = _FAULTS[this.fault](system, ground, chance)
+    if system.given_up:
+        raise NotRecoveredError(f"Round {this.number}, {this}: {' | '.join(system.given_up)}.")
+    return since
+
+
+def _lose_worker(system: System, ground: ClusterGround, chance: random.Random) -> float:
+    """Its executors and their Python are gone with it."""
+    number = chance.choice(list(ground.spark.pids))
+    ground.spark.kill_worker(number)
+    _delivers_without(system)
+    ground.spark.start_worker(number)
+    return time.time()
+
+
+def _lose_executor(_system: System, ground: ClusterGround, chance: random.Random) -> float:
+    executors = ground.spark.executors()
+    if executors:
+        chance.choice(executors).kill()
+    return time.time()
+
+
+def _lose_master(system: System, ground: ClusterGround, _chance: random.Random) -> float:
+    ground.spark.kill_master()
+    _delivers_without(system)
+    ground.spark.start_master()
+    return time.time()
+
+
+def _lose_driver(system: System, _ground: ClusterGround, _chance: random.Random) -> float:
+    system.job.kill_driver()
+    since = time.time()
+    system.restart_job()
+    return since
+
+
+def _lose_broker(system: System, ground: ClusterGround, chance: random.Random) -> float:
+    with _without(ground, [chance.choice(ground.kafka.brokers)]):
+        _delivers_without(system)
+    return time.time()
+
+
+def _restart_broker(_system: System, ground: ClusterGround, chance: random.Random) -> float:
+    broker = chance.choice(ground.kafka.brokers)
+    broker.stop()
+    broker.start()
+    return time.time()
+
+
+def _lose_two_brokers(system: System, ground: ClusterGround, chance: random.Random) -> float:
+    """Without a majority Kafka confirms nothing."""
+    with _without(ground, chance.sample(ground.kafka.brokers, 2)):
+        system.supervise_for(_AWAY_SECONDS)
+    return time.time()
+
+
+def _cut_broker_off(system: System, ground: ClusterGround, chance: random.Random) -> float:
+    """It stands still: its connections stay, and it answers nobody."""
+    supervisor = chance.choice(ground.kafka.brokers).pid
+    processes = all_of(supervisor) if supervisor else []
+    send(processes, signal.SIGSTOP)
+    try:
+        system.supervise_for(_CUT_OFF_SECONDS)
+    finally:
+        send(processes, signal.SIGCONT)
+    return time.time()
+
+
+def _lose_data_node(system: System, ground: ClusterGround, chance: random.Random) -> float:
+    number = chance.choice([1, 2])
+    ground.hdfs.kill(f"data-{number}")
+    _delivers_without(system)
+    ground.hdfs.start_data_node(number)
+    return time.time()
+
+
+def _lose_name_node(system: System, ground: ClusterGround, _chance: random.Random) -> float:
+    ground.hdfs.kill("name")
+    system.supervise_for(_AWAY_SECONDS)
+    ground.hdfs.start_name_node()
+    return time.time()
+
+
+def _delivers_without(system: System) -> None:
+    system.recoveries.append(system.wait_for_delivery(time.time()))
+
+
+@contextmanager
+def _without(ground: ClusterGround, brokers: Sequence[LocalKafka]) -> Iterator[None]:
+    """They are killed meanwhile, and started again together."""
+    for broker in brokers:
+        broker.kill()
+    try:
+        yield
+    finally:
+        ground.kafka.start()
+
+
+_FAULTS: Mapping[StrEnum, Callable[[System, ClusterGround, random.Random], float]] = {
+    ClusterFault.WORKER_LOST: _lose_worker,
+    ClusterFault.EXECUTOR_LOST: _lose_executor,
+    ClusterFault.MASTER_LOST: _lose_master,
+    ClusterFault.DRIVER_LOST: _lose_driver,
+    ClusterFault.BROKER_LOST: _lose_broker,
+    ClusterFault.BROKER_RESTARTED: _restart_broker,
+    ClusterFault.TWO_BROKERS_LOST: _lose_two_brokers,
+    ClusterFault.BROKER_CUT_OFF: _cut_broker_off,
+    ClusterFault.DATA_NODE_LOST: _lose_data_node,
+    ClusterFault.NAME_NODE_LOST: _lose_name_node,
+}
+OF_CLUSTER = frozenset(_FAULTS)
+"""Faults that :func:`strike` does."""
