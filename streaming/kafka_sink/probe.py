@@ -2,14 +2,14 @@
 
 import contextlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from math import inf
 from time import monotonic
 from typing import Any
 
 from checkback.kafka.librdkafka import make_client
-from checkback.kafka.librdkafka.errors import REFUSED, error_code
+from checkback.kafka.librdkafka.errors import REFUSED, TIMED_OUT, error_code
 from checkback.kafka.librdkafka.library import (
     AclOperation,
     AdminClient,
@@ -19,6 +19,7 @@ from checkback.kafka.librdkafka.library import (
     ResourceType,
     TopicCollection,
 )
+from checkback.kafka.librdkafka.topics import of_controller
 from checkback.kafka.librdkafka.transactional import Transactional
 from checkback.wire.limits import MOST_RECORD_BYTES
 from checkback.wire.rights import Operation, ResourceKind, Right
@@ -43,12 +44,19 @@ def describe_limits(client: dict[str, Any], topics: Iterable[str], *, compressed
     if not names:
         return {}
     admin = _clients.setdefault(client["bootstrap.servers"], make_client(AdminClient, client))
+    with contextlib.suppress(KafkaException):
+        return of_controller(admin, partial(_told, admin, names, compressed=compressed))
+    return {}
+
+
+def _told(admin: AdminClient, names: list[str], *, compressed: bool) -> dict[str, TopicLimits]:
+    """Raises KafkaException where nothing was heard in time."""
     rules = _limits(admin, names, compressed=compressed)
     described = admin.describe_topics(
         TopicCollection(names), include_authorized_operations=True, request_timeout=_ASK_SECONDS
     )
     for name, answer in described.items():
-        with contextlib.suppress(KafkaException):
+        with _whatever_is_said():
             allowed = answer.result(_SECONDS).authorized_operations
             if allowed and AclOperation.WRITE not in allowed and AclOperation.ALL not in allowed:
                 rules[name] = TopicLimits(refused=_NOT_AUTHORIZED)
@@ -60,12 +68,21 @@ def _limits(admin: AdminClient, names: list[str], *, compressed: bool) -> dict[s
     for resource, answer in admin.describe_configs(
         [ConfigResource(ResourceType.TOPIC, name) for name in names], request_timeout=_ASK_SECONDS
     ).items():
-        with contextlib.suppress(KafkaException):
+        with _whatever_is_said():
             configured = {name: entry.value for name, entry in _said(resource.name, answer).items()}
             fits = min(int(configured["max.message.bytes"]), int(configured["segment.bytes"]), MOST_RECORD_BYTES)
             too_large_from = UNLIMITED if compressed else fits + 1
             rules[resource.name] = TopicLimits("", fits, too_large_from, "compact" in configured["cleanup.policy"])
     return rules
+
+
+@contextlib.contextmanager
+def _whatever_is_said() -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as error:
+        if error_code(error) in TIMED_OUT:
+            raise
 
 
 def _said(topic: str, answer: Any) -> Any:

@@ -3,10 +3,12 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from checkback.kafka.librdkafka.library import KafkaException, Producer
+from checkback.kafka.librdkafka.library import AdminClient, KafkaException, Producer
+from checkback.kafka.librdkafka.topics import described
 from checkback.local import LocalKafka, LocalKafkaCluster
 from checkback.operations.topic_facts import TopicFacts, facts_of
 from checkback.operations.topics import TopicAdministration, admin_client
@@ -57,8 +59,12 @@ def test_one_broker_alone_gets_one_replica(broker: LocalKafka) -> None:
 
 def test_one_may_be_killed_and_two_may_not_until_one_is_back(kafka: LocalKafkaCluster) -> None:
     first, second, _ = kafka.brokers
+    known = [AdminClient({"bootstrap.servers": kafka.bootstrap_servers}) for _ in range(9)]
+    assert all(described(one, [REAL]) for one in known)  # each takes another broker for the controller
     first.kill()
     assert confirmed(kafka, 60)
+    with ThreadPoolExecutor(len(known)) as pool:
+        assert all(pool.map(lambda one: described(one, [REAL])[REAL].partitions == 3, known))
     first.start()
     wait_until(lambda: not facts(kafka, REAL)[REAL].short, "all replicas are in sync")
     first.kill()

@@ -32,7 +32,7 @@ from checkback.kafka.bounded_calls import in_thread
 from checkback.kafka.bounds import Bounds
 from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.librdkafka import FIXED, connected, make_client
-from checkback.kafka.librdkafka.errors import GONE, NO_TOPIC, NOT_ALLOWED, error_code, is_fatal
+from checkback.kafka.librdkafka.errors import GONE, NOT_ALLOWED, error_code, is_fatal
 from checkback.kafka.librdkafka.group_members import members_of
 from checkback.kafka.librdkafka.headers import headers_of
 from checkback.kafka.librdkafka.hidden_topics import hidden
@@ -42,12 +42,12 @@ from checkback.kafka.librdkafka.library import (
     KafkaError,
     KafkaException,
     Message,
-    TopicCollection,
 )
 from checkback.kafka.librdkafka.library import NewTopic as KafkaTopic
 from checkback.kafka.librdkafka.library import (
     TopicPartition as KafkaTopicPartition,
 )
+from checkback.kafka.librdkafka.topics import topic_ids
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms
 from checkback.wire.beside_offsets import metadata_of
 
@@ -251,16 +251,10 @@ class ConfluentClient:
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """See :class:`~checkback.consumer.clients.base.GroupClient`."""
-        found: dict[str, UUID] = {}
         with explained():
             admin = make_client(AdminClient, self._asking)  # it ends, with its answers, when nobody holds it
-            asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_SECONDS)
-            for name, answer in asked.items():
-                try:
-                    found[name] = UUID(bytes=b64decode(f"{answer.result().topic_id}=="))
-                except KafkaException as error:
-                    if error_code(error) not in NO_TOPIC:
-                        raise
+            given = topic_ids(admin, topics)
+        found = {name: UUID(bytes=b64decode(f"{one}==")) for name, one in given.items() if one}
         return known_ids(found)
 
     def end_known(self, partition: TopicPartition) -> int | None:

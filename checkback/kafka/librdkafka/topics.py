@@ -1,14 +1,16 @@
 """What Kafka says of topics: ids and partitions."""
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from checkback.kafka.librdkafka.errors import NO_TOPIC, error_code
+from checkback.kafka.librdkafka.errors import NO_TOPIC, TIMED_OUT, error_code
 
 _CALL_SECONDS = 5.0
+T = TypeVar("T")
 
 
 _NO_ID = 22 * "A"  # 16 bytes of zeros in base 64
@@ -27,13 +29,35 @@ class TopicDescription(NamedTuple):
     partitions: int
 
 
+def of_controller(admin: AdminClient, ask: Callable[[], T]) -> T:
+    """What ``ask`` gives, which asks Kafka's controller: of topics, and to make them.
+
+    A client knows one from its last metadata, five minutes old perhaps, and waits for that one while it is away, with a
+    core's whole time. So where nothing came in time it is told who that is now, and asked again.
+
+    Raises:
+        KafkaException: nothing came then, either.
+    """
+    try:
+        return ask()
+    except KafkaException as error:
+        if error_code(error) not in TIMED_OUT:
+            raise
+        admin.list_topics(timeout=_CALL_SECONDS)
+        return ask()
+
+
 def described(admin: AdminClient, topics: Iterable[str]) -> dict[str, TopicDescription]:
     """Those of the topics that exist.
 
     Raises:
         KafkaException: Kafka did not say.
     """
-    asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_CALL_SECONDS)
+    return of_controller(admin, partial(_described, admin, list(topics)))
+
+
+def _described(admin: AdminClient, topics: list[str]) -> dict[str, TopicDescription]:
+    asked = admin.describe_topics(TopicCollection(topics), request_timeout=_CALL_SECONDS)
     found = {}
     for name, answer in asked.items():
         try:
