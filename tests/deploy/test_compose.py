@@ -18,7 +18,7 @@ from checkback.local.jars import KAFKA
 from checkback_cli import app
 from conf import load
 from tests.deploy.prometheus import DEPLOY
-from tests.packaging.test_wheels import JOB_PACKAGES, LAB_PACKAGES
+from tests.packaging.test_wheels import GATEWAY_PACKAGES, JOB_PACKAGES, LAB_PACKAGES
 
 ROOT = DEPLOY.parent
 COMPOSE = DEPLOY / "compose.yaml"
@@ -105,7 +105,8 @@ def test_prometheus_finds_what_runs() -> None:
 def test_the_builder_gets_what_the_wheels_are_made_of() -> None:
     patterns = (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8").split("\n")
     kept = {pattern[1:] for pattern in patterns if pattern.startswith("!")}
-    assert JOB_PACKAGES | {"checkback", "deploy/job", "pyproject.toml", "LICENSE", "README.md"} <= kept
+    packages = {*JOB_PACKAGES, *GATEWAY_PACKAGES, "checkback", "checkback_command.py"}
+    assert packages | {"deploy/gateway", "deploy/job", "pyproject.toml", "LICENSE", "README.md"} <= kept
     assert [name for name in kept if not (ROOT / name).exists()] == []
     assert not kept & LAB_PACKAGES, "no production has them"
 
