@@ -170,6 +170,7 @@ def test_what_a_container_writes_to_is_no_part_of_the_image(name: str, which: st
     one = container(name, which)
     volumes = {volume["name"]: volume for volume in one.pod["volumes"]}
     assert set(one.mounts.values()) == volumes.keys()
+    assert len(one.mounts) == len(one.spec["volumeMounts"]), "no place twice"
     writable = {mount["mountPath"] for mount in one.spec["volumeMounts"] if not mount.get("readOnly")}
     wanted = {"job": {"/tmp", "/scratch"}, "executor": {"/tmp", "/scratch"}}.get(which, {"/tmp"})  # noqa: S108  (of a container)
     assert writable == wanted | ({"/var/lib/checkback"} if (name, which) == ("default", "job") else set())

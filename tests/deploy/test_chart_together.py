@@ -15,7 +15,7 @@ from conf import load
 from deploy.helm.render import CHART, VALUES, rendered, target
 from gateway.http.inner import inner_routes
 from streaming.running import _STOP_SECONDS
-from tests.deploy.manifests import NAMES, Container, Document, containers, documents, of_kind, parsed
+from tests.deploy.manifests import NAMES, Container, Document, config_map, containers, documents, of_kind, parsed
 from tests.deploy.prometheus import DEPLOY
 
 SERVING = [(name, one.name) for name in NAMES for one in containers(documents(name)) if one.ports]
@@ -155,6 +155,17 @@ def test_only_a_driver_that_makes_executors_has_rights() -> None:
     (account,) = of_kind(found, "ServiceAccount")
     assert binding["subjects"][0]["name"] == account["metadata"]["name"]
     assert account["automountServiceAccountToken"] is False
+
+
+def test_executors_are_made_as_spark_makes_them() -> None:
+    driver, executor = container("everything", "job"), container("everything", "executor")
+    scratch = driver.environment["SPARK_LOCAL_DIRS"]
+    assert executor.mounts[scratch].startswith("spark-local-dir-"), "else Spark adds another one at the same place"
+    assert executor.spec["workingDir"] == scratch, "jars are put there"
+    script = (CHART / "files" / "executor.sh").read_text(encoding="utf-8")
+    assert script == config_map(documents("everything"), "checkback-executor")["executor.sh"]
+    done = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def helm(*arguments: str) -> subprocess.CompletedProcess[str]:

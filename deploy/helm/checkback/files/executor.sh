@@ -6,7 +6,7 @@ export SPARK_HOME
 mapfile -t options < <(env | grep '^SPARK_JAVA_OPT_' | sort -t_ -k4 -n | sed 's/^[^=]*=//')
 exec java "${options[@]}" \
     -Xms"$SPARK_EXECUTOR_MEMORY" -Xmx"$SPARK_EXECUTOR_MEMORY" \
-    -cp "${SPARK_CONF_DIR:+$SPARK_CONF_DIR:}$SPARK_HOME/jars/*${SPARK_EXTRA_CLASSPATH:+:$SPARK_EXTRA_CLASSPATH}" \
+    -cp "$SPARK_CONF_DIR:$SPARK_CLASSPATH:$SPARK_HOME/jars/*" \
     org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
     --driver-url "$SPARK_DRIVER_URL" \
     --executor-id "$SPARK_EXECUTOR_ID" \

@@ -45,11 +45,11 @@ spec:
       volumeMounts:
         {{- include "checkback.mounts" (dict "root" . "program" "job") | nindent 8 }}
         - { name: executor, mountPath: /etc/checkback/executor, readOnly: true }
-        - { name: scratch, mountPath: /scratch }
+        - { name: spark-local-dir-1, mountPath: /scratch } # by this name Spark takes it, and adds none at the same place
   volumes:
     {{- include "checkback.volumes" (dict "root" . "program" "job" "tmp" .Values.job.scratchSize) | nindent 4 }}
     - name: executor
       configMap: { name: {{ include "checkback.fullname" . }}-executor }
-    - name: scratch
+    - name: spark-local-dir-1
       emptyDir: { sizeLimit: {{ .Values.job.scratchSize }} }
 {{- end -}}
