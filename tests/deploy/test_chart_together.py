@@ -1,9 +1,11 @@
 """How the parts of ``deploy/helm`` find one another: probes, ports, labels, who may reach whom; helm, where it is."""
 
 import inspect
+import json
 import re
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from deploy.helm.render import CHART, VALUES, rendered, target
 from gateway.http.inner import inner_routes
 from streaming.running import _STOP_SECONDS
 from tests.deploy.manifests import NAMES, Container, Document, config_map, containers, documents, of_kind, parsed
-from tests.deploy.prometheus import DEPLOY
+from tests.deploy.prometheus import DEPLOY, promtool
 
 SERVING = [(name, one.name) for name in NAMES for one in containers(documents(name)) if one.ports]
 
@@ -142,6 +144,37 @@ def test_alerts_of_kubernetes_are_about_this_job() -> None:
     assert missing == 'absent(up{job="checkback", role="job"})'
     assert stopped.count(f'pod="{job["metadata"]["name"]}-0"') == 2
     assert stopped.count('container="job"') == 2
+
+
+@pytest.mark.parametrize("status", [1, 75])
+def test_somebody_is_called_after_status_1_and_when_there_is_no_pod(status: int, tmp_path: Path) -> None:
+    (rule,) = of_kind(documents("everything"), "PrometheusRule")
+    groups = {"groups": rule["spec"]["groups"][-1:]}
+    (tmp_path / "rules.yml").write_text(json.dumps(groups), encoding="utf-8")
+    of_job = '{namespace="shop", pod="checkback-job-0", container="job"}'
+    series = {
+        f"kube_pod_container_status_last_terminated_exitcode{of_job}": f"{status}x60",
+        f"kube_pod_container_status_restarts_total{of_job}": "0x4 1x5 2x60",
+        'up{job="checkback", role="job"}': "1x8 0x32 stale",
+    }
+    stopped = f'{{alertname="CheckbackJobStoppedItself", {of_job[1:].split(", container", maxsplit=1)[0]}}}'
+    missing = '{alertname="CheckbackJobMissing", job="checkback", role="job"}'
+    firing = {"3m": [], "12m": [stopped] if status == 1 else [], "40m": [], "55m": [missing]}
+    one = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [
+            {
+                "expr": 'sum by (alertname, namespace, pod, job, role) (ALERTS{alertstate="firing"})',
+                "eval_time": at,
+                "exp_samples": [{"labels": labels, "value": 1} for labels in alerts],
+            }
+            for at, alerts in firing.items()
+        ],
+    }
+    test = {"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [one]}
+    (tmp_path / "test.yml").write_text(json.dumps(test), encoding="utf-8")
+    promtool("test", "rules", str(tmp_path / "test.yml"))
 
 
 def test_only_a_driver_that_makes_executors_has_rights() -> None:
