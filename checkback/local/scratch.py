@@ -62,7 +62,7 @@ def left_in(folder: Path) -> Left:
 
 def _new(folder: Path) -> Path:
     while True:
-        run = folder / f"{_PREFIX}{uuid.uuid4().hex}"
+        run = folder / f"{_PREFIX}{uuid.uuid4().hex[:12]}"  # short: see streaming.session, of sockets
         lock = folder / f"{run.name}{_LOCK}"
         held = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(held, fcntl.LOCK_EX)

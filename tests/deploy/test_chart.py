@@ -214,7 +214,7 @@ def test_the_checkpoint_is_on_the_volume_or_where_executors_reach_it(
     assert here.environment["CHECKBACK_JOB__CHECKPOINT"].startswith("/var/lib/checkback/")
     assert "CHECKBACK_JOB__CHECKPOINT" in IMAGE_ENVIRONMENT, "so a setting in the file would be passed over"
     assert there.environment["CHECKBACK_JOB__CHECKPOINT"] == "hdfs://names:8020/checkback"
-    own_folder = len("/checkback-run-") + 32
+    own_folder = len("/checkback-run-") + 12
     assert len(here.environment["SPARK_LOCAL_DIRS"]) + own_folder <= _SOCKET_FOLDER_BYTES
     for variable, value in there.environment.items():
         monkeypatch.setenv(variable, value)
