@@ -136,6 +136,7 @@ def spark_options(
 
 def _refuse_other_options(options: Mapping[str, str]) -> None:
     """Those of the driver's Java are given before we are there."""
+    SparkContext._ensure_initialized()  # noqa: SLF001  (connects to the Java that has started us)
     given = SparkConf()
     for name in ("spark.master", _DRIVERS_JARS):
         if given.get(name) != options[name]:
