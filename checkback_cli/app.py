@@ -30,6 +30,7 @@ from checkback_cli.on_call.tail import tail
 from checkback_cli.running.checks import run_checks
 from checkback_cli.running.config import config
 from checkback_cli.running.gateway import run_gateway
+from checkback_cli.running.grow import grow_state
 from checkback_cli.running.run import run_job
 from checkback_cli.running.topics import topics
 from checkback_cli.terminal.options import TRY_AGAIN
@@ -85,6 +86,7 @@ app.command("gateway", rich_help_panel=_RUN)(run_gateway)
 app.add_typer(topics, name="topics", rich_help_panel=_RUN)
 app.add_typer(access, name="access", rich_help_panel=_RUN)
 app.command("config", rich_help_panel=_RUN)(config)
+app.command("grow", rich_help_panel=_RUN)(grow_state)
 for _name, _command in (("demo", demo), ("kafka", kafka), ("send", send), ("read", read)):
     app.command(_name, rich_help_panel=_TRY)(_command)
 add_lab(app, _TRY)

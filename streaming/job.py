@@ -125,15 +125,15 @@ class TransactionJob:
         3. Take over. From now on the run before ends.
         4. Start.
         """
-        settings, sink, step = self._settings, self._sink_settings(), self._observation.start_up.step
+        settings, sink = self._settings, SinkSettings.of(self._settings, self._failpoint)
+        step = self._observation.start_up.step
         step("look at settings, topics and clock")
         access = self._usable(sink)
         local_query_id = trial.try_folder(settings.job.checkpoint)
         registry = self._observation.metrics.registry
         checks = CheckService(settings, registry=registry) if settings.checks.in_job else None
         half_partitions = self._checked_topics(sink)
-        clock = JobClock(lambda: kafka_ms(sink), settings.job.clock_tolerance)
-        clock.compare()
+        clock = self._compared_clock(sink)
         claim = self._rest.enter_context(contextlib.closing(Claim(sink, settings.job.name)))
         ids = retrying()(topic_ids, make_client(AdminClient, sink.client()), [sink.topics.half, sink.topics.op])
         self._judge_at_once(claim, local_query_id, ids.get(sink.topics.half, ""))
@@ -187,6 +187,11 @@ class TransactionJob:
             checks.start()
         self._observation.of(own, fairness.standing, checks.known_standing if checks else self._elsewhere())
         self._start_beside(sink, Forwarder(sink, checkpoint, partial(claim.refuse_another, own)))
+
+    def _compared_clock(self, sink: SinkSettings) -> JobClock:
+        clock = JobClock(lambda: kafka_ms(sink), self._settings.job.clock_tolerance)
+        clock.compare()
+        return clock
 
     def _usable(self, sink: SinkSettings) -> PolicyFile:
         """Whether options and files that the settings name can be used."""
@@ -266,20 +271,6 @@ class TransactionJob:
         read = [sink.topics.half, sink.topics.op, sink.topics.later]
         seen = self._observation
         return HeldBackWatch(sink.client(), read, writer, seen.held_back, seen.looked, seen.held_back_by)
-
-    def _sink_settings(self) -> SinkSettings:
-        kafka = self._settings.kafka
-        return SinkSettings(
-            kafka.bootstrap_servers,
-            kafka.topics,
-            self._settings.job.sink_transaction_timeout,
-            kafka.sink_client,
-            self._failpoint,
-            tracing=self._settings.job.tracing,
-            redeliver_for_ms=self._settings.transactions.redeliver_for,
-            ask_limit_ms=self._settings.transactions.ask_limit_ms,
-            access=self._settings.access,
-        )
 
     def _facts(self, half_partitions: int, ids: Mapping[str, str]) -> CheckpointFacts:
         settings, topics = self._settings, self._settings.kafka.topics

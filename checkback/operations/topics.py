@@ -200,9 +200,9 @@ class TopicAdministration:
             raise ConfigurationError(f"Kafka did not create the topic {name}: {error}.") from error
         return True
 
-    def usual_replication(self) -> int:
-        """How many replicas a topic should have: three, where there are as many brokers."""
-        return _REPLICAS if len(self._admin.describe_cluster()["brokers"]) >= _REPLICAS else 1
+    def brokers(self) -> int:
+        """How many there are, as far as they answer."""
+        return len(self._admin.describe_cluster()["brokers"])
 
     def wait_for(self, names: Sequence[str], seconds: float = _KNOWN_SECONDS) -> list[str]:
         """Wait until all these topics are known and have leaders; gives those that are not after ``seconds``.
@@ -284,8 +284,13 @@ class TopicAdministration:
         half = counts.get(topics.half, 0)
         if half <= counts.get(topics.op, half):
             return []
-        self._admin.create_partitions({topics.op: half})
+        self.grow(topics.op, half)
         return [topics.op]
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Give a topic so many partitions, unless it has them, or more."""
+        if self.partitions((topic,)).get(topic, partitions) < partitions:
+            self._admin.create_partitions({topic: partitions})
 
     def _correct(self, wrong: Mapping[str, Mapping[str, str]]) -> None:
         resources = [ConfigResource(ConfigResourceType.TOPIC, name, dict(rules)) for name, rules in wrong.items()]
@@ -295,6 +300,11 @@ class TopicAdministration:
             if answer != "OK":
                 said = ", ".join(f"{key}={value}" for key, value in wrong[name].items())
                 raise ConfigurationError(f"{name} cannot be given {said}: {answer}.")
+
+
+def usual_replication(brokers: int) -> int:
+    """How many replicas a topic should have: three, where there are as many brokers."""
+    return _REPLICAS if brokers >= _REPLICAS else 1
 
 
 def confirmed_by(replication: int) -> dict[str, str]:

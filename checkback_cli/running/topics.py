@@ -6,7 +6,7 @@ import typer
 from rich.console import Console
 
 from checkback.exceptions import ConfigurationError, KafkaUnreachableError
-from checkback.operations.topics import Made, TopicAdministration, confirmed_by
+from checkback.operations.topics import Made, TopicAdministration, confirmed_by, usual_replication
 from checkback.wire.protocol import lawful_topic, refuse_own_topic
 from checkback_cli.terminal.options import WRONG, AsJson, BootstrapServer, ConfigFile
 from conf import load
@@ -53,9 +53,10 @@ def create(
         if name.startswith(ours.prefix):
             raise ConfigurationError(f"{name} begins as Checkback's own topics do: choose another name.")
     with TopicAdministration(kafka.bootstrap_servers, kafka.python_client) as administration:
-        replicas = replication or administration.usual_replication()
-        if replication is None:
-            typer.echo(_REPLICAS.format(replicas, "" if replicas == 1 else "s"), err=True)
+        brokers = administration.brokers()
+        replicas = replication or usual_replication(brokers)
+        if replication is None and brokers > 1:
+            typer.echo(_REPLICAS.format(brokers, replicas, "" if replicas == 1 else "s"), err=True)
         made = administration.create(
             ours,
             partitions=partitions,
@@ -75,7 +76,7 @@ def create(
         raise KafkaUnreachableError(f"Kafka has created {', '.join(unknown)}, and does not know of it yet: wait.")
 
 
-_REPLICAS = "New topics get {} replica{} (--replication), as Kafka's brokers that answer allow."
+_REPLICAS = "{} brokers answer: new topics get {} replica{} (--replication)."
 _HELD = (
     "The job tries messages that it holds for a topic again by itself, after 10 min at most ('checkback status' says "
     "when). 'checkback redeliver' delivers those that it has parked."

@@ -1,12 +1,12 @@
 """How clients of the job reach Kafka."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from checkback.kafka.librdkafka.transactional import transactional_settings
 from checkback.wire.limits import MOST_RECORD_BYTES
 from checkback.wire.protocol import Topics
-from conf.settings import AccessSettings
+from conf.settings import AccessSettings, Settings
 from streaming.batch.failpoints import FailpointHook, no_failpoint
 
 ANSWER_BYTES = MOST_RECORD_BYTES + (1 << 20)
@@ -46,6 +46,22 @@ class SinkSettings:
     """For how long the job may ask about a half message; checks say it, unless it is 0."""
     access: AccessSettings = field(default_factory=AccessSettings)
     """Where the job's own key and its secret are: the secret itself is told nobody."""
+
+    @classmethod
+    def of(cls, settings: Settings, failpoint: FailpointHook = no_failpoint) -> Self:
+        """What the settings say."""
+        kafka = settings.kafka
+        return cls(
+            kafka.bootstrap_servers,
+            kafka.topics,
+            settings.job.sink_transaction_timeout,
+            kafka.sink_client,
+            failpoint,
+            tracing=settings.job.tracing,
+            redeliver_for_ms=settings.transactions.redeliver_for,
+            ask_limit_ms=settings.transactions.ask_limit_ms,
+            access=settings.access,
+        )
 
     def client(self, **more: Any) -> dict[str, Any]:
         """Settings of a librdkafka client."""

@@ -14,7 +14,7 @@ from checkback.exceptions import CheckpointMismatchError
 from checkback.version import __version__
 from streaming.batch.numbered_files import BATCHES, NumberedFiles
 from streaming.checkpoint.durable import DurableFolder
-from streaming.checkpoint.offset_log import Entry, read_entry
+from streaming.checkpoint.offset_log import Entry, read_entry, shuffle_partitions
 
 FACTS_FILE = "checkback.json"
 # Their names alone say something: there is nothing in them that could be torn.
@@ -22,6 +22,7 @@ _FLOORS, _VERSIONS = NumberedFiles("checkback-floor-"), NumberedFiles("checkback
 VERSION = 1
 """Of what a checkpoint's files mean. Raise it with each change that a program before it would take for something else,
 or would stumble over in the midst of a batch; that of ``state/codec.py`` is such a one."""
+_GROWING = NumberedFiles("checkback-growing-")
 _LATER = "checkback-later-"
 _TOPIC_IDS = ("half_topic_id", "op_topic_id")
 
@@ -86,13 +87,22 @@ class Checkpoint:
         committed = self.newest("commits")
         return {} if committed is None else self.entry(committed).read_to()
 
-    def check(self, facts: CheckpointFacts) -> None:
+    def check(self, facts: CheckpointFacts, growing_to: int | None = None) -> None:
         """Compare a checkpoint with the settings and with Kafka, or write the facts and a query id into a new one.
 
+        ``growing_to``: state partitions that it is about to get.
+
         Raises:
-            CheckpointMismatchError: they differ, or a later version of Checkback has continued the checkpoint.
+            CheckpointMismatchError: they differ, a later version of Checkback has continued the checkpoint, or it has
+                begun to get other state partitions than these.
         """
         self._refuse_later_version()
+        growing = self.growing()
+        if growing is not None and growing != growing_to:
+            raise CheckpointMismatchError(
+                f"'checkback grow --state-partitions {growing}' was cut off on {self.folder}, and has to come to its "
+                "end first: type it again."
+            )
         probe = f".checkback-{uuid.uuid4().hex}"
         self.write(probe, b"")  # a folder that cannot be written to is found now, and not in the midst of a batch
         self.remove(probe)
@@ -126,6 +136,45 @@ class Checkpoint:
         for number in _FLOORS.numbers(self.names("")):
             if number < floor:
                 self.remove(_FLOORS.name(number))
+
+    def state_partitions(self) -> int:
+        """How many it has.
+
+        Raises:
+            CheckpointMismatchError: it does not say.
+        """
+        found = self._json(FACTS_FILE).get("state_partitions") if self._exists(FACTS_FILE) else None
+        if not isinstance(found, int):
+            raise CheckpointMismatchError(
+                f"{self.folder} is not the folder of a job that has run: name that in job.checkpoint."
+            )
+        return found
+
+    def partitions_of_batch(self, batch: int) -> int:
+        """How many the state has that a batch has left.
+
+        Raises:
+            CheckpointMismatchError: its entry is torn.
+        """
+        found = shuffle_partitions(self.read(f"offsets/{batch}") or b"")
+        if found is None:
+            raise self.torn(f"offsets/{batch}")
+        return found
+
+    def growing(self) -> int | None:
+        """How many it is about to get; None: it is not growing."""
+        return max(_GROWING.numbers(self.names("")), default=None)
+
+    def begin_growing(self, partitions: int) -> None:
+        """From now on no job starts on it: :meth:`check`."""
+        if self.growing() is None:
+            self._touch(_GROWING.name(partitions))
+
+    def end_growing(self, partitions: int) -> None:
+        """It has them, and jobs may start."""
+        facts = {**self._json(FACTS_FILE), "state_partitions": partitions}
+        self.write(FACTS_FILE, json.dumps(facts).encode())
+        self.remove(_GROWING.name(partitions))
 
     def remembers_later(self, topic_id: str) -> bool:
         """Whether the forwarder of ``cb.later`` has stored offsets for all partitions of the topic with this id."""
@@ -252,6 +301,11 @@ def compare(folder: str, stored: dict[str, Any], facts: CheckpointFacts) -> None
                 raise recreated(f"{facts.topic_prefix}{name.removesuffix('_topic_id')}")
         elif name == "half_partitions" and isinstance(before, int) and before <= now:
             continue  # nothing depends on their number
+        elif name == "state_partitions" and before != now and isinstance(before, int):
+            raise CheckpointMismatchError(
+                f"The checkpoint {folder} has {before} state partitions, and job.state_partitions is {now}: set it to "
+                f"{before}, or stop the job and give the checkpoint as many: 'checkback grow --state-partitions {now}'."
+            )
         elif before != now:
             raise CheckpointMismatchError(
                 f"The checkpoint {folder} was made with {name} = {json.dumps(before)}, now it is {json.dumps(now)}. "

@@ -54,6 +54,16 @@ def read_entry(number: int, content: bytes) -> Entry | None:
     return Entry(number, hashlib.sha256(content).hexdigest(), *times, tuple(sources))
 
 
+def shuffle_partitions(content: bytes) -> int | None:
+    """How many partitions the batch's state has, from its entry; None when that is torn."""
+    if read_entry(0, content) is None:
+        return None
+    try:
+        return int(json.loads(content.splitlines()[1])["conf"]["spark.sql.shuffle.partitions"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
 def committed_watermark_ms(content: bytes) -> int | None:
     """The watermark of the next batch, from a file of the commit log; None when that is torn."""
     lines = content.splitlines()

@@ -97,7 +97,7 @@ def repairs(checkpoint: Checkpoint, found: CheckpointCondition, progress: Sequen
     if begun is not None and found.given_up:  # 1
         if not found.unfinished or any((one.offset or 0) > begun for one in progress):
             raise _cannot_go(checkpoint, found, begun)
-        removed += [*_state_files(checkpoint, begun + 1), f"offsets/{begun}"]
+        removed += files_of_begun(checkpoint, begun)
         begun = begun - 1 if begun else None
     for batch in (begun, begun - 1 if begun else None):  # 2
         if batch is not None:
@@ -105,6 +105,11 @@ def repairs(checkpoint: Checkpoint, found: CheckpointCondition, progress: Sequen
     if found.commit_torn or found.torn_state:  # 3
         removed.append(f"commits/{found.committed}")
     return [*removed, *(name for name in found.torn_snapshots if name not in removed)]  # 4
+
+
+def files_of_begun(checkpoint: Checkpoint, batch: int) -> list[str]:
+    """What there is of the newest batch, which has not ended: without it, another batch reads the same again."""
+    return [*_state_files(checkpoint, batch + 1), f"offsets/{batch}"]
 
 
 def _cannot_go(checkpoint: Checkpoint, found: CheckpointCondition, batch: int) -> CheckpointMismatchError:

@@ -38,6 +38,7 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("run",): "Run the job",
     ("checks",): "Run a check service alone",
     ("gateway",): "Run a gateway for RocketMQ's own clients",
+    ("grow",): "Give the checkpoint more state partitions",
     ("torture",): "Break the running system",
     ("access",): "Who may do what",
     ("access", "print"): "Print kafka-acls.sh lines",

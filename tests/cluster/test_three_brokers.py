@@ -9,9 +9,9 @@ import pytest
 
 from checkback.kafka.librdkafka.library import AdminClient, KafkaException, Producer
 from checkback.kafka.librdkafka.topics import described
-from checkback.local import LocalKafka, LocalKafkaCluster
+from checkback.local import LocalKafkaCluster
 from checkback.operations.topic_facts import TopicFacts, facts_of
-from checkback.operations.topics import TopicAdministration, admin_client
+from checkback.operations.topics import admin_client, usual_replication
 from checkback.wire.protocol import Topics
 from tests.place import wait_until
 
@@ -52,9 +52,9 @@ def test_topics_get_three_replicas_of_which_two_confirm(kafka: LocalKafkaCluster
     assert {one.configuration["min.insync.replicas"] for one in found.values()} == {"2"}
 
 
-def test_one_broker_alone_gets_one_replica(broker: LocalKafka) -> None:
-    with TopicAdministration(broker.bootstrap_servers) as administration:
-        assert administration.usual_replication() == 1
+@pytest.mark.parametrize(("brokers", "replicas"), [(1, 1), (2, 1), (3, 3), (9, 3)])
+def test_topics_get_three_replicas_only_where_there_are_three_brokers(brokers: int, replicas: int) -> None:
+    assert usual_replication(brokers) == replicas
 
 
 def test_one_may_be_killed_and_two_may_not_until_one_is_back(kafka: LocalKafkaCluster) -> None:

@@ -1,7 +1,7 @@
 """Checkback's own files in the checkpoint folder: torn ones, and a folder that a later version has continued."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -42,3 +42,30 @@ def test_a_checkpoint_that_a_later_version_has_continued_is_refused(spark: Spark
     said = refused(spark, tmp_path)
     assert f"was continued by a later Checkback: the checkpoint is of version {VERSION + 1}" in said
     assert "Start that Checkback again" in said
+
+
+def test_other_state_partitions_are_refused_with_the_way_to_get_them(spark: SparkSession, tmp_path: Path) -> None:
+    Checkpoint(spark, str(tmp_path)).check(replace(FACTS, state_partitions=6))
+    said = refused(spark, tmp_path)
+    assert "has 6 state partitions, and job.state_partitions is 2" in said
+    assert "'checkback grow --state-partitions 2'" in said
+
+
+def test_while_it_is_growing_only_that_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    checkpoint = Checkpoint(spark, str(tmp_path))
+    checkpoint.check(FACTS)
+    checkpoint.begin_growing(6)
+    checkpoint.begin_growing(7)  # the first one counts
+    assert checkpoint.growing() == 6
+    assert "'checkback grow --state-partitions 6' was cut off" in refused(spark, tmp_path)
+    with pytest.raises(CheckpointMismatchError, match="type it again"):
+        checkpoint.check(FACTS, growing_to=7)
+    checkpoint.check(FACTS, growing_to=6)
+    checkpoint.end_growing(6)
+    assert (checkpoint.growing(), checkpoint.state_partitions()) == (None, 6)
+    checkpoint.check(replace(FACTS, state_partitions=6))
+
+
+def test_a_folder_that_is_not_a_jobs_has_no_number(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointMismatchError, match="is not the folder of a job"):
+        Checkpoint(spark, str(tmp_path)).state_partitions()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.checkpoint.offset_log import committed_watermark_ms, read_entry
+from streaming.checkpoint.offset_log import committed_watermark_ms, read_entry, shuffle_partitions
 
 METADATA = b'{"batchWatermarkMs":%d,"batchTimestampMs":%d,"conf":{}}'
 WHOLE = b"v1\n" + METADATA % (1_000, 2_000) + b'\n{"cb.half":{"0":63},"cb.op":{"0":1}}\n15'
@@ -32,3 +32,10 @@ def test_a_file_of_the_commit_log() -> None:
     assert committed_watermark_ms(b'v1\n{"nextBatchWatermarkMs":5}') == 5
     for torn in (b"", b"v1", b"v1\n", b'v1\n{"nextBatch', bytes(30)):
         assert committed_watermark_ms(torn) is None
+
+
+def test_how_many_partitions_the_state_has() -> None:
+    conf = b'{"batchWatermarkMs":1,"batchTimestampMs":2,"conf":{"spark.sql.shuffle.partitions":"5"}}'
+    assert shuffle_partitions(b"v1\n" + conf + b"\n{}\n1") == 5
+    assert shuffle_partitions(WHOLE) is None
+    assert shuffle_partitions(b"v1\n" + conf[:-3]) is None

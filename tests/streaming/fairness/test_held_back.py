@@ -8,6 +8,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from conf import Settings
+from streaming.brokers.client import SinkSettings
 from streaming.fairness.held_back import (
     HeldBack,
     HeldBackWatch,
@@ -163,4 +164,4 @@ def test_a_real_one_is_seen_and_named(place: Topics, transaction: Producer) -> N
 
 def test_the_job_looks_at_all_that_it_reads() -> None:
     job = TransactionJob(Settings())
-    assert job._watch(job._sink_settings())._topics == ["cb.half", "cb.op", "cb.later"]
+    assert job._watch(SinkSettings.of(Settings()))._topics == ["cb.half", "cb.op", "cb.later"]

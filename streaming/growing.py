@@ -1,0 +1,163 @@
+"""More state partitions for a checkpoint that goes on, or fewer: ``checkback grow``.
+
+Spark's own offline repartitioning (4.2, ``StreamingCheckpointManager``) adds a batch that has read nothing, and whose
+state lies in other partitions. What is ours is the progress in Kafka, which a partition that is new has to have.
+"""
+
+import contextlib
+import logging
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from checkback.exceptions import CheckpointMismatchError, ConfigurationError
+from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.group_offsets import store_offsets
+from checkback.kafka.librdkafka.library import AdminClient, Consumer, KafkaException, TopicPartition
+from checkback.kafka.librdkafka.topics import described
+from checkback.operations.topics import TopicAdministration
+from conf import Settings
+from streaming.brokers.client import SinkSettings
+from streaming.brokers.retrying import retrying
+from streaming.checkpoint.folder import Checkpoint, CheckpointFacts
+from streaming.checkpoint.progress import progress_group
+from streaming.checkpoint.repair import examine, files_of_begun
+from streaming.executors import refuse_unfit_checkpoint
+from streaming.ownership.claim import Claim, Owner
+from streaming.ownership.clock import wall_ms
+from streaming.ownership.fence import read_progress
+from streaming.session import build_session
+from streaming.stops import explained
+from streaming.takeover import Clock, TakeOver
+
+_LOGGER = logging.getLogger(__name__)
+
+
+def grow(settings: Settings, partitions: int) -> int:
+    """Give the checkpoint that the settings name so many state partitions; the job on it has been stopped.
+
+    Cut off at any moment, it is to be called again with the same number, and no job starts before.
+
+    Returns:
+        How many it had; as many as ``partitions`` where there was nothing to do.
+
+    Raises:
+        ConfigurationError, CheckpointMismatchError: it cannot be done; nothing is changed, but for the claim.
+        JobFailedError: Kafka or the checkpoint's folder is away.
+    """
+    refuse_unfit_checkpoint(settings)
+    try:
+        return _grow(settings, SinkSettings.of(settings), partitions)
+    except (KafkaException, PySparkException, Py4JError, OSError) as error:
+        raise explained(error, settings) from error
+
+
+def _grow(settings: Settings, sink: SinkSettings, partitions: int) -> int:
+    topics = settings.kafka.topics
+    ids = retrying()(described, make_client(AdminClient, sink.client()), [topics.half, topics.op])
+    if topics.half not in ids or topics.op not in ids:
+        raise ConfigurationError(f"Kafka has no topic {topics.half} or {topics.op}: there is no job to grow.")
+    spark = build_session(settings)
+    try:
+        checkpoint = Checkpoint(spark, settings.job.checkpoint)
+        before = checkpoint.state_partitions()
+        checkpoint.check(
+            CheckpointFacts(
+                settings.transactions.segment_size,
+                before,
+                ids[topics.half].partitions,
+                settings.kafka.topic_prefix,
+                ids[topics.half].id,
+                ids[topics.op].id,
+            ),
+            growing_to=partitions,
+        )
+        if before != partitions:
+            _Growth(spark, settings, sink, checkpoint, ids[topics.half].id).to(partitions, before)
+    finally:
+        with contextlib.suppress(Py4JError, OSError):
+            spark.stop()
+    return before
+
+
+class _Growth:
+    """Of one checkpoint."""
+
+    def __init__(
+        self, spark: SparkSession, settings: Settings, sink: SinkSettings, checkpoint: Checkpoint, half_topic_id: str
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._sink = sink
+        self._checkpoint = checkpoint
+        self._own = Owner(checkpoint.query_id(), settings.job.name, half_topic_id)
+
+    def to(self, partitions: int, before: int) -> None:
+        """All of it.
+
+        1. The run before ends, if it has not, and can write no more. What it has begun and nothing of which is in
+           Kafka, as a job that is stopped leaves it, is read again by the next batch.
+        2. From now on no job starts on the folder before this has come to its end.
+        3. Partitions that are new get the progress that all others have.
+        4. Spark makes its batch, unless it has.
+        5. The folder has so many from now on, and jobs may start.
+        """
+        self._take_over(before)  # 1
+        batch = self._last_batch(before)
+        self._checkpoint.begin_growing(partitions)  # 2
+        if self._checkpoint.partitions_of_batch(batch) != partitions:
+            self._store_progress(batch, range(before, partitions))  # 3
+            self._repartition(partitions)  # 4
+        self._checkpoint.end_growing(partitions)  # 5
+        self._checkpoint.synchronise()
+
+    def _last_batch(self, partitions: int) -> int:
+        """The one that has ended, with nothing behind it but what Spark's repartitioning may have begun."""
+        found = examine(self._checkpoint)
+        if found.committed is None:
+            raise CheckpointMismatchError(
+                f"{self._checkpoint.folder} has no batch yet: name a new folder, and set job.state_partitions."
+            )
+        if found.begun is not None and found.unfinished and not self._is_sparks(found.begun, found.committed):
+            progress = read_progress(self._sink, self._own.query_id, partitions, settled=True)
+            if any((one.offset or 0) > found.begun for one in progress):
+                raise CheckpointMismatchError(
+                    f"Batch {found.begun} in {self._checkpoint.folder} was cut off when a part of it was in Kafka: "
+                    "start the job again, stop it with SIGTERM when it has done a batch, and then grow."
+                )
+            for name in files_of_begun(self._checkpoint, found.begun):
+                self._checkpoint.remove(name)
+        return found.committed
+
+    def _is_sparks(self, begun: int, committed: int) -> bool:
+        """Whether a batch was begun by a repartitioning that was cut off, which goes on with it."""
+        return self._checkpoint.partitions_of_batch(begun) != self._checkpoint.partitions_of_batch(committed)
+
+    def _take_over(self, before: int) -> None:
+        with contextlib.closing(Claim(self._sink, self._settings.job.name)) as claim:
+            clock = Clock(wall_ms(), self._settings.job.clock_tolerance)
+            taking = TakeOver(self._checkpoint, self._own, clock, self._sink, claim, before)
+            taking.judge(new_checkpoint=False)
+            taking.take()
+
+    def _store_progress(self, batch: int, new: range) -> None:
+        topic = self._settings.kafka.topics.progress
+        client = self._settings.kafka
+        with TopicAdministration(client.bootstrap_servers, client.python_client) as administration:
+            administration.grow(topic, new.stop)
+        entry = self._checkpoint.entry(batch)
+        group = {"group.id": progress_group(self._own.query_id), "enable.auto.commit": False}
+        consumer: Any = make_client(Consumer, self._sink.client(**group))
+        try:
+            said = [TopicPartition(topic, number, batch + 1, entry.content_hash) for number in new]
+            if said:
+                retrying()(store_offsets, consumer, said)
+        finally:
+            consumer.close()
+
+    def _repartition(self, partitions: int) -> None:
+        _ = self._spark.streams.active  # makes what state stores are registered with, as the first query does
+        _LOGGER.info("Spark moves the state to %d partitions ...", partitions)
+        self._spark._streamingCheckpointManager.repartition(self._checkpoint.folder, partitions)  # noqa: SLF001  (as Spark's own documentation names it)

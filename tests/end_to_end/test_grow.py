@@ -1,0 +1,94 @@
+"""A checkpoint gets other state partitions, and goes on: nothing is lost, and nothing comes twice."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkback import CheckEndpoint, CheckRequest, LocalTransactionState, Message, TransactionProducer
+from checkback.exceptions import CheckbackError
+from checkback.listener import HalfMessage
+from checkback.testing import LocalCluster
+
+TOPIC = "orders"
+JOB = {"TRANSACTIONS__TIMEOUT": "25s", "TRANSACTIONS__CHECK_INTERVAL": "5s"}
+
+
+class Listener:
+    """Every second transaction stays open until it is asked about; all are committed in the end."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def execute_local_transaction(self, message: HalfMessage, arg: Any) -> LocalTransactionState:
+        return LocalTransactionState.UNKNOWN if arg % 2 else LocalTransactionState.COMMIT
+
+    def check_local_transaction(self, request: CheckRequest) -> LocalTransactionState:
+        self.asked.append(request.transaction_id)
+        return LocalTransactionState.COMMIT
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster([TOPIC], heap_megabytes=256) as started:
+        yield started
+
+
+def send(cluster: LocalCluster, listener: Listener, numbers: range) -> None:
+    with TransactionProducer(cluster.bootstrap_servers, "shop", listener) as producer:
+        for number in numbers:
+            producer.send_in_transaction(Message(TOPIC, b"%d" % number, key=b"%d" % (number % 5)), arg=number)
+
+
+def grow(cluster: LocalCluster, partitions: int, settings: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    variables = {
+        "KAFKA__BOOTSTRAP_SERVERS": cluster.bootstrap_servers,
+        "JOB__CHECKPOINT": str(cluster.folder / "checkpoint"),
+        "JOB__DRIVER_MEMORY": "1g",
+        "JOB__MASTER": "local[2]",
+        **settings,
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "checkback", "grow", "--state-partitions", str(partitions)],
+        env={**os.environ, **{f"CHECKBACK_{name}": value for name, value in variables.items()}},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def as_if_cut_off(checkpoint: Path, before: int, partitions: int) -> None:
+    """After Spark's batch was begun, and before it had ended."""
+    newest = max((checkpoint / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
+    for file in (newest, newest.with_name(f".{newest.name}.crc"), checkpoint / ".checkback.json.crc"):
+        file.unlink(missing_ok=True)
+    facts = json.loads((checkpoint / "checkback.json").read_text())
+    (checkpoint / "checkback.json").write_text(json.dumps({**facts, "state_partitions": before}))
+    (checkpoint / f"checkback-growing-{partitions}").touch()
+
+
+def test_what_is_open_goes_on_in_more_partitions_also_when_that_was_cut_off(cluster: LocalCluster) -> None:
+    listener = Listener()
+    with CheckEndpoint(cluster.bootstrap_servers, "shop", listener):
+        with cluster.running_job(JOB):
+            send(cluster, listener, range(60))
+            cluster.wait_for(TOPIC, 30)
+        assert not listener.asked, "nothing was left open for what is tested"
+        done = grow(cluster, 5, JOB)
+        assert "has 5 state partitions now, and had 2" in done.stdout, done.stdout + done.stderr
+        send(cluster, listener, range(60, 80))
+        as_if_cut_off(cluster.folder / "checkpoint", 2, 5)
+        with pytest.raises(CheckbackError, match="'checkback grow --state-partitions 5' was cut off"):
+            cluster.running_job(JOB).__enter__()
+        assert "type it again" in grow(cluster, 4, JOB).stderr
+        again = grow(cluster, 5, JOB)
+        assert again.returncode == 0, again.stdout + again.stderr
+        with cluster.running_job({**JOB, "JOB__STATE_PARTITIONS": "5"}):
+            found = cluster.wait_for(TOPIC, 80)
+    assert sorted(int(record.value) for record in found) == list(range(80))
