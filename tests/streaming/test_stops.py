@@ -60,6 +60,13 @@ _SETTINGS = Settings.model_validate({"kafka": {"topic_prefix": "cb."}, "job": {"
             "kafka.security: Invalid value x",
         ),
         ("java.io.IOException: No space left on device", JobFailedError, "/data/checkpoint"),
+        (
+            "java.net.ConnectException: Call From vm/127.0.0.1 to names:8020 failed on connection exception: refused",
+            JobFailedError,
+            "HDFS, where the checkpoint /data/checkpoint is",
+        ),
+        ("SafeModeException: Cannot create file. Name node is in safe mode.", JobFailedError, "takes nothing"),
+        ("RemoteException: File /x could only be written to 0 of the 1 minReplication nodes.", JobFailedError, "HDFS"),
         ("java.io.IOException: Disk quota exceeded", JobFailedError, "Make room"),
         ("java.io.FileNotFoundException: /x (Permission denied)", JobStoppedError, "may not write"),
         ("java.io.FileNotFoundException: /x (Read-only file system)", JobStoppedError, "may not write"),
