@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from checkback.exceptions import CheckbackError, WrongOptionError
+from checkback.exceptions import CheckbackError, KafkaUnreachableError, WrongOptionError
 from checkback.kafka.kafka_python.library import KafkaError
 from checkback.kafka.kafka_python.refused import refused
 from checkback.version import __version__
@@ -118,10 +118,20 @@ def run() -> None:
         found = refused(error)
         if found is not None:
             _end(found)
+        if error.retriable:
+            _end(_did_not_answer(error))
         sys.stderr.write(f"{type(error).__name__}: {error or 'Kafka says no more'}\n")
-        sys.exit(TRY_AGAIN if error.retriable else 1)
+        sys.exit(1)
     except OSError as error:  # a full disk behind standard output, for example
         sys.exit(f"{type(error).__name__}: {error}")
+
+
+def _did_not_answer(error: KafkaError) -> KafkaUnreachableError:
+    said = str(error) or type(error).__name__
+    return KafkaUnreachableError(
+        f"Kafka did not answer ({said}): try again. Of several brokers one may have been lost a moment ago; after some "
+        "seconds another leads what it led."
+    )
 
 
 def _end(error: CheckbackError) -> NoReturn:

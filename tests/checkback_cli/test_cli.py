@@ -248,7 +248,11 @@ def test_an_error_that_may_pass_has_a_status_of_its_own(
 @pytest.mark.parametrize(
     ("error", "status", "said"),
     [
-        (KafkaTimeoutError("late"), 75, "KafkaTimeoutError: "),
+        (
+            KafkaTimeoutError("late"),
+            75,
+            "KafkaUnreachableError: Kafka did not answer (KafkaTimeoutError: late): try again.",
+        ),
         (
             TopicAuthorizationFailedError("x"),
             1,
