@@ -1,6 +1,7 @@
 """Measurements a user can repeat: ``checkback bench``."""
 
 from bench.backlog import BacklogResult, measure_backlog
+from bench.capacity import Load, Needs, needs_of
 from bench.checks import ChecksResult, measure_checks
 from bench.consume import ConsumerResult, measure_consumers
 from bench.cost.guard import SHORT_GUARD, GuardPlan, GuardResult, measure_guard
@@ -37,6 +38,8 @@ __all__ = [
     "GuardPlan",
     "GuardResult",
     "LatencyResult",
+    "Load",
+    "Needs",
     "Neighbours",
     "NeighboursResult",
     "OpenPlan",
@@ -68,6 +71,7 @@ __all__ = [
     "measure_soak",
     "measure_throughput",
     "need_drawing",
+    "needs_of",
     "panels_of_latency",
     "panels_of_open",
     "panels_of_soak",

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from checkback.producing.delivery import DeliveryMode
+from lab_cli.bench_capacity import capacity
 from lab_cli.bench_figures import (
     Against,
     Cores,
@@ -37,6 +38,7 @@ _DIRECT_INTERVAL_MS = 2_000
 bench = typer.Typer(no_args_is_help=True, help="Measurements, each on a Kafka of its own.")
 
 
+bench.command("capacity")(capacity)
 bench.command("open")(open_ones)
 bench.command("soak")(soak)
 

@@ -80,6 +80,7 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("bench", "throughput"): "Transactions per second",
     ("bench", "backlog"): "Memory and time that the job takes",
     ("bench", "producer"): "Half message and op from one process",
+    ("bench", "capacity"): "What a load needs",
     ("bench", "gateway"): "Transactions per second through a gateway",
     ("bench", "consume"): "Messages per second of a push consumer",
     ("bench", "latency"): "Time from an op's sending",
