@@ -24,6 +24,7 @@ from streaming.brokers.retrying import retrying
 from streaming.checkpoint.folder import Checkpoint, CheckpointFacts
 from streaming.checkpoint.progress import progress_group
 from streaming.checkpoint.repair import examine, files_of_begun
+from streaming.checkpoint.snapshots import SNAPSHOT, STATE
 from streaming.executors import refuse_unfit_checkpoint
 from streaming.ownership.claim import Claim, Owner
 from streaming.ownership.clock import wall_ms
@@ -72,9 +73,9 @@ def _grow(settings: Settings, sink: SinkSettings, partitions: int) -> int:
                 ids[topics.half].id,
                 ids[topics.op].id,
             ),
-            growing_to=partitions,
+            to_grow=partitions,
         )
-        if before != partitions:
+        if before != partitions or checkpoint.growing() is not None:
             _Growth(spark, settings, sink, checkpoint, ids[topics.half].id).to(partitions, before)
     finally:
         with contextlib.suppress(Py4JError, OSError):
@@ -104,16 +105,20 @@ class _Growth:
         4. Spark makes its batch, unless it has.
         5. The folder has so many from now on, and jobs may start.
         """
-        self._take_over(before)  # 1
-        batch = self._last_batch(before)
-        self._checkpoint.begin_growing(partitions)  # 2
-        if self._checkpoint.partitions_of_batch(batch) != partitions:
-            self._store_progress(batch, range(before, partitions))  # 3
-            self._repartition(partitions)  # 4
-        self._checkpoint.end_growing(partitions)  # 5
-        self._checkpoint.synchronise()
+        with contextlib.closing(Claim(self._sink, self._settings.job.name)) as claim:
+            self._take_over(claim, before, partitions)  # 1
+            batch = self._last_batch(before, partitions)
+            self._checkpoint.begin_growing(partitions)  # 2
+            claim.refuse_another(self._own)
+            if self._checkpoint.partitions_of_batch(batch) != partitions:
+                self._store_progress(batch, range(before, partitions))  # 3
+                self._repartition(partitions)  # 4
+            self._checkpoint.synchronise()
+            claim.refuse_another(self._own)
+            self._checkpoint.end_growing(partitions)  # 5
+            self._checkpoint.synchronise()
 
-    def _last_batch(self, partitions: int) -> int:
+    def _last_batch(self, before: int, partitions: int) -> int:
         """The one that has ended, with nothing behind it but what Spark's repartitioning may have begun."""
         found = examine(self._checkpoint)
         if found.committed is None:
@@ -121,26 +126,38 @@ class _Growth:
                 f"{self._checkpoint.folder} has no batch yet: name a new folder, and set job.state_partitions."
             )
         if found.begun is not None and found.unfinished and not self._is_sparks(found.begun, found.committed):
-            progress = read_progress(self._sink, self._own.query_id, partitions, settled=True)
+            progress = read_progress(self._sink, self._own.query_id, before, settled=True)
             if any((one.offset or 0) > found.begun for one in progress):
                 raise CheckpointMismatchError(
                     f"Batch {found.begun} in {self._checkpoint.folder} was cut off when a part of it was in Kafka: "
                     "start the job again, stop it with SIGTERM when it has done a batch, and then grow."
                 )
-            for name in files_of_begun(self._checkpoint, found.begun):
-                self._checkpoint.remove(name)
+            self._give_up(found.begun)
+        if self._checkpoint.growing() == partitions and not self._whole(found.committed, partitions):
+            self._give_up(found.committed)
+            return found.committed - 1
         return found.committed
+
+    def _whole(self, batch: int, partitions: int) -> bool:
+        """Whether a power loss has left the state of Spark's batch, if that is what it is: each has one file of it."""
+        if self._checkpoint.partitions_of_batch(batch) != partitions:
+            return True
+        found = [self._checkpoint.names(f"{STATE}/{number}") for number in range(partitions)]
+        return all(f"{batch + 1}{SNAPSHOT}" in names for names in found)
+
+    def _give_up(self, batch: int) -> None:
+        for name in [f"commits/{batch}", *files_of_begun(self._checkpoint, batch)]:
+            self._checkpoint.remove(name)
 
     def _is_sparks(self, begun: int, committed: int) -> bool:
         """Whether a batch was begun by a repartitioning that was cut off, which goes on with it."""
         return self._checkpoint.partitions_of_batch(begun) != self._checkpoint.partitions_of_batch(committed)
 
-    def _take_over(self, before: int) -> None:
-        with contextlib.closing(Claim(self._sink, self._settings.job.name)) as claim:
-            clock = Clock(wall_ms(), self._settings.job.clock_tolerance)
-            taking = TakeOver(self._checkpoint, self._own, clock, self._sink, claim, before)
-            taking.judge(new_checkpoint=False)
-            taking.take()
+    def _take_over(self, claim: Claim, before: int, partitions: int) -> None:
+        clock = Clock(wall_ms(), self._settings.job.clock_tolerance)
+        taking = TakeOver(self._checkpoint, self._own, clock, self._sink, claim, before, partitions)
+        taking.judge(new_checkpoint=False)
+        taking.take()
 
     def _store_progress(self, batch: int, new: range) -> None:
         topic = self._settings.kafka.topics.progress

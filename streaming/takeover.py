@@ -31,11 +31,18 @@ class TakeOver:
     """Takes a checkpoint over from whoever ran on it before, if it can be continued.
 
     In two parts, so that all that may fail is tried between them, while the run before continues undisturbed. The
-    folder fits (:meth:`streaming.checkpoint.folder.Checkpoint.check`).
+    folder fits (:meth:`streaming.checkpoint.folder.Checkpoint.check`). ``to_grow``: state partitions that it is to get.
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, own: Owner, clock: Clock, settings: SinkSettings, claim: Claim, partitions: int
+        self,
+        checkpoint: Checkpoint,
+        own: Owner,
+        clock: Clock,
+        settings: SinkSettings,
+        claim: Claim,
+        partitions: int,
+        to_grow: int | None = None,
     ) -> None:
         self._checkpoint = checkpoint
         self._own = own
@@ -43,6 +50,7 @@ class TakeOver:
         self._settings = settings
         self._claim = claim
         self._partitions = partitions
+        self._to_grow = to_grow
         self._new_checkpoint = False
 
     def judge(self, *, new_checkpoint: bool) -> list[Owner]:
@@ -80,6 +88,7 @@ class TakeOver:
         self._claim.judge(self._own, new_checkpoint=self._new_checkpoint)  # 1
         self._checkpoint.synchronise()  # the topics never belong to a folder that a power loss takes
         self._claim.take(self._own)
+        self._checkpoint.refuse_half_grown(self._to_grow)  # 'checkback grow' may have begun meanwhile
         fence(self._settings, self._own.query_id, self._partitions)  # 2
         progress = self._progress(settled=True)
         found = examine(self._checkpoint, self._clock.horizon_ms)  # the run before may have begun a batch meanwhile

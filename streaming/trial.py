@@ -25,6 +25,7 @@ from conf import Settings
 from streaming.brokers.client import SinkSettings, producer_settings
 from streaming.brokers.directory import Brokers, TopicDirectory
 from streaming.checkpoint.folder import FACTS_FILE, CheckpointFacts, compare, complete
+from streaming.checkpoint.grown import as_grown
 from streaming.checkpoint.progress import trial_id
 from streaming.kafka_sink.transaction import KafkaTransaction
 from streaming.query import kafka_source
@@ -121,11 +122,13 @@ def try_facts(checkpoint: str, facts: CheckpointFacts) -> None:
     if "://" in checkpoint:
         return
     try:
-        stored = json.loads((Path(checkpoint.removeprefix("file:")) / FACTS_FILE).read_bytes())
+        folder = Path(checkpoint.removeprefix("file:"))
+        stored = json.loads((folder / FACTS_FILE).read_bytes())
+        names = [one.name for one in folder.iterdir()]
     except (OSError, ValueError):
         return
     if complete(stored):
-        compare(checkpoint, stored, facts)
+        compare(checkpoint, as_grown(stored, names), facts)
 
 
 def _reason(error: OSError, folder: Path) -> str:

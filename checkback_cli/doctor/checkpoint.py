@@ -10,6 +10,7 @@ from checkback.operations.job_in_kafka import ClaimRecord
 from checkback_cli.doctor.finding import Finding, ok, warning, wrong
 from checkback_cli.doctor.machine import local_folder
 from conf import Settings
+from streaming.checkpoint.grown import as_grown, growing_to, half_grown
 
 _NEW = "name the folder that belongs to these topics, or start on a new one with 'checkback run --new-checkpoint'"
 
@@ -41,6 +42,12 @@ def about_checkpoint(settings: Settings, claim: ClaimRecord | None, ids: Mapping
         torn = "checkback.json" if facts is None else "metadata"
         yield wrong("checkpoint", f"{folder / torn} is missing or torn", f"restore the folder, or {_NEW}")
         return
+    names = [one.name for one in folder.iterdir()]
+    growing = growing_to(names)
+    if growing is not None:
+        yield wrong("checkpoint", half_grown(str(folder), growing).removesuffix(": type it again."), "type it again")
+        return
+    facts = as_grown(facts, names)
     yield from mismatches(facts, str(query.get("id", "")), settings, claim, ids)
 
 
@@ -57,8 +64,10 @@ def mismatches(
     found = []
     for name, value in now.items():
         if name in facts and facts[name] != value:
-            said = f"it was made with {name} = {facts[name]}, now it is {value}"
-            found.append(wrong("checkpoint", said, f"set it back, or {_NEW}"))
+            said = f"it has {name} = {facts[name]}, and the settings say {value}"
+            grow = f", or stop the job and type 'checkback grow --state-partitions {value}'"
+            others = grow if name == "state_partitions" else f", or {_NEW}"
+            found.append(wrong("checkpoint", said, f"set it back{others}"))
     for name in ("half", "op"):
         known, seen = facts.get(f"{name}_topic_id"), ids.get(f"{prefix}{name}")
         if known and seen and not same_id(str(known), seen):

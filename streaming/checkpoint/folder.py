@@ -14,6 +14,7 @@ from checkback.exceptions import CheckpointMismatchError
 from checkback.version import __version__
 from streaming.batch.numbered_files import BATCHES, NumberedFiles
 from streaming.checkpoint.durable import DurableFolder
+from streaming.checkpoint.grown import GROWING, PARTITIONS, as_grown, growing_to, half_grown
 from streaming.checkpoint.offset_log import Entry, read_entry, shuffle_partitions
 
 FACTS_FILE = "checkback.json"
@@ -22,7 +23,6 @@ _FLOORS, _VERSIONS = NumberedFiles("checkback-floor-"), NumberedFiles("checkback
 VERSION = 1
 """Of what a checkpoint's files mean. Raise it with each change that a program before it would take for something else,
 or would stumble over in the midst of a batch; that of ``state/codec.py`` is such a one."""
-_GROWING = NumberedFiles("checkback-growing-")
 _LATER = "checkback-later-"
 _TOPIC_IDS = ("half_topic_id", "op_topic_id")
 
@@ -87,22 +87,17 @@ class Checkpoint:
         committed = self.newest("commits")
         return {} if committed is None else self.entry(committed).read_to()
 
-    def check(self, facts: CheckpointFacts, growing_to: int | None = None) -> None:
+    def check(self, facts: CheckpointFacts, to_grow: int | None = None) -> None:
         """Compare a checkpoint with the settings and with Kafka, or write the facts and a query id into a new one.
 
-        ``growing_to``: state partitions that it is about to get.
+        ``to_grow``: state partitions that it is about to get.
 
         Raises:
             CheckpointMismatchError: they differ, a later version of Checkback has continued the checkpoint, or it has
                 begun to get other state partitions than these.
         """
         self._refuse_later_version()
-        growing = self.growing()
-        if growing is not None and growing != growing_to:
-            raise CheckpointMismatchError(
-                f"'checkback grow --state-partitions {growing}' was cut off on {self.folder}, and has to come to its "
-                "end first: type it again."
-            )
+        self.refuse_half_grown(to_grow)
         probe = f".checkback-{uuid.uuid4().hex}"
         self.write(probe, b"")  # a folder that cannot be written to is found now, and not in the midst of a batch
         self.remove(probe)
@@ -110,7 +105,7 @@ class Checkpoint:
             stored = self._json(FACTS_FILE)
             if not complete(stored):
                 raise self.torn(FACTS_FILE)
-            compare(self.folder, stored, facts)
+            compare(self.folder, as_grown(stored, self.names("")), facts)
         elif self._exists("metadata"):
             raise CheckpointMismatchError(f"{self.folder} belongs to another Spark query: name an empty folder.")
         else:
@@ -143,7 +138,8 @@ class Checkpoint:
         Raises:
             CheckpointMismatchError: it does not say.
         """
-        found = self._json(FACTS_FILE).get("state_partitions") if self._exists(FACTS_FILE) else None
+        stored = self._json(FACTS_FILE) if self._exists(FACTS_FILE) else {}
+        found = as_grown(stored, self.names("")).get("state_partitions")
         if not isinstance(found, int):
             raise CheckpointMismatchError(
                 f"{self.folder} is not the folder of a job that has run: name that in job.checkpoint."
@@ -163,18 +159,35 @@ class Checkpoint:
 
     def growing(self) -> int | None:
         """How many it is about to get; None: it is not growing."""
-        return max(_GROWING.numbers(self.names("")), default=None)
+        return growing_to(self.names(""))
+
+    def refuse_half_grown(self, partitions: int | None = None) -> None:
+        """Whether it may be used, or grow to ``partitions``.
+
+        Raises:
+            CheckpointMismatchError: it has begun to get others.
+        """
+        growing = self.growing()
+        if growing is not None and growing != partitions:
+            raise CheckpointMismatchError(half_grown(self.folder, growing))
 
     def begin_growing(self, partitions: int) -> None:
-        """From now on no job starts on it: :meth:`check`."""
-        if self.growing() is None:
-            self._touch(_GROWING.name(partitions))
+        """From now on no job starts on it.
+
+        Raises:
+            CheckpointMismatchError: it has begun to get another number.
+        """
+        self.refuse_half_grown(partitions)
+        self._touch(GROWING.name(partitions))
+        self.refuse_half_grown(partitions)
 
     def end_growing(self, partitions: int) -> None:
         """It has them, and jobs may start."""
-        facts = {**self._json(FACTS_FILE), "state_partitions": partitions}
-        self.write(FACTS_FILE, json.dumps(facts).encode())
-        self.remove(_GROWING.name(partitions))
+        self._touch(PARTITIONS.name(partitions))
+        for number in PARTITIONS.numbers(self.names("")):
+            if number != partitions:
+                self.remove(PARTITIONS.name(number))
+        self.remove(GROWING.name(partitions))
 
     def remembers_later(self, topic_id: str) -> bool:
         """Whether the forwarder of ``cb.later`` has stored offsets for all partitions of the topic with this id."""
@@ -263,7 +276,10 @@ class Checkpoint:
         unfinished = self._at(f".{name}.{uuid.uuid4().hex}.unfinished")
         with contextlib.closing(self._files.create(unfinished)) as stream:
             stream.write(content)
-        self._files.rename(unfinished, self._at(name))
+        if not self._files.rename(unfinished, self._at(name)):  # HDFS does not write over a file
+            self.remove(name)
+            if not self._files.rename(unfinished, self._at(name)):
+                raise OSError(f"{self.folder}/{name} could not be written.")
 
     def remove(self, name: str) -> None:
         """Remove a file; harmless when it is not there."""

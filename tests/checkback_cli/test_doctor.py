@@ -157,8 +157,8 @@ FIT = {"segment_size": 4_096, "state_partitions": 2, "topic_prefix": "cb.", "hal
     ("changed", "query", "said"),
     [
         ({}, "q", None),
-        ({"state_partitions": 4}, "q", "it was made with state_partitions = 4, now it is 2"),
-        ({"topic_prefix": "x."}, "q", "it was made with topic_prefix = x., now it is cb."),
+        ({"state_partitions": 4}, "q", "it has state_partitions = 4, and the settings say 2"),
+        ({"topic_prefix": "x."}, "q", "it has topic_prefix = x., and the settings say cb."),
         ({}, "other", "another checkpoint was the last to read these topics: process 7 on host, since then"),
         ({"half_topic_id": "a" * 22}, "q", "cb.half was deleted and made again"),
     ],

@@ -5,6 +5,9 @@ what is installed.
 """
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,6 +99,18 @@ def test_a_job_that_is_killed_goes_on_from_hdfs_where_it_was(ground: Ground) -> 
         job.kill()
     with ground.job():
         ground.send(20)
+        ground.all_came_once()
+
+
+def test_in_hdfs_it_gets_more_state_partitions_and_goes_on(ground: Ground) -> None:
+    ground.send(10)
+    variables = {**ground.settings(), "KAFKA__BOOTSTRAP_SERVERS": ground.kafka.bootstrap_servers}
+    environment = {**os.environ, **{f"CHECKBACK_{name}": value for name, value in variables.items()}}
+    command = [sys.executable, "-m", "checkback", "grow", "--state-partitions", "3"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert "has 3 state partitions now, and had 2" in done.stdout, done.stdout + done.stderr
+    with ground.kafka.running_job({**ground.settings(), "JOB__STATE_PARTITIONS": "3"}):
+        ground.send(10)
         ground.all_came_once()
 
 

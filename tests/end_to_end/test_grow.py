@@ -1,6 +1,5 @@
 """A checkpoint gets other state partitions, and goes on: nothing is lost, and nothing comes twice."""
 
-import json
 import os
 import subprocess
 import sys
@@ -63,13 +62,22 @@ def grow(cluster: LocalCluster, partitions: int, settings: Mapping[str, str]) ->
     )
 
 
-def as_if_cut_off(checkpoint: Path, before: int, partitions: int) -> None:
+def as_if_cut_off(checkpoint: Path, partitions: int) -> None:
     """After Spark's batch was begun, and before it had ended."""
     newest = max((checkpoint / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
-    for file in (newest, newest.with_name(f".{newest.name}.crc"), checkpoint / ".checkback.json.crc"):
+    for file in (newest, newest.with_name(f".{newest.name}.crc"), checkpoint / f"checkback-partitions-{partitions}"):
         file.unlink(missing_ok=True)
-    facts = json.loads((checkpoint / "checkback.json").read_text())
-    (checkpoint / "checkback.json").write_text(json.dumps({**facts, "state_partitions": before}))
+    (checkpoint / f"checkback-growing-{partitions}").touch()
+
+
+def as_if_power_was_lost(checkpoint: Path, partitions: int) -> None:
+    """After Spark's batch had ended: of what it wrote some is empty."""
+    newest = max(int(file.name) for file in (checkpoint / "commits").glob("[0-9]*"))
+    for number in (0, partitions - 1):
+        state = checkpoint / "state" / "0" / str(number)
+        (state / f".{newest + 1}.zip.crc").unlink(missing_ok=True)
+        (state / f"{newest + 1}.zip").write_bytes(b"")
+    (checkpoint / f"checkback-partitions-{partitions}").unlink()
     (checkpoint / f"checkback-growing-{partitions}").touch()
 
 
@@ -83,12 +91,16 @@ def test_what_is_open_goes_on_in_more_partitions_also_when_that_was_cut_off(clus
         done = grow(cluster, 5, JOB)
         assert "has 5 state partitions now, and had 2" in done.stdout, done.stdout + done.stderr
         send(cluster, listener, range(60, 80))
-        as_if_cut_off(cluster.folder / "checkpoint", 2, 5)
+        as_if_cut_off(cluster.folder / "checkpoint", 5)
         with pytest.raises(CheckbackError, match="'checkback grow --state-partitions 5' was cut off"):
             cluster.running_job(JOB).__enter__()
         assert "type it again" in grow(cluster, 4, JOB).stderr
         again = grow(cluster, 5, JOB)
         assert again.returncode == 0, again.stdout + again.stderr
+        as_if_power_was_lost(cluster.folder / "checkpoint", 5)
+        assert grow(cluster, 5, JOB).returncode == 0
+        (cluster.folder / "checkpoint" / "checkback-growing-5").touch()  # all but the last step was done
+        assert grow(cluster, 5, JOB).returncode == 0
         with cluster.running_job({**JOB, "JOB__STATE_PARTITIONS": "5"}):
             found = cluster.wait_for(TOPIC, 80)
     assert sorted(int(record.value) for record in found) == list(range(80))

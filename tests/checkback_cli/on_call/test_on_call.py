@@ -327,7 +327,7 @@ def test_doctor_finds_what_is_wrong_and_what_to_do(written: JobRecords) -> None:
     found = [json.loads(line) for line in done.output.splitlines()]
     wrong = [one["said"] for one in found if one["level"] == "wrong"]
     assert [said.split(":")[0] for said in wrong] == [
-        "it was made with state_partitions = 8, now it is 2",
+        "it has state_partitions = 8, and the settings say 2",
         f"{written.topics.half} was deleted and made again since it was begun",
         "another checkpoint was the last to read these topics",
     ]

@@ -55,15 +55,21 @@ def test_while_it_is_growing_only_that_goes_on(spark: SparkSession, tmp_path: Pa
     checkpoint = Checkpoint(spark, str(tmp_path))
     checkpoint.check(FACTS)
     checkpoint.begin_growing(6)
-    checkpoint.begin_growing(7)  # the first one counts
+    with pytest.raises(CheckpointMismatchError, match="--state-partitions 6' was cut off"):
+        checkpoint.begin_growing(7)
     assert checkpoint.growing() == 6
     assert "'checkback grow --state-partitions 6' was cut off" in refused(spark, tmp_path)
     with pytest.raises(CheckpointMismatchError, match="type it again"):
-        checkpoint.check(FACTS, growing_to=7)
-    checkpoint.check(FACTS, growing_to=6)
+        checkpoint.check(FACTS, to_grow=7)
+    checkpoint.check(FACTS, to_grow=6)
     checkpoint.end_growing(6)
     assert (checkpoint.growing(), checkpoint.state_partitions()) == (None, 6)
     checkpoint.check(replace(FACTS, state_partitions=6))
+    checkpoint.begin_growing(3)
+    (tmp_path / "checkback-partitions-3").touch()  # cut off between the last steps
+    assert checkpoint.state_partitions() == 3
+    checkpoint.end_growing(3)
+    assert sorted(file.name for file in tmp_path.glob("checkback-partitions-*")) == ["checkback-partitions-3"]
 
 
 def test_a_folder_that_is_not_a_jobs_has_no_number(spark: SparkSession, tmp_path: Path) -> None:
