@@ -28,6 +28,7 @@ _SAY_SECONDS = 20.0
 _GIVE_UP_SECONDS = 600.0
 """A cluster may have to make machines for the executors, and to fetch an image there."""
 _KAFKA_SECONDS = 20.0
+_CONNECT_SECONDS = 5.0
 _GROUP = "try-executors"
 _NO_RENAME = frozenset({"s3", "s3a", "s3n", "gs", "oss", "cosn", "obs", "swift", "wasb", "wasbs"})
 _NO_PYTHON = re.compile(r"No module named '?[\w.]+'?|Cannot run program \"[^\"]+\"[^\n]*|PYTHON_VERSION_MISMATCH[^\n]*")
@@ -64,10 +65,33 @@ def refuse_unfit_checkpoint(settings: Settings) -> None:
         )
     if not scheme and not on_this_machine(master):
         raise ConfigurationError(
-            f"job.checkpoint is {checkpoint}, a folder of this machine, and with job.master {master} executors write "
+            f"job.checkpoint is '{checkpoint}', a folder of this machine, and with job.master {master} executors write "
             "to it from others: name one that all reach, hdfs://HOST:PORT/FOLDER, or file:///FOLDER where it is "
             "mounted on all of them."
         )
+
+
+def refuse_silent_master(settings: Settings) -> None:
+    """Whether Spark's own master answers, of several any: Spark itself tries for a minute, and then says little.
+
+    Raises:
+        JobFailedError: none does.
+    """
+    master = settings.job.master
+    if not master.startswith("spark://"):
+        return
+    said = ""
+    for one in master.removeprefix("spark://").split(","):
+        host, _, port = one.rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS):
+                return
+        except (OSError, ValueError, OverflowError) as error:
+            said = str(error)
+    raise JobFailedError(
+        f"Spark's master does not answer at {master} ({said}): is job.master its address, as its page names it, and "
+        "does it run?"
+    )
 
 
 def try_executors(spark: SparkSession, settings: Settings, sink: SinkSettings) -> None:
@@ -136,7 +160,8 @@ def _run(spark: SparkSession, settings: Settings, look: Any) -> Sequence[Found]:
 
 def _waits(settings: Settings) -> str:
     return (
-        f"The cluster at {settings.job.master} has not run a task: perhaps it has no worker with enough memory and "
+        f"The cluster at {settings.job.master} has not run a task yet: it may still start executors, or it has "
+        "no worker with enough memory and "
         "cores free (spark.executor.memory, spark.executor.cores and spark.cores.max in job.spark_options), or "
         "executors do not reach this machine (spark.driver.host, spark.driver.port, spark.driver.blockManager.port)."
     )

@@ -25,7 +25,7 @@ from streaming.checkpoint.folder import Checkpoint, CheckpointFacts
 from streaming.checkpoint.progress import progress_group
 from streaming.checkpoint.repair import examine, files_of_begun
 from streaming.checkpoint.snapshots import SNAPSHOT, STATE
-from streaming.executors import refuse_unfit_checkpoint
+from streaming.executors import refuse_silent_master, refuse_unfit_checkpoint
 from streaming.ownership.claim import Claim, Owner
 from streaming.ownership.clock import wall_ms
 from streaming.ownership.fence import read_progress
@@ -49,6 +49,7 @@ def grow(settings: Settings, partitions: int) -> int:
         JobFailedError: Kafka or the checkpoint's folder is away.
     """
     refuse_unfit_checkpoint(settings)
+    refuse_silent_master(settings)
     try:
         return _grow(settings, SinkSettings.of(settings), partitions)
     except (KafkaException, PySparkException, Py4JError, OSError) as error:
@@ -60,6 +61,7 @@ def _grow(settings: Settings, sink: SinkSettings, partitions: int) -> int:
     ids = retrying()(described, make_client(AdminClient, sink.client()), [topics.half, topics.op])
     if topics.half not in ids or topics.op not in ids:
         raise ConfigurationError(f"Kafka has no topic {topics.half} or {topics.op}: there is no job to grow.")
+    _LOGGER.info("Starting Spark (%s) to read %s ...", settings.job.master, settings.job.checkpoint)
     spark = build_session(settings)
     try:
         checkpoint = Checkpoint(spark, settings.job.checkpoint)
@@ -106,6 +108,7 @@ class _Growth:
         5. The folder has so many from now on, and jobs may start.
         """
         with contextlib.closing(Claim(self._sink, self._settings.job.name)) as claim:
+            _LOGGER.info("Ending the run before, if there is one ...")
             self._take_over(claim, before, partitions)  # 1
             batch = self._last_batch(before, partitions)
             self._checkpoint.begin_growing(partitions)  # 2

@@ -30,7 +30,7 @@ from streaming.brokers.retrying import retrying
 from streaming.checkpoint.ends_in_plan import EndsInPlan
 from streaming.checkpoint.folder import Checkpoint, CheckpointFacts
 from streaming.checkpoint.half_logs import HalfLogs
-from streaming.executors import refuse_unfit_checkpoint, try_executors
+from streaming.executors import refuse_silent_master, refuse_unfit_checkpoint, try_executors
 from streaming.fairness.barred import BARRED
 from streaming.fairness.fairness import Fairness
 from streaming.fairness.held_back import HeldBackWatch, named_writer
@@ -199,6 +199,7 @@ class TransactionJob:
             trial.try_tracing()
         trial.try_options(sink)
         refuse_unfit_checkpoint(self._settings)
+        refuse_silent_master(self._settings)
         access = policy_file(self._settings)
         self._observation.policy_wrong = lambda: access.wrong
         return access

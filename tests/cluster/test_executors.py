@@ -1,6 +1,7 @@
 """What executors on other machines lack is said before anything is taken over."""
 
 import platform
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from checkback.exceptions import CheckbackError, ConfigurationError, JobFailedError
 from checkback.version import __version__
 from conf import Settings
-from streaming.executors import Found, _look, refuse_unfit_checkpoint, refuse_unlike
+from streaming.executors import Found, _look, refuse_silent_master, refuse_unfit_checkpoint, refuse_unlike
 
 HERE = Found("worker-1", ".".join(platform.python_version_tuple()[:2]), __version__, "", "")
 
@@ -44,6 +45,16 @@ def test_a_folder_that_all_reach_is_taken(master: str, checkpoint: str) -> None:
 def test_a_store_that_cannot_rename_in_one_step_is_refused(master: str, scheme: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{scheme} cannot rename a file in one step"):
         refuse_unfit_checkpoint(job(master=master, checkpoint=f"{scheme}://bucket/checkback"))
+
+
+def test_a_master_that_does_not_answer_is_named_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        refuse_silent_master(job(master=f"spark://127.0.0.1:1,127.0.0.1:{port}"))
+    refuse_silent_master(job(master="local[*]"))
+    for master in (f"spark://127.0.0.1:{port}", "spark://127.0.0.1", "spark://127.0.0.1:99999999"):
+        with pytest.raises(JobFailedError, match="Spark's master does not answer at spark://127"):
+            refuse_silent_master(job(master=master))
 
 
 @pytest.mark.parametrize(
