@@ -1,5 +1,6 @@
 """What ``checkback doctor`` makes of what it sees; on a real broker: ``test_on_call.py``."""
 
+import json
 import socket
 from pathlib import Path
 from types import SimpleNamespace
@@ -178,6 +179,18 @@ def test_ids_of_topics_are_the_same_however_they_are_spelled() -> None:
 def in_folder(folder: Path, claim: ClaimRecord | None = None) -> list[tuple[Level, str]]:
     settings = Settings.model_validate({"job": {"checkpoint": str(folder)}})
     return [(one.level, one.said) for one in about_checkpoint(settings, claim, {})]
+
+
+def test_a_checkpoint_that_has_grown_or_is_growing(tmp_path: Path) -> None:
+    (tmp_path / "checkback.json").write_text(json.dumps({**FIT, "state_partitions": 4}))
+    (tmp_path / "metadata").write_text('{"id": "q"}')
+    (tmp_path / "checkback-partitions-2").touch()
+    assert levels(in_folder_findings(tmp_path)) == [Level.OK]
+    (tmp_path / "checkback-growing-8").touch()
+    (finding,) = in_folder_findings(tmp_path)
+    assert finding.level is Level.WRONG
+    assert "'checkback grow --state-partitions 8' was cut off" in finding.said
+    assert finding.todo == "type it again"
 
 
 def test_a_checkpoint_folder(tmp_path: Path) -> None:
