@@ -136,15 +136,16 @@ class _Growth:
                     "start the job again, stop it with SIGTERM when it has done a batch, and then grow."
                 )
             self._give_up(found.begun)
-        if self._checkpoint.growing() == partitions and not self._whole(found.committed, partitions):
-            self._give_up(found.committed)
-            return found.committed - 1
-        return found.committed
+        last = found.committed
+        if self._checkpoint.growing() is None or not last or not self._is_sparks(last, last - 1):
+            return last
+        if self._whole(last, partitions):
+            return last
+        self._give_up(last)
+        return last - 1
 
     def _whole(self, batch: int, partitions: int) -> bool:
-        """Whether a power loss has left the state of Spark's batch, if that is what it is: each has one file of it."""
-        if self._checkpoint.partitions_of_batch(batch) != partitions:
-            return True
+        """Whether a power loss has left the state of Spark's batch: each partition has one file of it."""
         found = [self._checkpoint.names(f"{STATE}/{number}") for number in range(partitions)]
         return all(f"{batch + 1}{SNAPSHOT}" in names for names in found)
 
@@ -152,9 +153,9 @@ class _Growth:
         for name in [f"commits/{batch}", *files_of_begun(self._checkpoint, batch)]:
             self._checkpoint.remove(name)
 
-    def _is_sparks(self, begun: int, committed: int) -> bool:
-        """Whether a batch was begun by a repartitioning that was cut off, which goes on with it."""
-        return self._checkpoint.partitions_of_batch(begun) != self._checkpoint.partitions_of_batch(committed)
+    def _is_sparks(self, batch: int, before: int) -> bool:
+        """Whether a batch is of Spark's repartitioning: a job's has as many partitions as the one before it."""
+        return self._checkpoint.partitions_of_batch(batch) != self._checkpoint.partitions_of_batch(before)
 
     def _take_over(self, claim: Claim, before: int, partitions: int) -> None:
         clock = Clock(wall_ms(), self._settings.job.clock_tolerance)

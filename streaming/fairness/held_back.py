@@ -12,6 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from checkback.kafka import kafka_python, librdkafka
@@ -25,6 +26,7 @@ from checkback.kafka.librdkafka.library import (
     TopicCollection,
     TopicPartition,
 )
+from checkback.kafka.librdkafka.topics import of_controller
 
 _LOGGER = logging.getLogger(__name__)
 _LOOK_SECONDS = 5.0
@@ -194,10 +196,7 @@ def read_ends(admin: AdminClient, topics: Iterable[str]) -> dict[PartitionId, Pa
     Raises:
         KafkaException: Kafka does not answer at all.
     """
-    asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_CALL_SECONDS)
-    places = [
-        PartitionId(name, partition.id) for name, answer in asked.items() for partition in answer.result().partitions
-    ]
+    places = of_controller(admin, partial(_places, admin, list(topics)))
     # This order: what is written in between looks stable too early, and not held back.
     first = _offsets(admin, places, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)  # type: ignore[no-untyped-call]  # confluent-kafka has no types for it
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # likewise
@@ -205,6 +204,13 @@ def read_ends(admin: AdminClient, topics: Iterable[str]) -> dict[PartitionId, Pa
     stable = _offsets(admin, places, latest, IsolationLevel.READ_COMMITTED)
     known = first.keys() & ends.keys() & stable.keys()
     return {place: PartitionEnds(stable[place], ends[place], first[place]) for place in known}
+
+
+def _places(admin: AdminClient, topics: list[str]) -> list[PartitionId]:
+    asked = admin.describe_topics(TopicCollection(topics), request_timeout=_CALL_SECONDS)
+    return [
+        PartitionId(name, partition.id) for name, answer in asked.items() for partition in answer.result().partitions
+    ]
 
 
 def _offsets(

@@ -13,6 +13,7 @@ from checkback.local import LocalKafkaCluster
 from checkback.operations.topic_facts import TopicFacts, facts_of
 from checkback.operations.topics import admin_client, usual_replication
 from checkback.wire.protocol import Topics
+from streaming.fairness.held_back import read_ends
 from tests.place import wait_until
 
 REAL = "orders"
@@ -59,12 +60,14 @@ def test_topics_get_three_replicas_only_where_there_are_three_brokers(brokers: i
 
 def test_one_may_be_killed_and_two_may_not_until_one_is_back(kafka: LocalKafkaCluster) -> None:
     first, second, _ = kafka.brokers
-    known = [AdminClient({"bootstrap.servers": kafka.bootstrap_servers}) for _ in range(9)]
+    known, looking = ([AdminClient({"bootstrap.servers": kafka.bootstrap_servers}) for _ in range(9)] for _ in "ab")
     assert all(described(one, [REAL]) for one in known)  # each takes another broker for the controller
+    assert all(read_ends(one, [REAL]) for one in looking)
     first.kill()
     assert confirmed(kafka, 60)
     with ThreadPoolExecutor(len(known)) as pool:
         assert all(pool.map(lambda one: described(one, [REAL])[REAL].partitions == 3, known))
+        assert all(pool.map(lambda one: len(read_ends(one, [REAL])) == 3, looking))
     first.start()
     wait_until(lambda: not facts(kafka, REAL)[REAL].short, "all replicas are in sync")
     first.kill()

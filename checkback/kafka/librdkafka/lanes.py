@@ -1,6 +1,7 @@
 """A lane on confluent-kafka."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from time import monotonic, sleep
 from typing import Any
@@ -12,7 +13,8 @@ from checkback.exceptions import ConfigurationError
 from checkback.kafka.client_options import of_reaching
 from checkback.kafka.lanes import DELIVER_SECONDS, LaneLostError, LanePlace, LaneRecord, LaneRefusedError, patiently
 from checkback.kafka.librdkafka import make_client
-from checkback.kafka.librdkafka.errors import NO_TOPIC, NOT_ALLOWED, REFUSED, error_code, is_fatal
+from checkback.kafka.librdkafka.errors import NO_TOPIC, NOT_ALLOWED, REFUSED, TIMED_OUT, error_code, is_fatal
+from checkback.kafka.librdkafka.topics import of_controller
 from checkback.kafka.librdkafka.transactional import StuckError, Transactional, transactional_settings
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms, no_kafka
 from checkback.wire.lanes import TRANSACTION_TIMEOUT_MS
@@ -88,21 +90,9 @@ class ConfluentLane:
         """See :class:`~checkback.kafka.lanes.LaneWriter`."""
         if self._asking is None:
             self._asking = make_client(AdminClient, self._reaching)
-        answers = self._asking.describe_topics(
-            TopicCollection(list(topics)), include_authorized_operations=True, request_timeout=DELIVER_SECONDS
-        )
-        found: dict[str, int] = {}
-        for name, answer in answers.items():
-            try:
-                said = answer.result()
-            except KafkaException as error:
-                if error_code(error) in NO_TOPIC | NOT_ALLOWED:
-                    found[name] = 0
-            else:
-                allowed = said.authorized_operations
-                may = not allowed or not _MAY_WRITE.isdisjoint(allowed)
-                found[name] = len(said.partitions) if may else 0
-        return found
+        with suppress(KafkaException):
+            return of_controller(self._asking, partial(_told, self._asking, list(topics)))
+        return {}
 
     def deliver(self, records: Sequence[LaneRecord], ledger: Ledger) -> None:
         """See :class:`~checkback.kafka.lanes.LaneWriter`."""
@@ -172,3 +162,24 @@ class ConfluentLane:
 def _note(failed: dict[int, KafkaError], number: int, error: KafkaError | None, _: Any) -> None:
     if error is not None:
         failed.setdefault(number, error)
+
+
+def _told(admin: AdminClient, topics: list[str]) -> dict[str, int]:
+    """Partitions of each topic; 0: it is not there, or not ours to write to. Raises where nothing came in time."""
+    answers = admin.describe_topics(
+        TopicCollection(topics), include_authorized_operations=True, request_timeout=DELIVER_SECONDS
+    )
+    found: dict[str, int] = {}
+    for name, answer in answers.items():
+        try:
+            said = answer.result()
+        except KafkaException as error:
+            if error_code(error) in NO_TOPIC | NOT_ALLOWED:
+                found[name] = 0
+            elif error_code(error) in TIMED_OUT:
+                raise
+        else:
+            allowed = said.authorized_operations
+            may = not allowed or not _MAY_WRITE.isdisjoint(allowed)
+            found[name] = len(said.partitions) if may else 0
+    return found
