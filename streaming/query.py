@@ -35,6 +35,11 @@ def kafka_source(settings: Settings) -> dict[str, str]:
         # gave, unpacked: of what honest producers pack no more than a fetch (1 MiB) unpacks to, but of zeros a
         # thousandfold. 2,000 of 100 KB are 200 MB a core; 10,000 would be all of the heap.
         "kafka.max.poll.records": "2000",
+        # The driver's Java asks a broker that is lost for its partitions' ends until this is over, 60 s as Kafka has
+        # it, and only then hears who leads them now: after 9 s somebody does. Tried as long as before, 3 minutes.
+        "kafka.default.api.timeout.ms": "10000",
+        "kafka.request.timeout.ms": "10000",
+        "fetchOffset.numRetries": "17",
         **{f"kafka.{name}": value for name, value in settings.kafka.source_client.items()},
     }
 

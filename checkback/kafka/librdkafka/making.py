@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from checkback.exceptions import WrongOptionError
 from checkback.kafka.librdkafka.errors import WRONG_SETTINGS, error_code
@@ -20,6 +21,10 @@ FIXED: Mapping[str, tuple[object, ...]] = {
 }
 """What is promised of consumers: ``read_committed``, only what was handled is stored, their own servers."""
 
+_OF_ADMIN = {"enable.sparse.connections": False}
+"""A request that waits for a broker that is away asks for a connection at each change of its state, which is a change:
+0.8 of a core, while one waits. A client that keeps connections to all brokers by itself is not asked."""
+
 
 def make_client(kind: Any, settings: Mapping[str, Any], setting: str = "") -> Any:
     """Make a client: ``Consumer``, ``Producer`` or ``AdminClient``. It connects later, by itself.
@@ -30,7 +35,7 @@ def make_client(kind: Any, settings: Mapping[str, Any], setting: str = "") -> An
         WrongOptionError: there is no such option, or its value cannot be used.
     """
     try:
-        return kind(dict(settings))
+        return kind({**(_OF_ADMIN if kind is AdminClient else {}), **settings})
     except (KafkaException, ValueError, TypeError) as error:
         raise wrong_settings(error, setting) or error from error
 
