@@ -39,7 +39,8 @@ _LOGGER = logging.getLogger(__name__)
 def grow(settings: Settings, partitions: int) -> int:
     """Give the checkpoint that the settings name so many state partitions; the job on it has been stopped.
 
-    Cut off at any moment, it is to be called again with the same number, and no job starts before.
+    Cut off at any moment, it is to be called again, and no job starts before: with the same number, or with that which
+    it had, and then it is left as it was.
 
     Returns:
         How many it had; as many as ``partitions`` where there was nothing to do.
@@ -65,7 +66,8 @@ def _grow(settings: Settings, sink: SinkSettings, partitions: int) -> int:
     spark = build_session(settings)
     try:
         checkpoint = Checkpoint(spark, settings.job.checkpoint)
-        before = checkpoint.state_partitions()
+        before, growing = checkpoint.state_partitions(), checkpoint.growing()
+        given_up = growing if growing != partitions == before else None
         checkpoint.check(
             CheckpointFacts(
                 settings.transactions.segment_size,
@@ -75,10 +77,13 @@ def _grow(settings: Settings, sink: SinkSettings, partitions: int) -> int:
                 ids[topics.half].id,
                 ids[topics.op].id,
             ),
-            to_grow=partitions,
+            to_grow=partitions if given_up is None else given_up,
         )
-        if before != partitions or checkpoint.growing() is not None:
-            _Growth(spark, settings, sink, checkpoint, ids[topics.half].id).to(partitions, before)
+        growth = _Growth(spark, settings, sink, checkpoint, ids[topics.half].id)
+        if given_up is not None:
+            growth.give_up(given_up, before)
+        elif before != partitions or growing is not None:
+            growth.to(partitions, before)
     finally:
         with contextlib.suppress(Py4JError, OSError):
             spark.stop()
@@ -120,6 +125,25 @@ class _Growth:
             claim.refuse_another(self._own)
             self._checkpoint.end_growing(partitions)  # 5
             self._checkpoint.synchronise()
+
+    def give_up(self, partitions: int, before: int) -> None:
+        """Leave it as it was: what was begun so that it should get ``partitions`` is removed.
+
+        1. As :meth:`to`.
+        2. Spark's batch goes, whether it has ended or not; nothing of it is in Kafka.
+        3. Jobs may start.
+        """
+        with contextlib.closing(Claim(self._sink, self._settings.job.name)) as claim:
+            self._take_over(claim, before, partitions)  # 1
+            found = examine(self._checkpoint)
+            for batch in sorted({found.begun, found.committed} - {None}, reverse=True):
+                if self._checkpoint.partitions_of_batch(batch) == partitions:
+                    self._give_up(batch)  # 2
+            self._checkpoint.synchronise()
+            claim.refuse_another(self._own)
+            self._checkpoint.give_up_growing(partitions)  # 3
+            self._checkpoint.synchronise()
+        _LOGGER.info("What was begun so that it should have %d state partitions is given up.", partitions)
 
     def _last_batch(self, before: int, partitions: int) -> int:
         """The one that has ended, with nothing behind it but what Spark's repartitioning may have begun."""

@@ -10,7 +10,7 @@ from checkback.operations.job_in_kafka import ClaimRecord
 from checkback_cli.doctor.finding import Finding, ok, warning, wrong
 from checkback_cli.doctor.machine import local_folder
 from conf import Settings
-from streaming.checkpoint.grown import as_grown, growing_to, half_grown
+from streaming.checkpoint.grown import as_grown, growing_to, half_grown, ways_out
 
 _NEW = "name the folder that belongs to these topics, or start on a new one with 'checkback run --new-checkpoint'"
 
@@ -43,11 +43,11 @@ def about_checkpoint(settings: Settings, claim: ClaimRecord | None, ids: Mapping
         yield wrong("checkpoint", f"{folder / torn} is missing or torn", f"restore the folder, or {_NEW}")
         return
     names = [one.name for one in folder.iterdir()]
-    growing = growing_to(names)
+    facts, growing = as_grown(facts, names), growing_to(names)
     if growing is not None:
-        yield wrong("checkpoint", half_grown(str(folder), growing).removesuffix(": type it again."), "type it again")
+        todo = ways_out(growing, int(facts.get("state_partitions", growing)))
+        yield wrong("checkpoint", half_grown(str(folder), growing), todo)
         return
-    facts = as_grown(facts, names)
     yield from mismatches(facts, str(query.get("id", "")), settings, claim, ids)
 
 

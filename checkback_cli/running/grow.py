@@ -17,6 +17,7 @@ def grow_state(
     """Give the checkpoint more state partitions, or fewer, so that more cores share the work. Stop the job before.
 
     What is open stays open, and producers go on meanwhile. Cut off, type it again: no job starts before it has ended.
+    With the number that the checkpoint has, what was begun is given up.
     """
     from streaming.growing import grow
 
@@ -24,7 +25,7 @@ def grow_state(
     log_to_stdout(settings.log)
     before = grow(settings, state_partitions)
     if before == state_partitions:
-        typer.echo(f"{settings.job.checkpoint} has {state_partitions} state partitions already.")
+        typer.echo(f"{settings.job.checkpoint} has {state_partitions} state partitions.")
         return
     typer.echo(
         f"{settings.job.checkpoint} has {state_partitions} state partitions now, and had {before}. Set "

@@ -13,8 +13,10 @@ from pyspark.sql import SparkSession
 from checkback.exceptions import CheckpointMismatchError
 from checkback.version import __version__
 from streaming.batch.numbered_files import BATCHES, NumberedFiles
+from streaming.batch.stores import in_store, send
+from streaming.checkpoint.claimed_names import refuse_without_conditions
 from streaming.checkpoint.durable import DurableFolder
-from streaming.checkpoint.grown import GROWING, PARTITIONS, as_grown, growing_to, half_grown
+from streaming.checkpoint.grown import GROWING, PARTITIONS, as_grown, growing_to, half_grown, ways_out
 from streaming.checkpoint.offset_log import Entry, read_entry, shuffle_partitions
 
 FACTS_FILE = "checkback.json"
@@ -47,6 +49,7 @@ class Checkpoint:
         jvm: Any = spark.sparkContext._jvm
         self._path = jvm.org.apache.hadoop.fs.Path
         self.folder = folder
+        self._spark = spark
         self._files = self._path(folder).getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
         self._io = jvm.org.apache.commons.io.IOUtils
         self._query_id: str | None = None
@@ -101,6 +104,8 @@ class Checkpoint:
         probe = f".checkback-{uuid.uuid4().hex}"
         self.write(probe, b"")  # a folder that cannot be written to is found now, and not in the midst of a batch
         self.remove(probe)
+        if in_store(self.folder):
+            refuse_without_conditions(self._spark, self.folder)
         if self._exists(FACTS_FILE):
             stored = self._json(FACTS_FILE)
             if not complete(stored):
@@ -169,7 +174,10 @@ class Checkpoint:
         """
         growing = self.growing()
         if growing is not None and growing != partitions:
-            raise CheckpointMismatchError(half_grown(self.folder, growing))
+            todo = ways_out(growing, self.state_partitions())
+            raise CheckpointMismatchError(
+                f"{half_grown(self.folder, growing)}: no job starts before it has ended, {todo}."
+            )
 
     def begin_growing(self, partitions: int) -> None:
         """From now on no job starts on it.
@@ -187,6 +195,10 @@ class Checkpoint:
         for number in PARTITIONS.numbers(self.names("")):
             if number != partitions:
                 self.remove(PARTITIONS.name(number))
+        self.remove(GROWING.name(partitions))
+
+    def give_up_growing(self, partitions: int) -> None:
+        """It stays as it was, and jobs may start."""
         self.remove(GROWING.name(partitions))
 
     def remembers_later(self, topic_id: str) -> bool:
@@ -273,6 +285,9 @@ class Checkpoint:
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file, whole or not at all."""
+        if in_store(self.folder):
+            send(self._files, self._at(name), content)
+            return
         unfinished = self._at(f".{name}.{uuid.uuid4().hex}.unfinished")
         with contextlib.closing(self._files.create(unfinished)) as stream:
             stream.write(content)

@@ -27,7 +27,11 @@ def as_grown(facts: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 def half_grown(folder: str, partitions: int) -> str:
     """What to say of a folder that is growing."""
-    return (
-        f"'checkback grow --state-partitions {partitions}' was cut off on {folder}, and has to come to its end first: "
-        "type it again."
-    )
+    return f"'checkback grow --state-partitions {partitions}' was cut off on {folder}"
+
+
+def ways_out(partitions: int, before: int) -> str:
+    """What to do with it; ``before``: how many it has meanwhile."""
+    if before == partitions:
+        return "type it again"
+    return f"type it again, or 'checkback grow --state-partitions {before}', which leaves the checkpoint as it was"

@@ -95,6 +95,10 @@ def test_what_is_open_goes_on_in_more_partitions_also_when_that_was_cut_off(clus
         with pytest.raises(CheckbackError, match="'checkback grow --state-partitions 5' was cut off"):
             cluster.running_job(JOB).__enter__()
         assert "type it again" in grow(cluster, 4, JOB).stderr
+        given_up = grow(cluster, 2, JOB)
+        assert "has 2 state partitions." in given_up.stdout, given_up.stdout + given_up.stderr
+        with cluster.running_job(JOB):
+            cluster.wait_for(TOPIC, 40)  # it is the old one, and goes on
         again = grow(cluster, 5, JOB)
         assert again.returncode == 0, again.stdout + again.stderr
         as_if_power_was_lost(cluster.folder / "checkpoint", 5)
