@@ -100,7 +100,8 @@ def run_torture(
         bool,
         typer.Option(
             "--power",
-            help="Only this: simulate power loss on the job's machine. Needs root and loop devices (Linux).",
+            help="Only this: simulate power loss of a machine: the job's, the producers' with their database, a broker "
+            "of three. Needs root and loop devices (Linux).",
         ),
     ] = False,
     pauses: Annotated[
@@ -196,6 +197,8 @@ def run_torture(
 
     def tell(done: "RoundReport") -> None:
         console.print(f"round {done.number}: {done.fault}; delivered again after {done.recovery_seconds} s")
+        if done.lost_bytes:
+            console.print(f"    {done.lost_bytes:,} bytes of its topics were not on its disk")
         for stop in done.stops:
             console.print(f"    a job stopped: {stop}", markup=False)
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from checkback.local import LocalKafka
 from torture.cluster_ground import ClusterGround
 from torture.decks import ClusterFault
-from torture.machine import all_of, send
+from torture.processes import all_of, send
 from torture.schedule import Round
 from torture.system import System
 from torture.waiting import NotRecoveredError

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from checkback.local import LocalKafkaCluster
 from torture.clock import SettableClock
-from torture.ground import Ground
 from torture.local_hdfs import LocalHdfs
 from torture.local_spark import LocalSparkCluster
+from torture.three_brokers import ThreeBrokers
 
 _CHECKPOINT = "/checkback/checkpoint"
 _LIVES_A_MINUTE = "-XX:TieredStopAtLevel=1"
@@ -18,22 +18,11 @@ _LIVES_A_MINUTE = "-XX:TieredStopAtLevel=1"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterGround(Ground):
+class ClusterGround(ThreeBrokers):
     """Nothing is shared but Kafka, the checkpoint in HDFS, and what is installed; the driver is on this machine."""
 
-    kafka: LocalKafkaCluster
     hdfs: LocalHdfs
     spark: LocalSparkCluster
-
-    @property
-    def servers(self) -> str:
-        """All brokers."""
-        return self.kafka.bootstrap_servers
-
-    @property
-    def replication(self) -> int:
-        """Of every topic."""
-        return len(self.kafka.brokers)
 
     def checkpoint_here(self) -> Path:
         """A copy of its offset log."""

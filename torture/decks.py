@@ -1,5 +1,5 @@
-"""Decks beside the thirty rounds of :mod:`torture.schedule`: the job's machine loses power, or its disk fails; somebody
-stands still.
+"""Decks beside the thirty rounds of :mod:`torture.schedule`: machines lose power, or a disk fails; somebody stands
+still.
 """
 
 import random
@@ -16,6 +16,7 @@ class Deck(StrEnum):
     ALL = "all"
     """Those of :mod:`torture.schedule`."""
     POWER = "power"
+    """The job, the producers and three brokers have machines of their own: see :mod:`torture.power_ground`."""
     PAUSES = "pauses"
     DISK = "disk"
     CLUSTER = "cluster"
@@ -26,6 +27,9 @@ class MachineFault(StrEnum):
     """What is done. Pauses are a SIGSTOP of 5 to 60 s."""
 
     POWER_LOST = "the job's machine loses power"
+    SHOP_POWER_LOST = "the producers' machine loses power"
+    BROKER_POWER_LOST = "a broker loses power, and is started at once"
+    BROKER_POWER_AWAY = "a broker loses power, and is away until messages come without it"
     PYTHON_PAUSED = "the driver's Python paused"
     JVM_PAUSED = "the driver's JVM paused"
     EXECUTOR_PAUSED = "an executor paused"
@@ -56,7 +60,12 @@ class ClusterFault(StrEnum):
 
 
 DECKS: dict[Deck, tuple[StrEnum, ...]] = {
-    Deck.POWER: (MachineFault.POWER_LOST,),
+    Deck.POWER: (
+        MachineFault.POWER_LOST,
+        MachineFault.SHOP_POWER_LOST,
+        MachineFault.BROKER_POWER_LOST,
+        MachineFault.BROKER_POWER_AWAY,
+    ),
     Deck.PAUSES: (
         MachineFault.PYTHON_PAUSED,
         MachineFault.JVM_PAUSED,

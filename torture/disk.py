@@ -1,4 +1,4 @@
-"""A disk of the run's own for the job's machine: a file system in a file, which can lose power, be full, and fail.
+"""A disk of the run's own for a machine: a file system in a file, which can lose power, be full, and fail.
 
 Power is cut as the tests of Linux's file systems do it: ``EXT4_IOC_SHUTDOWN`` without writing the journal. From that
 moment nothing more gets to the file; what was written and not synchronised is lost, and a file that was renamed may be
@@ -36,11 +36,11 @@ class DiskError(CheckbackError):
 
 
 class Disk:
-    """A file system of its own at ``folder``. It needs root and loop devices."""
+    """A file system of its own at ``folder``, which is ``name`` in a place. It needs root and loop devices."""
 
-    def __init__(self, place: Path) -> None:
-        self.folder = place / "disk"
-        self._image = place / "disk.img"
+    def __init__(self, place: Path, name: str = "disk") -> None:
+        self.folder = place / name
+        self._image = place / f"{name}.img"
         self._chance = random.Random(_SEED)  # noqa: S311  (dice, no secret)
         self._neighbour: threading.Thread | None = None
         self._ended = threading.Event()
@@ -88,6 +88,10 @@ class Disk:
             fcntl.ioctl(folder, _SHUTDOWN, _WITHOUT_JOURNAL)
         finally:
             os.close(folder)
+
+    def settle(self) -> None:
+        """All that has been written is on it now, as after half a minute."""
+        _run("sync", "-f", str(self.folder))
 
     def fill(self) -> None:
         """Leave no byte to anybody."""

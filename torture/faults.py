@@ -25,6 +25,7 @@ from torture.cluster_faults import OF_CLUSTER, strike
 from torture.death import Order, Victim, carried_out, give, withdraw
 from torture.decks import MachineFault
 from torture.machine import PAUSED, lose_power, pause
+from torture.power import lose_broker, lose_shop
 from torture.schedule import Fault, Round
 from torture.system import System
 from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError
@@ -214,6 +215,9 @@ _FAULTS: dict[StrEnum, Callable[[System, Round], float]] = {
     Fault.SECOND_JOB: start_second_job,
     Fault.DATABASE_CUT: _cut_database,
     MachineFault.POWER_LOST: lose_power,
+    MachineFault.SHOP_POWER_LOST: lose_shop,
+    MachineFault.BROKER_POWER_LOST: lose_broker,
+    MachineFault.BROKER_POWER_AWAY: lose_broker,
     **dict.fromkeys(PAUSED, pause),
     MachineFault.DISK_FULL: fill_disk,
     MachineFault.DISK_READ_ONLY: make_disk_read_only,

@@ -74,6 +74,16 @@ class Ground:
         return self.checkpoint
 
     @property
+    def of_shop(self) -> Path:
+        """Where the producers' database lies."""
+        return self.folder
+
+    @property
+    def synchronous(self) -> str:
+        """Whether that database waits for its disk; see :class:`torture.sent.Database`."""
+        return "OFF"
+
+    @property
     def of_job(self) -> Path:
         """Where the job's files lie."""
         return self.disk.folder if self.disk else self.folder

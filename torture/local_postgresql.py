@@ -44,21 +44,23 @@ class LocalPostgresql:
     """Runs while it is entered, and can be stopped and started again.
 
     With a port it listens there, too, on this machine only, and asks for passwords. Nothing is synchronised with the
-    disk: it keeps what was committed when it crashes, but not when the machine does.
+    disk: it keeps what was committed when it crashes, but not when the machine does. With ``disk``, a folder, it lies
+    there, and is set as PostgreSQL is by default: each commit waits for the disk.
 
     Raises:
         InstallationError: PostgreSQL is not installed here, or cannot run as who we are.
         LocalPostgresqlError: it did not start.
     """
 
-    def __init__(self, port: int | None = None) -> None:
+    def __init__(self, port: int | None = None, disk: Path | None = None) -> None:
         self.port = port
         """Where it listens on this machine; None: nowhere."""
         self._programs, self._be_another = _programs(), _be_another()
+        self._disk = disk
         self._guard: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        self._folder = Path(tempfile.mkdtemp(prefix="checkback-pg-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="checkback-pg-", dir=self._disk))
         try:
             if self._be_another:
                 shutil.chown(self._folder, _server_user())
@@ -85,9 +87,10 @@ class LocalPostgresql:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
+        self._forget_guard()
         # without a port no TCP: the socket lies in the folder, so two servers never meet
         address = ["listen_addresses=127.0.0.1", f"port={self.port}"] if self.port else ["listen_addresses="]
-        settings = [*address, f"unix_socket_directories={self._folder}", "fsync=off"]
+        settings = [*address, f"unix_socket_directories={self._folder}", *([] if self._disk else ["fsync=off"])]
         server = [self._programs / "postgres", "-D", self._data, *(part for one in settings for part in ("-c", one))]
         # ends the server and removes the folder even when this process is killed
         command = [sys.executable, supervisor.__file__, self._folder, *self._be_another, *server]
@@ -106,6 +109,11 @@ class LocalPostgresql:
         self._wait(lambda: not self._pid_file.exists(), _END_SECONDS, "did not stop")
         self._forget_guard()
 
+    @property
+    def pid(self) -> int | None:
+        """Of the supervisor that runs it, None when it was stopped. Killed with all its children it can be started."""
+        return self._guard.pid if self._guard else None
+
     def connect(self) -> psycopg.Connection:
         """As its administrator."""
         return psycopg.connect(
@@ -122,7 +130,7 @@ class LocalPostgresql:
 
     def _make(self) -> None:
         initdb = [self._programs / "initdb", "-D", self._data, "-U", _ADMINISTRATOR, *_AUTHENTICATION]
-        command = [*self._be_another, *map(str, initdb), "--no-sync", "-E", "UTF8"]
+        command = [*self._be_another, *map(str, initdb), *([] if self._disk else ["--no-sync"]), "-E", "UTF8"]
         # in a folder that the other user may enter
         done = subprocess.run(command, capture_output=True, text=True, cwd="/", check=False)  # noqa: S603  (see above)
         if done.returncode:

@@ -1,18 +1,16 @@
 """Faults of the job's machine, which loses power, and of whoever stands still for a while."""
 
-import os
 import random
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from enum import StrEnum
 
 import psutil
 
 from torture.decks import MachineFault
 from torture.disk import Disk
-from torture.processes import JobProcess
+from torture.processes import JobProcess, all_of, send
 from torture.schedule import Round
 from torture.system import System
 from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError
@@ -75,25 +73,18 @@ def pause(system: System, this: Round) -> float:
         send(found, signal.SIGCONT)  # 3
     since = time.time()
     system.recoveries.append(system.wait_for_delivery(since))
-    if system.given_up:
-        raise NotRecoveredError(f"Round {this.number}, {this}: {' | '.join(system.given_up)}.")
+    refuse_given_up(system, this)
     return since
 
 
-def send(processes: Iterable[int], number: int) -> None:
-    """A signal to those that are still there."""
-    for process in processes:
-        with suppress(ProcessLookupError):
-            os.kill(process, number)
+def refuse_given_up(system: System, this: Round) -> None:
+    """Raises NotRecoveredError when somebody has ended for good in this round."""
+    if system.given_up:
+        raise NotRecoveredError(f"Round {this.number}, {this}: {' | '.join(system.given_up)}.")
 
 
 def _ids(processes: Iterable[psutil.Process]) -> list[int]:
     return [process.pid for process in processes]
-
-
-def all_of(process: int) -> list[int]:
-    """It, and all that it has started."""
-    return [process, *_ids(psutil.Process(process).children(recursive=True))]
 
 
 def _broker(system: System) -> list[int]:

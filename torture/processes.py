@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +15,18 @@ from torture.death import kill_driver, send_to_all
 
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 _DAEMON = "streaming.daemon"
+
+
+def send(processes: Iterable[int], number: int) -> None:
+    """A signal to those that are still there."""
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, number)
+
+
+def all_of(process: int) -> list[int]:
+    """It, and all that it has started."""
+    return [process, *(child.pid for child in psutil.Process(process).children(recursive=True))]
 
 
 class Process:

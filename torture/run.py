@@ -12,6 +12,7 @@ from torture.faults import inject
 from torture.ground import Ground, make_ground
 from torture.large_batches import LargeReport, strike_large_batches
 from torture.oracle import Judgement
+from torture.power_ground import with_power_to_lose
 from torture.schedule import PUBLISHING, Fault, Round, schedule
 from torture.system import System
 from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError
@@ -32,6 +33,8 @@ class RoundReport:
     """From the fault, or from the moment an operator had put things right, to the first new delivery."""
     stops: list[str]
     """What jobs said that ended by themselves in this round."""
+    lost_bytes: int = 0
+    """What a broker had not yet on its disk when it lost power."""
 
 
 @dataclass
@@ -123,12 +126,13 @@ def _ground(options: Options) -> Ground:
 
         place = Path(tempfile.mkdtemp(prefix="checkback-torture-"))
         return make_cluster_ground(place, clock.SettableClock(place))
-    return make_ground(
+    usual = make_ground(
         options.executors,
         with_tables=options.with_tables,
         postgresql_url=options.postgresql_url,
         with_disk=options.deck in NEEDS_DISK,
     )
+    return with_power_to_lose(usual) if options.deck is Deck.POWER else usual
 
 
 def torture_large_batches(options: Options, tell: Callable[[str], None]) -> LargeReport:
@@ -181,4 +185,5 @@ def _round(system: System, this: Round) -> RoundReport:
     system.begin_round()
     since = inject(system, this)
     system.recoveries.append(system.wait_for_delivery(since))
-    return RoundReport(this.number, str(this), round(max(system.recoveries), 1), list(system.stops))
+    took = round(max(system.recoveries), 1)
+    return RoundReport(this.number, str(this), took, list(system.stops), system.lost_bytes)

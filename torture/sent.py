@@ -23,15 +23,18 @@ _SENT = "CREATE TABLE IF NOT EXISTS sent (id TEXT PRIMARY KEY, topic TEXT, key B
 
 
 class Database:
-    """One process writes to it, the harness reads it; a killed process loses nothing of it. ``name`` is the file's."""
+    """One process writes to it, the harness reads it; a killed process loses nothing of it. ``name`` is the file's.
 
-    def __init__(self, folder: Path, name: str) -> None:
+    ``synchronous`` is SQLite's: FULL waits for the disk with each commit, and only that outlives a loss of power.
+    """
+
+    def __init__(self, folder: Path, name: str, synchronous: str = "OFF") -> None:
         self._engine = create_engine(f"sqlite:///{folder / f'{name}.db'}", connect_args={"timeout": _LOCKED_SECONDS})
 
         @event.listens_for(self._engine, "connect")
         def _settings(connection: Any, _record: Any) -> None:
-            # the machine itself is not switched off in these tests, so the disk need not be waited for
-            connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;")
+            # where the machine itself is not switched off, the disk need not be waited for
+            connection.executescript(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous};")
 
         self.log = SqlTransactionLog(self._engine)
         """Answers checks of these transactions."""
@@ -76,7 +79,7 @@ class Database:
             return [name for (name,) in connection.execute(query, {"after": moment, "most": most})]
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close its connections; whoever asks it again has others."""
         self._engine.dispose()
 
 

@@ -1,4 +1,5 @@
-"""The producers of a fault run, one process: ``python -m torture.shop FOLDER BOOTSTRAP PREFIX TOPICS SEED``.
+"""The producers of a fault run, one process: ``python -m torture.shop FOLDER BOOTSTRAP PREFIX TOPICS SEED
+DATABASE SYNCHRONOUS``, of which the last two are the database's folder and whether it waits for its disk.
 
 Every transaction writes what consumers must find into a database (``torture/sent.py``), whose log answers checks.
 Some lose their op, some are rolled back, some hold several messages, some are large. The process may be killed at any
@@ -126,11 +127,13 @@ def _more_topics(folder: Path) -> list[tuple[str, int | None]]:
         return []
 
 
-def main(folder: str, bootstrap_servers: str, prefix: str, topics: str, seed: str) -> None:
+def main(
+    folder: str, bootstrap_servers: str, prefix: str, topics: str, seed: str, database_folder: str, synchronous: str
+) -> None:
     """Serve checks and send until SIGTERM."""
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    database = Database(Path(folder), GROUP)
+    database = Database(Path(database_folder), GROUP, synchronous)
     ours = Topics(prefix)
     with (
         CheckEndpoint(bootstrap_servers, GROUP, database.log, topics=ours),

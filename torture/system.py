@@ -33,7 +33,7 @@ class System:
         self.ground = ground
         self._seed = seed
         self._starts = itertools.count()
-        self._database = Database(ground.folder, shop.GROUP)
+        self._database = Database(ground.of_shop, shop.GROUP, ground.synchronous)
         self._databases = [self._database]
         self.changed_settings: dict[str, str] = {}
         """What an operator has set over the run's settings; jobs that are started from now on have it."""
@@ -54,6 +54,8 @@ class System:
         self._look_behind_at = 0.0
         self.recoveries: list[float] = []
         """Seconds from each fault of this round to the first new delivery."""
+        self.lost_bytes = 0
+        """What a broker had not yet on its disk when it lost power in this round."""
 
     def __enter__(self) -> Self:
         self.consuming.start()
@@ -72,7 +74,11 @@ class System:
         folder, servers, topics = self.ground.folder, self.ground.servers, ",".join(self.ground.sent_topics)
         seed = str(self._seed * 1000 + next(self._starts))
         command = ["torture.shop", str(folder), servers, self.ground.topics.prefix, topics, seed]
-        return Process(command, {}, folder / "shop.log")
+        return Process([*command, str(self.ground.of_shop), self.ground.synchronous], {}, folder / "shop.log")
+
+    def leave_database(self) -> None:
+        """Have none of the shop's files open, until it is asked something again."""
+        self._database.close()
 
     def start_neighbours(self) -> Process:
         """The other two tenants, one process."""
@@ -159,7 +165,7 @@ class System:
 
     def begin_round(self) -> None:
         """Forget what the last round noted."""
-        self.stops, self.recoveries, self.given_up = [], [], []
+        self.stops, self.recoveries, self.given_up, self.lost_bytes = [], [], [], 0
 
     def note_stop(self, job: Process, why: str = "") -> None:
         """Keep what a job said that ended by itself."""

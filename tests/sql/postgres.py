@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from sqlalchemy import URL
@@ -22,10 +23,10 @@ def running_postgres(port: int | None = None) -> Iterator[URL]:
 
 
 @contextmanager
-def installed(port: int | None = None) -> Iterator[LocalPostgresql]:
+def installed(port: int | None = None, disk: Path | None = None) -> Iterator[LocalPostgresql]:
     """Likewise, the server itself."""
     try:
-        server = LocalPostgresql(port)
+        server = LocalPostgresql(port, disk)
     except InstallationError as error:
         pytest.skip(str(error))
     with server:

@@ -13,7 +13,7 @@ from torture.gateways.schedule import WHILE_GATEWAY_STOPS, Fault, Round, deck, s
 from torture.gateways.system import GatewaysSystem, send_to
 from torture.lanes.rounds import RoundDone, RoundsReport, torture_sending
 from torture.lanes.sending import go_on
-from torture.machine import all_of, send
+from torture.processes import all_of, send
 from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError
 
 _BROUGHT_SECONDS = 6.0
