@@ -136,8 +136,9 @@ class _Growth:
         with contextlib.closing(Claim(self._sink, self._settings.job.name)) as claim:
             self._take_over(claim, before, partitions)  # 1
             found = examine(self._checkpoint)
-            for batch in sorted({found.begun, found.committed} - {None}, reverse=True):
-                if self._checkpoint.partitions_of_batch(batch) == partitions:
+            begun = found.begun if found.unfinished else None  # both may be Spark's, the newer one first
+            for batch in (begun, found.committed):
+                if batch is not None and self._checkpoint.partitions_of_batch(batch) == partitions:
                     self._give_up(batch)  # 2
             self._checkpoint.synchronise()
             claim.refuse_another(self._own)
