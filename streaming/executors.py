@@ -20,6 +20,7 @@ from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.library import AdminClient, KafkaException
 from checkback.version import __version__
 from conf import Settings
+from streaming.batch.stores import scheme_of
 from streaming.brokers.client import SinkSettings
 from streaming.session import PYTHON, on_this_machine
 
@@ -30,7 +31,7 @@ _GIVE_UP_SECONDS = 600.0
 _KAFKA_SECONDS = 20.0
 _CONNECT_SECONDS = 5.0
 _GROUP = "try-executors"
-_NO_RENAME = frozenset({"s3", "s3a", "s3n", "gs", "oss", "cosn", "obs", "swift", "wasb", "wasbs"})
+_NO_RENAME = frozenset({"s3", "s3n", "gs", "oss", "cosn", "obs", "swift", "wasb", "wasbs"})
 _NO_PYTHON = re.compile(r"No module named '?[\w.]+'?|Cannot run program \"[^\"]+\"[^\n]*|PYTHON_VERSION_MISMATCH[^\n]*")
 _PAGE = "docs/cluster.md says how Python and Checkback get there"
 
@@ -54,14 +55,14 @@ def refuse_unfit_checkpoint(settings: Settings) -> None:
 
     Raises:
         ConfigurationError: it is a folder of this machine, and executors are on others; or it is in a store whose
-            renames take several steps, of which a crash may leave some.
+            renames take several steps, of which a crash may leave some, and that we know no other way with.
     """
     checkpoint, master = settings.job.checkpoint, settings.job.master
-    scheme = checkpoint.partition(":")[0] if re.match(r"[a-z][a-z0-9+.-]*:", checkpoint) else ""
+    scheme = scheme_of(checkpoint)
     if scheme in _NO_RENAME:
         raise ConfigurationError(
             f"job.checkpoint: {scheme} cannot rename a file in one step, and what a crash has left of a rename would "
-            "be taken for the whole. Name a folder in HDFS (hdfs://), or one that is mounted (file://)."
+            "be taken for the whole. Name a folder in HDFS (hdfs://), in S3 (s3a://), or one that is mounted (file://)."
         )
     if not scheme and not on_this_machine(master):
         raise ConfigurationError(

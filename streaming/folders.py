@@ -1,7 +1,8 @@
 """Folders as the driver sees them: on this machine, or wherever Hadoop can reach.
 
 Nothing here ever shows half of anything under a final name: what is written is written elsewhere and renamed, and
-what is deleted is renamed away first.
+what is deleted is renamed away first. In an object store, where nothing can be renamed, a file has its name when all of
+it was sent.
 """
 
 import contextlib
@@ -16,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from checkback.exceptions import ConfigurationError
 from streaming.batch.java_errors import first_line
+from streaming.batch.stores import in_store, send
 
 
 class Folder(Protocol):
@@ -172,6 +174,9 @@ class HadoopFolder:
 
     def write(self, name: str, content: bytes) -> None:
         """See :class:`Folder`."""
+        if in_store(self.uri):
+            send(self._files, self._at(name), content)
+            return
         new = f"{name}.{uuid.uuid4().hex}"
         stream = self._files.create(self._at(new))
         try:
@@ -198,7 +203,9 @@ class HadoopFolder:
 
     def remove(self, name: str) -> None:
         """See :class:`Folder`."""
-        if self._exists(name):
+        if in_store(self.uri):
+            self._files.delete(self._at(name), True)  # noqa: FBT003  (as below)
+        elif self._exists(name):
             gone = _removed(name)
             self._rename(name, gone)
             self._files.delete(self._at(gone), True)  # noqa: FBT003  (Java: and all in it)

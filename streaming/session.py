@@ -15,11 +15,15 @@ from pyspark.sql import SparkSession
 
 from checkback.exceptions import ConfigurationError
 from checkback.local import spark_jars, use_java
+from checkback.local.jars import STORES
 from checkback.local.scratch import DIRS, scratch_folders, take_scratch
 from conf import Settings
+from streaming.batch.stores import scheme_of
 from streaming.class_archive import archive_options
 from streaming.fairness.state_size import MANY, ROWS
 from streaming.planning import COMPILING, PLANNING
+from streaming.whole_files import OPTIONS as WHOLE_FILES
+from streaming.whole_files import whole_files_jar
 
 _LOGGER = logging.getLogger(__name__)
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -106,15 +110,24 @@ def build_session(
     return session
 
 
+def kinds_of(settings: Settings) -> set[str]:
+    """Of tables, and the scheme of the checkpoint's store: what needs jars of its own."""
+    store = {scheme_of(settings.job.checkpoint)} & STORES.keys()
+    return {*(table.kind for table in settings.sinks.tables.values()), *store}
+
+
 def spark_options(
     settings: Settings, more_kinds: Collection[str] = (), java_options: Sequence[str] | None = None
 ) -> dict[str, str]:
     """All options that Spark is started with, but for scratch folders: see :func:`build_session`."""
     master = settings.job.master
-    kinds = {*more_kinds, *(table.kind for table in settings.sinks.tables.values())}
+    kinds = {*more_kinds, *kinds_of(settings)}
     options = archive_options(kinds) if java_options is None else java_options
     classes = [f'"{option}"' for option in options]  # a folder's name may have blanks
-    jars = [str(jar) for jar in spark_jars(kinds)]
+    own = [whole_files_jar()] if kinds & STORES.keys() else []
+    jars = [str(jar) for jar in [*spark_jars(kinds), *own]]
+    # last: it is not safe with others
+    whole_files = WHOLE_FILES if scheme_of(settings.job.checkpoint) in STORES else {}
     # On one machine shuffled rows go through the page cache only: packing them costs more than it saves.
     here = {"spark.shuffle.compress": "false", "spark.executor.extraJavaOptions": " ".join(classes), **_BARE_FILES}
     elsewhere = {"spark.executor.extraJavaOptions": " ".join(_JAVA)}
@@ -124,7 +137,7 @@ def spark_options(
     return {
         "spark.master": master,
         "spark.app.name": settings.job.name,
-        **(_CONF | PLANNING | local | loopback | delta | settings.job.spark_options),
+        **(_CONF | PLANNING | local | loopback | delta | settings.job.spark_options | whole_files),
         "spark.driver.memory": settings.job.driver_memory,
         "spark.driver.extraJavaOptions": " ".join([_java_options(), *classes]),
         "spark.jars": ",".join(jars),

@@ -74,6 +74,25 @@ _KNOWN_ERRORS = (
         "where it stopped.",
     ),
     _KnownError(
+        r"NoA(?:uthWithAWS|wsCredentials)Exception|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken"
+        r"|AccessDeniedException(?=: (?:s3a:|[^\n]{0,300}awssdk))",
+        JobStoppedError,
+        "The store of the checkpoint {checkpoint} refuses the job's credentials ({found}): put an access key that may "
+        "list, read, write and delete there into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of the job's environment.",
+    ),
+    _KnownError(
+        r"UnknownStoreException|NoSuchBucket",
+        ConfigurationError,
+        "job.checkpoint: the store has no bucket as {checkpoint} names it ({found}): make it, or name another one; "
+        "spark.hadoop.fs.s3a.endpoint and spark.hadoop.fs.s3a.endpoint.region in job.spark_options say which store.",
+    ),
+    _KnownError(
+        r"AWSClientIOException|AWSApiCallTimeoutException|AWSNoResponseException|AWSStatus500Exception"
+        r"|AWSServiceThrottledException|SdkClientException|s3a:[^\n]{1,300}(?:ConnectException|TimeoutException)",
+        JobFailedError,
+        "The store of the checkpoint {checkpoint} does not answer ({found}): a restart continues where it stopped.",
+    ),
+    _KnownError(
         r"(?i)permission denied|read-only file system|AccessControlException|operation not permitted",
         JobStoppedError,
         "The job may not write to its files ({found}): give its user the checkpoint folder {checkpoint} and Spark's "

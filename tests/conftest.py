@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from checkback.kafka.librdkafka.library import Consumer
 from checkback.local import LocalKafka
+from checkback.local.jars import STORES
 from checkback.local.kafka import free_port
 from checkback.wire.protocol import Topics
 from conf import Settings
@@ -46,13 +47,13 @@ def broker() -> Iterator[LocalKafka]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A real Spark, started when the first test asks for it, with the jars of every kind of table."""
+    """A real Spark, started when the first test asks for it, with the jars of every kind of table and store."""
     job = {"master": "local[2]", "driver_memory": "1536m", "state_partitions": STATE_PARTITIONS}
     tables = {
         "lake": {"kind": "delta", "path": "no such place"},
         "warehouse": {"kind": "postgresql", "url": "jdbc:postgresql://no.such.place/"},
     }
-    session = build_session(Settings.model_validate({"job": job, "sinks": {"tables": tables}}))
+    session = build_session(Settings.model_validate({"job": job, "sinks": {"tables": tables}}), STORES)
     yield session
     session.stop()
 

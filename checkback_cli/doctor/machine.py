@@ -45,7 +45,8 @@ def about_java() -> Iterator[Finding]:
 
 def about_jars(settings: Settings) -> Iterator[Finding]:
     """Whether the jars that Spark needs have been fetched; asks no network."""
-    there, missing = fetched(table.kind for table in settings.sinks.tables.values())
+    store = settings.job.checkpoint.partition("://")[0]
+    there, missing = fetched([*(table.kind for table in settings.sinks.tables.values()), store])
     if missing:
         todo = "the first start fetches them from Maven, for which it needs a network"
         yield warning("jars", f"not fetched yet: {', '.join(missing)}", todo)

@@ -19,8 +19,8 @@ def refuse_without_conditions(spark: SparkSession, folder: str) -> None:
         ConfigurationError: the store takes it twice, or does not know the condition.
     """
     jvm: Any = spark.sparkContext._jvm
-    configuration: Any = spark._jsparkSession.sessionState().newHadoopConf()
-    manager, path = file_manager(spark, folder), jvm.org.apache.hadoop.fs.Path(f"{folder}/.checkback-{uuid.uuid4().hex}")
+    path = jvm.org.apache.hadoop.fs.Path(f"{folder}/.checkback-{uuid.uuid4().hex}")
+    manager = file_manager(spark, folder)
     try:
         for content in (b"first", b"second"):
             make(manager, path, content)
@@ -31,18 +31,18 @@ def refuse_without_conditions(spark: SparkSession, folder: str) -> None:
         if not any(name in said for name in _UNKNOWN):
             raise
     finally:
-        path.getFileSystem(configuration).delete(path, False)  # noqa: FBT003  (Hadoop's own: not recursive)
+        manager.delete(path)
     raise ConfigurationError(
         f"job.checkpoint: the store of {folder} makes an object that is there already a second time (a PUT with "
         "'If-None-Match: *' has to be refused), so that a job that was taken over could write over what its successor "
-        "has written: use one that has conditional writes, as Amazon S3 does, or a folder in HDFS or one that is mounted."
+        "has written: use one with conditional writes, as Amazon S3 has them, or a folder in HDFS or a mounted one."
     )
 
 
 def file_manager(spark: SparkSession, folder: str) -> Any:
     """That of Spark's logs in this folder."""
     jvm: Any = spark.sparkContext._jvm
-    configuration: Any = spark._jsparkSession.sessionState().newHadoopConf()
+    configuration: Any = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001  (with the session's options)
     companion = getattr(jvm.org.apache.spark.sql.execution.streaming.checkpointing, "CheckpointFileManager$")
     return getattr(companion, "MODULE$").create(jvm.org.apache.hadoop.fs.Path(folder), configuration)
 

@@ -33,6 +33,8 @@ def test_a_folder_of_the_drivers_machine_is_none_for_a_cluster(master: str) -> N
         ("local-cluster[2,1,1024]", "/tmp/checkpoint"),  # noqa: S108  (nothing is made there)
         ("spark://m:7077", "hdfs://names:8020/checkback"),
         ("spark://m:7077", "file:///mounted/everywhere"),
+        ("local[*]", "s3a://bucket/checkback"),
+        ("spark://m:7077", "s3a://bucket/checkback"),
         ("k8s://https://m", "abfss://store@account.dfs.core.windows.net/checkback"),
     ],
 )
@@ -41,7 +43,7 @@ def test_a_folder_that_all_reach_is_taken(master: str, checkpoint: str) -> None:
 
 
 @pytest.mark.parametrize("master", ["local[*]", "spark://m:7077"])
-@pytest.mark.parametrize("scheme", ["s3a", "gs"])
+@pytest.mark.parametrize("scheme", ["s3n", "gs"])
 def test_a_store_that_cannot_rename_in_one_step_is_refused(master: str, scheme: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{scheme} cannot rename a file in one step"):
         refuse_unfit_checkpoint(job(master=master, checkpoint=f"{scheme}://bucket/checkback"))

@@ -67,6 +67,26 @@ _SETTINGS = Settings.model_validate({"kafka": {"topic_prefix": "cb."}, "job": {"
         ),
         ("SafeModeException: Cannot create file. Name node is in safe mode.", JobFailedError, "takes nothing"),
         ("RemoteException: File /x could only be written to 0 of the 1 minReplication nodes.", JobFailedError, "HDFS"),
+        (
+            "java.nio.file.AccessDeniedException: s3a://b/x: getFileStatus on s3a://b/x: Forbidden:InvalidAccessKeyId",
+            JobStoppedError,
+            "refuses the job's credentials (AccessDeniedException)",
+        ),
+        (
+            "org.apache.hadoop.fs.s3a.UnknownStoreException: `s3a://b/x': getFileStatus on s3a://b/x: NoSuchBucket",
+            ConfigurationError,
+            "has no bucket as /data/checkpoint names it",
+        ),
+        (
+            "java.net.ConnectException: getFileStatus on s3a://b/x: SdkClientException: Connect to s3:443 failed",
+            JobFailedError,
+            "store of the checkpoint /data/checkpoint does not answer",
+        ),
+        (
+            "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error: AWSClientIOException: open s3a://b/x/state/0/0/3.changelog",
+            JobFailedError,
+            "a restart continues where it stopped",
+        ),
         ("java.io.IOException: Disk quota exceeded", JobFailedError, "Make room"),
         ("java.io.FileNotFoundException: /x (Permission denied)", JobStoppedError, "may not write"),
         ("java.io.FileNotFoundException: /x (Read-only file system)", JobStoppedError, "may not write"),
