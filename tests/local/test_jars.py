@@ -24,7 +24,13 @@ def test_jars_of_tables_are_added_only_when_asked_for() -> None:
     assert {"delta-spark_4.2_2.13", "delta-storage"} <= {artifact(jar) for jar in names("delta") - plain}
 
 
-@pytest.mark.parametrize("kind", ["delta", "postgresql"])
+def test_jars_of_a_store_are_added_only_when_asked_for_and_without_all_of_amazon() -> None:
+    own = {artifact(jar) for jar in names("s3a") - names()}
+    assert {"hadoop-aws", "s3", "netty-nio-client"} <= own
+    assert "bundle" not in own
+
+
+@pytest.mark.parametrize("kind", ["delta", "postgresql", "s3a"])
 def test_no_jar_is_there_twice(kind: str) -> None:
     own = {artifact(jar.name) for jar in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
     assert {artifact(jar) for jar in names(kind)} & own == set()
