@@ -84,6 +84,11 @@ class Ground:
         return "OFF"
 
     @property
+    def may_forget(self) -> bool:
+        """Whether brokers may lose what was delivered, so that all of it is read once more in the end."""
+        return False
+
+    @property
     def of_job(self) -> Path:
         """Where the job's files lie."""
         return self.disk.folder if self.disk else self.folder

@@ -97,4 +97,4 @@ def _all_in_sync(ground: PowerGround) -> bool:
     except KafkaException:
         return False
     partitions = [one for topic in known.topics.values() for one in topic.partitions.values()]
-    return bool(partitions) and all(len(one.isrs) == ground.replication for one in partitions)
+    return bool(partitions) and all(len(one.isrs) == len(one.replicas) for one in partitions)

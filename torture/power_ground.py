@@ -30,6 +30,11 @@ class PowerGround(ThreeBrokers):
         """As SQLite is by default: each commit waits for the disk."""
         return "FULL"
 
+    @property
+    def may_forget(self) -> bool:
+        """What a disk had not, nobody else may have."""
+        return True
+
     def disk_of(self, broker: LocalKafka) -> Disk:
         """That of one of the brokers."""
         return self.broker_disks[self.kafka.brokers.index(broker)]

@@ -21,6 +21,9 @@ _FOR_GOOD = 1
 """The exit status of what must not be started again as it is; see ``deploy/checkback.service``."""
 _MOST_REST_SECONDS = 600.0
 _POLL_SECONDS = 0.05
+_READ_SECONDS = 300.0
+READ_AGAIN = "kafka, read again"
+"""A destination: what lies in Kafka in the end, whatever a consumer got before."""
 _FAR_BEHIND = 2_000
 """Messages that have not come, at which the shop pauses: a quarter of a minute of sending, and a batch of the job."""
 _LOOK_BEHIND_SECONDS = 2.0
@@ -235,11 +238,24 @@ class System:
         with suppress(NotRecoveredError):  # it is still to see a repeated or leaked one
             self.wait_until(self.consuming.at_end, 60, "the consumer did not come to the end", supervised=False)
         judged = self.judge_all()
+        if self.ground.may_forget:
+            judged[READ_AGAIN] = self._judge_again()
         missing = {name for one in judged.values() for name in one.lost}
         if not missing:
             return judged
         waiting = undecided(self.ground.servers, self.ground.checkpoint_here(), missing)
         return {name: one.without_undecided(waiting) for name, one in judged.items()}
+
+    def _judge_again(self) -> Judgement:
+        """What it says of all that lies in Kafka now."""
+        again = Consuming(self.ground.servers, REAL_TOPICS, REAL_PARTITIONS)
+        again.start()
+        try:
+            with suppress(NotRecoveredError):
+                self.wait_until(again.at_end, _READ_SECONDS, "not all was read again", supervised=False)
+        finally:
+            again.stop()
+        return judge(self._sent((*REAL_TOPICS, *self._more_topics)), again.found())
 
     def _stop_sending(self) -> None:
         """They continue answering checks. One that is started again meanwhile is told, too."""
