@@ -57,7 +57,7 @@ class Ground:
                 producer.send_in_transaction(Message(TOPIC, b"%d" % self._sent, key=b"%d" % (self._sent % 7)))
                 self._sent += 1
 
-    def all_came_once(self, seconds: float = 120.0) -> None:
+    def all_came_once(self, seconds: float = 240.0) -> None:
         found = self.kafka.wait_for(TOPIC, self._sent, seconds)
         assert sorted(int(record.value) for record in found) == list(range(self._sent))
 
