@@ -33,7 +33,7 @@ STORES = {
         ["org.apache.hadoop:hadoop-aws:3.5.0!", *(f"software.amazon.awssdk:{part}:2.35.4!" for part in _PARTS)]
     )
 }
-_LEFT_OUT = {STORES["s3a"]: ("software.amazon.awssdk:bundle",)}
+_LEFT_OUT = ("software.amazon.awssdk:bundle",)
 
 # Of the resolved jars, those that Spark's own distribution lacks. Delta brings older versions of some that it has.
 _NOT_IN_SPARK = (
@@ -64,7 +64,7 @@ def spark_jars(kinds: Iterable[str] = ()) -> list[Path]:
     kinds = set(kinds)
     found = [jar for endpoint in _endpoints(kinds) for jar in resolved(endpoint) if jar.name.startswith(_NOT_IN_SPARK)]
     for scheme in sorted(kinds & STORES.keys()):
-        jars = resolved(STORES[scheme])
+        jars = resolved(STORES[scheme], _LEFT_OUT)
         found += [
             jar for jar in jars if jar.name.startswith(_OF_STORES) or not jar.name.startswith(_OF_STORES_IN_SPARK)
         ]
@@ -112,9 +112,9 @@ def resolved(endpoint: str, left_out: Iterable[str] = ()) -> list[Path]:
     os.environ.setdefault("JGO_TIMEOUT", "30")
     try:
         try:
-            folder = _built(jgo, endpoint, _LEFT_OUT.get(endpoint, left_out))
+            folder = _built(jgo, endpoint, left_out)
         except FileExistsError:  # another process was at it, and has put the jars there
-            folder = _built(jgo, endpoint, _LEFT_OUT.get(endpoint, left_out))
+            folder = _built(jgo, endpoint, left_out)
     except Exception as error:
         raise InstallationError(
             f"Could not fetch {endpoint.split('+', maxsplit=1)[0]} from Maven: is there a network? ({error})"
