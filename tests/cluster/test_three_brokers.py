@@ -49,12 +49,10 @@ def confirmed(kafka: LocalKafkaCluster, seconds: float) -> bool:
     try:
         for partition in range(3):
             producer.produce(REAL, b"value", partition=partition, on_delivery=lambda error, _: failed.append(error))
-        return not producer.flush(seconds + 5) and failed == [None] * 3
+        # a KafkaError is not compared: with what is not a number, that leaves an error for whoever calls C next
+        return not producer.flush(seconds + 5) and len(failed) == 3 and not any(failed)
     except KafkaException:
         return False
-    finally:  # a producer that goes with reports still to come gives them to whoever is collected with it
-        producer.purge()
-        producer.flush(5)
 
 
 def test_topics_get_three_replicas_of_which_two_confirm(kafka: LocalKafkaCluster) -> None:

@@ -135,7 +135,8 @@ def photographed(page: Any, name: str) -> None:
 
 def test_somebody_with_a_keyboard_finds_understands_and_ends_a_stuck_transaction(browser: Any, url: str) -> None:
     """No pointer is used. Scripts are off: nothing may depend on them."""
-    page = browser.new_context(viewport=DESK, java_script_enabled=False).new_page()
+    still = {"reduced_motion": "reduce"}  # or the link is looked at while it moves in
+    page = browser.new_context(viewport=DESK, java_script_enabled=False, **still).new_page()
     page.goto(url)
     page.keyboard.press("Tab")
     assert focused(page) == "Skip to content"
