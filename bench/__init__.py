@@ -20,6 +20,7 @@ from bench.producer import ProducerResult, measure_producers
 from bench.rocketmq.against import AgainstResult, measure_against_rocketmq
 from bench.starting.recover import RecoverResult, measure_recovery
 from bench.throughput import ThroughputResult, measure_throughput
+from bench.workers import WorkersPlan, WorkersResult, measure_workers
 
 __all__ = [
     "SHORT_GUARD",
@@ -52,6 +53,8 @@ __all__ = [
     "SoakPlan",
     "SoakResult",
     "ThroughputResult",
+    "WorkersPlan",
+    "WorkersResult",
     "draw",
     "measure_against_rocketmq",
     "measure_backlog",
@@ -70,6 +73,7 @@ __all__ = [
     "measure_recovery",
     "measure_soak",
     "measure_throughput",
+    "measure_workers",
     "need_drawing",
     "needs_of",
     "panels_of_latency",

@@ -24,6 +24,7 @@ from lab_cli.bench_figures import (
     write,
 )
 from lab_cli.bench_lasting import open_ones, soak
+from lab_cli.bench_workers import workers
 
 if TYPE_CHECKING:
     from bench import ThroughputResult
@@ -41,6 +42,7 @@ bench = typer.Typer(no_args_is_help=True, help="Measurements, each on a Kafka of
 bench.command("capacity")(capacity)
 bench.command("open")(open_ones)
 bench.command("soak")(soak)
+bench.command("workers")(workers)
 
 
 @bench.command("throughput")

@@ -147,6 +147,9 @@ def run_torture(
             "runs on Spark's own cluster of two workers, with three brokers and its checkpoint in HDFS.",
         ),
     ] = False,
+    s3: Annotated[
+        bool, typer.Option("--s3", help="With --cluster: its checkpoint is in S3, whose server is killed and stopped.")
+    ] = False,
     inbox: Annotated[
         bool,
         typer.Option(
@@ -227,7 +230,7 @@ def run_torture(
         show_gateways(torture_gateways(seed, rounds, partial(_tell_lanes, console)), console, json_file)
         return
     struck = Deck.POWER if power else Deck.PAUSES if pauses else Deck.DISK if disk else Deck.ALL
-    struck = Deck.CLUSTER if cluster else struck
+    struck = (Deck.CLUSTER_ON_S3 if s3 else Deck.CLUSTER) if cluster else struck
     options = Options(
         seed, rounds or (None if minutes else 30), minutes, executors, tables, postgresql, neighbours, struck
     )

@@ -10,6 +10,8 @@ from enum import StrEnum
 from checkback.local import LocalKafka
 from torture.cluster_ground import ClusterGround
 from torture.decks import ClusterFault
+from torture.local_hdfs import LocalHdfs
+from torture.local_s3 import LocalS3
 from torture.processes import all_of, send
 from torture.schedule import Round
 from torture.system import System
@@ -89,7 +91,38 @@ def _lose_two_brokers(system: System, ground: ClusterGround, chance: random.Rand
 
 def _cut_broker_off(system: System, ground: ClusterGround, chance: random.Random) -> float:
     """It stands still: its connections stay, and it answers nobody."""
-    supervisor = chance.choice(ground.kafka.brokers).pid
+    return _stand_still(system, chance.choice(ground.kafka.brokers).pid)
+
+
+def _lose_data_node(system: System, ground: ClusterGround, chance: random.Random) -> float:
+    hdfs, number = _hdfs(ground), chance.choice([1, 2])
+    hdfs.kill(f"data-{number}")
+    _delivers_without(system)
+    hdfs.start_data_node(number)
+    return time.time()
+
+
+def _lose_name_node(system: System, ground: ClusterGround, _chance: random.Random) -> float:
+    hdfs = _hdfs(ground)
+    hdfs.kill("name")
+    system.supervise_for(_AWAY_SECONDS)
+    hdfs.start_name_node()
+    return time.time()
+
+
+def _lose_s3(system: System, ground: ClusterGround, _chance: random.Random) -> float:
+    s3 = _s3(ground)
+    s3.kill()
+    system.supervise_for(_AWAY_SECONDS)
+    s3.start()
+    return time.time()
+
+
+def _cut_s3_off(system: System, ground: ClusterGround, _chance: random.Random) -> float:
+    return _stand_still(system, _s3(ground).pid)
+
+
+def _stand_still(system: System, supervisor: int | None) -> float:
     processes = all_of(supervisor) if supervisor else []
     send(processes, signal.SIGSTOP)
     try:
@@ -99,19 +132,14 @@ def _cut_broker_off(system: System, ground: ClusterGround, chance: random.Random
     return time.time()
 
 
-def _lose_data_node(system: System, ground: ClusterGround, chance: random.Random) -> float:
-    number = chance.choice([1, 2])
-    ground.hdfs.kill(f"data-{number}")
-    _delivers_without(system)
-    ground.hdfs.start_data_node(number)
-    return time.time()
+def _hdfs(ground: ClusterGround) -> LocalHdfs:
+    assert isinstance(ground.store, LocalHdfs)  # noqa: S101  (the deck says so)
+    return ground.store
 
 
-def _lose_name_node(system: System, ground: ClusterGround, _chance: random.Random) -> float:
-    ground.hdfs.kill("name")
-    system.supervise_for(_AWAY_SECONDS)
-    ground.hdfs.start_name_node()
-    return time.time()
+def _s3(ground: ClusterGround) -> LocalS3:
+    assert isinstance(ground.store, LocalS3)  # noqa: S101  (the deck says so)
+    return ground.store
 
 
 def _delivers_without(system: System) -> None:
@@ -140,6 +168,8 @@ _FAULTS: Mapping[StrEnum, Callable[[System, ClusterGround, random.Random], float
     ClusterFault.BROKER_CUT_OFF: _cut_broker_off,
     ClusterFault.DATA_NODE_LOST: _lose_data_node,
     ClusterFault.NAME_NODE_LOST: _lose_name_node,
+    ClusterFault.S3_LOST: _lose_s3,
+    ClusterFault.S3_CUT_OFF: _cut_s3_off,
 }
 OF_CLUSTER = frozenset(_FAULTS)
 """Faults that :func:`strike` does."""

@@ -21,6 +21,8 @@ class Deck(StrEnum):
     DISK = "disk"
     CLUSTER = "cluster"
     """On a cluster: see :mod:`torture.cluster_ground`."""
+    CLUSTER_ON_S3 = "cluster-on-s3"
+    """The same, with the checkpoint in S3."""
 
 
 class MachineFault(StrEnum):
@@ -57,8 +59,12 @@ class ClusterFault(StrEnum):
     BROKER_CUT_OFF = "a broker stands still for 30 s"
     DATA_NODE_LOST = "a data node lost"
     NAME_NODE_LOST = "the name node lost"
+    S3_LOST = "S3 lost for 10 s"
+    S3_CUT_OFF = "S3 stands still for 30 s"
 
 
+_OF_HDFS = (ClusterFault.DATA_NODE_LOST, ClusterFault.NAME_NODE_LOST)
+_OF_S3 = (ClusterFault.S3_LOST, ClusterFault.S3_CUT_OFF)
 DECKS: dict[Deck, tuple[StrEnum, ...]] = {
     Deck.POWER: (
         MachineFault.POWER_LOST,
@@ -82,7 +88,8 @@ DECKS: dict[Deck, tuple[StrEnum, ...]] = {
         MachineFault.CHECKPOINT_COPIED,
         MachineFault.CHECKPOINT_OLD,
     ),
-    Deck.CLUSTER: tuple(ClusterFault),
+    Deck.CLUSTER: tuple(fault for fault in ClusterFault if fault not in _OF_S3),
+    Deck.CLUSTER_ON_S3: tuple(fault for fault in ClusterFault if fault not in _OF_HDFS),
 }
 NEEDS_DISK = frozenset({Deck.POWER, Deck.DISK})
 """Decks whose job has a disk of its own: see :mod:`torture.disk`."""

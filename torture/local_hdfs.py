@@ -45,6 +45,16 @@ class LocalHdfs:
         return f"hdfs://127.0.0.1:{self._port}"
 
     @property
+    def options(self) -> dict[str, str]:
+        """What Spark has to know of it beside its address: nothing."""
+        return {}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The key of whom it lets in, which is everybody."""
+        return {}
+
+    @property
     def pids(self) -> dict[str, int]:
         """Process id of what runs each server, by its name: ``name``, ``data-1``."""
         return {name: one.pid for name, one in self._running.items() if one.pid is not None}

@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -92,6 +93,15 @@ class LocalS3:
         if self._running is not None:
             self._running.kill()
             self._running = None
+
+    def copy(self, source: str, target: Path) -> None:
+        """Copy objects, ``/folder/inner`` being what their keys begin with, into a folder of this machine."""
+        begin = self.folder / "objects" / self.bucket / source.lstrip("/")
+        for one in begin.iterdir():
+            place = target / begin.name
+            place.mkdir(exist_ok=True)
+            with suppress(FileNotFoundError):  # Spark has removed it since
+                shutil.copy(one, place)
 
     def stop(self) -> None:
         """End it, and remove the folder."""

@@ -121,11 +121,11 @@ def torture(options: Options, tell: Tell = lambda _round: None) -> TortureReport
 
 
 def _ground(options: Options) -> Ground:
-    if options.deck is Deck.CLUSTER:
+    if options.deck in {Deck.CLUSTER, Deck.CLUSTER_ON_S3}:
         from torture.cluster_ground import make_cluster_ground  # noqa: PLC0415  (Hadoop is for this only)
 
         place = Path(tempfile.mkdtemp(prefix="checkback-torture-"))
-        return make_cluster_ground(place, clock.SettableClock(place))
+        return make_cluster_ground(place, clock.SettableClock(place), in_s3=options.deck is Deck.CLUSTER_ON_S3)
     usual = make_ground(
         options.executors,
         with_tables=options.with_tables,

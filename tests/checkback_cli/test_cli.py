@@ -90,6 +90,7 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("bench", "neighbours"): "What groups that hang",
     ("bench", "open"): "Time of a batch",
     ("bench", "soak"): "Whether anything grows",
+    ("bench", "workers"): "Transactions per second on Spark",
     ("bench", "end-to-end"): "Transactions per second from the senders",
     ("bench", "dead-lanes"): "Time until all is settled",
     ("bench", "due-together"): "Time until transactions are delivered",
