@@ -23,6 +23,7 @@ from checkback.local.supervised import Supervised
 _POLL_SECONDS = 0.05
 _LAST_LINES = 20
 _DEPLOY, _EXECUTOR = "org.apache.spark.deploy", "CoarseGrainedExecutorBackend"
+_HIDDEN = [*map(Path, ("/dev/shm", "/tmp")), Path.home() / ".cache", Path.home() / ".m2"]  # noqa: S108  (hidden)
 _MODULES = tuple(
     f"--add-opens=java.base/{name}=ALL-UNNAMED"
     for name in ("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util")
@@ -178,23 +179,20 @@ def _environment() -> dict[str, str]:
 
 
 def files_of_its_own() -> list[str]:
-    """A command that gives another one a ``/tmp`` and a ``/dev/shm`` that nobody else sees; empty: we may not.
+    """A command that gives another one folders that nobody else sees, empty ones; empty: we may not.
 
-    It keeps ``/tmp`` where this program, or its Python, is installed there.
+    Those are ``/tmp`` and ``/dev/shm``, and where the driver's jars are: others have what Spark gives them. A folder
+    in which this program, or its Python, is installed is kept.
     """
-    installed = [Path(sys.prefix), Path(__file__), Path(sys.executable)]
-    folders = ["/dev/shm", *(["/tmp"] if not any(_is_in_tmp(one) for one in installed) else [])]  # noqa: S108  (hidden)
-    mounted = " && ".join(f"mount -t tmpfs tmpfs {folder}" for folder in folders)
+    installed = [Path(one).resolve() for one in (sys.prefix, __file__, sys.executable)]
+    folders = [folder for folder in _HIDDEN if folder.is_dir() and not any(folder in one.parents for one in installed)]
+    mounted = " && ".join(f"mount -t tmpfs tmpfs '{folder}'" for folder in folders)
     command = ["unshare", "--mount", "sh", "-c", f'{mounted} && exec "$@"', "--"]
     try:
         done = subprocess.run([*command, "true"], capture_output=True, check=False)  # noqa: S603  (our own command line)
     except OSError:
         return []
     return command if done.returncode == 0 else []
-
-
-def _is_in_tmp(path: Path) -> bool:
-    return Path("/tmp") in path.resolve().parents  # noqa: S108  (looked at)
 
 
 def spark_home() -> Path:
