@@ -31,7 +31,8 @@ _GIVE_UP_SECONDS = 600.0
 _KAFKA_SECONDS = 20.0
 _CONNECT_SECONDS = 5.0
 _GROUP = "try-executors"
-_NO_RENAME = frozenset({"s3", "s3n", "gs", "oss", "cosn", "obs", "swift", "wasb", "wasbs"})
+_OLD_NAMES_OF_S3 = frozenset({"s3", "s3n"})
+_NO_RENAME = frozenset({"gs", "oss", "cosn", "obs", "swift", "wasb", "wasbs"})
 _NO_PYTHON = re.compile(r"No module named '?[\w.]+'?|Cannot run program \"[^\"]+\"[^\n]*|PYTHON_VERSION_MISMATCH[^\n]*")
 _PAGE = "docs/cluster.md says how Python and Checkback get there"
 
@@ -59,6 +60,10 @@ def refuse_unfit_checkpoint(settings: Settings) -> None:
     """
     checkpoint, master = settings.job.checkpoint, settings.job.master
     scheme = scheme_of(checkpoint)
+    if scheme in _OLD_NAMES_OF_S3:
+        raise ConfigurationError(
+            f"job.checkpoint: write s3a:// in place of {scheme}:// ({checkpoint}), as the class that reads S3 calls it."
+        )
     if scheme in _NO_RENAME:
         raise ConfigurationError(
             f"job.checkpoint: {scheme} cannot rename a file in one step, and what a crash has left of a rename would "
@@ -67,8 +72,8 @@ def refuse_unfit_checkpoint(settings: Settings) -> None:
     if not scheme and not on_this_machine(master):
         raise ConfigurationError(
             f"job.checkpoint is '{checkpoint}', a folder of this machine, and with job.master {master} executors write "
-            "to it from others: name one that all reach, hdfs://HOST:PORT/FOLDER, or file:///FOLDER where it is "
-            "mounted on all of them."
+            "to it from others: name one that all reach, hdfs://HOST:PORT/FOLDER, s3a://BUCKET/FOLDER, or "
+            "file:///FOLDER where it is mounted on all of them."
         )
 
 
@@ -160,10 +165,13 @@ def _run(spark: SparkSession, settings: Settings, look: Any) -> Sequence[Found]:
 
 
 def _waits(settings: Settings) -> str:
+    options = settings.job.spark_options
+    memory, cores = options.get("spark.executor.memory", "1g"), options.get("spark.executor.cores")
+    asked = f"{memory} of memory" + (f" and {cores} cores" if cores else "")
     return (
-        f"The cluster at {settings.job.master} has not run a task yet: it may still start executors, or it has "
-        "no worker with enough memory and "
-        "cores free (spark.executor.memory, spark.executor.cores and spark.cores.max in job.spark_options), or "
+        f"The cluster at {settings.job.master} has not run a task yet: it may still start executors, or no worker has "
+        f"what each of them asks for free, {asked} (spark.executor.memory, spark.executor.cores; the master's page "
+        "shows what workers have), or spark.cores.max in job.spark_options is less than one asks for, or "
         "executors do not reach this machine (spark.driver.host, spark.driver.port, spark.driver.blockManager.port)."
     )
 

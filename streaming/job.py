@@ -141,8 +141,7 @@ class TransactionJob:
         step("start Java and Spark")
         spark = self._given_spark or self._own_spark(sink)
         step("read the checkpoint")
-        checkpoint = Checkpoint(spark, settings.job.checkpoint)
-        checkpoint.check(facts)  # 1
+        checkpoint = self._fitting_checkpoint(spark, claim, facts)  # 1
         own = Owner(
             checkpoint.query_id(),
             settings.job.name,
@@ -214,9 +213,16 @@ class TransactionJob:
         return spark
 
     def _judge_at_once(self, claim: Claim, local_query_id: str | None, half_topic_id: str) -> None:
-        """Where the checkpoint is a folder of this machine, whose it is can be read without Spark."""
+        """Whose the topics are, before anything is written; of a folder of this machine one knows it without Spark."""
         if local_query_id is not None:
             claim.judge(Owner(local_query_id, half_topic_id=half_topic_id), new_checkpoint=self._new_checkpoint)
+
+    def _fitting_checkpoint(self, spark: SparkSession, claim: Claim, facts: CheckpointFacts) -> Checkpoint:
+        """A start that is refused as the topics are another one's leaves nothing in a folder that is new."""
+        checkpoint = Checkpoint(spark, self._settings.job.checkpoint)
+        self._judge_at_once(claim, checkpoint.known_query_id(), facts.half_topic_id)
+        checkpoint.check(facts)
+        return checkpoint
 
     def _judged_rules(
         self, spark: SparkSession, checkpoint: Checkpoint, in_kafka: Callable[[int], bool]

@@ -6,6 +6,7 @@ a full disk, missing permissions, state that cannot be read and concurrent write
 not.
 """
 
+import os
 import re
 from dataclasses import dataclass
 
@@ -77,8 +78,9 @@ _KNOWN_ERRORS = (
         r"NoA(?:uthWithAWS|wsCredentials)Exception|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken"
         r"|AccessDeniedException(?=: (?:s3a:|[^\n]{0,300}awssdk))",
         JobStoppedError,
-        "The store of the checkpoint {checkpoint} refuses the job's credentials ({found}): put an access key that may "
-        "list, read, write and delete there into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of the job's environment.",
+        "The store of the checkpoint {checkpoint} refuses the job's credentials ({found}; {key}): put an access key "
+        "that may list, read, write and delete there into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of the job's "
+        "environment.",
     ),
     _KnownError(
         r"UnknownStoreException|NoSuchBucket",
@@ -161,6 +163,7 @@ def explained(error: BaseException, settings: Settings) -> CheckbackError:
         "prefix": settings.kafka.topic_prefix,
         "servers": settings.kafka.bootstrap_servers,
         "checkpoint": settings.job.checkpoint,
+        "key": _key_of_store(),
     }
     for rule in _KNOWN_ERRORS:
         found = re.search(rule.text, text)
@@ -168,3 +171,8 @@ def explained(error: BaseException, settings: Settings) -> CheckbackError:
             return rule.kind(rule.sentence.format(found=found[0].strip(), **values))
     first = next((line for line in text.splitlines() if line.strip()), text)
     return JobFailedError(f"The query failed; a restart continues where it stopped. {first}")
+
+
+def _key_of_store() -> str:
+    key = os.environ.get("AWS_ACCESS_KEY_ID")
+    return f"the environment's key is {key}" if key else "AWS_ACCESS_KEY_ID is not set in its environment"

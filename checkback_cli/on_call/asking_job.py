@@ -21,6 +21,7 @@ _IN_DOUBT = TypeAdapter(list[TopicInDoubt])
 _SECONDS = 5.0
 """For an answer: a job that is well gives it within some milliseconds, one on a busy machine within a second or two."""
 _MOST_BYTES = 64 * 1024 * 1024
+_NO_PAGE = "http.port = 0, an earlier version, or 'checkback grow', after which a start claims them last"
 _STATUS, _GROUPS = "/api/v1/status", "/api/v1/groups"
 
 
@@ -66,7 +67,7 @@ def look_for_job(settings: Settings, url: str | None, kafka: JobInKafka | None) 
         prefix = settings.kafka.topic_prefix
         return Job(None, "", None, f"No job has ever read the topics {prefix}*: start one with 'checkback run'.")
     if not claim.page:
-        return Job(claim, "", None, f"It serves no page (http.port = 0, or an earlier version): {claim}.")
+        return Job(claim, "", None, f"Who has the topics serves no page ({_NO_PAGE}): {claim}.")
     return _asked(claim, claim.page, settings)
 
 

@@ -70,6 +70,14 @@ class Checkpoint:
             self._query_id = found
         return self._query_id
 
+    def known_query_id(self) -> str:
+        """The same; empty: it has none yet.
+
+        Raises:
+            CheckpointMismatchError: the file with the id is torn.
+        """
+        return self.query_id() if self._exists("metadata") else ""
+
     def entry(self, batch: int) -> Entry:
         """The batch's entry in the offset log.
 

@@ -43,10 +43,16 @@ def test_a_folder_that_all_reach_is_taken(master: str, checkpoint: str) -> None:
 
 
 @pytest.mark.parametrize("master", ["local[*]", "spark://m:7077"])
-@pytest.mark.parametrize("scheme", ["s3n", "gs"])
+@pytest.mark.parametrize("scheme", ["oss", "gs"])
 def test_a_store_that_cannot_rename_in_one_step_is_refused(master: str, scheme: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{scheme} cannot rename a file in one step"):
         refuse_unfit_checkpoint(job(master=master, checkpoint=f"{scheme}://bucket/checkback"))
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3n"])
+def test_an_old_name_of_s3_is_put_right(scheme: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"write s3a:// in place of {scheme}://"):
+        refuse_unfit_checkpoint(job(checkpoint=f"{scheme}://bucket/checkback"))
 
 
 def test_a_master_that_does_not_answer_is_named_at_once() -> None:

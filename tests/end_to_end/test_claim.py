@@ -74,9 +74,11 @@ def test_another_name_on_the_same_topics_is_refused_and_on_others_it_is_not(plac
     with TransactionJob(place.settings(checks=checks), spark=spark) as job:
         deliveries.one_more()
         job.wait(1)
-    second = {"name": "second", "checkpoint": str(place.folder / "second")}
-    with pytest.raises(CheckpointMismatchError, match=r"belongs to another checkpoint.*--new-checkpoint"):
-        TransactionJob(place.settings(checks=checks, job=second), spark=spark).start()
+    for folder in ("", "file://"):  # that with a scheme is read by Hadoop, as those of other machines are
+        second = {"name": "second", "checkpoint": f"{folder}{place.folder}/second"}
+        with pytest.raises(CheckpointMismatchError, match=r"belongs to another checkpoint.*--new-checkpoint"):
+            TransactionJob(place.settings(checks=checks, job=second), spark=spark).start()
+    assert not [*place.folder.glob("second/*")], "they may be used on other topics, and with other settings"
     renamed = {"name": "renamed"}
     with TransactionJob(place.settings(checks=checks, job=renamed), spark=spark) as job:
         deliveries.one_more()

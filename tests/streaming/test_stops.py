@@ -70,7 +70,7 @@ _SETTINGS = Settings.model_validate({"kafka": {"topic_prefix": "cb."}, "job": {"
         (
             "java.nio.file.AccessDeniedException: s3a://b/x: getFileStatus on s3a://b/x: Forbidden:InvalidAccessKeyId",
             JobStoppedError,
-            "refuses the job's credentials (AccessDeniedException)",
+            "refuses the job's credentials (AccessDeniedException; ",
         ),
         (
             "org.apache.hadoop.fs.s3a.UnknownStoreException: `s3a://b/x': getFileStatus on s3a://b/x: NoSuchBucket",
@@ -120,6 +120,6 @@ def test_errors_of_kafkas_client_are_told_too() -> None:
 
 def test_every_sentence_is_in_the_table_for_operators() -> None:
     table = (Path(__file__).parents[2] / "docs" / "stop-messages.md").read_text(encoding="utf-8").lower()
-    values = {"prefix": "cb.", "servers": "...", "checkpoint": "...", "found": "..."}
+    values = {"prefix": "cb.", "servers": "...", "checkpoint": "...", "found": "...", "key": "..."}
     beginnings = [" ".join(rule.sentence.format(**values).split()[:4]).rstrip(",:;").lower() for rule in _KNOWN_ERRORS]
     assert [beginning for beginning in beginnings if beginning not in table] == []
