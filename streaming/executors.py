@@ -20,7 +20,7 @@ from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.library import AdminClient, KafkaException
 from checkback.version import __version__
 from conf import Settings
-from streaming.batch.stores import scheme_of
+from streaming.batch.stores import bucket_of, in_store, scheme_of
 from streaming.brokers.client import SinkSettings
 from streaming.session import PYTHON, on_this_machine
 
@@ -60,9 +60,14 @@ def refuse_unfit_checkpoint(settings: Settings) -> None:
     """
     checkpoint, master = settings.job.checkpoint, settings.job.master
     scheme = scheme_of(checkpoint)
-    if scheme in _OLD_NAMES_OF_S3:
+    if scheme.lower() in _OLD_NAMES_OF_S3 or scheme != scheme.lower():
         raise ConfigurationError(
-            f"job.checkpoint: write s3a:// in place of {scheme}:// ({checkpoint}), as the class that reads S3 calls it."
+            f"job.checkpoint: Spark knows no {scheme}://: write the scheme in lower case, and for S3 s3a://BUCKET/FOLDER."
+        )
+    if in_store(checkpoint) and not bucket_of(checkpoint):
+        raise ConfigurationError(
+            "job.checkpoint does not name a bucket: write s3a://BUCKET/FOLDER, BUCKET of letters, digits, '.' and '-' "
+            "only, as Hadoop reads it, and with no key before it (AWS_ACCESS_KEY_ID in the environment is for that)."
         )
     if scheme in _NO_RENAME:
         raise ConfigurationError(

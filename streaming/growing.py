@@ -162,9 +162,9 @@ class _Growth:
                 )
             self._give_up(found.begun)
         last = found.committed
-        if self._checkpoint.growing() is None or not last or not self._is_sparks(last, last - 1):
-            return last
-        if self._whole(last, partitions):
+        # an earlier growth, with no job's batch since, has left one, too: of another number, and it stays
+        ours = self._checkpoint.growing() is not None and self._checkpoint.partitions_of_batch(last) == partitions
+        if not ours or not last or not self._is_sparks(last, last - 1) or self._whole(last, partitions):
             return last
         self._give_up(last)
         return last - 1

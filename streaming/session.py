@@ -23,7 +23,7 @@ from streaming.class_archive import archive_options
 from streaming.fairness.state_size import MANY, ROWS
 from streaming.planning import COMPILING, PLANNING
 from streaming.whole_files import OPTIONS as WHOLE_FILES
-from streaming.whole_files import whole_files_jar
+from streaming.whole_files import PATIENCE, whole_files_jar
 
 _LOGGER = logging.getLogger(__name__)
 _CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -127,7 +127,8 @@ def spark_options(
     own = [whole_files_jar()] if kinds & STORES.keys() else []
     jars = [str(jar) for jar in [*spark_jars(kinds), *own]]
     # last: it is not safe with others
-    whole_files = WHOLE_FILES if scheme_of(settings.job.checkpoint) in STORES else {}
+    in_store = scheme_of(settings.job.checkpoint) in STORES
+    whole_files, patience = (WHOLE_FILES, PATIENCE) if in_store else ({}, {})
     # On one machine shuffled rows go through the page cache only: packing them costs more than it saves.
     here = {"spark.shuffle.compress": "false", "spark.executor.extraJavaOptions": " ".join(classes), **_BARE_FILES}
     elsewhere = {"spark.executor.extraJavaOptions": " ".join(_JAVA)}
@@ -137,7 +138,7 @@ def spark_options(
     return {
         "spark.master": master,
         "spark.app.name": settings.job.name,
-        **(_CONF | PLANNING | local | loopback | delta | settings.job.spark_options | whole_files),
+        **(_CONF | PLANNING | local | loopback | delta | patience | settings.job.spark_options | whole_files),
         "spark.driver.memory": settings.job.driver_memory,
         "spark.driver.extraJavaOptions": " ".join([_java_options(), *classes]),
         "spark.jars": ",".join(jars),

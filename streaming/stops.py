@@ -23,6 +23,8 @@ from checkback.wire.rights import not_allowed
 from conf import Settings
 
 _NOT_ALLOWED = re.compile(r"[^\n]{0,100}(?i:topic|group|transactional.?id|cluster).?(?i:authorization)[^\n]{0,200}")
+_OF_PY4J = re.compile(r"Py4JJavaError: An error occurred while calling ")
+"""It says which of its objects it was; the next line is Java's."""
 _OURS = re.compile(r"checkback\.exceptions\.(\w+): (.+)")
 
 
@@ -87,6 +89,12 @@ _KNOWN_ERRORS = (
         ConfigurationError,
         "job.checkpoint: the store has no bucket as {checkpoint} names it ({found}): make it, or name another one; "
         "spark.hadoop.fs.s3a.endpoint and spark.hadoop.fs.s3a.endpoint.region in job.spark_options say which store.",
+    ),
+    _KnownError(
+        r"s3a:\S+ is there already",
+        JobFailedError,
+        "Another job wrote into {checkpoint} while this one took it over, or the store had not answered when this one "
+        "did: a restart of this one continues.",
     ),
     _KnownError(
         r"AWSClientIOException|AWSApiCallTimeoutException|AWSNoResponseException|AWSStatus500Exception"
@@ -169,7 +177,8 @@ def explained(error: BaseException, settings: Settings) -> CheckbackError:
         found = re.search(rule.text, text)
         if found is not None:
             return rule.kind(rule.sentence.format(found=found[0].strip(), **values))
-    first = next((line for line in text.splitlines() if line.strip()), text)
+    lines = [line for line in text.splitlines() if line.strip() and not _OF_PY4J.match(line)]
+    first = lines[0].removeprefix(": ") if lines else text
     return JobFailedError(f"The query failed; a restart continues where it stopped. {first}")
 
 

@@ -27,6 +27,12 @@ OPTIONS = {
     "spark.hadoop.fs.s3a.input.stream.type": "classic",
 }
 """Of Spark, for a checkpoint in an object store; it is not safe without them."""
+PATIENCE = {
+    "spark.hadoop.fs.s3a.connection.timeout": "20s",
+    "spark.hadoop.fs.s3a.connection.request.timeout": "30s",
+    "spark.hadoop.fs.s3a.attempts.maximum": "1",
+}
+"""Of a store that takes what it is sent, and says nothing: Hadoop's own are 200 s, 6 times 8 of them."""
 
 
 def whole_files_jar() -> Path:

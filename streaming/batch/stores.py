@@ -9,13 +9,19 @@ S3A = "s3a"
 
 def scheme_of(path: str) -> str:
     """Of a path or URL as Hadoop has them; empty: it has none."""
-    found = re.match(r"([a-z][a-z0-9+.-]*):", path)
+    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", path)
     return found[1] if found else ""
 
 
 def in_store(path: str) -> bool:
     """Whether a folder is in such a store."""
     return scheme_of(path) == S3A
+
+
+def bucket_of(path: str) -> str:
+    """Of a folder in such a store; empty: Hadoop finds none in the path, or it is none's name."""
+    found = re.match(rf"{S3A}://([A-Za-z0-9][A-Za-z0-9.-]*)(?:/|$)", path)
+    return found[1] if found else ""
 
 
 def send(files: Any, path: Any, content: bytes) -> None:

@@ -119,6 +119,7 @@ class Checkpoint:
             if not complete(stored):
                 raise self.torn(FACTS_FILE)
             compare(self.folder, as_grown(stored, self.names("")), facts)
+            self._refuse_other_partitions(facts.state_partitions)
         elif self._exists("metadata"):
             raise CheckpointMismatchError(f"{self.folder} belongs to another Spark query: name an empty folder.")
         else:
@@ -126,6 +127,19 @@ class Checkpoint:
         if not self._exists("metadata"):
             # Spark would choose an id itself, only later: the claim in Kafka has to name it before a batch is run
             self.write("metadata", json.dumps({"id": str(uuid.uuid4())}, separators=(",", ":")).encode())
+
+    def _refuse_other_partitions(self, partitions: int) -> None:
+        """Whether the newest batch has left as many as the checkpoint says; torn files are for others to judge."""
+        newest = self.newest("offsets")
+        if newest is None or self.growing() is not None:
+            return
+        found = shuffle_partitions(self.read(f"offsets/{newest}") or b"")
+        if found not in {None, partitions}:
+            raise CheckpointMismatchError(
+                f"The last batch in {self.folder} has {found} state partitions, and the checkpoint {partitions}: files "
+                "of it are gone, or are another checkpoint's. Restore the folder from its newest copy, or name a new "
+                "one ('checkback run --new-checkpoint'), which re-delivers everything that is still in the half topic."
+            )
 
     def newest(self, log: str) -> int | None:
         """The highest number in ``offsets`` or ``commits``; None when there is none."""

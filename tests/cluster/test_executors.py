@@ -49,10 +49,20 @@ def test_a_store_that_cannot_rename_in_one_step_is_refused(master: str, scheme: 
         refuse_unfit_checkpoint(job(master=master, checkpoint=f"{scheme}://bucket/checkback"))
 
 
-@pytest.mark.parametrize("scheme", ["s3", "s3n"])
-def test_an_old_name_of_s3_is_put_right(scheme: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"write s3a:// in place of {scheme}://"):
+@pytest.mark.parametrize("scheme", ["s3", "s3n", "S3", "S3A", "HDFS"])
+def test_a_name_of_s3_that_spark_does_not_know_is_put_right(scheme: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"no {scheme}://: .* s3a://BUCKET/FOLDER"):
         refuse_unfit_checkpoint(job(checkpoint=f"{scheme}://bucket/checkback"))
+
+
+@pytest.mark.parametrize(
+    "path", ["s3a:///folder", "s3a:bucket/folder", "s3a://my_bucket/folder", "s3a://a:key@bucket/x"]
+)
+def test_what_names_no_bucket_is_refused_and_no_key_is_shown(path: str) -> None:
+    with pytest.raises(ConfigurationError, match="does not name a bucket") as said:
+        refuse_unfit_checkpoint(job(checkpoint=path))
+    assert "key@" not in str(said.value)
+    refuse_unfit_checkpoint(job(checkpoint="s3a://my-bucket"))
 
 
 def test_a_master_that_does_not_answer_is_named_at_once() -> None:

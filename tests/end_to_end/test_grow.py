@@ -62,22 +62,27 @@ def grow(cluster: LocalCluster, partitions: int, settings: Mapping[str, str]) ->
     )
 
 
-def as_if_cut_off(checkpoint: Path, partitions: int) -> None:
+def as_if_cut_off(checkpoint: Path, partitions: int, before: int) -> None:
     """After Spark's batch was begun, and before it had ended."""
     newest = max((checkpoint / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
-    for file in (newest, newest.with_name(f".{newest.name}.crc"), checkpoint / f"checkback-partitions-{partitions}"):
+    for file in (newest, newest.with_name(f".{newest.name}.crc")):
         file.unlink(missing_ok=True)
-    (checkpoint / f"checkback-growing-{partitions}").touch()
+    as_if_growing(checkpoint, partitions, before)
 
 
-def as_if_power_was_lost(checkpoint: Path, partitions: int) -> None:
+def as_if_power_was_lost(checkpoint: Path, partitions: int, before: int) -> None:
     """After Spark's batch had ended: of what it wrote some is empty."""
     newest = max(int(file.name) for file in (checkpoint / "commits").glob("[0-9]*"))
     for number in (0, partitions - 1):
         state = checkpoint / "state" / "0" / str(number)
         (state / f".{newest + 1}.zip.crc").unlink(missing_ok=True)
         (state / f"{newest + 1}.zip").write_bytes(b"")
+    as_if_growing(checkpoint, partitions, before)
+
+
+def as_if_growing(checkpoint: Path, partitions: int, before: int) -> None:
     (checkpoint / f"checkback-partitions-{partitions}").unlink()
+    (checkpoint / f"checkback-partitions-{before}").touch()
     (checkpoint / f"checkback-growing-{partitions}").touch()
 
 
@@ -91,7 +96,7 @@ def test_what_is_open_goes_on_in_more_partitions_also_when_that_was_cut_off(clus
         done = grow(cluster, 5, JOB)
         assert "has 5 state partitions now, and had 2" in done.stdout, done.stdout + done.stderr
         send(cluster, listener, range(60, 80))
-        as_if_cut_off(cluster.folder / "checkpoint", 5)
+        as_if_cut_off(cluster.folder / "checkpoint", 5, 2)
         with pytest.raises(CheckbackError, match="'checkback grow --state-partitions 5' was cut off"):
             cluster.running_job(JOB).__enter__()
         assert "type it again" in grow(cluster, 4, JOB).stderr
@@ -99,9 +104,16 @@ def test_what_is_open_goes_on_in_more_partitions_also_when_that_was_cut_off(clus
         assert "has 2 state partitions." in given_up.stdout, given_up.stdout + given_up.stderr
         with cluster.running_job(JOB):
             cluster.wait_for(TOPIC, 40)  # it is the old one, and goes on
+        assert grow(cluster, 3, JOB).returncode == 0  # and no job does a batch before it grows again
         again = grow(cluster, 5, JOB)
         assert again.returncode == 0, again.stdout + again.stderr
-        as_if_power_was_lost(cluster.folder / "checkpoint", 5)
+        for cut_off in (as_if_cut_off, as_if_power_was_lost):
+            cut_off(cluster.folder / "checkpoint", 5, 3)
+            again = grow(cluster, 5, JOB)
+            assert again.returncode == 0, again.stdout + again.stderr
+        as_if_cut_off(cluster.folder / "checkpoint", 5, 3)
+        given_up = grow(cluster, 3, JOB)
+        assert "has 3 state partitions." in given_up.stdout, given_up.stdout + given_up.stderr
         assert grow(cluster, 5, JOB).returncode == 0
         (cluster.folder / "checkpoint" / "checkback-growing-5").touch()  # all but the last step was done
         assert grow(cluster, 5, JOB).returncode == 0

@@ -94,6 +94,11 @@ _SETTINGS = Settings.model_validate({"kafka": {"topic_prefix": "cb."}, "job": {"
         ("java.lang.OutOfMemoryError: Java heap space", JobFailedError, "job.driver_memory"),
         ("[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error", JobStoppedError, "/data/checkpoint/state"),
         ("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log", JobFailedError, "Another job wrote"),
+        (
+            "FileAlreadyExistsException: s3a://b/x/commits/5 is there already\n\tat .\nCaused by: SdkClientException",
+            JobFailedError,
+            "or the store had not answered when this one did",
+        ),
         ("KafkaError{FATAL,code=_FENCED,val=-144}", JobFailedError, "transactional id"),
         ("KafkaError{code=_TRANSPORT,val=-195}", JobFailedError, "localhost:9092 did not answer"),
         ("java.lang.IllegalStateException: something new", JobFailedError, "STREAM_FAILED"),
@@ -116,6 +121,14 @@ def test_errors_of_kafkas_client_are_told_too() -> None:
     found = explained(KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN)), _SETTINGS)
     assert isinstance(found, JobFailedError)
     assert "did not answer" in str(found)
+
+
+def test_of_what_java_says_that_is_told_and_not_py4js_name_for_an_object() -> None:
+    class Py4JJavaError(Exception):
+        """Stands for py4j's, which asks Java for its text."""
+
+    error = Py4JJavaError("An error occurred while calling o101.open.\n: java.io.IOException: no offsets/5\n\tat org.")
+    assert str(explained(error, _SETTINGS)).endswith("it stopped. java.io.IOException: no offsets/5")
 
 
 def test_every_sentence_is_in_the_table_for_operators() -> None:
