@@ -10,15 +10,21 @@ from enum import StrEnum
 from checkback.local import LocalKafka
 from torture.cluster_ground import ClusterGround
 from torture.decks import ClusterFault
+from torture.ground import STATE_PARTITIONS
 from torture.local_hdfs import LocalHdfs
 from torture.local_s3 import LocalS3
-from torture.processes import all_of, send
+from torture.processes import Process, all_of, send
 from torture.schedule import Round
 from torture.system import System
-from torture.waiting import NotRecoveredError
+from torture.waiting import GIVE_UP_SECONDS, NotRecoveredError
 
 _AWAY_SECONDS = 10.0
 _CUT_OFF_SECONDS = 30.0
+_PARTITIONS = "JOB__STATE_PARTITIONS"
+_GROWN_TO = range(1, 5)
+_GROW_SECONDS = (4.0, 40.0)
+"""What it takes on two busy cores, more or less."""
+_TRIES = 5
 
 
 def strike(system: System, this: Round) -> float:
@@ -67,6 +73,42 @@ def _lose_driver(system: System, _ground: ClusterGround, _chance: random.Random)
     since = time.time()
     system.restart_job()
     return since
+
+
+def _grow(system: System, ground: ClusterGround, chance: random.Random) -> float:
+    """1. The job stops.  2. ``checkback grow`` dies at some moment.  3. It is typed again, or given up.  4. Go on."""
+    job = system.job
+    job.terminate()  # 1
+    if job.wait(GIVE_UP_SECONDS) is None:
+        raise NotRecoveredError("The job did not stop.")
+    before = int(system.changed_settings.get(_PARTITIONS, STATE_PARTITIONS))
+    wanted = chance.choice([number for number in _GROWN_TO if number != before])
+    growing = _growing(system, ground, wanted)  # 2
+    growing.wait(chance.uniform(*_GROW_SECONDS))
+    growing.kill()
+    last = chance.choice([wanted, wanted, before])
+    _until_grown(system, ground, last)  # 3
+    system.changed_settings[_PARTITIONS] = str(last)
+    since = time.time()
+    system.restart_job()  # 4
+    return since
+
+
+def _until_grown(system: System, ground: ClusterGround, partitions: int) -> None:
+    for _ in range(_TRIES):
+        growing = _growing(system, ground, partitions)
+        if growing.wait(GIVE_UP_SECONDS) == 0:
+            return
+        growing.kill()
+        system.note_stop(growing, "grow")
+        if system.given_up:
+            break
+    raise NotRecoveredError(f"It did not get {partitions} state partitions: {growing.said()[-2_000:]}")
+
+
+def _growing(system: System, ground: ClusterGround, partitions: int) -> Process:
+    command = ["checkback", "grow", "--state-partitions", str(partitions)]
+    return Process(command, system.job_environment, ground.folder / "grow.log")
 
 
 def _lose_broker(system: System, ground: ClusterGround, chance: random.Random) -> float:
@@ -168,6 +210,7 @@ _FAULTS: Mapping[StrEnum, Callable[[System, ClusterGround, random.Random], float
     ClusterFault.BROKER_CUT_OFF: _cut_broker_off,
     ClusterFault.DATA_NODE_LOST: _lose_data_node,
     ClusterFault.NAME_NODE_LOST: _lose_name_node,
+    ClusterFault.GROWN: _grow,
     ClusterFault.S3_LOST: _lose_s3,
     ClusterFault.S3_CUT_OFF: _cut_s3_off,
 }

@@ -59,6 +59,7 @@ class ClusterFault(StrEnum):
     BROKER_CUT_OFF = "a broker stands still for 30 s"
     DATA_NODE_LOST = "a data node lost"
     NAME_NODE_LOST = "the name node lost"
+    GROWN = "other state partitions, cut off on the way"
     S3_LOST = "S3 lost for 10 s"
     S3_CUT_OFF = "S3 stands still for 30 s"
 
