@@ -22,10 +22,10 @@ from conf import Settings
 from streaming.brokers.client import SinkSettings
 from streaming.brokers.retrying import retrying
 from streaming.checkpoint.folder import Checkpoint, CheckpointFacts
+from streaming.checkpoint.place import refuse_silent_master, refuse_unfit_place
 from streaming.checkpoint.progress import progress_group
 from streaming.checkpoint.repair import examine, files_of_begun
 from streaming.checkpoint.snapshots import SNAPSHOT, STATE
-from streaming.executors import refuse_silent_master, refuse_unfit_checkpoint
 from streaming.ownership.claim import Claim, Owner
 from streaming.ownership.clock import wall_ms
 from streaming.ownership.fence import read_progress
@@ -49,8 +49,8 @@ def grow(settings: Settings, partitions: int) -> int:
         ConfigurationError, CheckpointMismatchError: it cannot be done; nothing is changed, but for the claim.
         JobFailedError: Kafka or the checkpoint's folder is away.
     """
-    refuse_unfit_checkpoint(settings)
-    refuse_silent_master(settings)
+    refuse_unfit_place(settings.job.checkpoint, settings.job.master)
+    refuse_silent_master(settings.job.master)
     try:
         return _grow(settings, SinkSettings.of(settings), partitions)
     except (KafkaException, PySparkException, Py4JError, OSError) as error:

@@ -30,7 +30,8 @@ from streaming.brokers.retrying import retrying
 from streaming.checkpoint.ends_in_plan import EndsInPlan
 from streaming.checkpoint.folder import Checkpoint, CheckpointFacts
 from streaming.checkpoint.half_logs import HalfLogs
-from streaming.executors import refuse_silent_master, refuse_unfit_checkpoint, try_executors
+from streaming.checkpoint.place import on_this_machine, refuse_silent_master, refuse_unfit_place
+from streaming.executors import try_executors
 from streaming.fairness.barred import BARRED
 from streaming.fairness.fairness import Fairness
 from streaming.fairness.held_back import HeldBackWatch, named_writer
@@ -47,7 +48,7 @@ from streaming.ownership.preconditions import BatchPreconditions
 from streaming.progress_reports import ProgressReports
 from streaming.python_worker.early_start import start_workers_early
 from streaming.query import outcome_frame, start_query
-from streaming.session import build_session, on_this_machine
+from streaming.session import build_session
 from streaming.settings_in_force import BatchSettings, SettingsInForce
 from streaming.sink import ExactlyOnceSink
 from streaming.stateful.policies import policy_of
@@ -197,8 +198,8 @@ class TransactionJob:
         if self._settings.job.tracing:
             trial.try_tracing()
         trial.try_options(sink)
-        refuse_unfit_checkpoint(self._settings)
-        refuse_silent_master(self._settings)
+        refuse_unfit_place(self._settings.job.checkpoint, self._settings.job.master)
+        refuse_silent_master(self._settings.job.master)
         access = policy_file(self._settings)
         self._observation.policy_wrong = lambda: access.wrong
         return access

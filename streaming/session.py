@@ -19,6 +19,7 @@ from checkback.local.jars import STORES
 from checkback.local.scratch import DIRS, scratch_folders, take_scratch
 from conf import Settings
 from streaming.batch.stores import scheme_of
+from streaming.checkpoint.place import on_this_machine
 from streaming.class_archive import archive_options
 from streaming.fairness.state_size import MANY, ROWS
 from streaming.planning import COMPILING, PLANNING
@@ -159,11 +160,6 @@ def _refuse_other_options(options: Mapping[str, str]) -> None:
                 f"{options[name]!r:.200}: give it --properties-file, with what 'checkback config --spark-properties' "
                 "prints, and leave --master out."
             )
-
-
-def on_this_machine(master: str) -> bool:
-    """Whether Spark's executors see this machine's folders."""
-    return master.startswith("local")
 
 
 def _python_sockets(folder: Path | None) -> dict[str, str]:

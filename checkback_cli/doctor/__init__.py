@@ -70,13 +70,14 @@ def _findings(config: ConfigFile, bootstrap_server: BootstrapServer) -> "Iterato
 
 
 def _of_machine(settings: "Settings") -> "Iterator[Finding]":
-    from checkback_cli.doctor import machine
+    from checkback_cli.doctor import checkpoint, machine
 
     yield from _safely("Java", machine.about_java)
     yield from _safely("jars", lambda: machine.about_jars(settings))
     yield from _safely("packages", machine.about_packages)
     yield from _safely("disk", lambda: machine.about_disk(settings))
     yield from _safely("scratch", lambda: machine.about_scratch(settings))
+    yield from _safely("master", lambda: checkpoint.about_master(settings))
 
 
 def _of_kafka(settings: "Settings") -> "Iterator[Finding]":

@@ -6,13 +6,48 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from checkback.exceptions import ConfigurationError, JobFailedError
 from checkback.operations.job_in_kafka import ClaimRecord
 from checkback_cli.doctor.finding import Finding, ok, warning, wrong
 from checkback_cli.doctor.machine import local_folder
 from conf import Settings
+from streaming.batch.stores import in_store
 from streaming.checkpoint.grown import as_grown, growing_to, half_grown, ways_out
+from streaming.checkpoint.place import on_this_machine, refuse_silent_master, refuse_unfit_place
 
 _NEW = "name the folder that belongs to these topics, or start on a new one with 'checkback run --new-checkpoint'"
+
+
+def about_master(settings: Settings) -> Iterator[Finding]:
+    """Whether Spark's own master answers, where the job runs on a cluster of it."""
+    master = settings.job.master
+    if on_this_machine(master):
+        return
+    try:
+        refuse_silent_master(master)
+    except JobFailedError as error:
+        yield wrong("master", str(error), "start it, or correct job.master")
+        return
+    if master.startswith("spark://"):
+        yield ok("master", f"Spark's master answers at {master}")
+
+
+def _unfit(settings: Settings) -> str:
+    try:
+        refuse_unfit_place(settings.job.checkpoint, settings.job.master)
+    except ConfigurationError as error:
+        return str(error)
+    return ""
+
+
+def _about_place(settings: Settings, unfit: str) -> Iterator[Finding]:
+    if unfit:
+        yield wrong("checkpoint", unfit, "as it says")
+        return
+    if in_store(settings.job.checkpoint) and not os.environ.get("AWS_ACCESS_KEY_ID"):
+        yield warning("checkpoint", "AWS_ACCESS_KEY_ID is not set here", "set it, unless the machine has a role there")
+    said = f"{settings.job.checkpoint} is not on this machine: only a start reads it"
+    yield warning("checkpoint", said, "nothing, if the job starts; if not, it says what is wrong")
 
 
 def about_checkpoint(settings: Settings, claim: ClaimRecord | None, ids: Mapping[str, str]) -> Iterator[Finding]:
@@ -21,9 +56,9 @@ def about_checkpoint(settings: Settings, claim: ClaimRecord | None, ids: Mapping
     ``claim`` is who has the topics; ``ids`` are Kafka's own of them, by name, as far as they are known.
     """
     folder = local_folder(settings.job.checkpoint)
-    if folder is None:
-        said = f"{settings.job.checkpoint} is not on this machine: only a start reads it"
-        yield warning("checkpoint", said, "nothing, if the job starts; if not, it says what is wrong")
+    unfit = _unfit(settings)
+    if unfit or folder is None:
+        yield from _about_place(settings, unfit)
         return
     there = next(one for one in (folder, *folder.parents) if one.exists())
     if not there.is_dir():

@@ -16,7 +16,7 @@ from checkback.wire.checks import Announcement
 from checkback.wire.protocol import HalfPosition, Headers, Topics
 from checkback.wire.rights import ResourceKind
 from checkback_cli.doctor.brokers import broker_settings, features, lacking_rights, off_by
-from checkback_cli.doctor.checkpoint import about_checkpoint, mismatches, same_id
+from checkback_cli.doctor.checkpoint import about_checkpoint, about_master, mismatches, same_id
 from checkback_cli.doctor.endpoints import connect, gone, heard_by_service, live_endpoints, not_taken, taken, unasked
 from checkback_cli.doctor.finding import Level
 from checkback_cli.doctor.job import about_port, of_facts
@@ -213,10 +213,26 @@ def in_folder_findings(folder: Path) -> Any:
     return about_checkpoint(Settings.model_validate({"job": {"checkpoint": str(folder)}}), None, {})
 
 
-def test_a_checkpoint_elsewhere_is_not_looked_at() -> None:
+def test_a_checkpoint_elsewhere_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings.model_validate({"job": {"checkpoint": "s3a://bucket/x"}})
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a key")
     assert levels(about_checkpoint(settings, None, {})) == [Level.WARNING]
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    assert next(one.said for one in about_checkpoint(settings, None, {})) == "AWS_ACCESS_KEY_ID is not set here"
+    for job in ({"checkpoint": "s3://bucket/x"}, {"checkpoint": "folder", "master": "spark://somewhere:7077"}):
+        assert levels(about_checkpoint(Settings.model_validate({"job": job}), None, {})) == [Level.WRONG]
     assert local_folder("file:///data/x") == local_folder("file:/data/x") == Path("/data/x")
+
+
+def test_a_cluster_whose_master_is_not_there_is_named() -> None:
+    def found(master: str) -> list[Level]:
+        return levels(about_master(Settings.model_validate({"job": {"master": master}})))
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        assert found(f"spark://127.0.0.1:{port}") == [Level.OK]
+    assert found(f"spark://127.0.0.1:{port}") == [Level.WRONG]
+    assert found("local[*]") == found("yarn") == []
 
 
 def test_a_group_that_waits_and_never_announced_itself_is_named() -> None:
