@@ -1,11 +1,14 @@
 """Stopping a command that runs until it is told to end."""
 
+import logging
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
 from typing import Any
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def stop_on_signals(within: float | None = None) -> threading.Event:
@@ -18,7 +21,7 @@ def stop_on_signals(within: float | None = None) -> threading.Event:
 
     def stop(*_: object) -> None:
         if within is not None and not stopping.is_set():
-            timer = threading.Timer(within, _leave)
+            timer = threading.Timer(within, _give_up, (within,))
             timer.daemon = True
             timer.start()
         stopping.set()
@@ -30,6 +33,11 @@ def stop_on_signals(within: float | None = None) -> threading.Event:
 def leave_on_signals() -> None:
     """Let Ctrl-C and SIGTERM end the process at once, in order: for a time in which there is nothing to finish."""
     _on_signals(lambda *_: _leave())
+
+
+def _give_up(seconds: float) -> None:
+    _LOGGER.warning("It has not stopped within %.0f s, and ends now: a start does again what was in hand.", seconds)
+    _leave()
 
 
 def _leave() -> None:

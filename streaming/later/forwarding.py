@@ -63,7 +63,7 @@ class Forwarder:
         self._refuse_another = refuse_another
         self._stopping = threading.Event()
         self._failure: CheckbackError | None = None
-        self._outage = Outage("moving cb.later", lambda: time_ns() // 1_000_000)
+        self._outage = Outage(f"moving {settings.topics.later}", lambda: time_ns() // 1_000_000)
         self._at_once = MOST_AT_ONCE
         self._refusals: dict[Place, dict[str, str]] = {}
         """Topics that have refused a record, and why; of records that were not moved yet."""
