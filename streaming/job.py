@@ -221,7 +221,8 @@ class TransactionJob:
     def _fitting_checkpoint(self, spark: SparkSession, claim: Claim, facts: CheckpointFacts) -> Checkpoint:
         """A start that is refused as the topics are another one's leaves nothing in a folder that is new."""
         checkpoint = Checkpoint(spark, self._settings.job.checkpoint)
-        self._judge_at_once(claim, checkpoint.known_query_id(), facts.half_topic_id)
+        if checkpoint.is_new():
+            self._judge_at_once(claim, "", facts.half_topic_id)
         checkpoint.check(facts)
         return checkpoint
 

@@ -70,13 +70,9 @@ class Checkpoint:
             self._query_id = found
         return self._query_id
 
-    def known_query_id(self) -> str:
-        """The same; empty: it has none yet.
-
-        Raises:
-            CheckpointMismatchError: the file with the id is torn.
-        """
-        return self.query_id() if self._exists("metadata") else ""
+    def is_new(self) -> bool:
+        """Whether it has no query id yet."""
+        return not self._exists("metadata")
 
     def entry(self, batch: int) -> Entry:
         """The batch's entry in the offset log.
@@ -120,11 +116,11 @@ class Checkpoint:
                 raise self.torn(FACTS_FILE)
             compare(self.folder, as_grown(stored, self.names("")), facts)
             self._refuse_other_partitions(facts.state_partitions)
-        elif self._exists("metadata"):
+        elif not self.is_new():
             raise CheckpointMismatchError(f"{self.folder} belongs to another Spark query: name an empty folder.")
         else:
             self.write(FACTS_FILE, json.dumps(asdict(facts)).encode())
-        if not self._exists("metadata"):
+        if self.is_new():
             # Spark would choose an id itself, only later: the claim in Kafka has to name it before a batch is run
             self.write("metadata", json.dumps({"id": str(uuid.uuid4())}, separators=(",", ":")).encode())
 
