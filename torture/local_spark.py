@@ -175,16 +175,18 @@ def _java(*properties: str) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    return {"SPARK_HOME": str(spark_home()), "SPARK_SCALA_VERSION": "2.13"}  # as Spark's own scripts set it
+    # As Spark's own scripts set it. A job that ran in this process has pointed JAVA_HOME at a script in the hidden cache.
+    home = java_command().resolve().parent.parent
+    return {"SPARK_HOME": str(spark_home()), "SPARK_SCALA_VERSION": "2.13", "JAVA_HOME": str(home)}
 
 
 def files_of_its_own() -> list[str]:
     """A command that gives another one folders that nobody else sees, empty ones; empty: we may not.
 
     Those are ``/tmp`` and ``/dev/shm``, and where the driver's jars are: others have what Spark gives them. A folder
-    in which this program, or its Python, is installed is kept.
+    in which this program, its Python or its Java is installed is kept.
     """
-    installed = [Path(one).resolve() for one in (sys.prefix, __file__, sys.executable)]
+    installed = [Path(one).resolve() for one in (sys.prefix, __file__, sys.executable, java_command())]
     folders = [folder for folder in _HIDDEN if folder.is_dir() and not any(folder in one.parents for one in installed)]
     mounted = " && ".join(f"mount -t tmpfs tmpfs '{folder}'" for folder in folders)
     command = ["unshare", "--mount", "sh", "-c", f'{mounted} && exec "$@"', "--"]
