@@ -22,6 +22,8 @@ from checkers.rereading import CheckOrigin, Rereader, check_of, origin_of
 _LOGGER = logging.getLogger(__name__)
 _POLL_MS = 50
 _COMMIT_SECONDS = 1.0
+_NEWS_COMMIT_SECONDS = 0.2
+"""After an answer: what is not committed when a service dies, or partitions are shared out, is asked again."""
 _COMMIT_WAIT_MS = 2_000
 _HEAR_SECONDS = 0.2
 _MOST_SORTED = 10_000  # announcements
@@ -53,7 +55,9 @@ class Intake:
         self._readings: dict[TopicPartition, Reading] = {}
         self._done: SimpleQueue[tuple[CheckOrigin, str | None]] = SimpleQueue()
         self._handed: Future[None] | None = None
-        self._next_commit = self._next_hearing = self._next_saying = 0.0
+        self._last_commit = self._next_hearing = self._next_saying = 0.0
+        self._news = False
+        """Something was answered, or postponed, since the last commit."""
 
     @property
     def busy(self) -> bool:
@@ -109,8 +113,8 @@ class Intake:
             self._take()
             self._advance()
             self._rereader.step(self._readings)
-        if now >= self._next_commit:
-            self._next_commit = now + _COMMIT_SECONDS
+        if now - self._last_commit >= (_NEWS_COMMIT_SECONDS if self._news else _COMMIT_SECONDS):
+            self._last_commit = now
             self.commit()
 
     def commit(self) -> None:
@@ -120,6 +124,7 @@ class Intake:
             KafkaError: Kafka did not take it. Nothing is lost: the next one commits at least as much.
         """
         self._advance()
+        self._news = False
         offsets = {}
         for place, reading in self._readings.items():
             offset, note = reading.committed()
@@ -145,6 +150,7 @@ class Intake:
             reading = self._readings.get(origin.place)
             if reading is None:
                 continue
+            self._news = True
             if origin.kept:
                 reading.keep(origin.route, origin.offset, origin.transaction, origin.time_ms)
             elif postponed_for is None:

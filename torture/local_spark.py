@@ -175,9 +175,9 @@ def _java(*properties: str) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    # As Spark's own scripts set it. A job that ran in this process has pointed JAVA_HOME at a script in the hidden cache.
+    # A job that ran in this process has pointed JAVA_HOME at a script in a folder that is hidden.
     home = java_command().resolve().parent.parent
-    return {"SPARK_HOME": str(spark_home()), "SPARK_SCALA_VERSION": "2.13", "JAVA_HOME": str(home)}
+    return {"SPARK_HOME": str(spark_home()), "SPARK_SCALA_VERSION": "2.13", "JAVA_HOME": str(home)}  # as its scripts do
 
 
 def files_of_its_own() -> list[str]:

@@ -137,6 +137,22 @@ def test_kafka_may_be_away_for_long(scene: Scene, who: str, error: Exception) ->
     assert sum(stop.pauses) > 400
 
 
+def test_an_answer_is_committed_soon_and_without_one_it_is_seldom_done(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a service that dies has not committed is asked again by the others."""
+    monkeypatch.setattr("checkers.intake._COMMIT_SECONDS", 3_600.0)
+    monkeypatch.setattr("checkers.intake._NEWS_COMMIT_SECONDS", 0.0)
+    scene.take_in()
+    before = len(scene.checks.commits)
+    scene.take_in()
+    assert len(scene.checks.commits) == before
+    scene.put("a")
+    scene.take_in()
+    scene.take_in()
+    assert scene.checks.committed_offsets()[-1:] == [1]
+
+
 def test_a_commit_that_kafka_does_not_answer_is_made_again(scene: Scene) -> None:
     scene.put("a")
     scene.take_in()

@@ -5,8 +5,10 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+
+from kafka import KafkaAdminClient
 
 from checkback import CheckEndpoint
 from checkback.local.supervisor import die_with_starter
@@ -39,6 +41,16 @@ def check_service(place: Place, log: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
+def shares_out(place: Place) -> set[str]:
+    """Members of the services' group, once each of them knows what is its own; before that, none.
+
+    One that joins later has the answers that are not committed yet asked again.
+    """
+    with closing(KafkaAdminClient(bootstrap_servers=place.bootstrap_servers)) as admin:
+        (group,) = admin.describe_groups([f"{place.topics.prefix}checkers"]).values()
+    return {one["member_id"] for one in group["members"]} if group["group_state"] == "Stable" else set()
+
+
 def put_all(place: Place, name: str) -> set[str]:
     ids = [f"{name}-{number}" for number in range(NUMBER)]
     for partition in range(HALF_PARTITIONS):
@@ -51,6 +63,7 @@ def test_each_check_is_asked_once_and_what_a_dead_one_had_is_asked_by_the_others
     with ExitStack() as running:
         running.enter_context(CheckEndpoint(place.bootstrap_servers, "orders", listener, topics=place.topics))
         services = [running.enter_context(check_service(place, tmp_path / f"{number}.log")) for number in range(3)]
+        wait_until(lambda: len(shares_out(place)) == len(services), "each service knows what is its own")
         before = put_all(place, "before")
         wait_until(lambda: answered(place) >= before, "all checks are answered")
         assert Counter(listener.ids()) == dict.fromkeys(before, 1)
