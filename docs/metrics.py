@@ -66,6 +66,9 @@ ADVICE = {
         "checkback_access_policy_wrong": "1: correct the file; [access-policy.md](access-policy.md#changes)",
         "checkback_state_bytes": "near a quarter of `checkback_driver_memory_bytes`: more memory, or less open",
         "checkback_state_segments": "about one for each 4,096 half offsets with something open, or lately decided",
+        "checkback_executors": "falls: a worker or an executor was lost, and the others do its work; "
+        "[cluster.md](cluster.md#what-a-loss-costs)",
+        "checkback_executors_most": "for `checkback_executors`; it begins again with each start",
         "checkback_partitions_skipped_total": "rises at a start after a crash, and at no other time",
     },
     "limits": {

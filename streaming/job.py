@@ -38,6 +38,7 @@ from streaming.fairness.held_back import HeldBackWatch, named_writer
 from streaming.folders import folder_at
 from streaming.later.forwarding import Forwarder
 from streaming.observing.audit import AuditTrail, refusals
+from streaming.observing.executors_now import ExecutorsNow
 from streaming.observing.job_group import JobGroup
 from streaming.observing.observation import ChecksStanding, Observation
 from streaming.observing.serving import Serving
@@ -91,6 +92,7 @@ class TransactionJob:
         self._policy: PolicyInForce | None = None
         self._trail: AuditTrail | None = None
         self._observation = Observation(settings)
+        self._executors = ExecutorsNow(self._observation.metrics.executors)
         self._serving = Serving(settings, self._observation)
         self._job_group: JobGroup | None = None
         self._query: StreamingQuery | None = None
@@ -137,18 +139,13 @@ class TransactionJob:
         clock = self._compared_clock(sink)
         claim = self._rest.enter_context(contextlib.closing(Claim(sink, settings.job.name)))
         ids = retrying()(topic_ids, make_client(AdminClient, sink.client()), [sink.topics.half, sink.topics.op])
-        self._judge_at_once(claim, local_query_id, ids.get(sink.topics.half, ""))
+        self._judge_at_once(claim, local_query_id, its_half := ids.get(sink.topics.half, ""))
         trial.try_facts(settings.job.checkpoint, facts := self._facts(half_partitions, ids))
         step("start Java and Spark")
         spark = self._given_spark or self._own_spark(sink)
         step("read the checkpoint")
         checkpoint = self._fitting_checkpoint(spark, claim, facts)  # 1
-        own = Owner(
-            checkpoint.query_id(),
-            settings.job.name,
-            ids.get(sink.topics.half, ""),
-            page=self._serving.url,
-        )
+        own = Owner(checkpoint.query_id(), settings.job.name, its_half, page=self._serving.url)
         partitions, now = settings.job.state_partitions, Clock(wall_ms(), settings.job.clock_tolerance)
         take_over = TakeOver(checkpoint, own, now, sink, claim, partitions)
         take_over.judge(new_checkpoint=self._new_checkpoint)  # 2
@@ -211,6 +208,7 @@ class TransactionJob:
             start_workers_early(spark, self._settings.job.state_partitions)
         else:
             try_executors(spark, self._settings, sink)
+            self._executors.of(spark.sparkContext._jsc.sc().statusTracker())
         return spark
 
     def _judge_at_once(self, claim: Claim, local_query_id: str | None, half_topic_id: str) -> None:
@@ -314,6 +312,7 @@ class TransactionJob:
         try:
             ended = bool(self._query.awaitTermination(max(1, int(seconds))))
             reports = self._reports.new(self._query)
+            self._executors.look()
         except (StreamingQueryException, Py4JError, OSError) as error:
             raise self._reason(error) from error
         if self._preconditions is not None:  # without the topics Spark may wait and begin no batch

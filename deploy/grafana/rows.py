@@ -311,7 +311,18 @@ _JOB = (
             Query(f"max (checkback_state_segments{{{OF_JOB}}})", "segments"),
             Query(f"sum (increase(checkback_partitions_skipped_total{{{OF_JOB}}}[$__rate_interval]))", "skipped"),
         ),
-        width=12,
+        width=6,
+        height=6,
+    ),
+    Panel(
+        "Executors",
+        "Of a job on a cluster: those that it has, and the most that this run has had. None on one machine.",
+        "short",
+        (
+            Query(f"min (checkback_executors{{{OF_JOB}}})", "executors"),
+            Query(f"max (checkback_executors_most{{{OF_JOB}}})", "the most"),
+        ),
+        width=6,
         height=6,
     ),
     Panel(

@@ -169,6 +169,7 @@ class JobMetrics:
             "When the first batch could be begun, since 1970; none before that",
             registry=registry,
         )
+        self._executors = _Executors(registry)
         self._batches = _BatchMetrics(registry)
         self._waits = Waits()
         registry.register(self._waits)
@@ -176,6 +177,10 @@ class JobMetrics:
     def held_back(self, place: PartitionId, seconds: float) -> None:
         """For how long a partition that the job reads has been held back; 0 when it is not."""
         self._held_back.labels(place.topic, str(place.partition)).set(seconds)
+
+    def executors(self, number: int) -> None:
+        """How many of them the job has now, on a cluster."""
+        self._executors.tell(number)
 
     def observe(self, report: BatchReport) -> None:
         """Add what one batch did."""
@@ -290,6 +295,21 @@ class _LateGauge(Gauge):
 
     def collect(self) -> Iterable[Metric]:
         return super().collect() if self._is_set else []
+
+
+class _Executors:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        what = "on a cluster; not there for a job on one machine"
+        self._now = _LateGauge("checkback_executors", f"Executors that the job has {what}", registry=registry)
+        self._most = _LateGauge(
+            "checkback_executors_most", f"The most executors that this run of the job has had {what}", registry=registry
+        )
+        self._before = 0
+
+    def tell(self, number: int) -> None:
+        self._before = max(self._before, number)
+        self._most.set(self._before)
+        self._now.set(number)
 
 
 class _BatchMetrics:

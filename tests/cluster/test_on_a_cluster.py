@@ -18,6 +18,7 @@ from torture.local_spark import LocalSparkCluster
 
 _RECOVERY_SECONDS = 60.0
 """30 are promised; here all of CI runs beside it."""
+_LOST = "An executor is gone: the job has 1 now, and had 2"
 
 
 class ClusterGround(Ground):
@@ -50,7 +51,7 @@ def ground() -> Iterator[ClusterGround]:
 
 
 def test_messages_are_delivered_and_a_worker_that_is_lost_is_done_without(ground: ClusterGround) -> None:
-    with ground.job():
+    with ground.job() as job:
         ground.send(50)
         ground.all_came_once()
         ground.spark.kill_worker(1)
@@ -58,6 +59,7 @@ def test_messages_are_delivered_and_a_worker_that_is_lost_is_done_without(ground
         ground.send(50)
         ground.all_came_once(_RECOVERY_SECONDS)
         assert time.monotonic() - began < _RECOVERY_SECONDS
+        job.wait_until(lambda: _LOST in job.said(), _RECOVERY_SECONDS, "said that an executor is gone")
     ground.spark.start_worker(1)
 
 

@@ -27,6 +27,7 @@ CAUSES: Mapping[str, tuple[Doing, set[str]]] = {
     "an open Kafka transaction": (replace(_DEMO, held_back_seconds=90), {"CheckbackPartitionHeldBack"}),
     "cb.half deleted by size": (_counting(gone=1), {"CheckbackContentGone"}),
     "much state": (replace(_DEMO, state_bytes=450 << 20), {"CheckbackStateLarge"}),
+    "a worker that is lost": (replace(_DEMO, executors=(2, 1)), {"CheckbackExecutorLost"}),
     "nobody knows an outcome": (
         replace(_DEMO, open_now=(OpenNow("shop", "orders", 1, _HOUR),)),
         {"CheckbackTransactionOpenForLong"},

@@ -64,6 +64,8 @@ class Doing:
     """By so many records with each batch."""
     held_back_seconds: float = 0.0
     state_bytes: int = 90_000
+    executors: tuple[int, ...] = (2,)
+    """After each batch; the last of them from then on."""
     published: Mapping[str, int] = field(default_factory=dict)
     postponed: int = 0
     lanes: int = 0
@@ -110,6 +112,7 @@ class Installation:
             )
         )
         self._metrics.progress(self._progress())
+        self._metrics.executors(doing.executors[min(self._batches, len(doing.executors)) - 1])
         self._metrics.held_back(PartitionId("cb.op", 1), doing.held_back_seconds)
         self._ask_endpoints()
 
