@@ -2,18 +2,18 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
 from checkback.kafka.librdkafka import make_client
-from checkback.kafka.librdkafka.errors import LEADER_AWAY, error_code
+from checkback.kafka.librdkafka.asked_bounds import asked_bounds
+from checkback.kafka.librdkafka.errors import LEADER_AWAY
 from checkback.kafka.librdkafka.library import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from checkback.kafka.reaching import RECONNECT_MS
 from streaming.brokers.client import ANSWER_BYTES
 
 _ANSWER_SECONDS = 60.0
 """Kafka gives nothing for that long: it is away."""
-_PAUSE_SECONDS = 0.1
 _SKIPPED_BYTES = 512 << 10
 _SKIPPED = 4_096
 """What lies between two wanted offsets is read through, up to so many bytes and offsets; beyond that the next one is
@@ -103,16 +103,8 @@ class HalfReader:
             position = max(position, (offset or 0) + 1)
 
     def _first(self, partition: int) -> int:
-        asked = monotonic()
-        while True:
-            try:
-                first, _ = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), self._seconds)
-            except KafkaException as error:
-                if error_code(error) not in LEADER_AWAY or monotonic() - asked >= self._seconds:
-                    raise
-                sleep(_PAUSE_SECONDS)
-            else:
-                return int(first)
+        place = TopicPartition(self._topic, partition)
+        return asked_bounds(self._consumer, place, self._seconds, LEADER_AWAY).first
 
     def _refuse_silence(self, since: float, partition: int, offset: int) -> None:
         if monotonic() - since >= self._seconds:

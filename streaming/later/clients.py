@@ -9,6 +9,7 @@ from checkback.exceptions import JobFailedError
 from checkback.kafka.bounded_calls import within
 from checkback.kafka.bounds import Bounds
 from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.asked_bounds import asked_bounds
 from checkback.kafka.librdkafka.group_offsets import committed
 from checkback.kafka.librdkafka.headers import headers_of
 from checkback.kafka.librdkafka.library import (
@@ -212,7 +213,7 @@ class LaterClients:
 
     def _bounds(self, places: Sequence[TopicPartition]) -> list[Bounds]:
         """With the log's end, which --to-latest stores; the reader's own is before a transaction that is open."""
-        firsts = [self._consumer.get_watermark_offsets(place, _CALL_SECONDS)[0] for place in places]
+        firsts = [asked_bounds(self._consumer, place, _CALL_SECONDS).first for place in places]
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call] # as it is
         asked = self._admin.list_offsets(dict.fromkeys(places, latest), request_timeout=_CALL_SECONDS)
         ends = {place.partition: int(answer.result().offset) for place, answer in asked.items()}

@@ -32,6 +32,7 @@ from checkback.kafka.bounded_calls import in_thread
 from checkback.kafka.bounds import Bounds
 from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.librdkafka import FIXED, connected, make_client
+from checkback.kafka.librdkafka.asked_bounds import asked_bounds
 from checkback.kafka.librdkafka.errors import GONE, NOT_ALLOWED, error_code, is_fatal
 from checkback.kafka.librdkafka.group_members import members_of
 from checkback.kafka.librdkafka.headers import headers_of
@@ -331,13 +332,13 @@ class ConfluentClient:
 
     def _limits(self, partition: KafkaTopicPartition) -> Bounds:
         try:
-            return Bounds(*self._consumer.get_watermark_offsets(partition, timeout=_ANSWER_SECONDS))
+            return asked_bounds(self._consumer, partition, _ANSWER_SECONDS)
         except KafkaException as error:
             if error_code(error) not in GONE:
                 raise
         # of a topic that was made a moment ago it remembers, for a minute, that it is not there
         self._consumer.list_topics(timeout=_ANSWER_SECONDS)
-        return Bounds(*self._consumer.get_watermark_offsets(partition, timeout=_ANSWER_SECONDS))
+        return asked_bounds(self._consumer, partition, _ANSWER_SECONDS)
 
     def _end(self, partitions: Collection[TopicPartition]) -> None:
         begun = [one for one in partitions if one in self._begun]

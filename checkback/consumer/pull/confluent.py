@@ -12,6 +12,7 @@ from checkback.exceptions import KafkaUnreachableError
 from checkback.kafka.bounds import Bounds
 from checkback.kafka.client_options import refuse_options
 from checkback.kafka.librdkafka import FIXED, connected, make_client
+from checkback.kafka.librdkafka.asked_bounds import asked_bounds
 from checkback.kafka.librdkafka.errors import GONE, error_code
 from checkback.kafka.librdkafka.library import Consumer, KafkaError, KafkaException, Message
 from checkback.kafka.librdkafka.library import TopicPartition as KafkaTopicPartition
@@ -90,15 +91,12 @@ class ConfluentPull:
     def bounds(self, partition: TopicPartition) -> Bounds | None:
         """See :class:`~checkback.consumer.pull.client.PullClient`."""
         try:
-            found = self._asking.get_watermark_offsets(KafkaTopicPartition(*partition), ASK_SECONDS)
+            return asked_bounds(self._asking, KafkaTopicPartition(*partition), ASK_SECONDS)
         except KafkaException as error:
             if error_code(error) in GONE:
                 self._refuse_hidden(partition.topic)
                 return None
             raise _unanswered(error) from error
-        if found is None:
-            raise _unanswered("it took too long")
-        return Bounds(*found)
 
     def _refuse_hidden(self, topic: str) -> None:
         """One that this user may not see looks like one that is not there, until it is asked for by name."""
