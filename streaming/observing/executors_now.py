@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from py4j.protocol import Py4JError
+
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -20,15 +22,16 @@ class ExecutorsNow:
         self._tracker = tracker
 
     def look(self) -> None:
-        """Compare with the last time.
-
-        Raises:
-            Py4JError: Java has ended.
-        """
+        """Compare with the last time. Where Spark does not say, nothing is told: a figure must not end the job."""
         if self._tracker is None:
             return
-        before, now = self._last, max(0, len(self._tracker.getExecutorInfos()) - 1)  # the driver is counted, too
-        if now == before:
+        try:
+            listed = len(self._tracker.getExecutorInfos())
+        except (Py4JError, OSError):
+            _LOGGER.debug("Spark does not say how many executors there are.", exc_info=True)
+            return
+        before, now = self._last, listed - 1  # the driver is counted, too
+        if now < 0 or now == before:  # without the driver, Spark is being stopped
             return
         self._last = now
         self._tell(now)
@@ -39,4 +42,4 @@ class ExecutorsNow:
                 *(now, before),
             )
         else:
-            _LOGGER.info("The job has %d executors on the cluster.", now)
+            _LOGGER.info("Executors that the job has on the cluster: %d.", now)

@@ -8,6 +8,7 @@ from checkback.kafka.librdkafka.errors import error_code
 from checkback.kafka.librdkafka.library import Consumer, KafkaError, KafkaException, TopicPartition
 
 _PAUSE_SECONDS = 0.1
+_LEAST_SECONDS = 0.5
 _MOVES = frozenset({KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION})
 
 
@@ -24,7 +25,7 @@ def asked_bounds(
     until = monotonic() + seconds
     while True:
         try:
-            found = consumer.get_watermark_offsets(place, seconds)
+            found = consumer.get_watermark_offsets(place, max(_LEAST_SECONDS, until - monotonic()))
         except KafkaException as error:
             if error_code(error) not in passing or monotonic() >= until:
                 raise

@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+from py4j.protocol import Py4JError
 
 from streaming.observing.executors_now import ExecutorsNow
 
@@ -11,8 +12,11 @@ class Tracker:
     """Counts the driver, too, as Spark's does."""
 
     number = 3
+    fails = False
 
     def getExecutorInfos(self) -> list[object]:  # noqa: N802  (Spark's name)
+        if self.fails:
+            raise Py4JError("an executor that has no address yet")
         return [object()] * self.number
 
 
@@ -29,6 +33,18 @@ def test_each_change_is_told_once_and_a_loss_is_a_warning(caplog: pytest.LogCapt
         *(logging.INFO, logging.WARNING, logging.WARNING, logging.INFO)
     ]
     assert "the job has 1 now, and had 2" in caplog.text
+
+
+def test_where_spark_does_not_say_or_is_being_stopped_nothing_is_told() -> None:
+    told: list[int] = []
+    tracker, now = Tracker(), ExecutorsNow(told.append)
+    now.of(tracker)
+    now.look()
+    tracker.number = 0
+    now.look()
+    tracker.fails = True
+    now.look()
+    assert told == [2]
 
 
 def test_a_job_on_one_machine_has_none() -> None:
