@@ -16,6 +16,7 @@ from checkback.kafka.kafka_python.library import (
     TopicAuthorizationFailedError,
     TopicPartition,
 )
+from checkback.kafka.kafka_python.repairs import begin_anew_when_lost
 from checkback.kafka.librdkafka.transport import ConfluentTransport
 from checkback.kafka.settling import Settler, connect_settler
 from checkback.wire.protocol import Topics
@@ -62,6 +63,7 @@ class KafkaClients:
             # A service that was killed holds its partitions for that long.
             member = {"group_id": f"{kafka.topic_prefix}checkers", "session_timeout_ms": _SESSION_MS}
             self.checks: Any = reader(settings, **of_checks, **member)
+            begin_anew_when_lost(self.checks)
             self.checks.subscribe([topics.check])
             # First of all: until it has left the group, others wait for it to join, and nobody reads its partitions.
             self._opened.append(("leaving the group", partial(_close, self.checks)))

@@ -175,6 +175,22 @@ def test_a_partition_that_went_to_another_service_is_committed_no_more(scene: Sc
     assert scene.checks.commits == committed
 
 
+def test_after_a_pause_nothing_is_asked_of_partitions_that_others_have_by_now(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("checkers.intake._COMMIT_SECONDS", 3_600.0)
+    scene.put("a")
+    scene.take_in()
+    scene.put("b", "c", "d")
+    scene.checks.commits.append(OffsetAndMetadata(3, "", -1))  # another one has asked about b and c
+    scene.checks.fails = [CommitFailedError()]
+    monkeypatch.setattr("checkers.intake._PAUSED_SECONDS", 0.0)
+    scene.intake.step()
+    monkeypatch.setattr("checkers.intake._PAUSED_SECONDS", 3_600.0)
+    scene.take_in()
+    assert scene.asked == ["a", "d"]
+
+
 def test_a_check_under_way_is_not_asked_again_when_partitions_are_shared_out(scene: Scene) -> None:
     scene.slow = True
     scene.put("a", "b")
