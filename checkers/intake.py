@@ -26,7 +26,7 @@ _NEWS_COMMIT_SECONDS = 0.2
 """After an answer: what is not committed when a service dies, or partitions are shared out, is asked again."""
 _COMMIT_WAIT_MS = 2_000
 _PAUSED_SECONDS = 5.0
-"""After so long between two rounds other services may have this one's partitions: half a session."""
+"""After so long without a commit, where there is one a second, others may have our partitions: half a session."""
 _HEAR_SECONDS = 0.2
 _MOST_SORTED = 10_000  # announcements
 _MOST_UNWRITTEN = 20_000  # answers: no more checks are read meanwhile
@@ -57,7 +57,7 @@ class Intake:
         self._readings: dict[TopicPartition, Reading] = {}
         self._done: SimpleQueue[tuple[CheckOrigin, str | None]] = SimpleQueue()
         self._handed: Future[None] | None = None
-        self._last_step = self._last_commit = self._next_hearing = self._next_saying = 0.0
+        self._last_commit = self._next_hearing = self._next_saying = 0.0
         self._news = False
         """Something was answered, or postponed, since the last commit."""
 
@@ -112,9 +112,9 @@ class Intake:
         would read on in them, and ask what others have asked, until it hears of that with a heartbeat.
         """
         now = time.monotonic()
-        if now - self._last_step >= _PAUSED_SECONDS:
+        if now - self._last_commit >= _PAUSED_SECONDS:
             self.commit()
-        self._last_step = now
+            self._last_commit = now
         if now >= self._next_hearing:
             self._next_hearing = now + _HEAR_SECONDS
             self._listen()
