@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from checkback.wire.checks import REMARK_CHARACTERS, CheckRequest
+from checkback.wire.checks import REMARK_CHARACTERS, SHOWN_BYTES, CheckRequest, described_response
 from checkback.wire.delivered import LaneFact, fact_answered
 from checkback.wire.protocol import VERSION, Action
 from checkback.wire.signature import SIGNATURE_HEADER, answer_fits, signed_headers
@@ -28,12 +29,17 @@ _ANSWER_BYTES_PER_CHECK = 4 * 1024  # what a batch may have more: id and a remar
 REQUEST_BYTES = 8 * 1024 * 1024
 """A check whose request would be longer is asked without its message: our endpoint takes no more, either."""
 _TOO_LARGE = 413
-_NOBODY = 503
-"""What a gateway says, or any proxy, that has nobody behind it who could be asked."""
+_FAILED = 500
+"""The application was asked and failed. No other status than 200 says that it was."""
 _NAME_SECONDS = 3.0
 # No compression: a small answer that unpacks to a large one is not to be had.
 _HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-_NOT_THERE = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
+_NOT_THERE = (
+    aiohttp.ClientConnectorError,
+    aiohttp.ConnectionTimeoutError,
+    aiohttp.InvalidURL,
+    aiohttp.ClientResponseError,
+)
 
 _NOT_SIGNED = "answered without the signature of its group's key: upgrade its SDK, or somebody else answers there"
 
@@ -61,12 +67,37 @@ class EndpointAnswer(NamedTuple):
     """The group has a key, and nobody who knows it has answered: others may."""
 
 
-class _NotSignedError(Exception):
-    """An answer that does not come from who knows the group's key."""
+class _Response(NamedTuple):
+    """What came back over HTTP, whoever sent it."""
+
+    status: int
+    content: bytes
+    """The body, or its first bytes if the status is not 200 or it is longer than an answer."""
+    complete: bool
+    signed: bool
+    """With the key of the group, if that has one."""
+    location: str
+    """Where a redirect points."""
+
+    @property
+    def answers_checks(self) -> bool:
+        """Whether a check endpoint sent it: an answer, be it broken or too long, or an application that failed.
+
+        Every other response comes from a proxy, a login, another application, or a check endpoint of another group.
+        """
+        like_an_answer = b'"state"' in self.content or b'"answers"' in self.content
+        return self.status == _FAILED or (
+            self.status == 200 and self.content.lstrip().startswith(b"{") and like_an_answer
+        )
+
+    def __str__(self) -> str:
+        return described_response(self.status, redacted(self.location), self.content)
 
 
 class Asker:
-    """A pooled HTTP client. Everything but a plain verdict is *unknown*; no connection is *unreachable*.
+    """A pooled HTTP client. No connection, and an answer that no check endpoint gives, is *unreachable*.
+
+    Everything else except a plain verdict is *unknown*.
 
     ``keys`` are the producer groups' secrets: of a group with one, requests are signed, and answers must be. ``names``
     finds hosts' addresses.
@@ -102,35 +133,25 @@ class Asker:
     async def _ask(self, url: str, requests: Sequence[CheckRequest], bodies: Sequence[bytes]) -> EndpointAnswer:
         keyed = requests[0].group in self._keys
         try:
-            status, content = await self._post(url, requests, bodies)
-            if status == _TOO_LARGE and len(requests) == 1:
-                status, content = await self._post(url, requests, [_head(requests[0])])
-        except _NotSignedError:
-            return _no_verdict_of_all(requests, f"{redacted(url)} {_NOT_SIGNED}", keyed=True)
+            response = await self._post(url, requests, bodies)
+            if response.status == _TOO_LARGE and len(requests) == 1:
+                response = await self._post(url, requests, [_head(requests[0])])
         except Exception as error:  # noqa: BLE001  (a URL that is none fails in many ways)
             return _failed(redacted(url), requests, error, keyed=keyed)
         url = redacted(url)  # for people, from here on
-        if content is not None:
-            return EndpointAnswer(
-                _read_one(url, content) if len(requests) == 1 else _read_batch(url, content, requests)
-            )
-        if status == _TOO_LARGE and len(requests) > 1:
+        verdicts = _read(url, response.content, requests) if response.complete else None
+        if verdicts is not None and response.signed:
+            return EndpointAnswer(verdicts)
+        if verdicts is not None:
+            return _no_verdict_of_all(requests, f"{url} {_NOT_SIGNED}", keyed=True)
+        if response.status == _TOO_LARGE and len(requests) > 1:
             return EndpointAnswer([], alone=True, unsigned=keyed)
-        if status == _NOBODY:
-            return _for_all(
-                requests, Action.UNREACHABLE, f"{url} answered with status 503: nobody is there", failed=True
-            )
-        said = f"more than {_limit(requests)} bytes" if status == 200 else f"status {status}"
-        return _no_verdict_of_all(requests, f"{url} answered with {said}", keyed=keyed)
+        if not response.answers_checks:
+            remark = f"{url}: no check endpoint answered: {response}"
+            return _for_all(requests, Action.UNREACHABLE, remark, failed=True)
+        return _no_verdict_of_all(requests, f"{url} answered with no verdict: {response}", keyed=not response.signed)
 
-    async def _post(
-        self, url: str, requests: Sequence[CheckRequest], bodies: Sequence[bytes]
-    ) -> tuple[int, bytes | None]:
-        """Status and body, which is None when it is longer than it may be or the status is not 200.
-
-        Raises:
-            _NotSignedError: the group has a key, and somebody else has answered.
-        """
+    async def _post(self, url: str, requests: Sequence[CheckRequest], bodies: Sequence[bytes]) -> _Response:
         target = _target(url, self._allowed)
         group, limit = requests[0].group, _limit(requests)
         host = target.raw_host or ""
@@ -144,20 +165,27 @@ class Asker:
         if isinstance(self._session.connector, BoundedConnector) and self._session.connector.full:
             headers["Connection"] = "close"
         async with self._session.post(target, data=body, headers=headers, allow_redirects=False) as response:
-            if response.status != 200:
-                response.close()  # whatever else it says is not read
-                return response.status, None
-            content = bytearray()
-            async for chunk in response.content.iter_any():
-                content += chunk
-                if len(content) > limit:
-                    response.close()
-                    return response.status, None
-            if key is not None:
-                said = response.headers.get(SIGNATURE_HEADER, "")
-                if not answer_fits(key, headers[SIGNATURE_HEADER], bytes(content), said):
-                    raise _NotSignedError
-            return response.status, bytes(content)
+            content, complete = await _content(response, limit)
+            given = response.headers.get(SIGNATURE_HEADER, "")
+            signed = key is None or (complete and answer_fits(key, headers[SIGNATURE_HEADER], content, given))
+            return _Response(response.status, content, complete, signed, response.headers.get("Location", ""))
+
+
+async def _content(response: aiohttp.ClientResponse, limit: int) -> tuple[bytes, bool]:
+    """The body, and whether it is that of an answer, complete."""
+    if response.status != 200:
+        content = b""
+        with suppress(aiohttp.ClientError, TimeoutError):  # the status suffices
+            content = await response.content.read(SHOWN_BYTES)
+        response.close()
+        return content, False
+    received = bytearray()
+    async for chunk in response.content.iter_any():
+        received += chunk
+        if len(received) > limit:
+            response.close()
+            return bytes(received), False
+    return bytes(received), True
 
 
 def _target(url: str, allowed: AllowList) -> URL:
@@ -206,7 +234,7 @@ def _failed(url: str, requests: Sequence[CheckRequest], error: Exception, *, key
         return _no_verdict_of_all(requests, said, keyed=keyed, failed=True)
     if isinstance(error, aiohttp.ClientError) and not isinstance(error, _NOT_THERE):
         return _no_verdict_of_all(requests, said, keyed=keyed)
-    return _for_all(requests, Action.UNREACHABLE, said, failed=True)  # nothing has been sent
+    return _for_all(requests, Action.UNREACHABLE, said, failed=True)  # nothing was sent, or not to an HTTP server
 
 
 def _no_verdict_of_all(
@@ -228,21 +256,16 @@ def _loads(content: bytes) -> Any:
     return json.loads(content, parse_int=str, parse_float=str)
 
 
-def _read_one(url: str, content: bytes) -> list[EndpointVerdict]:
+def _read(url: str, content: bytes, requests: Sequence[CheckRequest]) -> list[EndpointVerdict] | None:
+    """The verdicts in an answer; None if it has none."""
     try:
-        return [_verdict(_loads(content))]
+        answer = _loads(content)
+        if len(requests) == 1:
+            return [_verdict(answer)]
+        named = (each for each in answer["answers"] if isinstance(each, dict) and isinstance(each.get("id"), str))
+        answers = {each["id"]: each for each in named}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return [_no_verdict(url, content)]
-
-
-def _read_batch(url: str, content: bytes, requests: Sequence[CheckRequest]) -> list[EndpointVerdict]:
-    answers: dict[str, Any] = {}
-    try:
-        for answer in _loads(content)["answers"]:
-            if isinstance(answer, dict) and isinstance(answer.get("id"), str):  # others spoil nobody else's
-                answers[answer["id"]] = answer
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return [_no_verdict(url, content)] * len(requests)
+        return None
     missing = EndpointVerdict(
         Action.UNKNOWN, f"{url} left this one of {len(requests)} checks unanswered"[:REMARK_CHARACTERS]
     )
@@ -258,8 +281,3 @@ def _read_batch(url: str, content: bytes, requests: Sequence[CheckRequest]) -> l
 def _verdict(answer: Any) -> EndpointVerdict:
     remark = str(answer.get("remark") or "")[:REMARK_CHARACTERS]
     return EndpointVerdict(_VERDICTS[answer["state"]], remark, fact_answered(answer))
-
-
-def _no_verdict(url: str, content: bytes) -> EndpointVerdict:
-    said = content[:100].decode(errors="replace")
-    return EndpointVerdict(Action.UNKNOWN, f"{url[:REMARK_CHARACTERS]} answered with no verdict: {said!r}")

@@ -66,7 +66,7 @@ class Breaker:
         self._probing = not self.closed
 
     def succeeded(self) -> None:
-        """It answered, whatever it said: closed, and all is forgotten."""
+        """A check endpoint answered, whatever its verdict: closed, and all is forgotten."""
         self._open_until_ms = None
         self._probing = False
         self._in_a_row = 0
@@ -76,7 +76,7 @@ class Breaker:
         self._probing = False
 
     def failed(self, now_ms: int, reason: str) -> None:
-        """It could not be reached, or did not answer in time.
+        """It could not be reached, did not answer in time, or is no check endpoint.
 
         Questions that were on their way when the breaker opened may fail later: they change nothing.
         """

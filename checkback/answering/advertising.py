@@ -1,9 +1,17 @@
 """The URL under which a check endpoint is announced: one that others can reach."""
 
+from base64 import b64encode
+from collections.abc import Mapping
+from contextlib import closing
+from http.client import HTTPConnection, HTTPException
 from ipaddress import IPv6Address, ip_address
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from checkback.exceptions import ConfigurationError
+from checkback.wire.checks import SHOWN_BYTES, described_response
+
+PROBE = b'{"version": 1000000}'
+"""Each check endpoint refuses this version, and calls no listener."""
 
 
 def is_wildcard(host: str) -> bool:
@@ -55,6 +63,34 @@ def refuse_unreachable(url: str) -> None:
             f"{url!r} cannot be announced: nobody can ask at {parts.hostname}; give an address at which the job's "
             "machine reaches it."
         )
+
+
+def foreign_answer(http: HTTPConnection, url: str, headers: Mapping[str, str] | None = None) -> str:
+    """Send :data:`PROBE` and describe what answers in place of a check endpoint; empty: a check endpoint answers.
+
+    ``headers`` sign the probe, or are empty because the group has no key. Without them the key is not known, and 401
+    may come from a check endpoint that has one. The connection is closed.
+
+    Raises:
+        OSError: no answer.
+    """
+    parts = urlsplit(url)
+    sent = {"Content-Type": "application/json", **(headers or {})}
+    if parts.username is not None:
+        credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        sent["Authorization"] = f"Basic {b64encode(credentials.encode()).decode()}"
+    try:
+        with closing(http):
+            http.request("POST", parts._replace(scheme="", netloc="", path=parts.path or "/").geturl(), PROBE, sent)
+            response = http.getresponse()
+            body = response.read1(SHOWN_BYTES)
+    except HTTPException as error:
+        return f"no HTTP: {' '.join(str(error).split())}"
+    shown = body.lstrip()[:1]
+    refused = response.status in {400, 422} or (response.status == 401 and headers is None)
+    if response.status == 500 or (refused and shown != b"<") or (response.status == 200 and shown == b"{"):
+        return ""
+    return described_response(response.status, response.headers.get("Location", ""), body)
 
 
 def _url(place: str, port: int) -> str:

@@ -8,12 +8,14 @@ import time
 import uuid
 import weakref
 from collections.abc import Mapping, Sequence
+from http.client import HTTPConnection, HTTPSConnection
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import uvicorn
 
-from checkback.answering.advertising import announced_url, refuse_unreachable
+from checkback.answering.advertising import announced_url, foreign_answer, refuse_unreachable
 from checkback.answering.app import Keys, check_app
 from checkback.answering.listening import listening_socket
 from checkback.exceptions import CheckbackError, ConfigurationError
@@ -33,6 +35,7 @@ _LOGGER = logging.getLogger(__name__)
 _HEARTBEAT_SECONDS = 10.0
 _START_SECONDS = 10.0
 _CLOSE_SECONDS = 5.0
+_PROBE_SECONDS = 3.0
 _PARTITION = 0  # the only one
 _FIXED: Mapping[str, tuple[object, ...]] = {
     "acks": ("all", -1),
@@ -56,6 +59,7 @@ os.register_at_fork(after_in_child=_close_in_child)
 class EndpointAnnouncer:
     """Tells the check service where a producer group answers: a record and heartbeats in ``cb.producers``.
 
+    After 10 s it probes ``url`` once, and logs a warning if something else than a check endpoint answers there.
     ``batch`` is how many checks it takes in one request: give 1 for an endpoint of your own that only answers single
     ones. ``answers_for`` are the real topics it is asked about; without it all. ``signing`` is the key of the group's
     account, where an access policy wants one (``docs/access-policy.md``).
@@ -112,6 +116,9 @@ class EndpointAnnouncer:
             ) from error
         self._thread = threading.Thread(target=self._beat, name="checkback-heartbeat", daemon=True)
         self._thread.start()
+        self._probing = threading.Timer(_HEARTBEAT_SECONDS, self._probe)  # the application may not serve yet
+        self._probing.daemon = True
+        self._probing.start()
 
     def close(self) -> None:
         """Take the announcement back. While Kafka is away that is left out: it lapses by itself after a minute.
@@ -121,6 +128,7 @@ class EndpointAnnouncer:
         if self._closing.is_set() or in_child_of(self._process):
             return
         self._closing.set()
+        self._probing.cancel()
         self._thread.join()
         try:
             self._say(announcement_key(self._group, self._instance), None).get(_CLOSE_SECONDS)
@@ -140,6 +148,20 @@ class EndpointAnnouncer:
         if self._signing is not None:
             record = signed(record, self._signing)
         return self._kafka.send(record.topic, value, key, headers=list(record.headers), partition=record.partition)
+
+    def _probe(self) -> None:
+        """Warn if something else than a check endpoint answers at the announced URL."""
+        parts = urlsplit(self._url)
+        url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        connecting = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        try:
+            answer = foreign_answer(connecting(parts.hostname or "", parts.port, timeout=_PROBE_SECONDS), self._url)
+        except (OSError, ValueError) as error:  # perhaps only the job's machine reaches it
+            _LOGGER.info("%s is announced, and this process cannot reach it: %s", url, error)
+            return
+        if answer:
+            todo = "Announce the endpoint's own URL, with its final slash, and exempt it from logins and redirects."
+            _LOGGER.warning("No check endpoint answers at %s: %s. %s", url, answer, todo)
 
     def _beat(self) -> None:
         while not self._closing.wait(_HEARTBEAT_SECONDS):

@@ -1,18 +1,21 @@
-"""The producers' check endpoints: whether the check service could reach them from here. They are not asked anything."""
+"""The producers' check endpoints: whether they answer a probe from here. Their applications are not asked."""
 
 import socket
 import ssl
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import urlsplit
 
+from checkback.answering.advertising import PROBE, foreign_answer
 from checkback.kafka.topic_reading import own_topic, records_to_end
 from checkback.operations.announced import AnnouncedEndpoint, announced
 from checkback.operations.half_search import all_in_doubt
 from checkback.operations.times import said_duration
 from checkback.wire.protocol import Topics
+from checkback.wire.signature import signed_headers
 from checkback_cli.doctor.finding import Finding, ok, warning, wrong
 from checkback_cli.on_call.in_doubt import counted
 from checkback_cli.terminal.reading import reading
@@ -25,7 +28,7 @@ from status_page.facts import TopicInDoubt
 
 _SECONDS = 2.0
 _MOST = 50
-"""Endpoints that are connected to."""
+"""Endpoints that are probed."""
 _AT_ONCE = 16
 
 
@@ -52,16 +55,16 @@ def about_endpoints(settings: Settings, topics: Topics) -> Iterator[Finding]:
         yield warning("endpoints", said, "ignore if decommissioned; otherwise find out why its processes exit")
     named = [(group, url) for group, urls in live.items() for url in urls]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        answers = threads.map(lambda one: connect(one[1], settings), named[:_MOST])
+        answers = threads.map(lambda one: probed(one[0], one[1], settings), named[:_MOST])
         for (group, address), trouble in zip(named, answers, strict=False):
             url = redacted(address)
             if trouble:
-                todo = "check that it listens there and that this machine may connect (the job may run on another)"
+                todo = "make the endpoint itself answer there, with the key in checks.keys; let this machine connect"
                 yield warning("endpoints", f"group {group}: {url} {trouble}", todo)
             else:
-                yield ok("endpoints", f"group {group}: {url} accepts connections")
+                yield ok("endpoints", f"group {group}: {url} answers as a check endpoint")
     if len(named) > _MOST:
-        yield ok("endpoints", f"{len(named) - _MOST} more were not connected to")
+        yield ok("endpoints", f"{len(named) - _MOST} more were not probed")
 
 
 def unasked(in_doubt: Iterable[TopicInDoubt]) -> Iterator[Finding]:
@@ -112,8 +115,8 @@ def gone(heard: Iterable[AnnouncedEndpoint], known: Container[str]) -> dict[str,
     return found
 
 
-def connect(url: str, settings: Settings) -> str:
-    """Connect, with TLS where the URL says so, and say what is in the way; empty: nothing."""
+def probed(group: str, url: str, settings: Settings) -> str:
+    """Why an endpoint of a group does not answer as one; empty: it does."""
     parts = urlsplit(url)
     try:
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
@@ -125,12 +128,16 @@ def connect(url: str, settings: Settings) -> str:
             refusal = allowed.refusal(host, str(connection.getpeername()[0]))
             if refusal is not None:
                 return f"is not asked: {refusal}"
-            if parts.scheme == "https":
-                with _tls(settings).wrap_socket(connection, server_hostname=host):
-                    pass
+            key = settings.checks.keys.get(group)
+            now_ms = time.time_ns() // 1_000_000
+            signed = signed_headers(key.get_secret_value().encode(), now_ms, PROBE) if key else {}
+            secured = _tls(settings).wrap_socket(connection, server_hostname=host) if parts.scheme == "https" else None
+            http = HTTPConnection(host, port)
+            http.sock = secured or connection
+            answer = foreign_answer(http, url, signed)
     except (OSError, ValueError) as error:
-        return f"does not accept connections: {error}"
-    return ""
+        return f"does not answer: {error}"
+    return f"is no check endpoint: {redacted(answer)}" if answer else ""
 
 
 def _tls(settings: Settings) -> ssl.SSLContext:

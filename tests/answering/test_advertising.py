@@ -1,10 +1,16 @@
 """What is announced is something that can be asked."""
 
-import pytest
+from http.client import HTTPConnection
+from urllib.parse import urlsplit
 
-from checkback import CheckEndpoint, ConfigurationError, EndpointAnnouncer
-from checkback.answering.advertising import announced_url
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from checkback import CheckEndpoint, ConfigurationError, EndpointAnnouncer, check_app
+from checkback.answering.advertising import announced_url, foreign_answer
 from tests.answering.endpoint import Answerer
+from tests.checkers.serving import http, serving, serving_app
 
 WILDCARDS = ["0.0.0.0", "::", "", "0:0::0"]  # noqa: S104  (that is the test)
 
@@ -60,3 +66,49 @@ def test_the_free_port_is_in_the_advertised_address() -> None:
 def test_an_announcement_that_nobody_would_read_is_refused_before_anything_is_opened() -> None:
     with pytest.raises(ConfigurationError, match=r"has 3\d,\d{3} bytes, 16,384 at most are read: name fewer topics"):
         EndpointAnnouncer("nowhere:1", "orders", "http://shop/", answers_for=[f"topic-{n:020}" for n in range(1_000)])
+
+
+def probed(url: str, headers: dict[str, str] | None = None) -> str:
+    parts = urlsplit(url)
+    return foreign_answer(HTTPConnection(parts.hostname or "", parts.port, timeout=10), url, headers)
+
+
+@pytest.mark.parametrize("key", [None, "a key"])
+def test_our_endpoint_is_probed_and_its_listener_is_not_called(key: str | None) -> None:
+    answerer = Answerer()
+    app = Starlette(routes=[Mount("/checkback", check_app(answerer, "orders", key=key))])
+    with serving_app(app) as url:
+        assert probed(f"{url}checkback/") == ""
+        assert probed(f"{url}checkback") == f"status 307 to {url}checkback/, no body"
+        assert probed(f"{url}elsewhere/") == "status 404, 'Not Found'"
+        missing = 'status 401, \'{"error":"checkback-time or checkback-signature is missing."}\'' if key else ""
+        assert probed(f"{url}checkback/", headers={}) == missing
+    assert answerer.asked == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "foreign"),
+    [
+        (http(b'{"state": "unknown"}'), ""),
+        (http(b"", "400 Bad Request"), ""),
+        (http(b"", "401 Unauthorized"), ""),
+        (http(b'{"detail": []}', "422 Unprocessable Entity"), ""),
+        (http(b"<title>Error", "500 Internal Server Error"), ""),
+        (http(b"<title>Sign in"), "status 200, '<title>Sign in'"),
+        (http(b"OK"), "status 200, 'OK'"),
+        (http(b"<html> 400 The plain", "400 Bad Request"), "status 400, '<html> 400 The plain'"),
+        (http(b"<html>", "401 Unauthorized"), "status 401, '<html>'"),
+        (http(b"", "302 Found", "Location: /login/?next=/"), "status 302 to /login/?next=/, no body"),
+        (http(b"", "403 Forbidden"), "status 403, no body"),
+        (http(b"", "405 Method Not Allowed"), "status 405, no body"),
+        (http(b"", "502 Bad Gateway"), "status 502, no body"),
+        (b"SSH-2.0-OpenSSH\r\n", "no HTTP: SSH-2.0-OpenSSH"),
+    ],
+)
+def test_what_answers_in_place_of_a_check_endpoint_is_described(answer: bytes, foreign: str) -> None:
+    with serving(answer) as served:
+        assert probed(f"http://shop:p%40ss@127.0.0.1:{served.port}/checks?of=shop") == foreign
+    [(head, body)] = served.requests
+    assert head.startswith(b"POST /checks?of=shop HTTP/1.1")
+    assert b"Authorization: Basic c2hvcDpwQHNz" in head
+    assert b'"version"' in body

@@ -24,6 +24,7 @@ from checkback.wire.checks import Announcement, announcement_key
 from checkback.wire.protocol import SIGNATURE, Topics
 from checkback.wire.signed_records import SigningKey, WrittenSignature, place_of, spelled_content
 from tests.answering.endpoint import KEY, REQUEST, Answerer
+from tests.checkers.serving import http, serving
 from tests.place import Place, wait_until
 
 
@@ -128,6 +129,20 @@ def test_an_application_with_a_server_of_its_own_announces_that(place: Place, mo
     assert {key for key, _ in beats} == {last_key}
     assert {Announcement.from_record(value or b"").url for _, value in beats} == {"http://shop:80/checks/"}
     assert last_value is None
+
+
+def test_an_announcer_probes_its_url_once_and_warns_of_a_login(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(endpoint, "_HEARTBEAT_SECONDS", 0.05)
+    with serving(http(b"Log in", "302 Found", "Location: /login/")) as login:
+        url = login.url.replace("//", "//shop:secret@")
+        announcer = EndpointAnnouncer(place.bootstrap_servers, "orders", url, topics=place.topics)
+        wait_until(lambda: len(announcements(place)) >= 4 and bool(caplog.messages), "heartbeats and a warning")
+        announcer.close()
+    assert len(login.requests) == 1
+    [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.startswith(f"No check endpoint answers at {login.url}: status 302 to /login/, 'Log in'. ")
 
 
 def test_a_heartbeat_that_fails_is_not_the_last(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from checkback import check_app
 from checkback.operations.announced import AnnouncedEndpoint, announced
 from checkback.operations.in_doubt import InDoubt
 from checkback.operations.job_in_kafka import ClaimRecord
@@ -17,7 +18,7 @@ from checkback.wire.protocol import HalfPosition, Headers, Topics
 from checkback.wire.rights import ResourceKind
 from checkback_cli.doctor.brokers import broker_settings, features, lacking_rights, off_by
 from checkback_cli.doctor.checkpoint import about_checkpoint, about_master, mismatches, same_id
-from checkback_cli.doctor.endpoints import connect, gone, heard_by_service, live_endpoints, not_taken, taken, unasked
+from checkback_cli.doctor.endpoints import gone, heard_by_service, live_endpoints, not_taken, probed, taken, unasked
 from checkback_cli.doctor.finding import Level
 from checkback_cli.doctor.job import about_port, of_facts
 from checkback_cli.doctor.machine import about_jars, about_java, about_packages, local_folder, room, scratch, unfitting
@@ -26,8 +27,9 @@ from checkback_cli.doctor.settings import about_settings
 from checkback_cli.on_call.in_doubt import counted
 from conf import Settings, TransactionSettings
 from status_page.words import NO_ENDPOINT
+from tests.answering.endpoint import Answerer
 from tests.checkback_cli.facts_made import FACTS, NOW
-from tests.checkers.serving import http, serving
+from tests.checkers.serving import http, serving, serving_app
 
 TOPICS = Topics()
 RIGHT = {
@@ -289,16 +291,27 @@ def test_an_endpoint_that_the_check_service_does_not_believe_is_not_called_live(
     assert "cb-signature is missing" in passed_over.why
 
 
-def test_connecting_asks_nothing() -> None:
-    with serving(http(b"")) as served:
-        assert connect(served.url, Settings()) == ""
-        assert served.requests == []
+def test_an_endpoint_is_probed_where_it_may_be_asked() -> None:
+    listener = Answerer()
+    with serving_app(check_app(listener, "shop", key="the key of the shop")) as url:
+        assert probed("shop", url, with_key("the key of the shop")) == ""
+        for settings in (with_key("another key of the shop"), Settings()):
+            assert 'is no check endpoint: status 401, \'{"error":' in probed("shop", url, settings)
+    assert listener.asked == []
+    with serving(http(b"Log in", "302 Found", "Location: /login/")) as login:
+        trouble = "is no check endpoint: status 302 to /login/, 'Log in'"
+        assert probed("shop", login.url, Settings()) == trouble
         allowed = Settings.model_validate({"checks": {"allowed_hosts": ["10.0.0.0/8"]}})
-        assert "is not in checks.allowed_hosts" in connect(served.url, allowed)
-    assert "does not accept connections" in connect("http://127.0.0.1:1/", Settings())
-    assert "is not asked" in connect("http://169.254.169.254/", Settings())
+        assert "is not in checks.allowed_hosts" in probed("shop", login.url, allowed)
+        assert len(login.requests) == 1
+    assert "does not answer" in probed("shop", "http://127.0.0.1:1/", Settings())
+    assert "is not asked" in probed("shop", "http://169.254.169.254/", Settings())
     with serving(http(b"")) as plain:
-        assert "does not accept connections" in connect(f"https://127.0.0.1:{plain.port}/", Settings())
+        assert "does not answer" in probed("shop", f"https://127.0.0.1:{plain.port}/", Settings())
+
+
+def with_key(key: str) -> Settings:
+    return Settings.model_validate({"checks": {"keys": {"shop": key}}})
 
 
 def test_a_port_that_is_taken() -> None:

@@ -13,7 +13,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from checkback import CallableListener, CheckRequest, LocalTransactionState, check_app
 from checkback.wire.delivered import LaneFact
@@ -58,7 +58,7 @@ def test_our_endpoint_is_asked_with_the_whole_request(state: LocalTransactionSta
 
 
 def test_a_password_in_the_address_is_sent_and_not_said() -> None:
-    with serving(http(b"{}")) as served:
+    with serving(http(b'{"state": "?"}')) as served:
         host = served.url.removeprefix("http://")
         said = ask(f"http://shop:secret@{host}").remark
         assert b"Basic c2hvcDpzZWNyZXQ=" in served.requests[0][0]
@@ -77,35 +77,55 @@ def test_a_listener_that_raises_is_unknown_and_says_why() -> None:
     assert verdict == EndpointVerdict(Action.UNKNOWN, "check_local_transaction raised LookupError('no such database')")
 
 
-def test_the_endpoint_of_another_group_has_no_verdict() -> None:
+def test_the_endpoint_of_another_group_is_no_endpoint_of_this_group() -> None:
     with serving_app(check_app(CallableListener(never, never), "invoices")) as url:
         verdict = ask(url)
-    assert verdict == EndpointVerdict(Action.UNKNOWN, f"{url} answered with status 404")
+    reason = 'status 404, \'{"error":"This endpoint answers for group invoices."}\''
+    assert verdict == EndpointVerdict(Action.UNREACHABLE, f"{url}: no check endpoint answered: {reason}")
 
 
-@pytest.mark.parametrize("status", [201, 204, 400, 404, 405, 429, 500, 502])
-def test_a_verdict_under_another_status_than_200_is_none(status: int) -> None:
-    verdict = ask_for(b"" if status == 204 else b'{"state": "commit"}', status=f"{status} No")
-    assert verdict == EndpointVerdict(Action.UNKNOWN, f"{URL} answered with status {status}")
+def test_an_application_that_fails_uses_up_an_attempt() -> None:
+    verdict = ask_for(b'{"state": "commit"}', status="500 Internal Server Error")
+    reason = 'status 500, \'{"state": "commit"}\''
+    assert verdict == EndpointVerdict(Action.UNKNOWN, f"{URL} answered with no verdict: {reason}")
 
 
-def test_a_gateway_that_has_nobody_behind_it_has_asked_nobody() -> None:
-    verdict = ask_for(b'{"state": "commit"}', status="503 Nobody")
-    assert verdict == EndpointVerdict(Action.UNREACHABLE, f"{URL} answered with status 503: nobody is there")
+@pytest.mark.parametrize("status", [201, 204, 400, 401, 403, 404, 405, 429, 502, 503, 504])
+def test_an_answer_that_no_check_endpoint_gives_uses_up_no_attempt(status: int) -> None:
+    body = b"" if status == 204 else b"<html>\n No \xff"
+    verdict = ask_for(body, status=f"{status} No")
+    reason = f"status {status}, {'no body' if status == 204 else repr('<html> No �')}"
+    assert verdict == EndpointVerdict(Action.UNREACHABLE, f"{URL}: no check endpoint answered: {reason}")
+
+
+def test_only_the_first_bytes_of_a_foreign_answer_are_read() -> None:
+    """The rest may never come."""
+    answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 300
+    with serving(answer) as served:
+        verdict = ask(served.url)
+    assert verdict.action is Action.UNREACHABLE
+    assert verdict.remark.endswith(f"status 404, '{'x' * 100}'")
+
+
+def test_a_foreign_answer_whose_body_never_comes_is_judged_by_its_status() -> None:
+    with serving(b"HTTP/1.1 404 Not Found\r\nContent-Length: 10\r\n\r\n") as served:
+        verdict = ask(served.url)
+    assert verdict.action is Action.UNREACHABLE
+    assert verdict.remark.endswith("status 404, no body")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>commit</html>", b"null", b"commit", b"{}", b'{"error": "no state"', b"x" * 70_000]
+)
+def test_a_200_that_is_no_answer_to_a_check_uses_up_no_attempt(body: bytes) -> None:
+    verdict = ask_for(body)
+    assert verdict.action is Action.UNREACHABLE
+    assert verdict.remark.startswith(f"{URL}: no check endpoint answered: status 200, ")
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        b"",
-        b"commit",
-        b"<html>commit</html>",
-        b"\xff\xfe\x00",
-        b"null",
-        b'"commit"',
-        b'["commit"]',
-        b"{}",
-        b'{"verdict": "commit"}',
         b'{"state": "Commit"}',
         b'{"state": "COMMIT"}',
         b'{"state": "commit "}',
@@ -115,8 +135,8 @@ def test_a_gateway_that_has_nobody_behind_it_has_asked_nobody() -> None:
         b'{"state": {"commit": 1}}',
         b'{"state": 1}',
         b'{"state": "commit"} trailing',
-        b"[" * 60_000,
-        b"1" * 10_000,
+        b'{"state":' * 6_000,
+        b'{"state": "comm',
     ],
     ids=lambda body: repr(body[:24]),
 )
@@ -128,13 +148,13 @@ def test_a_body_without_a_verdict_is_unknown(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("charset", ["undefined", "hex", "rot13", "idna", "no-such-charset"])
-def test_a_strange_charset_is_unknown(charset: str) -> None:
-    assert ask_for(b"x\xff", f"Content-Type: text/html; charset={charset}").action is Action.UNKNOWN
+def test_a_strange_charset_is_no_check_endpoints(charset: str) -> None:
+    assert ask_for(b"x\xff", f"Content-Type: text/html; charset={charset}").action is Action.UNREACHABLE
 
 
-def test_a_packed_body_is_unknown() -> None:
+def test_a_packed_body_is_no_check_endpoints() -> None:
     body = gzip.compress(b'{"state": "commit"}')
-    assert ask_for(body, "Content-Encoding: gzip").action is Action.UNKNOWN
+    assert ask_for(body, "Content-Encoding: gzip").action is Action.UNREACHABLE
 
 
 @pytest.mark.parametrize(
@@ -186,8 +206,16 @@ def test_redirects_are_not_followed() -> None:
 
     routes = [Route("/", redirect, methods=["POST"]), Route("/elsewhere", elsewhere, methods=["POST"])]
     with serving_app(Starlette(routes=routes)) as url:
-        assert ask(url).action is Action.UNKNOWN
+        reason = "status 307 to /elsewhere, no body"
+        assert ask(url) == EndpointVerdict(Action.UNREACHABLE, f"{url}: no check endpoint answered: {reason}")
     assert visited == ["/"]
+
+
+def test_a_mount_path_without_its_slash_is_no_check_endpoint() -> None:
+    app = Starlette(routes=[Mount("/checkback", check_app(CallableListener(never, never), "orders"))])
+    with serving_app(app) as url:
+        remark = ask(f"{url}checkback").remark
+        assert remark == f"{url}checkback: no check endpoint answered: status 307 to {url}checkback/, no body"
 
 
 def test_the_question_is_json_in_a_post() -> None:
@@ -253,14 +281,27 @@ def test_a_host_that_is_not_allowed_is_said_without_noise(closed_port: int) -> N
 @pytest.mark.parametrize(
     "answer",
     [
-        b"",
         b"no HTTP at all\r\n\r\n",
-        b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"state": "comm',
         b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 100 + b'Content-Length: 19\r\n\r\n{"state": "commit"}',
         b"HTTP/1.1 200 OK\r\nx: " + b"y" * 20_000 + b'\r\nContent-Length: 19\r\n\r\n{"state": "commit"}',
+    ],
+    ids=["no HTTP", "too many headers", "a header too long"],
+)
+def test_an_answer_that_is_not_valid_http_uses_up_no_attempt(answer: bytes) -> None:
+    with serving(answer) as served:
+        asked = ask_about(served.url, [REQUEST])
+    assert asked.verdicts == [EndpointVerdict(Action.UNREACHABLE, asked.failure)]
+    assert "the answer is not valid HTTP" in asked.failure
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"state": "comm',
         http(b'{"state": "commit"}' + b" " * 65_536),
     ],
-    ids=["nothing", "no HTTP", "half a body", "too many headers", "a header too long", "a body too long"],
+    ids=["nothing", "half a body", "a body too long"],
 )
 def test_an_answer_that_breaks_off_or_is_too_large_is_unknown_and_no_failure(answer: bytes) -> None:
     with serving(answer) as served:

@@ -33,7 +33,12 @@ def test_several_checks_are_asked_in_one_post() -> None:
     assert verdicts[2] == EndpointVerdict(Action.ROLLBACK, "no")
 
 
-@pytest.mark.parametrize("answers", [b"", b"{}", b'{"state": "commit"}', b'{"answers": 1}', b'{"answers": [1]}'])
+@pytest.mark.parametrize("answers", [b"", b"{}", b"<html>"])
+def test_a_body_that_is_no_check_endpoints_uses_up_no_attempt_of_any(answers: bytes) -> None:
+    assert [verdict.action for verdict in ask_several(answers)] == [Action.UNREACHABLE] * 3
+
+
+@pytest.mark.parametrize("answers", [b'{"state": "commit"}', b'{"answers": 1}', b'{"answers": [1]}'])
 def test_a_body_without_answers_is_unknown_for_all(answers: bytes) -> None:
     assert [verdict.action for verdict in ask_several(answers)] == [Action.UNKNOWN] * 3
 

@@ -56,7 +56,7 @@ def test_of_a_group_with_a_key_only_a_signed_answer_is_a_verdict(state: str) -> 
 
 
 @pytest.mark.parametrize("status", [204, 302, 401, 413, 500])
-def test_of_a_group_with_a_key_another_status_is_a_failure_too(status: int) -> None:
+def test_of_a_group_with_a_key_another_status_is_a_failure_and_only_an_applications_counts(status: int) -> None:
     async def answering(request: Request) -> Response:
         await request.body()
         return Response(b"" if status == 204 else b'{"state": "commit"}', status)
@@ -64,9 +64,16 @@ def test_of_a_group_with_a_key_another_status_is_a_failure_too(status: int) -> N
     with serving_app(Starlette(routes=[Route("/", answering, methods=["POST"])])) as url:
         answer = ask_about(url, [REQUEST], {"orders": b"secret"})
         several = ask_about(url, [REQUEST] * 2, {"orders": b"secret"})
-    assert (answer.verdicts[0].action, answer.unsigned) == (Action.UNREACHABLE, True)
+    assert (answer.verdicts[0].action, answer.unsigned) == (Action.UNREACHABLE, status == 500)
     assert f"status {status}" in answer.failure
-    assert (several.unsigned, several.alone) == (True, status == 413)
+    assert (several.unsigned, several.alone) == (status in {413, 500}, status == 413)
+
+
+def test_of_a_group_with_a_key_a_page_under_200_is_no_check_endpoint() -> None:
+    with serving(http(b"<html>")) as served:
+        answer = ask_about(served.url, [REQUEST], {"orders": b"secret"})
+    assert (answer.verdicts[0].action, answer.unsigned) == (Action.UNREACHABLE, False)
+    assert answer.failure == f"{served.url}: no check endpoint answered: status 200, '<html>'"
 
 
 def test_our_endpoint_signs_what_it_answers() -> None:

@@ -23,6 +23,8 @@ from tests.checkers.service.scene import (
     serving,
     url_of,
 )
+from tests.checkers.serving import http
+from tests.checkers.serving import serving as http_serving
 from tests.place import Place, wait_until
 
 
@@ -199,7 +201,7 @@ def test_many_checks_are_answered_in_batches_each_with_its_own_op(place: Place) 
     assert sorted(answerer.ids()) == sorted(one.transaction_id for one in asked)
 
 
-@pytest.mark.parametrize(("key", "said"), [("0123456789abcdef", "commit"), ("another key, as long", "unknown")])
+@pytest.mark.parametrize(("key", "said"), [("0123456789abcdef", "commit"), ("another key, as long", "unreachable")])
 def test_a_group_with_a_key_is_asked_with_signatures(key: str, said: str, place: Place) -> None:
     answerer = Answerer()
     with (
@@ -209,6 +211,24 @@ def test_a_group_with_a_key_is_asked_with_signatures(key: str, said: str, place:
         put(place, request())
         wait_until(lambda: bool(answers(place)), "an answer")
     assert actions(place) == {"tx": said}
+
+
+def test_a_login_page_uses_up_no_attempt_and_is_in_op_standing_and_log(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        http_serving(http(b"<h1>Log in</h1>", "302 Found", "Location: /login/")) as login,
+        running(place.settings(checks={"endpoints": {"orders": [login.url]}})) as service,
+    ):
+        put(place, *(request(f"tx-{number}") for number in range(5)))
+        wait_until(lambda: len(answers(place)) == 5, "answers")
+        wait_until(lambda: service.standing()["orders"].endpoints[0].state == "skipped", "the fifth failure")
+        [endpoint] = service.standing()["orders"].endpoints
+    reason = f"{login.url}: no check endpoint answered: status 302 to /login/, '<h1>Log in</h1>'"
+    assert set(actions(place).values()) == {"unreachable"}
+    assert {op.value.decode() for op in answers(place).values()} == {reason}
+    assert endpoint.reason == reason
+    assert f"skipped for now: {reason}." in caplog.text
 
 
 def test_an_endpoint_that_is_not_allowed_is_not_asked(place: Place) -> None:
