@@ -21,7 +21,7 @@ from checkback.operations.topics import TopicAdministration
 from checkers import Announced, CheckService
 from conf import Settings
 from streaming import trial
-from streaming.access import POLICY, PolicyFile, PolicyInForce, policy_file
+from streaming.access import POLICY, PolicyFile, PolicyInForce, missing_secrets, policy_file
 from streaming.batch.batch import BatchReport
 from streaming.batch.failpoints import FailpointHook, no_failpoint
 from streaming.batch.kept_by_batch import KeptForm, refuse_torn
@@ -228,7 +228,7 @@ class TransactionJob:
         self, spark: SparkSession, checkpoint: Checkpoint, in_kafka: Callable[[int], bool]
     ) -> SettingsInForce:
         folder = folder_at(spark, self._settings.job.checkpoint)
-        rules = SettingsInForce(folder)
+        rules = SettingsInForce(folder, partial(missing_secrets, folder, self._settings.access.secrets))
         rules.judge(self._settings.sinks.tables, in_kafka)
         forms: tuple[KeptForm[Any], ...] = (BARRED, POLICY)
         for form in forms:

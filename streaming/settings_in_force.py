@@ -80,10 +80,16 @@ class BatchSettings:
 
 
 class SettingsInForce:
-    """BatchSettings by the batch they hold from."""
+    """BatchSettings by the batch they hold from.
 
-    def __init__(self, checkpoint: Folder) -> None:
+    ``hindrance``: why a batch lacks something else that it was begun with.
+    """
+
+    def __init__(
+        self, checkpoint: Folder, hindrance: Callable[[int], CheckbackError | None] = lambda _batch: None
+    ) -> None:
         self._checkpoint = checkpoint
+        self._other_hindrance = hindrance
         self._from: dict[int, BatchSettings] = {}
         self._next = 0
         self.first_new = 0
@@ -201,7 +207,7 @@ class SettingsInForce:
             changed = fingerprint(choice) != rules.listener
         except ConfigurationError:
             changed = True
-        return _another_class(batch, choice) if changed else None
+        return _another_class(batch, choice) if changed else self._other_hindrance(batch)
 
 
 def _transactions(kept: dict[str, Any]) -> TransactionSettings:

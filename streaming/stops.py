@@ -26,6 +26,9 @@ _NOT_ALLOWED = re.compile(r"[^\n]{0,100}(?i:topic|group|transactional.?id|cluste
 _OF_PY4J = re.compile(r"Py4JJavaError: An error occurred while calling ")
 """It says which of its objects it was; the next line is Java's."""
 _OURS = re.compile(r"checkback\.exceptions\.(\w+): (.+)")
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n((?:[ \t][^\n]*\n)+)(\S[^\n]*)")
+"""Its frames, and the error in its last line."""
+_FRAME = re.compile(r'File "(?:[^"\n]*/)?([^"\n/]+)", (line \d+)')
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,7 @@ def explained(error: BaseException, settings: Settings) -> CheckbackError:
     """What to tell people of an error; ``retriable`` says whether a start with nothing changed may go well.
 
     Ours are told as they are, also when they come out of Spark as text. What no rule knows is a
-    :class:`JobFailedError` with the error's first line.
+    :class:`JobFailedError` with the error's own line.
     """
     if isinstance(error, CheckbackError):
         return error
@@ -177,9 +180,16 @@ def explained(error: BaseException, settings: Settings) -> CheckbackError:
         found = re.search(rule.text, text)
         if found is not None:
             return rule.kind(rule.sentence.format(found=found[0].strip(), **values))
+    return JobFailedError(f"The query failed; a restart continues where it stopped. {_essence(text)}")
+
+
+def _essence(text: str) -> str:
+    """Python's error and its place, if there is a traceback; else the first line."""
+    for frames, error in reversed(_TRACEBACK.findall(text)):
+        places = _FRAME.findall(frames)
+        return f"{error} ({', '.join(places[-1])})" if places else str(error)
     lines = [line for line in text.splitlines() if line.strip() and not _OF_PY4J.match(line)]
-    first = lines[0].removeprefix(": ") if lines else text
-    return JobFailedError(f"The query failed; a restart continues where it stopped. {first}")
+    return lines[0].removeprefix(": ") if lines else text
 
 
 def _key_of_store() -> str:

@@ -2,7 +2,7 @@
 
 from streaming.access.not_allowed import NotAllowed, why_not_together
 from streaming.access.policy_file import PolicyFile, policy_file
-from streaming.access.policy_in_force import POLICY, PolicyInForce
+from streaming.access.policy_in_force import POLICY, PolicyInForce, missing_secrets
 from streaming.access.signatures import RowRead, Signatures
 from streaming.access.told import told_policy, told_verifier
 
@@ -13,6 +13,7 @@ __all__ = [
     "PolicyInForce",
     "RowRead",
     "Signatures",
+    "missing_secrets",
     "policy_file",
     "told_policy",
     "told_verifier",

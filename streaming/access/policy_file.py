@@ -44,6 +44,7 @@ class PolicyFile:
             """The file that was read last, and why it was not taken."""
             self.first = self._read().model_dump_json() if name else ""
             """What holds at the start."""
+            self._newest = self.first
         except OSError as error:
             raise self._unreadable(error) from None
         self.wrong = ""
@@ -67,18 +68,20 @@ class PolicyFile:
         """For those who ask who has changed it: a policy that holds from a batch on, by its fingerprint."""
         if not policy:
             return AuditRecord(AuditKind.POLICY, "", f"job {job}: no policy from batch {batch} on")
-        fingerprint = hashlib.sha256(policy.encode()).hexdigest()[:12]
+        what = f"job {job}: policy {hashlib.sha256(policy.encode()).hexdigest()[:12]} from batch {batch} on"
+        if policy != self._newest:  # of a batch that an earlier start left unfinished
+            return AuditRecord(AuditKind.POLICY, "", f"{what}; as an earlier start kept it in the checkpoint")
         try:
             owner = self._named.owner()
             changed = datetime.fromtimestamp(self._named.stat().st_mtime, UTC).isoformat(timespec="seconds")
         except (OSError, KeyError, NotImplementedError):  # gone, or of a user without a name
             owner = changed = "?"
-        what = f"job {job}: policy {fingerprint} from batch {batch} on; {self._path}, changed {changed}"
-        return AuditRecord(AuditKind.POLICY, f"owner of the file: {owner}", what)
+        return AuditRecord(AuditKind.POLICY, f"owner of the file: {owner}", f"{what}; {self._path}, changed {changed}")
 
     def _changed(self, stamp: Stamp, before: str) -> str:
         try:
-            holds, why = self._read().model_dump_json(), ""
+            holds = self._newest = self._read().model_dump_json()
+            why = ""
         except UnreadableFileError as error:  # it is tried again
             self._refuse(str(error))
             return before

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
 
-from access.marked import MarkedPolicy
+from access.marked import MarkedPolicy, lacking
+from checkback.exceptions import ConfigurationError
+from conf.secrets_file import read_keys
 from streaming.access.policy_file import PolicyFile
 from streaming.access.told import POLICY_WORD, SECRETS_WORD
 from streaming.batch.kept_by_batch import KeptByBatch, KeptForm
@@ -33,6 +35,24 @@ POLICY: KeptForm[str] = KeptForm(
     "",
     "%s in the checkpoint was torn: the policy that access.policy names now is taken for it.",
 )
+
+
+def missing_secrets(checkpoint: Folder, secrets: str, batch: int) -> ConfigurationError | None:
+    """Why a batch cannot be judged by the policy that it was begun with: the file ``secrets`` lacks its keys."""
+    _, policy = POLICY.begun_under(checkpoint, batch)
+    if not policy:
+        return None
+    try:
+        keys = read_keys(secrets)
+    except ConfigurationError:
+        keys = {}
+    without = lacking(MarkedPolicy.model_validate_json(policy), keys)
+    if not without:
+        return None
+    return ConfigurationError(
+        f"Batch {batch} was begun with signed messages, and access.secrets has no secret of {', '.join(without)} now, "
+        "or another one: put it back until the job has run for a moment."
+    )
 
 
 class PolicyInForce:

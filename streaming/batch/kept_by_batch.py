@@ -33,6 +33,13 @@ class KeptForm(NamedTuple, Generic[T]):
     """What is logged of a torn one that does no harm, with the file's name for ``%s``."""
     same: Callable[[T, T], bool] = eq
 
+    def begun_under(self, checkpoint: Folder, batch: int) -> tuple[str, T | None]:
+        """The file that holds for a batch, empty for none, and its content, None if it is torn; changes nothing."""
+        start = max((number for number in self.files.numbers(checkpoint.children()) if number <= batch), default=None)
+        if start is None:
+            return "", self.nothing
+        return (name := self.files.name(start)), self.parsed(checkpoint.read(name))
+
 
 class KeptByBatch(Generic[T]):
     """What holds, by the batch that it holds from."""
@@ -119,8 +126,7 @@ def refuse_torn(
         CheckpointMismatchError: the file that says it is torn, and a part of the batch is in Kafka.
     """
     begun, ended = (max(BATCHES.numbers(checkpoint.children(log)), default=-1) for log in ("offsets", "commits"))
-    start = max((number for number in form.files.numbers(checkpoint.children()) if number <= begun), default=None)
-    if begun <= ended or start is None or form.parsed(checkpoint.read(form.files.name(start))) is not None:
-        return
-    if in_kafka(begun):
-        raise torn(form.files.name(start))
+    if begun > ended:
+        name, content = form.begun_under(checkpoint, begun)
+        if content is None and in_kafka(begun):
+            raise torn(name)

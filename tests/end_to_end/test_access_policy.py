@@ -71,6 +71,36 @@ def test_what_a_group_may_not_send_is_rejected_and_changes_hold_without_a_restar
     }
 
 
+def test_a_policy_and_its_secrets_are_taken_away_while_a_batch_is_unfinished(
+    place: Place, spark: SparkSession, tmp_path: Path
+) -> None:
+    policy, secrets = tmp_path / "access.toml", tmp_path / "secrets.toml"
+    write(policy, place.real_topic)
+    keyed = '[accounts.programs]\nkeys = ["job-1"]\nroles = ["job", "checks"]\n'
+    policies = {"policy": str(policy)}, {"policy": str(policy), "secrets": str(secrets), "key": "job-1"}
+    secrets.write_text(f'job-1 = "{"j" * 40}"\n', encoding="utf-8")
+    checkpoint, delivered = place.folder / "checkpoint", 0
+    with producing(place, "shop") as shop:
+        for number, access in enumerate(policies):
+            if "key" in access:
+                policy.write_text(policy.read_text(encoding="utf-8") + keyed, encoding="utf-8")
+            for given in (access, {}):
+                shop.commit(shop.prepare(Message(place.real_topic, b"%d, %d" % (number, len(given)))))
+                delivered += 1
+                deliver(place, TransactionJob(place.settings(access=given), spark=spark), delivered)
+                begun, ended = (
+                    max(int(one.name) for one in (checkpoint / log).glob("[0-9]*")) for log in ("offsets", "commits")
+                )
+                assert begun > ended, "a stop leaves a batch that was begun"
+    assert delivered == 4
+
+
+def deliver(place: Place, job: TransactionJob, number: int) -> None:
+    """Run the job until that many messages are in the real topic, then stop it."""
+    with job:
+        wait_until(lambda: job.wait(1) or len(place.read(place.real_topic)) == number, "a delivery")
+
+
 def told(place: Place) -> set[tuple[str, str, str, int]]:
     """What the audit topic has: kind, group, topic, how many."""
     with closing(reading_consumer(place.bootstrap_servers)) as consumer:

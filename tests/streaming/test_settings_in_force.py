@@ -29,6 +29,7 @@ class Job:
         self._folder = folder
         self.in_kafka = True
         """Of the unfinished batch."""
+        self.lacks = False
 
     def log(self, name: str, *batches: int) -> None:
         (self._folder / name).mkdir(exist_ok=True)
@@ -41,13 +42,17 @@ class Job:
     def files(self) -> list[str]:
         return sorted(found.name for found in self._folder.iterdir() if found.is_file())
 
+    def hindrance(self, batch: int) -> CheckpointMismatchError | None:
+        """What else keeps a batch from being run as it was begun."""
+        return CheckpointMismatchError(f"batch {batch} lacks what it needs") if self.lacks else None
+
     def start(
         self, routes: Any = (), tables: tuple[str, ...] = ("lake", "files"), **transactions: Any
     ) -> SettingsInForce:
         given = {name: {"kind": "parquet", "path": f"/{name}"} for name in ("lake", "files")}
         sinks = {"rules": list(routes), "tables": given}
         wanted = BatchSettings.of(Settings.model_validate({"transactions": transactions, "sinks": sinks}))
-        rules = SettingsInForce(LocalFolder(self._folder))
+        rules = SettingsInForce(LocalFolder(self._folder), self.hindrance)
         rules.take(wanted, tables, lambda _batch: self.in_kafka)
         return rules
 
@@ -186,6 +191,17 @@ def test_a_destination_may_go_when_the_last_batch_was_only_begun(job: Job) -> No
     job.log("offsets", 0)
     job.in_kafka = False
     assert tables(job.start(tables=()), 0, 1) == [[], []]
+
+
+def test_what_a_batch_needs_elsewhere_may_go_when_it_was_only_begun(job: Job) -> None:
+    job.start(check_max=1)
+    job.log("offsets", 0)
+    job.lacks = True
+    with pytest.raises(CheckpointMismatchError, match="batch 0 lacks what it needs"):
+        job.start(check_max=2)
+    job.in_kafka = False
+    rules = job.start(check_max=2)
+    assert (rules.first_new, check_max(rules, 0)) == (0, [2])
 
 
 def test_a_class_that_was_edited_is_refused_while_a_batch_needs_the_old_one(job: Job, decides: Path) -> None:

@@ -101,7 +101,11 @@ _SETTINGS = Settings.model_validate({"kafka": {"topic_prefix": "cb."}, "job": {"
         ),
         ("KafkaError{FATAL,code=_FENCED,val=-144}", JobFailedError, "transactional id"),
         ("KafkaError{code=_TRANSPORT,val=-195}", JobFailedError, "localhost:9092 did not answer"),
-        ("java.lang.IllegalStateException: something new", JobFailedError, "STREAM_FAILED"),
+        (
+            "java.lang.IllegalStateException: something new",
+            JobFailedError,
+            "stopped. java.lang.IllegalStateException: some",
+        ),
     ],
 )
 def test_every_end_is_one_sentence(text: str, kind: type[CheckbackError], told: str) -> None:
@@ -129,6 +133,17 @@ def test_of_what_java_says_that_is_told_and_not_py4js_name_for_an_object() -> No
 
     error = Py4JJavaError("An error occurred while calling o101.open.\n: java.io.IOException: no offsets/5\n\tat org.")
     assert str(explained(error, _SETTINGS)).endswith("it stopped. java.io.IOException: no offsets/5")
+
+
+def test_an_error_that_no_rule_knows_is_named_with_its_place() -> None:
+    chained = (
+        "AssertionError: the first\n\nDuring handling of the above exception, another exception occurred:\n\n"
+        'Traceback (most recent call last):\n  File "/opt/streaming/sink.py", line 96, in __call__\n    before()\n'
+        '  File "/opt/streaming/access/policy_file.py", line 113, in _named\n    assert path\n           ^^^^\n{}\n'
+    )
+    for raised in ("AssertionError", "ValueError: what it is about"):
+        found = str(explained(StreamingQueryException(_PROXY.format(chained.format(raised))), _SETTINGS))
+        assert found.endswith(f"it stopped. {raised} (policy_file.py, line 113)")
 
 
 def test_every_sentence_is_in_the_table_for_operators() -> None:

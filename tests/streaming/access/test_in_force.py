@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from checkback.exceptions import CheckpointMismatchError
 from checkback.wire.protocol import Topics
 from conf.settings import AccessSettings
-from streaming.access import POLICY, PolicyFile, PolicyInForce, told_policy
+from streaming.access import POLICY, PolicyFile, PolicyInForce, missing_secrets, told_policy
 from streaming.batch.kept_by_batch import refuse_torn
 from streaming.folders import LocalFolder
 
@@ -94,3 +94,23 @@ def test_a_torn_file_is_refused_where_kafka_has_a_part_of_the_batch(spark: Spark
         refuse_torn(LocalFolder(folder), POLICY, lambda batch: batch == 7, torn)
     refuse_torn(LocalFolder(folder), POLICY, lambda _batch: False, torn)
     assert "does not name" in Run(spark, folder, DENIES, 7).says(7), "never everything, because a file was torn"
+
+
+def test_a_policy_needs_the_secrets_that_its_batch_was_begun_with(spark: SparkSession, folder: Path) -> None:
+    secrets = folder.parent / "secrets.toml"
+    secrets.write_text(f'shop-1 = "{"s" * 40}"', encoding="utf-8")
+    (folder.parent / "access.toml").write_text('[accounts.shop]\nkeys = ["shop-1"]\n', encoding="utf-8")
+    keyed = PolicyFile(AccessSettings(policy=str(folder.parent / "access.toml"), secrets=str(secrets)))
+    PolicyInForce(spark, LocalFolder(folder), keyed, 3)
+
+    def hindrance(batch: int, name: str = str(secrets)) -> str:
+        return str(missing_secrets(LocalFolder(folder), name, batch) or "")
+
+    assert (hindrance(2), hindrance(3)) == ("", "")
+    assert "access.secrets has no secret of shop-1" in hindrance(3, "")
+    secrets.write_text(f'shop-1 = "{"t" * 40}"', encoding="utf-8")
+    assert "Batch 3 was begun" in hindrance(3)
+    secrets.unlink()
+    assert "shop-1" in hindrance(3)
+    (folder / "checkback-access-3.json").write_bytes(b"{")
+    assert hindrance(3) == "", "whoever looks for torn files finds it"

@@ -81,6 +81,17 @@ def test_who_asks_later_is_told_which_policy_it_was_and_whose_file(looking: Look
     assert looking.policy.said_of("checkback", 9, "").what == "job checkback: no policy from batch 9 on"
 
 
+def test_a_policy_that_only_the_checkpoint_has_names_no_file(looking: Looking) -> None:
+    kept = looking.holds
+    looking.write(MORE)
+    looking.look(2)
+    for now in (PolicyFile(AccessSettings()), looking.policy):
+        record = now.said_of("checkback", 7, kept)
+        assert record.who == ""
+        assert record.what.startswith("job checkback: policy ")
+        assert record.what.endswith("from batch 7 on; as an earlier start kept it in the checkpoint")
+
+
 def test_a_file_that_is_gone_changes_nothing(looking: Looking, tmp_path: Path) -> None:
     first = looking.holds
     (tmp_path / "access.toml").rename(tmp_path / "elsewhere")
