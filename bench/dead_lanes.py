@@ -21,9 +21,7 @@ from bench.outage_load import RETURNED_TOPIC, Heartbeats, ReturnedReader, client
 from bench.running import RunningJob, Tell
 from bench.starting.recover import job_settings
 from bench.workload import HALF_PARTITIONS, delivered_once, produce, workplace
-from checkback.kafka.connecting import TransportName
-from checkback.kafka.lane_writers import lane_writer
-from checkback.kafka.lanes import LanePlace, LaneWriter
+from checkback.kafka.librdkafka.lanes import Lane, LanePlace
 from checkback.producing.direct.entries import lane_half
 from checkback.wire.lanes import new_lane, of_lane, transactional_id
 from checkback.wire.ledger import Ledger
@@ -78,7 +76,7 @@ def measure_dead_lanes(plan: DeadLanes, tell: Tell = lambda _line: None) -> Dead
 
 class _Lane(NamedTuple):
     name: str
-    writer: LaneWriter | None
+    writer: Lane | None
     """Of one that delivers."""
 
 
@@ -131,7 +129,7 @@ class _Scene:
     def _opened(self, number: int) -> _Lane:
         name = new_lane()
         place = LanePlace(self._bootstrap_servers, self._topics, transactional_id(self._group(number), name), {})
-        writer = lane_writer(TransportName.CONFLUENT, place)
+        writer = Lane(place)
         writer.open()
         if number % _DELIVERS_ONE_IN == 0:
             return _Lane(name, writer)

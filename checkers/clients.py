@@ -17,8 +17,8 @@ from checkback.kafka.kafka_python.library import (
     TopicPartition,
 )
 from checkback.kafka.kafka_python.repairs import begin_anew_when_lost
+from checkback.kafka.librdkafka.settling import Settler
 from checkback.kafka.librdkafka.transport import ConfluentTransport
-from checkback.kafka.settling import Settler, connect_settler
 from checkback.wire.protocol import Topics
 from conf import Settings
 
@@ -47,9 +47,8 @@ class KafkaClients:
     def __init__(self, settings: Settings) -> None:
         kafka = settings.kafka
         topics = Topics(kafka.topic_prefix)
-        options = kafka.python_client
         self._opened: list[tuple[str, Callable[[float], None]]] = []
-        self._connect_settler = partial(connect_settler, "kafka-python", kafka.bootstrap_servers, topics, options)
+        self._connect_settler = partial(Settler, kafka.bootstrap_servers, topics, kafka.sink_client)
         self._settler: Settler | None = None
         self._settler_lock = threading.Lock()
         self._closing = False
@@ -93,8 +92,7 @@ class KafkaClients:
             if self._closing:
                 raise KafkaUnreachableError("The check service is closing: whoever comes next settles.")
             if self._settler is None:
-                self._settler = settler = self._connect_settler()
-                self._opened.append(("closing the connections that settle lanes", lambda _: settler.close()))
+                self._settler = self._connect_settler()
             return self._settler
 
     def close(self, seconds: float) -> None:

@@ -102,8 +102,9 @@ class _Waiting(NamedTuple):
 class Lanes:
     """Has lanes settled, each once, and keeps what they have left; :meth:`settle` is a :data:`Settle`.
 
-    ``settle`` is :meth:`checkback.kafka.settling.Settler.settle`. ``told`` hears of each lane that was settled: its
-    group, and what came of it. ``contradicted`` hears the group of each rollback of what its lane has delivered.
+    ``settle`` is :meth:`checkback.kafka.librdkafka.settling.Settler.settle`. ``told`` hears of each lane that was
+    settled: its group, and what came of it. ``contradicted`` hears the group of each rollback of what its lane has
+    delivered.
     """
 
     def __init__(

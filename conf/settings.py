@@ -89,7 +89,7 @@ class KafkaSettings(Section):
 
     @property
     def sink_client(self) -> dict[str, str]:
-        """Settings of the sink's client, of what writes answers to checks, of a gateway, with librdkafka's names."""
+        """Settings of the sink's client, of what answers checks and settles lanes, of a gateway: librdkafka's names."""
         return {**self.security.for_librdkafka(), **self.sink_options}
 
     @property

@@ -198,7 +198,7 @@ def producer(
     seconds: Annotated[float, typer.Option(min=0.5, help="How long to send with each number of threads.")] = 5.0,
     json_file: JsonFile = None,
 ) -> None:
-    """Half message and op from one process, by both transports, in both modes; beside a plain send of the client."""
+    """Half message and op from one process, by both transports, in the modes each has; and a plain send."""
     from bench import measure_producers
 
     with Console(stderr=True).status("Sending with 1, 8 and 32 threads ..."):

@@ -77,4 +77,4 @@ def operator_ops(settings: Settings) -> Callable[[], Ops]:
 def lanes_in_kafka(settings: Settings) -> Look:
     """What finds out what lanes have done, before an operator decides about their messages."""
     kafka = settings.kafka
-    return KafkaLanes(kafka.bootstrap_servers, kafka.topics, kafka.python_client)
+    return KafkaLanes(kafka.bootstrap_servers, kafka.topics, kafka.python_client, kafka.sink_client)

@@ -8,9 +8,9 @@ from contextlib import closing
 from typing import Any, NamedTuple
 
 from checkback.kafka.kafka_python.library import KafkaError, TopicPartition
+from checkback.kafka.librdkafka.settling import Settler
 from checkback.kafka.reaching import no_kafka
 from checkback.kafka.record_ranges import RangeReader, ReadLimits, Stretch
-from checkback.kafka.settling import Settler, connect_settler
 from checkback.kafka.topic_reading import ends_of, reading_consumer
 from checkback.operations.operator_ops import Row
 from checkback.operations.story_events import headers_of
@@ -109,13 +109,16 @@ def _told(action: Action, finding: LaneFinding, told: LaneFact | None) -> LaneFa
 class KafkaLanes:
     """A :data:`Look`: reads the half messages, and has the lanes that they name settled.
 
-    ``options`` are kafka-python's.
+    ``reading`` are options of kafka-python, ``settling`` of librdkafka.
     """
 
-    def __init__(self, bootstrap_servers: str, topics: Topics, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, bootstrap_servers: str, topics: Topics, reading: Mapping[str, Any], settling: Mapping[str, Any]
+    ) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._topics = topics
-        self._options = dict(options or {})
+        self._reading = reading
+        self._settling = settling
 
     def __call__(self, wishes: Sequence[Wish]) -> Findings:
         """Fences the lanes' producers.
@@ -125,19 +128,21 @@ class KafkaLanes:
             ConfigurationError: it does not allow it.
         """
         try:
-            with closing(reading_consumer(self._bootstrap_servers, options=self._options)) as consumer:
+            with closing(reading_consumer(self._bootstrap_servers, options=self._reading)) as consumer:
                 named = lanes_of(consumer, self._topics, (wish.row[2] for wish in wishes))
         except KafkaError as error:
             raise no_kafka(self._bootstrap_servers, error, "kafka.bootstrap_servers") from error
         if not named:
             return {}
         contested = {wish.row[2] for wish in wishes if wish.contested}
-        with closing(connect_settler("kafka-python", self._bootstrap_servers, self._topics, self._options)) as settler:
-            return findings(settler, named, contested)
+        settler = Settler(self._bootstrap_servers, self._topics, self._settling)
+        return findings(settler.settle, named, contested)
 
 
 def findings(
-    settler: Settler, named: Mapping[HalfPosition, tuple[str, str]], contested: Iterable[HalfPosition] = ()
+    settle: Callable[[str, str], Ledger | None],
+    named: Mapping[HalfPosition, tuple[str, str]],
+    contested: Iterable[HalfPosition] = (),
 ) -> Findings:
     """What lanes have done with half messages that name them, each settled once; ``named``: group and lane.
 
@@ -148,7 +153,7 @@ def findings(
     found = {}
     for half, lane in named.items():
         if lane not in ledgers:
-            ledgers[lane] = settler.settle(*lane)
+            ledgers[lane] = settle(*lane)
         ledger, (_, name) = ledgers[lane], lane
         if ledger is None:
             found[half] = LaneFinding(name, None, NO_LEDGER)

@@ -5,8 +5,9 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from checkback.exceptions import ConfigurationError
+from checkback.installing import extra
 from checkback.kafka.connecting import TransportName
-from checkback.kafka.transport import Transport
+from checkback.kafka.transport import TellingTransport, Transport
 from checkback.listener import HalfMessage
 from checkback.producing.scope import Delivery
 from checkback.wire.protocol import Action, HalfPosition, Headers, Message, Topics
@@ -20,15 +21,17 @@ class DeliveryMode(StrEnum):
     """The producer, by a lane; the job what it cannot."""
 
 
-def delivery_mode(given: DeliveryMode | str) -> DeliveryMode:
+def delivery_mode(mode: DeliveryMode | str, transport: TransportName | Transport | str) -> DeliveryMode:
     """The mode of this name.
 
     Raises:
-        ConfigurationError: there is none.
+        ConfigurationError: there is none, or a producer on this transport cannot deliver.
     """
-    if given not in tuple(DeliveryMode):
-        raise ConfigurationError(f"delivery is 'job' or 'direct', not {given!r}.")
-    return DeliveryMode(given)
+    if mode not in tuple(DeliveryMode):
+        raise ConfigurationError(f"delivery is 'job' or 'direct', not {mode!r}.")
+    if mode == DeliveryMode.DIRECT and transport != TransportName.CONFLUENT:
+        raise ConfigurationError(f"delivery='direct' needs transport='confluent-kafka': {extra('fast')}.")
+    return DeliveryMode(mode)
 
 
 class DirectDelivery(Protocol):
@@ -58,12 +61,7 @@ class DirectDelivery(Protocol):
 
 
 def direct_delivery(
-    transport: Transport,
-    library: TransportName | Transport | str,
-    bootstrap_servers: str,
-    options: Mapping[str, Any],
-    topics: Topics,
-    group: str,
+    transport: TellingTransport, bootstrap_servers: str, options: Mapping[str, Any], topics: Topics, group: str
 ) -> DirectDelivery:
     """Open a lane. Nothing of it is imported by who does not want it.
 
@@ -71,8 +69,6 @@ def direct_delivery(
         ConfigurationError: Kafka does not allow it; the message says what to allow.
         KafkaUnreachableError: Kafka is away.
     """
-    if not isinstance(library, str):
-        raise ConfigurationError("delivery='direct' needs a transport that is named: the lane has clients of its own.")
     from checkback.producing.direct.direct import ByLane, ProducerPlace  # noqa: PLC0415  (see above)
 
-    return ByLane(transport, ProducerPlace(library, bootstrap_servers, options, topics, group))
+    return ByLane(transport, ProducerPlace(bootstrap_servers, options, topics, group))

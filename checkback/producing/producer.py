@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic, time_ns
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from checkback.exceptions import ConfigurationError, NotAllowedError, ProducerClosedError, ProtocolError
 from checkback.forking import belongs_to_parent, in_child_of
 from checkback.kafka.connecting import TransportName, connect
 from checkback.kafka.signing import signing_transport
-from checkback.kafka.transport import OutgoingRecord, Transport
+from checkback.kafka.transport import OutgoingRecord, TellingTransport, Transport
 from checkback.listener import HalfMessage, LocalTransactionState, TransactionListener, TransactionSendResult
 from checkback.producing.arguments import deliver_at_ms_of, message_of, messages_of, options_of
 from checkback.producing.blocks import TransactionBlocks
@@ -67,7 +67,7 @@ class TransactionProducer(TransactionBlocks):
             topic; ``"refuse"`` the message with :class:`~checkback.exceptions.MissingTopicError`, before anything is
             written; or ``"ignore"``.
         delivery: who delivers what is committed: ``"job"``, or ``"direct"``: this producer itself, in milliseconds, and
-            the job whatever it cannot (``docs/direct-delivery.md``).
+            the job whatever it cannot (``docs/direct-delivery.md``). ``"direct"`` needs ``"confluent-kafka"``.
         signing: the key with which half messages and ops are signed, where an access policy wants that
             (``docs/access-policy.md``).
 
@@ -109,7 +109,7 @@ class TransactionProducer(TransactionBlocks):
                 f"With signing, half_timeout_ms is at most {MOST_ON_ITS_WAY_MS}, not {half_timeout_ms}: a half message "
                 "that Kafka takes later the job may refuse, after its local transaction has committed."
             )
-        hears_ops = delivery_mode(delivery) is DeliveryMode.DIRECT
+        hears_ops = delivery_mode(delivery, transport) is DeliveryMode.DIRECT
         self._transport = (
             connect(transport, bootstrap_servers, half_timeout_ms, kafka_options or {}, hears_ops=hears_ops)
             if isinstance(transport, str)
@@ -127,9 +127,9 @@ class TransactionProducer(TransactionBlocks):
             self.close(seconds=1)
             raise ConfigurationError(f"{error} Run 'checkback topics create' first.") from error
         if hears_ops:
-            reached = (transport, bootstrap_servers, kafka_options or {}, self.topics, group)
+            reached = (bootstrap_servers, kafka_options or {}, self.topics, group)
             try:
-                self._direct = direct_delivery(self._transport, *reached)
+                self._direct = direct_delivery(cast("TellingTransport", self._transport), *reached)  # see delivery_mode
             except ConfigurationError:
                 self.close(seconds=1)
                 raise

@@ -50,7 +50,7 @@ def settle(
     """
     from checkback.operations.lanes import KafkaLanes, Wish, settled
 
-    look = KafkaLanes(kafka.bootstrap_servers, kafka.topics, kafka.python_client)
+    look = KafkaLanes(kafka.bootstrap_servers, kafka.topics, kafka.python_client, kafka.sink_client)
     return settled(action, [Wish(one.row_of_op, one.contested) for one in ones], look, told)
 
 

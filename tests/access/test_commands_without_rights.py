@@ -69,7 +69,9 @@ def test_of_a_reader(guarded: Guarded, reader: str, right: Right) -> None:
 @pytest.fixture(scope="module")
 def open_half(guarded: Guarded) -> str:
     """The place of an undecided half message of a lane."""
-    with TransactionProducer(guarded.kafka.bootstrap_servers, "shop", delivery="direct") as producer:
+    with TransactionProducer(
+        guarded.kafka.bootstrap_servers, "shop", transport="confluent-kafka", delivery="direct"
+    ) as producer:
         return str(producer.prepare(Message(ORDERS, b"v")).half)
 
 

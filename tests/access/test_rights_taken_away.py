@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
+from contextlib import suppress
 
 import pytest
 from kafka import KafkaProducer
@@ -16,8 +16,8 @@ from checkback.exceptions import CheckbackError
 from checkback.kafka.connecting import TransportName
 from checkback.kafka.librdkafka.errors import NOT_ALLOWED, error_code
 from checkback.kafka.librdkafka.library import KafkaException
+from checkback.kafka.librdkafka.settling import Settler
 from checkback.kafka.librdkafka.transport import ConfluentTransport
-from checkback.kafka.settling import connect_settler
 from checkback.kafka.transport import OutgoingRecord
 from checkback.operations.topics import TopicAdministration
 from checkback.wire.lanes import new_lane
@@ -203,18 +203,16 @@ def test_of_the_check_service(guarded: Guarded, caplog: pytest.LogCaptureFixture
             assert said in without(here, "checks", right, work, caplog), right
 
 
-@pytest.mark.parametrize("transport", BOTH)
-def test_of_whoever_settles_lanes(guarded: Guarded, transport: str, caplog: pytest.LogCaptureFixture) -> None:
-    here, user = guarded, f"settling-{transport}"
+def test_of_whoever_settles_lanes(guarded: Guarded, caplog: pytest.LogCaptureFixture) -> None:
+    here, user = guarded, "settling"
     here.user(user)
     rights = list(of_settling(TOPICS.progress))
     here.give(user, *rights)
-    options = here.options(user, transport)
-    with closing(connect_settler(transport, here.servers, TOPICS, options)) as settler:
-        assert settler.settle("shop", new_lane()) is None
-        for right in rights:
-            said = without(here, user, right, lambda: settler.settle("shop", new_lane()), caplog)
-            assert f"grant its user {right}" in said, right
+    settler = Settler(here.servers, TOPICS, here.options(user, TransportName.CONFLUENT))
+    assert settler.settle("shop", new_lane()) is None
+    for right in rights:
+        said = without(here, user, right, lambda: settler.settle("shop", new_lane()), caplog)
+        assert f"grant its user {right}" in said, right
 
 
 def written(here: Guarded, user: str, topics: Iterable[str]) -> set[str]:

@@ -80,7 +80,12 @@ def test_nobody_has_a_right_beside_its_role(guarded: Guarded, spark: SparkSessio
         TransactionJob(settings, spark=spark) as job,
         CheckEndpoint(here.servers, "shop", Committed(), kafka_options=shop),
         TransactionProducer(here.servers, "shop", kafka_options=shop, missing_topic="refuse") as producer,
-        TransactionProducer(here.servers, "shop", kafka_options=shop, delivery="direct") as direct,
+        TransactionProducer(
+            *(here.servers, "shop"),
+            transport=TransportName.CONFLUENT,
+            kafka_options=here.options("shop", TransportName.CONFLUENT),
+            delivery="direct",
+        ) as direct,
         points,
     ):
         checks.start()

@@ -14,7 +14,10 @@ def test_each_message_is_delivered_once_by_one_of_the_two(place: Place, spark: S
     states = listener(lambda _, state: LocalTransactionState(state))
     with (
         TransactionProducer(
-            *(place.bootstrap_servers, "shop", states), topics=place.topics, delivery="direct"
+            *(place.bootstrap_servers, "shop", states),
+            topics=place.topics,
+            transport="confluent-kafka",
+            delivery="direct",
         ) as producer,
         running(place, spark, transactions={"timeout": "1h"}) as counts,
     ):

@@ -174,7 +174,14 @@ def test_only_who_has_the_key_is_believed(  # noqa: PLR0915  (one installation f
 def producing(
     place: Place, key: SigningKey | None, delivery: str = "job", group: str = "shop"
 ) -> Iterator[TransactionProducer]:
-    options = {"topics": place.topics, "delivery": delivery, "signing": key, "missing_topic": "ignore"}
+    transport = "confluent-kafka" if delivery == "direct" else "kafka-python"
+    options = {
+        "topics": place.topics,
+        "transport": transport,
+        "delivery": delivery,
+        "signing": key,
+        "missing_topic": "ignore",
+    }
     with TransactionProducer(place.bootstrap_servers, group, **options) as made:  # type: ignore[arg-type]  # they are its
         yield made
 

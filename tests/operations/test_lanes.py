@@ -45,7 +45,7 @@ def test_each_lane_is_settled_once_and_its_ledger_says_what_it_did() -> None:
     settler = FakeSettler({"a": Ledger([half(1)]), "b": Ledger()})
     named = {half(offset): ("shop", lane * 32) for offset, lane in enumerate("aabbc")}
     settler.ledgers = {"a" * 32: Ledger([half(1)]), "b" * 32: Ledger()}
-    said = findings(settler, named, contested=[half(0), half(1)])
+    said = findings(settler.settle, named, contested=[half(0), half(1)])
     assert [(one.fact, one.why) for one in said.values()] == [
         (None, CONTESTED),
         (LaneFact.DELIVERED, ""),

@@ -8,7 +8,7 @@ import pytest
 
 from checkback import HalfMessage, HalfPosition, Message
 from checkback.exceptions import KafkaUnreachableError
-from checkback.kafka.lanes import LaneLostError, LaneRecord, LaneRefusedError
+from checkback.kafka.librdkafka.lanes import LaneLostError, LaneRecord, LaneRefusedError
 from checkback.kafka.transport import Heard, OutgoingRecord
 from checkback.own_lanes import owner_of
 from checkback.producing.direct.book import Book

@@ -1,4 +1,4 @@
-"""A producer that delivers by a lane, on a real Kafka with both libraries."""
+"""A producer that delivers by a lane, on a real Kafka."""
 
 import asyncio
 import subprocess
@@ -7,7 +7,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -25,9 +24,10 @@ from checkback import (
 )
 from checkback.kafka.connecting import TransportName
 from checkback.kafka.kafka_python.library import murmur2
-from checkback.kafka.settling import connect_settler
+from checkback.kafka.librdkafka.settling import Settler
 from checkback.operations.topics import TopicAdministration
 from checkback.producing.direct.direct import LANES
+from checkback.testing import RecordingTransport
 from checkback.wire.ledger import Ledger
 from checkback.wire.message_id import message_id
 from checkback.wire.protocol import Action, HalfPosition
@@ -39,20 +39,20 @@ SETTLED, DELIVERED = "cb-settled", "cb-delivered"
 _ORDER = threading.Lock()
 
 
-def direct(place: Place, transport: TransportName, ran: Any = None) -> TransactionProducer:
+def direct(place: Place, ran: Any = None) -> TransactionProducer:
     return TransactionProducer(
         place.bootstrap_servers,
         "orders",
         listener(ran or Recorder()),
         topics=place.topics,
-        transport=transport,
+        transport="confluent-kafka",
         delivery="direct",
     )
 
 
 @pytest.fixture
-def producer(transport: TransportName, place: Place, ran: Recorder) -> Iterator[TransactionProducer]:
-    with direct(place, transport, ran) as made:
+def producer(place: Place, ran: Recorder) -> Iterator[TransactionProducer]:
+    with direct(place, ran) as made:
         yield made
 
 
@@ -71,18 +71,15 @@ def values(place: Place, topic: str = "") -> list[bytes]:
     return sorted(record.value for record in place.read(topic or place.real_topic))
 
 
-def settled(place: Place, transport: TransportName, lane: str) -> Ledger | None:
-    with closing(connect_settler(transport, place.bootstrap_servers, place.topics, {})) as settler:
-        return settler.settle("orders", lane)
+def settled(place: Place, lane: str) -> Ledger | None:
+    return Settler(place.bootstrap_servers, place.topics, {}).settle("orders", lane)
 
 
 def lane_of(place: Place, at: int = 0) -> str:
     return str(dict(place.read(place.topics.half)[at].headers)["cb-lane"].decode())
 
 
-def test_a_committed_message_is_readable_and_the_op_says_so(
-    producer: TransactionProducer, place: Place, transport: TransportName
-) -> None:
+def test_a_committed_message_is_readable_and_the_op_says_so(producer: TransactionProducer, place: Place) -> None:
     headers = [("trace", b"\x00"), ("again", b"1"), ("again", b"")]
     message = Message(place.real_topic, b"value", b"key", headers=headers)
     result = producer.send_in_transaction(message, wait=True)
@@ -98,7 +95,7 @@ def test_a_committed_message_is_readable_and_the_op_says_so(
     next_one = producer.send_in_transaction(message, wait=True)
     while lane_of(place, -1) != lane_of(place):
         next_one = producer.send_in_transaction(message, wait=True)
-    assert settled(place, transport, lane_of(place)) == Ledger([next_one.half])
+    assert settled(place, lane_of(place)) == Ledger([next_one.half])
 
 
 def test_ends_in_all_ways(producer: TransactionProducer, place: Place) -> None:
@@ -173,14 +170,12 @@ def test_what_its_topic_refuses_goes_the_jobs_way_and_no_other(producer: Transac
     assert len({half.lane for half in halves} | {producer.prepare(sent[0]).lane}) <= LANES
 
 
-def test_a_lane_that_somebody_settles_is_used_no_more(
-    producer: TransactionProducer, place: Place, transport: TransportName
-) -> None:
+def test_a_lane_that_somebody_settles_is_used_no_more(producer: TransactionProducer, place: Place) -> None:
     message = Message(place.real_topic, b"v", b"key")  # which keeps them on one lane
     open_one, waiting, before = (producer.prepare(message) for _ in range(3))
     producer.commit(before)
     producer.flush()
-    assert settled(place, transport, before.lane) == Ledger([before.half])
+    assert settled(place, before.lane) == Ledger([before.half])
     producer.commit(waiting)
     wait_until(lambda: producer.prepare(message).lane not in {"", before.lane}, what="another lane")
     producer.rollback(open_one)
@@ -249,8 +244,8 @@ def test_the_producers_own_endpoint_knows(producer: TransactionProducer, place: 
     assert values(place) == [b"v"]
 
 
-def test_closing_delivers_what_was_committed(transport: TransportName, place: Place) -> None:
-    with direct(place, transport) as producer:
+def test_closing_delivers_what_was_committed(place: Place) -> None:
+    with direct(place) as producer:
         for number in range(50):
             producer.commit(producer.prepare(Message(place.real_topic, b"%d" % number)))
     assert len(place.read(place.real_topic)) == 50
@@ -266,6 +261,12 @@ def test_what_cannot_be(place: Place) -> None:
     ):
         producer.send_in_transaction(Message(place.real_topic, b"v"), wait=True)
     assert place.read(place.topics.half) == []
+
+
+@pytest.mark.parametrize("transport", [TransportName.KAFKA_PYTHON, RecordingTransport()])
+def test_a_producer_on_another_client_is_refused_before_it_connects(transport: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"needs transport='confluent-kafka'.*checkback\[fast\]"):
+        TransactionProducer("nowhere:1", "orders", transport=transport, delivery="direct")
 
 
 def test_it_costs_nothing_where_it_is_not_used(place: Place, transport: TransportName) -> None:

@@ -58,7 +58,7 @@ def test_kafka_going_away_is_a_time_out_that_may_be_tried_again(
         )
         message = producer.prepare(Message("paid", b"value"))
         direct = TransactionProducer(
-            kafka.bootstrap_servers, "orders", half_timeout_ms=1_500, transport=transport, delivery="direct"
+            kafka.bootstrap_servers, "orders", half_timeout_ms=1_500, transport="confluent-kafka", delivery="direct"
         )
         of_a_lane = direct.prepare(Message("paid", b"value"))
         kafka.kill()

@@ -80,18 +80,20 @@ class _LaneShop(shop.Shop):
         return self._sdk.prepare_several(messages, options=options)
 
 
-def main(folder: str, servers: str, prefix: str, topics: str, seed: str, transport: str, delivery: str) -> None:
+def main(folder: str, servers: str, prefix: str, topics: str, seed: str, name: str, delivery: str) -> None:
     """Serve checks and send until SIGTERM; then serve checks."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     place, whole = Path(folder), threading.RLock()
     books = WholeBooks(place, GROUP, whole)
-    watch_lanes(Watch(place, transport, whole))
+    watch_lanes(Watch(place, name, whole))
     ours = Topics(prefix)
     with CheckEndpoint(servers, GROUP, books, topics=ours):
         if delivery != NONE:
-            with TransactionProducer(servers, GROUP, topics=ours, transport=transport, delivery=delivery) as producer:
+            with TransactionProducer(
+                servers, GROUP, topics=ours, transport="confluent-kafka", delivery=delivery
+            ) as producer:
                 send(_LaneShop(books, producer, topics.split(","), int(seed)), place, stopping)
         stopped_mark(place, os.getpid()).touch()
         threading.Event().wait()

@@ -67,7 +67,7 @@ def _stop(system: LanesSystem, this: Round) -> float:
 
 
 def _fence(system: LanesSystem, this: Round) -> float:
-    process = system.direct(this.transport).process
+    process = system.direct(this).process
     system.fence(process)
     since = time.time()
     seconds = system.wait_for_all(since, GIVE_UP_SECONDS)
@@ -76,7 +76,7 @@ def _fence(system: LanesSystem, this: Round) -> float:
 
 
 def _fence_and_kill(system: LanesSystem, this: Round) -> float:
-    process = system.direct(this.transport).process
+    process = system.direct(this).process
     with system.struck_at(this, Deed.KILLED) as wait:
         since = wait(lambda: system.fence(process))
     return system.wait_for_all(since, GIVE_UP_SECONDS)

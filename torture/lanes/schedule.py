@@ -4,12 +4,10 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import count, product
+from itertools import count
 
-from checkback.kafka.connecting import TransportName
 from torture.lanes.steps import OF_TRANSACTION, LaneStep, SettlingStep
 
-TRANSPORTS = (TransportName.KAFKA_PYTHON, TransportName.CONFLUENT)
 _MOST_DELAY_SECONDS = 1.0
 
 
@@ -36,16 +34,17 @@ _AT_STEPS: tuple[tuple[Fault, tuple[StrEnum, ...]], ...] = (
 _ALONE: tuple[tuple[Fault, StrEnum | None], ...] = (
     *((Fault.CHECKS_KILLED, step) for step in SettlingStep),
     *((Fault.CHECKS_STOPPED, step) for step in SettlingStep),
+    (Fault.FENCED, None),
     (Fault.ALL_KILLED, None),
     (Fault.BROKER_RESTARTED, None),
     (Fault.BROKER_KILLED, None),
     (Fault.BROKER_RESTARTED_MEANWHILE, LaneStep.LEDGER_ADDED),
     (Fault.BROKER_RESTARTED_MEANWHILE, LaneStep.COMMITTED),
 )
-_BRIEF: tuple[tuple[Fault, StrEnum | None, TransportName], ...] = (
-    (Fault.KILLED, LaneStep.LEDGER_ADDED, TransportName.CONFLUENT),
-    (Fault.STOPPED, LaneStep.COMMITTED, TransportName.KAFKA_PYTHON),
-    (Fault.CHECKS_KILLED, SettlingStep.LEDGER_READ, TransportName.CONFLUENT),
+_BRIEF: tuple[tuple[Fault, StrEnum | None], ...] = (
+    (Fault.KILLED, LaneStep.LEDGER_ADDED),
+    (Fault.STOPPED, LaneStep.COMMITTED),
+    (Fault.CHECKS_KILLED, SettlingStep.LEDGER_READ),
 )
 """What a test has time for."""
 
@@ -57,22 +56,16 @@ class Round:
     number: int
     fault: Fault
     step: StrEnum | None
-    transport: TransportName
-    """The Kafka client of the producer that is struck."""
     delay_seconds: float
 
     def __str__(self) -> str:
         step = f": {self.step}" if self.step else ""
-        return f"{self.fault} ({self.transport}){step}"
+        return f"{self.fault}{step}"
 
 
-def deck() -> list[tuple[Fault, StrEnum | None, TransportName]]:
-    """Each fault at each step, with each client where it matters."""
-    cards: list[tuple[Fault, StrEnum | None, TransportName]] = [
-        (fault, step, transport) for fault, steps in _AT_STEPS for step, transport in product(steps, TRANSPORTS)
-    ]
-    cards += [(Fault.FENCED, None, transport) for transport in TRANSPORTS]
-    return cards + [(fault, step, TRANSPORTS[at % 2]) for at, (fault, step) in enumerate(_ALONE)]
+def deck() -> list[tuple[Fault, StrEnum | None]]:
+    """Each fault at each step."""
+    return [*((fault, step) for fault, steps in _AT_STEPS for step in steps), *_ALONE]
 
 
 def schedule(seed: int, *, brief: bool = False) -> Iterator[Round]:

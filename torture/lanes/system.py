@@ -6,9 +6,8 @@ from contextlib import AbstractContextManager, closing
 from enum import StrEnum
 from functools import partial
 
-from checkback.kafka.connecting import TransportName
 from checkback.kafka.kafka_python.library import TopicPartition
-from checkback.kafka.settling import connect_settler
+from checkback.kafka.librdkafka.settling import Settler
 from checkback.kafka.topic_reading import ends_of, reading_consumer, records_between
 from checkback.wire.protocol import GROUP, LANE
 from torture.effects.strike import Deed, Strike, give, struck, withdraw
@@ -21,8 +20,9 @@ from torture.processes import Process
 
 JOB = "job"
 DIRECT = "direct"
-_MODES = ((TransportName.CONFLUENT, DIRECT), (TransportName.KAFKA_PYTHON, DIRECT), (TransportName.CONFLUENT, JOB))
-_ANSWERING = (TransportName.KAFKA_PYTHON, NONE)
+_DIRECT_NAMES = ("direct 1", "direct 2")
+_PRODUCERS = {**dict.fromkeys(_DIRECT_NAMES, DIRECT), "job": JOB, "answering": NONE}
+"""Names, and how each delivers."""
 USUAL = {"CHECKBACK_TRANSACTIONS__TIMEOUT": "6s"}
 """As users have it: so what is measured is what they see."""
 
@@ -35,16 +35,16 @@ class LanesSystem(SendingSystem):
         self._checks_folder = ground.folder / "strikes-of-checks"
         self._checks_folder.mkdir()
         self._asleep: list[Process] = []
-        producers = {_named(*mode): partial(self._start_producer, *mode) for mode in (*_MODES, _ANSWERING)}
+        producers = {name: partial(self._start_producer, name, delivery) for name, delivery in _PRODUCERS.items()}
         self.ground = ground
         super().__init__(ground, SentBooks(ground.folder, producer.GROUP), settings, producers)
 
     def _processes(self) -> Sequence[Process]:
         return [*super()._processes(), *self._asleep]
 
-    def direct(self, transport: TransportName) -> Sender:
-        """The producer on this client that delivers itself."""
-        return next(one for one in self.senders if one.name == _named(transport, DIRECT))
+    def direct(self, this: Round) -> Sender:
+        """The producer of the round, one of those that deliver themselves."""
+        return next(one for one in self.senders if one.name == _direct_name(this))
 
     def start_checks(self) -> Process:
         """A check service."""
@@ -59,13 +59,13 @@ class LanesSystem(SendingSystem):
 
     def strike(self, this: Round, deed: Deed, step: StrEnum | None = None) -> tuple[Process, float]:
         """Have the producer of the round struck when it comes to the step; which process, and when."""
-        process = self.direct(this.transport).process
+        process = self.direct(this).process
         with self.struck_at(this, deed, step) as wait:
             return process, wait(lambda: None)
 
     def struck_at(self, this: Round, deed: Deed, step: StrEnum | None = None) -> AbstractContextManager[Wait]:
         """Likewise, by what this gives; it is told what has the producer come there."""
-        return self.struck_by(Strike(step or _step_of(this), this.number, transport=this.transport, deed=deed))
+        return self.struck_by(Strike(step or _step_of(this), this.number, transport=_direct_name(this), deed=deed))
 
     def strike_checks(self, this: Round, deed: Deed) -> Strike:
         """Order it of the check service."""
@@ -86,9 +86,7 @@ class LanesSystem(SendingSystem):
     def fence(self, process: Process) -> None:
         """Settle the newest lane of a living producer, as an operator's command does."""
         group, lane = self._newest_lane(process.pid)
-        servers = self.ground.broker.bootstrap_servers
-        with closing(connect_settler("kafka-python", servers, self.ground.topics, {})) as settler:
-            settler.settle(group, lane)
+        Settler(self.ground.broker.bootstrap_servers, self.ground.topics, {}).settle(group, lane)
 
     def _newest_lane(self, pid: int) -> tuple[str, str]:
         half, header = self.ground.topics.half, sender_header(pid)
@@ -106,15 +104,16 @@ class LanesSystem(SendingSystem):
         self.wait_until(look, COME_SECONDS, "a producer named no lane")
         return found[max(found)]
 
-    def _start_producer(self, transport: TransportName, delivery: str) -> Process:
+    def _start_producer(self, name: str, delivery: str) -> Process:
         folder, broker = self.ground.folder, self.ground.broker
         place = [str(folder), broker.bootstrap_servers, self.ground.topics.prefix, ",".join(REAL_TOPICS)]
-        command = ["torture.lanes.producer", *place, str(next(self._starts)), transport, delivery]
-        return Process(command, {}, folder / f"producer-{transport}-{delivery}.log")
+        command = ["torture.lanes.producer", *place, str(next(self._starts)), name, delivery]
+        return Process(command, {}, folder / f"producer-{name}.log")
 
 
-def _named(transport: TransportName, delivery: str) -> str:
-    return f"{transport}, {delivery}"
+def _direct_name(this: Round) -> str:
+    """They take turns."""
+    return _DIRECT_NAMES[this.number % len(_DIRECT_NAMES)]
 
 
 def _step_of(this: Round) -> StrEnum:

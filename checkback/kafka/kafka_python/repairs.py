@@ -13,12 +13,10 @@ pass over records, in silence.
 | :func:`finish_join` | a join that the last poll did not finish is forgotten |
 | :func:`begin_anew_when_lost` | a member that was put out of its group keeps its partitions beside their new owner |
 | :func:`ask_for_another_producer_id` | a producer never writes again after a time-out, or a refusal |
-| :func:`name_refusing_topics` | one record's refusal is said of all that were to be sent with it, too |
 | :func:`close_producer` | a producer is not closed when its last flush fails |
 | :class:`GroupAdmin` | a group member whose metadata is not a consumer's hides all groups asked about with it |
 | :func:`is_hidden` | (no repair: it asks for all topics, among which one that may not be seen is simply missing) |
 | :func:`topic_id` | (no repair: the id is known, and no public method gives it) |
-| :class:`CoordinatorClient` | (no repair: no public method sends these requests) |
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -31,7 +29,7 @@ from kafka.consumer.fetcher import Fetcher
 from kafka.errors import CorruptRecordError, KafkaError, TopicAuthorizationFailedError
 from kafka.producer.transaction_manager import TransactionState
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from kafka.protocol.metadata import CoordinatorType, MetadataRequest
+from kafka.protocol.metadata import MetadataRequest
 from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.util import decode_varint
 
@@ -50,10 +48,7 @@ PRIVATE_NAMES: Mapping[type, tuple[str, ...]] = {
         *("_transaction_manager._FATAL_ERRORS", "_transaction_manager.ERROR_CLASS_NEEDS_PRODUCER_ID_RESET"),
         "_transaction_manager.ERROR_CLASS_FATAL",
     ),
-    KafkaAdminClient: (
-        *("_describe_groups_process_response", "_find_coordinator_id"),
-        *("_manager.run", "_manager.send", "_manager.cluster._coordinators"),
-    ),
+    KafkaAdminClient: ("_describe_groups_process_response",),
 }
 """By kind of client. Where the first part of a name is None (a consumer without a group), the rest is not needed."""
 
@@ -319,27 +314,6 @@ def ask_for_another_producer_id(client: KafkaProducer) -> None:
     manager.classify_batch_error = classify_refusals
 
 
-def name_refusing_topics(client: KafkaProducer) -> None:
-    """Have the error of a batch that Kafka has refused tell its topic, to :func:`refusing_topic`.
-
-    A transaction in which a batch was refused gives up those that it has not sent yet, with the very same error.
-    """
-    manager: Any = client._transaction_manager  # noqa: SLF001  (see above)
-    classify = manager.classify_batch_error
-
-    def classify_and_name(error: Any, batch: Any, *arguments: Any, **named: Any) -> Any:
-        if not isinstance(error, type):  # it may be a class, which stands for no batch
-            error.refusing_topic = batch.topic_partition.topic
-        return classify(error, batch, *arguments, **named)
-
-    manager.classify_batch_error = classify_and_name
-
-
-def refusing_topic(error: Exception) -> str | None:
-    """Whose batch this error is about; ``None``: it is about one record alone."""
-    return getattr(error, "refusing_topic", None)
-
-
 def close_producer(client: KafkaProducer, seconds: float) -> None:
     """Write what is waiting, for at most ``seconds``, and end, also when Kafka is away. Never raises KafkaError."""
     try:
@@ -375,24 +349,3 @@ def _can_be_read(form: Any, said: bytes | None) -> bool:
     except (ValueError, StructError):
         return False
     return True
-
-
-class CoordinatorClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python has no types
-    """Sends requests to the coordinator of a group or a transactional id; threads may share one."""
-
-    def asked(self, request: Any, key: str, kind: CoordinatorType) -> Any:
-        """The coordinator's answer. Who it is, is found out each time: it may move, and there may be many keys.
-
-        Raises:
-            KafkaError: there was no answer, or there is no coordinator.
-        """
-        return self._manager.run(self._ask, request, key, kind)
-
-    def asked_of_any(self, request: Any) -> Any:
-        """Some broker's answer. Raises likewise."""
-        return self._manager.run(self._manager.send, request)
-
-    async def _ask(self, request: Any, key: str, kind: CoordinatorType) -> Any:
-        node = await self._find_coordinator_id(key, key_type=kind)
-        self._manager.cluster._coordinators.pop((kind, key), None)  # noqa: SLF001  (see above)
-        return await self._manager.send(request, node_id=node)

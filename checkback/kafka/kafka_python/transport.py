@@ -22,7 +22,6 @@ from checkback.kafka.reaching import CONNECT_MS
 from checkback.kafka.transport import (
     OP_LINGER_MS,
     Appended,
-    Heard,
     Lost,
     OutgoingRecord,
     may_not_look,
@@ -100,19 +99,6 @@ class KafkaPythonTransport:
             lost(error)
         else:
             future.add_errback(lost)
-
-    def write_heard(self, record: OutgoingRecord, heard: Heard) -> None:
-        """See :class:`~checkback.kafka.transport.TellingTransport`."""
-        try:
-            future = _send(self._ops.client, record)
-        except (KafkaError, ValueError) as error:
-            heard(error)
-        else:
-            future.add_callback(lambda _: heard(None))
-            future.add_errback(heard)
-
-    def hear(self) -> None:
-        """See :class:`~checkback.kafka.transport.TellingTransport`. Its client's own thread says it."""
 
     def flush(self, seconds: float) -> None:
         """See :class:`~checkback.kafka.transport.Transport`."""

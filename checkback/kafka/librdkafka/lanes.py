@@ -1,17 +1,16 @@
-"""A lane on confluent-kafka."""
+"""A producer's lane: transactions of messages that also have the lane's ledger."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient  # type: ignore[attr-defined]  # documented, not re-exported
 
-from checkback.exceptions import ConfigurationError
+from checkback.exceptions import CheckbackError, ConfigurationError, KafkaUnreachableError, NotAllowedError
 from checkback.kafka.client_options import of_reaching
-from checkback.kafka.lanes import DELIVER_SECONDS, LaneLostError, LanePlace, LaneRecord, LaneRefusedError, patiently
 from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.errors import NO_TOPIC, NOT_ALLOWED, REFUSED, TIMED_OUT, error_code, is_fatal
 from checkback.kafka.librdkafka.topics import of_controller
@@ -19,7 +18,12 @@ from checkback.kafka.librdkafka.transactional import StuckError, Transactional, 
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms, no_kafka
 from checkback.wire.lanes import TRANSACTION_TIMEOUT_MS
 from checkback.wire.ledger import OFFSET, PARTITION, Ledger
+from checkback.wire.protocol import Headers, Topics
+from checkback.wire.rights import not_allowed, of_lanes
 
+_DELIVER_SECONDS = 5.0
+"""Of each call of a transaction: as long as Kafka lets the transaction be open."""
+_OPEN_SECONDS = 15.0
 _CONNECT_SECONDS = CONNECT_MS / 1000
 _MARKERS_SECONDS = 0.002
 """Between the end of a transaction and the next one. While the last one's markers are being written Kafka takes no
@@ -31,8 +35,53 @@ _METADATA_MS = 1_500
 _MAY_WRITE = frozenset({AclOperation.WRITE, AclOperation.ALL})
 
 
-class ConfluentLane:
-    """See :class:`~checkback.kafka.lanes.LaneWriter`."""
+class LaneRecord(NamedTuple):
+    """A message as it goes to its real topic."""
+
+    topic: str
+    partition: int | None
+    """None: the key decides, as ``murmur2_random`` does; any without a key."""
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class LaneRefusedError(CheckbackError):
+    """Kafka does not take some of the records; the transaction was aborted, and that was heard. The lane lives."""
+
+    def __init__(self, numbers: frozenset[int], why: object) -> None:
+        super().__init__(f"Kafka refused messages: {why}")
+        self.numbers = numbers
+        """Of the records that are known to be refused, in the order given; others may be, too."""
+
+
+class LaneLostError(CheckbackError):
+    """What became of the transaction is not known, or the lane was fenced: it is to be settled, and used no more."""
+
+    retriable = True
+
+
+class LanePlace(NamedTuple):
+    """Where a lane connects to."""
+
+    bootstrap_servers: str
+    topics: Topics
+    transactional_id: str
+    options: Mapping[str, Any]
+    """The producer's; what tells how to reach Kafka is taken of them."""
+
+    def not_allowed(self, error: Exception) -> NotAllowedError:
+        """What to raise when Kafka refuses what concerns the lane."""
+        of_group = self.transactional_id.rpartition(":")[0]
+        return not_allowed("the producer", error, list(of_lanes(f"{of_group}:", self.topics.progress)))
+
+
+class Lane:
+    """One lane of this process; one thread at a time uses it.
+
+    Raises:
+        ConfigurationError: a setting cannot be used.
+    """
 
     def __init__(self, place: LanePlace) -> None:
         self._place = place
@@ -60,14 +109,25 @@ class ConfluentLane:
         """Not before this a transaction begins (s, monotonic)."""
 
     def open(self) -> None:
-        """See :class:`~checkback.kafka.lanes.LaneWriter`."""
+        """Take the lane, and commit an empty ledger: before a half message names it.
+
+        Raises:
+            KafkaUnreachableError: Kafka is away.
+            ConfigurationError: Kafka does not allow it; the message says what to allow.
+        """
         name = self._place.transactional_id
         if not (name.isascii() and name.isprintable()):  # librdkafka calls the group's metadata "not safe"
             raise ConfigurationError(
-                f"confluent-kafka delivers directly only for groups whose names are printable ASCII, not for {name!r}: "
-                'give the producer transport="kafka-python", or its group another name.'
+                f"delivery='direct' needs a group whose name is printable ASCII, which {name!r} is not: give the group "
+                "another name, or leave that out."
             )
-        patiently(self._open)
+        until = monotonic() + _OPEN_SECONDS
+        while True:  # Kafka makes its topics for groups and transactions when they are first used
+            try:
+                return self._open()
+            except KafkaUnreachableError:
+                if monotonic() >= until:
+                    raise
 
     def _open(self) -> None:
         name = self._place.transactional_id
@@ -77,7 +137,7 @@ class ConfluentLane:
             self._membership = self._member(name)
             self._kafka.begin()
             self._add(Ledger())
-            self._kafka.commit(DELIVER_SECONDS)
+            self._kafka.commit(_DELIVER_SECONDS)
         except StuckError as error:
             raise no_kafka(self._place.bootstrap_servers, error) from error
         except KafkaException as error:
@@ -87,7 +147,10 @@ class ConfluentLane:
             raise no_kafka(self._place.bootstrap_servers, error) from error
 
     def partitions(self, topics: Sequence[str]) -> dict[str, int]:
-        """See :class:`~checkback.kafka.lanes.LaneWriter`."""
+        """How many partitions each topic has; 0 where there is none, or this client may not write to it.
+
+        One that Kafka says nothing of is left out.
+        """
         if self._asking is None:
             self._asking = make_client(AdminClient, self._reaching)
         with suppress(KafkaException):
@@ -95,7 +158,13 @@ class ConfluentLane:
         return {}
 
     def deliver(self, records: Sequence[LaneRecord], ledger: Ledger) -> None:
-        """See :class:`~checkback.kafka.lanes.LaneWriter`."""
+        """Write these and the ledger in one Kafka transaction. When it returns, the commit was heard.
+
+        Raises:
+            LaneRefusedError: nothing was delivered, and the lane may be used on, but for topics that have refused a
+                record: librdkafka has counted it, and the next one there would be out of order for Kafka.
+            LaneLostError: after anything else.
+        """
         failed: dict[int, KafkaError] = {}
         sleep(max(0.0, self._next_at - monotonic()))
         try:
@@ -103,9 +172,9 @@ class ConfluentLane:
             self._produce(records, failed)
             if not failed:
                 self._add(ledger)
-                self._kafka.flush(DELIVER_SECONDS)
+                self._kafka.flush(_DELIVER_SECONDS)
             if not failed:
-                self._kafka.commit(DELIVER_SECONDS)
+                self._kafka.commit(_DELIVER_SECONDS)
                 self._next_at = monotonic() + _MARKERS_SECONDS
                 return
         except (KafkaException, BufferError) as error:
@@ -114,7 +183,7 @@ class ConfluentLane:
         self._give_up(failed, next(iter(failed.values())))
 
     def close(self) -> None:
-        """See :class:`~checkback.kafka.lanes.LaneWriter`."""
+        """Give up the connections; what is under way is left to whoever settles."""
         self._kafka.purge(0)
 
     def _produce(self, records: Sequence[LaneRecord], failed: dict[int, KafkaError]) -> None:
@@ -129,7 +198,7 @@ class ConfluentLane:
 
     def _add(self, ledger: Ledger) -> None:
         place = TopicPartition(self._place.topics.progress, PARTITION, OFFSET, str(ledger))
-        self._kafka.add_offsets([place], self._membership, DELIVER_SECONDS)
+        self._kafka.add_offsets([place], self._membership, _DELIVER_SECONDS)
 
     def _give_up(self, failed: dict[int, KafkaError], error: Any) -> None:
         """Abort, and hear that it has succeeded, where a record was refused.
@@ -144,9 +213,9 @@ class ConfluentLane:
                 self._kafka.flush(_HEAR_SECONDS)
             refused = frozenset(number for number, one in failed.items() if one.code() in REFUSED)
             if refused and not fatal:
-                self._kafka.producer.abort_transaction(DELIVER_SECONDS)
+                self._kafka.producer.abort_transaction(_DELIVER_SECONDS)
                 raise LaneRefusedError(refused, failed[min(refused)].str())
-            self._kafka.purge(DELIVER_SECONDS)
+            self._kafka.purge(_DELIVER_SECONDS)
         except (KafkaException, SystemError) as worse:
             raise LaneLostError(f"{error}, then {worse}") from worse
         raise LaneLostError(str(error))
@@ -167,7 +236,7 @@ def _note(failed: dict[int, KafkaError], number: int, error: KafkaError | None, 
 def _told(admin: AdminClient, topics: list[str]) -> dict[str, int]:
     """Partitions of each topic; 0: it is not there, or not ours to write to. Raises where nothing came in time."""
     answers = admin.describe_topics(
-        TopicCollection(topics), include_authorized_operations=True, request_timeout=DELIVER_SECONDS
+        TopicCollection(topics), include_authorized_operations=True, request_timeout=_DELIVER_SECONDS
     )
     found: dict[str, int] = {}
     for name, answer in answers.items():

@@ -4,7 +4,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -12,9 +11,9 @@ from time import monotonic, sleep
 from typing import NamedTuple
 
 from checkback.exceptions import CheckbackError
-from checkback.kafka.lanes import LaneLostError, LaneRefusedError, LaneWriter
+from checkback.kafka.librdkafka.lanes import Lane, LaneLostError, LaneRefusedError
+from checkback.kafka.librdkafka.settling import Settler
 from checkback.kafka.outages import Outage
-from checkback.kafka.settling import Settler
 from checkback.kafka.transport import OutgoingRecord, TellingTransport
 from checkback.own_lanes import LaneOwner, disown, own
 from checkback.producing.direct.book import Book
@@ -43,8 +42,8 @@ class Links(NamedTuple):
     """What the thread reaches Kafka with."""
 
     transport: TellingTransport
-    writer: Callable[[str], LaneWriter]
-    """Makes one, of a lane's name."""
+    lane: Callable[[str], Lane]
+    """Makes one, of its name."""
     settler: Callable[[], Settler]
     group: str
     op: Callable[[LaneHalf, OpContent], OutgoingRecord]
@@ -53,7 +52,7 @@ class Links(NamedTuple):
 @dataclass(eq=False)
 class _Lane:
     name: str
-    writer: LaneWriter
+    writer: Lane
     topics: LaneTopics
     used: float
     listed: set[HalfPosition] = field(default_factory=set)
@@ -245,7 +244,7 @@ class Delivering:
         self._names.append(name)
         own(name, self._owner)
         try:
-            writer = self._links.writer(name)
+            writer = self._links.lane(name)
             writer.open()
         except BaseException:
             self._names.remove(name)
@@ -287,8 +286,7 @@ class Delivering:
         """Say of each half message what the ledger says."""
         if not doubtful:
             return
-        with closing(self._links.settler()) as settler:
-            ledger = settler.settle(self._links.group, lane.name)
+        ledger = self._links.settler().settle(self._links.group, lane.name)
         for entry in doubtful:
             if ledger is None:
                 self._book.nobody_knows(entry)

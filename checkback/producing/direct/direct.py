@@ -5,12 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any, NamedTuple
 
-from checkback.exceptions import ConfigurationError
-from checkback.kafka.connecting import TransportName
-from checkback.kafka.lane_writers import lane_writer
-from checkback.kafka.lanes import LanePlace
-from checkback.kafka.settling import connect_settler
-from checkback.kafka.transport import OutgoingRecord, TellingTransport, Transport
+from checkback.kafka.librdkafka.lanes import Lane, LanePlace
+from checkback.kafka.librdkafka.settling import Settler
+from checkback.kafka.transport import OutgoingRecord, TellingTransport
 from checkback.listener import HalfMessage
 from checkback.producing.direct.book import Book
 from checkback.producing.direct.delivering import Delivering, Links
@@ -29,7 +26,6 @@ LANES = 2
 class ProducerPlace(NamedTuple):
     """The Kafka of a producer, and the producer's own settings."""
 
-    library: TransportName | str
     bootstrap_servers: str
     options: Mapping[str, Any]
     topics: Topics
@@ -44,13 +40,11 @@ class ByLane:
         KafkaUnreachableError: Kafka is away.
     """
 
-    def __init__(self, transport: Transport, reached: ProducerPlace) -> None:
-        if not isinstance(transport, TellingTransport):
-            raise ConfigurationError("delivery='direct' needs one of Checkback's own transports, by its name.")
+    def __init__(self, transport: TellingTransport, reached: ProducerPlace) -> None:
         self._transport = transport
         self._reached = reached
         self._book = Book(LANES)
-        links = Links(transport, self._writer, self._settler, reached.group, self._op)
+        links = Links(transport, self._lane, self._settler, reached.group, self._op)
         self._delivering = [Delivering(self._book, links, self._book, slot) for slot in range(LANES)]
 
     def write(
@@ -117,15 +111,14 @@ class ByLane:
                 entry.transaction_id,
             )
 
-    def _writer(self, lane: str) -> Any:
+    def _lane(self, lane: str) -> Lane:
         reached = self._reached
         name = transactional_id(reached.group, lane)
-        place = LanePlace(reached.bootstrap_servers, reached.topics, name, reached.options)
-        return lane_writer(reached.library, place)
+        return Lane(LanePlace(reached.bootstrap_servers, reached.topics, name, reached.options))
 
-    def _settler(self) -> Any:
+    def _settler(self) -> Settler:
         reached = self._reached
-        return connect_settler(reached.library, reached.bootstrap_servers, reached.topics, reached.options)
+        return Settler(reached.bootstrap_servers, reached.topics, reached.options)
 
     def _op(self, entry: LaneHalf, verdict: OpContent) -> OutgoingRecord:
         return op_record(self._reached.topics.op, self._reached.group, entry.transaction_id, entry.place, verdict)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from checkback.kafka.lanes import LaneRecord
+from checkback.kafka.librdkafka.lanes import LaneRecord
 from checkback.wire.protocol import ID, HalfPosition, Headers, Message
 
 _RECORD_BYTES = 100

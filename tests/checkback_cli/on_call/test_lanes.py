@@ -5,8 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from checkback.kafka.connecting import TransportName
-from checkback.kafka.lanes import LaneRecord
+from checkback.kafka.librdkafka.lanes import LaneRecord
 from checkback.wire import protocol
 from checkback.wire.lanes import new_lane
 from checkback.wire.ledger import Ledger
@@ -37,7 +36,7 @@ class OfLane:
         self.done, self.open = (written.half(name, more=((LANE, self.lane.encode()),)) for name in ("done", "open"))
         for name, half in (("done", self.done), ("open", self.open)):
             written.in_doubt(name, half)
-        self.writer = opened(TransportName.KAFKA_PYTHON, written.place, self.lane, "shop")
+        self.writer = opened(written.place, self.lane, "shop")
         message = LaneRecord(written.place.real_topic, None, None, b"v", [("cb-id", b"done")])
         self.writer.deliver([message], Ledger([self.done]))
 
@@ -72,7 +71,7 @@ def _unknown(written: JobRecords, reason: str) -> HalfPosition:
     half = written.half("tx", more=((LANE, lane.encode()),))
     written.parked("tx", half, reason)
     if reason == CONTESTED:
-        opened(TransportName.KAFKA_PYTHON, written.place, lane, "shop").close()
+        opened(written.place, lane, "shop").close()
     return half
 
 

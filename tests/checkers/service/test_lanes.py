@@ -6,8 +6,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from checkback import CheckEndpoint
-from checkback.kafka.connecting import TransportName
-from checkback.kafka.lanes import LaneLostError, LaneRecord
+from checkback.kafka.librdkafka.lanes import LaneLostError, LaneRecord
 from checkback.wire.delivered import LaneFact, stating
 from checkback.wire.lanes import new_lane
 from checkback.wire.ledger import Ledger
@@ -33,7 +32,7 @@ def test_what_a_lane_has_delivered_is_committed_and_the_rest_is_as_was_answered(
     ]
     registry = CollectorRegistry()
     with (
-        closing(opened(TransportName.KAFKA_PYTHON, place, lane)) as writer,
+        closing(opened(place, lane)) as writer,
         CheckEndpoint(place.bootstrap_servers, "orders", Answerer(ROLLBACK), topics=place.topics),
     ):
         message = LaneRecord(place.real_topic, None, None, b"v", [("cb-id", b"done")])

@@ -21,7 +21,6 @@ class FakeSettler:
         """Clear it, and calls wait until it is set."""
         self.going.set()
         self.under_way = self.most_under_way = 0
-        self.closed = False
         self._lock = threading.Lock()
 
     def settle(self, group: str, lane: str) -> Ledger | None:
@@ -37,6 +36,3 @@ class FakeSettler:
         if failure is not None:
             raise failure
         return self.ledgers.get(lane)
-
-    def close(self) -> None:
-        self.closed = True

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
 from checkback.exceptions import ProtocolError
-from checkback.kafka.connecting import TransportName
-from checkback.kafka.settling import Settler, connect_settler
+from checkback.kafka.librdkafka.settling import Settler
 from checkback.wire.lanes import new_lane
 from checkback.wire.ledger import Ledger
 from checkback.wire.protocol import HalfPosition
@@ -19,22 +19,21 @@ SOME = Ledger([HalfPosition(3, 81), HalfPosition(0, 7)])
 Deliver = Callable[[str, Ledger], None]
 
 
-@pytest.fixture(params=["fake", TransportName.KAFKA_PYTHON])
-def settler(request: pytest.FixtureRequest, place: Place) -> Iterator[tuple[Settler, Deliver]]:
+@pytest.fixture(params=["fake", "real"])
+def settler(request: pytest.FixtureRequest, place: Place) -> Iterator[tuple[Any, Deliver]]:
     if request.param == "fake":
         fake = FakeSettler()
         yield fake, fake.ledgers.__setitem__
         return
 
     def deliver(lane: str, ledger: Ledger) -> None:
-        with closing(opened(TransportName.KAFKA_PYTHON, place, lane)) as writer:
+        with closing(opened(place, lane)) as writer:
             writer.deliver([], ledger)
 
-    with closing(connect_settler(request.param, place.bootstrap_servers, place.topics, {})) as made:
-        yield made, deliver
+    yield Settler(place.bootstrap_servers, place.topics, {}), deliver
 
 
-def test_what_was_read_stays_true_and_of_what_is_no_lane_nobody_can_know(settler: tuple[Settler, Deliver]) -> None:
+def test_what_was_read_stays_true_and_of_what_is_no_lane_nobody_can_know(settler: tuple[Any, Deliver]) -> None:
     asked, deliver = settler
     lane, empty = new_lane(), new_lane()
     deliver(lane, SOME)

@@ -4,10 +4,8 @@ from contextlib import closing
 from typing import Any
 
 import orjson
-import pytest
 
 from checkback import Message
-from checkback.kafka.connecting import TransportName
 from checkback.producing.direct.entries import lane_half
 from checkback.wire.lanes import new_lane
 from checkback.wire.ledger import Ledger
@@ -23,8 +21,7 @@ from tests.streaming.outcomes import outcome, rows
 HEADERS = [("trace", b"\x00\xff"), ("again", b"1"), ("again", b""), ("é", b"2")]
 
 
-@pytest.mark.parametrize("transport", TransportName)
-def test_messages_are_the_same_whoever_delivers_them(place: Place, transport: TransportName) -> None:
+def test_messages_are_the_same_whoever_delivers_them(place: Place) -> None:
     topic = place.real_topic
     alone = [
         Message(topic, b"v", b"key-%d" % number, HEADERS if number % 2 else (), 1 if number % 5 == 0 else None)
@@ -58,7 +55,7 @@ def test_messages_are_the_same_whoever_delivers_them(place: Place, transport: Tr
     lane = new_lane()
     halves = [lane_half(f"t{number}", lane, [one], numbered=False) for number, one in enumerate(alone)]
     halves.append(lane_half("several", lane, several, numbered=True))
-    with closing(opened(transport, place, lane)) as writer:
+    with closing(opened(place, lane)) as writer:
         writer.deliver([record for half in halves for record in half.records], Ledger())
     assert sorted(map(repr, records(place))) == sorted(map(repr, 2 * wanted))
 
