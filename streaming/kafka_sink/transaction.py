@@ -48,13 +48,21 @@ class TopicsRefusedError(CheckbackError):
 
 
 class KafkaTransaction:
-    """Steps 2, 5 and 6 of :func:`streaming.kafka_sink.partition_writer.write_partition`; one, or one after another.
+    """Steps 2, 5 and 6 of :func:`streaming.kafka_sink.partition_writer.write_partition`; one, or a ``series`` of them.
 
     Fast path: no callback for what is delivered, only for what fails. What it learns it says when it fails: see
     :meth:`failed`. The transaction after one that failed has a producer of its own.
     """
 
-    def __init__(self, client: dict[str, Any], timeout_ms: int, directory: TopicDirectory, progress_topic: str) -> None:
+    def __init__(
+        self,
+        client: dict[str, Any],
+        timeout_ms: int,
+        directory: TopicDirectory,
+        progress_topic: str,
+        *,
+        series: bool = False,
+    ) -> None:
         self._progress_topic = progress_topic
         self._own_topics = Topics(progress_topic.removesuffix("progress")).all()
         self._directory = directory
@@ -66,7 +74,7 @@ class KafkaTransaction:
         self._began = monotonic()
         # no method of this object as a callback: the garbage collector is off in workers, and that would be a circle
         failures = {"on_delivery": partial(_note, self._refused, self._stall), "delivery.report.only.error": True}
-        self._kafka = Transactional({**client, **failures})
+        self._kafka = Transactional({**client, **failures}, series=series)
         self._producer = self._kafka.producer
         self._narrow: SizeLimitedTopics | None = None
         self.known = Known(directory)
@@ -89,6 +97,11 @@ class KafkaTransaction:
                     "transaction.max.timeout.ms: make it shorter, or let them allow more."
                 ) from error
             raise
+
+    @property
+    def spent(self) -> bool:
+        """Whether :meth:`begin` will raise SpentEpochError."""
+        return self._kafka.spent
 
     def begin(self, rules: KnownLimits, dated_ms: int = 0) -> None:
         """Begin, knowing what topics refuse; records are dated ``dated_ms`` (0: by this machine's clock)."""

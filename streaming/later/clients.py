@@ -22,6 +22,7 @@ from checkback.kafka.librdkafka.library import (
     TopicPartition,
 )
 from checkback.kafka.librdkafka.topics import TopicDescription, described
+from checkback.kafka.librdkafka.transactional import SpentEpochError
 from checkback.wire import protocol
 from checkback.wire.sent_back import due_after_pause
 from streaming.batch.headers import Headers
@@ -150,7 +151,13 @@ class LaterClients:
         self._transact((), self._reached)
 
     def read(self, most: int) -> list[Retry]:
-        """Some records, at most so many; waits a moment for them."""
+        """Some records, at most so many; waits a moment for them.
+
+        Raises:
+            SpentEpochError: the last transaction was written, and its producer may begin no other one.
+        """
+        if self._transaction.spent:
+            raise SpentEpochError(f"A connection to Kafka failed while {self._name} was being moved.")
         found: list[Retry] = []
         size = 0
         until = monotonic() + _WAIT_SECONDS
@@ -223,7 +230,7 @@ class LaterClients:
         topics = self._settings.topics
         writing = producer_settings(transactional_id(topics), TRANSACTION_MS) | {"linger.ms": 0}
         client = self._settings.client(**writing)
-        return KafkaTransaction(client, TRANSACTION_MS, self._directory, topics.progress)
+        return KafkaTransaction(client, TRANSACTION_MS, self._directory, topics.progress, series=True)
 
     def _described(self) -> dict[str, TopicDescription]:
         """The topics as they are now; waits for one that is being made again, or that a broker does not know yet."""

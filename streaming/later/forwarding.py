@@ -18,7 +18,7 @@ from checkback.exceptions import (
 )
 from checkback.kafka.librdkafka.errors import FENCED, NOT_ALLOWED, OF_THE_RECORD, error_code
 from checkback.kafka.librdkafka.library import KafkaException
-from checkback.kafka.librdkafka.transactional import StuckError
+from checkback.kafka.librdkafka.transactional import SpentEpochError, StuckError
 from checkback.kafka.outages import Outage
 from checkback.wire import protocol
 from checkback.wire.sent_back import dead_letter_of, why_not_a_retry
@@ -101,7 +101,7 @@ class Forwarder:
                 self._refuse_another()
                 with LaterClients(self._settings) as clients:
                     self._move(clients)
-            except _AgainError:
+            except (_AgainError, SpentEpochError):
                 continue
             except ChangedError:
                 _LOGGER.warning("%s was made again, or has more partitions.", self._settings.topics.later)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from checkback.kafka.librdkafka import make_client
+from checkback.kafka.librdkafka.errors import flushed, polled
 from checkback.kafka.librdkafka.library import KafkaException, Producer
 from checkback.wire.audit import AuditKind, AuditRecord
 from streaming.brokers.client import SinkSettings
@@ -33,12 +34,12 @@ class AuditTrail:
             except (KafkaException, BufferError) as error:
                 self._ended(error, None)
         if self._producer is not None:
-            self._producer.poll(0)  # hears how earlier ones have ended
+            polled(self._producer, 0)  # reports of earlier records
 
     def close(self) -> None:
         """Wait a moment for what is on its way."""
         if self._producer is not None:
-            self._producer.flush(_CLOSE_SECONDS)
+            flushed(self._producer, _CLOSE_SECONDS)
 
     def _ended(self, error: object, _: object) -> None:
         if error is not None and not self._failed:

@@ -179,6 +179,8 @@ class FakeClient:
 class FakeSender:
     """A :class:`~checkback.consumer.clients.base.Sender`."""
 
+    spent = False
+
     def __init__(self, kafka: FakeKafka) -> None:
         self.kafka = kafka
 

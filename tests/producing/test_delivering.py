@@ -31,6 +31,7 @@ class FakeKafka:
         self.going = threading.Event()
         self.going.set()
         self.begun = 0
+        self.spent_lanes: set[str] = set()
         self.delivered: list[list[bytes]] = []
         self.ledgers: list[str] = []
         self.lanes: list[str] = []
@@ -43,6 +44,10 @@ class FakeKafka:
         self.held: list[Heard] = []
 
     # a lane's writer
+
+    @property
+    def spent(self) -> bool:
+        return self.lanes[-1] in self.spent_lanes
 
     def open(self) -> None:
         pass
@@ -147,6 +152,19 @@ def test_a_commit_that_nobody_has_answered_is_told_as_the_ledger_says(scene: Sce
     assert scene.book.commit(open_one, "") == (None, True), "it names a lane that is used no more"
     assert all(b"5" not in group for group in kafka.delivered)
     assert owner_of(lost) is scene.book
+
+
+def test_a_lane_that_may_begin_nothing_more_is_settled_and_replaced(scene: Scene) -> None:
+    """A connection failed during its last transaction, which was acknowledged: what it delivered is delivered."""
+    kafka, spent = scene.kafka, scene.delivering.lane
+    first, second = scene.prepared(1), scene.prepared(3)
+    kafka.spent_lanes.add(kafka.lanes[-1])
+    scene.commit(first)
+    scene.until(lambda: scene.delivering.lane not in {"", spent})
+    assert kafka.settled == [spent]
+    assert kafka.delivered == [[b"1"]]
+    assert kafka.ops == [of(1, "delivered")]
+    assert scene.book.commit(second, "") == (None, True), "it names the lane that was replaced"
 
 
 def test_while_a_lane_cannot_be_replaced_what_names_it_goes_the_jobs_way(

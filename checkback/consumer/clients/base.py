@@ -214,6 +214,10 @@ class Sender(Protocol):
     lost count of its records, and its next transaction fails.
     """
 
+    @property
+    def spent(self) -> bool:
+        """Whether it takes nothing more, though its last transaction has ended: see ``SpentEpochError``."""
+
     def send(
         self,
         records: Sequence[SentBack],

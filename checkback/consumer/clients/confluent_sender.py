@@ -45,12 +45,18 @@ class ConfluentSender:
                 "bootstrap.servers": connection.bootstrap_servers,
                 "linger.ms": 0,
             },
+            series=True,
         )
         self._kafka.connect(seconds=_SEND_SECONDS)
         try:
             self._kafka.fence(_SEND_SECONDS)
         except StuckError as error:
             raise KafkaAwayError(str(error)) from error
+
+    @property
+    def spent(self) -> bool:
+        """See :class:`~checkback.consumer.clients.base.Sender`."""
+        return self._kafka.spent
 
     def send(
         self,

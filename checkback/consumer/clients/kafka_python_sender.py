@@ -41,6 +41,8 @@ _COMMIT_SECONDS = 2 * SEND_MS / 1000
 class KafkaPythonSender:
     """See :class:`~checkback.consumer.clients.base.Sender`."""
 
+    spent = False
+
     def __init__(self, connection: Connection, transactional_id: str) -> None:
         settings = {
             "retry_backoff_ms": 10,  # a transaction begins while the last one's markers are being written

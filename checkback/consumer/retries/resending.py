@@ -150,6 +150,8 @@ class Resending:
             raise KafkaAwayError(
                 f"It is not known whether the last of them were resent ({error}). Do it again: what was is passed over."
             ) from error
+        if sender.spent:  # another resend may fence in between, so the marks are read again, too
+            self._drop_sender()
 
     def _of(
         self,

@@ -177,6 +177,9 @@ class SendingBack:
                 if one_by_one or len(records) == 1:
                     raise
             else:
+                if self._sender.spent:  # at once: until the next one fences, a late request may still move offsets
+                    self._drop_sender()
+                    self._sender = self._clients.connect()
                 return
 
     def _record(self, parcel: Parcel, offset: int, message: ReceivedMessage, now_ms: int) -> SentBack:

@@ -2,6 +2,8 @@
 
 import contextlib
 import logging
+import sys
+from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
@@ -96,6 +98,29 @@ def is_spent(error: KafkaError) -> bool:
     return is_fatal(error) or error.code() in TIMED_OUT
 
 
+def serve(call: Callable[[float], int], seconds: float) -> int:
+    """Call a producer's ``poll`` or ``flush``.
+
+    After a fatal error confluent-kafka 2.16 raises its ``KafkaError``, which is not an exception: ``except Exception``
+    and ``except BaseException`` both let it pass. If a callback follows in the same call, it raises ``SystemError``.
+
+    Raises:
+        KafkaException: the fatal error.
+    """
+    try:
+        return call(seconds)
+    except SystemError as error:
+        fatal = error.__cause__
+        if isinstance(fatal, KafkaException):  # its error, without the exception: that would keep the producer
+            raise KafkaException(fatal.args[0]) from None
+        raise KafkaException(KafkaError(KafkaError._STATE, "see the fatal error")) from error
+    except:  # the only clause that catches what is no exception
+        raised: object = sys.exc_info()[1]
+        if isinstance(raised, KafkaError):
+            raise KafkaException(raised) from None
+        raise
+
+
 def polled(client: Any, seconds: float) -> KafkaError | None:
     """Serve what ``client`` has to report, for at most ``seconds``. Gives the error that has ended it, if it is heard.
 
@@ -103,7 +128,7 @@ def polled(client: Any, seconds: float) -> KafkaError | None:
     (confluent-kafka 2.16). The records under way are reported by the next call.
     """
     try:
-        client.poll(seconds)
+        serve(client.poll, seconds)
     except KafkaException as error:
         _told(error)
         return error.args[0]  # type: ignore[no-any-return]  # as confluent-kafka raises it
@@ -113,16 +138,15 @@ def polled(client: Any, seconds: float) -> KafkaError | None:
 def flushed(client: Any, seconds: float) -> None:
     """Wait until ``client`` has nothing under way any more, for at most ``seconds``.
 
-    See :func:`polled`; but this call goes on to the reports with the exception set, of which then none can do anything
-    (``SystemError``). Whoever writes next is told.
+    See :func:`polled`. The next write raises the error.
     """
     deadline = monotonic() + seconds
     try:
-        client.flush(seconds)
-    except (KafkaException, SystemError) as error:
+        serve(client.flush, seconds)
+    except KafkaException as error:
         _told(error)
-        with contextlib.suppress(KafkaException, SystemError):
-            client.flush(max(0.0, deadline - monotonic()))
+        with contextlib.suppress(KafkaException):
+            serve(client.flush, max(0.0, deadline - monotonic()))
 
 
 def _told(error: Exception) -> None:

@@ -14,7 +14,7 @@ from checkback.kafka.client_options import of_reaching
 from checkback.kafka.librdkafka import make_client
 from checkback.kafka.librdkafka.errors import NO_TOPIC, NOT_ALLOWED, REFUSED, TIMED_OUT, error_code, is_fatal
 from checkback.kafka.librdkafka.topics import of_controller
-from checkback.kafka.librdkafka.transactional import StuckError, Transactional, transactional_settings
+from checkback.kafka.librdkafka.transactional import SpentEpochError, StuckError, Transactional, transactional_settings
 from checkback.kafka.reaching import CONNECT_MS, longest_pause_ms, no_kafka
 from checkback.wire.lanes import TRANSACTION_TIMEOUT_MS
 from checkback.wire.ledger import OFFSET, PARTITION, Ledger
@@ -102,11 +102,16 @@ class Lane:
             "topic.metadata.propagation.max.ms": _METADATA_MS,
             **self._reaching,
         }
-        self._kafka = Transactional(self._settings)
+        self._kafka = Transactional(self._settings, series=True)
         self._membership: Any = None
         self._asking: AdminClient | None = None
         self._next_at = 0.0
         """Not before this a transaction begins (s, monotonic)."""
+
+    @property
+    def spent(self) -> bool:
+        """Whether it delivers nothing more, though its last transaction has ended: see ``SpentEpochError``."""
+        return self._kafka.spent
 
     def open(self) -> None:
         """Take the lane, and commit an empty ledger: before a half message names it.
@@ -143,7 +148,7 @@ class Lane:
         except KafkaException as error:
             if error_code(error) in NOT_ALLOWED:
                 raise self._place.not_allowed(error) from error
-            self._kafka = Transactional(self._settings)  # nobody knows the lane yet
+            self._kafka = Transactional(self._settings, series=True)  # nobody knows the lane yet
             raise no_kafka(self._place.bootstrap_servers, error) from error
 
     def partitions(self, topics: Sequence[str]) -> dict[str, int]:
@@ -169,6 +174,9 @@ class Lane:
         sleep(max(0.0, self._next_at - monotonic()))
         try:
             self._kafka.begin()
+        except SpentEpochError as error:
+            raise LaneLostError(str(error)) from error
+        try:
             self._produce(records, failed)
             if not failed:
                 self._add(ledger)
@@ -213,7 +221,7 @@ class Lane:
                 self._kafka.flush(_HEAR_SECONDS)
             refused = frozenset(number for number, one in failed.items() if one.code() in REFUSED)
             if refused and not fatal:
-                self._kafka.producer.abort_transaction(_DELIVER_SECONDS)
+                self._kafka.abort_acknowledged(_DELIVER_SECONDS)
                 raise LaneRefusedError(refused, failed[min(refused)].str())
             self._kafka.purge(_DELIVER_SECONDS)
         except (KafkaException, SystemError) as worse:

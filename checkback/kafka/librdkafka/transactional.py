@@ -4,26 +4,44 @@ The one place that does so: the job's sink, its probe and its fence, the forward
 """
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import logging
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from checkback.exceptions import CheckbackError
-from checkback.kafka.librdkafka.errors import error_code
+from checkback.kafka.librdkafka.errors import error_code, serve
 from checkback.kafka.librdkafka.group_offsets import in_time
 from checkback.kafka.librdkafka.making import make_client
 from checkback.kafka.reaching import RECONNECT_MS
 from checkback.wire.limits import MOST_RECORD_BYTES
 
+_LOGGER = logging.getLogger(__name__)
 _METADATA_SECONDS = 30.0
 _OPERATION_SECONDS = 60.0
 _SETTLED_SECONDS = 5.0
 _LONGER_SECONDS = 1.0
+_CONNECTION_LOST = re.compile(r"changed state (?:UP|REAUTH) -> DOWN")
+"""A lost connection in librdkafka's log, category ``STATE``. The library writes this line before it repeats a request.
+Its ``FAIL`` line does not serve: librdkafka suppresses a second identical one within 30 s."""
+_LEVELS = (logging.CRITICAL,) * 3 + (logging.ERROR, logging.WARNING, logging.INFO, logging.INFO, logging.DEBUG)
+"""Python's level for each syslog level, as confluent-kafka maps them."""
 
 
 class StuckError(CheckbackError):
     """The last transaction under this transactional id is decided, but Kafka cannot write its markers."""
+
+    retriable = True
+
+
+class SpentEpochError(CheckbackError):
+    """A producer may begin no further transaction: a request of its last one may still arrive at a broker.
+
+    Kafka would take that request for one of the next transaction of the same epoch: an EndTxn would end it in the
+    middle, a TxnOffsetCommit would move its offsets back.
+    """
 
     retriable = True
 
@@ -43,14 +61,30 @@ def transactional_settings(transactional_id: str, timeout_ms: int) -> dict[str, 
 
 
 class Transactional:
-    """A transactional producer, for one transaction after another until one fails.
+    """A transactional producer: for one transaction, or for a series of them.
 
-    ``settings`` are librdkafka's. After any error another one under the same transactional id is to be made: used again
-    after a refusal, librdkafka's has lost count of its records, and its next transaction fails.
+    librdkafka repeats EndTxn, AddOffsetsToTxn and TxnOffsetCommit by itself when a connection fails, and reports
+    success. The first copy may arrive later, and Kafka then applies it to the producer's next transaction: both have
+    the same epoch. (KIP-890 raises the epoch for each transaction; librdkafka does not have that yet.) So a producer
+    begins no further transaction after one in which a connection failed. Its owner makes another one, which fences.
+
+    Args:
+        settings: librdkafka's.
+        series: whether it may begin a second transaction. The lost connections are read from librdkafka's debug log,
+            which costs some 200 lines for each new producer: too much for the job's sink, whose producers have one
+            transaction each.
+
+    After any error the owner makes another producer under the same transactional id: used again after a refusal,
+    librdkafka's has lost count of its records, and its next transaction fails.
     """
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        self.producer: Producer = make_client(Producer, settings)
+    def __init__(self, settings: Mapping[str, Any], *, series: bool = False) -> None:
+        self._connections = _ConnectionLog(settings) if series else None
+        self.producer: Producer = make_client(
+            Producer, settings if self._connections is None else {**settings, **self._connections.settings()}
+        )
+        self.spent = False
+        """Whether :meth:`begin` will refuse: the last transaction has not ended, or a connection failed during it."""
 
     def connect(self, topic: str | None = None, seconds: float = _METADATA_SECONDS) -> None:
         """Before :meth:`fence`: that waits for half a second, often, where no connection is up.
@@ -82,7 +116,20 @@ class Transactional:
             self.producer.init_transactions(seconds)
 
     def begin(self) -> None:
-        """Begin a transaction."""
+        """Begin a transaction.
+
+        Raises:
+            SpentEpochError: a request of the last transaction may still arrive. Nothing was begun.
+        """
+        if self.spent:
+            raise SpentEpochError(
+                "A connection to Kafka failed during this producer's last transaction, and a request of it may still "
+                "arrive: another producer takes its place."
+            )
+        if self._connections is not None:
+            self.poll(0)
+            self._connections.lost = False  # between two transactions no request is under way
+        self.spent = True
         self.producer.begin_transaction()
 
     def add_offsets(self, offsets: Sequence[TopicPartition], group: Any, seconds: float) -> None:
@@ -98,14 +145,26 @@ class Transactional:
     def commit(self, seconds: float) -> None:
         """Commit. It waits for delivery reports that only :meth:`poll` and :meth:`flush` take off the queue."""
         self.producer.commit_transaction(seconds)
+        self.spent = self._connection_lost()
+
+    def abort_acknowledged(self, seconds: float) -> None:
+        """Abort, and raise if Kafka does not acknowledge it."""
+        self.producer.abort_transaction(seconds)
+        self.spent = self._connection_lost()
+
+    def _connection_lost(self) -> bool:
+        if self._connections is None:
+            return True  # unknown
+        self.poll(0)  # hands over the log lines that librdkafka has queued
+        return self._connections.lost
 
     def poll(self, seconds: float) -> int:
         """Hear what became of records, waiting for the first of them for at most ``seconds``; gives their number."""
-        return _served(self.producer.poll, seconds)
+        return serve(self.producer.poll, seconds)
 
     def flush(self, seconds: float) -> int:
         """Wait until nothing is under way any more, for at most ``seconds``; gives how many still are."""
-        return _served(self.producer.flush, seconds)
+        return serve(self.producer.flush, seconds)
 
     def purge(self, seconds: float) -> None:
         """Drop what is not yet in Kafka, and hear of what was refused."""
@@ -120,12 +179,24 @@ class Transactional:
             self.producer.abort_transaction(seconds)
 
 
-def _served(call: Callable[[float], int], seconds: float) -> int:
-    """After a fatal error confluent-kafka calls our callback with that already raised (``SystemError``)."""
-    try:
-        return call(seconds)
-    except SystemError as error:
-        fatal = error.__cause__
-        if isinstance(fatal, KafkaException):  # what it says, without the exception: that would keep the producer
-            raise KafkaException(fatal.args[0]) from None
-        raise KafkaException(KafkaError(KafkaError._STATE, "see the fatal error")) from error
+class _ConnectionLog:
+    """A logger for confluent-kafka: notices lost connections, and passes on the lines that the settings ask for."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.lost = False
+        self._debug = str(settings.get("debug", ""))
+        level = str(settings.get("log_level", 6))
+        self._least = logging.DEBUG if self._debug else _LEVELS[int(level) % len(_LEVELS) if level.isdigit() else 6]
+        self._logger = settings.get("logger", _LOGGER)
+
+    def settings(self) -> dict[str, Any]:
+        """Settings of a client whose lines come here, when the client is polled."""
+        debug = ",".join(filter(None, [self._debug, "broker"]))
+        return {"log_level": len(_LEVELS) - 1, "debug": debug, "log.connection.close": True, "logger": self}
+
+    def log(self, level: int, form: str, *parts: object) -> None:
+        """A line of librdkafka's log; ``level`` is Python's."""
+        if parts and _CONNECTION_LOST.search(str(parts[-1])):
+            self.lost = True
+        if level >= self._least:
+            self._logger.log(level, form, *parts)

@@ -134,7 +134,7 @@ class Delivering:
         self._resend()
         if self._lane is None:
             self._recover()
-        elif monotonic() >= self._lane.until:
+        elif self._lane.writer.spent or monotonic() >= self._lane.until:
             self._lose(self._lane, [])
         elif monotonic() - self._lane.used > _RENEWED_SECONDS:
             self._renew(self._lane)
@@ -283,8 +283,8 @@ class Delivering:
             self._outage.answered()
 
     def _settle(self, lane: _Lane, doubtful: Sequence[LaneHalf]) -> None:
-        """Say of each half message what the ledger says."""
-        if not doubtful:
+        """Say of each half message what the ledger says; a spent lane is fenced although nothing is in doubt."""
+        if not doubtful and not lane.writer.spent:
             return
         ledger = self._links.settler().settle(self._links.group, lane.name)
         for entry in doubtful:

@@ -19,7 +19,14 @@ from checkback.consumer.retries.dead_letters import (
     mark_of,
     said_by,
 )
-from checkback.consumer.retries.resending import Became, Outcome, Resend, Resending, transactional_id
+from checkback.consumer.retries.resending import (
+    _MOST_LETTERS,
+    Became,
+    Outcome,
+    Resend,
+    Resending,
+    transactional_id,
+)
 from checkback.consumer.retry import OwnTopics, SentBack, dead_letter
 from checkback.exceptions import CheckbackError, OperatorError
 from checkback.wire.protocol import Topics
@@ -41,6 +48,7 @@ class Log:
         self.failures: list[CheckbackError | None] = []
         """Of the next transactions, one each."""
         self.connected = 0
+        self.spent = False
         self.one_by_one: list[bool] = []
         self.partitions = [DLQ]
         for number in range(letters):
@@ -175,6 +183,23 @@ def test_after_a_refusal_marks_are_read_again() -> None:
     clients: Any = log
     with Resending(cast("Any", connect), clients, clients, found, Resend(OWN, TOPICS, To.RETRY, "ada")) as ours:
         assert became(list(ours.run(list(found.letters.values()), {}))) == [Became.RESENT, Became.BEFORE]
+
+
+def test_after_a_lost_connection_another_producer_fences_and_marks_are_read_again() -> None:
+    """A late EndTxn of the one transaction would end the next one of that producer."""
+    log = Log(_MOST_LETTERS + 1)
+    log.spent = True
+    found = log.found()
+
+    def connect() -> Log:
+        if log.connected == 1:
+            log.append(mark_of(LetterPlace(0, _MOST_LETTERS), OWN, OWN.retry, "eve"))
+        return log.connect()
+
+    clients: Any = log
+    with Resending(cast("Any", connect), clients, clients, found, Resend(OWN, TOPICS, To.RETRY, "ada")) as ours:
+        outcomes = became(list(ours.run(list(found.letters.values()), {})))
+    assert outcomes == [*[Became.RESENT] * _MOST_LETTERS, Became.BEFORE]
 
 
 def test_what_was_deleted_is_gone() -> None:

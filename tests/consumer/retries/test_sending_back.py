@@ -25,8 +25,15 @@ SETTINGS = ConsumerSettings()
 class Sender:
     """Takes everything, and remembers by which membership it came."""
 
+    spent = False
+
     def __init__(self) -> None:
         self.sent: list[tuple[object, list[bytes | None]]] = []
+        self.connected = self.closed = 0
+
+    def connect(self) -> "Sender":
+        self.connected += 1
+        return self
 
     def send(
         self,
@@ -41,7 +48,7 @@ class Sender:
         self.sent.append((membership, [record.value for record in records]))
 
     def close(self) -> None:
-        """Nothing is open."""
+        self.closed += 1
 
 
 def failed_parcel(work: PartitionWork, offset: int) -> Parcel:
@@ -65,7 +72,7 @@ def sending(
     def sent(report: SentBackParcel) -> None:
         told.append(report.parcel)
 
-    clients = SendingClients(lambda: sender, membership, stored, lambda: None)
+    clients = SendingClients(sender.connect, membership, stored, lambda: None)
     own = OwnTopics.of(Topics(), "points")
     sends = SendingBack(clients, own, SETTINGS, sent, failed, StoringTurns())
     stopping = threading.Event()
@@ -94,6 +101,15 @@ def test_what_the_group_takes_while_membership_is_asked_for_is_not_sent_by_it() 
         soon(lambda: told)
     assert told == parcels[1:]
     assert sender.sent == [("the new one", [b"2"])]
+
+
+def test_after_a_lost_connection_another_producer_fences_at_once() -> None:
+    """Until it does, a late TxnOffsetCommit may still move the group's offsets back."""
+    work, sender = PartitionWork(PLACE, Stored(0), WorkRules(SETTINGS)), Sender()
+    sender.spent = True
+    with sending(sender, lambda: "member", [failed_parcel(work, 1)]) as told:
+        soon(lambda: told)
+    assert (sender.connected, sender.closed) == (2, 1)
 
 
 class FailsOnce(Sender):

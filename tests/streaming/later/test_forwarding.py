@@ -12,6 +12,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from checkback.exceptions import JobFailedError, TakenOverError
 from checkback.kafka.librdkafka import transactional as transactions
+from checkback.kafka.librdkafka.errors import serve
 from checkback.kafka.librdkafka.transactional import Transactional
 from checkback.operations.topics import TopicAdministration
 from streaming.brokers.directory import Brokers, Described
@@ -123,16 +124,16 @@ def fenced(*_: object) -> int:
 
 
 def test_who_is_fenced_within_a_call_goes_on_too(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    served = transactions._served
+    served = serve
 
     def fenced_once(_: object, seconds: float) -> int:
-        monkeypatch.setattr(transactions, "_served", served)
+        monkeypatch.setattr(transactions, "serve", served)
         return served(fenced, seconds)
 
     with moving(place):
         write(place, b"one")
         wait_until(lambda: halves(place) == [b"one"])
-        monkeypatch.setattr(transactions, "_served", fenced_once)
+        monkeypatch.setattr(transactions, "serve", fenced_once)
         write(place, b"two")
         wait_until(lambda: halves(place) == [b"one", b"two"])
 

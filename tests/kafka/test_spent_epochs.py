@@ -1,0 +1,198 @@
+"""A connection that fails during a transaction ends a producer's epoch: on librdkafka's own mock of a cluster.
+
+``CONFLUENT_KAFKA`` names another version of the library, for :func:`test_each_supported_version_logs_lost_connections`.
+"""
+
+import ctypes
+import logging
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import psutil
+import pytest
+
+from checkback.kafka.librdkafka.errors import serve
+from checkback.kafka.librdkafka.library import KafkaError, KafkaException
+from checkback.kafka.librdkafka.transactional import SpentEpochError, Transactional, transactional_settings
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 20.0
+VERSIONS = ("2.6.0", "2.8.0", "2.11.0", "2.13.0")
+"""The oldest that ``pyproject.toml`` allows, and some up to the one installed."""
+
+
+def connections() -> dict[object, int]:
+    """The file descriptor of each open TCP connection of this process, by its local address."""
+    every = psutil.Process().net_connections("tcp")
+    return {at.laddr: at.fd for at in every if at.status == psutil.CONN_ESTABLISHED and at.fd >= 0}
+
+
+def cut(before: Collection[object]) -> int:
+    """Shut down the connections that were made since ``before``; returns their number."""
+    count = 0
+    for address, number in connections().items():
+        if address not in before:
+            with suppress(OSError), socket.socket(fileno=os.dup(number)) as connection:  # closed meanwhile
+                connection.shutdown(socket.SHUT_RDWR)
+                count += 1
+    return count
+
+
+def until(condition: Callable[[], bool], transactional: Transactional) -> None:
+    deadline = monotonic() + SECONDS
+    while not condition():
+        assert monotonic() < deadline
+        transactional.poll(0.01)
+
+
+class Scene:
+    """A producer that is ready for a transaction, and the sockets that are not its own."""
+
+    def __init__(self, *, series: bool = True, **settings: object) -> None:
+        self.before = connections()
+        mock = {"test.mock.num.brokers": 1, "bootstrap.servers": "mock", "reconnect.backoff.max.ms": 10}
+        self.kafka = Transactional({**transactional_settings("lane", 60_000), **mock, **settings}, series=series)
+        self.kafka.connect(seconds=SECONDS)
+        self.kafka.fence(SECONDS)
+
+    def transact(self, end: Callable[[float], None] | None = None, *, cutting: bool = False) -> None:
+        self.kafka.begin()
+        reports: list[object] = []
+        self.kafka.producer.produce("orders", b"1", callback=lambda *report: reports.append(report))
+        until(lambda: bool(reports), self.kafka)
+        if cutting:
+            self.cut()
+        (end or self.kafka.commit)(SECONDS)
+
+    def cut(self) -> None:
+        assert cut(self.before)
+
+    def cut_between(self) -> None:
+        """Cut all connections, and wait until librdkafka has noticed each."""
+        log = self.kafka._connections
+        assert log
+        quiet_at = monotonic() + SECONDS
+        log.lost = False
+        self.cut()
+        while monotonic() < quiet_at:
+            self.kafka.poll(0.01)
+            if log.lost:
+                log.lost, quiet_at = False, monotonic() + 0.5
+
+
+@pytest.fixture(scope="module")
+def scene() -> Scene:
+    return Scene()
+
+
+def test_a_producer_without_lost_connections_goes_on(scene: Scene) -> None:
+    for end in (scene.kafka.commit, scene.kafka.abort_acknowledged, scene.kafka.commit):
+        scene.transact(end)
+        assert not scene.kafka.spent
+
+
+def test_a_connection_lost_between_transactions_does_no_harm() -> None:
+    scene = Scene()
+    scene.transact()
+    scene.cut_between()
+    scene.transact()
+    assert not scene.kafka.spent
+
+
+@pytest.mark.parametrize("end", ["commit", "abort_acknowledged"])
+def test_a_connection_lost_during_a_transaction_ends_the_epoch(end: str) -> None:
+    scene = Scene()
+    scene.transact()
+    scene.transact(getattr(scene.kafka, end), cutting=True)
+    assert scene.kafka.spent
+    with pytest.raises(SpentEpochError) as raised:
+        scene.kafka.begin()
+    assert raised.value.retriable
+
+
+def test_a_second_loss_within_30_s_is_noticed() -> None:
+    """The library suppresses the second identical FAIL line: the first loss was between two transactions."""
+    scene = Scene()
+    scene.transact()
+    for _ in range(2):
+        scene.cut_between()
+    scene.transact(cutting=True)
+    assert scene.kafka.spent
+
+
+def test_a_fatal_error_is_raised_as_an_exception() -> None:
+    """Confluent-kafka raises a KafkaError, which is none: it passed each ``except`` clause, and ended the thread."""
+    error = KafkaError(KafkaError._FENCED)
+    set_error = ctypes.pythonapi.PyErr_SetObject
+    set_error.argtypes, set_error.restype = [ctypes.py_object, ctypes.py_object], None
+
+    def fenced(_: float) -> int:
+        set_error(type(error), error)
+        return 0
+
+    with pytest.raises(KafkaException) as raised:
+        serve(fenced, 0.0)
+    assert raised.value.args[0].code() == KafkaError._FENCED
+
+
+def test_a_transaction_that_has_not_ended_spends_the_epoch() -> None:
+    scene = Scene()
+    scene.kafka.begin()
+    with pytest.raises(SpentEpochError):
+        scene.kafka.begin()
+
+
+def test_a_producer_outside_a_series_has_one_transaction() -> None:
+    scene = Scene(series=False)
+    scene.transact()
+    with pytest.raises(SpentEpochError):
+        scene.kafka.begin()
+
+
+@pytest.mark.parametrize(("settings", "lines"), [({}, False), ({"debug": "eos"}, True), ({"log_level": 2}, False)])
+def test_a_users_logger_gets_what_the_user_asked_for(
+    settings: dict[str, Any], *, lines: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    logger = logging.getLogger("mine")
+    with caplog.at_level(logging.DEBUG, "mine"):
+        scene = Scene(**{"log_level": 2, **settings}, logger=logger)
+        scene.transact(cutting=True)
+    assert scene.kafka.spent
+    assert bool(caplog.records) is lines
+
+
+PRODUCT = ("access", "checkback", "checkback_cli", "checkers", "conf", "gateway", "status_page", "streaming")
+OF_TRANSACTIONS = re.compile(r"\.(?:(?:begin|commit|abort|init)_transactions?|send_offsets_to_transaction)\b")
+
+
+def test_no_other_module_calls_kafkas_transactions() -> None:
+    """So none begins a second transaction of an epoch, for :class:`Transactional` guards that."""
+    calling = {
+        str(path.relative_to(ROOT))
+        for folder in PRODUCT
+        for path in (ROOT / folder).rglob("*.py")
+        if OF_TRANSACTIONS.search(path.read_text(encoding="utf-8"))
+    }
+    on_kafka_python = {"checkback/consumer/clients/kafka_python_sender.py"}
+    assert calling - on_kafka_python == {"checkback/kafka/librdkafka/transactional.py"}
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_supported_version_logs_lost_connections(version: str, tmp_path: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target", str(tmp_path)]
+    subprocess.run([*pip, f"confluent-kafka=={version}"], check=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not lab", __file__]
+    place = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": place}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
