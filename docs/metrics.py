@@ -33,7 +33,8 @@ ADVICE = {
         "checkback_decision_seconds": "long: producers end late; from `transactions.timeout` on it was a check that "
         "decided, so an application crashes, or does not end its transactions",
         "checkback_delivery_seconds": "long: batches are; see `checkback_batch_seconds`",
-        "checkback_records_read_total": "its rate is the input; 0 while producers send: see the backlog",
+        "checkback_records_read_total": "its rate is the input, with the job's own retries of held messages; 0 while "
+        "producers send: see the backlog",
         "checkback_records_written_total": "deliveries, checks and notes; about one a transaction, more in an outage",
         "checkback_rows_published_total": "stands still while messages flow: see `[sinks]` and the job's log",
     },

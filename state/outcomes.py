@@ -1,6 +1,6 @@
 """What a step of a segment has to say to the world: rows to write, and counts.
 
-Every record that comes is in the end in just one of the counts ``half``, ``applied``, ``without_effect``,
+Every record that comes is in the end in just one of the counts ``half``, ``retried``, ``applied``, ``without_effect``,
 ``duplicate`` and ``rejected``; an op whose half message has not come is in none of them as long as it waits.
 """
 
@@ -121,9 +121,11 @@ class Collector:
             half_offset=records["offset"],
         )
 
-    def count_half_messages(self, fresh: int, repeated: EffectCodes) -> None:
-        """Half messages taken in, and outcomes of those seen before."""
-        self._counts["half"] += fresh
+    def count_half_messages(self, retried: Column, results: EffectCodes, repeated: EffectCodes) -> None:
+        """Half messages taken in, and outcomes of those seen before; bool[n] ``retried``: the job wrote it itself."""
+        self._counts["half"] += int((~retried).sum())
+        self._counts["retried"] += int(retried.sum())
+        self._counts["delayed"] -= int((results[retried] == Effect.DELAY).sum())  # it was committed before
         self._counts["duplicate"] += int((repeated == Effect.DUPLICATE).sum())
 
     def count_ops(self, ops: Rows) -> None:

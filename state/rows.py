@@ -43,6 +43,7 @@ _MESSAGE: Fields = {
 HALF_FIELDS: Fields = {
     **_MESSAGE,
     "event": np.uint8,  # HALF, or what else a half message may be: a member of state.table.Event
+    "held": np.int8,  # 1: the job wrote it, because the topic did not take the message; -1: a producer did
 }
 """A half message as it arrives."""
 

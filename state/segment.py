@@ -210,7 +210,7 @@ def _take_in(segment: Segment, halves: Rows, now_ms: int, policy: Policy, made: 
     segment.ledger[places_of_new], results = transition(states, events)
     repeats = np.full(halves.count - came.count, Event.HALF, dtype=np.uint8)
     _, repeated = transition(segment.ledger[slots[~fresh]], repeats)
-    made.count_half_messages(came.count, repeated)
+    made.count_half_messages(came["held"] == 1, results, repeated)
     if results.any():
         made.given_up(new, every, events, results)
         made.decided(new, every, results)

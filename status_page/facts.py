@@ -12,6 +12,7 @@ class FlowPoint:
     time_ms: int
     """Where it begins."""
     half: int = 0
+    """Half messages of producers."""
     committed: int = 0
     by_lane: int = 0
     """Of the committed: what their producer had delivered itself."""
@@ -19,6 +20,8 @@ class FlowPoint:
     checked: int = 0
     parked: int = 0
     rejected: int = 0
+    retried: int = 0
+    """Half messages that the job wrote itself, because a topic did not take the message."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from conf import Settings
     from status_page.facts import GroupFacts, JobFacts, PartitionBacklog, TopicInDoubt
 
-_FLOW = ("half", "committed", "by_lane", "rolled_back", "checked", "parked", "rejected")
+_FLOW = ("half", "committed", "by_lane", "rolled_back", "checked", "parked", "rejected", "retried")
 _MOST_GROUPS = 20
 _MOST_TOPICS = 20
 _HOUR_MS = 3_600_000

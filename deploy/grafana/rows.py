@@ -80,13 +80,15 @@ _FLOW = (
     Panel(
         "What should not happen",
         "Rejected: it broke the protocol, or its group is over quota. Conflict: two decisions. Held: its topic did not "
-        "take it now; undeliverable: nor later. Gone: its content is lost. Parked: nobody knew the outcome.",
+        "take it now; retried: each further try; undeliverable: it was not taken in time. Gone: its content is lost. "
+        "Parked: nobody knew the outcome.",
         "cps",
         (
             Query(
                 rate(
                     "checkback_events_total",
-                    f'{OF_JOB}, event=~"rejected|conflict|held|undeliverable|gone|parked|malformed|cut|abandoned"',
+                    f'{OF_JOB}, event=~"rejected|conflict|held|retried|undeliverable|gone|parked|malformed|'
+                    'cut|abandoned"',
                     "event",
                 ),
                 "{{event}}",

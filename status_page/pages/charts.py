@@ -18,6 +18,7 @@ NAMES = (
     ("checked", "Checks asked"),
     ("parked", "Parked"),
     ("rejected", "Rejected"),
+    ("retried", "Retries of held messages"),
 )
 
 
@@ -44,8 +45,9 @@ class TableRow(NamedTuple):
 
 
 def charts(points: Sequence[FlowPoint], now_ms: int) -> tuple[Chart, ...]:
-    """One for each of :data:`NAMES`, all with the same time axis: the hour before ``now_ms``."""
-    return tuple(_chart(name, title, points, now_ms) for name, title in NAMES)
+    """One for each of :data:`NAMES`, all with the same time axis: the hour before ``now_ms``; retries only if any."""
+    every = (_chart(name, title, points, now_ms) for name, title in NAMES)
+    return tuple(chart for chart in every if chart.total or chart.name != "retried")
 
 
 def table(points: Sequence[FlowPoint], now_ms: int) -> tuple[TableRow, ...]:

@@ -27,6 +27,7 @@ _CHECKS = {
 }
 EVENTS = (
     "half",
+    "retried",
     "applied",
     "without_effect",
     "duplicate",

@@ -17,7 +17,7 @@ from streaming.access import why_not_together
 from streaming.batch.headers import Headers, application_headers
 from streaming.stateful.admission import Admission
 from streaming.stateful.broken import OPTIONS
-from streaming.stateful.sorting import HELD, SortedRecords
+from streaming.stateful.sorting import SortedRecords
 
 # What is wrong may be a name as long as the record; with it twice the record would be too large for cb.rejected.
 _REASON_CHARACTERS = 300
@@ -36,7 +36,7 @@ def arrivals_of(chunks: list[pa.RecordBatch], topics: Topics, admission: Admissi
         found.add(chunk)
     halves, options = found.halves()
     broken = found.broken()
-    reasons = admission.reasons(halves, options[:, HELD] >= 0)
+    reasons = admission.reasons(halves, halves["held"] == 1)
     several = options[:, _MESSAGES] >= 0
     halves["partition"][several] = BUNDLE
     # what is wrong with one that was set aside is found when it is read again

@@ -33,7 +33,6 @@ from streaming.stateful.decode import (
 OPTION_FIELDS = ("partition", "immunity_ms", "check_max", "deliver_at_ms")
 HELD = len(OPTIONS)
 """In the columns of options: whether the job wrote the half message itself."""
-_PLAIN_HALF_FIELDS = {name: kind for name, kind in HALF_FIELDS.items() if name not in OPTION_FIELDS}
 _FACTS = {OP_KIND: None, **{kind: fact for fact, kind in FACT_KINDS.items()}}
 """What ops of these kinds say of a lane."""
 _KINDS = (HALF_KIND, *_FACTS, OTHER_HALF_KIND, OTHER_OP_KIND, LARGE_HALF_KIND)
@@ -112,6 +111,7 @@ class SortedRecords:
     def _add_halves(self, rows: pa.RecordBatch, columns: dict[str, Column], options: Column) -> None:
         event = columns.get("event", np.full(rows.num_rows, Event.HALF, np.uint8))
         numbers = {name: options[:, at] for at, name in enumerate(OPTION_FIELDS)}
+        numbers["held"] = options[:, HELD]
         if "lane" not in columns:
             columns = {
                 **columns,

@@ -80,6 +80,7 @@ class Half:
     lane_name: str | None = None
     says: str = ""
     """A key of ``HALF_EVENTS``."""
+    held: int = -1
 
 
 @dataclass(frozen=True)

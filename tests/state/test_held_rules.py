@@ -43,6 +43,15 @@ def test_a_half_message_that_is_decided_is_delivered_at_its_time_and_never_check
     assert [message.offset for message in driver.step(end_ms).delivered] == [0]
 
 
+def test_a_half_message_that_the_job_wrote_counts_as_a_retry_and_not_as_one_that_was_sent() -> None:
+    driver = Driver(POLICY)
+    driver.step(0, DECIDED)
+    assert driver.step(1, replace(DECIDED, offset=1, held=1)).counts == {"retried": 1, "committed": 1}
+    assert driver.step(2, replace(DECIDED, offset=2, held=1, deliver_at_ms=9)).counts == {"retried": 1}
+    assert driver.step(3, replace(UNDELIVERABLE, offset=3, held=1)).counts == {"retried": 1, "parked": 1}
+    assert driver.step(4, replace(DECIDED, offset=4, deliver_at_ms=9)).counts == {"half": 1, "delayed": 1}
+
+
 @pytest.mark.parametrize("op", [COMMIT, CHECK_COMMIT, OPERATOR_COMMIT, REDELIVER])
 def test_an_op_for_a_half_message_that_is_decided_is_a_duplicate(op: Op) -> None:
     said = Driver(POLICY).step(0, DECIDED, op)

@@ -39,6 +39,7 @@ class Halves:
         # what the job itself writes, of messages that it holds, is open to nobody
         self._group = np.array(["" if half.copy else half.group for _, half in own])
         self.groups = sorted({half.group for _, half in own})
+        self.of_producers: _Chosen = self._group != ""
 
     def taken(self, offsets: Offsets) -> _Chosen:
         """The half message was read."""
@@ -146,7 +147,8 @@ class Truth:
     def _counted(self, action: str, offsets: Offsets) -> _Chosen:
         """Of half messages, or of decisions: such a one counts once both it and its half message were read."""
         taken = self.halves.taken(offsets)
-        return taken & self.halves.decided(offsets) & self.halves.to(action) if action else taken
+        chosen = self.halves.decided(offsets) & self.halves.to(action) if action else self.halves.of_producers
+        return taken & chosen
 
     def _between(self, action: str) -> Bounds:
         low = self._counted(action, self.before.done) & ~self._counted(action, self.started.begun)

@@ -191,9 +191,15 @@ def test_a_chart_has_the_last_hour_only_and_may_be_empty() -> None:
     assert charts.charts((old, FlowPoint(NOW_MS, half=1)), NOW_MS)[0].total == 1
 
 
+def test_retries_of_held_messages_have_a_chart_of_their_own_when_there_are_some() -> None:
+    quiet, busy = (charts.charts(flow(half=5, retried=number), NOW_MS) for number in (0, 2))
+    assert [one.name for one in busy if one not in quiet] == ["retried"]
+    assert [one.total for one in busy if one.name in {"half", "retried"}] == [100, 40]
+
+
 def test_the_table_has_the_same_numbers() -> None:
     rows = charts.table(flow(half=5, rejected=1), NOW_MS)
-    assert [row.numbers for row in rows] == [(50, 0, 0, 0, 0, 10), (50, 0, 0, 0, 0, 10)]
+    assert [row.numbers for row in rows] == [(50, 0, 0, 0, 0, 10, 0), (50, 0, 0, 0, 0, 10, 0)]
     assert rows[0].time_ms == NOW_MS - 300_000
 
 

@@ -100,3 +100,4 @@ def test_the_jobs_own_half_messages_are_taken_in_though_their_headers_were_set_a
     found = arrivals_of([aside(*headers, ("a", bytes(5_000)))], Topics(), barred)
     assert found.halves.count == taken_in
     assert (found.halves if taken_in else found.broken)["headers"].tolist() == [None]
+    assert found.halves["held"].tolist() == [1] * taken_in
