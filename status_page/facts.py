@@ -220,6 +220,11 @@ class JobFacts:
     """By the access policy, the newest first; at most 20."""
     notes: tuple[str, ...] = ()
     """What whoever is on call should read first: sentences."""
+    in_doubt: int | None = None
+    """Here and below, of the page's lists; None: they are not complete yet."""
+    in_doubt_oldest_ms: int | None = None
+    """When the oldest of them was taken in."""
+    parked: int | None = None
 
 
 class JobView(Protocol):

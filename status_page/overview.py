@@ -8,7 +8,7 @@ from typing import NamedTuple
 from checkback.wire.checks import SILENT
 from status_page.facts import MOST_GROUPS, GroupFacts, JobFacts, TopicInDoubt, topics_in_doubt
 from status_page.transactions.index import Index, RowFilter
-from status_page.transactions.schema import STATUS
+from status_page.transactions.schema import PARKED, STATUS
 from status_page.words import NO_ENDPOINT, why_in_doubt
 
 _MOST = 8
@@ -65,6 +65,21 @@ class GroupsByName(dict[str, GroupFacts]):
     def __missing__(self, name: str) -> GroupFacts:
         nothing = self._nothing
         return GroupFacts(name, nothing, nothing, nothing, nothing, unasked=self._unasked)
+
+
+def with_lists(facts: JobFacts, index: Index) -> JobFacts:
+    """The same, with what complete lists say: how many transactions are in doubt, and how many messages are parked."""
+    oldest = next(iter(index.in_doubt(limit=1)), None)
+    parked = Counter[str]()
+    for tally in index.tallies(PARKED.name):
+        parked[tally.group] += tally.number
+    return replace(
+        facts,
+        in_doubt=index.total(STATUS.name).number,
+        in_doubt_oldest_ms=oldest and oldest.ingested_ms,
+        parked=parked.total(),
+        groups=tuple(replace(group, parked=parked[group.group]) for group in facts.groups),
+    )
 
 
 def while_nobody_can_be_heard(facts: JobFacts) -> JobFacts:

@@ -14,7 +14,7 @@ from conf import Settings
 from conf.secrets_file import own_key
 from status_page.facts import JobFacts, JobView
 from status_page.http.signing_in import Session, SigningIn
-from status_page.overview import while_nobody_can_be_heard
+from status_page.overview import while_nobody_can_be_heard, with_lists
 from status_page.transactions.deciding import Deciding, Ops
 from status_page.transactions.index import Index
 from status_page.transactions.lookup import Transactions
@@ -53,10 +53,11 @@ class Site:
         return self.transactions.standing()
 
     def facts(self) -> JobFacts:
-        """How the job stands now, as far as can be known while Kafka does not answer."""
-        found = self.view.facts()
-        away = (self.standing.away_seconds or 0.0) >= _AWAY_SECONDS
-        return while_nobody_can_be_heard(found) if away else found
+        """How the job stands now, with its lists, as far as can be known while Kafka does not answer."""
+        found, standing = self.view.facts(), self.standing
+        if (standing.away_seconds or 0.0) >= _AWAY_SECONDS:
+            found = while_nobody_can_be_heard(found)
+        return with_lists(found, self.index) if standing.complete else found
 
     @property
     def cookie(self) -> str:

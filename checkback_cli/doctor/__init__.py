@@ -85,6 +85,7 @@ def _of_kafka(settings: "Settings") -> "Iterator[Finding]":
     from checkback.operations.topics import admin_client
     from checkback_cli.doctor import brokers, checkpoint, endpoints, job
     from checkback_cli.doctor.finding import wrong
+    from checkback_cli.on_call.asking_job import claimed_job, configured_job
 
     kafka, topics = settings.kafka, settings.kafka.topics
     with ExitStack() as open_clients:
@@ -98,10 +99,11 @@ def _of_kafka(settings: "Settings") -> "Iterator[Finding]":
         open_clients.callback(admin.close)
         reached = time.monotonic() - begun
         in_kafka = open_clients.enter_context(JobInKafka(kafka.bootstrap_servers, topics, kafka.python_client))
+        claim, found = None, configured_job(settings)
         try:
             claim = in_kafka.claim()
+            found = found or claimed_job(settings, claim)
         except CheckbackError as error:
-            claim = None
             yield wrong("rights", str(error), "grant it, or run this as the job's user")
         facts: dict[str, TopicFacts] = {}
         yield from _safely("Kafka", lambda: brokers.about_brokers(admin, settings, reached))
@@ -110,8 +112,9 @@ def _of_kafka(settings: "Settings") -> "Iterator[Finding]":
         yield from _safely("clock", lambda: brokers.about_clock(settings, topics, facts))
         ids = {name: one.topic_id for name, one in facts.items()}
         yield from _safely("checkpoint", lambda: checkpoint.about_checkpoint(settings, claim, ids))
-        yield from _safely("job", lambda: job.about_job(settings, in_kafka))
-        yield from _safely("endpoints", lambda: endpoints.about_endpoints(settings, topics))
+        if found is not None:
+            yield from _safely("job", lambda: job.about_job(settings, found))
+        yield from _safely("endpoints", lambda: endpoints.about_endpoints(settings, topics, found and found.facts))
 
 
 def _safely(about: str, look: "Callable[[], Iterable[Finding]]") -> "Iterator[Finding]":

@@ -24,7 +24,7 @@ from checkers.directory import EndpointDirectory, PassedOver, directory_of
 from checkers.http.admission import AllowList
 from conf import Settings
 from conf.redaction import redacted
-from status_page.facts import TopicInDoubt
+from status_page.facts import JobFacts, TopicInDoubt
 
 _SECONDS = 2.0
 _MOST = 50
@@ -32,18 +32,17 @@ _MOST = 50
 _AT_ONCE = 16
 
 
-def about_endpoints(settings: Settings, topics: Topics) -> Iterator[Finding]:
-    """Each live endpoint, and groups of which none is live."""
+def about_endpoints(settings: Settings, topics: Topics, facts: JobFacts | None) -> Iterator[Finding]:
+    """Each live endpoint, also as the job finds it, and groups of which none is live."""
     kafka = settings.kafka
     with reading(kafka) as consumer:
         records = list(records_to_end(consumer, own_topic(consumer, topics.producers)))
         rows = all_in_doubt(consumer, topics)
     now_ms = int(time.time() * 1000)
-    fixed = {name: [str(url) for url in urls] for name, urls in settings.checks.endpoints.items()}
     heard, directory = announced(records), heard_by_service(records, settings)
     live, passed_over = live_endpoints(directory, now_ms), not_taken(heard, directory, now_ms)
     asked = taken(heard, live)
-    yield from unasked(counted(rows.values(), asked, fixed, settings.checks.endpoint_ttl, now_ms))
+    yield from unasked(counted(rows.values(), asked, settings.checks, now_ms, facts))
     for group, (url, _, why) in passed_over.items():
         todo = "sign its announcements (docs/access-policy.md), or let access.policy allow it; a stranger's may stay so"
         yield warning("endpoints", f"group {group}: {redacted(url)} is announced, and is not asked: {why}", todo)
@@ -53,18 +52,39 @@ def about_endpoints(settings: Settings, topics: Topics) -> Iterator[Finding]:
     for group, last_ms in gone(heard, live.keys() | passed_over.keys()).items():
         said = f"none of group {group} is live: the last was heard {said_duration(now_ms - last_ms)} ago"
         yield warning("endpoints", said, "ignore if decommissioned; otherwise find out why its processes exit")
+    yield from reached(live, settings, facts)
+
+
+def reached(live: Mapping[str, Sequence[str]], settings: Settings, facts: JobFacts | None) -> Iterator[Finding]:
+    """Whether each endpoint accepts connections from here, and whether the job's checks succeed there."""
     named = [(group, url) for group, urls in live.items() for url in urls]
+    failing = failures(facts)
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         answers = threads.map(lambda one: probed(one[0], one[1], settings), named[:_MOST])
         for (group, address), trouble in zip(named, answers, strict=False):
             url = redacted(address)
-            if trouble:
+            failure = failing.get((group, url))
+            if failure and not trouble:
+                said = f"group {group}: {url} answers as a check endpoint, but checks fail there: {failure}"
+                yield warning("endpoints", said, "see the application's log; 'checkback groups' shows its endpoints")
+            elif trouble:
                 todo = "make the endpoint itself answer there, with the key in checks.keys; let this machine connect"
                 yield warning("endpoints", f"group {group}: {url} {trouble}", todo)
             else:
                 yield ok("endpoints", f"group {group}: {url} answers as a check endpoint")
     if len(named) > _MOST:
         yield ok("endpoints", f"{len(named) - _MOST} more were not probed")
+
+
+def failures(facts: JobFacts | None) -> dict[tuple[str, str], str]:
+    """By group and URL, why the last check that the job's check service sent there failed."""
+    groups = () if facts is None else facts.groups
+    return {
+        (group.group, one.url): one.reason.removeprefix(f"{one.url}: ") or one.state
+        for group in groups
+        for one in group.endpoints
+        if one.state != "well"
+    }
 
 
 def unasked(in_doubt: Iterable[TopicInDoubt]) -> Iterator[Finding]:

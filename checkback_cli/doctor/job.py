@@ -5,10 +5,9 @@ import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from checkback.operations.job_in_kafka import JobInKafka
 from checkback.operations.times import said_duration
 from checkback_cli.doctor.finding import Finding, ok, warning
-from checkback_cli.on_call.asking_job import look_for_job
+from checkback_cli.on_call.asking_job import Job
 from conf import Settings
 
 if TYPE_CHECKING:
@@ -17,9 +16,8 @@ if TYPE_CHECKING:
 _STALLED_MS = 60_000
 
 
-def about_job(settings: Settings, kafka: JobInKafka) -> Iterator[Finding]:
-    """Who has claimed the topics, whether it answers, and what it says of itself."""
-    found = look_for_job(settings, None, kafka)
+def about_job(settings: Settings, found: Job) -> Iterator[Finding]:
+    """The run that has claimed the topics, whether it answers, and the facts that it gives."""
     if found.facts is not None:
         yield from of_facts(found.facts)
         return
@@ -47,9 +45,8 @@ def of_facts(facts: "JobFacts") -> Iterator[Finding]:
         most, number = facts.held[0], sum(one.number for one in facts.held)
         said = f"{number:,} committed messages are held, {most.number:,} for {most.topic}: {most.reason.rstrip('.')}"
         yield warning("job", said, "make that topic, grow it, or let the job write to it; 'checkback status' has all")
-    parked = sum(group.parked or 0 for group in facts.groups)
-    if parked:
-        yield warning("job", f"{parked:,} messages are parked", "decide them: 'checkback parked list'")
+    if facts.parked:
+        yield warning("job", f"{facts.parked:,} messages are parked", "decide them: 'checkback parked list'")
 
 
 def about_port(settings: Settings) -> Iterator[Finding]:

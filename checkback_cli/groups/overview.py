@@ -157,7 +157,7 @@ def from_topics(
 
     waiting, given_up = Counter(row.group for row in in_doubt), Counter(one.group for one in parked)
     fixed = {name: [str(url) for url in urls] for name, urls in checks.endpoints.items()}
-    by_topic = counted(in_doubt, announcements, fixed, checks.endpoint_ttl, now_ms)
+    by_topic = counted(in_doubt, announcements, checks, now_ms)
     oldest: dict[str, int] = {}
     for row in in_doubt:
         oldest[row.group] = min(oldest.get(row.group, row.ingested_ms), row.ingested_ms)

@@ -1,11 +1,11 @@
-"""Finds the running job by its claim in Kafka, and asks it over HTTP how it stands."""
+"""Finds the running job, at the configured address or by its claim in Kafka, and asks it over HTTP how it stands."""
 
 import http.client
 import json
 import socket
 import urllib.error
 import urllib.request
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -33,7 +33,7 @@ class Job(NamedTuple):
     """What was found of the job on some topics."""
 
     claim: ClaimRecord | None
-    """Who has the topics, or had them last; None when nobody has, or when it was not looked for."""
+    """The run that reads the topics, or read them last; None: there is none, or Kafka was not asked."""
     page: str
     """Where it was asked; empty: it serves no page."""
     facts: JobFacts | None
@@ -43,29 +43,48 @@ class Job(NamedTuple):
 
 
 def find_job(settings: Settings, url: str | None) -> Job:
-    """Ask the job at ``url``; without one, the job that Kafka says has claimed the topics.
+    """Ask the job at ``url``; without one, the job at the configured address, then the one that has claimed the topics.
 
     Raises:
-        KafkaUnreachableError: no Kafka answers, and ``url`` is not given.
-    """
-    if url is not None:
-        return look_for_job(settings, url, None)
-    with JobInKafka(settings.kafka.bootstrap_servers, settings.kafka.topics, settings.kafka.python_client) as kafka:
-        return look_for_job(settings, None, kafka)
-
-
-def look_for_job(settings: Settings, url: str | None, kafka: JobInKafka | None) -> Job:
-    """Ask the job at ``url``, or the one that has claimed the topics, as ``kafka`` says.
-
-    Raises:
-        KafkaUnreachableError: no Kafka answers, and ``url`` is not given.
+        KafkaUnreachableError: no Kafka answers, ``url`` is not given, and no job answers at the configured address.
     """
     if url is not None:
         return _asked(None, url, settings)
-    claim = None if kafka is None else kafka.claim()
+    local = configured_job(settings)
+    if local is not None:
+        return local
+    with JobInKafka(settings.kafka.bootstrap_servers, settings.kafka.topics, settings.kafka.python_client) as kafka:
+        return claimed_job(settings, kafka.claim())
+
+
+def configured_job(settings: Settings) -> Job | None:
+    """The job at ``http.host`` and ``http.port``, if it reads these topics of this Kafka.
+
+    A job claims the topics at the end of its start, and serves its page from the beginning.
+    """
+    kafka, http = settings.kafka, settings.http
+    if not http.port:
+        return None
+    address = _address(http.host)
+    host = "localhost" if address is not None and address.is_unspecified else http.host
+    page = f"http://[{host}]:{http.port}" if ":" in host else f"http://{host}:{http.port}"
+    try:
+        facts = ask(page)
+    except JobSilentError:
+        return None
+    ours = (facts.topic_prefix, facts.kafka) == (kafka.topic_prefix, kafka.bootstrap_servers)
+    return Job(None, page, facts, "") if ours else None
+
+
+def claimed_job(settings: Settings, claim: ClaimRecord | None) -> Job:
+    """Ask the job that has claimed the topics."""
     if claim is None:
         prefix = settings.kafka.topic_prefix
-        return Job(None, "", None, f"No job has ever read the topics {prefix}*: start one with 'checkback run'.")
+        silence = (
+            f"No job has claimed the topics {prefix}* yet, and none answers at http.host and http.port here. One that "
+            "is starting claims them last: wait for it. If there is none, start one with 'checkback run'."
+        )
+        return Job(None, "", None, silence)
     if not claim.page:
         return Job(claim, "", None, f"Who has the topics serves no page ({_NO_PAGE}): {claim}.")
     return _asked(claim, claim.page, settings)
@@ -99,10 +118,15 @@ def elsewhere(claim: ClaimRecord) -> str:
 def loopback(url: str) -> bool:
     """Whether a URL's host is the machine itself, whichever that is."""
     host = urlsplit(url).hostname or ""
+    address = _address(host)
+    return host == "localhost" if address is None else address.is_loopback
+
+
+def _address(host: str) -> IPv4Address | IPv6Address | None:
     try:
-        return ip_address(host).is_loopback
+        return ip_address(host)
     except ValueError:
-        return host == "localhost"
+        return None
 
 
 def ask(page: str, seconds: float = _SECONDS) -> JobFacts:

@@ -9,10 +9,11 @@ from checkback.operations.times import said_duration, said_time
 from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile, Group, JobUrl, OlderThan, Topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from checkback.operations.announced import AnnouncedEndpoint
     from checkback.operations.in_doubt import InDoubt
+    from conf import CheckSettings
     from status_page.facts import GroupFacts, JobFacts, TopicInDoubt
 
 _MOST_REASONS = 8
@@ -55,11 +56,8 @@ def in_doubt(
         found = all_in_doubt(consumer, topics, tell)
         heard = announced(records_to_end(consumer, own_topic(consumer, topics.producers)))
     now_ms = int(time.time() * 1000)
-    fixed = {name: [str(url) for url in urls] for name, urls in settings.checks.endpoints.items()}
-    names = {row.group for row in found.values()}
     facts = find_job(settings, job).facts
-    known = known_groups(names, heard, fixed, settings.checks.endpoint_ttl, now_ms)
-    groups = {group.group: group for group in (*known, *asked_by(facts))}
+    groups = groups_of({row.group for row in found.values()}, heard, settings.checks, now_ms, facts)
     rows = chosen(found.values(), group, topic, now_ms - (older_than or 0))
     if as_json:
         show_objects(row_object(row, groups[row.group], now_ms) for row in rows[:limit])
@@ -90,26 +88,33 @@ def chosen(
 def counted(
     rows: "Iterable[InDoubt]",
     heard: "Iterable[AnnouncedEndpoint]",
-    fixed: "Mapping[str, Sequence[str]]",
-    ttl_ms: int,
+    checks: "CheckSettings",
     now_ms: int,
+    facts: "JobFacts | None" = None,
 ) -> "list[TopicInDoubt]":
-    """How many of which group and topic, those with most first, as Kafka and the settings say."""
+    """How many of which group and topic, those with most first, and why nobody can be asked."""
     from collections import Counter
 
     from status_page.facts import topics_in_doubt
 
     counts = Counter((row.group, row.topic) for row in rows)
-    known = known_groups({group for group, _ in counts}, heard, fixed, ttl_ms, now_ms)
-    return topics_in_doubt(counts, {group.group: group for group in known})
+    return topics_in_doubt(counts, groups_of({group for group, _ in counts}, heard, checks, now_ms, facts))
+
+
+def groups_of(
+    names: "Iterable[str]",
+    heard: "Iterable[AnnouncedEndpoint]",
+    checks: "CheckSettings",
+    now_ms: int,
+    facts: "JobFacts | None",
+) -> "dict[str, GroupFacts]":
+    """These groups, with whether anybody can be asked: as the job says, or else as Kafka and the settings say."""
+    known = (*known_groups(names, heard, checks, now_ms), *asked_by(facts))
+    return {group.group: group for group in known}
 
 
 def known_groups(
-    names: "Iterable[str]",
-    heard: "Iterable[AnnouncedEndpoint]",
-    fixed: "Mapping[str, Sequence[str]]",
-    ttl_ms: int,
-    now_ms: int,
+    names: "Iterable[str]", heard: "Iterable[AnnouncedEndpoint]", checks: "CheckSettings", now_ms: int
 ) -> "Iterator[GroupFacts]":
     """What Kafka and the settings say of these groups: whether they have an endpoint that may be asked."""
     from status_page.facts import GroupFacts
@@ -120,8 +125,8 @@ def known_groups(
         of_group.setdefault(one.group, []).append(one)
     for name in names:
         announced = of_group.get(name, [])
-        live = [one.topics for one in announced if now_ms - one.heard_ms < ttl_ms]
-        if fixed.get(name) or None in live:
+        live = [one.topics for one in announced if now_ms - one.heard_ms < checks.endpoint_ttl]
+        if checks.endpoints.get(name) or None in live:
             yield GroupFacts(name)
         elif live:
             yield GroupFacts(name, answers_for=tuple({topic for topics in live for topic in topics or ()}))

@@ -29,23 +29,17 @@ def status(
 ) -> None:
     """Say how the job stands: flow, last batch, backlog, open transactions by group, what is parked or held back.
 
-    Asks the job itself, and reads no topic. Exit status 0: the job answers; 1: it does not, and what Kafka says is
-    shown; 75: no Kafka answers either.
+    Asks the job itself, and reads no topic: first at the configured address (http.host, http.port), then at the one
+    that the job has noted in Kafka. Exit status 0: the job answers; 1: it does not, and what Kafka says is shown; 75:
+    no Kafka answers either.
     """
-    from contextlib import nullcontext
-
-    from checkback.operations.job_in_kafka import JobInKafka
-    from checkback_cli.on_call.asking_job import in_doubt_by_topic, look_for_job
+    from checkback_cli.on_call.asking_job import find_job, in_doubt_by_topic
     from checkback_cli.terminal.listing import show_objects, show_pairs
     from conf import load
 
     settings = load(config, bootstrap_server)
-    kafka = settings.kafka
-    topics = kafka.topics
-    asked = nullcontext() if job else JobInKafka(kafka.bootstrap_servers, topics, kafka.python_client)
-    with asked as of_kafka:
-        found = look_for_job(settings, job, of_kafka)
-        said = None if found.facts or of_kafka is None else _without_job(settings, of_kafka)
+    found = find_job(settings, job)
+    said = None if found.facts or job else _without_job(settings)
     if as_json:
         show_objects([_object(found, said)])
     elif found.facts is not None:
@@ -87,8 +81,7 @@ def summary(facts: "JobFacts") -> Iterator[tuple[str, str]]:
         yield "last batch", f"{batch.number}, {ended} ago, {took}"
     yield "backlog", _backlog(facts.backlog)
     yield "open", _open(facts)
-    parked = [group.parked for group in facts.groups]
-    yield "parked", UNKNOWN if not facts.counted or None in parked else f"{sum(number or 0 for number in parked):,}"
+    yield "parked", UNKNOWN if facts.parked is None else f"{facts.parked:,}"
     for line in held_now(facts):
         yield "held", line
     for one in facts.refused:
@@ -185,12 +178,14 @@ def _open(facts: "JobFacts") -> str:
     return number if oldest is None else f"{number}, the oldest for {said_duration(max(0, facts.now_ms - oldest))}"
 
 
-def _without_job(settings: "Settings", kafka: Any) -> dict[str, Any]:
-    """What Kafka says, where the job says nothing."""
+def _without_job(settings: "Settings") -> dict[str, Any]:
+    """What Kafka knows when no job answers."""
+    from checkback.operations.job_in_kafka import JobInKafka
     from checkback.operations.parked import ParkedMessages
 
     client = settings.kafka
-    with ParkedMessages(client.bootstrap_servers, client.topics, client.python_client) as parked:
+    where = client.bootstrap_servers, client.topics, client.python_client
+    with JobInKafka(*where) as kafka, ParkedMessages(*where) as parked:
         return {"behind": kafka.behind(), "parked": len(parked.read())}
 
 

@@ -161,7 +161,7 @@ def _schemas() -> _Schema:
             foreign={**_INTEGER, "description": "rows of the status topic that the job cannot have written"},
         ),
         "Status": _object(
-            **status, in_doubt=_KNOWN, in_doubt_oldest_ms=oldest, parked=_KNOWN, lists=_reference("Lists")
+            **{**status, "in_doubt": _KNOWN, "in_doubt_oldest_ms": oldest, "parked": _KNOWN}, lists=_reference("Lists")
         ),
         "InDoubt": _object(
             **named,

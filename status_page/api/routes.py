@@ -29,7 +29,6 @@ from status_page.transactions.deciding import (
     problems,
 )
 from status_page.transactions.index import Index, Parked
-from status_page.transactions.schema import PARKED, STATUS
 from status_page.words import why_in_doubt
 
 _LIST = Callable[[Index, lists.ListQuery, int], lists.ListPage]
@@ -56,18 +55,8 @@ class Api:
         ]
 
     def status(self, _: Request) -> Any:
-        """The job's facts; how many are in doubt and parked."""
-        facts = asdict(self._site.facts())
-        index = self._site.index
-        oldest = next(iter(index.in_doubt(limit=1)), None)
-        known = self._site.standing.complete
-        return {
-            **facts,
-            "in_doubt": index.total(STATUS.name).number if known else None,
-            "in_doubt_oldest_ms": oldest.ingested_ms if oldest and known else None,
-            "parked": index.total(PARKED.name).number if known else None,
-            "lists": self._lists(),
-        }
+        """The job's facts, and how far its lists can be relied on."""
+        return {**asdict(self._site.facts()), "lists": self._lists()}
 
     def transactions(self, request: Request) -> Any:
         """Those in doubt."""

@@ -45,11 +45,9 @@ class Showing:
     def overview(self, request: Request) -> Response:
         """Do transactions flow, which are in doubt, is anything parked, is the job behind."""
         facts, index = self._site.facts(), self._site.index
-        oldest = next(iter(index.in_doubt(limit=1)), None)
-        totals = index.total(STATUS.name), oldest and oldest.ingested_ms, index.total(PARKED.name)
         in_doubt = overview.in_doubt_by_topic(index, facts)
         stuck, more = overview.stuck(index, facts, in_doubt)
-        answers = verdicts(facts, *totals, lacking=self._site.standing.lacking, unasked=overview.unasked(in_doubt))
+        answers = verdicts(facts, lacking=self._site.standing.lacking, unasked=overview.unasked(in_doubt))
         shown = {
             "verdicts": answers,
             "stuck": stuck,

@@ -5,7 +5,6 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from status_page.facts import FlowPoint, JobFacts
-from status_page.transactions.index import Total
 from status_page.words import age, clipped, count, duration, number
 
 _STALLED_MS = 60_000
@@ -41,15 +40,7 @@ _NONE: Mapping[str, str] = {}
 _UNKNOWN = "Not known yet"
 
 
-def verdicts(
-    facts: JobFacts,
-    in_doubt: Total,
-    oldest_ms: int | None,
-    parked: Total,
-    *,
-    lacking: str = "",
-    unasked: Mapping[str, str] = _NONE,
-) -> tuple[HealthAnswer, ...]:
+def verdicts(facts: JobFacts, *, lacking: str = "", unasked: Mapping[str, str] = _NONE) -> tuple[HealthAnswer, ...]:
     """All four, in the order in which one asks.
 
     ``lacking``: why the lists are not complete; empty: they are. ``unasked``: groups with some in doubt of which nobody
@@ -57,8 +48,8 @@ def verdicts(
     """
     return (
         _flows(facts),
-        _in_doubt(facts, in_doubt, oldest_ms, unasked, lacking),
-        _parked(parked, lacking),
+        _in_doubt(facts, unasked, lacking),
+        _parked(facts.parked, lacking),
         _behind(facts),
     )
 
@@ -134,18 +125,17 @@ def _over(facts: JobFacts) -> str:
     return f"since the start, {_ago(facts.started_ms, facts.now_ms)}"
 
 
-def _in_doubt(
-    facts: JobFacts, total: Total, oldest_ms: int | None, unasked: Mapping[str, str], lacking: str
-) -> HealthAnswer:
+def _in_doubt(facts: JobFacts, unasked: Mapping[str, str], lacking: str) -> HealthAnswer:
     question, link = "Which are in doubt?", "/transactions"
-    if lacking:
+    total, oldest_ms = facts.in_doubt, facts.in_doubt_oldest_ms
+    if total is None:
         return HealthAnswer(question, Attention.LOOK, _UNKNOWN, clipped(lacking, 2 * _CAUSE), link)
-    if not total.number or oldest_ms is None:
+    if not total or oldest_ms is None:
         return HealthAnswer(question, Attention.WELL, "None", "Nothing is open that had to be asked about.", link)
     waited = facts.now_ms - oldest_ms
     blind = facts.batch is None  # what of these is decided, and whom one can ask, is not known yet
     level = Attention.LOOK if blind or waited >= _OLD_MS else Attention.WELL
-    said = "The oldest one was" if total.number > 1 else "It was"
+    said = "The oldest one was" if total > 1 else "It was"
     detail = f"{said} taken in {_ago(oldest_ms, facts.now_ms)}."
     if unasked:
         level = Attention.ACT
@@ -153,18 +143,18 @@ def _in_doubt(
         more = f" and {count(len(unasked) - 1, 'other')}" if len(unasked) > 1 else ""
         kind = clipped(why.partition(":")[0], _KIND)  # not which, and what it said: that is below
         detail = f"Nobody to ask in group {clipped(name, _NAME)} ({kind}){more}."
-    return HealthAnswer(question, level, number(total.number), detail, link)
+    return HealthAnswer(question, level, number(total), detail, link)
 
 
-def _parked(total: Total, lacking: str) -> HealthAnswer:
+def _parked(total: int | None, lacking: str) -> HealthAnswer:
     question, link = "Is anything parked?", "/parked"
-    if lacking:
+    if total is None:
         return HealthAnswer(question, Attention.LOOK, _UNKNOWN, clipped(lacking, 2 * _CAUSE), link)
-    if not total.number:
+    if not total:
         return HealthAnswer(question, Attention.WELL, "Nothing", "No message waits for an operator.", link)
-    waits = "message waits" if total.number == 1 else "messages wait"
+    waits = "message waits" if total == 1 else "messages wait"
     return HealthAnswer(
-        question, Attention.ACT, number(total.number), f"{waits.capitalize()} for an operator's decision.", link
+        question, Attention.ACT, number(total), f"{waits.capitalize()} for an operator's decision.", link
     )
 
 

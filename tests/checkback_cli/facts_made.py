@@ -44,6 +44,8 @@ FACTS = JobFacts(
     ),
     flow=(FlowPoint(NOW - 60_000, half=300, committed=290), FlowPoint(NOW - 30_000, half=3)),
     notes=("Group orders has not been reached for 5 min.",),
+    in_doubt=5,
+    parked=2,
 )
 
 
@@ -57,7 +59,7 @@ def bodies(facts: JobFacts = FACTS, **fields: Any) -> tuple[bytes, bytes]:
         for topic, number, unasked in (("shop.orders", 4, ""), ("shop.late", 1, "no working endpoint for shop.late"))
     ]
     of_groups = {"groups": groups, "in_doubt": in_doubt}
-    return json.dumps({**said, "in_doubt": 5, "lists": {}}).encode(), json.dumps(of_groups).encode()
+    return json.dumps({**said, "lists": {}}).encode(), json.dumps(of_groups).encode()
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from status_page.overview import by_name, in_doubt_by_topic, stuck, unasked, whi
 from status_page.transactions.index import Index
 from status_page.transactions.standing import ListStanding
 from status_page.words import NO_ENDPOINT
-from tests.status_page.browser import NOW_MS, Place, doubtful
+from tests.status_page.browser import NOW_MS, Place, doubtful, given_up
 from tests.status_page.pages.test_pages import text_of
 
 WELL = GroupFacts("limited", 3, endpoints=(EndpointFacts("http://one:1", "well", 2.0),))
@@ -33,6 +33,19 @@ def row(**given: Any) -> InDoubt:
     return InDoubt(
         "tx", "limited", half=HalfPosition(0, 1), attempt=1, check_max=15, ingested_ms=5, asked_ms=6, **asked | given
     )
+
+
+def test_complete_lists_say_what_is_in_doubt_and_parked_before_the_job_has_counted() -> None:
+    place = Place(groups=(GroupFacts("orders", parked=None), GroupFacts("quiet", parked=None)))
+    place.doubt(doubtful(1), doubtful(0))
+    place.park(given_up(2), given_up(3))
+    status = place.browser().get("/api/v1/status").json()
+    assert [status[name] for name in ("in_doubt", "in_doubt_oldest_ms", "parked")] == [2, NOW_MS - 60_000, 2]
+    assert [group["parked"] for group in status["groups"]] == [2, 0]
+    place.transactions.stands = ListStanding(problem="Kafka is away.")
+    status = place.browser().get("/api/v1/status").json()
+    assert [status[name] for name in ("in_doubt", "in_doubt_oldest_ms", "parked")] == [None] * 3
+    assert [group["parked"] for group in status["groups"]] == [None, None]
 
 
 @pytest.mark.parametrize(

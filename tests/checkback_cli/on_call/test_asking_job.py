@@ -5,27 +5,27 @@ import re
 import socket
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from checkback.exceptions import ConfigurationError
 from checkback.operations.job_in_kafka import ClaimRecord
-from checkback_cli.on_call.asking_job import JobSilentError, ask, elsewhere, in_doubt_by_topic, look_for_job, loopback
+from checkback_cli.on_call.asking_job import (
+    JobSilentError,
+    ask,
+    claimed_job,
+    configured_job,
+    elsewhere,
+    find_job,
+    in_doubt_by_topic,
+    loopback,
+)
 from conf import Settings
 from status_page.facts import TopicInDoubt
 from tests.checkback_cli.facts_made import FACTS, bodies, page
 
 HERE = socket.gethostname()
-
-
-class Kafka:
-    """Stands for ``JobInKafka``."""
-
-    def __init__(self, claim: ClaimRecord | None) -> None:
-        self._claim = claim
-
-    def claim(self) -> ClaimRecord | None:
-        return self._claim
 
 
 def claim(url: str, run: str = "run-1", host: str = HERE) -> ClaimRecord:
@@ -97,8 +97,31 @@ def test_what_is_no_address_is_refused(url: str) -> None:
 
 def test_the_one_that_has_the_topics_is_found() -> None:
     with page(bodies()) as url:
-        found = look_for_job(Settings(), None, Kafka(claim(url)))  # type: ignore[arg-type]  # stands for it
+        found = claimed_job(Settings(), claim(url))
     assert (found.facts, found.silence) == (FACTS, "")
+
+
+def configured(url: str, **kafka: str) -> Settings:
+    return Settings.model_validate(
+        {"http": {"port": urlsplit(url).port or 0}, "kafka": {"bootstrap_servers": FACTS.kafka, **kafka}}
+    )
+
+
+def test_a_job_that_is_starting_is_found_at_the_configured_address() -> None:
+    with page(bodies(run="", batch=None)) as url:
+        found = find_job(configured(url), None)
+        assert configured_job(configured(url, topic_prefix="other.")) is None
+        assert configured_job(configured(url, bootstrap_servers="other:9092")) is None
+    assert (found.facts and found.facts.job, found.page, found.silence) == ("checkback", url, "")
+
+
+def test_any_address_is_this_machine() -> None:
+    with page(bodies()) as url:
+        settings = configured(url)
+        everywhere = settings.http.model_copy(update={"host": "0.0.0.0"})  # noqa: S104  (nothing listens there)
+        found = configured_job(settings.model_copy(update={"http": everywhere}))
+    assert found is not None
+    assert found.page == f"http://localhost:{urlsplit(url).port}"
 
 
 @pytest.mark.parametrize(
@@ -110,19 +133,19 @@ def test_the_one_that_has_the_topics_is_found() -> None:
 )
 def test_another_job_at_that_address_is_not_taken_for_it(fields: dict[str, Any], run: str, said: str) -> None:
     with page(bodies(**fields)) as url:
-        found = look_for_job(Settings(), None, Kafka(claim(url, run)))  # type: ignore[arg-type]  # stands for it
+        found = claimed_job(Settings(), claim(url, run))
     assert found.facts is None
     assert re.search(said, found.silence)
 
 
 def test_without_a_claim_nobody_is_asked() -> None:
-    assert "No job has ever read" in look_for_job(Settings(), None, Kafka(None)).silence  # type: ignore[arg-type]  # stands for it
-    assert "serves no page" in look_for_job(Settings(), None, Kafka(claim(""))).silence  # type: ignore[arg-type]  # stands for it
+    assert "No job has claimed the topics cb.* yet" in claimed_job(Settings(), None).silence
+    assert "serves no page" in claimed_job(Settings(), claim("")).silence
 
 
 def test_a_page_of_another_machine_is_not_looked_for_here() -> None:
     far = claim("http://127.0.0.1:9464", host="somewhere-else")
-    found = look_for_job(Settings(), None, Kafka(far))  # type: ignore[arg-type]  # stands for it
+    found = claimed_job(Settings(), far)
     assert found.facts is None
     assert found.silence == elsewhere(far)
     assert "ssh -L 9464:127.0.0.1:9464 somewhere-else, then with --job http://127.0.0.1:9464" in found.silence

@@ -23,6 +23,7 @@ from checkback.wire.message_json import pack
 from checkback.wire.protocol import Action, HalfPosition, Message, Source
 from checkback_cli import app
 from checkback_cli.on_call.in_doubt import counts_by_reason, known_groups
+from conf import CheckSettings
 from status_page.facts import GroupFacts
 from status_page.words import NO_ENDPOINT
 from tests.checkback_cli.facts_made import bodies, page
@@ -138,11 +139,11 @@ def test_what_is_in_doubt_is_counted_by_reason() -> None:
         InDoubt("b", "shop", "t", HalfPosition(0, 2), 1, 15, 0, 0),
     ]
     heard = [AnnouncedEndpoint("shop", "i", "http://a:1/", 1_000)]
-    (gone,) = known_groups({"shop"}, heard, {}, 120_000, 301_000)
+    (gone,) = known_groups({"shop"}, heard, CheckSettings.model_validate({"endpoint_ttl": "120s"}), 301_000)
     assert list(counts_by_reason(rows, {"shop": gone})) == [
         "2 of group shop: Nobody can be asked; endpoint skipped: no heartbeat for 5 min."
     ]
-    (live,) = known_groups({"shop"}, heard, {}, 120_000, 61_000)
+    (live,) = known_groups({"shop"}, heard, CheckSettings.model_validate({"endpoint_ttl": "120s"}), 61_000)
     assert not live.unasked
 
 
@@ -252,7 +253,7 @@ def test_what_was_not_looked_at_is_named(written: JobRecords) -> None:
 def test_without_a_job_status_is_what_kafka_says(written: JobRecords) -> None:
     done = invoke("status")
     assert done.exit_code == 1
-    assert "No job has ever read the topics" in done.output
+    assert "No job has claimed the topics" in done.output
     half = written.half("tx")
     written.parked("tx", half, "too old")
     written.claim(job="shop", host=socket.gethostname(), process=7, page="http://127.0.0.1:1")
@@ -284,7 +285,7 @@ def test_without_a_job_groups_are_what_kafka_says(written: JobRecords) -> None:
     written.announced("shop", "http://127.0.0.1:1/")
     done = invoke("groups", "--kind", "producer")
     assert done.exit_code == 0
-    assert "No job has ever read the topics" in done.stderr
+    assert "No job has claimed the topics" in done.stderr
     (row,) = [line.split("\t") for line in done.stdout.splitlines()]
     assert row[:3] == ["shop", "-", "1"]
     assert row[5].startswith("http://127.0.0.1:1/ (heard")

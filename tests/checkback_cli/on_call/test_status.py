@@ -48,12 +48,14 @@ def test_of_a_job_that_has_just_started_it_says_what_is_not_known() -> None:
         "take over: for 7 s, under way",
     ]
     assert said["open"] == "not known yet: it is counted within some minutes of the start"
-    assert {said[name] for name in ("flow now", "since start", "backlog", "parked")} == {"not known yet"}
+    assert {said[name] for name in ("flow now", "since start", "backlog")} == {"not known yet"}
     assert dict(summary(replace(young, held=())))["held"] == "not known yet"
+
+
+def test_what_is_parked_is_known_from_the_pages_list_before_the_job_has_counted() -> None:
     uncounted = replace(FACTS, counted=False, groups=())
-    assert dict(summary(uncounted))["parked"] == "not known yet", (
-        "no group is known, which is not that nothing is parked"
-    )
+    assert dict(summary(replace(uncounted, parked=50)))["parked"] == "50"
+    assert dict(summary(replace(uncounted, parked=None)))["parked"] == "not known yet"
 
 
 def test_what_the_access_policy_has_refused_is_said() -> None:

@@ -18,22 +18,23 @@ from status_page.facts import (
 from status_page.overview import all_groups, by_name, unasked
 from status_page.pages import charts
 from status_page.pages.verdicts import Attention, HealthAnswer, verdicts
-from status_page.transactions.index import Total
 from status_page.words import NO_ENDPOINT
 from tests.status_page.browser import NOW_MS, FixedView
 
 BATCH = BatchFacts(7, NOW_MS - 500, 0.4, records=100, records_per_second=250.0)
-NONE = Total(0)
+NONE = {"in_doubt": 0, "parked": 0}
 
 
 def facts(**given: Any) -> JobFacts:
-    return FixedView(**{"batch": BATCH, "backlog": (), **given}).facts()
+    return FixedView(**{"batch": BATCH, "backlog": (), **NONE, **given}).facts()
 
 
-def answers(
-    in_doubt: Total = NONE, oldest_ms: int | None = None, parked: Total = NONE, **given: Any
-) -> list[HealthAnswer]:
-    return list(verdicts(facts(**given), in_doubt, oldest_ms, parked))
+def answers(**given: Any) -> list[HealthAnswer]:
+    return list(verdicts(facts(**given)))
+
+
+def doubt(number: int, age_ms: int) -> dict[str, int]:
+    return {"in_doubt": number, "in_doubt_oldest_ms": NOW_MS - age_ms}
 
 
 def flow(**each: int) -> tuple[FlowPoint, ...]:
@@ -88,9 +89,8 @@ def test_the_page_is_not_green_before_it_is_known_whether_messages_are_held() ->
 
 def test_nothing_is_green_while_it_is_not_known() -> None:
     step = StepFacts("start Java and Spark", NOW_MS - 132_000)
-    found = verdicts(
-        facts(batch=None, backlog=None, steps=(step,)), NONE, None, NONE, lacking="Kafka has no topic cb.status."
-    )
+    unread = facts(batch=None, backlog=None, steps=(step,), in_doubt=None, parked=None)
+    found = verdicts(unread, lacking="Kafka has no topic cb.status.")
     assert [one.detail for one in found[1:3]] == ["Kafka has no topic cb.status."] * 2
     assert [(one.level, one.answer) for one in found] == [
         (Attention.LOOK, "Starting"),
@@ -99,8 +99,8 @@ def test_nothing_is_green_while_it_is_not_known() -> None:
         (Attention.LOOK, "Not known yet"),
     ]
     assert found[0].detail == ("No batch has ended yet; started 1 min ago. Now, for 2 min 12 s: start Java and Spark.")
-    unread = answers(batch=None, backlog=(PartitionBacklog("cb.half", 0, 20_000),))[3]
-    assert (unread.level, unread.answer) == (Attention.LOOK, "Yes")
+    behind = answers(batch=None, backlog=(PartitionBacklog("cb.half", 0, 20_000),))[3]
+    assert (behind.level, behind.answer) == (Attention.LOOK, "Yes")
     assert answers(batch=None, backlog=())[3].level == Attention.LOOK
 
 
@@ -113,19 +113,19 @@ def test_a_job_that_has_taken_in_nothing_is_not_quiet_while_records_wait() -> No
 
 
 def test_what_is_in_doubt_for_long_needs_a_look() -> None:
-    young, old = answers(Total(3), NOW_MS - 599_000)[1], answers(Total(1), NOW_MS - 600_000)[1]
+    young, old = answers(**doubt(3, 599_000))[1], answers(**doubt(1, 600_000))[1]
     assert (young.level, young.answer, young.link) == (Attention.WELL, "3", "/transactions")
     assert (old.level, old.detail) == (Attention.LOOK, "It was taken in 10 min ago.")
-    starting = answers(Total(3), NOW_MS - 1_000, batch=None)[1]
+    starting = answers(**doubt(3, 1_000), batch=None)[1]
     assert starting.level == Attention.LOOK, "whom one can ask is not known yet"
 
 
 def test_a_group_with_some_in_doubt_and_nobody_to_ask_is_red() -> None:
-    view = facts(endpoints_known=True, groups=(GroupFacts("well"),))
+    view = facts(endpoints_known=True, groups=(GroupFacts("well"),), **doubt(20_003, 1_000))
     counts = {("well", "a"): 3, ("never", "b"): 20_000, ("never", "a"): 7, ("over", "a"): 0}
     stuck = unasked(topics_in_doubt(counts, by_name(view)))
     assert stuck == {"never": NO_ENDPOINT}
-    found = verdicts(view, Total(20_003), NOW_MS - 1_000, NONE, unasked=stuck)[1]
+    found = verdicts(view, unasked=stuck)[1]
     assert found.level == Attention.ACT
     assert found.detail == "Nobody to ask in group never (no endpoint)."
     named, other = all_groups(view, {"never": 1})
@@ -139,16 +139,16 @@ def test_a_group_with_some_in_doubt_and_nobody_to_ask_is_red() -> None:
 def test_what_is_said_of_groups_without_anybody_to_ask_is_short_whatever_the_cause() -> None:
     cause = f"all 3 endpoints skipped: http://10.0.0.7:8080/: no complete answer in time {'x' * 200}"
     unreached = {"orders": cause, "b": NO_ENDPOINT, "c": NO_ENDPOINT}
-    said = verdicts(facts(), Total(9), NOW_MS - 1_000, NONE, unasked=unreached)[1].detail
+    said = verdicts(facts(**doubt(9, 1_000)), unasked=unreached)[1].detail
     assert said == "Nobody to ask in group orders (all 3 endpoints skipped) and 2 others."
-    long = verdicts(facts(), Total(9), NOW_MS - 1_000, NONE, unasked={"g" * 255: "y" * 300})[1].detail
+    long = verdicts(facts(**doubt(9, 1_000)), unasked={"g" * 255: "y" * 300})[1].detail
     assert len(long) < 100
     held = (HeldMessages("t" * 249, 3, "z" * 300, NOW_MS),)
     assert len(answers(held=held)[0].detail) < 160
 
 
 def test_anything_parked_needs_somebody() -> None:
-    found = answers(parked=Total(1_204))[2]
+    found = answers(parked=1_204)[2]
     assert (found.level, found.answer, found.link) == (Attention.ACT, "1,204", "/parked")
 
 
