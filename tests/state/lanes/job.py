@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from tests.state.lanes.kafka import seen
 from tests.state.lanes.setting import Setting
-from tests.state.lanes.world import OVER, Batch, Fact, Flaw, Known, Op, Row, Step, World, seen
+from tests.state.lanes.world import OVER, Batch, Fact, Flaw, Known, Op, Row, Step, World
 
 
 def of_job(world: World, setting: Setting) -> Iterator[Step]:
@@ -35,10 +36,10 @@ def _runs(world: World, batch: Batch, setting: Setting) -> Iterator[Step]:
     after, delivers = judged(world.rows[batch.half], batch, setting)
     if not batch.written:
         written = world._replace(batch=batch._replace(written=True))
-        yield "job writes its batch", seen(written, batch.half) if delivers else written
+        yield "job writes its batch", _delivered(written, batch.half) if delivers else written
         return
     if Flaw.BATCH_WRITTEN_AGAIN in setting.flaws and delivers:
-        yield "job writes its batch again", seen(world, batch.half)
+        yield "job writes its batch again", _delivered(world, batch.half)
     count = len(world.ops[batch.half]) if after.known in OVER else len(batch.read)  # what comes later changes nothing
     yield "job saves its state", _taken_in(_saved(world, batch.half, after), batch.half, count)
 
@@ -68,6 +69,10 @@ def _judged(row: Row, op: Op, flaws: frozenset[Flaw]) -> tuple[Row, bool]:
         return row, False
     commits = op.says == "commit"
     return row._replace(known=Known.COMMITTED if commits else Known.ROLLED_BACK), commits
+
+
+def _delivered(world: World, half: int) -> World:
+    return world._replace(kafka=seen(world.kafka, half))
 
 
 def _saved(world: World, half: int, row: Row) -> World:

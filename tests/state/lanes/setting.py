@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from tests.state.lanes.world import NONE, Flaw, Halves, Known, Row, Settler, World
+from tests.state.lanes.kafka import NONE, Halves, Kafka, Request
+from tests.state.lanes.world import Flaw, Known, Row, Settler, World
 
 ONE: tuple[Halves, ...] = (frozenset({0}),)
 TWO: tuple[Halves, ...] = (frozenset({0}), frozenset({1}))
@@ -27,6 +28,10 @@ class Setting:
     """Whether the job may refuse a half message that it reads."""
     expires: bool = False
     """Whether the ledger may expire."""
+    late: frozenset[Request] = frozenset()
+    """Requests of which a copy may arrive late."""
+    resets: int = 1
+    """How many connections may fail, each on one of these requests."""
     flaws: frozenset[Flaw] = frozenset()
 
     @property
@@ -41,6 +46,5 @@ class Setting:
     def begin(self) -> World:
         count = len(self.halves)
         row = Row(Known.UNREAD if self.unread or self.quota else Known.OPEN)
-        return World(
-            visible=(0,) * count, ops=((),) * count, rows=(row,) * count, settlers=(Settler(),) * len(self.settlers)
-        )
+        kafka = Kafka(visible=(0,) * count, resets=self.resets if self.late else 0)
+        return World(kafka, ops=((),) * count, rows=(row,) * count, settlers=(Settler(),) * len(self.settlers))

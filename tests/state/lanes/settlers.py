@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from tests.state.lanes.kafka import NONE, init, seen
 from tests.state.lanes.setting import Setting
-from tests.state.lanes.world import NONE, Fact, Flaw, Op, Step, World, init, seen, sent
+from tests.state.lanes.world import Fact, Flaw, Op, Step, World, sent
 
 
 def of_settler(world: World, setting: Setting, at: int) -> Iterator[Step]:
@@ -13,10 +14,10 @@ def of_settler(world: World, setting: Setting, at: int) -> Iterator[Step]:
     if settler.at == "ready":
         yield from _picks(world, setting, at)
     elif settler.at == "fence":
-        after = init(world, who)
+        after = init(world.kafka, who)
         if after is not None:
             following = "op" if settler.ledger is not None else "read"
-            yield f"{who} fences the lane", _become(after, at, at=following)
+            yield f"{who} fences the lane", _become(world._replace(kafka=after), at, at=following)
     elif settler.at == "read":
         yield from _reads(world, setting, at)
     elif settler.at == "op":
@@ -62,9 +63,9 @@ def _owner_says(world: World, half: int) -> Fact:
 
 def _reads(world: World, setting: Setting, at: int) -> Iterator[Step]:
     settler, flaws, who = world.settlers[at], setting.flaws, f"{setting.settlers[at]} {at}"
-    if world.pending_ledger is not None and Flaw.LEDGER_READ_UNSTABLE not in flaws:
+    if world.kafka.pending_ledger is not None and Flaw.LEDGER_READ_UNSTABLE not in flaws:
         return
-    ledger = world.ledger
+    ledger = world.kafka.ledger
     if Flaw.LEDGER_NOT_READ in flaws or (ledger is None and Flaw.NO_LEDGER_IS_EMPTY in flaws):
         ledger = NONE
     if ledger is None:
@@ -86,12 +87,13 @@ def _writes(world: World, setting: Setting, at: int) -> Iterator[Step]:
 def _delivers(world: World, setting: Setting, at: int) -> Iterator[Step]:
     """On a lane that it has made, or made its own: in one step, since nobody else knows of it."""
     settler, kind = world.settlers[at], setting.settlers[at]
-    after: World | None = world
+    kafka = world.kafka
     if kind == "twin":
-        after = init(world, f"{kind} {at}")  # used again, whoever has fenced it since
-        if after is None:
+        fenced = init(kafka, f"{kind} {at}")  # used again, whoever has fenced it since
+        if fenced is None:
             return
-        after = after._replace(ledger=(settler.ledger or NONE) | {settler.half})
-    after = seen(world if after is None else after, settler.half)
-    after = after._replace(by_lane=after.by_lane | {settler.half})
+        kafka = fenced._replace(ledger=(settler.ledger or NONE) | {settler.half})
+    kafka = seen(kafka, settler.half)
+    kafka = kafka._replace(committed=kafka.committed | {settler.half})
+    after = world._replace(kafka=kafka)
     yield f"{kind} {at} delivers {settler.half} itself", _become(after, at, fact=Fact.DELIVERED)

@@ -1,17 +1,13 @@
-"""Everything that the model of a lane knows at one moment, and what Kafka does of it.
+"""Everything that the model of a lane contains at one moment.
 
-Kafka is as simple as it can be and still be Kafka: a transactional id whose newest epoch one process has, a transaction
-that is open, or decided and not yet marked in each partition, the offset that it commits beside the messages, and logs
-of ops. A process that is frozen is one whose step is not taken, and one that has died is frozen for ever. So there is
-no step for either: every order of steps is tried.
+Kafka's transactions are in ``kafka.py``; the logs of ops are here. A frozen process is one whose step is not taken, and
+a dead one is frozen forever. So there is no step for either: the explorer tries every order of steps.
 """
 
-from collections.abc import Iterator
-from enum import Enum, auto
+from enum import Enum, IntEnum, auto
 from typing import NamedTuple
 
-Halves = frozenset[int]
-NONE: Halves = frozenset()
+from tests.state.lanes.kafka import NONE, Halves, Kafka
 
 
 class Flaw(Enum):
@@ -47,9 +43,11 @@ class Flaw(Enum):
     """The job rejects an op that waits for its half message for too long, also one that says ``delivered``."""
     BATCH_WRITTEN_AGAIN = auto()
     """A batch that is run again is written again."""
+    EPOCH_KEPT_AFTER_A_RESET = auto()
+    """The lane goes on after a failed connection if Kafka answers the end of the transaction all the same."""
 
 
-class Fact(Enum):
+class Fact(IntEnum):
     """What an op says of the lane."""
 
     NOTHING = auto()
@@ -71,7 +69,7 @@ class Op(NamedTuple):
         return self.fact == Fact.DELIVERED or by_operator
 
 
-class Known(Enum):
+class Known(IntEnum):
     """What the job knows of a half message."""
 
     UNREAD = auto()
@@ -109,6 +107,12 @@ class Owner(NamedTuple):
     at: str = "idle"
     group: int = 0
     """Which group commit is next, or under way."""
+    written: Halves = NONE
+    """Messages of this transaction that Kafka has acknowledged."""
+    listing: int = 0
+    """How many of the ledger's two requests Kafka has acknowledged."""
+    reset: bool = False
+    """Whether a connection has failed in this transaction."""
     delivered: Halves = NONE
     """What it knows to have delivered."""
     by_job: Halves = NONE
@@ -131,26 +135,11 @@ class Settler(NamedTuple):
 
 
 class World(NamedTuple):
-    # Kafka
-    holder: str = "owner"
-    """Who has the newest epoch of the lane's transactional id."""
-    open: bool = False
-    """Whether its transaction is under way."""
-    staged: Halves = NONE
-    """Messages written in it."""
-    staged_ledger: Halves | None = None
-    unmarked: Halves = NONE
-    """Messages of the committed transaction whose partition has no marker yet."""
-    pending_ledger: Halves | None = None
-    """Its ledger, until Kafka's group coordinator has taken it in."""
-    ledger: Halves | None = NONE
-    visible: tuple[int, ...] = ()
-    """How many messages of each half message a ``read_committed`` consumer finds."""
-    by_lane: Halves = NONE
-    """Those whose message a committed transaction of the lane has."""
+    """Kafka, and the processes."""
+
+    kafka: Kafka = Kafka()
     ops: tuple[tuple[Op, ...], ...] = ()
     """Of each half message those that the job has not taken in."""
-    # processes
     owner: Owner = Owner()
     settlers: tuple[Settler, ...] = ()
     rows: tuple[Row, ...] = ()
@@ -161,37 +150,6 @@ Step = tuple[str, World]
 """What happens, and the world after it."""
 
 
-def stage(world: World, who: str, halves: Halves) -> World | None:
-    """Messages written in the transaction, which this begins; None: fenced."""
-    if world.holder != who:
-        return None
-    return world._replace(open=True, staged=world.staged | halves)
-
-
-def end(world: World, who: str, *, commit: bool) -> World | None:
-    """The transaction decided; None: fenced, or Kafka has aborted it."""
-    if world.holder != who or not world.open:
-        return None
-    ended = world._replace(open=False, staged=NONE, staged_ledger=None)
-    if not commit:
-        return ended
-    pending = world.staged_ledger if world.staged_ledger is not None else world.pending_ledger
-    return ended._replace(unmarked=world.staged, pending_ledger=pending, by_lane=world.by_lane | world.staged)
-
-
-def init(world: World, who: str) -> World | None:
-    """``init_transactions``: a new epoch, an open transaction aborted; None: not before the last one has ended."""
-    if world.unmarked:
-        return None
-    return world._replace(holder=who, open=False, staged=NONE, staged_ledger=None)
-
-
-def seen(world: World, half: int) -> World:
-    """One more message of that half message readable."""
-    counts = tuple(count + (at == half) for at, count in enumerate(world.visible))
-    return world._replace(visible=counts)
-
-
 def sent(world: World, half: int, op: Op) -> World:
     """The op at the end of its log; behind one that decides in any case it would change nothing."""
     if any(before.sure for before in world.ops[half]) or world.rows[half].known in OVER:
@@ -200,15 +158,3 @@ def sent(world: World, half: int, op: Op) -> World:
         return world
     logs = tuple((*log, op) if at == half else log for at, log in enumerate(world.ops))
     return world._replace(ops=logs)
-
-
-def of_kafka(world: World, *, expires: bool) -> Iterator[tuple[str, World]]:
-    """What Kafka does by itself."""
-    for half in sorted(world.unmarked):
-        yield f"marker of {half}", seen(world._replace(unmarked=world.unmarked - {half}), half)
-    if world.pending_ledger is not None:
-        yield "ledger taken in", world._replace(ledger=world.pending_ledger, pending_ledger=None)
-    if world.open:
-        yield "transaction timed out", world._replace(holder="", open=False, staged=NONE, staged_ledger=None)
-    if expires and world.ledger is not None and world.pending_ledger is None and not world.open:
-        yield "ledger expired", world._replace(ledger=None)
