@@ -7,6 +7,7 @@ it was sent.
 
 import contextlib
 import errno
+import hashlib
 import os
 import shutil
 import uuid
@@ -57,6 +58,22 @@ def folder_at(spark: SparkSession, path: str) -> Folder:
     if qualified.startswith("file:"):
         return LocalFolder(Path("/" + qualified.removeprefix("file:").lstrip("/")))
     return HadoopFolder(spark, qualified)
+
+
+def path_of_state(spark: SparkSession, path: str) -> str:
+    """A name of a folder that Spark's state readers take literally.
+
+    They escape what a URL escapes, such as blanks, and look for a folder of the escaped name. Such a folder gets a
+    second name, by a mount table that the session hands to every task.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    named = jvm.org.apache.hadoop.fs.Path(path)
+    uri = named.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).makeQualified(named).toUri()
+    if uri.getRawPath() == uri.getPath():
+        return path
+    table = f"checkback-{hashlib.sha256(uri.toString().encode()).hexdigest()[:16]}"  # Hadoop keeps them by name
+    spark.conf.set(f"fs.viewfs.mounttable.{table}.link./checkpoint", uri.toString())
+    return f"viewfs://{table}/checkpoint"
 
 
 def open_folder(destination: str, root: Folder) -> list[str]:

@@ -26,6 +26,7 @@ from streaming.checkpoint.place import refuse_silent_master, refuse_unfit_place
 from streaming.checkpoint.progress import progress_group
 from streaming.checkpoint.repair import examine, files_of_begun
 from streaming.checkpoint.snapshots import SNAPSHOT, STATE
+from streaming.folders import path_of_state
 from streaming.ownership.claim import Claim, Owner
 from streaming.ownership.clock import wall_ms
 from streaming.ownership.fence import read_progress
@@ -206,4 +207,5 @@ class _Growth:
     def _repartition(self, partitions: int) -> None:
         _ = self._spark.streams.active  # makes what state stores are registered with, as the first query does
         _LOGGER.info("Spark moves the state to %d partitions ...", partitions)
-        self._spark._streamingCheckpointManager.repartition(self._checkpoint.folder, partitions)  # noqa: SLF001  (as Spark's own documentation names it)
+        state = path_of_state(self._spark, self._checkpoint.folder)
+        self._spark._streamingCheckpointManager.repartition(state, partitions)  # noqa: SLF001  (as Spark's own documentation names it)

@@ -20,6 +20,8 @@ from conf import Settings, TransactionSettings
 HALF_PARTITIONS = 2
 STATE_PARTITIONS = 2
 _MARKER_SECONDS = 5.0
+AWKWARD_NAME = "ck é %20 #1 [a]+b"
+"""Of a folder: what URLs escape, what they escape it with, and what looks like a pattern."""
 
 
 @dataclass(frozen=True)

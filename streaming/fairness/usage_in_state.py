@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from state import Usage, Usages, segment_from_bytes, summed
 from streaming.batch.batch import OpenBySegment, open_by_segment, open_to_json
+from streaming.folders import path_of_state
 
 _COLUMNS = ("open", "open_bytes", "delayed", "parked")
 _SCHEMA = "group string, open long, open_bytes long, delayed long, parked long, state_bytes long, still_open string"
@@ -29,7 +30,7 @@ def usage_in_state(spark: SparkSession, checkpoint: str, batch: int) -> StateCou
     Raises:
         PySparkException, Py4JError: Spark has forgotten that state by now, or its folder is away.
     """
-    stored = spark.read.format("statestore").option("batchId", batch).load(checkpoint)
+    stored = spark.read.format("statestore").option("batchId", batch).load(path_of_state(spark, checkpoint))
     contents = stored.selectExpr("key.half_partition", "value.groupState.content")
     found = contents.mapInPandas(_counted, _SCHEMA).collect()
     groups = [{row["group"]: Usage(*(row[name] for name in _COLUMNS))} for row in found if row["group"] != _NOBODY]

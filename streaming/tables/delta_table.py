@@ -48,8 +48,9 @@ class DeltaTableDestination:
                 the next run finds out.
         """
         paths = [f"{self.root.uri}/{folder}/{file}" for file in files]
+        literally = {"ignoreMissingFiles": "false", "__globPaths__": "false"}  # a name may look like a pattern
         try:
-            rows = self._spark.read.option("ignoreMissingFiles", value=False).parquet(*paths)
+            rows = self._spark.read.options(**literally).parquet(*paths)
             write = rows.write.format("delta").mode("append")
             write.option("txnAppId", f"checkback-{batch.query_id}-{self._name}").option(
                 "txnVersion", batch.number

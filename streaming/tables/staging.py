@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -55,8 +56,9 @@ def file_system_of(uri: str) -> tuple[pa.fs.FileSystem, str]:
     scheme, colon, rest = uri.partition(":")
     if not colon or scheme == "file":
         return pa.fs.LocalFileSystem(), (f"/{rest.lstrip('/')}" if colon else uri)
-    named = f"s3:{rest}" if scheme in {"s3a", "s3n"} else uri
-    return pa.fs.FileSystem.from_uri(named)
+    host, slash, path = rest.removeprefix("//").partition("/")
+    named = "s3" if scheme in {"s3a", "s3n"} else scheme
+    return pa.fs.FileSystem.from_uri(f"{named}://{host}{slash}{quote(path, '/?=&')}")  # Hadoop escapes nothing
 
 
 class Staging:

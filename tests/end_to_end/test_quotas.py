@@ -9,7 +9,7 @@ from checkback.operations.topics import TopicAdministration
 from checkback.wire.protocol import REASON, Action, HalfPosition, Source, TransactionOptions, half_headers, op_headers
 from streaming.fairness import fairness
 from tests.end_to_end.job import running
-from tests.place import Place, wait_until
+from tests.place import AWKWARD_NAME, Place, wait_until
 
 
 def _half(
@@ -33,7 +33,9 @@ def test_a_group_over_its_quota_is_barred_until_it_is_below_also_after_a_restart
     place: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fairness, "_COUNT_AFTER_SECONDS", 0.1)
+    checkpoint = place.folder / AWKWARD_NAME
     sections: dict[str, Any] = {
+        "job": {"checkpoint": str(checkpoint)},
         "transactions": {"timeout": "1h", "delay_max": "1h"},
         "quotas": {"open": 3},
         "checks": {"in_job": False},
@@ -41,7 +43,7 @@ def test_a_group_over_its_quota_is_barred_until_it_is_below_also_after_a_restart
     first = {name: _half(place, name, "greedy") for name in "abcd"}
     with running(place, spark, **sections) as counts:
         wait_until(lambda: counts["half"] == 4)
-        wait_until(lambda: bool(list((place.folder / "checkpoint").glob("checkback-barred-*.json"))))
+        wait_until(lambda: bool(list(checkpoint.glob("checkback-barred-*.json"))))
         refused = _half(place, "refused", "greedy")
         other = _half(place, "other", "modest")
         _commit(place, "other", "modest", other)

@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streaming.folders import Folder, HadoopFolder, LocalFolder, folder_at
+from tests.place import AWKWARD_NAME
 
 
 @pytest.fixture(params=["local", "hadoop"])
@@ -44,7 +45,7 @@ def test_removing(folder: Folder, tmp_path: Path) -> None:
     assert folder.children("no such folder") == []
 
 
-@pytest.mark.parametrize("given", ["{}/a b", "file:{}/a b", "file://{}/a b"])
-def test_local_folders_by_any_of_their_names(given: str, spark: SparkSession, tmp_path: Path) -> None:
-    found = folder_at(spark, given.format(tmp_path))
-    assert (type(found), found.uri) == (LocalFolder, f"file:{tmp_path}/a b")
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+def test_local_folders_by_any_of_their_names(scheme: str, spark: SparkSession, tmp_path: Path) -> None:
+    found = folder_at(spark, f"{scheme}{tmp_path}/{AWKWARD_NAME}")
+    assert (type(found), found.uri) == (LocalFolder, f"file:{tmp_path}/{AWKWARD_NAME}")

@@ -6,16 +6,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from checkback.exceptions import ConfigurationError
-from tests.place import Place
+from tests.place import AWKWARD_NAME, Place
 from tests.streaming.tables.driver import Query, messages, publisher
 from tests.tables import delta_table
 
 
 def test_delta_reads_what_was_appended_and_nothing_else(query: Query, spark: SparkSession, tmp_path: Path) -> None:
-    lake = delta_table(tmp_path / "lake")
+    lake = delta_table(tmp_path / AWKWARD_NAME)
     for number in (0, 0, 1):
         query.driver(lake.sinks()).run(number, messages("orders", number))
-    found = spark.read.format("delta").load(str(tmp_path / "lake")).collect()
+    found = spark.read.format("delta").load(str(tmp_path / AWKWARD_NAME)).collect()
     assert sorted((row.id, bytes(row.value), row.headers) for row in found) == [
         ("tx-0", b"0", []),
         ("tx-1", b"1", []),
