@@ -124,15 +124,19 @@ class LoopWorkers:
             self._free -= 1
             task = self._loop.create_task(self._run())
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(self._ended)
 
     def _more(self) -> None:
         self._free += 1
         self._took(())
 
     async def _run(self) -> None:
-        try:
-            while self._parcels and not self._stopping:
-                await self._work_off(self._parcels.popleft())
-        finally:
-            self._free += 1
+        while self._parcels and not self._stopping:
+            await self._work_off(self._parcels.popleft())
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Hand on what a task has left that a listener's exception ended. After a cancellation the loop ends."""
+        self._tasks.discard(task)
+        self._free += 1
+        if not task.cancelled():
+            self._took(())

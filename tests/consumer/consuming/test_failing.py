@@ -7,6 +7,7 @@ import time
 import pytest
 
 from checkback.consumer import (
+    AsyncPushConsumer,
     ConsumeResult,
     ConsumerSettings,
     MessageCounts,
@@ -69,6 +70,30 @@ def test_whatever_a_listener_raises_is_later_and_its_thread_works_on(raised: Bas
         soon(lambda: points.figures().all == MessageCounts(done=1, dead=1))
     said = dict(kafka.written[0].headers)[REASON] or b""
     assert said.startswith(f"tried 1 times in vain; at last {type(raised).__name__}: ".encode())
+
+
+class EndsTheTask(BaseException):
+    """As those of gevent or pytest."""
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_whatever_a_coroutine_raises_the_messages_behind_it_are_handled() -> None:
+    kafka = FakeKafka()
+    kafka.write("orders", b"bad", *numbered(4))
+
+    async def listener(message: ReceivedMessage) -> ConsumeResult:
+        if message.value == b"bad":
+            raise EndsTheTask
+        return SUCCESS
+
+    async def main() -> None:
+        settings = changed(concurrency=1, max_reconsume_times=0)
+        async with AsyncPushConsumer(
+            "fake:9092", "points", listener, "orders", settings=settings, transport=kafka
+        ) as points:
+            await asyncio.to_thread(soon, lambda: points.figures().all == MessageCounts(done=4, dead=1))
+
+    asyncio.run(main())
 
 
 def test_one_retry_level_is_every_pause() -> None:
