@@ -68,9 +68,10 @@ class KafkaSettings(Section):
 
     @model_validator(mode="after")
     def _only_what_is_committed(self) -> Self:
-        if "isolation.level" in self.source_options:
+        taken = sorted({"isolation.level", _CREATES_TOPICS} & self.source_options.keys())
+        if taken:
             raise ValueError(
-                "kafka.source_options must not set isolation.level: a repeated batch must read the same records"
+                f"kafka.source_options must not set {', '.join(taken)}: a repeated batch must read the same records"
             )
         taken = sorted(_TAKEN_BY_THE_SINK & self.sink_options.keys())
         if taken:
@@ -98,8 +99,10 @@ class KafkaSettings(Section):
         return {**self.security.for_kafka_python(), **self.client_options}
 
 
+_CREATES_TOPICS = "allow.auto.create.topics"
 _TAKEN_BY_THE_SINK = frozenset(
     {
+        _CREATES_TOPICS,
         *("transactional.id", "group.id", "isolation.level", "enable.auto.commit", "auto.offset.reset", "acks"),
         *("enable.idempotence", "transaction.timeout.ms", "partitioner", "bootstrap.servers"),
     }

@@ -28,6 +28,7 @@ def kafka_source(settings: Settings) -> dict[str, str]:
         "failOnDataLoss": "true",
         "maxOffsetsPerTrigger": str(min(FIRST_RECORDS, settings.job.max_offsets_per_trigger)),
         "kafka.isolation.level": "read_committed",
+        "kafka.allow.auto.create.topics": "false",
         # left at 500, a batch that reaches the end of the log takes two seconds longer
         "kafka.fetch.max.wait.ms": "1",
         # Spark asks the broker for a partition's ends after each poll: with Kafka's own 500 records that is 1.2 µs of

@@ -29,7 +29,6 @@ controller.quorum.voters={voters}
 listeners={listeners}
 controller.listener.names=CONTROLLER
 log.dirs={data}
-auto.create.topics.enable=false
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=4
 transaction.state.log.replication.factor=1

@@ -76,7 +76,7 @@ def broker_settings(configuration: Mapping[str, str], settings: Settings) -> Ite
         said = f"offsets.retention.minutes is {kept_ms // 60_000}: a job that is down for longer cannot continue"
         yield warning("Kafka", said, "set it to 10080 (7 days)")
     if configuration.get("auto.create.topics.enable") == "true":
-        said = "auto.create.topics.enable is true: a misspelled topic is created, and nobody reads it"
+        said = "auto.create.topics.enable is true: clients other than Checkback's create the topics that they misspell"
         yield warning("Kafka", said, "set it to false")
 
 

@@ -8,12 +8,13 @@ from kafka.errors import KafkaConfigurationError, KafkaError
 
 from checkback.exceptions import WrongOptionError
 from checkback.kafka.client_options import no_such_option, refuse_options
-from checkback.kafka.kafka_python.repairs import ask_for_another_producer_id, refuse_unknown_version
+from checkback.kafka.kafka_python.repairs import ask_for_another_producer_id, create_no_topics, refuse_unknown_version
 from checkback.kafka.reaching import CONNECT_MS, RECONNECT_MS, no_kafka
 
 _KINDS = (KafkaConsumer, KafkaProducer, KafkaAdminClient)
 _BYTES = dict.fromkeys(("key_serializer", "value_serializer", "key_deserializer", "value_deserializer"), (None,))
 _NAMES = dict.fromkeys(("bootstrap_servers", "group_id", "transactional_id"), ())
+_CREATES_NO_TOPICS: Mapping[str, tuple[object, ...]] = {"allow_auto_create_topics": (False,)}
 SHARED: Mapping[str, tuple[object, ...]] = {
     **_BYTES,
     **_NAMES,
@@ -27,7 +28,6 @@ these read and write rests on it. Of a pull consumer likewise."""
 _OF_ALL = {
     "bootstrap_timeout_ms": CONNECT_MS,
     "reconnect_backoff_max_ms": RECONNECT_MS,
-    "allow_auto_create_topics": False,  # whoever asks about a topic does not make it
 }
 """Settings of every client that has them."""
 _OTHER_TYPES = frozenset({"acks", "api_version"})
@@ -60,7 +60,7 @@ def make_client(
         InstallationError: kafka-python is of a version that Checkback was not tried with.
     """
     given = dict(options or {})
-    refuse_options(given, fixed, whose)
+    refuse_options(given, {**fixed, **_CREATES_NO_TOPICS}, whose)
     for name in [name for name in given if name not in kind.DEFAULT_CONFIG]:
         if fixed is not SHARED or not any(name in other.DEFAULT_CONFIG for other in _KINDS):
             raise no_such_option("kafka-python", name, kind.DEFAULT_CONFIG)
@@ -75,6 +75,7 @@ def make_client(
     except KafkaError as error:
         raise no_kafka(str(ours["bootstrap_servers"]), error, setting) from error
     refuse_unknown_version(client)
+    create_no_topics(client)
     if isinstance(client, KafkaProducer):
         ask_for_another_producer_id(client)
     return client

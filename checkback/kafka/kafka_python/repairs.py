@@ -14,6 +14,7 @@ pass over records, in silence.
 | :func:`begin_anew_when_lost` | a member that was put out of its group keeps its partitions beside their new owner |
 | :func:`ask_for_another_producer_id` | a producer never writes again after a time-out, or a refusal |
 | :func:`close_producer` | a producer is not closed when its last flush fails |
+| :func:`create_no_topics` | ``allow_auto_create_topics=False`` is ignored: asking about a topic creates it |
 | :class:`GroupAdmin` | a group member whose metadata is not a consumer's hides all groups asked about with it |
 | :func:`is_hidden` | (no repair: it asks for all topics, among which one that may not be seen is simply missing) |
 | :func:`topic_id` | (no repair: the id is known, and no public method gives it) |
@@ -37,18 +38,20 @@ from checkback.exceptions import InstallationError
 
 PRIVATE_NAMES: Mapping[type, tuple[str, ...]] = {
     KafkaConsumer: (
+        "_manager.cluster.config",
         *("_fetcher.PartitionRecords", "_fetcher._next_partition_records"),
         *("_cluster.topic_id", "_net.run", "_manager.send"),
         *("_coordinator.rejoining", "_coordinator.request_rejoin", "_coordinator._join_task"),
         "_coordinator.reset_generation",
     ),
     KafkaProducer: (
+        "_metadata.config",
         *("_transaction_manager.reset_producer_id", "_transaction_manager._lock"),
         *("_transaction_manager._current_state", "_transaction_manager.classify_batch_error"),
         *("_transaction_manager._FATAL_ERRORS", "_transaction_manager.ERROR_CLASS_NEEDS_PRODUCER_ID_RESET"),
         "_transaction_manager.ERROR_CLASS_FATAL",
     ),
-    KafkaAdminClient: ("_describe_groups_process_response",),
+    KafkaAdminClient: ("_describe_groups_process_response", "_manager.cluster.config"),
 }
 """By kind of client. Where the first part of a name is None (a consumer without a group), the rest is not needed."""
 
@@ -278,6 +281,12 @@ def is_hidden(consumer: KafkaConsumer, topic: str) -> bool:
     )
     answer = consumer._net.run(consumer._manager.send, request)  # noqa: SLF001  (see above)
     return any(one.error_code == TopicAuthorizationFailedError.errno for one in answer.topics)
+
+
+def create_no_topics(client: Any) -> None:
+    """Let no request of this client create a topic. Its constructor has sent none that names one."""
+    cluster = client._metadata if isinstance(client, KafkaProducer) else client._manager.cluster  # noqa: SLF001  (see above)
+    cluster.config["allow_auto_create_topics"] = False
 
 
 def topic_id(consumer: Any, topic: str) -> object:

@@ -7,6 +7,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from checkback.exceptions import WrongOptionError
+from checkback.kafka.client_options import refuse_options
 from checkback.kafka.librdkafka.errors import WRONG_SETTINGS, error_code
 from checkback.kafka.reaching import no_kafka
 
@@ -21,6 +22,7 @@ FIXED: Mapping[str, tuple[object, ...]] = {
 }
 """What is promised of consumers: ``read_committed``, only what was handled is stored, their own servers."""
 
+_CREATES_NO_TOPICS = "allow.auto.create.topics"
 _OF_ADMIN = {"enable.sparse.connections": False}
 """A request that waits for a broker that is away asks for a connection at each change of its state, which is a change:
 0.8 of a core, while one waits. A client that keeps connections to all brokers by itself is not asked."""
@@ -32,10 +34,12 @@ def make_client(kind: Any, settings: Mapping[str, Any], setting: str = "") -> An
     ``setting``: where the options came from, when it was a setting.
 
     Raises:
-        WrongOptionError: there is no such option, or its value cannot be used.
+        WrongOptionError: there is no such option, its value cannot be used, or it is ours to set.
     """
+    refuse_options(settings, {_CREATES_NO_TOPICS: (False, "false")}, "a client")
+    ours = {_CREATES_NO_TOPICS: False, **(_OF_ADMIN if kind is AdminClient else {})}
     try:
-        return kind({**(_OF_ADMIN if kind is AdminClient else {}), **settings})
+        return kind({**ours, **settings})
     except (KafkaException, ValueError, TypeError) as error:
         raise wrong_settings(error, setting) or error from error
 
