@@ -24,7 +24,7 @@ from checkback.consumer.clients.base import (
 )
 from checkback.consumer.clients.confluent_errors import explained
 from checkback.consumer.clients.confluent_sender import ConfluentSender, to_kafka
-from checkback.consumer.clients.leaving import leave_in_time
+from checkback.consumer.clients.leaving import LEAVE_SECONDS, leave_in_time
 from checkback.consumer.listener import ReceivedMessage, TopicPartition, UnreadableMessage
 from checkback.consumer.offsets.metadata import Stored
 from checkback.exceptions import NotAllowedError
@@ -59,6 +59,7 @@ STORE_SECONDS = 5.0
 """Longest wait until offsets are stored."""
 LOST_SECONDS = 120.0
 """After that nothing of it is under way any more (socket.timeout.ms is 60 s): it is lost, and never comes back."""
+_LEAVING_SECONDS = 0.01
 _READ_AHEAD, _READ_AHEAD_KIB, _FETCH_BYTES = 2_000, 16_384, 262_144
 
 
@@ -324,10 +325,13 @@ class ConfluentClient:
 
     def _leave(self) -> None:
         with contextlib.suppress(KafkaException, RuntimeError):
-            # One that has no partitions does not leave the group by close() alone (librdkafka 2.16): all others wait
-            # for it to join, until its session times out.
+            # close() alone does not leave the group if there are no partitions, or if it overtakes the revocation that
+            # unsubscribe() starts (librdkafka 2.16): the others would wait until the session times out. librdkafka
+            # drops its member id when it sends the request to leave.
             self._consumer.unsubscribe()
-            self._consumer.consume(1, 0)
+            deadline = monotonic() + LEAVE_SECONDS
+            while self._consumer.memberid() and monotonic() < deadline:
+                self._consumer.consume(1, _LEAVING_SECONDS)
             self._consumer.close()
 
     def _limits(self, partition: KafkaTopicPartition) -> Bounds:
