@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from http.client import HTTPConnection, HTTPSConnection
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -20,6 +20,7 @@ from checkback.answering.app import Keys, check_app
 from checkback.answering.listening import listening_socket
 from checkback.exceptions import CheckbackError, ConfigurationError
 from checkback.forking import in_child_of, refuse_in_child
+from checkback.greenlets import greenlet_library
 from checkback.kafka.kafka_python import make_client
 from checkback.kafka.kafka_python.library import AuthorizationError, KafkaError, KafkaProducer
 from checkback.kafka.kafka_python.repairs import close_producer
@@ -217,7 +218,8 @@ class CheckEndpoint:
         _LISTENING.add(self._socket)
         bound_host, bound_port = self._socket.getsockname()[:2]
         self._url = announced_url(bound_host, bound_port, advertised)
-        config = uvicorn.Config(app, log_level="warning", lifespan="off", access_log=False)
+        loop: Literal["asyncio", "auto"] = "asyncio" if greenlet_library() else "auto"  # uvloop blocks all greenlets
+        config = uvicorn.Config(app, log_level="warning", lifespan="off", access_log=False, loop=loop)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
             target=self._server.run, args=([self._socket],), name="checkback-endpoint", daemon=True

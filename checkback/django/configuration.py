@@ -20,6 +20,11 @@ from checkback.wire.signed_records import SigningKey
 T = TypeVar("T")
 
 APP = "checkback.django"
+ASYNC_VIEW = (
+    f"The check view of {APP}",
+    "while one check runs, other checks and the ORM fail. Serve it with threads or ASGI.",
+)
+"""What it is that greenlets do not run, and why."""
 
 _TEXT, _NUMBER, _NAMES, _OPTIONS = "a text", "a whole number", "a list of texts", "a dictionary"
 _ID_AND_SECRET = 2

@@ -17,9 +17,10 @@ from typing import Any
 from django.core.signals import setting_changed
 
 from checkback.answering.endpoint import EndpointAnnouncer
-from checkback.django.configuration import DjangoSettings, configuration
+from checkback.django.configuration import ASYNC_VIEW, DjangoSettings, configuration
 from checkback.django.transaction_log import DjangoTransactionLog
 from checkback.exceptions import CheckbackError
+from checkback.greenlets import refuse_greenlets
 from checkback.producing.producer import TransactionProducer
 
 _LOGGER = logging.getLogger(__name__)
@@ -138,8 +139,9 @@ def announce() -> None:
     until then. Nothing where settings have no URL.
 
     Raises:
-        ConfigurationError: settings are wrong.
+        ConfigurationError: settings are wrong, or this process has greenlets for threads.
     """
+    refuse_greenlets(*ASYNC_VIEW)
     _PROCESS.announce(configuration())
 
 

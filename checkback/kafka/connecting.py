@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from checkback.exceptions import ConfigurationError
+from checkback.greenlets import refuse_greenlets
 from checkback.installing import extra
 from checkback.kafka.kafka_python.transport import KafkaPythonTransport
 from checkback.kafka.transport import Transport
@@ -25,7 +26,7 @@ def is_confluent(name: TransportName | str) -> bool:
     """Whether the library of this name is confluent-kafka, which is there then; else it is kafka-python.
 
     Raises:
-        ConfigurationError: there is no such library, or it is not installed.
+        ConfigurationError: there is no such library, it is not installed, or this process has greenlets for threads.
     """
     if name not in tuple(TransportName):
         raise ConfigurationError(f"There is no transport {name!r}: use {' or '.join(TransportName)}.")
@@ -35,6 +36,7 @@ def is_confluent(name: TransportName | str) -> bool:
         import_module("checkback.kafka.librdkafka.library")
     except ImportError as error:
         raise ConfigurationError(f"The transport confluent-kafka needs: {extra('fast')}.") from error
+    refuse_greenlets("The transport confluent-kafka", "its waits block every greenlet. Use kafka-python there.")
     return True
 
 

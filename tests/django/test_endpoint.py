@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
+from importlib import import_module, reload
 from typing import Any
 
 import pytest
@@ -16,12 +18,13 @@ from django.db import connections, transaction
 from django.test import Client, override_settings
 from django.urls import reverse
 
-from checkback import CheckbackError, LocalTransactionState, Message
+from checkback import CheckbackError, ConfigurationError, LocalTransactionState, Message
 from checkback.answering.app import check_app
-from checkback.django import DjangoTransactionLog, transactional
+from checkback.django import DjangoTransactionLog, announce, transactional
 from checkback.django.models import LoggedTransaction
 from checkback.testing import RecordingTransport, ask, check_request
 from checkback.wire.signature import signed_headers
+from tests.checkback.test_greenlets import patched
 from tests.django.shop import DjangoShop, in_place
 
 GIVEN = {"BOOTSTRAP_SERVERS": "unused:9092", "GROUP": "shop"}
@@ -161,3 +164,12 @@ def test_old_rows_go_with_the_checks(lost: RecordingTransport) -> None:
         posted(json.dumps(replace(asked, ask_limit_ms=limit_ms).to_json()).encode())
         assert LoggedTransaction.objects.count() == left
     assert not LoggedTransaction.objects.filter(transaction_id=committed.transaction_id)
+
+
+def test_among_greenlets_the_check_view_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two checks at once would fail there, and so would each query of the application meanwhile."""
+    urls = import_module("checkback.django.urls")
+    patched(monkeypatch, "gevent", "threading")
+    for serve in (partial(reload, urls), announce):
+        with pytest.raises(ConfigurationError, match=r"checkback\.django does not work in a process patched by gevent"):
+            serve()
