@@ -52,6 +52,7 @@ def judge(  # noqa: PLR0913, PLR0917  (the segment's parts, then the batch's)
         events = _put_off(messages, rows[now], states, events, allowance)
         taken_for[now] = events
         following, results[now] = transition(states, events)
+        outcomes.count_answers(ops, now, states, results[now])
         outcomes.left_operators(messages, rows[now], states, results[now])
         answered = after_answer(states, events)
         changed[now] = (following != states) | answered.any_kind

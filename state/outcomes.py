@@ -17,7 +17,7 @@ from state.open_by_topic import REST, OpenByTopic, OpenOf
 from state.outcome_kinds import USAGE_COLUMNS, OutcomeKind
 from state.policy import Policy
 from state.rows import BUNDLE, NO_LANE, OUTCOME_FIELDS, Column, Rows, objects
-from state.table import FOR_OPERATORS, Effect, EffectCodes, Event, EventCodes, StateCodes
+from state.table import FOR_OPERATORS, UNDECIDED, Effect, EffectCodes, Event, EventCodes, State, StateCodes
 from state.usage import Usages
 
 CHECK_PAYLOAD_BYTES = 64 * 1024
@@ -134,9 +134,19 @@ class Collector:
         self._counts["unknown"] += int((ops["event"] == Event.UNKNOWN).sum())
         self._counts["check_unknown"] += int((ops["event"] == Event.CHECK_UNKNOWN).sum())
         self._counts["check_unreachable"] += int((ops["event"] == Event.CHECK_UNREACHABLE).sum())
-        if np.isin(ops["event"], _CHECK_EVENTS).any():
+
+    def count_answers(self, ops: Rows, rows: Column, states: StateCodes, results: EffectCodes) -> None:
+        """Answers to checks that have an effect; ``rows[i]`` is the op that met state i.
+
+        One more question counts if no check is outstanding: the check service asks again after *unreachable*.
+        """
+        events, groups = ops["event"][rows], ops["group"][rows]
+        answers = np.isin(events, _CHECK_EVENTS) & np.isin(states, UNDECIDED)
+        answers &= ~np.isin(results, (Effect.REJECT, Effect.DUPLICATE))
+        if answers.any():
+            self._by_group("checked", groups[answers & (states == State.OPEN)])
             for event, name in _CHECK_RESULTS.items():
-                self._by_group(name, ops["group"][ops["event"] == event])
+                self._by_group(name, groups[answers & (events == event)])
 
     def count_judged(self, changed: Column, results: EffectCodes) -> None:
         """Ops whose half message is there: whether each changed its state, and what followed."""

@@ -103,7 +103,7 @@ class JobMetrics:
             self._events.labels(event)
         self._checks = Counter(
             "checkback_checks",
-            "Checks, by producer group and result; asked: those written to the check topic",
+            "Checks, by producer group and result; asked: written to the check topic, or asked again after unreachable",
             ["group", "result"],
             registry=registry,
         )

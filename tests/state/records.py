@@ -258,6 +258,8 @@ class Driver:
         self.usages: Usages = {}
         self.reach = ANYWHERE
         self.open: OpenByTopic = {}
+        self.unanswered: Counter[str] = Counter()
+        """Of each group, the checks that have no answer yet."""
 
     def step(self, now_ms: int, *came: Half | Op | Broken) -> Said:
         """Let one batch of records come, in this order."""
@@ -281,9 +283,13 @@ class Driver:
         return said
 
     def _refuse_wrong_tallies(self, said: Said) -> None:
-        for name in ("checked", "check_unknown", "check_unreachable"):
-            told_apart = sum(number for tally, number in said.tallies.items() if tally.name == name)
-            assert told_apart == said.counts[name], name
+        """No group has more answers than questions, at any time."""
+        for tally, number in said.tallies.items():
+            if tally.name in {"checked", *ANSWERS}:
+                self.unanswered[tally.group] += number if tally.name == "checked" else -number
+        assert all(number >= 0 for number in self.unanswered.values()), self.unanswered
+        asked = sum(number for tally, number in said.tallies.items() if tally.name == "checked")
+        assert asked >= said.counts["checked"]
 
     def _learn_open(self, result: Evaluation) -> None:
         """What is said to be open, all changes together, is what is open."""
@@ -332,6 +338,10 @@ def _status(row: Mapping[str, Any]) -> Status:
 
 def _ended(row: Mapping[str, Any]) -> Ended:
     return Ended(*(row[name] for name in ("half_offset", "transaction_id", "group", "topic", "reason")))
+
+
+ANSWERS = ("check_commit", "check_rollback", "check_unknown", "check_unreachable")
+"""Tallies of answers to checks."""
 
 
 def _rejected(row: Mapping[str, Any]) -> Rejected:

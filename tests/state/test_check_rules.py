@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.state import reference
-from tests.state.records import Driver, Half, Message, Op
+from tests.state.records import ANSWERS, Driver, Half, Message, Op
 from tests.state.small import (
     CHECK_UNKNOWN,
     COMMIT,
@@ -51,6 +51,20 @@ def test_the_next_check_comes_an_interval_after_the_last() -> None:
     assert answered.timer_ms == asked_ms + POLICY.check_interval_ms
     assert not driver.step(asked_ms + POLICY.check_interval_ms - 1).checks
     assert [check.attempt for check in driver.step(asked_ms + POLICY.check_interval_ms).checks] == [2]
+
+
+@pytest.mark.parametrize("after_all", ["check_unknown", "check_commit", "check_rollback"])
+def test_an_answer_after_unreachable_counts_as_one_more_question_and_a_repeated_one_not_at_all(after_all: str) -> None:
+    driver, asked_ms = checking()
+
+    def tallies(*ops: Op) -> dict[str, int]:
+        counted = driver.step(asked_ms + 10 * SECOND, *ops).tallies
+        return {tally.name: number for tally, number in counted.items() if tally.name in {"checked", *ANSWERS}}
+
+    assert tallies(UNREACHABLE, replace(UNREACHABLE, op_offset=1)) == {"check_unreachable": 1}
+    verdict = replace(UNREACHABLE, says=after_all, op_offset=2)
+    assert tallies(verdict) == {"checked": 1, after_all: 1}
+    assert tallies(replace(verdict, op_offset=3)) == {}
 
 
 def test_at_most_one_check_is_outstanding() -> None:

@@ -185,6 +185,7 @@ def test_state_of_version_1_is_read() -> None:
 def test_a_segment_of_version_1_goes_on() -> None:
     driver = Driver(SMALL)
     driver.segment = segment_from_bytes((Path(__file__).parent / "samples" / "segment-1.bin").read_bytes())
+    driver.unanswered["orders"] = 1
     ops = [Op("commit", 0, 6, "tx-0"), Op("check_commit", 1, 7, "tx-1", source="check"), Op("commit", 3, 8, "tx-3")]
     said = driver.step(39_000, Half(offset=9, transaction_id="tx-9"), *ops)
     assert [message.offset for message in said.delivered] == [0, 1, 9]
