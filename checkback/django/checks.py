@@ -1,5 +1,6 @@
 """What ``manage.py check`` says of Checkback; what needs a database, with ``--database`` and before ``migrate``."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -8,14 +9,16 @@ from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register  # noqa: A004  (Django's own name)
 from django.db import router
-from django.urls import NoReverseMatch, Resolver404, resolve, reverse
+from django.urls import NoReverseMatch, Resolver404, get_script_prefix, resolve, reverse
 
 from checkback.dbapi.databases import fetched
 from checkback.dbapi.states import ASK_LIMIT
 from checkback.django import inbox, transaction_log
 from checkback.django.configuration import DjangoSettings, configuration
 from checkback.django.databases import connection_of, dialect_of
+from checkback.django.views import PROBE
 from checkback.exceptions import ConfigurationError
+from checkback.wire.checks import described_response
 
 
 def _given() -> DjangoSettings | None:
@@ -124,6 +127,50 @@ def _answers(path: str) -> bool:
         return False
 
 
+@register(Tags.database)
+def endpoint_is_reached(databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
+    """W013: a request through the project's middleware, which may use a database; so with ``--database``."""
+    given = _given()
+    if given is None or not databases or _migrates() or not getattr(settings, "ROOT_URLCONF", None):
+        return []
+    try:
+        answer = _answer_of_middleware(given, reverse("checkback:check"))
+    except NoReverseMatch:
+        return []  # W006
+    if not answer:
+        return []
+    return [
+        Warning(
+            f"Middleware answers checks in place of the check endpoint: {answer}.",
+            hint="Exempt the endpoint from logins and redirects, and add the host of its URL to ALLOWED_HOSTS. To "
+            "silence this: SILENCED_SYSTEM_CHECKS = ['checkback.W013'].",
+            id="checkback.W013",
+        )
+    ]
+
+
+def _answer_of_middleware(given: DjangoSettings, path: str) -> str:
+    """A response that is not the view's, described; empty if the view is called."""
+    from django.test import Client  # noqa: PLC0415  (a server needs none of it)
+
+    url = urlsplit(given.url or "")
+    hosts = [url.netloc.rpartition("@")[2], *(host.lstrip(".") for host in settings.ALLOWED_HOSTS if host != "*")]
+    secure = url.scheme == "https" if given.url else settings.SECURE_SSL_REDIRECT
+    proxy = [settings.SECURE_PROXY_SSL_HEADER] if secure and settings.SECURE_PROXY_SSL_HEADER else []
+    called: list[str] = []
+    environ = {"HTTP_HOST": next(filter(None, hosts), "localhost"), PROBE: called, **dict(proxy)}
+    path = f"/{path.removeprefix(get_script_prefix())}"
+    client = Client(enforce_csrf_checks=True, raise_request_exception=False)
+    response = client.post(path, b"", "application/json", secure=secure, **environ)
+    content = b"" if response.streaming else response.content
+    return "" if called else described_response(response.status_code, response.headers.get("Location", ""), content)
+
+
+def _migrates() -> bool:
+    """Whether ``manage.py migrate`` runs: it looks at the checks before it makes the tables."""
+    return sys.argv[1:2] == ["migrate"]
+
+
 @register(Tags.security, deploy=True)
 def checks_are_signed(**_: Any) -> list[CheckMessage]:
     """W008, with ``--deploy``: who may ask."""
@@ -155,7 +202,7 @@ def _of_tables(alias: str) -> Iterator[CheckMessage]:
     except ConfigurationError:
         return  # E002 says so
     missing = {transaction_log.TABLE, inbox.TABLE} - set(connection.introspection.table_names())
-    if missing:
+    if missing and not _migrates():
         yield Warning(
             f"Database {alias!r} has no table {' and '.join(sorted(missing))}.",
             hint=f"Run manage.py migrate checkback --database {alias}; a router of yours may forbid it.",

@@ -12,7 +12,9 @@ from functools import partial
 from importlib import import_module, reload
 from typing import Any
 
+import django
 import pytest
+from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.db import connections, transaction
 from django.test import Client, override_settings
@@ -57,6 +59,20 @@ def test_only_who_knows_the_key_is_answered(lost: RecordingTransport) -> None:
     for key in (None, "another one"):
         with pytest.raises(CheckbackError, match="401"):
             ask(application, lost.transactions[0], path="/checkback/", key=key)
+
+
+@pytest.mark.skipif(django.VERSION < (5, 1), reason="Django 5.1 has brought LoginRequiredMiddleware")
+@override_settings(
+    INSTALLED_APPS=[*settings.INSTALLED_APPS, "django.contrib.auth", "django.contrib.contenttypes"],
+    MIDDLEWARE=[
+        "django.contrib.sessions.middleware.SessionMiddleware",
+        "django.contrib.auth.middleware.AuthenticationMiddleware",
+        "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    ],
+)
+def test_the_job_needs_no_login(lost: RecordingTransport) -> None:
+    answers = [ask(get_asgi_application(), one, path="/checkback/") for one in lost.transactions]
+    assert answers == [LocalTransactionState.COMMIT, LocalTransactionState.ROLLBACK]
 
 
 @override_settings(CHECKBACK={**GIVEN, "KEY": ["another secret", KEY]})

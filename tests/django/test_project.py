@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from django.core.checks import run_checks
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, execute_from_command_line
 from django.db import connections, router
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.test import override_settings
 
 from checkback import CheckbackError, ConfigurationError
 from checkback.dbapi.states import ASK_LIMIT
-from checkback.django.checks import checks_are_signed
+from checkback.django.checks import checks_are_signed, endpoint_is_reached
 from checkback.django.configuration import configuration
 from conf.settings import TransactionSettings
 from tests.django.databases import EACH
@@ -120,6 +121,79 @@ def test_missing_tables_are_named_and_migrate_makes_them(shop: DjangoShop, kind:
     call_command("migrate", "checkback", "zero", verbosity=0)
     assert found(databases=["default"]) == ["checkback.W009"]
     call_command("migrate", "django_shop", "zero", verbosity=0)
+
+
+@SQLITE
+def test_migrate_does_not_miss_the_tables_that_it_makes(
+    shop: DjangoShop, kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drop_tables("default")
+    monkeypatch.setattr("sys.argv", ["manage.py", "migrate"])
+    execute_from_command_line(["manage.py", "migrate"])
+    assert "checkback.W" not in capsys.readouterr().err
+    assert found(databases=["default"]) == []
+
+
+class AskingForLogin:
+    """A middleware of a project's own."""
+
+    def __init__(self, get_response: Any) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponseRedirect(f"/login/?next={request.path}")
+
+
+@SQLITE
+@pytest.mark.parametrize(
+    ("changed", "answer"),
+    [
+        (
+            {"MIDDLEWARE": ["tests.django.test_project.AskingForLogin"]},
+            "status 302 to /login/?next=/checkback/, no body",
+        ),
+        (
+            {
+                "MIDDLEWARE": ["django.middleware.security.SecurityMiddleware"],
+                "SECURE_SSL_REDIRECT": True,
+                "CHECKBACK": {**GIVEN, "URL": "http://shop:8000/checkback/"},
+            },
+            "status 301 to https://shop:8000/checkback/",
+        ),
+        ({"ALLOWED_HOSTS": ["elsewhere"], "CHECKBACK": {**GIVEN, "URL": "http://shop/checkback/"}}, "status 400"),
+    ],
+)
+def test_middleware_that_answers_in_place_of_the_endpoint_is_named(
+    shop: DjangoShop, kind: str, changed: dict[str, Any], answer: str
+) -> None:
+    with override_settings(**changed):
+        (warning,) = endpoint_is_reached(["default"])
+    assert warning.id == "checkback.W013"
+    assert answer in str(warning.msg)
+
+
+@SQLITE
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"ALLOWED_HOSTS": [".example.org"]},
+        {"CHECKBACK": {**GIVEN, "KEY": "a secret of the group"}},
+        {"MIDDLEWARE": ["django.middleware.security.SecurityMiddleware"], "SECURE_SSL_REDIRECT": True},
+        {
+            "MIDDLEWARE": ["django.middleware.security.SecurityMiddleware"],
+            "SECURE_SSL_REDIRECT": True,
+            "SECURE_PROXY_SSL_HEADER": ("HTTP_X_FORWARDED_PROTO", "https"),
+            "CHECKBACK": {**GIVEN, "URL": "https://shop/checkback/"},
+        },
+    ],
+)
+def test_middleware_that_lets_checks_through_is_not_named(
+    shop: DjangoShop, kind: str, changed: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with override_settings(**changed):
+        assert endpoint_is_reached(["default"]) == []
+    assert caplog.records == []
 
 
 @SQLITE
