@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
 from checkback.kafka.librdkafka.library import Consumer
@@ -21,6 +22,10 @@ from streaming.kafka_sink import partition_writer
 from tests.place import STATE_PARTITIONS, Place
 from tests.sql.postgres import running_postgres
 from tests.tables import Database
+
+# A loaded machine exceeds each time limit. On import, so that it is also in force in each worker of pytest-xdist.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 _SERVICES = frozenset({"broker", "spark", "database", "postgres"})
 

@@ -4,6 +4,8 @@ import ast
 import re
 from pathlib import Path
 
+from hypothesis import HealthCheck, settings
+
 ROOT = Path(__file__).parents[1]
 _WITHOUT_REASON = re.compile(r"# noqa: [A-Z0-9, ]+$|# type: ignore\[[\w, -]+\]$", re.MULTILINE)
 
@@ -42,3 +44,12 @@ def test_a_module_is_no_longer_than_one_reads() -> None:
     paths = [path for folder in (*_PRODUCT, "tests") for path in (ROOT / folder).rglob("*.py")]
     lines = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8").count("\n") for path in paths}
     assert {name for name, number in lines.items() if number > _MOST_LINES} == set()
+
+
+def test_no_generated_example_has_a_time_limit() -> None:
+    """A loaded machine exceeds each; the profile in ``tests/conftest.py`` is the one place that says so."""
+    assert settings().deadline is None
+    assert HealthCheck.too_slow in settings().suppress_health_check
+    paths = [path for path in (ROOT / "tests").rglob("*.py") if path.name != "conftest.py"]
+    own = re.compile(r"\bsettings\([^)]*\bdeadline=")
+    assert [str(path) for path in paths if own.search(path.read_text(encoding="utf-8"))] == []

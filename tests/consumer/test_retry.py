@@ -1,7 +1,7 @@
 """What travels with a message that is sent back, and what it is like when it comes again."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from checkback.consumer import ReceivedMessage
@@ -36,7 +36,6 @@ def delivered(headers: list[tuple[str, bytes | None]]) -> list[tuple[str, bytes 
     return [("cb-id", dict(headers)["cb-id"]), *(pair for pair in headers if not pair[0].startswith("cb-"))]
 
 
-@settings(deadline=None)
 @given(MESSAGES)
 def test_a_message_comes_again_as_it_was(message: ReceivedMessage) -> None:
     half = tried_again(message, OWN, 1_767_225_600_000)
@@ -46,7 +45,6 @@ def test_a_message_comes_again_as_it_was(message: ReceivedMessage) -> None:
     assert as_it_was(again).id == message.id
 
 
-@settings(deadline=None)
 @given(MESSAGES)
 def test_a_dead_letter_says_what_it_was_and_why(message: ReceivedMessage) -> None:
     dead = dead_letter(message, OWN, "tried 17 times in vain")

@@ -6,7 +6,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from checkback.consumer import TagExpression
@@ -31,7 +31,6 @@ def test_a_star_wants_all_with_and_without_a_tag(text: str) -> None:
     assert str(everything) == "*"
 
 
-@settings(deadline=None)
 @given(st.sets(_TAGS, min_size=1, max_size=4), _TAGS)
 def test_it_wants_what_it_names_and_nothing_else(tags: set[str], other: str) -> None:
     wanted = TagExpression.parse(" || ".join(tags))

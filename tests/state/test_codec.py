@@ -86,7 +86,7 @@ def segments(draw: st.DrawFn) -> Segment:
     )
 
 
-@settings(max_examples=50, deadline=None, database=None)
+@settings(max_examples=50, database=None)
 @given(segments())
 def test_any_segment_comes_back(segment: Segment) -> None:
     assert_same(segment_from_bytes(segment_to_bytes(segment)), segment)
@@ -128,7 +128,7 @@ def test_empty_bytes_are_refused() -> None:
         segment_from_bytes(b"")
 
 
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=200, database=None)
 @given(st.binary(max_size=200))
 def test_garbage_is_refused(garbage: bytes) -> None:
     with pytest.raises(StateFormatError):

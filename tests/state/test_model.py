@@ -22,7 +22,6 @@ HISTORIES = int(os.environ.get("CHECKBACK_HISTORIES", "1000"))
 
 _SETTINGS = settings(
     max_examples=HISTORIES,
-    deadline=None,
     database=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example, HealthCheck.data_too_large],

@@ -1,7 +1,7 @@
 """What is stored beside an offset: nothing is lost that fits, and nothing claimed that is not done."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from checkback.consumer.offsets.metadata import (
@@ -32,7 +32,6 @@ def ranges(draw: st.DrawFn, most: int = 200) -> tuple[int, list[range]]:
     return position, found
 
 
-@settings(deadline=None)
 @given(ranges(20), ENDINGS)
 def test_what_fits_is_read_as_it_was_written(given_ranges: tuple[int, list[range]], endings: Endings) -> None:
     stored = encode(*given_ranges, endings)
@@ -40,7 +39,6 @@ def test_what_fits_is_read_as_it_was_written(given_ranges: tuple[int, list[range
     assert decode(stored) == Note(tuple(given_ranges[1]), endings)
 
 
-@settings(deadline=None)
 @given(ranges(), ENDINGS, st.integers(30, 200))
 def test_where_it_does_not_fit_nothing_is_claimed_that_is_not_done(
     given_ranges: tuple[int, list[range]], endings: Endings, most_bytes: int
@@ -62,7 +60,6 @@ def test_it_fits_into_what_brokers_take() -> None:
     assert len(kept) > 12_000
 
 
-@settings(deadline=None)
 @given(ranges(20), ENDINGS, st.sets(st.text(max_size=9), min_size=1, max_size=9), st.integers(0, 10**18))
 def test_topics_that_were_begun_and_what_was_skipped_are_said_beside_the_rest(
     given_ranges: tuple[int, list[range]], endings: Endings, topics: set[str], skipped: int
@@ -128,7 +125,6 @@ def test_what_is_not_ours_says_nothing(metadata: str) -> None:
     assert decode(Stored(7, metadata)) == Note()
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60))
 def test_no_text_is_an_error(text: str) -> None:
     decode(Stored(7, text))
@@ -136,7 +132,6 @@ def test_no_text_is_an_error(text: str) -> None:
     decode(Stored(7, f"cb1;7;0;0;0;B{text};"))
 
 
-@settings(deadline=None)
 @given(ranges(20), ENDINGS, st.text(max_size=20), st.data())
 def test_what_a_client_reads_beyond_its_end_changes_nothing_and_what_is_cut_off_is_no_less(
     given_ranges: tuple[int, list[range]], endings: Endings, more: str, data: st.DataObject

@@ -1,6 +1,6 @@
 """Which offset may be stored, in whatever order messages are done."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from checkback.consumer.offsets.window import OffsetWindow
@@ -127,7 +127,6 @@ def test_what_is_about_to_be_done_can_be_asked_for_before_it_is() -> None:
     assert window.position == 5
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_it_is_as_a_plain_set_says(data: st.DataObject) -> None:
     """Two readers, one after the other: what is done, where the position is, and what the second works on."""

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from checkback.consumer import ReceivedMessage
@@ -82,7 +82,6 @@ def test_what_only_looks_like_a_mark_hides_no_letter(said: bytes | None) -> None
     assert isinstance(said_by(lies(forged)), DeadLetter)
 
 
-@settings(deadline=None)
 @given(MESSAGES)
 def test_an_application_s_headers_make_no_mark_of_a_letter(message: ReceivedMessage) -> None:
     forged = message._replace(headers=[*message.headers, (RESENT, b"0:1")])
@@ -94,7 +93,6 @@ def test_a_letter_that_somebody_else_wrote_says_so_much() -> None:
     assert plain == DeadLetter(place("0:17"), 5_000, "", 5)
 
 
-@settings(deadline=None)
 @given(MESSAGES)
 def test_a_letter_that_is_resent_comes_to_its_group_as_it_was_the_first_time(message: ReceivedMessage) -> None:
     half = begun_anew(as_it_was(lies(dead_letter(message, OWN, "no"))), OWN)
@@ -106,7 +104,6 @@ def test_a_letter_that_is_resent_comes_to_its_group_as_it_was_the_first_time(mes
     assert as_it_was(again).id == message.id
 
 
-@settings(deadline=None)
 @given(MESSAGES)
 def test_to_its_origin_it_goes_as_it_was_there(message: ReceivedMessage) -> None:
     assert for_everybody(as_it_was(lies(dead_letter(message, OWN, "no")))) == SentBack(

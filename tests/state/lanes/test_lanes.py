@@ -125,7 +125,7 @@ def test_who_takes_the_lane_for_its_own_does_no_harm_as_long_as_it_delivers_noth
     assert not explore(replace(setting, settlers=("check", "operator"))).wrong
 
 
-@settings(max_examples=HISTORIES // 8, deadline=None, database=None)
+@settings(max_examples=HISTORIES // 8, database=None)
 @given(st.integers(0, 2**64 - 1))
 def test_nor_in_long_histories_with_many_taking_part(seed: int) -> None:
     found = wander(BIG, seed, length=60)

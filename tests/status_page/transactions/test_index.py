@@ -41,7 +41,7 @@ def chosen(rows: list[Any], wanted: RowFilter, since: str) -> list[Any]:
     return sorted(found, key=lambda row: (getattr(row, since), *row.half, row.transaction_id))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(PLACES, st.none() | ROWS)), WANTED, st.integers(1, 4))
 def test_it_is_the_plain_list(
     records: list[tuple[HalfPosition, InDoubt | None]], wanted: RowFilter, limit: int
@@ -87,7 +87,7 @@ def tallied(rows: list[InDoubt]) -> set[tuple[str, str, str, int]]:
     return {(*kind, kinds.count(kind)) for kind in kinds}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(MESSAGES, st.booleans())), WANTED)
 def test_so_is_the_list_of_parked_messages(records: list[tuple[ParkedMessage, bool]], wanted: RowFilter) -> None:
     index, model = Index(), dict[tuple[HalfPosition, str], ParkedMessage]()

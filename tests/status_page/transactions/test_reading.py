@@ -119,7 +119,7 @@ VALUES = st.dictionaries(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(st.tuples(st.sampled_from(["0:1", "0:2"]), VALUES | st.none())))
 def test_whatever_stands_in_a_row_the_index_has_what_a_reader_finds(rows: list[tuple[str, Any]]) -> None:
     """The reader is :func:`checkback.operations.in_doubt.newest`, as the command line uses it."""
