@@ -1,6 +1,7 @@
 """One broker and one Spark session for the whole run; fresh topics for each test."""
 
 import logging
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,7 @@ from tests.tables import Database
 # A loaded machine exceeds each time limit. On import, so that it is also in force in each worker of pytest-xdist.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
+os.environ.setdefault("PYTHONFAULTHANDLER", "1")  # pytest has its own; this is for the programs that tests start
 
 _SERVICES = frozenset({"broker", "spark", "database", "postgres"})
 

@@ -1,6 +1,7 @@
 """The processes of a fault run: started, found, killed, stopped and continued by their ids."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,11 +11,20 @@ from pathlib import Path
 
 import psutil
 
+from checkback.exceptions import CheckbackError
 from checkback.local.supervisor import die_with_starter
 from torture.death import kill_driver, send_to_all
 
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 _DAEMON = "streaming.daemon"
+_CRASH = re.compile(
+    r"Fatal Python error: (Segmentation fault|Aborted|Bus error|Illegal instruction|Floating)[\s\S]{0,4000}"
+)
+"""What faulthandler prints, of the process or of one that it has started; no signal of a fault does that."""
+
+
+class CrashedError(CheckbackError):
+    """A process has crashed by itself, which no restart may hide."""
 
 
 def send(processes: Iterable[int], number: int) -> None:
@@ -33,12 +43,13 @@ class Process:
     """``python -m MODULE ARGUMENTS`` in a process group of its own, with a log."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        self._command = command
         self._log = log
         self._from = log.stat().st_size if log.exists() else 0
         with log.open("ab") as out:
             self._process = subprocess.Popen(  # noqa: S603  (our own modules)
                 [sys.executable, "-m", *command],
-                env={**os.environ, **environment},
+                env={"PYTHONFAULTHANDLER": "1", **os.environ, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
@@ -53,8 +64,16 @@ class Process:
 
     @property
     def exit_status(self) -> int | None:
-        """None while it runs."""
-        return self._process.poll()
+        """None while it runs.
+
+        Raises:
+            CrashedError: it has ended, and has printed the stack of a crash.
+        """
+        status = self._process.poll()
+        crash = None if status is None else _CRASH.search(self.said())
+        if crash:
+            raise CrashedError(f"{' '.join(self._command)} has crashed (exit {status}, {self._log}): {crash[0]}")
+        return status
 
     def said(self) -> str:
         """What it has printed."""
