@@ -1,6 +1,7 @@
 """The ``checkback`` command: puts the commands together and turns our errors into one clear message."""
 
 import inspect
+import io
 import sys
 from typing import Annotated, NoReturn
 
@@ -110,6 +111,7 @@ def run() -> None:
 
     Exit status 2 for wrong arguments and options of Kafka's clients, 75 for an error that may pass, 1 for any other.
     """
+    _spell_out()
     try:
         app()
     except CheckbackError as error:
@@ -124,6 +126,13 @@ def run() -> None:
         sys.exit(1)
     except OSError as error:  # a full disk behind standard output, for example
         sys.exit(f"{type(error).__name__}: {error}")
+
+
+def _spell_out() -> None:
+    """Write a character that the terminal's encoding does not have as its escape, instead of ending in an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _did_not_answer(error: KafkaError) -> KafkaUnreachableError:

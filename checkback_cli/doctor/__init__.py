@@ -1,6 +1,5 @@
 """``checkback doctor``."""
 
-import json
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
@@ -133,9 +132,10 @@ def _show(finding: "Finding", console: "Console", as_json: bool) -> None:
     from rich.table import Table
 
     from checkback.wire.printable import printable
+    from checkback_cli.terminal.listing import show_objects
 
     if as_json:
-        typer.echo(json.dumps(finding._asdict(), ensure_ascii=False))
+        show_objects([finding._asdict()])
         return
     if not console.is_terminal:
         typer.echo("\t".join(printable(part) for part in finding))

@@ -1,6 +1,5 @@
 """``checkback read``."""
 
-import json
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +10,7 @@ from checkback.signals import stop_on_signals
 from checkback.wire.message_json import to_base64
 from checkback.wire.printable import printable
 from checkback_cli.terminal.kafka_away import AwayNotice
+from checkback_cli.terminal.listing import show_objects
 from checkback_cli.terminal.options import AsJson, BootstrapServer, ConfigFile, duration_ms
 from checkback_cli.terminal.reading import reading
 from conf import load
@@ -47,7 +47,10 @@ def read(
         for record in records_as_they_come(
             consumer, topic, stopping.is_set, new=new, idle_ms=idle_ms, idle=notice.look
         ):
-            typer.echo(_as_json(record) if as_json else _as_line(record))
+            if as_json:
+                show_objects([_object(record)])
+            else:
+                typer.echo(_as_line(record))
             found += 1
             if found == count:
                 return
@@ -60,8 +63,8 @@ def _as_line(record: Any) -> str:
     return "\t".join((f"{record.partition}:{record.offset}", _text(record.key), _text(record.value), headers))
 
 
-def _as_json(record: Any) -> str:
-    body = {
+def _object(record: Any) -> dict[str, Any]:
+    return {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
@@ -70,7 +73,6 @@ def _as_json(record: Any) -> str:
         "value": spelled(record.value),
         "headers": [[name, spelled(value)] for name, value in record.headers],
     }
-    return json.dumps(body, ensure_ascii=False)
 
 
 def spelled(content: bytes | None) -> str | dict[str, str | None] | None:

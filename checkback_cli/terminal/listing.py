@@ -1,6 +1,7 @@
 """How commands print lists: a table for people, lines with tabs for pipes, JSON for programs."""
 
 import json
+import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -45,8 +46,9 @@ def show_rows(
 
 def show_objects(objects: Iterable[Mapping[str, Any]]) -> None:
     """Print each as JSON on a line of its own; what JSON does not know as its text."""
+    ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
     for one in objects:
-        typer.echo(json.dumps(one, ensure_ascii=False, default=str))
+        typer.echo(json.dumps(one, ensure_ascii=ascii_only, default=str))
 
 
 def show_pairs(pairs: Iterable[tuple[str, object]]) -> None:

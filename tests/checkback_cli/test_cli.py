@@ -32,6 +32,7 @@ from tests.listening import addresses
 from tests.place import Place
 
 ROOT = Path(__file__).parents[2]
+NARROW_ASCII = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "60"}
 COMMANDS: dict[tuple[str, ...], str] = {
     (): "a message appears if, and only if",
     ("demo",): "A shop sends orders",
@@ -103,6 +104,16 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in [name for name in os.environ if name.upper().startswith("CHECKBACK_")]:
         monkeypatch.delenv(variable)
     monkeypatch.setenv("COLUMNS", "160")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("config",), ("--help",), ("open", "--group", "k\u00f6nig", "-b", "localhost:1")]
+)
+def test_a_terminal_that_is_not_utf_8_gets_each_command_whole(arguments: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "checkback", *arguments]
+    done = subprocess.run(command, env=NARROW_ASCII, capture_output=True, text=True, timeout=120, check=False)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == (75 if "-b" in arguments else 0), done.stderr
 
 
 def test_checks_without_kafka_says_so_in_one_sentence(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
 """How lists look on terminals of different widths."""
 
+import io
+import json
+
 import pytest
 from rich.console import Console
 from rich.text import Text
 
-from checkback_cli.terminal.listing import note, show_rows
+from checkback_cli.terminal.listing import note, show_objects, show_rows
 
 ID = "0123456789abcdef0123456789abcdef"
 NAMES = ("transaction", "group", "topic", "half", "age", "attempts", "last answer", "next check")
@@ -68,6 +71,13 @@ def test_counts_have_separators_on_a_terminal_alone_and_offsets_never(
     show_rows(("partition", "next", "lag"), [(0, 81923, 12345)])
     cells = [cell.strip() for cell in capsys.readouterr().out.splitlines()[3].split("│")]
     assert cells[1:-1] == ["0", "81923", "12,345"]
+
+
+def test_json_is_valid_in_each_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(raw, "latin-1", errors="backslashreplace", write_through=True))
+    show_objects([{"group": "k\u00f6nig\u20ac"}])
+    assert json.loads(raw.getvalue()) == {"group": "k\u00f6nig\u20ac"}
 
 
 @pytest.mark.parametrize(("terminal", "lines"), [("1", 3), ("", 1)])
