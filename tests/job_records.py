@@ -2,10 +2,12 @@
 
 import json
 import time
+from contextlib import closing
 from types import TracebackType
 from typing import Any, Self
 
 from kafka import TopicPartition
+from kafka.errors import CoordinatorNotAvailableError
 from kafka.structs import OffsetAndMetadata
 
 from checkback.operations.topics import admin_client
@@ -15,7 +17,7 @@ from checkback.wire.job_groups import display_group
 from checkback.wire.protocol import Action, HalfPosition, Source, half_headers, op_headers
 from streaming.brokers.client import SinkSettings
 from streaming.ownership.claim import Claim, Owner
-from tests.place import Place
+from tests.place import Place, wait_until
 
 
 def now_ms() -> int:
@@ -143,11 +145,16 @@ class JobRecords:
         return int(sent.get(120).offset)
 
     def _commit(self, group: str, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        admin = admin_client(self.place.bootstrap_servers)
-        try:
-            admin.alter_group_offsets(group, offsets)
-        finally:
-            admin.close()
+        with closing(admin_client(self.place.bootstrap_servers)) as admin:
+
+            def committed() -> bool:
+                try:
+                    admin.alter_group_offsets(group, offsets)
+                except CoordinatorNotAvailableError:  # Kafka makes the topic of all groups' offsets for the first one
+                    return False
+                return True
+
+            wait_until(committed, what="a commit")
 
     def _of_half(self, transaction_id: str, half: HalfPosition, group: str) -> list[tuple[str, bytes]]:
         return [

@@ -1,6 +1,6 @@
 """What Kafka alone says of the job on some topics: who has claimed them, and how far behind it is."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from time import monotonic, sleep
 from typing import Any, NamedTuple, Self
 
@@ -93,15 +93,20 @@ class JobInKafka:
                 for topic in self._described(*names)
                 for one in topic["partitions"]
             ]
-            reached = self._committed(display_group(self._topics), places) if places else {}
-            if not any(one.offset >= 0 for one in reached.values()):
+            reached = self.read_to(places) if places else {}
+            if not reached:
                 return None
             ends = self._admin.list_partition_offsets(dict.fromkeys(places, OffsetSpec.LATEST))
             first = self._admin.list_partition_offsets(dict.fromkeys(places, OffsetSpec.EARLIEST))
         except KafkaError as error:
             raise self._away(error) from error
-        begun = {place: max(reached[place].offset if place in reached else 0, first[place].offset) for place in places}
+        begun = {place: max(reached.get(place, 0), first[place].offset) for place in places}
         return sum(max(0, int(ends[place].offset) - int(begun[place])) for place in places)
+
+    def read_to(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """How far the job says that it has read these partitions; those of which it says nothing are not there."""
+        reached = self._committed(display_group(self._topics), list(places))
+        return {place: one.offset for place, one in reached.items() if one.offset >= 0}
 
     def _described(self, *topics: str) -> list[dict[str, Any]]:
         try:

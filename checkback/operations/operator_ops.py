@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from checkback.exceptions import CheckbackError, OperatorError
 from checkback.kafka.kafka_python import SHARED, make_client
-from checkback.kafka.kafka_python.library import KafkaError, KafkaProducer
+from checkback.kafka.kafka_python.library import KafkaError, KafkaProducer, TopicPartition
 from checkback.kafka.kafka_python.refused import is_refusal
 from checkback.kafka.kafka_python.repairs import close_producer
 from checkback.kafka.signing import signed
@@ -53,6 +53,8 @@ class OperatorOps:
         self._client = {"bootstrap_servers": bootstrap_servers, "acks": "all", "max_block_ms": int(_SECONDS * 1000)}
         self._options = dict(options or {})
         self._producer: Any = None
+        self.ends: dict[TopicPartition, int] = {}
+        """The offset behind the last op that was written, by partition of the op topic."""
 
     def __enter__(self) -> Self:
         self._producer = make_client(KafkaProducer, self._client, self._options, SHARED)
@@ -76,9 +78,10 @@ class OperatorOps:
             self._tell(some, action, remark)
             for row, sent in [(row, self._send(row, action, remark, fact)) for row in some]:
                 try:
-                    sent.get(_SECONDS)
+                    place = sent.get(_SECONDS)
                 except KafkaError as error:
                     raise _not_taken(row, action, error, self._topics.op) from error
+                self.ends[TopicPartition(place.topic, place.partition)] = place.offset + 1
                 written += 1
         return written
 

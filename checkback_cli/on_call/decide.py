@@ -128,6 +128,7 @@ def remark(who: str, why: str, action: Action) -> str:
 
 
 def _act(action: Action, wanted: "TransactionFilter", manner: _Manner, settings: "Settings") -> None:
+    from checkback.operations.job_in_kafka import JobInKafka
     from checkback.operations.operator_ops import OperatorOps
     from checkback_cli.on_call.waiting import Awaited, Watch
     from conf.secrets_file import own_key
@@ -158,7 +159,8 @@ def _act(action: Action, wanted: "TransactionFilter", manner: _Manner, settings:
                 ops.write(write.rows, write.action, said, write.fact)
         typer.echo(f"{action}: {len(ones)} written.")
         if watch is not None:
-            watch.wait(awaited, wait_ms / 1000)
+            with JobInKafka(kafka.bootstrap_servers, topics, kafka.python_client) as job:
+                watch.wait(awaited, wait_ms / 1000, ops.ends, job.read_to)
             told = _tell(action, ones, awaited, (consumer, topics))  # also where others have gone wrong
             status = status or told
     if status:
@@ -267,10 +269,6 @@ def _tell(action: Action, ones: "Sequence[Candidate]", awaited: "Awaited", kafka
             still += [one] if story is not None and _waits(action, story) else []
     for half, reason in awaited.refused.items():
         typer.echo(printable(f"{half}: the job has not taken it: {reason}"))
-    for one in [one for one in ones if not (one.row or one.parked)][:_MOST_TOLD]:
-        typer.echo(
-            printable(f"{one.transaction_id} at {one.half}: was never checked: 'checkback show' says how it stands")
-        )
     if awaited.refused or contrary:
         return WRONG
     if still:

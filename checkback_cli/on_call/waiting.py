@@ -1,13 +1,13 @@
 """Waits for what becomes of transactions that an operator has decided."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from time import monotonic, sleep
 from typing import Any
 
 from checkback.kafka.kafka_python.library import KafkaConsumer, TopicPartition
 from checkback.kafka.kafka_python.polling import poll
 from checkback.kafka.record_ranges import ReadLimits
-from checkback.kafka.topic_reading import partitions_of
+from checkback.kafka.topic_reading import Ends, partitions_of
 from checkback.operations.story import Story, story_of
 from checkback.operations.story_events import EventKind, event_of
 from checkback.operations.story_standing import Stand
@@ -29,7 +29,7 @@ class Awaited:
 
     def __init__(self, ones: Sequence[Candidate], action: Action) -> None:
         self._action = action
-        self._waiting = {one.half: one for one in ones if one.row or one.parked}
+        self._waiting = {one.half: one for one in ones}
         self._parked = {one.half for one in ones if one.parked}
         self.became: dict[HalfPosition, str] = {}
         """In words, by half message."""
@@ -41,6 +41,20 @@ class Awaited:
         """Those of which it has written nothing yet."""
         gone = self.became.keys() | self.refused.keys()
         return [one for half, one in self._waiting.items() if half not in gone]
+
+    @property
+    def unlisted(self) -> set[int]:
+        """Half partitions of those that are in no list: the job writes nothing when it accepts their ops."""
+        return {one.half.partition for one in self._unlisted()}
+
+    def judged(self, partitions: Container[int]) -> None:
+        """The job has judged the ops of these half partitions: those that it has not refused are done."""
+        for one in self._unlisted():
+            if one.half.partition in partitions:
+                self.became[one.half] = _OUTCOMES[self._action]
+
+    def _unlisted(self) -> list[Candidate]:
+        return [one for one in self.waiting if not (one.row or one.half in self._parked)]
 
     def take(self, record: Any, topics: Topics) -> None:
         """Take in a record of ``cb.status``, ``cb.parked`` or ``cb.rejected``."""
@@ -70,13 +84,26 @@ class Watch:
         for place, end in consumer.end_offsets(places).items():
             consumer.seek(place, end)
 
-    def wait(self, awaited: Awaited, seconds: float) -> None:
-        """Until all have left, or for so long."""
+    def wait(self, awaited: Awaited, seconds: float, ends: Ends, read_to: Callable[[Ends], Ends]) -> None:
+        """Until the job has judged all, or for so long.
+
+        ``ends``: offsets behind the ops that were written; ``read_to``: how far the job has read these partitions.
+        """
         until = monotonic() + seconds
         while awaited.waiting and monotonic() < until:
-            for records in poll(self._consumer, _POLL_MS).values():
-                for record in records:
-                    awaited.take(record, self._topics)
+            reached = read_to(ends) if awaited.unlisted else {}
+            self._take(awaited)
+            judged = {place.partition for place, end in ends.items() if reached.get(place, -1) >= end}
+            if judged & awaited.unlisted:  # what the job has refused of them is in Kafka by now
+                last = self._consumer.end_offsets(list(self._consumer.assignment()))
+                while any(self._consumer.position(place) < end for place, end in last.items()):
+                    self._take(awaited)
+                awaited.judged(judged)
+
+    def _take(self, awaited: Awaited) -> None:
+        for records in poll(self._consumer, _POLL_MS).values():
+            for record in records:
+                awaited.take(record, self._topics)
 
 
 def stories(

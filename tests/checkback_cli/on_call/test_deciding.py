@@ -146,6 +146,27 @@ def test_waiting_says_that_somebody_was_faster(written: JobRecords) -> None:
     assert "rolled back: by producer" in done.output or "it contradicts" in done.output
 
 
+@pytest.mark.parametrize(("refuses", "status"), [(True, 1), (False, 0), (None, 75)])
+def test_waiting_for_one_that_was_never_checked(written: JobRecords, *, refuses: bool | None, status: int) -> None:
+    half = written.half("fresh")
+
+    def judge(op: str, place: HalfPosition) -> None:
+        topic, partition, offset = op.split(":")
+        if refuses:
+            written.refused("fresh", place, op, Action.COMMIT, "its group may not send there")
+        elif refuses is False:
+            written.delivered("fresh")
+        if refuses is not None:
+            written.read_to({(topic, int(partition)): int(offset) + 1})
+
+    stop = as_the_job(written, judge)
+    done = invoke("commit", "--half", str(half), "--yes", "--why", "x", "--wait", "3s" if refuses is None else "30s")
+    stop.set()
+    assert done.exit_code == status, (done.output, done.exception)
+    said = {1: "its group may not send there", 0: f"fresh at {half}: delivered", 75: "1 not ended yet: fresh."}
+    assert said[status] in done.output
+
+
 def test_waiting_in_vain_is_to_be_tried_again(written: JobRecords) -> None:
     half = written.half("tx")
     written.parked("tx", half, "too old")

@@ -65,5 +65,17 @@ def test_an_op_that_the_job_refuses_is_told() -> None:
     assert awaited(refused(5, "cb.op:3:7", "it contradicts", *producers)).refused == {}
 
 
-def test_one_that_no_list_has_is_not_waited_for() -> None:
-    assert Awaited([one()._replace(row=False, parked=False)], Action.COMMIT).waiting == []
+def test_of_one_that_no_list_has_the_job_writes_a_refusal_only() -> None:
+    never_checked = one()._replace(row=False, parked=False)
+    operators = op_headers("tx", "shop", HALF, Action.COMMIT, Source.OPERATOR)
+    for refusal in (None, refused(5, "cb.op:3:7", "it contradicts", *operators)):
+        found = Awaited([never_checked], Action.COMMIT)
+        found.judged({HALF.partition + 1})
+        assert found.unlisted == {HALF.partition}
+        if refusal is not None:
+            found.take(refusal, TOPICS)
+        found.judged({HALF.partition})
+        assert found.waiting == []
+        assert (found.became, found.refused) == (
+            ({}, {HALF: "it contradicts"}) if refusal else ({HALF: "committed"}, {})
+        )
