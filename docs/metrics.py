@@ -55,7 +55,7 @@ ADVICE = {
         "checkback_start_timestamp_seconds": "changes: the job was started again",
         "checkback_running_timestamp_seconds": "none for minutes: the job is still starting; its page and log say what "
         "it does",
-        "checkback_batch_end_timestamp_seconds": "`time() -` it above 2 min: the job stalls; its log says why",
+        "checkback_batch_end_timestamp_seconds": "`time() -` it above 2 min: the job stalls; `checkback doctor`",
         "checkback_batch": "stands still: likewise",
         "checkback_batch_seconds": "long: see which phase takes it",
         "checkback_batch_phase_seconds_total": "`evaluate_and_write` is the work; the others are Kafka's and the "

@@ -197,6 +197,8 @@ class JobFacts:
     """The last ones, the newest last; at most 100."""
     backlog: tuple[PartitionBacklog, ...] | None = None
     """From Kafka's ends, at most some seconds old, and from what the query has taken in; None: not known yet."""
+    batch_limit: int | None = None
+    """Records that the next batch reads at most; None: not known yet."""
     held_back: tuple[HeldBackPartition, ...] = ()
     held: tuple[HeldMessages, ...] = ()
     """By topic, those with most first. What was held before the start is known with its next try, within 10 min."""

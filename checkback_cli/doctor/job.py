@@ -38,7 +38,8 @@ def of_facts(facts: "JobFacts") -> Iterator[Finding]:
     yield ok("job", f"{facts.job} {facts.version} runs on {facts.host}, for {up}")
     if facts.batch is not None and facts.now_ms - facts.batch.ended_ms > _STALLED_MS:
         ago = said_duration(facts.now_ms - facts.batch.ended_ms)
-        yield warning("job", f"its last batch ended {ago} ago", "see its log: Kafka is away, or a batch takes long")
+        todo = "see what is wrong above, and its log; if nothing is, the batch is a long one"
+        yield warning("job", f"its last batch ended {ago} ago", todo)
     for note in facts.notes:
         yield warning("job", note, "'checkback status' shows more")
     if facts.held:

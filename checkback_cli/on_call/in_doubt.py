@@ -143,12 +143,14 @@ def asked_by(facts: "JobFacts | None") -> "Iterator[GroupFacts]":
 
 
 def held_lines(facts: "JobFacts | None", topic: str | None) -> "Iterator[str]":
-    """What is held for this topic, or for any, as the job says."""
+    """What the list lacks, and what is held for this topic, or for any, as the job says."""
     from checkback_cli.on_call.status import held_now
 
     if facts is None:
         yield "Held: not known, as no job answers: 'checkback status' says why."
         return
+    if facts.batch is None:
+        yield "No batch has ended since the job's start: half messages that wait in Kafka are not in this list."
     for line in held_now(facts, topic):
         yield f"Held: {line}."
 

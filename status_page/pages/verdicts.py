@@ -130,10 +130,12 @@ def _in_doubt(facts: JobFacts, unasked: Mapping[str, str], lacking: str) -> Heal
     total, oldest_ms = facts.in_doubt, facts.in_doubt_oldest_ms
     if total is None:
         return HealthAnswer(question, Attention.LOOK, _UNKNOWN, clipped(lacking, 2 * _CAUSE), link)
+    blind = facts.batch is None  # what of these is decided, what else waits, and whom one can ask, is not known yet
     if not total or oldest_ms is None:
+        if blind:
+            return HealthAnswer(question, Attention.LOOK, _UNKNOWN, "No batch has ended since the job's start.", link)
         return HealthAnswer(question, Attention.WELL, "None", "Nothing is open that had to be asked about.", link)
     waited = facts.now_ms - oldest_ms
-    blind = facts.batch is None  # what of these is decided, and whom one can ask, is not known yet
     level = Attention.LOOK if blind or waited >= _OLD_MS else Attention.WELL
     said = "The oldest one was" if total > 1 else "It was"
     detail = f"{said} taken in {_ago(oldest_ms, facts.now_ms)}."
@@ -181,16 +183,16 @@ def _behind(facts: JobFacts) -> HealthAnswer:
 
 def _waiting(question: str, facts: JobFacts, records: int) -> HealthAnswer:
     batch, waits = facts.batch, count(records, "record")
-    speed = batch.records_per_second if batch else 0.0
-    if batch and not speed and facts.now_ms - batch.ended_ms < _BEHIND_SECONDS * 1000:
-        # that batch found nothing to take in, so these have come since
-        return HealthAnswer(question, Attention.WELL, "No", f"{waits} to be taken in: new since the last batch.")
+    if batch and facts.now_ms - batch.ended_ms < _BEHIND_SECONDS * 1000 and records <= (facts.batch_limit or 0):
+        return HealthAnswer(question, Attention.WELL, "No", f"{waits} to be taken in: the next batch reads them all.")
+    # the fastest: a batch of few records takes as long as one of many, and says nothing of what the job can do
+    speed = max((one.records_per_second for one in (*facts.batches, *([batch] if batch else []))), default=0.0)
     seconds = records / speed if speed else None
     if seconds is not None and seconds < _BEHIND_SECONDS:
         return HealthAnswer(
-            question, Attention.WELL, "No", f"{waits} to be taken in: {duration(seconds)} at the present speed."
+            question, Attention.WELL, "No", f"{waits} to be taken in: {duration(seconds)} at its best speed."
         )
-    after = f"{duration(seconds)} at the present speed" if seconds else _nothing_taken_in(facts)
+    after = f"{duration(seconds)} at its best speed" if seconds else _nothing_taken_in(facts)
     return HealthAnswer(question, Attention.LOOK, "Yes", f"{waits} to be taken in: {after}.")
 
 

@@ -43,6 +43,8 @@ class KnownUsage(NamedTuple):
     """None: not known yet."""
     barred: Mapping[str, str]
     """Groups whose new half messages are rejected, with the reason: as far as they are known, of a barred account."""
+    batch_limit: int | None = None
+    """Records that the next batch may read; None: not known yet."""
 
 
 class Fairness:
@@ -116,7 +118,8 @@ class Fairness:
     def standing(self) -> KnownUsage:
         """What is known now."""
         with self._lock:
-            return KnownUsage(self._quotas.now, self._state_bytes.now, self._quotas.barred_groups(self._told))
+            barred = self._quotas.barred_groups(self._told)
+            return KnownUsage(self._quotas.now, self._state_bytes.now, barred, self._size.records)
 
     def stop(self) -> None:
         """Count no more. Harmless when nothing is to be counted."""

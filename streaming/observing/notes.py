@@ -25,7 +25,7 @@ def _notes(facts: JobFacts) -> Iterator[str]:
             yield _starting(facts)
     elif still >= _STANDS_STILL_SECONDS:
         what = "No batch has ended" if facts.batch else "The first batch has not ended"
-        yield f"{what} for {still} s: messages wait. The job's log says why."
+        yield f"{what} for {still} s: messages wait. 'checkback doctor' checks Kafka, the checkpoint and the machine."
     if facts.policy_wrong:
         yield f"The access policy that was read before stays in force: {facts.policy_wrong}"
     for held in facts.held_back:

@@ -178,6 +178,7 @@ class Observation:
             batch=last.facts if last else None,
             batches=batches,
             backlog=self._backlog.now(time.monotonic()),
+            batch_limit=standing.batch_limit,
             held_back=held_back,
             held=(held := self._held.by_topic()),
             held_known=self._held_known(standing, sum(one.number for one in held), now_ms),

@@ -52,6 +52,7 @@ def test_a_transaction_in_doubt_is_seen_until_it_is_decided(place: Place, spark:
         assert row.next_check_ms - row.asked_ms == 3_600_000
         (group,) = json.loads(fetched(port, "/api/v1/groups"))["groups"]
         assert (group["group"], group["topics"][0]["open"]) == ("shop", 1)
+        assert json.loads(fetched(port, "/api/v1/status"))["batch_limit"] == 4_000, "of a start"
         wait_until(lambda: bool(in_doubt(port)), what="a row on the page")
         (listed,) = in_doubt(port)
         assert listed["half"] == str(transaction.half)

@@ -131,7 +131,7 @@ def test_pages_of_a_job_that_has_just_started_are_sound() -> None:
     for path in ("/", "/transactions", "/parked", "/groups"):
         checked(browser.get(path).text)
     assert "No batch has ended yet" in browser.get("/").text
-    assert "No transaction is in doubt: each that was asked about is decided." in browser.get("/transactions").text
+    assert "None so far: no batch has ended since the job" in browser.get("/transactions").text
     assert "No transaction in doubt fits these filters." in browser.get("/transactions?group=x").text
 
 

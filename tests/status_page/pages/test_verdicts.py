@@ -116,6 +116,8 @@ def test_what_is_in_doubt_for_long_needs_a_look() -> None:
     young, old = answers(**doubt(3, 599_000))[1], answers(**doubt(1, 600_000))[1]
     assert (young.level, young.answer, young.link) == (Attention.WELL, "3", "/transactions")
     assert (old.level, old.detail) == (Attention.LOOK, "It was taken in 10 min ago.")
+    unread = answers(batch=None, backlog=(PartitionBacklog("cb.half", 0, 380),))[1]
+    assert (unread.level, unread.answer) == (Attention.LOOK, "Not known yet"), "none can be in the list yet"
     starting = answers(**doubt(3, 1_000), batch=None)[1]
     assert starting.level == Attention.LOOK, "whom one can ask is not known yet"
 
@@ -156,14 +158,10 @@ def test_whether_the_job_is_behind() -> None:
     behind = answers(backlog=(PartitionBacklog("cb.half", 0, 20_000), PartitionBacklog("cb.op", 1, 1)))[3]
     assert (behind.level, behind.detail) == (
         Attention.LOOK,
-        "20,001 records to be taken in: 1 min 20 s at the present speed.",
+        "20,001 records to be taken in: 1 min 20 s at its best speed.",
     )
     little = answers(backlog=(PartitionBacklog("cb.half", 0, 200),))[3]
     assert (little.level, little.answer) == (Attention.WELL, "No")
-    idle = BatchFacts(7, NOW_MS - 400, 0.1)
-    came_since = answers(batch=idle, backlog=(PartitionBacklog("cb.half", 0, 5),))[3]
-    assert (came_since.level, came_since.answer) == (Attention.WELL, "No")
-    assert came_since.detail == "5 records to be taken in: new since the last batch."
     standing = answers(batch=BatchFacts(7, NOW_MS - 61_000, 0.1), backlog=(PartitionBacklog("cb.half", 0, 200),))[3]
     assert (standing.level, standing.detail) == (
         Attention.LOOK,
@@ -173,6 +171,18 @@ def test_whether_the_job_is_behind() -> None:
     assert held.detail == "Somebody's open Kafka transaction has hidden partition 4 of cb.op for 1 min 30 s."
     named = answers(held_back=(HeldBackPartition("cb.op", 3, 40.0, "producer 7, transactional id 'x'"),))[3]
     assert named.detail.endswith("for 40 s: it is of producer 7, transactional id 'x'.")
+
+
+def test_a_batch_of_one_record_does_not_say_how_fast_the_job_is() -> None:
+    small = BatchFacts(7, NOW_MS - 400, 24.0, records=1, records_per_second=1 / 24)
+    waiting = (PartitionBacklog("cb.half", 0, 151),)
+    next_reads = answers(batch=small, backlog=waiting, batch_limit=4_000)[3]
+    assert (next_reads.level, next_reads.answer) == (Attention.WELL, "No")
+    assert next_reads.detail == "151 records to be taken in: the next batch reads them all."
+    more = answers(batch=small, batches=(BATCH, small), backlog=waiting, batch_limit=64)[3]
+    assert more.detail == "151 records to be taken in: 604 ms at its best speed."
+    still = BatchFacts(7, NOW_MS - 61_000, 24.0, records=1, records_per_second=1 / 24)
+    assert answers(batch=still, backlog=waiting, batch_limit=4_000)[3].level is Attention.LOOK
 
 
 def test_a_chart_says_in_words_what_it_shows() -> None:

@@ -304,7 +304,10 @@ def facts(**changed: Any) -> JobFacts:
 @pytest.mark.parametrize(
     ("changed", "note"),
     [
-        ({"now_ms": 200_000, "running_ms": 139_000}, "The first batch has not ended for 61 s"),
+        (
+            {"now_ms": 200_000, "running_ms": 139_000},
+            "The first batch has not ended for 61 s: messages wait. 'checkback doctor'",
+        ),
         ({"now_ms": 600_000}, "The job is starting, for 600 s: nothing is taken in yet."),
         (
             {"held_back": (HeldBackPartition("cb.op", 3, 40.0),)},
@@ -364,6 +367,10 @@ def test_whether_messages_are_held_from_before_the_start_is_known_when_none_is_d
 ) -> None:
     usages = None if delayed is None else {"shop": Usage(delayed=delayed)}
     assert started(KnownUsage(usages, 0, {}), {}).facts().held_known is known
+
+
+def test_how_much_the_next_batch_reads_is_a_fact() -> None:
+    assert started(KnownUsage(None, None, {}, 4_000), {}).facts().batch_limit == 4_000
 
 
 def test_after_ten_minutes_each_held_message_was_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
