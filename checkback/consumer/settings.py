@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from checkback.exceptions import ConfigurationError
 
@@ -56,12 +57,31 @@ class Order(StrEnum):
     """Those of a key come one after the other. One that fails holds up its key; messages without a key do not wait."""
 
 
-_CHOICES: dict[str, type[StrEnum]] = {
-    "mode": Mode,
-    "order": Order,
-    "start_at": StartAt,
-    "when_offset_is_gone": WhenOffsetIsGone,
-}
+E = TypeVar("E", bound=StrEnum)
+
+
+class _Choice(Generic[E]):
+    """A field that holds one of several options; it is set to one, or to its value (``"first"``)."""
+
+    def __init__(self, default: E) -> None:
+        self._default = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, settings: object, owner: type) -> E:
+        option: E = self._default if settings is None else settings.__dict__[self._name]
+        return option
+
+    def __set__(self, settings: object, value: E | str) -> None:
+        kind = type(self._default)
+        try:
+            settings.__dict__[self._name] = kind(value)
+        except ValueError:
+            values = ", ".join(repr(str(one)) for one in kind)
+            raise ConfigurationError(f"{self._name} must be {kind.__name__}, one of {values}, not {value!r}.") from None
+
+
 _NATURAL = ("concurrency", "max_span", "max_messages", "max_bytes", "retry_partitions", "first_retry_level")
 _WHOLE = frozenset({*_NATURAL, "max_reconsume_times", "max_deaths", "batch"})
 
@@ -79,15 +99,15 @@ class ConsumerSettings:
     batch: int | None = None
     """The listener gets a list of up to so many messages of one partition (in order by key: of one key); None: one
     message by itself."""
-    mode: Mode = Mode.CLUSTERING
-    order: Order = Order.NONE
+    mode: _Choice[Mode] = _Choice(Mode.CLUSTERING)
+    order: _Choice[Order] = _Choice(Order.NONE)
     tag_header: str = "tags"
     """Name of the header whose value is a message's tag."""
 
-    start_at: StartAt = StartAt.LAST
+    start_at: _Choice[StartAt] = _Choice(StartAt.LAST)
     start_time: datetime | None = None
     """For ``StartAt.TIMESTAMP``, with a time zone; None: half an hour before the consumer was made."""
-    when_offset_is_gone: WhenOffsetIsGone = WhenOffsetIsGone.EARLIEST
+    when_offset_is_gone: _Choice[WhenOffsetIsGone] = _Choice(WhenOffsetIsGone.EARLIEST)
     hear_resets: bool = True
     """Whether ``checkback offsets reset`` may set the group to other offsets while it runs."""
     offset_file: Path | str | None = None
@@ -126,7 +146,6 @@ class ConsumerSettings:
     """A message in whose midst the process has died so often goes to the dead letters; 0: never."""
 
     def __post_init__(self) -> None:
-        self._choose()
         for name in _NATURAL:
             if self._number(name) < 1:
                 raise ConfigurationError(f"{name} must be 1 or more, not {getattr(self, name)}.")
@@ -162,16 +181,6 @@ class ConsumerSettings:
             raise ConfigurationError(
                 f"first_retry_level is {self.first_retry_level}, and there are {len(levels)} retry_levels: set both."
             )
-
-    def _choose(self) -> None:
-        """Take a choice by its value, too (``"first"``); frozen, so by the back door."""
-        for name, kind in _CHOICES.items():
-            given = getattr(self, name)
-            try:
-                object.__setattr__(self, name, kind(given))
-            except ValueError:
-                values = ", ".join(repr(str(one)) for one in kind)
-                raise ConfigurationError(f"{name} must be {kind.__name__}, one of {values}, not {given!r}.") from None
 
     def _number(self, name: str) -> float:
         given = getattr(self, name)

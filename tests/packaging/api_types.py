@@ -20,10 +20,15 @@ from checkback.consumer import (
     ConsumeResult,
     ConsumerSettings,
     Figures,
+    Mode,
     Order,
+    PullConsumer,
     PushConsumer,
     ReceivedMessage,
+    StartAt,
+    WhenOffsetIsGone,
 )
+from checkback.kafka.connecting import TransportName
 from checkback.testing import RecordedTransaction, RecordingTransport, ask
 
 recording = RecordingTransport()
@@ -57,6 +62,9 @@ def pay(scope: TransactionScope, order: int, *, stock: str) -> float:
 assert_type(pay(1, stock="a"), float | None)
 pay("1", stock="a")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # the function's own parameters
 pay(1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]  # likewise
+TransactionProducer("localhost:9092", "shop", transport="kafka-python", missing_topic="warn", delivery="job")
+TransactionProducer("localhost:9092", "shop", transport="confluent-kafka", missing_topic="refuse", delivery="direct")
+TransactionProducer("localhost:9092", "shop", transport=TransportName.CONFLUENT, missing_topic="ignore")
 producer.send_in_transaction("orders")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # a Message
 
 assert_type(recording.committed, list[Message])
@@ -81,8 +89,17 @@ async def awaited(received: ReceivedMessage) -> ConsumeResult:
 settings = ConsumerSettings(concurrency=4, order=Order.KEY)
 with PushConsumer("localhost:9092", "points", listener, "orders", settings=settings) as consumer:
     assert_type(consumer.figures(), Figures)
+ConsumerSettings(mode="clustering", order="none", start_at="last", when_offset_is_gone="earliest")
+ConsumerSettings(mode="broadcasting", order="partition", start_at="first", when_offset_is_gone="latest")
+by_values = ConsumerSettings(order="key", start_at="timestamp", when_offset_is_gone="stop")
+assert_type(by_values.mode, Mode)
+assert_type(by_values.order, Order)
+assert_type(by_values.start_at, StartAt)
+assert_type(by_values.when_offset_is_gone, WhenOffsetIsGone)
+ConsumerSettings(order=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # an Order, or its value
 PushConsumer("localhost:9092", "points", of_several, {"orders": "paid"}, settings=ConsumerSettings(batch=9))
-AsyncPushConsumer("localhost:9092", "points", awaited, ["orders"])
+AsyncPushConsumer("localhost:9092", "points", awaited, ["orders"], transport="confluent-kafka")
+PullConsumer("localhost:9092", transport="kafka-python")
 PushConsumer("localhost:9092", "points", print, "orders")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # a result
 
 
