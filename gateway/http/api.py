@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import Annotated, NamedTuple
+from urllib.parse import unquote_to_bytes
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.applications import Starlette
@@ -166,6 +167,10 @@ class HttpApi:
     def _sender(self, caller: Caller, request: Request) -> ActingAs:
         """Before anything of the body is read."""
         group = request.path_params["group"]
+        try:  # the server replaces each other byte by the same character, so that two groups would be one
+            unquote_to_bytes(request.scope.get("raw_path", b"")).decode()
+        except UnicodeDecodeError:
+            raise GatewayError(RefusalReason.REQUEST, "The path is not UTF-8: percent-encode it as such.") from None
         if group in _OTHER_PLACES:
             raise GatewayError(RefusalReason.REQUEST, f"A group cannot be named {group}.")
         try:

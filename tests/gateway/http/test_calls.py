@@ -358,3 +358,14 @@ def test_a_body_may_be_as_large_as_its_messages() -> None:
         assert answer.status_code == 413
 
     on_loop(act)
+
+
+def test_a_group_that_is_not_utf_8_is_refused() -> None:
+    """Two of them would become one: a server replaces what is not UTF-8 by the same character."""
+
+    async def act(served: Served) -> list[int]:
+        groups = ("%FF", "%FE", "sh%C3", "%EF%BF%BD", "sch%C3%B6n")
+        asked = [f"/v1/groups/{group}/transactions" for group in groups]
+        return [(await served.client.post(path, json={"message": MESSAGE})).status_code for path in asked]
+
+    assert on_loop(act) == [400, 400, 400, 201, 201]
