@@ -2,7 +2,9 @@
 
 import pytest
 
-from checkback.exceptions import ConfigurationError
+from checkback.consumer.clients.base import Connection
+from checkback.consumer.clients.confluent import ConfluentClient
+from checkback.exceptions import ConfigurationError, WrongOptionError
 from checkback.kafka.client_options import of_reaching, refuse_options
 from checkback.kafka.connecting import TransportName, connect
 
@@ -41,6 +43,13 @@ def test_what_a_promise_rests_on_is_refused_and_its_own_value_is_not() -> None:
 def test_a_producer_whose_word_would_mean_nothing_is_not_made(name: TransportName, options: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError, match="kafka_options must not set"):
         connect(name, "nowhere:1", 5_000, options)
+
+
+def test_the_newer_group_protocol_is_refused_by_its_own_name() -> None:
+    """The message of librdkafka names the assignment strategy, which is an option of ours."""
+    connection = Connection("nowhere:1", "points", "test", {"group.protocol": "consumer"})
+    with pytest.raises(WrongOptionError, match=r"must not set 'group\.protocol' of a consumer: only 'classic'"):
+        ConfluentClient(connection)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 50, 10**12, "2000", 2.5, True, None], ids=repr)

@@ -18,6 +18,7 @@ FIXED: Mapping[str, tuple[object, ...]] = {
     "auto.offset.reset": ("error",),
     "enable.partition.eof": (True, "true"),
     "isolation.level": ("read_committed",),
+    "group.protocol": ("classic",),  # the newer one takes none of our settings for sessions and assignment
     **dict.fromkeys(("bootstrap.servers", "metadata.broker.list", "group.id", "partition.assignment.strategy"), ()),
 }
 """What is promised of consumers: ``read_committed``, only what was handled is stored, their own servers."""
