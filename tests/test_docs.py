@@ -67,6 +67,14 @@ def others(language: str) -> list[Any]:
     ]
 
 
+@pytest.mark.parametrize("file", [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))], ids=str)
+def test_no_footnote_has_the_label_of_a_link(file: Path) -> None:
+    """It would be a link to that page."""
+    text = file.read_text(encoding="utf-8")
+    links = set(re.findall(r"^\[([^]]+)\]: ", text, re.MULTILINE))
+    assert links.isdisjoint(re.findall(r"(?:^|[.;] )\[([^]]+)\] ", text, re.MULTILINE))
+
+
 @pytest.mark.parametrize("text", others("toml"))
 def test_settings_are_such(text: str, tmp_path: Path) -> None:
     if text.startswith("# access.toml"):

@@ -108,6 +108,17 @@ def test_an_application_runs_on_other_pythons(version: str, wheels: tuple[Path, 
     assert (done.stdout, done.returncode) == ("b'1'\n", 0), done.stderr
 
 
+def test_a_wheel_is_installed_with_extras_as_the_page_shows(wheels: tuple[Path, ...]) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    [command] = re.findall(r'`pip (install "\$\(echo dist/[^`]*)`', readme)
+    command = command.replace("dist/", f"{wheels[0].parent}/")
+    tried = f"{sys.executable} -m pip {command} --dry-run --no-deps --no-index --ignore-installed"
+    done = subprocess.run(tried, shell=True, capture_output=True, text=True, check=False)  # noqa: S602  (as it is typed)
+    assert done.returncode == 0, done.stderr
+    assert "Would install checkback-" in done.stdout
+    assert "does not provide the extra" not in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     "checker", [("mypy", "--strict", "--python-executable"), ("pyright", "--pythonpath")], ids=["mypy", "pyright"]
 )

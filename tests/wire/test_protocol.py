@@ -1,7 +1,9 @@
 """The wire protocol: what is written is read back, and what breaks it is refused."""
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -361,3 +363,15 @@ class TestAnnouncement:
     def test_what_is_none_is_refused(self, value: bytes) -> None:
         with pytest.raises(ProtocolError, match="Not an announcement"):
             Announcement.from_record(value)
+
+
+def test_the_page_lists_the_headers_of_a_check_in_their_order() -> None:
+    several = (Message("a", b"1"), Message("b", b"2"))
+    whole = replace(REQUEST, value=None, messages=several, left_out=70_000, lane=32 * "a", ask_limit_ms=1, headers=[])
+    written = [name for name, _ in whole.to_record()[2]]
+    page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
+    table = page.partition("### `cb.check`")[2].partition("| --- | --- |")[2].partition("\n\n")[0]
+    documented = [
+        name for row in table.strip().splitlines() for name in re.findall(r"`(cb-[a-z-]+)`", row.split("|")[1])
+    ]
+    assert documented == [*written, "cb-cut"]
